@@ -29,7 +29,7 @@ from benchmarks.workers import Answer, Workers
 from headwise import metrics, runtime
 from headwise.config import read_toml
 from headwise.data.buckets import token_batches
-from headwise.data.corpus import data_cache
+from headwise.data.files import data_cache
 from headwise.data.tokenizers import Tokenizer
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer import build_transformer

@@ -30,7 +30,7 @@ from benchmarks.tables import print_table, ratio, spread, write_json
 from benchmarks.workers import Answer, Workers, serve
 from headwise import runtime
 from headwise.data.batches import PairBatch
-from headwise.data.corpus import data_cache
+from headwise.data.files import data_cache
 from headwise.layers.loss import output_loss
 from headwise.models.transformer import build_transformer
 from headwise.tasks.text.writer import real_states

@@ -209,8 +209,8 @@ def _unknown_key(kind: type[BaseModel], place: list[str], siblings: list[type[Ba
         sections = " or ".join(f"[{section}]" for section in _sections(elsewhere)) or "no section"
         return f"unknown key '{shown(name, quote=False)}': it belongs in {sections}; write {_either(elsewhere)}"
     meant = [other for other, names in SYNONYMS.items() if last.lower() in names]
-    for known in (here, names):
-        if matches := [other for word in meant for other in known if other.rpartition(".")[2] == word]:
+    for candidates in (here, names):
+        if matches := [other for word in meant for other in candidates if other.rpartition(".")[2] == word]:
             return f"unknown key '{name}'; did you mean {_either(matches[:2])}?"
     if not difflib.get_close_matches(name, here, n=1):
         by_last = {other.rpartition(".")[2]: other for other in reversed(names)}

@@ -87,7 +87,7 @@ def test_help_needs_no_torch():
         ("headwise.config", {"torch", "numpy"}),
         ("headwise.data.readers", {"torch"}),
         ("headwise.data.report", {"torch"}),
-        ("headwise.data.corpus", {"torch"}),
+        ("headwise.data.splits", {"torch"}),
         ("headwise.data.tokenizers", {"torch"}),
         ("headwise.training.recipe", {"matplotlib", "tensorboard"}),
         ("headwise.attention", {"matplotlib", "tokenizers", "pydantic"}),

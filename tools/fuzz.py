@@ -28,7 +28,7 @@ from typing import Any
 from headwise import runtime
 from headwise.cli.failures import describe
 from headwise.cli.main import main as command_line
-from headwise.data.corpus import DataConfig, load_corpus
+from headwise.data.bad_lines import strict
 from headwise.data.inspection import guess
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import HeadwiseError
@@ -36,7 +36,8 @@ from headwise.runs import publish
 from headwise.runs.commits import MANIFEST, seal
 from headwise.tasks.registry import data_kinds
 from headwise.tasks.text.plain import TextConfig, portions
-from headwise.tasks.text.tagged import TaggedConfig, read_tagged, read_words
+from headwise.tasks.text.tagged import TaggedConfig, read_words, scan_tagged
+from headwise.tasks.translation.data import DataConfig, pair_set
 from headwise.training.loading import load
 from headwise.training.recipe import read_recipe
 from headwise.training.train import train
@@ -172,9 +173,9 @@ class Inputs:
         rule = rng.choice(("stop", "skip"))
         kind = rng.choice((guess(path, data_kinds().values()).name, "pairs", "tagged", "text"))
         if kind == "pairs":
-            load_corpus(DataConfig(train=path, bad_lines=rule, valid_fraction=0.0, test_fraction=0.0), "nfc")
+            pair_set(DataConfig(train=path, bad_lines=rule, valid_fraction=0.0, test_fraction=0.0)).read()
         elif kind == "tagged":
-            list(rng.choice((read_tagged, read_words))(path, TaggedConfig(train=path)))
+            list(strict(rng.choice((scan_tagged, read_words))(path, TaggedConfig(train=path))))
         else:
             portions(TextConfig(train=path, bad_lines=rule, valid_fraction=0.0, test_fraction=0.0))
 

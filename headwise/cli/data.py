@@ -67,7 +67,7 @@ def report(
 def show(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each.")] = False) -> None:
     """List the public data sets that `headwise data fetch` knows, and whether they are in the data folder."""
     from headwise.data import data_sets
-    from headwise.data.corpus import data_cache
+    from headwise.data.files import data_cache
 
     folder = data_cache()
     if not as_json:
@@ -95,7 +95,7 @@ def fetch(
     uses the data is bound by it.
     """
     from headwise.data import data_sets
-    from headwise.data.corpus import data_cache
+    from headwise.data.files import data_cache
 
     wanted = {name: data_sets.find(name) for name in names}
     for name, data in wanted.items():

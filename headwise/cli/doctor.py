@@ -59,7 +59,7 @@ def _fonts() -> list[Row]:
 
 
 def _data() -> list[Row]:
-    from headwise.data.corpus import data_cache
+    from headwise.data.files import data_cache
 
     folder = data_cache()
     if folder.is_dir():

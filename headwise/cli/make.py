@@ -28,7 +28,7 @@ def make(
 
     The files are the same for the same seed and sizes. The recipe of the problem's name trains on them.
     """
-    from headwise.data.corpus import data_cache
+    from headwise.data.files import data_cache
     from headwise.data.synthetic import Sizes
     from headwise.tasks import generators
     from headwise.training import recipes

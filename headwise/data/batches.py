@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -10,11 +11,11 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from headwise.data.buckets import padding_waste, token_batches
-from headwise.data.corpus import LongRule
 from headwise.errors import ShapeError
 
 __all__ = [
     "Fitted",
+    "LongRule",
     "PairBatch",
     "Ragged",
     "collate",
@@ -24,6 +25,9 @@ __all__ = [
     "pair_lengths",
     "token_batches",
 ]
+
+# what becomes of pairs that are too long
+LongRule = Literal["drop", "truncate", "truncate_source"]
 
 
 class Ragged:

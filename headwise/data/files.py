@@ -1,4 +1,4 @@
-"""Text files line by line in bounded memory: plain or gzip, UTF-8 only, every fault an error with file and line."""
+"""Where data files lie; text line by line in bounded memory, plain or gzip, every fault with file and line; digests."""
 
 import gzip
 import hashlib
@@ -8,6 +8,7 @@ import stat
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import resources
 from io import BufferedReader
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -16,6 +17,9 @@ from headwise.data.bad_lines import BadLine
 from headwise.errors import DataError
 
 MAX_LINE_BYTES = 1 << 20
+
+# marks a file that ships with the package
+SHIPPED = "headwise:"
 
 _GZIP = b"\x1f\x8b"
 _MAGIC = {
@@ -27,6 +31,31 @@ _MAGIC = {
     b"PAR1": "a Parquet file; export it as JSON lines",
     b"%PDF": "a PDF document; export it as plain text",
 }
+
+
+def data_cache() -> Path:
+    """The folder of public data sets: `$HEADWISE_DATA`, else headwise/data in the user's cache folder."""
+    named = os.environ.get("HEADWISE_DATA")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "headwise" / "data"
+
+
+def resolve(path: str) -> Path:
+    """The file of a path: as it stands, else in the data cache; `headwise:NAME` is one that ships with the package.
+
+    Raises:
+        DataError: no such file ships.
+    """
+    if not path.startswith(SHIPPED):
+        cached = data_cache() / path
+        return cached if not Path(path).exists() and cached.exists() else Path(path)
+    folder = Path(str(resources.files("headwise.data"))) / "corpora"
+    names = sorted(file.name for file in folder.iterdir() if file.is_file())
+    name = path.removeprefix(SHIPPED)
+    if name not in names:
+        raise DataError(f"{path}: no such file ships with the package; these do: {', '.join(names) or 'none'}")
+    return folder / name
 
 
 @runtime_checkable

@@ -8,18 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
-from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from pathlib import PurePath
+from typing import Any
 
 from headwise.data.bad_lines import BadLine, BadLines
 from headwise.data.files import require_file, scan_lines
 from headwise.data.readers import is_jsonl, take
 from headwise.data.report import measure
+from headwise.data.splits import SPLITS
 from headwise.errors import ConfigError, DataError
 
-T = TypeVar("T")
-
-PARTS = ("train", "valid", "test")
 _SHOWN = 5
 # entries of a table that people are shown
 _ENTRIES = 10
@@ -158,7 +156,7 @@ class DataKind:
         """
         if held_out is not None and not self.held_out:
             raise ConfigError("--held-out goes with sentence pairs only; leave it out")
-        parts = [part for part in PARTS if getattr(data, part) is not None]
+        parts = [part for part in SPLITS if getattr(data, part) is not None]
         return [self.look(data, part, held_out if part == "train" else None) for part in parts]
 
 
@@ -199,13 +197,3 @@ def spread(values: Sequence[int] | Sequence[float]) -> dict[str, int | float]:
     """The least, the mean and the greatest of some numbers."""
     summary = {"least": min(values), "mean": fsum(values) / len(values), "greatest": max(values)}
     return {name: round(value, 3) for name, value in summary.items()}
-
-
-def good_items(scanned: Iterable[T | DataError], bad: BadLines, path: Path, kind: str) -> Iterator[tuple[int, T]]:
-    """The items that could be read, with their numbers from 1; the others are added to the bad lines."""
-
-    def lines() -> Iterator[tuple[int, T] | BadLine]:
-        for number, item in enumerate(scanned, 1):
-            yield BadLine(str(path), number, kind, item.message) if isinstance(item, DataError) else (number, item)
-
-    return bad.good(lines())

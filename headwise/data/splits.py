@@ -1,39 +1,192 @@
-"""Training, validation and test parts that share no source sentence and do not move when data is added."""
+"""The splits of a data set: files of their own or fractions of train, their digests, overlaps and bad lines."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from headwise.data.bad_lines import BadLines, warn_skipped
+from headwise.data.buckets import permutation
+from headwise.data.files import Bytes, digested, require_file, resolve
 from headwise.data.readers import Pair
+from headwise.data.suggestions import held_out
 from headwise.data.text import clean
 from headwise.errors import ConfigError, DataError
 
 T = TypeVar("T")
 
+SPLITS = ("train", "valid", "test")
 
-def split_pairs(
-    pairs: Sequence[Pair], valid: float, test: float, seed: int, lowercase: bool = False
-) -> tuple[list[Pair], list[Pair], list[Pair]]:
-    """Training, validation and test pairs, in their order; all translations of a source sentence stay together.
+# the examples of a split that has a file of its own, and what in it cannot be read; files are read whole by `Bytes`
+Scan = Callable[[str, Bytes], Iterable[T | DataError]]
 
-    The part of a pair follows from the SHA-256 of seed and source sentence alone, so adding pairs moves no other pair,
-    and changing `valid` moves no test pair. Sizes are therefore near the fractions, not exactly them.
+
+class Nouns(NamedTuple):
+    """What messages call examples, what comes with each, and what makes two of them the same if not the whole."""
+
+    examples: str
+    answer: str | None = None
+    sources: str | None = None
+
+
+@dataclass(frozen=True)
+class Splits(Generic[T]):
+    """The examples of each split, the SHA-256 of each file by its key in the recipe, and notes on the data.
 
     Args:
-        valid: fraction of the source sentences for validation, 0 for none.
-        test: fraction for the test.
-        lowercase: sources that differ in case alone are one sentence.
-
-    Raises:
-        ConfigError: fractions that leave nothing for training.
-        DataError: a part that was asked for came out empty.
-
-    >>> pairs = [Pair(f"sentence {n}", "x", n) for n in range(1000)]
-    >>> [len(part) for part in split_pairs(pairs, 0.1, 0.1, seed=1)]
-    [795, 95, 110]
+        skipped: by split, what of its file could not be read.
+        overlaps: of splits with a file of their own with train.
     """
-    return split_by(pairs, lambda pair: pair.source, (valid, test), seed, "pairs", lowercase)
+
+    examples: dict[str, list[T]]
+    digests: Mapping[str, str]
+    skipped: Mapping[str, str]
+    overlaps: Mapping[str, "Overlap"]
+    nouns: Nouns
+
+    @property
+    def notes(self) -> list[str]:
+        """What is odd about the data."""
+        found = {split: overlap.describe(self.nouns) for split, overlap in self.overlaps.items()}
+        return [f"{split}: {note}" for notes in (self.skipped, found) for split, note in notes.items()]
+
+    def __iter__(self) -> Iterator[tuple[str, list[T]]]:
+        return iter(self.examples.items())
+
+
+@dataclass(frozen=True)
+class DataSet(Generic[T]):
+    """The examples that the `[data]` of a recipe names; splits without a file of their own are held out from train.
+
+    Args:
+        config: `[data]`, with a file or nothing for each split, the fractions to hold out and `split_seed`.
+        scan: reads the file of a split.
+        pair: an example as a source, by which two are the same, and an answer. Equal sources come into the same split.
+        lowercase: sources that differ in case alone are the same.
+        files: keys of the files that are not read by `Bytes`.
+        limit: only so many examples of train are read, from its beginning.
+        to_end: files are read to their ends all the same.
+        unit: what is bad where it cannot be read, see `BadLines`.
+        bad_key: of `config`, which says whether bad lines stop.
+        report: see `BadLines.settle`.
+    """
+
+    config: Any
+    scan: Scan[T]
+    pair: Callable[[T], Pair]
+    nouns: Nouns
+    lowercase: bool = False
+    files: Sequence[str] = SPLITS
+    limit: int | None = None
+    to_end: bool = False
+    unit: str = "line"
+    bad_key: str = "bad_lines"
+    report: str | None = ""
+
+    def read(self) -> Splits[T]:
+        """All splits.
+
+        Raises: DataError: a file cannot be read as asked, or a split comes out empty.
+        """
+        own = self.read_own()
+        examples = hold_out(own.examples, self.config, self._source, self.nouns.examples, self.lowercase)
+        overlaps = overlaps_of(examples, own.examples.keys(), self.pair, self.lowercase)
+        return replace(own, examples=examples, overlaps=overlaps)
+
+    def read_own(self) -> Splits[T]:
+        """The splits that have a file of their own, each with all of it. Raises: DataError, as `read`."""
+        read: dict[str, list[T]] = {}
+        skipped: dict[str, str] = {}
+        with digested(own_files(self.config, self.files)) as digests:
+            for split in own_files(self.config):
+                taken = self._bytes()
+                read[split], bad = self.read_file(split, taken)
+                skipped |= {split: bad.note()} if bad.total else {}
+                digests |= taken.digests(split)
+        return Splits(read, digests, skipped, {}, self.nouns)
+
+    def read_file(self, split: str, taken: Bytes | None = None) -> tuple[list[T], BadLines]:
+        """The examples of a split's own file, and its bad lines; as `stream`."""
+        bad = BadLines(self.unit)
+        return list(self.stream(split, bad, taken)), bad
+
+    def stream(self, split: str, bad: BadLines | None = None, taken: Bytes | None = None) -> Iterator[T]:
+        """The examples of a split's own file, one after another.
+
+        Args:
+            bad: collects what cannot be read.
+            taken: collects digests.
+
+        Raises: DataError: there is nothing in the file, or, at its end, bad lines that are not to be skipped.
+        """
+        bad = BadLines(self.unit) if bad is None else bad
+        good, count = bad.good(self.scan(split, taken or self._bytes())), 0
+        for example in islice(good, self.limit if split == "train" else None):
+            count += 1
+            yield example
+        if self.to_end:
+            deque(good, maxlen=0)
+        bad.settle(getattr(self.config, self.bad_key), self.report, self.bad_key)
+        if not count:
+            path = resolve(getattr(self.config, split))
+            raise DataError(f"{path}: no {self.nouns.examples} in it" + (f"; {bad.note()}" if bad.total else ""))
+
+    def examples(self, split: str) -> list[T]:
+        """The examples of one split; if it has a file of its own, no other file is read.
+
+        Raises: DataError, as `read`.
+        """
+        if split == "train" or getattr(self.config, split) is None:
+            splits = self.read()
+            warn_skipped(self.config.train, splits.skipped.get("train", ""))
+            return splits.examples[split]
+        examples, bad = self.read_file(split)
+        warn_skipped(getattr(self.config, split), bad.note())
+        return examples
+
+    def shares(self, given: Mapping[str, Any], train: Sequence[T]) -> dict[str, float]:
+        """Fractions that hold out something of train for each split without a file, for a first recipe.
+
+        Args:
+            given: keys of `[data]`, as the user gave them.
+        """
+        seed, noun = self.config.split_seed, self.nouns.examples
+        return held_out(
+            given, lambda valid, test: split_by(train, self._source, (valid, test), seed, noun, self.lowercase)
+        )
+
+    def _bytes(self) -> Bytes:
+        # data that is not read whole has no such limit
+        return Bytes(getattr(self.config, "max_bytes", 0))
+
+    def _source(self, example: T) -> str:
+        return self.pair(example).source
+
+
+def own_files(config: Any, keys: Iterable[str] = SPLITS) -> dict[str, Path]:
+    """The files that `[data]` names, by their keys. Raises: DataError for a pipe, which cannot be read twice."""
+    files = {key: resolve(path) for key in keys if (path := getattr(config, key)) is not None}
+    for path in files.values():
+        require_file(path)
+    return files
+
+
+def hold_out(
+    own: Mapping[str, Sequence[T]], config: Any, source: Callable[[T], str], noun: str, lowercase: bool = False
+) -> dict[str, list[T]]:
+    """The examples of all splits: those of their own files, and what is held out from train for the others.
+
+    Args:
+        own: of each split with a file of its own; "train" among them.
+
+    Raises: as `split_by`.
+    """
+    valid, test = (0.0 if split in own else getattr(config, f"{split}_fraction") for split in SPLITS[1:])
+    drawn = split_by(own["train"], source, (valid, test), config.split_seed, noun, lowercase)
+    return dict(zip(SPLITS, drawn, strict=True)) | {split: list(own[split]) for split in SPLITS[1:] if split in own}
 
 
 def split_by(
@@ -44,59 +197,82 @@ def split_by(
     noun: str,
     lowercase: bool = False,
 ) -> tuple[list[T], list[T], list[T]]:
-    """As `split_pairs`, for anything that has a source text.
+    """Training, validation and test examples, in their order; those with one source stay together.
+
+    The split of an example follows from the SHA-256 of seed and source alone, so adding examples moves no other, and
+    changing the fraction to validate moves no test example. Sizes are therefore near the fractions, not exactly them.
 
     Args:
-        fractions: of validation and test.
+        fractions: of the sources to validate and to test, 0 for none.
         noun: what the items are, for the error.
         lowercase: sources that differ in case alone are one.
+
+    Raises:
+        ConfigError: fractions that leave nothing for training.
+        DataError: a split that was asked for comes out empty.
+
+    >>> texts = [f"sentence {n}" for n in range(1000)]
+    >>> [len(split) for split in split_by(texts, str, (0.1, 0.1), 1, "texts")]
+    [795, 95, 110]
     """
     valid, test = fractions
     if min(valid, test) < 0 or valid + test >= 1:
         raise ConfigError(
             f"valid_fraction ({valid}) and test_fraction ({test}) must be 0 or more and together less than 1"
         )
-    parts: tuple[list[T], list[T], list[T]] = ([], [], [])
+    splits: tuple[list[T], list[T], list[T]] = ([], [], [])
     for item in items:
         text = source(item)
         place = source_place(text.lower() if lowercase else text, seed)
-        parts[2 if place < test else 1 if place < test + valid else 0].append(item)
-    for part, fraction, name in zip(parts, (1.0, valid, test), ("training", "validation", "test"), strict=True):
-        if fraction > 0 and not part:
+        splits[2 if place < test else 1 if place < test + valid else 0].append(item)
+    for split, fraction, name in zip(splits, (1.0, valid, test), ("training", "validation", "test"), strict=True):
+        if fraction > 0 and not split:
             raise DataError(
                 f"the split of {len(items)} {noun} leaves none for {name}; "
                 f"change the fractions or the seed, or name a file for each part"
             )
-    return parts
+    return splits
 
 
 def source_place(source: str, seed: int) -> float:
-    """Where a source sentence falls in [0, 1), the same for ever; spelling of white space and accents is irrelevant."""
+    """Where a source falls in [0, 1), the same for ever; spelling of white space and accents is irrelevant."""
     digest = hashlib.sha256(f"{seed}\n{clean(source)}".encode()).digest()
     # 53 bits, so that the result stays below 1
     return (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
 
 
+def draw_limit(items: list[T], limit: int | None, seed: int) -> list[T]:
+    """At most so many of the items, drawn at random, in their order."""
+    if limit is None:
+        return items
+    return [items[place] for place in sorted(permutation(len(items), seed, 0)[:limit].tolist())]
+
+
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Held-out pairs that training has seen: their lines, by source sentence alone and as whole pairs."""
+    """Held-out examples that training has seen: their lines, by source alone and with the same answer."""
 
     source_lines: tuple[int, ...]
     pair_lines: tuple[int, ...]
     held_out: int
 
     def __str__(self) -> str:
-        if not self.source_lines:
-            return f"0 of {self.held_out:,} held-out sources are in the training part"
-        shown = ", ".join(map(str, self.source_lines[:5])) + (", ..." if len(self.source_lines) > 5 else "")
-        return (
-            f"{len(self.source_lines):,} of {self.held_out:,} held-out sources are in the training part, "
-            f"{len(self.pair_lines):,} with the same translation: line {shown}"
-        )
+        return self.describe(Nouns("sentence pairs", "translation", "sources"))
+
+    def describe(self, nouns: Nouns) -> str:
+        """How many there are, and the first lines of those that have one."""
+        seen = f"{len(self.source_lines):,} of {self.held_out:,} held-out {nouns.sources or nouns.examples}"
+        seen += " are in the training part"
+        if self.source_lines and nouns.answer:
+            seen += f", {len(self.pair_lines):,} with the same {nouns.answer}"
+        if not any(self.source_lines):
+            return seen
+        more = ", ..." if len(self.source_lines) > 5 else ""
+        return f"{seen}: line {', '.join(map(str, self.source_lines[:5]))}{more}"
 
 
 def overlap(train: Iterable[Pair], held_out: Sequence[Pair], lowercase: bool = False) -> Overlap:
-    """Finds the held-out pairs whose source sentence is also trained on; for splits that come as separate files.
+    """The held-out pairs whose source is also trained on; for splits that come as separate files.
 
     Args:
         lowercase: sources that differ in case alone are one.
@@ -105,9 +281,21 @@ def overlap(train: Iterable[Pair], held_out: Sequence[Pair], lowercase: bool = F
     def key(pair: Pair) -> str:
         return pair.source.lower() if lowercase else pair.source
 
-    translations: dict[str, set[str]] = {}
+    answers: dict[str, set[str]] = {}
     for pair in train:
-        translations.setdefault(key(pair), set()).add(pair.target)
-    seen = [pair for pair in held_out if key(pair) in translations]
-    same = tuple(pair.line for pair in seen if pair.target in translations[key(pair)])
+        answers.setdefault(key(pair), set()).add(pair.target)
+    seen = [pair for pair in held_out if key(pair) in answers]
+    same = tuple(pair.line for pair in seen if pair.target in answers[key(pair)])
     return Overlap(tuple(pair.line for pair in seen), same, len(held_out))
+
+
+def overlaps_of(
+    examples: Mapping[str, Sequence[T]], own: Collection[str], pair: Callable[[T], Pair], lowercase: bool = False
+) -> dict[str, Overlap]:
+    """The overlaps with train, where there are any, of the splits that have a file of their own."""
+    given = [split for split in SPLITS[1:] if split in own]
+    if not given:
+        return {}
+    trained = [pair(example) for example in examples["train"]]
+    found = {split: overlap(trained, [pair(example) for example in examples[split]], lowercase) for split in given}
+    return {split: overlap for split, overlap in found.items() if overlap.source_lines}

@@ -1,7 +1,11 @@
-"""Batches from one long text: windows of it in random order, or parallel streams that go on from step to step."""
+"""Batches from one long text, in memory or in files side by side: windows in random order, or parallel streams."""
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate
+from typing import overload
 
 import numpy as np
 import torch
@@ -9,10 +13,120 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headwise.data.buckets import permutation
-from headwise.data.orders import Portions, shuffled_places
-from headwise.data.shards import Shards, Tokens
 from headwise.data.sources import Drawn, Source
 from headwise.errors import ConfigError, DataError, ShapeError
+
+# numbers of a block that is read together, and blocks whose numbers are shuffled together
+_BLOCK, _BLOCKS = 1 << 12, 1 << 8
+# streams of random bits that the order of the blocks does not use
+_STREAMS = 1 << 48
+
+# (first, last + 1) -> what stands at these places
+Places = Callable[[int, int], np.ndarray]
+
+
+class Portions(Sequence[list[int]]):
+    """Numbers in batches of `size`, each made when it is asked for; the last one may be smaller.
+
+    >>> list(Portions(5, 2, np.arange))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, count: int, size: int, places: Places) -> None:
+        self._count, self._size, self._places = count, size, places
+
+    def __len__(self) -> int:
+        return -(-self._count // self._size)
+
+    @overload
+    def __getitem__(self, place: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[list[int]]: ...
+    def __getitem__(self, place: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        start = place * self._size
+        found: list[int] = self._places(start, min(start + self._size, self._count)).tolist()
+        return found
+
+
+def shuffled_places(count: int, seed: int, stream: int) -> Places:
+    """A permutation of 0..count-1 by seed and stream alone.
+
+    Up to a million (2^20) are shuffled as a whole. Of more, blocks of 4,096 neighbours are shuffled, and then the
+    numbers of 256 blocks at a time: what is read within some time lies in 256 places, and memory is that of a million
+    numbers and of one number a block. What is left at the end joins the last blocks.
+
+    >>> shuffled_places(5, 0, 0)(0, 5).tolist()
+    [3, 4, 1, 0, 2]
+    """
+    group = _BLOCK * _BLOCKS
+    if count <= group:
+        order = permutation(count, seed, stream)
+        return lambda start, stop: order[start:stop]
+    blocks = permutation(count // _BLOCK, seed, stream)
+    last = -(-len(blocks) // _BLOCKS) - 1
+
+    @lru_cache(maxsize=2)
+    def members(number: int) -> np.ndarray:
+        own = blocks[number * _BLOCKS : (number + 1) * _BLOCKS]
+        found = (own[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
+        if number == last:
+            found = np.concatenate([found, np.arange(len(blocks) * _BLOCK, count)])
+        return found[permutation(len(found), seed, _STREAMS + (stream << 24) + number)]
+
+    def places(start: int, stop: int) -> np.ndarray:
+        numbers = range(min(start // group, last), min((stop - 1) // group, last) + 1)
+        pieces = [members(number)[max(0, start - number * group) : stop - number * group] for number in numbers]
+        return np.concatenate(pieces)
+
+    return places
+
+
+class Shards:
+    """Flat arrays, such as files that are mapped, in the place of one that would have to be put together.
+
+    Args:
+        parts: arrays of one type, none of them empty.
+
+    >>> Shards([np.array([3, 1]), np.array([4])])[1:3].tolist()
+    [1, 4]
+    """
+
+    def __init__(self, parts: Sequence[np.ndarray]) -> None:
+        self.parts = list(parts)
+        self._starts = list(accumulate(map(len, self.parts), initial=0))
+
+    def __len__(self) -> int:
+        """Numbers of all arrays."""
+        return self._starts[-1]
+
+    def __getitem__(self, places: slice) -> np.ndarray:
+        """The numbers of a slice: a view where they are in one array. Raises: ShapeError for a step other than one."""
+        start, stop, step = places.indices(len(self))
+        if step != 1:
+            raise ShapeError(f"a slice of shards has no step, got {step}")
+        found: list[np.ndarray] = []
+        number = bisect_right(self._starts, start) - 1
+        while start < stop:
+            begin = self._starts[number]
+            found.append(self.parts[number][start - begin : stop - begin])
+            number += 1
+            start = self._starts[number]
+        return found[0] if len(found) == 1 else np.concatenate(found) if found else self.parts[0][:0]
+
+    def first(self, count: int) -> "Shards":
+        """The first numbers, which are not read."""
+        count = min(count, len(self))
+        number = max(1, bisect_right(self._starts, count - 1))
+        kept = self.parts[:number]
+        return Shards([*kept[:-1], kept[-1][: count - self._starts[number - 1]]])
+
+
+# the numbers of a text, wherever they are
+Tokens = np.ndarray | Shards
 
 
 @dataclass(frozen=True)

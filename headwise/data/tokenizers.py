@@ -14,8 +14,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, trainers
 
 from headwise.config import Config
-from headwise.data.cutting import NUM_SPECIALS, cutter, specials
-from headwise.data.spacing import Spacing
+from headwise.data.cutting import NUM_SPECIALS, Spacing, cutter, specials
 from headwise.data.text import SPACE_MARK, Normalize, clean, normalized
 from headwise.data.threads import threads_for
 from headwise.data.unigram import train_unigram

@@ -205,7 +205,7 @@ def mean_similarity(inputs: Iterable[Weights]) -> Float[np.ndarray, "heads heads
     [[1.0, 0.5], [0.5, 1.0]]
     """
     alike, rows = zip(*((similarity(weights), weights.shape[1]) for weights in inputs), strict=True)
-    total: np.ndarray = sum((one * count for one, count in zip(alike, rows, strict=True)), np.zeros_like(alike[0]))
+    total: np.ndarray = sum((each * count for each, count in zip(alike, rows, strict=True)), np.zeros_like(alike[0]))
     return total / sum(rows)
 
 

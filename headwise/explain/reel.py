@@ -87,7 +87,7 @@ class Reel:
     @property
     def probes(self) -> list[dict[str, Any]]:
         """Of each probe `source`, `target` (null: the model's own answer) and the `output` at the last step."""
-        return [one.model_dump(exclude={"layers"}) for one in self._facts(self.steps[-1]).probes]
+        return [probe.model_dump(exclude={"layers"}) for probe in self._facts(self.steps[-1]).probes]
 
     @property
     def layers(self) -> dict[str, int]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from headwise.caches import Cache, Segments
 from headwise.errors import ShapeError
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.models.transformer import TransformerDecoder, build_writer, finished
+from headwise.models.transformer import TransformerDecoder, build_writer, initialize_and_tie
 from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
@@ -109,4 +109,4 @@ def build_decoder(config: DecoderConfig, vocab_size: int) -> DecoderOnly:
     embedding = TokenEmbedding(vocab_size, config.d_model, build_positions(config), config.dropout)
     decoder = build_writer(config, embedding, config.mechanism, config.num_layers, cross=False)
     model = DecoderOnly(decoder, config.memory_len)
-    return finished(model, decoder, config.initializer, config.tie_output)
+    return initialize_and_tie(model, decoder, config.initializer, config.tie_output)

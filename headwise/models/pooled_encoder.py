@@ -1,75 +1,14 @@
 """A model with one output vector for a text: embeddings, an encoder, a pooling over the sequence, a linear head."""
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
 from torch import Tensor, nn
 
-from headwise.attention import normalizers, scores
 from headwise.attention.dropout import Dropout
-from headwise.attention.mechanisms.scored import Scored
-from headwise.config import Config
-from headwise.errors import ConfigError
-from headwise.layers.attention import MultiHeadAttention, check_heads
 from headwise.models.initializers import initialize
-from headwise.models.names import NormalizerName, ScoreName
-from headwise.models.pooling import (
-    AttentionOverSequence,
-    FirstOfSequence,
-    LastOfSequence,
-    MaxOverSequence,
-    MeanOverSequence,
-    SequencePooling,
-)
+from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.recurrent import initialize_cells
-from headwise.models.token_encoders import AttentionConfig, BidirectionalConfig, EncoderConfig, TokenEncoder
-from headwise.models.transformer_config import BlocksConfig
-
-
-class SequencePoolingConfig(Config):
-    """The pooling of the states of a text into one vector."""
-
-    kind: Literal["mean", "max", "last", "attention", "cls"] = Field(
-        "mean",
-        description="mean or max over all places, the last state, attention with one query, or the state of a learned "
-        "token in front (cls)",
-    )
-    query: Literal["learned", "last"] = Field("learned", description="of attention: learned, or the last state")
-    num_heads: int = Field(1, ge=1, description="of attention: heads, each with a query of its own")
-    score: ScoreName = Field("scaled_dot", description="of attention: how alike query and state are; see `list scores`")
-    normalizer: NormalizerName = Field("softmax", description="of attention: scores to weights; see `list normalizers`")
-
-    def model_post_init(self, context: object) -> None:
-        normalizers.build(self.normalizer, self.num_heads)
-
-    def check(self, encoder: EncoderConfig | BlocksConfig) -> None:
-        """Raises: ConfigError if the pooling does not fit the encoder."""
-        if self.kind == "cls" and encoder.kind not in ("attention", "rnn"):
-            raise ConfigError(
-                f'pooling.kind = "cls" needs a first place that reads the whole text, which model.kind ='
-                f' "{encoder.kind}" has not; set model.kind to "attention" or "rnn", or another pooling.kind'
-            )
-        if self.kind == "cls" and isinstance(encoder, AttentionConfig) and encoder.causal:
-            raise ConfigError(
-                'pooling.kind = "cls" needs a first place that reads the whole text, and with model.causal it sees'
-                ' itself alone; set pooling.kind to "last" or another one'
-            )
-        if self.kind == "attention":
-            check_heads(_width(encoder), self.num_heads, None)
-
-    def pooling(self, width: int, backward: int) -> SequencePooling:
-        """A new pooling of states of this width, whose last columns come from a backward pass."""
-        last = LastOfSequence(backward)
-        if self.kind != "attention":
-            plain = {"mean": MeanOverSequence(), "max": MaxOverSequence(), "last": last, "cls": FirstOfSequence()}
-            return plain[self.kind]
-        head_dim = width // self.num_heads
-        score = scores.build(self.score, head_dim, head_dim, head_dim, self.num_heads)
-        mechanism = Scored(score, normalizers.build(self.normalizer, self.num_heads))
-        attention = MultiHeadAttention(width, self.num_heads, mechanism, memory_dim=width)
-        return AttentionOverSequence(attention, last if self.query == "last" else None)
+from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 
 
 class PooledEncoder(nn.Module):
@@ -120,10 +59,6 @@ class PooledEncoder(nn.Module):
         """
         logits: Tensor = self.head(self.dropout(self.pooling(*self.states(tokens, valid_lens))))
         return logits
-
-
-def _width(encoder: EncoderConfig | BlocksConfig) -> int:
-    return 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model
 
 
 def build_pooled_encoder(

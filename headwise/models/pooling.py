@@ -1,24 +1,37 @@
 """The vectors of a sequence to one vector: mean, sum, maximum, last state, first place, attention with one query."""
 
 from abc import ABC, abstractmethod
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor, nn
 
+from headwise.attention import normalizers, scores
 from headwise.attention.masks import Padding
+from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.zeros import hide, zeroed, zeroed_beyond
-from headwise.layers.attention import MultiHeadAttention
+from headwise.config import Config
+from headwise.errors import ConfigError
+from headwise.layers.attention import MultiHeadAttention, check_heads
+from headwise.models.names import NormalizerName, ScoreName
+from headwise.models.token_encoders import AttentionConfig, BidirectionalConfig, EncoderConfig
+from headwise.models.transformer_config import BlocksConfig
 
 
 class SequencePooling(nn.Module, ABC):
     """One vector for each sequence. What stands beyond the lengths changes nothing; an empty one gives zeros."""
 
-    @abstractmethod
     def forward(
         self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
     ) -> Float[Tensor, "batch width"]:
         """`valid_lens`: real places of each sequence."""
+        return zeroed(self.pool(x, valid_lens), (valid_lens > 0)[:, None])
+
+    @abstractmethod
+    def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
+        """As `forward`, where no sequence is empty; of an empty one anything."""
 
 
 class MeanOverSequence(SequencePooling):
@@ -29,9 +42,7 @@ class MeanOverSequence(SequencePooling):
     [[2.0]]
     """
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch width"]:
+    def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         return zeroed_beyond(x, valid_lens).sum(1) / valid_lens[:, None].clamp(min=1)
 
 
@@ -42,9 +53,7 @@ class SumOverSequence(SequencePooling):
     [[4.0]]
     """
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch width"]:
+    def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         return zeroed_beyond(x, valid_lens).sum(1)
 
 
@@ -58,10 +67,8 @@ class MaxOverSequence(SequencePooling):
     [[3.0, 7.0]]
     """
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch width"]:
-        return zeroed(self._hidden(x, valid_lens).amax(1), (valid_lens > 0)[:, None])
+    def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
+        return self._hidden(x, valid_lens).amax(1)
 
     def shares(
         self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
@@ -95,12 +102,10 @@ class LastOfSequence(SequencePooling):
         super().__init__()
         self.backward = backward
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch width"]:
+    def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         place = (valid_lens - 1).clamp(min=0)[:, None, None].expand(-1, 1, x.shape[2])
         last, ahead = x.gather(1, place)[:, 0], x.shape[2] - self.backward
-        return zeroed(torch.cat([last[:, :ahead], x[:, 0, ahead:]], -1), (valid_lens > 0)[:, None])
+        return torch.cat([last[:, :ahead], x[:, 0, ahead:]], -1)
 
 
 class FirstOfSequence(SequencePooling):
@@ -109,10 +114,8 @@ class FirstOfSequence(SequencePooling):
     Source: Devlin et al. 2019, arXiv:1810.04805, section 3 ([CLS]).
     """
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch width"]:
-        return zeroed(x[:, 0], (valid_lens > 0)[:, None])
+    def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
+        return x[:, 0]
 
 
 class AttentionOverSequence(SequencePooling):
@@ -132,10 +135,56 @@ class AttentionOverSequence(SequencePooling):
             self.query = nn.Parameter(torch.empty(attention.d_model))
             nn.init.normal_(self.query)
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch width"]:
+    def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         x = zeroed_beyond(x, valid_lens)
-        query = self.query.to(x.dtype).expand(x.shape[0], -1) if self.last is None else self.last(x, valid_lens)
-        found: Tensor = self.attention(query[:, None], x, mask=Padding(valid_lens))
-        return zeroed(found[:, 0], (valid_lens > 0)[:, None])
+        asked = self.query.to(x.dtype).expand(x.shape[0], -1) if self.last is None else self.last(x, valid_lens)
+        pooled: Tensor = self.attention(asked[:, None], x, mask=Padding(valid_lens))
+        return pooled[:, 0]
+
+
+class SequencePoolingConfig(Config):
+    """How the states of a text become one vector."""
+
+    kind: Literal["mean", "max", "last", "attention", "cls"] = Field(
+        "mean",
+        description="mean or max over all places, the last state, attention with one query, or the state of a learned "
+        "token in front (cls)",
+    )
+    query: Literal["learned", "last"] = Field("learned", description="of attention: learned, or the last state")
+    num_heads: int = Field(1, ge=1, description="of attention: heads, each with a query of its own")
+    score: ScoreName = Field("scaled_dot", description="of attention: how alike query and state are; see `list scores`")
+    normalizer: NormalizerName = Field("softmax", description="of attention: scores to weights; see `list normalizers`")
+
+    def model_post_init(self, context: object) -> None:
+        normalizers.build(self.normalizer, self.num_heads)
+
+    def check(self, encoder: EncoderConfig | BlocksConfig) -> None:
+        """Raises: ConfigError if the pooling does not fit the encoder."""
+        if self.kind == "cls" and encoder.kind not in ("attention", "rnn"):
+            raise ConfigError(
+                f'pooling.kind = "cls" needs a first place that reads the whole text, which model.kind ='
+                f' "{encoder.kind}" has not; set model.kind to "attention" or "rnn", or another pooling.kind'
+            )
+        if self.kind == "cls" and isinstance(encoder, AttentionConfig) and encoder.causal:
+            raise ConfigError(
+                'pooling.kind = "cls" needs a first place that reads the whole text, and with model.causal it sees'
+                ' itself alone; set pooling.kind to "last" or another one'
+            )
+        if self.kind == "attention":
+            check_heads(_width(encoder), self.num_heads, None)
+
+    def pooling(self, width: int, backward: int) -> SequencePooling:
+        """A new pooling of states of this width, the last columns of which were read backwards."""
+        last = LastOfSequence(backward)
+        if self.kind != "attention":
+            made = {"mean": MeanOverSequence(), "max": MaxOverSequence(), "last": last, "cls": FirstOfSequence()}
+            return made[self.kind]
+        head_dim = width // self.num_heads
+        score = scores.build(self.score, head_dim, head_dim, head_dim, self.num_heads)
+        mechanism = Scored(score, normalizers.build(self.normalizer, self.num_heads))
+        attention = MultiHeadAttention(width, self.num_heads, mechanism, memory_dim=width)
+        return AttentionOverSequence(attention, last if self.query == "last" else None)
+
+
+def _width(encoder: EncoderConfig | BlocksConfig) -> int:
+    return 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model

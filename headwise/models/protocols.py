@@ -24,7 +24,7 @@ class Memory(NamedTuple):
     summary: Float[Tensor, "layers batch hidden"] | None = None
 
     @classmethod
-    def joined(cls, parts: "Sequence[Memory]") -> "Memory":
+    def concatenate(cls, parts: "Sequence[Memory]") -> "Memory":
         """The memory of all sentences, with zeros after the shorter ones."""
         if len(parts) == 1:
             return parts[0]

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwise.attention import mechanisms
 from headwise.attention.dropout import drop
 from headwise.attention.masks import Causal
 from headwise.attention.precision import uncast
@@ -268,6 +269,10 @@ class AttentionConfig(BlocksConfig):
 
     def looks_ahead(self) -> bool:
         return not self.causal
+
+    def has_table(self) -> bool:
+        """Whether there are weights for each place, so that no input has more places than `max_len`."""
+        return self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
 
     def encoder(self) -> TokenEncoder:
         head_dim = self.d_model // self.num_heads

@@ -59,7 +59,7 @@ class TransformerEncoder(Encoder):
     ) -> Memory:
         # zeros beyond the lengths, so that nothing there reaches a gradient
         x = zeroed_beyond(self.embedding(inputs), valid_lens)
-        x = self._read(x, valid_lens) if self.segment is None else self._extended(x, valid_lens)
+        x = self._encode(x, valid_lens) if self.segment is None else self._encode_segments(x, valid_lens)
         return Memory(normed(self.norm, x, valid_lens))
 
     def read_all(self, batches: Sequence[tuple[Tensor, Int[Tensor, "_"]]]) -> list[Memory]:
@@ -76,7 +76,7 @@ class TransformerEncoder(Encoder):
         read = self.norm(x).split([part.sentences * part.width for part in parts])
         return [Memory(own.view_as(x)) for own, x in zip(read, embedded, strict=True)]
 
-    def _read(self, x: Tensor, valid_lens: Tensor) -> Tensor:
+    def _encode(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         mask = self._visible(valid_lens).shared()
         for block in self.blocks:
             x = block(x, mask, valid_lens=valid_lens)
@@ -88,19 +88,19 @@ class TransformerEncoder(Encoder):
         padding = Padding(valid_lens)
         return padding if self.mask is None else padding & self.mask
 
-    def _extended(self, x: Tensor, valid_lens: Tensor) -> Tensor:
+    def _encode_segments(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         """Segment by segment, as Transformer-XL reads (Dai et al. 2019, arXiv:1901.02860, section 3.2)."""
         assert self.segment is not None
-        kept, read = [Segments(self.segment) for _ in self.blocks], []
+        memories, states = [Segments(self.segment) for _ in self.blocks], []
         for start in range(0, x.shape[1], self.segment):
             part, inside = x[:, start : start + self.segment], (valid_lens - start).clamp(0, self.segment)
             # keys count from the start of the segment before
             before = max(0, start - self.segment)
             mask = Padding((valid_lens - before).clamp(0, start - before + part.shape[1])).shared()
-            for block, segments in zip(self.blocks, kept, strict=True):
+            for block, segments in zip(self.blocks, memories, strict=True):
                 part = block(part, mask, AttentionStep(segments, 0), inside)
-            read.append(part)
-        return torch.cat(read, dim=1) if read else x
+            states.append(part)
+        return torch.cat(states, dim=1) if states else x
 
 
 class TransformerDecoder(Decoder):
@@ -184,7 +184,7 @@ class TransformerDecoder(Decoder):
         for last, cache in zip(tokens, caches, strict=True):
             assert isinstance(cache, TransformerCache)
             embedded.append(self.embedding(last[:, None], cache.length).squeeze(1))
-            parts.append(cache.stepped())
+            parts.append(cache.next_step())
         x = torch.cat(embedded) if len(embedded) > 1 else embedded[0]
         for layer, block in enumerate(self.blocks):
             own = [part[layer] for part in parts]
@@ -245,7 +245,7 @@ def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int,
     encoder = build_encoder(config, source, position)
     mechanism = config.decoder_mechanism or config.mechanism
     model = Seq2Seq(encoder, build_writer(config, target, mechanism, config.decoder_layers, cross=True))
-    return finished(model, model.decoder, config.initializer, config.tie_output)
+    return initialize_and_tie(model, model.decoder, config.initializer, config.tie_output)
 
 
 def build_encoder(
@@ -274,7 +274,7 @@ def build_writer(
     return TransformerDecoder(embedding, blocks, closing_norm(config), output)
 
 
-def finished(model: M, decoder: Decoder, scheme: Scheme, tie_output: bool) -> M:
+def initialize_and_tie(model: M, decoder: Decoder, scheme: Scheme, tie_output: bool) -> M:
     """The model with weights of this scheme; `tie_output`: its output matrix is the embedding."""
     initialize(model, scheme)
     if tie_output:

@@ -52,7 +52,7 @@ class TransformerCache(Cache):
         if self.ancestry is not None:
             self.ancestry.keep(sentences)
 
-    def stepped(self) -> list[Step]:
+    def next_step(self) -> list[Step]:
         """Counts one more step and returns the input of each layer for it."""
         ancestry = None if self.ancestry is None else self.ancestry.step()
         places = self.ancestry.positions() if self.ancestry is not None and self.placed else None

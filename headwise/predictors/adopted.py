@@ -12,7 +12,7 @@ from headwise.explain.places import Tokens
 from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.looking import Attended
-from headwise.predictors.predictor import Form, Predictor, Unknown
+from headwise.predictors.predictor import Form, Predictor, Unknown, several
 from headwise.predictors.saved import Saved
 
 # tokens of a continuation, and of an output that an encoder-decoder writes
@@ -38,7 +38,7 @@ class Adopted(Predictor[str, str, str]):
 
     def predict(self, items: Sequence[str] | str, options: None = None) -> list[str]:
         """The answer to each text."""
-        return [self._answer(text, None)[1] for text in ([items] if isinstance(items, str) else items)]
+        return [self._answer(text, None)[1] for text in several(items)]
 
     def write(self, item: str, output: str, form: Form, options: None = None) -> list[str]:
         """An answer a line, or JSON with the text."""
@@ -50,7 +50,7 @@ class Adopted(Predictor[str, str, str]):
         """Nothing, of so many tokens: which of them training has not taught is not known."""
         return Unknown(0, sum(len(self.saved.tokens(text)) for text in items))
 
-    def evaluate(self, examples: Sequence[str], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[str], options: Any = None) -> dict[str, float | str]:
         """Raises: Unsupported: it is looked at here, and not scored."""
         raise Unsupported("a model of transformers is not scored here")
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, run
 
 from headwise.data.files import read_lines
 from headwise.data.tokenizers import Tokenizer
-from headwise.errors import ConfigError, Unsupported
+from headwise.errors import ConfigError, DataError, Unsupported
 from headwise.files import json_text
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
@@ -74,6 +74,15 @@ def unknown_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Unknown:
     return Unknown(count, sum(map(len, rows)), tuple(lost)[:_NAMED], what)
 
 
+def several(items: Any) -> list[Any]:
+    """Items as a list, a single one too.
+
+    >>> several("a text"), several(("two", "texts"))
+    (['a text'], ['two', 'texts'])
+    """
+    return list(items) if isinstance(items, Sequence) and not isinstance(items, str) else [items]
+
+
 def flag(name: str) -> str:
     """An option as it is typed, from its name.
 
@@ -137,6 +146,10 @@ class Predictor(ABC, Generic[I, O, E]):
             options: what `options` made; None: the recipe's own.
         """
 
+    def inputs(self, items: Sequence[I | str] | I | str) -> list[I]:
+        """Inputs as a list, a single one too; a text stands for what `parse` makes of it."""
+        return [self.parse(item) if isinstance(item, str) else item for item in several(items)]
+
     def flow(self, options: Any = None) -> "Flowing[I, O] | None":
         """The same outputs, each told as it ends, while more inputs may join; None where they are found in batches.
 
@@ -152,9 +165,18 @@ class Predictor(ABC, Generic[I, O, E]):
         """An output as the content of a file of its own. Raises: Unsupported if outputs are lines alone."""
         raise Unsupported("what this model says is written as lines; name a file with --output")
 
-    @abstractmethod
     def evaluate(self, examples: Sequence[E], *, options: Any = None) -> dict[str, float | str]:
-        """The field's scores of labelled examples; texts are signatures that say how a score was computed."""
+        """The field's scores of labelled examples; texts are signatures that say how a score was computed.
+
+        Raises: DataError: there are no examples, or they have no answers to compare with.
+        """
+        if not examples:
+            raise DataError("there is nothing to score: no examples")
+        return self.scores_of(examples, options)
+
+    def scores_of(self, examples: Sequence[E], options: Any = None) -> dict[str, float | str]:
+        """What `evaluate` gives, of one example or more; a predictor has this or an `evaluate` of its own."""
+        raise NotImplementedError(f"{type(self).__name__} does not score examples")
 
     def baselines(self, examples: Sequence[E]) -> Iterator[Baseline]:
         """Baselines that need nothing beyond the files of the run, scored on these examples; here none."""

@@ -6,7 +6,7 @@ A task of one's own stays where it is and is named `my_package.module:MyTask` in
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -14,8 +14,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.inspection import PARTS, DataKind, Inspection
+from headwise.data.inspection import DataKind, Inspection
 from headwise.data.sources import Limits, Source
+from headwise.data.splits import SPLITS
 from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError, ConfigError
 from headwise.predictors.baselines import Baseline
@@ -61,6 +62,22 @@ class Probe(NamedTuple):
 
     item: Any
     target: str | None = None
+
+
+class Description(NamedTuple):
+    """What the README of a run says.
+
+    Args:
+        title: what the model is.
+        text: sentences on what it does.
+        commands: of `headwise`, to begin with.
+        more: further sentences on the folder.
+    """
+
+    title: str
+    text: str
+    commands: tuple[str, ...]
+    more: str = ""
 
 
 @runtime_checkable
@@ -145,9 +162,14 @@ class Task(ABC, Generic[D]):
         self.assets = assets
 
     @classmethod
-    @abstractmethod
     def prepare(cls, config: Any) -> Assets[Any]:
-        """Reads the data files and trains what has to be trained on them, such as tokenizers."""
+        """Reads the data files and trains what has to be trained on them, such as tokenizers.
+
+        A task has this or `prepare_with`.
+        """
+        if cls.prepare_with.__func__ is Task.prepare_with.__func__:  # type: ignore[attr-defined]
+            raise TypeError(f"{cls.__name__} needs a class method prepare(config)")
+        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: Any, given: Given) -> Assets[Any]:
@@ -182,7 +204,7 @@ class Task(ABC, Generic[D]):
             return kind.inspect(data, held_out)
         if held_out is not None:
             raise ConfigError(f"--held-out does not apply to task '{cls.name}'; leave it out")
-        counts = {part: len(cls.examples(config, part)) for part in PARTS}
+        counts = {part: len(cls.examples(config, part)) for part in SPLITS}
         return [Inspection(part, "examples", count) for part, count in counts.items() if count]
 
     @classmethod
@@ -216,11 +238,12 @@ class Task(ABC, Generic[D]):
         """A new model with random weights; needs no file, and works on the meta device."""
 
     def fewest_tensors(self) -> int:
-        """Tensors that the model's weights have at least, as the configuration tells without building; here none.
+        """Tensors that the model's weights have at least, as `[model]` states without building, if it does.
 
         Weights with fewer are refused before a model of this size is built: it may take long.
         """
-        return 0
+        count: Callable[[], int] | None = getattr(getattr(self.config, "model", None), "fewest_tensors", None)
+        return 0 if count is None else count()
 
     def initialise(self, model: nn.Module, seed: int) -> list[str]:
         """Puts weights that come from elsewhere, such as word vectors, into a new model, once before the first step.
@@ -265,6 +288,22 @@ class Task(ABC, Generic[D]):
     def predictor(self, model: nn.Module) -> Predictor[Any, Any, Any]:
         """What `load` returns: the object that applies the model to new inputs."""
 
+    def description(self) -> Description:
+        """What the README of a run says of the model."""
+        return Description(f"Task {self.name}", "Trained with Headwise.", ("predict RUN INPUT", "evaluate RUN"))
+
     def card(self, metrics: Mapping[str, float]) -> str:
-        """Markdown for the README of a run: what the model does, on what it was trained, how to use it."""
-        return f"# Task {self.name}\n"
+        """Markdown for the README of a run: what the model does, on what it was trained, how to use it.
+
+        Args:
+            metrics: of validation.
+        """
+        title, text, commands, more = self.description()
+        train = getattr(getattr(self.config, "data", None), "train", None)
+        trained = "" if train is None else f" trained on {PurePath(train).name}"
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        usage = "".join(f"    headwise {command}\n" for command in commands)
+        return (
+            f"# {title}{trained}\n\n{text} Validation: {scores or 'none'}.\n\n{usage}\n"
+            f"`RUN` is this folder. It is complete and can be moved.{more}\n"
+        )

@@ -11,8 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from headwise.data.corpus import data_cache, resolve
-from headwise.data.files import read_lines
+from headwise.data.files import data_cache, read_lines, resolve
 from headwise.data.readers import Reading, read_pairs
 from headwise.errors import ConfigError, DataError
 

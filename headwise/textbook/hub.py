@@ -8,8 +8,8 @@ import zlib
 from pathlib import Path
 
 from headwise.data.archives import unpack
-from headwise.data.corpus import data_cache
 from headwise.data.download import download as fetched
+from headwise.data.files import data_cache
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.files import replacing
 from headwise.textbook.data import FRA_ENG

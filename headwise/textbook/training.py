@@ -130,7 +130,7 @@ def grad_clipping(net: Any, theta: float) -> None:
         net: a module, or an object whose `params` are tensors.
     """
     parameters = net.parameters() if isinstance(net, nn.Module) else net.params
-    nn.utils.clip_grad_norm_([one for one in parameters if one.requires_grad], theta)
+    nn.utils.clip_grad_norm_([parameter for parameter in parameters if parameter.requires_grad], theta)
 
 
 def sgd(params: Iterable[Tensor], lr: float, batch_size: int) -> None:

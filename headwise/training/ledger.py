@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from headwise.config import Config, build, file_keys, value_of
-from headwise.data.corpus import SHIPPED
+from headwise.data.files import SHIPPED
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import replacing
 from headwise.locks import turn

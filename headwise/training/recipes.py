@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headwise.config import Config, file_keys, value_of, with_values
 from headwise.data import data_sets
-from headwise.data.corpus import SHIPPED, data_cache, resolve
+from headwise.data.files import SHIPPED, data_cache, resolve
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.training.recipe import Recipe, read_recipe
 

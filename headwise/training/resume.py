@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwise.config import file_keys, to_toml, value_of
-from headwise.data.corpus import resolve
-from headwise.data.files import digest
+from headwise.data.files import digest, resolve
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.locks import FolderLock
 from headwise.processes import Processes, together

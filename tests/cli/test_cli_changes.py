@@ -270,7 +270,7 @@ def test_init_refuses_what_does_not_train(headwise, folder):
     (folder / "few.tsv").write_text("go .\tva !\n")
     code, _, err = headwise("init", "translate", "--data", "few.tsv", "data.valid_fraction=0.5")
     assert code == 3
-    assert "the split of 1 pairs leaves none for " in err
+    assert "the split of 1 sentence pairs leaves none for " in err
     assert not (folder / "recipe.toml").exists()
 
 

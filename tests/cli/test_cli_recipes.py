@@ -1,6 +1,6 @@
 import pytest
 
-from headwise.data.corpus import data_cache
+from headwise.data.files import data_cache
 from headwise.errors import ConfigError, DataError
 from headwise.training import recipes
 from headwise.training.recipe import read_recipe

@@ -87,9 +87,6 @@ class Summing(Task):
     def predictor(self, model):
         return Adder(model)
 
-    def card(self, metrics):
-        return "# Sums"
-
 
 class Adder(Predictor):
     def __init__(self, model):
@@ -108,7 +105,7 @@ class Adder(Predictor):
     def write(self, item, output, form, options=None):
         return [f"{output:.3f}"]
 
-    def evaluate(self, examples, *, options=None):
+    def scores_of(self, examples, options=None):
         errors = [abs(found - sum(item)) for item, found in zip(examples, self.predict(examples), strict=True)]
         return {"mae": float(np.mean(errors))}
 '''

@@ -4,15 +4,15 @@ import os
 
 import pytest
 
-from headwise.data.bad_lines import BadLine, BadLines
-from headwise.data.corpus import DataConfig, load_corpus
+from headwise.data.bad_lines import BadLine, BadLines, strict
 from headwise.data.inspection import guess
 from headwise.errors import DataError
 from headwise.tasks import registry
 from headwise.tasks.language.language_model import LanguageModel, LanguageModelConfig
 from headwise.tasks.tagging.tag import Tag, TagConfig
 from headwise.tasks.text.plain import TextConfig, portions
-from headwise.tasks.text.tagged import TaggedConfig, read_tagged, read_words, scan_tagged
+from headwise.tasks.text.tagged import TaggedConfig, read_words, scan_tagged
+from headwise.tasks.translation.data import DataConfig, pair_set
 
 PAIRS = b"a\tb\nno tab\nc\t\n\xff\td\ne\tf\n" + b"x" * 99 + b"\ng\th\ni\tj\tk\n"
 BAD_TAGS = "1\tI\t_\tPRON\t_\t_\t_\t_\t_\t_\n2\tsee\t_\tVERB\n\n1\tGo\t_\tVERB\t_\t_\t_\t_\t_\t_\n\n2\tx\n"
@@ -31,7 +31,7 @@ def config(path, **options):
 def test_stop_tells_the_first_bad_lines_and_what_to_do(tmp_path):
     path = write(tmp_path, PAIRS)
     with pytest.raises(DataError) as caught:
-        load_corpus(config(path), "nfc")
+        pair_set(config(path)).read()
     assert str(caught.value) == (
         f"{path}:2: 1 column, expected source TAB target; {path}:3: the target is empty; fill it or remove the line; "
         f"{path}:4: byte 14 (0xff) is not UTF-8: perhaps Latin-1; convert it with `iconv -f WINDOWS-1252 -t UTF-8`; "
@@ -42,15 +42,15 @@ def test_stop_tells_the_first_bad_lines_and_what_to_do(tmp_path):
 
 def test_advice_is_written_as_in_a_recipe(tmp_path):
     with pytest.raises(DataError, match=r"source and target; set data.columns = \[0, 1\]; correct"):
-        load_corpus(config(write(tmp_path, b"a\tb\tc\n")), "nfc")
+        pair_set(config(write(tmp_path, b"a\tb\tc\n"))).read()
     path = write(tmp_path, b'{"en": "a", "fr": "b"}\n', "x.jsonl")
     with pytest.raises(DataError, match=r'set data\.source_key = "en", data.target_key = "fr"; correct'):
-        load_corpus(config(path), "nfc")
+        pair_set(config(path)).read()
 
 
 def test_skip_counts_by_kind(tmp_path):
-    found = load_corpus(config(write(tmp_path, PAIRS), bad_lines="skip"), "nfc")
-    assert [(pair.source, pair.line) for pair in found.train] == [("a", 1), ("e", 5), ("g", 7)]
+    found = pair_set(config(write(tmp_path, PAIRS), bad_lines="skip")).read()
+    assert [(pair.source, pair.line) for pair in found.examples["train"]] == [("a", 1), ("e", 5), ("g", 7)]
     assert found.skipped == {
         "train": "5 bad lines skipped: columns 2 (lines 2, 8), empty side 1 (line 3), encoding 1 (line 4), "
         "length 1 (line 6)"
@@ -59,25 +59,25 @@ def test_skip_counts_by_kind(tmp_path):
 
 def test_nothing_but_bad_lines_is_an_error(tmp_path):
     with pytest.raises(DataError, match="no sentence pairs in it; 1 bad line skipped: columns 1"):
-        load_corpus(config(write(tmp_path, b"a\n"), bad_lines="skip"), "nfc")
+        pair_set(config(write(tmp_path, b"a\n"), bad_lines="skip")).read()
 
 
 def test_two_parallel_files_stay_aligned(tmp_path):
     source, target = write(tmp_path, b"a\n\xff\nc\nd\n", "s"), write(tmp_path, b"A\nB\n\n" + b"D" * 60 + b"\n", "t")
-    found = load_corpus(config(source, train_target=target, bad_lines="skip"), "nfc")
-    assert [(pair.source, pair.target) for pair in found.train] == [("a", "A")]
+    found = pair_set(config(source, train_target=target, bad_lines="skip")).read()
+    assert [(pair.source, pair.target) for pair in found.examples["train"]] == [("a", "A")]
     assert found.skipped["train"].startswith("3 bad lines skipped")
 
 
 def test_the_limit_counts_good_pairs(tmp_path):
-    found = load_corpus(config(write(tmp_path, PAIRS), bad_lines="skip", limit=2), "nfc")
-    assert [pair.source for pair in found.train] == ["a", "e"]
+    found = pair_set(config(write(tmp_path, PAIRS), bad_lines="skip", limit=2)).read()
+    assert [pair.source for pair in found.examples["train"]] == ["a", "e"]
 
 
 def test_a_line_after_one_that_is_too_long_is_whole(tmp_path):
     path = write(tmp_path, b"a\tb\n" + b"x" * 999 + b"\r\nc\td\n\xe9\n")
     with pytest.raises(DataError, match=r":2: the line is longer than 50 bytes.*:4: byte 1,009 \(0xe9\)"):
-        load_corpus(config(path), "nfc")
+        pair_set(config(path)).read()
 
 
 def test_a_bad_line_costs_its_sentence_of_conllu(tmp_path):
@@ -85,7 +85,7 @@ def test_a_bad_line_costs_its_sentence_of_conllu(tmp_path):
     found = list(scan_tagged(path, TaggedConfig(train=path)))
     assert [(item.line, isinstance(item, BadLine)) for item in found] == [(2, True), (4, False), (6, True)]
     with pytest.raises(BadLine, match=r":2: 4 columns, CoNLL-U has 10"):
-        read_tagged(path, TaggedConfig(train=path))
+        list(strict(scan_tagged(path, TaggedConfig(train=path))))
 
 
 def test_tags_are_skipped_in_a_recipe(tmp_path):
@@ -110,9 +110,7 @@ def test_bad_lines_of_a_text_are_left_out(tmp_path):
     assert f"{path}: 9 bad lines skipped: encoding 9 (lines 2, 6, 10, 14, 18, ...)" in assets.notes
 
 
-@pytest.mark.parametrize(
-    "read", [lambda path: load_corpus(config(path), "nfc"), lambda p: portions(TextConfig(train=p))]
-)
+@pytest.mark.parametrize("read", [lambda path: pair_set(config(path)).read(), lambda p: portions(TextConfig(train=p))])
 def test_a_pipe_is_refused_where_files_are_read_twice(tmp_path, read):
     path = str(tmp_path / "pipe")
     os.mkfifo(path)
@@ -144,13 +142,13 @@ def test_case_alone_makes_no_other_source_where_the_tokenizer_lowers_it(tmp_path
     data = DataConfig(train=write(tmp_path, "".join(lines)), valid_fraction=0.3, test_fraction=0.3)
 
     def parts(lowercase):
-        found = load_corpus(data, "nfc", lowercase)
-        return [{pair.source.lower() for pair in part} for part in (found.train, found.valid, found.test)]
+        found = pair_set(data, lowercase=lowercase).read()
+        return [{pair.source.lower() for pair in part} for _, part in found]
 
     assert parts(False)[0] & parts(False)[2]
     train, valid, test = parts(True)
     assert not train & valid
     assert not (train | valid) & test
     own = write(tmp_path, "go 3\ty\n", "test.tsv")
-    overlaps = load_corpus(data.model_copy(update={"test": own, "valid_fraction": 0.0}), "nfc", True).overlaps
+    overlaps = pair_set(data.model_copy(update={"test": own, "valid_fraction": 0.0}), lowercase=True).read().overlaps
     assert overlaps["test"].source_lines == (1,)

@@ -7,7 +7,8 @@ import tracemalloc
 
 import pytest
 
-from headwise.data.files import MAX_LINE_BYTES, decode_lines, digested, read_lines, sha256
+from headwise.data import files
+from headwise.data.files import MAX_LINE_BYTES, decode_lines, digested, read_lines, resolve, sha256
 from headwise.errors import DataError
 
 
@@ -192,3 +193,16 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
     assert digests == {"train": sha256(path)}
     with pytest.raises(DataError, match=r"file.txt: changed while it was read; start again"), digested({"train": path}):
         path.write_bytes(b"two\n")
+
+
+def test_shipped_files(tmp_path, monkeypatch):
+    assert resolve("some/file.tsv").name == "file.tsv"
+    (tmp_path / "corpora").mkdir()
+    shipped = tmp_path / "corpora" / "small.tsv"
+    shipped.touch()
+    monkeypatch.setattr(files.resources, "files", lambda package: tmp_path)
+    assert resolve("headwise:small.tsv") == shipped
+    with pytest.raises(DataError, match=r"headwise:nothing: no such file ships with the package; these do: small.tsv"):
+        resolve("headwise:nothing")
+    with pytest.raises(DataError, match="no such file ships"):
+        resolve("headwise:../readers.py")

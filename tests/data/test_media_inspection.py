@@ -13,7 +13,7 @@ from headwise.tasks.images.images import ImagesConfig
 from headwise.tasks.images.report import IMAGES
 from headwise.tasks.speech.recordings import RecordingsConfig
 from headwise.tasks.speech.report import RECORDINGS
-from headwise.tasks.translation.dialogues import DialogueConfig
+from headwise.tasks.translation.data import DialogueConfig
 from headwise.tasks.translation.report import DIALOGUES
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from headwise.data import orders
+from headwise.data import streams
 from headwise.data.buckets import permutation
-from headwise.data.orders import Portions, shuffled_places
-from headwise.data.streams import Text, windows
+from headwise.data.streams import Portions, Text, shuffled_places, windows
 
 
 def test_up_to_a_million_are_shuffled_as_a_whole():
@@ -15,8 +14,8 @@ def test_up_to_a_million_are_shuffled_as_a_whole():
 
 @pytest.mark.parametrize("count", [31, 32, 33, 37, 96, 99])
 def test_more_are_shuffled_by_blocks(monkeypatch, count):
-    monkeypatch.setattr(orders, "_BLOCK", 3)
-    monkeypatch.setattr(orders, "_BLOCKS", 5)
+    monkeypatch.setattr(streams, "_BLOCK", 3)
+    monkeypatch.setattr(streams, "_BLOCKS", 5)
     whole = shuffled_places(count, 5, 2)(0, count)
     assert sorted(whole.tolist()) == list(range(count))
     assert whole.tolist() != shuffled_places(count, 5, 4)(0, count).tolist()
@@ -33,7 +32,7 @@ def test_more_are_shuffled_by_blocks(monkeypatch, count):
 
 def test_what_is_read_together_lies_together_and_memory_does_not_grow(monkeypatch):
     asked = []
-    monkeypatch.setattr(orders, "permutation", lambda count, *rest: asked.append(count) or permutation(count, *rest))
+    monkeypatch.setattr(streams, "permutation", lambda count, *rest: asked.append(count) or permutation(count, *rest))
     count = 3 << 22
     places = shuffled_places(count, 1, 0)
     found = np.concatenate([places(start, start + 1000) for start in (0, 1 << 20, count - 1000)])
@@ -49,8 +48,8 @@ def test_portions():
 
 
 def test_windows_by_blocks_are_shared_by_processes_and_resumed_anywhere(monkeypatch):
-    monkeypatch.setattr(orders, "_BLOCK", 2)
-    monkeypatch.setattr(orders, "_BLOCKS", 3)
+    monkeypatch.setattr(streams, "_BLOCK", 2)
+    monkeypatch.setattr(streams, "_BLOCKS", 3)
     text = Text(np.arange(200), chars=199)
     alone = [batch.indices for batch in windows(text, 4, 5, seed=9).once()]
     starts = sorted(start for batch in alone for start in batch)

@@ -179,7 +179,7 @@ def test_the_model_grows_with_the_set(count, width):
 
 def test_reading_and_reporting_need_no_torch():
     program = (
-        "import sys, headwise.data.report, headwise.data.suggestions, headwise.data.corpus, headwise.data.tokenizers"
+        "import sys, headwise.data.report, headwise.data.suggestions, headwise.data.splits, headwise.data.tokenizers"
     )
     subprocess.run([sys.executable, "-c", f"{program}; assert 'torch' not in sys.modules"], check=True)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headwise.data.shards import Shards
+from headwise.data.streams import Shards
 from headwise.errors import ShapeError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwise.data.spacing import Spacing
+from headwise.data.cutting import Spacing
 
 
 def pieces(text, tokens):

@@ -5,8 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwise.data.readers import Pair
-from headwise.data.splits import Overlap, overlap, source_place, split_pairs
+from headwise.data.splits import Overlap, overlap, source_place, split_by
 from headwise.errors import ConfigError, DataError
+
+
+def split_pairs(pairs, valid, test, seed):
+    return split_by(pairs, lambda pair: pair.source, (valid, test), seed, "pairs")
+
 
 PAIRS = [Pair(f"source {n // 3}", f"target {n}", n + 1) for n in range(1499)]
 

@@ -7,13 +7,14 @@ import zipfile
 
 import pytest
 
+from headwise.data.bad_lines import strict
 from headwise.data.idx import parse_npz
 from headwise.errors import HeadwiseError
 from headwise.tasks.graphs.graph_files import Columns, read_labels, read_table
 from headwise.tasks.graphs.molecules import MoleculesConfig, read_compounds
 from headwise.tasks.ranking.click_logs import ClicksConfig
 from headwise.tasks.series.data import SeriesConfig, read_file
-from headwise.tasks.text.labelled import LabelledConfig, read_labelled
+from headwise.tasks.text.labelled import LabelledConfig, scan_labelled
 
 NAMES = [f"c{number}" for number in range(40_000)]
 SERIES = SeriesConfig(train="x")
@@ -64,8 +65,8 @@ def packed():
         lambda at: read_table(table(at), Columns()),
         lambda at: read_labels(table(at), Columns()),
         lambda at: read_file(table(at), SERIES)[0].of(["other"]),
-        lambda at: read_labelled(table(at, sep="\t"), LabelledConfig(train="x")),
-        lambda at: read_labelled(objects(at), LabelledConfig(train="x")),
+        lambda at: list(strict(scan_labelled(table(at, sep="\t"), LabelledConfig(train="x")))),
+        lambda at: list(strict(scan_labelled(objects(at), LabelledConfig(train="x")))),
         lambda at: read_compounds(table(at), MoleculesConfig(train="x")),
         lambda at: parse_npz(packed(), "x.npz", ("other",)),
     ],

@@ -8,8 +8,8 @@ from test_token_encoders import config_of
 from torch import nn
 
 from headwise.errors import ConfigError
-from headwise.models.pooled_encoder import SequencePoolingConfig, build_pooled_encoder
-from headwise.models.pooling import LastOfSequence, MaxOverSequence, MeanOverSequence
+from headwise.models.pooled_encoder import build_pooled_encoder
+from headwise.models.pooling import LastOfSequence, MaxOverSequence, MeanOverSequence, SequencePoolingConfig
 from headwise.records import record
 
 POOLINGS = {

@@ -149,9 +149,6 @@ class ToyTask(Task[dict[str, Rows]]):
     def predictor(self, model: nn.Module) -> nn.Module:
         return model
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        return "# Toy\n\nMultiplies by three."
-
 
 def toy(config: Any = None) -> ToyTask:
     """The task of a recipe, its data read."""

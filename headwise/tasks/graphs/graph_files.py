@@ -1,26 +1,28 @@
 """Files of graphs: tables of nodes, lists of edges, NumPy archives; every fault is an error with its place."""
 
-import csv
 import math
 from array import array
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from headwise.data.bad_lines import strict
 from headwise.data.files import MAX_LINE_BYTES, read_lines, require_file
 from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, parse_npz
+from headwise.data.splits import SPLITS
+from headwise.data.tables import Key, Row, Table, heading, scan_rows
 from headwise.errors import DataError, listing, unknown
 
-SPLITS = ("train", "valid", "test")
 # other words for a split, as files have them
 _SPLIT_NAMES = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "dev": "valid"}
 _SPLIT_NAMES |= {"test": "test", "": ""}
 # a first line of an edge list that holds two of these, and no node, is a heading
 _HEADINGS = frozenset(["source", "target", "src", "dst", "from", "to", "u", "v", "node1", "node2", "citing", "cited"])
+# keys that say what columns are called
+_NAMED_BY = "data.id_column, data.label_column and data.ignore"
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -97,67 +99,40 @@ class Columns:
     ignored: tuple[str, ...] = ()
 
 
-def scan_rows(path: Path, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of a table: separated by tabs if the first line has one, else by commas, with CSV's quotes.
-
-    Blank lines are skipped and spaces around a cell are dropped. Raises: DataError naming the line.
-    """
-    tabs = None
-    for number, text in read_lines(path, max_line_bytes=max_line_bytes):
-        if not text.strip():
-            continue
-        tabs = "\t" in text if tabs is None else tabs
-        try:
-            # a quote that is opened and not closed would be an error by `strict` alone
-            (cells,) = [text.split("\t")] if tabs else csv.reader([text], strict=True)
-        except (csv.Error, ValueError):
-            what = "the quotes of this line do not match; double a quote inside a cell, and keep a cell on one line"
-            raise DataError(f"{path}:{number}: {what}") from None
-        yield number, [cell.strip() for cell in cells]
-
-
 def read_table(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTES) -> NodeTable:
     """The nodes of a CSV or TSV file with a heading: id, label, perhaps a split; every other column is a feature.
 
     Raises: DataError naming the line.
     """
-    rows = scan_rows(path, max_line_bytes)
-    line, heading = next(rows, (1, []))
-    _check_heading(f"{path}:{line}", heading, columns)
-    special = {columns.node, columns.label, columns.split, *columns.ignored}
-    places = [place for place, name in enumerate(heading) if name not in special]
-    where = {name: place for place, name in enumerate(heading)}
-    split_place = where.get(columns.split)
+    table = table_of(path, max_line_bytes)
+    names = heading(path, table)
+    features = [name for name in names if name not in (columns.node, columns.label, columns.split, *columns.ignored)]
+    has_splits = columns.split in names
     found: dict[str, int] = {}
     labels, splits, numbers = [], [], array("d")
-    for line, cells in rows:
-        at = f"{path}:{line}"
-        _check_cells(at, cells, heading)
-        _add_node(at, cells[where[columns.node]], found, line)
-        labels.append(cells[where[columns.label]])
-        splits.append("" if split_place is None else _split(at, cells[split_place]))
-        numbers.extend(_number(at, heading[place], cells[place]) for place in places)
+    for row in _rows(path, table, [columns.node, columns.label, *columns.ignored, *features], [columns.split]):
+        at = f"{path}:{row.line}"
+        _add_node(at, row.cells[columns.node], found, row.line)
+        labels.append(row.cells[columns.label])
+        splits.append(_split(at, row.cells[columns.split]) if has_splits else "")
+        numbers.extend(_number(at, name, row.cells[name]) for name in features)
     if not found:
         raise DataError(f"{path}: no nodes below the heading")
-    dense = np.frombuffer(numbers, np.float64).reshape(len(found), len(places))
-    return NodeTable(list(found), SparseTable.of(dense), labels, None if split_place is None else splits)
+    dense = np.frombuffer(numbers, np.float64).reshape(len(found), len(features))
+    return NodeTable(list(found), SparseTable.of(dense), labels, splits if has_splits else None)
 
 
 def read_labels(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTES) -> list[tuple[str, str, int]]:
     """(id, label, line) of each node of a table; other columns are not read. Raises: DataError naming the line."""
-    rows = scan_rows(path, max_line_bytes)
-    line, heading = next(rows, (1, []))
-    _check_heading(f"{path}:{line}", heading, columns)
-    node, label = heading.index(columns.node), heading.index(columns.label)
     seen: dict[str, int] = {}
     found = []
-    for line, cells in rows:
-        at = f"{path}:{line}"
-        _check_cells(at, cells, heading)
-        _add_node(at, cells[node], seen, line)
-        if not cells[label]:
-            raise DataError(f"{at}: node '{cells[node]}' has no label to compare with; write one or remove the line")
-        found.append((cells[node], cells[label], line))
+    for row in _rows(path, table_of(path, max_line_bytes), [columns.node, columns.label]):
+        node, label = row.cells[columns.node], row.cells[columns.label]
+        at = f"{path}:{row.line}"
+        _add_node(at, node, seen, row.line)
+        if not label:
+            raise DataError(f"{at}: node '{node}' has no label to compare with; write one or remove the line")
+        found.append((node, label, row.line))
     if not found:
         raise DataError(f"{path}: no nodes below the heading")
     return found
@@ -168,18 +143,34 @@ def read_ids(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTES)
 
     Raises: DataError naming the line.
     """
-    place, found = None, []
-    for number, cells in scan_rows(path, max_line_bytes):
-        if place is None:
-            place = cells.index(columns.node) if columns.node in cells else 0
-            if columns.node in cells:
-                continue
-            if len(cells) > 1:
-                raise DataError(f"{path}:{number}: no column '{columns.node}' in the heading; give one id a line")
-        if place >= len(cells) or not cells[place]:
-            raise DataError(f"{path}:{number}: the id is empty; write it or remove the line")
-        found.append(cells[place])
+    table = table_of(path, max_line_bytes)
+    names = heading(path, table)
+    key: Key = columns.node if columns.node in names or len(names) > 1 else 0
+    found = []
+    for row in _rows(path, table, [key]):
+        if not row.cells[key]:
+            raise DataError(f"{path}:{row.line}: the id is empty; write it or remove the line")
+        found.append(row.cells[key])
     return found
+
+
+def table_of(path: Path, max_line_bytes: int, named_by: str = _NAMED_BY) -> Table:
+    """How a table is read: separated by tabs if the first line has one, else by commas, with CSV's quotes.
+
+    Args:
+        named_by: see `Table`.
+    """
+    require_file(path)
+    lines = (text for _, text in read_lines(path, max_line_bytes=max_line_bytes))
+    first = next((text for text in lines if text and not text.isspace()), "")
+    kind = "tsv" if "\t" in first else "csv"
+    return Table(kind, ",", max_line_bytes, named_by, numbered=False)
+
+
+def _rows(path: Path, table: Table, keys: Sequence[Key], optional: Sequence[Key] = ()) -> Iterator[Row]:
+    """The rows of a table, spaces around a cell dropped. Raises: DataError naming the line."""
+    for row in strict(scan_rows(path, table, keys, optional)):
+        yield Row(row.line, {key: cell.strip() for key, cell in row.cells.items()})
 
 
 def read_edges(
@@ -222,26 +213,6 @@ def read_edges(
         if not missing:
             edges.extend((number[cells[0]], number[cells[1]]))
     return np.array(edges, np.int64).reshape(-1, 2).T, lost, wider
-
-
-def _check_heading(at: str, heading: list[str], columns: Columns) -> None:
-    if not heading:
-        raise DataError(f"{at.rpartition(':')[0]}: the file is empty; write a heading and a line for each node")
-    counts = Counter(heading)
-    name, count = counts.most_common(1)[0]
-    if count > 1:
-        raise DataError(f"{at}: two columns are named '{name[:100]}'; give each a name of its own")
-    for key, name in (("id_column", columns.node), ("label_column", columns.label)):
-        if name not in counts:
-            raise DataError(f"{at}: {unknown('column', name, heading)}; set data.{key}")
-    for name in columns.ignored:
-        if name not in counts:
-            raise DataError(f"{at}: {unknown('column', name, heading)}; mend data.ignore")
-
-
-def _check_cells(at: str, cells: Collection[str], heading: Collection[str]) -> None:
-    if len(cells) != len(heading):
-        raise DataError(f"{at}: {len(cells)} cells, but the heading has {len(heading)}; fill or quote the line")
 
 
 def _add_node(at: str, name: str, found: dict[str, int], line: int) -> None:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,10 +13,10 @@ from torch.nn import functional as F
 from headwise.attention.precision import wide
 from headwise.config import Config, build
 from headwise.data.bad_lines import warn_skipped
-from headwise.data.corpus import resolve
-from headwise.data.files import digested
+from headwise.data.files import digested, resolve
+from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
-from headwise.data.splits import split_by
+from headwise.data.splits import Nouns, hold_out, overlaps_of, own_files
 from headwise.data.suggestions import Suggestion
 from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, standardised
 from headwise.predictors.numbers import Scale, error_counts, error_scores
@@ -27,12 +26,12 @@ from headwise.tasks.graphs.demo import GRAPH_REGRESS
 from headwise.tasks.graphs.encoders import GraphEncoderConfig, GraphPoolingConfig, GraphRegressor, build_graph_regressor
 from headwise.tasks.graphs.molecule_regressor import MoleculeBatch, MoleculeRegressor, MoleculeTable
 from headwise.tasks.graphs.molecules import NUM_FEATURES, Compound, MoleculesConfig, atom_counts, odd, read_compounds
-from headwise.tasks.task import Assets, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Metric, Probe, Stats, Task
 
 SCALE_FILE = "scale.json"
-SPLITS = ("train", "valid", "test")
+NOUNS = Nouns("molecules", "number")
 
-Splits = dict[str, list[Compound]]
+Molecules = dict[str, list[Compound]]
 
 
 class GraphRegressConfig(Config):
@@ -45,7 +44,7 @@ class GraphRegressConfig(Config):
     num_shown: int = Field(4, ge=0, description="how many molecules are shown if none are named")
 
 
-class GraphRegress(Task[Splits]):
+class GraphRegress(Task[Molecules]):
     """A number for each molecule, which is given as SMILES."""
 
     name: ClassVar[str] = "graph-regress"
@@ -60,13 +59,13 @@ class GraphRegress(Task[Splits]):
     )
     config: GraphRegressConfig
 
-    def __init__(self, config: GraphRegressConfig, assets: Assets[Splits]):
+    def __init__(self, config: GraphRegressConfig, assets: Assets[Molecules]):
         super().__init__(config, assets)
         self.scale = from_json(assets.files, SCALE_FILE, Scale.from_json, "no mean and deviation")
         self.tables = {split: MoleculeTable(found, self.scale) for split, found in (assets.data or {}).items()}
 
     @classmethod
-    def prepare(cls, config: GraphRegressConfig) -> Assets[Splits]:
+    def prepare(cls, config: GraphRegressConfig) -> Assets[Molecules]:
         parts, digests, notes = _read(config.data)
         targets = np.array([item.target for item in parts["train"]])
         # numbers that are all the same leave nothing to learn, and no deviation to divide by
@@ -114,9 +113,6 @@ class GraphRegress(Task[Splits]):
         }
         return Suggestion(values, f"Numbers of molecules, fitted to the {sum(map(len, parts.values())):,} molecules")
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> GraphRegressor:
         return build_graph_regressor(self.config.model, self.config.pooling, NUM_FEATURES)
 
@@ -163,36 +159,27 @@ class GraphRegress(Task[Splits]):
         assert isinstance(model, GraphRegressor)
         return MoleculeRegressor(model, self.scale, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         count = len((self.assets.data or {}).get("train", []))
-        return (
-            f"# {self.config.data.target_column} of molecules, trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"An encoder of kind {self.config.model.kind} over atoms and bonds, pooled by {self.config.pooling.kind},"
-            f" trained with Headwise on {count:,} molecules. Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "CCO"\n    headwise evaluate RUN --data molecules.csv\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" trained with Headwise on {count:,} molecules."
         )
+        commands = ('predict RUN "CCO"', "evaluate RUN --data molecules.csv")
+        return Description(f"{self.config.data.target_column} of molecules", text, commands)
 
 
-def _read(data: MoleculesConfig) -> tuple[Splits, dict[str, str], list[str]]:
+def _read(data: MoleculesConfig) -> tuple[Molecules, dict[str, str], list[str]]:
     """The molecules of each split, the SHA-256 of each file by its split, and what is odd about them."""
-    paths = {split: resolve(path) for split in SPLITS if (path := getattr(data, split)) is not None}
-    given: Splits = {}
+    own: Molecules = {}
     notes: list[str] = []
+    paths = own_files(data)
     with digested(paths) as digests:
         for split, path in paths.items():
-            given[split], bad = read_compounds(path, data)
-            told = ([bad.note()] if bad.total else []) + odd(given[split])
-            notes += [f"{split}: {note}" for note in told]
-    fractions = (
-        0.0 if "valid" in given else data.valid_fraction,
-        0.0 if "test" in given else data.test_fraction,
-    )
-    parts = split_by(given["train"], lambda item: item.smiles, fractions, data.split_seed, "molecules")
-    found = dict(zip(SPLITS, parts, strict=True)) | {split: given[split] for split in SPLITS[1:] if split in given}
-    trained = {item.smiles for item in found["train"]}
-    for split in given.keys() - {"train"}:
-        if seen := sum(item.smiles in trained for item in found[split]):
-            notes.append(f"{split}: {seen:,} of {len(found[split]):,} molecules are in the training part")
-    return found, digests, [*notes, ", ".join(f"{split} {len(part):,}" for split, part in found.items()) + " molecules"]
+            own[split], bad = read_compounds(path, data)
+            notes += [f"{split}: {note}" for note in ([bad.note()] if bad.total else []) + odd(own[split])]
+    splits = hold_out(own, data, lambda item: item.smiles, NOUNS.examples)
+    overlaps = overlaps_of(splits, own, lambda item: Pair(item.smiles, str(item.target), item.line))
+    notes += [f"{split}: {overlap.describe(NOUNS)}" for split, overlap in overlaps.items()]
+    sizes = ", ".join(f"{split} {len(items):,}" for split, items in splits.items())
+    return splits, digests, [*notes, f"{sizes} molecules"]

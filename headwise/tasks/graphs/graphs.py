@@ -13,13 +13,11 @@ from jaxtyping import Int
 from pydantic import Field
 
 from headwise.config import Config, DataFile
-from headwise.data.corpus import resolve
-from headwise.data.files import MAX_LINE_BYTES, digested, require_file
+from headwise.data.files import MAX_LINE_BYTES, digested
 from headwise.data.idx import MAX_BYTES, check_size, parse_npz
-from headwise.data.splits import split_by
+from headwise.data.splits import SPLITS, hold_out, own_files
 from headwise.errors import DataError
 from headwise.tasks.graphs.graph_files import (
-    SPLITS,
     Columns,
     NodeTable,
     SparseTable,
@@ -151,9 +149,7 @@ def read_graph(config: GraphConfig) -> GraphData:
 
     Raises: DataError naming file, line and what to do.
     """
-    files = {key: resolve(path) for key in ("train", "edges", "valid", "test") if (path := getattr(config, key))}
-    for path in files.values():
-        require_file(path)
+    files = own_files(config, ("train", "edges", "valid", "test"))
     with digested(files) as digests:
         table, notes = _table(files["train"], files.get("edges"), config)
         given = {key: labelled(files[key], config) for key in SPLITS[1:] if key in files}
@@ -267,12 +263,7 @@ def _split(
     ]
     notes = []
     if table.splits is None:
-        fractions = (
-            0.0 if "valid" in given else config.valid_fraction,
-            0.0 if "test" in given else config.test_fraction,
-        )
-        parts = split_by(rest, lambda item: item.node, fractions, config.split_seed, "labelled nodes")
-        found = dict(zip(SPLITS, parts, strict=True))
+        found = hold_out({"train": rest, **given}, config, lambda item: item.node, "labelled nodes")
     else:
         of = dict(zip(table.ids, table.splits, strict=True))
         found = {split: [item for item in rest if of[item.node] == split] for split in SPLITS}

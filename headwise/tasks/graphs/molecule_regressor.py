@@ -126,7 +126,7 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
     @torch.inference_mode()
     def predict(self, items: Sequence[Compound | str] | str, options: Any = None) -> list[float]:
         """The number of each molecule, in their order; `options` are none."""
-        given = [self._compound(item) for item in ([items] if isinstance(items, str) else items)]
+        given = self.inputs(items)
         table = MoleculeTable(given, self.scale)
         device = self.model.head.weight.device
         found: list[float] = []
@@ -148,7 +148,7 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         fields = {self.data.smiles_column: item.smiles, self.data.target_column: output}
         return [json.dumps(fields, ensure_ascii=False)]
 
-    def evaluate(self, examples: Sequence[Compound], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Compound], options: Any = None) -> dict[str, float | str]:
         """Mean absolute error, root mean square error and R2.
 
         Raises: DataError for no molecules, or one without a number.
@@ -170,7 +170,7 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         """The attention of every layer between the atoms of a molecule, and of a pooling to them."""
         if target is not None:
             raise ConfigError("the number of a molecule cannot be given here; leave the target out")
-        item = self._compound(item)
+        (item,) = self.inputs(item)
         batch = MoleculeTable([item], self.scale).batch([0]).to(self.model.head.weight.device)
         elements = [atom.GetSymbol() for atom in item.molecule.GetAtoms()]
         atoms = [
@@ -184,9 +184,6 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         kinds = [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})]
         places = InGraph(atoms, elements, kinds, bonds=bond_orders(item.molecule))
         return Explanation(item.smiles, f"{found:.4g}", layers, places=places)
-
-    def _compound(self, item: Compound | str) -> Compound:
-        return self.parse(item) if isinstance(item, str) else item
 
 
 def _portions(atoms: list[int]) -> Iterator[list[int]]:

@@ -16,8 +16,9 @@ from pydantic import Field
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadLines, BadRule
 from headwise.data.files import MAX_LINE_BYTES, require_file
-from headwise.errors import ConfigError, DataError, unknown
-from headwise.tasks.graphs.graph_files import scan_rows
+from headwise.data.tables import Key, heading, scan_rows
+from headwise.errors import ConfigError, DataError
+from headwise.tasks.graphs.graph_files import table_of
 
 # of longer strings RDKit may search the rings for many seconds
 _MAX_CHARACTERS = 5_000
@@ -180,25 +181,16 @@ def bond_edges(molecule: Any) -> Int[np.ndarray, "two edges"]:
 
 
 def _scan(path: Path, config: MoleculesConfig, *, required: bool) -> Iterator[Compound | BadLine]:
-    rows = scan_rows(path, config.max_line_bytes)
-    line, heading = next(rows, (1, []))
-    if not heading:
-        raise DataError(f"{path}: the file is empty; write a heading and a molecule a line")
-    columns = {"smiles_column": config.smiles_column} | ({"target_column": config.target_column} if required else {})
-    if not required and config.smiles_column not in heading and len(heading) == 1:
-        yield _read(path, line, heading, (0, None))
-        places: tuple[int, int | None] = (0, None)
-    else:
-        for key, name in columns.items():
-            if name not in heading:
-                raise DataError(f"{path}:{line}: {unknown('column', name, heading)}; set data.{key}")
-        places = (heading.index(config.smiles_column), heading.index(config.target_column) if required else None)
-    for line, cells in rows:
-        if len(cells) != len(heading):
-            what = f"{len(cells)} cells, but the heading has {len(heading)}; fill or quote the line"
-            yield BadLine(str(path), line, "cells", what)
+    table = table_of(path, config.max_line_bytes, "data.smiles_column and data.target_column")
+    names = heading(path, table)
+    # one string a line, without a heading
+    bare = not required and len(names) == 1 and config.smiles_column not in names
+    keys: list[Key] = [0 if bare else config.smiles_column, *([config.target_column] if required else [])]
+    for row in scan_rows(path, table, keys):
+        if isinstance(row, BadLine):
+            yield row
         else:
-            yield _read(path, line, cells, places)
+            yield _read(path, row.line, [row.cells[key].strip() for key in keys], (0, 1 if required else None))
 
 
 def _read(path: Path, line: int, cells: list[str], places: tuple[int, int | None]) -> Compound | BadLine:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config, build
 from headwise.data.batches import NO_TAG
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.sources import Limits, Source, whole
 from headwise.data.suggestions import Suggestion
 from headwise.errors import CheckpointError, DataError
@@ -35,7 +34,7 @@ from headwise.tasks.graphs.node_labeller import (
     num_features,
 )
 from headwise.tasks.graphs.options import EdgeOptions
-from headwise.tasks.task import Assets
+from headwise.tasks.task import Assets, Description
 
 # of logistic regression: rows of features that add up to 1 want a weak penalty
 _STRENGTH = 100.0
@@ -148,9 +147,6 @@ class NodeClassify(Labelling[Splits]):
         about = f"Labels of nodes, fitted to the graph of {len(found.graph.ids):,} nodes"
         return Suggestion(values, about)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> GraphEncoder:
         return self.config.model.encoder(num_features(self.graph), len(self.labels))
 
@@ -193,16 +189,14 @@ class NodeClassify(Labelling[Splits]):
         assert isinstance(model, GraphEncoder)
         return NodeLabeller(model, self.graph, self.labels, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        return (
-            f"# Labels of the nodes of {PurePath(self.config.data.train).name}\n\n"
+    def description(self) -> Description:
+        text = (
             f"An encoder of kind {self.config.model.kind} that gives each of the {len(self.graph.ids):,} nodes of this"
             f" graph one of {len(self.labels)} labels, trained with Headwise on {sum(self.labels.values()):,} of them."
-            f" It knows no other graph. Validation: {scores or 'none'}.\n\n"
-            "    headwise predict RUN NODE\n    headwise explain RUN NODE\n\n"
-            "`RUN` is this folder. It is complete, the graph is in it, and it can be moved.\n"
+            " It knows no other graph."
         )
+        commands = ("predict RUN NODE", "explain RUN NODE")
+        return Description("Labeller of nodes", text, commands, " The graph is in it.")
 
     def _nodes(self, split: str) -> list[LabelledNode]:
         return [] if self.assets.data is None else self.assets.data.get(split, [])

@@ -20,7 +20,7 @@ from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import by_tag
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import Form, Predictor, several
 from headwise.records import LayerRecord
 from headwise.tasks.graphs.encoders import Features, GraphEncoder, SparseRows
 from headwise.tasks.graphs.graph_files import read_archive, read_ids
@@ -152,7 +152,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
 
     def predict(self, items: Sequence[str] | str, options: Any = None) -> list[Label]:
         """The label of each node, in their order; one pass over the graph for all of them. `options` are none."""
-        places = [self._place(name) for name in ([items] if isinstance(items, str) else items)]
+        places = [self._place(name) for name in several(items)]
         best, label = self.odds()[places].max(-1)
         return [Label(self.labels[number], odds) for number, odds in zip(label.tolist(), best.tolist(), strict=True)]
 
@@ -163,13 +163,11 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         fields = {"node": item, "label": output.label, "probability": round(output.probability, 6)}
         return [json.dumps(fields, ensure_ascii=False)]
 
-    def evaluate(self, examples: Sequence[LabelledNode], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[LabelledNode], options: Any = None) -> dict[str, float | str]:
         """Accuracy and macro-F1; `per_label` is the F1 of each label with how often it occurs.
 
         Raises: DataError for no nodes, or a node that the graph of the run has not.
         """
-        if not examples:
-            raise DataError("there is nothing to score: no nodes")
         for item in examples:
             if item.node not in self.number:
                 raise DataError(f"line {item.line}: node '{item.node}' is not in the graph of this run; remove it")

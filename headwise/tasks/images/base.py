@@ -3,16 +3,58 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from pathlib import Path, PurePath
+from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+from jaxtyping import UInt8
+from torch import Tensor, nn
+
+from headwise.data.files import Bytes
 from headwise.data.sources import Limits, Source, spread, spread_places
+from headwise.predictors.predictor import Predictor
 from headwise.tasks._files import as_json
 from headwise.tasks._labelling import Labelling
-from headwise.tasks.images.image_sets import ImageSet, Loaded
-from headwise.tasks.images.pixels import Image
+from headwise.tasks.images.image_sets import ImageSet, Loaded, as_batch
+from headwise.tasks.images.picture_files import decode
+from headwise.tasks.images.pixels import MAX_PIXELS, Image, PicturesConfig, Shape, adapted, in_shape
 from headwise.tasks.task import Assets
 
+O = TypeVar("O")  # noqa: E741
+
 IMAGES_FILE = "images.json"
+
+
+class ImagePredictor(Predictor[Image, O, Image]):
+    """A predictor that reads every image in one shape.
+
+    Args:
+        model: in `eval()` while it predicts.
+        shape: of the images that the model reads.
+        data: how pictures are read and made the size of the model's.
+    """
+
+    reads = "file"
+    given = "image"
+
+    def __init__(self, model: nn.Module, shape: Shape, data: PicturesConfig):
+        self.model, self.shape, self.data = model, shape, data
+
+    def parse(self, text: str) -> Image:
+        """The picture at a path. Raises: DataError if it cannot be read."""
+        return self.fitted(decode(Bytes(self.data.max_bytes).read(Path(text)), text, self.data.max_pixels))
+
+    def opened(self, data: bytes, name: str) -> Image:
+        return self.fitted(decode(data, name, min(self.data.max_pixels, MAX_PIXELS)))
+
+    def fitted(self, image: Image) -> Image:
+        """As the model reads it: many may wait, each as large as pictures may be."""
+        return in_shape(image, self.shape, self.data.fit)
+
+    def pixels(self, images: Sequence[Image]) -> UInt8[Tensor, "batch channels height width"]:
+        """These images as a batch."""
+        pixels = np.stack([adapted(image, self.shape, self.data.fit) for image in images])
+        return as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images)))).pixels
 
 
 def made_assets(loaded: Loaded, known: Mapping[str, Any]) -> Assets[dict[str, ImageSet]]:
@@ -28,6 +70,8 @@ class ImageTask(Labelling[dict[str, ImageSet]]):
 
     # images of a batch where training.batch_sentences is not set
     batch_images: ClassVar[int]
+    # what the model knows of the images besides its weights
+    known: Any
 
     @abstractmethod
     def collate(self, split: str, indices: list[int]) -> Any:
@@ -47,7 +91,20 @@ class ImageTask(Labelling[dict[str, ImageSet]]):
         """The images of a part; none in a run that is loaded."""
         return (self.assets.data or {}).get(split)
 
-    def shown(self, count: int) -> list[Image]:
+    @property
+    def num_labels(self) -> int:
+        return len(self.known.classes)
+
+    def shown(self) -> list[Image]:
         """The first images of validation, or of training where there are no others."""
         images = self.split("valid") or self.split("train")
-        return [] if images is None else list(images.take(list(range(len(images)))[:count]).images())
+        return [] if images is None else list(images.take(list(range(len(images)))[: self.config.num_shown]).images())
+
+    def samples(self, model: nn.Module) -> list[str]:
+        shown = self.shown()
+        outputs = zip(shown, self.predictor(model).predict(shown) if shown else [], strict=True)
+        return [f"{PurePath(image.name).name}{self.sample(image, output)}" for image, output in outputs]
+
+    @abstractmethod
+    def sample(self, image: Image, output: Any) -> str:
+        """An output as validations show it, behind the name of the image."""

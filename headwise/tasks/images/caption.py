@@ -27,12 +27,11 @@ from headwise.tasks.images.captioner import Captioner, Seen, build_captioner, pa
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, load_captions, scan_of, suggest_for_captions
 from headwise.tasks.images.demo import CAPTION
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
-from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, images_of
+from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, examples_of
 from headwise.tasks.images.pixels import Image
-from headwise.tasks.task import Assets, Generator, Given, required
-from headwise.tasks.text.bleu import Scoring
+from headwise.tasks.task import Assets, Description, Generator, Given, required
 from headwise.tasks.text.options import BleuOptions, WritingOptions
-from headwise.tasks.text.writer import Asked, Writer, WriterConfig, Writing, text_of
+from headwise.tasks.text.writer import Asked, Scoring, Writer, WriterConfig, Writing, text_of
 
 TOKENIZER_FILE = "tokenizer.json"
 # captions of a batch where training.batch_sentences is not set
@@ -91,10 +90,6 @@ class Caption(Writer[dict[str, Captioned]]):
         self.tokenizer, self.seen = _tokenizer(assets.files, config), _seen(assets.files)
 
     @classmethod
-    def prepare(cls, config: CaptionConfig) -> Assets[dict[str, Captioned]]:
-        return cls.prepare_with(config, Given())
-
-    @classmethod
     def prepare_with(cls, config: CaptionConfig, given: Given) -> Assets[dict[str, Captioned]]:
         loaded = load_captions(config.data, config.tokenizer.normalize)
         train, files = loaded.parts["train"], given.files
@@ -120,17 +115,11 @@ class Caption(Writer[dict[str, Captioned]]):
 
     @classmethod
     def examples(cls, config: CaptionConfig, split: str) -> list[Image]:
-        # a part with files of its own is scored without the images that were trained on
-        if split != "train" and getattr(config.data, split) is not None:
-            return list(images_of(config.data, scan_of(config.data, config.tokenizer.normalize), split))
-        return list(load_captions(config.data, config.tokenizer.normalize).parts[split].images())
+        return examples_of(config.data, scan_of(config.data, config.tokenizer.normalize), split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_captions(data)
-
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
 
     def build(self) -> Seq2Seq:
         config, seen = self.config, self.seen
@@ -201,19 +190,15 @@ class Caption(Writer[dict[str, Captioned]]):
         config = self.config
         return Captioner(model, self.tokenizer, self.seen, config.decoding, config.bleu, config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         found = self.split("train")
         count = 0 if found is None else len(found.images)
-        return (
-            f"# Captioner trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"An encoder of kind {self.config.encoder.kind} that reads images of {self.seen.shape}, and a decoder that"
             f" writes {self.config.tokenizer.kind} tokens, trained with Headwise on {count:,} images."
-            f" Validation: {scores or 'none'}.\n\n"
-            "    headwise predict RUN photo.png\n    headwise evaluate RUN --data captions.csv\n"
-            "    headwise explain RUN photo.png\n\n"
-            "`RUN` is this folder. It is complete and can be moved.\n"
         )
+        commands = ("predict RUN photo.png", "evaluate RUN --data captions.csv", "explain RUN photo.png")
+        return Description("Captioner", text, commands)
 
 
 def _encoded(images: ImageSet, tokenizer: Tokenizer, max_len: int) -> tuple[Captioned, int]:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor, nn
@@ -16,7 +15,6 @@ from headwise import metrics
 from headwise.config import build
 from headwise.data.bad_lines import strict
 from headwise.data.batches import PairBatch, Ragged, padded
-from headwise.data.files import Bytes
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, DataError
@@ -27,22 +25,21 @@ from headwise.layers.embeddings import TokenEmbedding
 from headwise.models.initializers import initialize
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
 from headwise.models.recurrent import initialize_cells
-from headwise.models.transformer import build_writer, finished
+from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.drafting import Draft
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import Form, several
 from headwise.processes import divided
+from headwise.tasks.images.base import ImagePredictor
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, scan_captions
 from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
-from headwise.tasks.images.image_sets import as_batch, checked
+from headwise.tasks.images.image_sets import checked
 from headwise.tasks.images.maps import WordMaps
-from headwise.tasks.images.picture_files import decode
-from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape, adapted, in_shape
-from headwise.tasks.text.bleu import BleuConfig
-from headwise.tasks.text.writer import Asked, Translation, Writing, likelihood, likelihood_scores, text_of
+from headwise.tasks.images.pixels import Image, Shape, adapted
+from headwise.tasks.text.writer import Asked, BleuConfig, Translation, Writing, likelihood, likelihood_scores, text_of
 
 
 class ImageReader(Encoder):
@@ -102,7 +99,7 @@ def build_captioner(
     initialize_cells(inputs, encoder.initializer)
     embedding = TokenEmbedding(vocab_size, decoder.d_model, build_positions(decoder), decoder.dropout)
     writer = build_writer(decoder, embedding, decoder.mechanism, decoder.num_layers, cross=True)
-    return Seq2Seq(inputs, finished(writer, writer, decoder.initializer, decoder.tie_output))
+    return Seq2Seq(inputs, initialize_and_tie(writer, writer, decoder.initializer, decoder.tie_output))
 
 
 # images that are read together
@@ -133,7 +130,7 @@ class Seen(NamedTuple):
         return made._replace(shape=shape)
 
 
-class Captioner(Predictor[Image, list[Translation], Image]):
+class Captioner(ImagePredictor[list[Translation]]):
     """A model with its tokenizer.
 
     Args:
@@ -143,8 +140,7 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         data: how pictures are read and made the size of the model's.
     """
 
-    reads = "file"
-    given = "image"
+    data: CaptionsConfig
 
     def __init__(
         self,
@@ -155,25 +151,14 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         bleu: BleuConfig,
         data: CaptionsConfig,
     ):
-        self.model, self.tokenizer, self.seen = model, tokenizer, seen
-        self.decoding, self.bleu, self.data = decoding, bleu, data
+        super().__init__(model, seen.shape, data)
+        self.tokenizer, self.seen, self.decoding, self.bleu = tokenizer, seen, decoding, bleu
         self.writing = Writing(model, tokenizer)
-
-    def parse(self, text: str) -> Image:
-        """The picture at a path. Raises: DataError if it cannot be read."""
-        return self._small(decode(Bytes(self.data.max_bytes).read(Path(text)), text, self.data.max_pixels))
-
-    def opened(self, data: bytes, name: str) -> Image:
-        return self._small(decode(data, name, min(self.data.max_pixels, MAX_PIXELS)))
-
-    def _small(self, image: Image) -> Image:
-        """As the model reads it: many may wait, each as large as pictures may be."""
-        return in_shape(image, self.seen.shape, self.data.fit)
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of a table or an .npz file; captions are not needed."""
         config = self.data.model_copy(update={"format": "auto"})
-        return map(self._small, strict(scan_captions(path, config, captioned=False)))
+        return map(self.fitted, strict(scan_captions(path, config, captioned=False)))
 
     def predict(
         self, items: Sequence[Image | str] | Image | str, options: Asked | None = None
@@ -182,12 +167,12 @@ class Captioner(Predictor[Image, list[Translation], Image]):
 
         Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
         """
-        given = [items] if isinstance(items, Image | str) else items
+        given = several(items)
         told = Asked(self.decoding) if options is None else options
         found: list[list[Translation]] = []
 
         def written(start: int) -> list[list[Translation]]:
-            chosen = [self._image(item) for item in given[start : start + PREDICTION_IMAGES]]
+            chosen = self.inputs(given[start : start + PREDICTION_IMAGES])
             return self.writing.found(self._batch(chosen, [[] for _ in chosen]), told.decoding, told.prefix)
 
         starts = range(0, len(given), PREDICTION_IMAGES)
@@ -215,14 +200,12 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         scored = options is not None and options.scores
         return [f"{one.score:.4f}\t{visible(one.text)}" if scored else visible(one.text) for one in output]
 
-    def evaluate(self, examples: Sequence[Image], *, options: Asked | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Image], options: Asked | None = None) -> dict[str, float | str]:
         """BLEU and chrF against all captions of each image, and loss, perplexity and token accuracy of the captions.
 
         Raises:
             DataError: no images, or images without a caption.
         """
-        if not examples:
-            raise DataError("there is nothing to score: no images")
         references = [captions_of(image) for image in examples]
         if [] in references:
             raise DataError(
@@ -238,7 +221,7 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         yield Baseline("most frequent caption", {"bleu": found.value})
 
     def draft(self, item: Image | str, options: Asked | None = None) -> Draft:
-        image = self._image(item)
+        image = self.inputs(item)[0]
         return self.writing.draft(self._batch([image], [[]]), self._places[1], self._on(image))
 
     def writes(self) -> Tokenizer:
@@ -250,7 +233,7 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         Args:
             target: a caption in place of the model's own.
         """
-        image = self._image(item)
+        image = self.inputs(item)[0]
         if target is None:
             best = self.predict([image])[0][0]
             text, tokens = best.text, best.tokens
@@ -301,13 +284,8 @@ class Captioner(Predictor[Image, list[Translation], Image]):
         assert isinstance(self.model.encoder, ImageReader)
         return self.model.encoder
 
-    def _image(self, item: Image | str) -> Image:
-        return self.parse(item) if isinstance(item, str) else item
-
     def _batch(self, images: Sequence[Image], targets: Sequence[Sequence[int]]) -> PairBatch:
-        pixels = np.stack([adapted(image, self.seen.shape, self.data.fit) for image in images])
-        read = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images)))).pixels
-        return paired(read, self._reader.num_places, Ragged.of(targets), self.tokenizer).to(
+        return paired(self.pixels(images), self._reader.num_places, Ragged.of(targets), self.tokenizer).to(
             self.model.decoder.output.weight.device
         )
 

@@ -11,14 +11,13 @@ from pydantic import Field, field_validator
 
 from headwise.config import DataFile, build
 from headwise.data.bad_lines import BadLine
-from headwise.data.corpus import resolve
-from headwise.data.files import MAX_LINE_BYTES, Bytes, digested
+from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, resolve
 from headwise.data.idx import parse_npz
 from headwise.data.suggestions import Suggestion
 from headwise.data.tables import Row, Table, scan_rows, text_cell
 from headwise.data.text import Normalize, clean
 from headwise.errors import DataError
-from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts, measured, seen_before
+from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts, measured
 from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Image, PicturesConfig
@@ -184,7 +183,6 @@ def load_captions(config: CaptionsConfig, normalize: Normalize) -> Loaded:
     notes = list(loaded.notes)
     for part, images in loaded.parts.items():
         notes += _told(part, images) if len(images) else []
-        notes += seen_before(part, images, loaded.parts["train"]) if part != "train" else []
     return replace(loaded, notes=tuple(notes))
 
 

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config, build
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.inspection import DataKind
 from headwise.data.suggestions import Suggestion
 from headwise.labels import decimals
@@ -30,16 +30,15 @@ from headwise.tasks.images.image_sets import (
     Scan,
     as_batch,
     constants,
-    images_of,
+    examples_of,
     load_parts,
     measured,
-    seen_before,
 )
 from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.images.recogniser import ImageClassifier, Known, Recogniser, build_image_classifier
 from headwise.tasks.images.report import IMAGES
-from headwise.tasks.task import Assets, Probe
+from headwise.tasks.task import Assets, Description, Probe
 
 # classes that a note names
 _NAMED = 5
@@ -55,13 +54,8 @@ def load_images(config: ImagesConfig) -> Loaded:
     train, notes = loaded.parts["train"], list(loaded.notes)
     classes = class_names(train.labels, config.classes)
     for part, images in loaded.parts.items():
-        notes += _told(part, images, train, classes) if len(images) else []
+        notes += _told(part, images, classes) if len(images) else []
     return replace(loaded, classes=classes, notes=tuple(notes))
-
-
-def read_part(config: ImagesConfig, part: str) -> list[Image]:
-    """The labelled images of a part that has files of its own, as they are. Raises: DataError, as `load_images`."""
-    return list(images_of(config, _scan(config), part))
 
 
 def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:
@@ -99,7 +93,7 @@ def _scan(config: ImagesConfig) -> Scan:
     return lambda part, read: scan_images(*_paths(config, part), config, read)
 
 
-def _told(part: str, images: ImageSet, train: ImageSet, classes: list[str]) -> list[str]:
+def _told(part: str, images: ImageSet, classes: list[str]) -> list[str]:
     """What a part is like, and what of it training has or lacks."""
     counts = Counter(images.labels)
     most, least = max(counts.values()), min(counts.values())
@@ -107,7 +101,6 @@ def _told(part: str, images: ImageSet, train: ImageSet, classes: list[str]) -> l
     notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {each} each"]
     if part == "train":
         return notes
-    notes += seen_before(part, images, train)
     others = Counter({label: count for label, count in counts.items() if label not in classes})
     if others:
         named = ", ".join(f"{label} ({count:,})" for label, count in others.most_common(_NAMED))
@@ -170,10 +163,7 @@ class ImageClassify(ImageTask):
 
     @classmethod
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:
-        # a part with files of its own is scored without the images that were trained on
-        if split != "train" and getattr(config.data, split) is not None:
-            return read_part(config.data, split)
-        return list(load_images(config.data).parts[split].images())
+        return examples_of(config.data, _scan(config.data), split)
 
     @classmethod
     def baselines(
@@ -209,39 +199,25 @@ class ImageClassify(ImageTask):
         assert images is not None
         return as_batch(images.pixels[indices], self._labels[split][indices], indices)
 
-    @property
-    def num_labels(self) -> int:
-        return len(self.known.classes)
-
     def answered(self, model: nn.Module, batch: ImageBatch) -> tuple[Tensor, Tensor]:
         return model(batch.pixels), batch.labels
 
-    def samples(self, model: nn.Module) -> list[str]:
-        shown = self.shown(self.config.num_shown)
-        if not shown:
-            return []
-        found = self.predictor(model).predict(shown)
-        return [
-            f"{PurePath(image.name).name} ({image.label}) → {next(iter(said))} {decimals(next(iter(said.values())))}"
-            for image, said in zip(shown, found, strict=True)
-        ]
+    def sample(self, image: Image, output: Mapping[str, float]) -> str:
+        label, probability = next(iter(output.items()))
+        return f" ({image.label}) → {label} {decimals(probability)}"
 
     def probes(self, predictor: Any) -> list[Probe]:
-        return [Probe(image) for image in self.shown(self.config.num_shown)]
+        return [Probe(image) for image in self.shown()]
 
     def predictor(self, model: nn.Module) -> Recogniser:
         assert isinstance(model, ImageClassifier)
         return Recogniser(model, self.known, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         count = len(self.split("train") or ())
-        return (
-            f"# Image classifier trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"An encoder of kind {self.config.model.kind} that reads images of {self.known.shape} and tells"
             f" {len(self.known.classes)} classes apart, trained with Headwise on {count:,} images."
-            f" Validation: {scores or 'none'}.\n\n"
-            "    headwise predict RUN photo.png\n    headwise evaluate RUN --data folder_of_class_folders\n"
-            "    headwise explain RUN photo.png\n\n"
-            "`RUN` is this folder. It is complete and can be moved.\n"
         )
+        commands = ("predict RUN photo.png", "evaluate RUN --data folder_of_class_folders", "explain RUN photo.png")
+        return Description("Image classifier", text, commands)

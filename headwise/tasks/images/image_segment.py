@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,13 +19,12 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.images.base import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_SEGMENT
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
-from headwise.tasks.images.image_sets import ImageSet, constants, images_of, measured
+from headwise.tasks.images.image_sets import ImageSet, constants, examples_of, measured
 from headwise.tasks.images.masks import MaskBatch, MasksConfig, classes_of, load_masks, scan_of
-from headwise.tasks.images.pixel_labeller import PixelClasses, PixelLabeller
-from headwise.tasks.images.pixel_scores import pixel_scores
+from headwise.tasks.images.pixel_labeller import Painted, PixelClasses, PixelLabeller, pixel_scores
 from headwise.tasks.images.pixels import Image, Shape
 from headwise.tasks.images.segmenter import Segmenter, build_segmenter
-from headwise.tasks.task import Assets, Metric, Stats
+from headwise.tasks.task import Assets, Description, Metric, Stats
 
 # side of the largest pictures that a small network is made to read
 _LARGEST = 96
@@ -111,10 +109,8 @@ class ImageSegment(ImageTask):
 
     @classmethod
     def examples(cls, config: ImageSegmentConfig, split: str) -> list[Image]:
-        # a part with files of its own is scored in the size of its pictures, without those that were trained on
-        if split != "train" and getattr(config.data, split) is not None:
-            return list(images_of(config.data, scan_of(config.data), split))
-        return list(load_masks(config.data)[0].parts[split].images())
+        # a part with files of its own is scored in the size of its pictures
+        return examples_of(config.data, scan_of(config.data), split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -139,10 +135,6 @@ class ImageSegment(ImageTask):
         return MaskBatch(indices, pixels, torch.from_numpy(masks), int((masks < len(self.known.classes)).sum()))
 
     @property
-    def num_labels(self) -> int:
-        return len(self.known.classes)
-
-    @property
     def label_smoothing(self) -> float:
         return 0.0
 
@@ -154,30 +146,23 @@ class ImageSegment(ImageTask):
     def scores(self, stats: Stats) -> dict[str, float]:
         return pixel_scores(stats, self.num_labels)
 
-    def samples(self, model: nn.Module) -> list[str]:
-        shown = self.shown(self.config.num_shown)
-        if not shown:
-            return []
-        found = self.predictor(model).predict(shown)
-        return [
-            f"{PurePath(image.name).name}  →  {str(painted).replace(chr(9), ', ')}"
-            for image, painted in zip(shown, found, strict=True)
-        ]
+    def sample(self, image: Image, output: Painted) -> str:
+        return f"  →  {str(output).replace(chr(9), ', ')}"
 
     def predictor(self, model: nn.Module) -> PixelLabeller:
         assert isinstance(model, Segmenter)
         patch = self.config.model.patch if isinstance(self.config.model, PatchConfig) else 1
         return PixelLabeller(model, self.known, self.built, patch, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         count = len(self.split("train") or ())
-        return (
-            f"# Labeller of pixels trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"An encoder of kind {self.config.model.kind} that reads images such as {self.known.shape} and tells"
             f" {len(self.known.classes)} kinds of pixels apart, trained with Headwise on {count:,} images."
-            f" Validation: {scores or 'none'}.\n\n"
-            "    headwise predict RUN photo.png --output masks/\n    headwise evaluate RUN --data masks.csv\n"
-            "    headwise explain RUN photo.png --target 12,20\n\n"
-            "`RUN` is this folder. It is complete and can be moved.\n"
         )
+        commands = (
+            "predict RUN photo.png --output masks/",
+            "evaluate RUN --data masks.csv",
+            "explain RUN photo.png --target 12,20",
+        )
+        return Description("Labeller of pixels", text, commands)

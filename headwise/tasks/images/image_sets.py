@@ -1,6 +1,7 @@
 """The images of a recipe as arrays of one shape: parts, batches, and what is odd about them."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -10,18 +11,13 @@ import torch
 from jaxtyping import Int16, Int64, UInt8
 from torch import Tensor
 
-from headwise.data.bad_lines import Unreadable
-from headwise.data.buckets import permutation
-from headwise.data.corpus import resolve
 from headwise.data.files import Bytes
-from headwise.data.splits import split_by
+from headwise.data.readers import Pair
+from headwise.data.splits import DataSet, Nouns, draw_limit
 from headwise.errors import DataError
 from headwise.tasks.images.images import Scanned
 from headwise.tasks.images.mask_pictures import fitted
 from headwise.tasks.images.pixels import Image, PicturesConfig, Shape, adapted
-
-PARTS = ("train", "valid", "test")
-
 
 # the images of a part of a recipe, by its name; what was read is collected
 Scan = Callable[[str, Bytes], Scanned]
@@ -41,6 +37,18 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @classmethod
+    def of(cls, images: Sequence[Image], shape: Shape, masked: bool) -> "ImageSet":
+        """These images, which are of this shape; `masked`: they have masks."""
+        pixels, masks = np.zeros((len(images), *shape), np.uint8), None
+        for place, image in enumerate(images):
+            pixels[place] = image.pixels
+        if masked:
+            masks = np.zeros(pixels.shape[:3], np.int16)
+            for place, image in enumerate(images):
+                masks[place] = image.mask
+        return cls(pixels, [image.label or "" for image in images], [image.name for image in images], masks)
 
     def take(self, places: list[int]) -> "ImageSet":
         """The images at these places."""
@@ -95,7 +103,8 @@ def as_batch(
 def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:
     """Reads and splits the images of a recipe, without classes; parts without files of their own come from train.
 
-    An image follows its pixels into a part, so that equal ones stay together and adding images moves no other.
+    An image follows its pixels into a part, so that equal ones stay together and adding images moves no other. Its
+    shape is that of the recipe or else of the first image of train.
 
     Args:
         config: names the files of the parts too.
@@ -104,29 +113,63 @@ def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:
     Raises:
         DataError: images that cannot be read, or that differ in size while the recipe names none.
     """
-    digests: dict[str, str] = {}
-    notes: list[str] = []
-    train, shape = _read(config, scan, "train", None, digests, notes)
-    given = {part: _read(config, scan, part, shape, digests, notes)[0] for part in PARTS[1:] if getattr(config, part)}
-    keys = _keys(train)
-    fractions = (0.0 if "valid" in given else config.valid_fraction, 0.0 if "test" in given else config.test_fraction)
-    split = split_by(range(len(train)), keys.__getitem__, fractions, config.split_seed, "images")
-    places = dict(zip(PARTS, split, strict=True))
-    if config.limit is not None:
-        drawn = permutation(len(places["train"]), config.split_seed, 0)[: config.limit]
-        places["train"] = [places["train"][at] for at in sorted(drawn.tolist())]
-    parts = {part: train.take(at) for part, at in places.items()} | given
-    return Loaded(parts, shape, [], digests, tuple(notes))
+    shape: Shape | None = None
+    changed: Counter[str] = Counter()
+
+    def fitted_images(part: str, read: Bytes) -> Scanned:
+        nonlocal shape
+        for image in scan(part, read):
+            if isinstance(image, DataError):
+                yield image
+                continue
+            shape = _shape(config, image) if shape is None else shape
+            if part == "train" and config.size is None and image.shape[:2] != shape[:2]:
+                raise DataError(
+                    f"{image.name}: has {image.shape.height} x {image.shape.width} pixels, those before {shape.height}"
+                    f" x {shape.width}; set data.size = [{shape.height}, {shape.width}] to fit all of them to it"
+                )
+            try:
+                pixels = adapted(image, shape, config.fit)
+            except DataError as error:
+                yield error
+                continue
+            mask = None if image.mask is None else fitted(image.mask, shape, config.fit)
+            changed[part] += image.shape != shape
+            yield Image(image.name, pixels, image.label, mask=mask)
+
+    splits = image_set(config, fitted_images).read()
+    assert shape is not None
+    masked = splits.examples["train"][0].mask is not None
+    splits.examples["train"] = draw_limit(splits.examples["train"], config.limit, config.split_seed)
+    notes = [
+        f"{part}: {changed[part]:,} of {len(images):,} images made {shape}" for part, images in splits if changed[part]
+    ]
+    parts = {part: ImageSet.of(images, shape, masked) for part, images in splits}
+    return Loaded(parts, shape, [], splits.digests, (*splits.notes, *notes))
 
 
-def images_of(config: PicturesConfig, scan: Scan, part: str) -> Iterator[Image]:
-    """The images of a part that has files of its own, as they are. Raises: DataError, as `load_parts`."""
-    count, bad = 0, Unreadable(config.bad_images, "image", "data.bad_images")
-    for image in bad.good(scan(part, Bytes(config.max_bytes))):
-        count += 1
-        yield image
-    if not count:
-        raise DataError(f"{resolve(getattr(config, part))}: no images in it")
+def image_set(config: PicturesConfig, scan: Scan) -> DataSet[Image]:
+    """The images of a recipe; two of equal pixels are the same."""
+    return DataSet(
+        config,
+        scan,
+        lambda image: Pair(hashlib.sha256(image.pixels.tobytes()).hexdigest(), image.label or "", 0),
+        Nouns("images"),
+        files=(),
+        unit="image",
+        bad_key="bad_images",
+        report=None,
+    )
+
+
+def examples_of(config: PicturesConfig, scan: Scan, split: str) -> list[Image]:
+    """The images of a split: as they are, without reading others, if it has files of its own, else as the model reads.
+
+    Raises: DataError, as `load_parts`.
+    """
+    if split != "train" and getattr(config, split) is not None:
+        return image_set(config, scan).examples(split)
+    return list(load_parts(config, scan).parts[split].images())
 
 
 def constants(pixels: UInt8[np.ndarray, "images height width channels"]) -> tuple[list[float], list[float]]:
@@ -144,52 +187,9 @@ def constants(pixels: UInt8[np.ndarray, "images height width channels"]) -> tupl
     return mean, deviation
 
 
-def _read(
-    config: PicturesConfig, scan: Scan, part: str, shape: Shape | None, digests: dict[str, str], notes: list[str]
-) -> tuple[ImageSet, Shape]:
-    """The images of one part, made those of the shape; without one, it follows from the first and the recipe."""
-    path = resolve(getattr(config, part))
-    read, bad = Bytes(config.max_bytes), Unreadable(config.bad_images, "image", "data.bad_images")
-    pixels, labels, names, masks, changed = [], [], [], [], 0
-    for image in bad.good(scan(part, read)):
-        shape = _shape(config, image) if shape is None else shape
-        if part == "train" and config.size is None and image.shape[:2] != shape[:2]:
-            raise DataError(
-                f"{image.name}: has {image.shape.height} x {image.shape.width} pixels, those before {shape.height} x"
-                f" {shape.width}; set data.size = [{shape.height}, {shape.width}] to fit all of them to it"
-            )
-        try:
-            pixels.append(adapted(image, shape, config.fit))
-        except DataError as error:
-            bad.add(error)
-            continue
-        labels.append(image.label or "")
-        names.append(image.name)
-        masks += [] if image.mask is None else [fitted(image.mask, shape, config.fit)]
-        changed += image.shape != shape
-    if shape is None or not pixels:
-        raise DataError(f"{path}: no images in it" + (f"; {bad.note()}" if bad.note() else ""))
-    digests |= read.digests(part)
-    notes += [f"{part}: {bad.note()}"] if bad.note() else []
-    notes += [f"{part}: {changed:,} of {len(pixels):,} images made {shape}"] if changed else []
-    return ImageSet(np.stack(pixels), labels, names, np.stack(masks) if masks else None), shape
-
-
 def _shape(config: PicturesConfig, first: Image) -> Shape:
     height, width = config.size or first.shape[:2]
     return Shape(height, width, config.channels or (3 if first.alpha else first.shape.channels))
-
-
-def _keys(images: ImageSet) -> list[str]:
-    return [hashlib.sha256(pixels.tobytes()).hexdigest() for pixels in images.pixels]
-
-
-def seen_before(part: str, images: ImageSet, train: ImageSet) -> list[str]:
-    """A note if images of a part are among those of training too."""
-    known = set(_keys(train))
-    seen = sum(key in known for key in _keys(images))
-    told = f"{part}: {seen:,} of {len(images):,} images are in the training part too, pixel for pixel"
-    return [told] if seen else []
 
 
 def checked(shape: Any, mean: Sequence[float], deviation: Sequence[float]) -> Shape:
@@ -224,7 +224,7 @@ def measured(config: PicturesConfig, scan: Scan, largest: int = 64) -> Measured:
         largest: side of what a small network reads in reasonable time; of the images half reach the size that is found.
     """
     sizes, channels = [], 1
-    for image in images_of(config, scan, "train"):
+    for image in image_set(config, scan).stream("train"):
         channels = max(channels, 3 if image.alpha else image.shape.channels)
         sizes.append(image.shape[:2])
     height, width = (min(largest, max(8, 4 * round(float(np.median(each)) / 4))) for each in zip(*sizes, strict=True))

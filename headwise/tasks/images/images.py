@@ -1,8 +1,6 @@
 """Labelled images: folders of classes, CSV lists of paths, IDX and .npz files; every fault is named with its file."""
 
-import csv
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,9 +9,11 @@ from jaxtyping import Shaped, UInt8
 from pydantic import Field, model_validator
 
 from headwise.config import DataFile
-from headwise.data.files import Bytes, decode_lines, is_hidden, require_file
+from headwise.data.bad_lines import BadLine
+from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, is_hidden, require_file
 from headwise.data.idx import EACH_BYTES, check_size, is_idx, parse_idx, parse_npz
-from headwise.errors import DataError, listing
+from headwise.data.tables import Key, Row, Table, scan_rows
+from headwise.errors import DataError
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import MAX_CHANNELS, Image, PicturesConfig
 
@@ -71,6 +71,9 @@ def scan_images(
         yield from _folder(path, config, read)
         return
     require_file(path)
+    if config.format == "csv" or (config.format == "auto" and path.suffix.lower() == ".csv"):
+        yield from _csv(path, config, read, labelled)
+        return
     data = read.read(path)
     kind = _format(path, data) if config.format == "auto" else config.format
     if kind == "picture":
@@ -79,7 +82,7 @@ def scan_images(
         yield caught(lambda: decode(data, str(path), config.max_pixels))
         return
     given = path, data, config, read, labelled
-    yield from _idx(*given, target) if kind == "idx" else _csv(*given) if kind == "csv" else _npz(*given)
+    yield from _idx(*given, target) if kind == "idx" else _npz(*given)
 
 
 def labels_beside(path: Path) -> Path | None:
@@ -93,8 +96,8 @@ def labels_beside(path: Path) -> Path | None:
 
 def _format(path: Path, data: bytes) -> str:
     ending = path.suffix.lower()
-    if ending in (".csv", ".npz"):
-        return ending[1:]
+    if ending == ".npz":
+        return "npz"
     if data.startswith((b"\x89PNG", b"\xff\xd8")) or ending in PICTURES:
         return "picture"
     if is_idx(data) or "idx" in path.name:
@@ -137,38 +140,34 @@ def _picture(path: Path, role: str, shown: str, config: ImagesConfig, read: Byte
     return decode(read.read(path, role, shown), str(path), config.max_pixels, label)
 
 
-def _csv(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
-    lines = decode_lines(io.BytesIO(data), str(path))
-    header = _cells(*next(lines, (1, "")), path)
-    needed = [config.path_key, config.label_key] if labelled else [config.path_key]
-    for key, setting in zip(needed, ("path_key", "label_key"), strict=False):
-        if header.count(key) != 1:
-            listed = listing(header) or "nothing"
-            raise DataError(f"{path}:1: needs one column '{key}', has: {listed}; mend the first line or data.{setting}")
-    places = [header.index(key) for key in needed]
-    for number, text in lines:
-        if text.strip():
-            yield caught(lambda at=number, line=text: _row(path, at, line, len(header), places, config, read))  # type: ignore[misc]
+def scan_list(path: Path, table: Table, keys: Sequence[Key], read: Bytes, make: Callable[[Row], Image]) -> Scanned:
+    """The images of a table of paths, a row each; or the error that says why there is none.
+
+    Args:
+        read: takes in the digest of the table.
+        make: the image of a row. Raises: DataError, of a row.
+    """
+    with digested({"": path}) as digests:
+        read.note(digests[""])
+        for row in scan_rows(path, table, keys):
+            yield row if isinstance(row, BadLine) else caught(lambda of=row: make(of))  # type: ignore[misc]
 
 
-def _row(path: Path, number: int, text: str, width: int, places: list[int], config: ImagesConfig, read: Bytes) -> Image:
-    cells, place = _cells(number, text, path), f"{path}:{number}"
-    if len(cells) != width:
-        raise DataError(f"{place}: {len(cells)} columns, the first line has {width}; quote cells that hold commas")
-    name, label = cells[places[0]], cells[places[1]] if len(places) > 1 else None
-    if not name or label == "":
-        raise DataError(f"{place}: the {'label' if name else 'path'} is empty; fill it or remove the line")
-    try:
-        return _picture(path.parent / name, ".images", name, config, read, label)
-    except DataError as error:
-        raise DataError(f"{place}: {error.message}") from None
+def _csv(path: Path, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
+    keys = [config.path_key, config.label_key] if labelled else [config.path_key]
 
+    def image(row: Row) -> Image:
+        name, *label = (row.cells[key].strip() for key in keys)
+        if not name or label == [""]:
+            what = "label" if name else "path"
+            raise BadLine(str(path), row.line, f"empty {what}", f"the {what} is empty; fill it or remove the line")
+        try:
+            return _picture(path.parent / name, ".images", name, config, read, label[0] if label else None)
+        except DataError as error:
+            raise DataError(f"{path}:{row.line}: {error.message}") from None
 
-def _cells(number: int, text: str, path: Path) -> list[str]:
-    try:
-        return [cell.strip() for cell in next(csv.reader([text], strict=True), [])]
-    except csv.Error as error:
-        raise DataError(f"{path}:{number}: {error}; close the quotes, and keep each cell on one line") from None
+    table = Table("csv", ",", MAX_LINE_BYTES, "data.path_key and data.label_key", numbered=False)
+    yield from scan_list(path, table, keys, read, image)
 
 
 def _idx(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool, target: Path | None) -> Scanned:

@@ -13,14 +13,13 @@ from torch import Tensor
 
 from headwise.config import DataFile
 from headwise.data.bad_lines import BadLine
-from headwise.data.corpus import resolve
-from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, is_hidden
+from headwise.data.files import MAX_LINE_BYTES, Bytes, is_hidden, resolve
 from headwise.data.idx import parse_npz
-from headwise.data.tables import Row, Table, scan_rows, text_cell
+from headwise.data.tables import Row, Table, text_cell
 from headwise.errors import DataError
 from headwise.explain.places import NO_CLASS
-from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts, seen_before
-from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught
+from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
+from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught, scan_list
 from headwise.tasks.images.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Colour, Image, PicturesConfig
@@ -138,10 +137,7 @@ def _joined(image: Image, data: bytes, name: str, config: MasksConfig) -> Image:
 def _table(path: Path, config: MasksConfig, read: Bytes, masked: bool) -> Scanned:
     how = Table(config.format, config.delimiter, config.max_line_bytes, "data.path_key and data.mask_key")
     wanted = [config.path_key, config.mask_key] if masked else [config.path_key]
-    with digested({"": path}) as digests:
-        for row in scan_rows(path, how, wanted):
-            yield row if isinstance(row, BadLine) else caught(lambda of=row: _row(path, of, wanted, config, read))  # type: ignore[misc]
-    read.note(digests[""])
+    return scan_list(path, how, wanted, read, lambda row: _row(path, row, wanted, config, read))
 
 
 def _row(path: Path, row: Row, wanted: list[str], config: MasksConfig, read: Bytes) -> Image:
@@ -234,7 +230,7 @@ def load_masks(config: MasksConfig) -> tuple[Loaded, list[int]]:
         DataError: as `load_parts`; masks of a single label, or of more labels than can be told apart.
     """
     loaded, legend = load_parts(config, scan_of(config)), config.legend()
-    train, notes = loaded.parts["train"], list(loaded.notes)
+    notes = list(loaded.notes)
     counts = {part: _counts(images) for part, images in loaded.parts.items() if len(images)}
     named = np.arange(len(config.classes)) if config.classes else np.flatnonzero(counts["train"][:-1])
     numbers = [int(label) for label in named if label != config.ignore]
@@ -246,7 +242,6 @@ def load_masks(config: MasksConfig) -> tuple[Loaded, list[int]]:
         )
     for part, found in counts.items():
         notes += _told(part, loaded.parts[part], found, numbers, legend)
-        notes += seen_before(part, loaded.parts[part], train) if part != "train" else []
     return replace(loaded, classes=[legend.name(label) for label in numbers], notes=tuple(notes)), numbers
 
 

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from headwise import metrics
 from headwise.attention.dropout import Dropout
 from headwise.data.bad_lines import strict
-from headwise.data.files import Bytes
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import Grid, OnImage
@@ -24,14 +23,14 @@ from headwise.models.initializers import initialize
 from headwise.models.recurrent import initialize_cells
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import Form, several
 from headwise.processes import divided
+from headwise.tasks.images.base import ImagePredictor
 from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
-from headwise.tasks.images.image_sets import as_batch, checked
+from headwise.tasks.images.image_sets import checked
 from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.images.maps import ImageMap
-from headwise.tasks.images.picture_files import decode
-from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape, adapted, in_shape
+from headwise.tasks.images.pixels import Image, Shape, adapted
 
 
 class ImageClassifier(nn.Module):
@@ -120,7 +119,7 @@ class Known(NamedTuple):
         return made._replace(shape=shape)
 
 
-class Recogniser(Predictor[Image, dict[str, float], Image]):
+class Recogniser(ImagePredictor[dict[str, float]]):
     """A model with its classes.
 
     Args:
@@ -128,27 +127,16 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         data: how pictures are read and made the size of the model's.
     """
 
-    reads = "file"
-    given = "image"
+    data: ImagesConfig
 
     def __init__(self, model: ImageClassifier, known: Known, data: ImagesConfig):
-        self.model, self.known, self.data = model, known, data
-
-    def parse(self, text: str) -> Image:
-        """The picture at a path. Raises: DataError if it cannot be read."""
-        return self._small(decode(Bytes(self.data.max_bytes).read(Path(text)), text, self.data.max_pixels))
-
-    def opened(self, data: bytes, name: str) -> Image:
-        return self._small(decode(data, name, min(self.data.max_pixels, MAX_PIXELS)))
-
-    def _small(self, image: Image) -> Image:
-        """As the model reads it: many may wait, each as large as pictures may be."""
-        return in_shape(image, self.known.shape, self.data.fit)
+        super().__init__(model, known.shape, data)
+        self.known = known
 
     def read(self, path: Path) -> Iterator[Image]:
         """A picture, or those of an IDX, .npz or CSV file; labels are not needed."""
         config = self.data.model_copy(update={"format": "auto"})
-        return map(self._small, strict(scan_images(path, None, config, labelled=False)))
+        return map(self.fitted, strict(scan_images(path, None, config, labelled=False)))
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Image | str] | str, options: Any = None) -> list[dict[str, float]]:
@@ -156,7 +144,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
 
         Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
         """
-        given = [items] if isinstance(items, str) else items
+        given = several(items)
         found = []
 
         def odds(start: int) -> list[list[float]]:
@@ -187,7 +175,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
             fields["probabilities"] = dict(best)
         return [json.dumps(fields, ensure_ascii=False)]
 
-    def evaluate(self, examples: Sequence[Image], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
         """Accuracy and macro-F1.
 
         `per_class` is the F1 of each class with how often it occurs; `confused` are the pairs of classes of which most
@@ -196,8 +184,6 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         Raises:
             DataError: no images, or images without a label.
         """
-        if not examples:
-            raise DataError("there is nothing to score: no images")
         gold = [image.label or "" for image in examples]
         if "" in gold:
             raise DataError(
@@ -243,7 +229,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         """
         if target is not None:
             raise ConfigError("the class of an image cannot be given here; leave the target out")
-        image = self.parse(item) if isinstance(item, str) else item
+        (image,) = self.inputs(item)
         pixels, encoder = self._pixels([image]), self.model.encoder
         rows, columns = encoder.grid
         keys = ["class"] * encoder.class_tokens + [
@@ -262,10 +248,7 @@ class Recogniser(Predictor[Image, dict[str, float], Image]):
         return Explanation(Path(image.name).name, f"{label} {decimals(share)}", layers, draw, places=places)
 
     def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:
-        images = [self.parse(item) if isinstance(item, str) else item for item in items]
-        pixels = np.stack([adapted(image, self.known.shape, self.data.fit) for image in images])
-        batch = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images))))
-        return batch.pixels.to(self.model.head.weight.device)
+        return self.pixels(self.inputs(items)).to(self.model.head.weight.device)
 
 
 def _right(pairs: Mapping[tuple[str, str], int]) -> Counter[str]:

@@ -3,20 +3,20 @@
 from collections import Counter
 
 from headwise.data.bad_lines import BadLines
-from headwise.data.corpus import resolve
-from headwise.data.inspection import DataKind, Inspection, Odd, entries, good_items
+from headwise.data.files import resolve
+from headwise.data.inspection import DataKind, Inspection, Odd, entries
 from headwise.tasks.images.images import ImagesConfig, scan_images
 
 
 def _images(data: ImagesConfig, part: str, held_out: str | None) -> Inspection:
     """Sizes, channels and classes of images; one of a single colour is odd."""
-    bad, odd = BadLines(), Odd()
+    bad, odd = BadLines("image"), Odd()
     shapes: Counter[str] = Counter()
     labels: Counter[str] = Counter()
     target = getattr(data, f"{part}_target", None)
     path = resolve(getattr(data, part))
     scanned = scan_images(path, None if target is None else resolve(target), data)
-    for number, image in good_items(scanned, bad, path, "images"):
+    for number, image in bad.numbered(scanned):
         shapes[str(image.shape)] += 1
         labels[str(image.label)] += 1
         if (image.pixels == image.pixels[0, 0]).all():

@@ -24,7 +24,7 @@ from headwise.layers.loss import output_loss, real_rows
 from headwise.models.decoder_only import DecoderOnly
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
-from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.predictors.twins import Twin
 from headwise.processes import divided
 from headwise.tasks.text.plain import begin_id, text_of
@@ -102,7 +102,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         """
         told = self._told(options)
         config = continuing(told.decoding)
-        prompts = [self._prompt(text, config.max_len) for text in ([items] if isinstance(items, str) else items)]
+        prompts = [self._prompt(text, config.max_len) for text in several(items)]
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for place, prompt in enumerate(prompts):
             groups[len(prompt)].append(place)
@@ -128,7 +128,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         return ["\n".join(map(visible, (item + one.text).split("\n"))) for one in output]
 
     @torch.inference_mode()
-    def evaluate(self, examples: Sequence[str], *, options: DecodingConfig | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[str], options: DecodingConfig | None = None) -> dict[str, float | str]:
         """Loss in nats per token, perplexity, bits per character, and perplexity per word of a text.
 
         Args:

@@ -21,13 +21,14 @@ from headwise.explain.explanation import Explanation
 from headwise.labels import decimals, probability, visible
 from headwise.layers.loss import output_loss
 from headwise.predictors import looking
-from headwise.predictors.predictor import Form, Predictor, Unknown, flag, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, flag, several, unknown_tokens
 from headwise.processes import divided
 from headwise.tasks.language.masked import MASK_ID, MaskedBatch, MaskedEncoder, Masking, masked_windows
 from headwise.tasks.text.plain import SPECIALS, text_of
-from headwise.tasks.text.pooled import PREDICTION_TOKENS
 
 MASK = "[MASK]"
+# tokens that are read together, padding included
+PREDICTION_TOKENS = 4096
 _BEST = 5
 _SCORED_ROWS = 8
 
@@ -76,7 +77,7 @@ class Filler(Predictor[str, Filled, str]):
 
         Raises: ConfigError for a text of more tokens than a training window.
         """
-        texts = [items] if isinstance(items, str) else list(items)
+        texts = several(items)
         rows = [self._tokens(text) for text in texts]
         found: dict[int, Filled] = {}
         lengths = np.array([[len(row)] for row in rows], dtype=np.int64).reshape(-1, 1)
@@ -120,7 +121,7 @@ class Filler(Predictor[str, Filled, str]):
         return unknown_tokens(self.tokenizer, [piece for item in items for piece in item.split(MASK) if piece])
 
     @torch.inference_mode()
-    def evaluate(self, examples: Sequence[str], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[str], options: Any = None) -> dict[str, float | str]:
         """Cross entropy in nats, perplexity and accuracy of the masked tokens of a text; the masks are always the same.
 
         Args:

@@ -1,7 +1,6 @@
 """Language modelling: plain text in, a decoder-only model that writes on from any beginning."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -9,7 +8,6 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Memory, Stream, Text, TextBatch, windows
 from headwise.data.suggestions import Suggestion
@@ -24,10 +22,9 @@ from headwise.tasks.language.continuer import Continuer, continuing, likelihood,
 from headwise.tasks.language.demo import LANGUAGE_MODEL
 from headwise.tasks.language.ngram import COUNTED, NGrams
 from headwise.tasks.language.options import ContinuationOptions
-from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import TextConfig, unknown_tokens
-from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
 from headwise.tasks.text.suggestions import suggest_for_text
 
@@ -60,7 +57,7 @@ class LanguageModelConfig(Config):
             raise ConfigError(f"length ({self.length}) is above the {places} places of the model; raise model.max_len")
 
 
-class LanguageModel(Task[dict[str, Text]]):
+class LanguageModel(running.RunningText):
     """Writing on from the tokens before, trained on plain text.
 
     With `model.memory_len` the rows of a batch go on from those before, and what the layers remember is in the `Carry`
@@ -68,7 +65,6 @@ class LanguageModel(Task[dict[str, Text]]):
     """
 
     name: ClassVar[str] = "language-model"
-    kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
     demo: ClassVar[Demo | None] = LANGUAGE_MODEL
     config_type: ClassVar[type[Config]] = LanguageModelConfig
     options = (ContinuationOptions,)
@@ -79,14 +75,6 @@ class LanguageModel(Task[dict[str, Text]]):
     )
     config: LanguageModelConfig
 
-    def __init__(self, config: LanguageModelConfig, assets: Assets[dict[str, Text]]):
-        super().__init__(config, assets)
-        self.tokenizer = running.tokenizer_of(assets.files, config.tokenizer)
-
-    @classmethod
-    def prepare(cls, config: LanguageModelConfig) -> Assets[dict[str, Text]]:
-        return cls.prepare_with(config, Given())
-
     @classmethod
     def prepare_with(cls, config: LanguageModelConfig, given: Given) -> Assets[dict[str, Text]]:
         read = running.read(config.data, config.tokenizer, given, config.length)
@@ -96,10 +84,6 @@ class LanguageModel(Task[dict[str, Text]]):
             if lost := unknown_tokens(text, read.tokenizer):
                 notes.append(f"{part}: {lost:,} tokens are unknown; bits_per_char takes them for cheaper than they are")
         return Assets({TOKENIZER_FILE: read.tokenizer.to_bytes()}, read.data, read.digests, tuple(notes))
-
-    @classmethod
-    def examples(cls, config: LanguageModelConfig, split: str) -> list[str]:
-        return running.lines_of(config.data, split)
 
     @classmethod
     def baselines(
@@ -115,9 +99,6 @@ class LanguageModel(Task[dict[str, Text]]):
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_text(data)
-
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
 
     def build(self) -> DecoderOnly:
         return build_decoder(self.config.model, self.tokenizer.vocab_size)
@@ -135,9 +116,6 @@ class LanguageModel(Task[dict[str, Text]]):
             carried = Memory(model.num_layers, model.memory_len, model.d_model)
             return Stream(text, length, min(rows, len(text)), carried)
         return windows(text, length, rows, seed=limits.seed)
-
-    def select(self, examples: Sequence[str], count: int) -> list[str]:
-        return running.first_lines(examples, self.tokenizer, count * self.config.length)
 
     def loss(self, model: nn.Module, batch: TextBatch) -> Float[Tensor, ""]:
         assert isinstance(model, DecoderOnly)
@@ -172,16 +150,9 @@ class LanguageModel(Task[dict[str, Text]]):
         config = self.config
         return Continuer(model, self.tokenizer, config.decoding, config.length, config.model.places())
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        count = len(self.assets.data["train"]) if self.assets.data else 0
-        return (
-            f"# Language model trained on {PurePath(self.config.data.train).name}\n\n"
-            f"A decoder-only model over {self.config.tokenizer.kind} tokens, trained with Headwise on {count:,} tokens."
-            f" Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "the beginning of a text"\n    headwise evaluate RUN --data text.txt\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
-        )
+    def description(self) -> Description:
+        commands = ('predict RUN "the beginning of a text"', "evaluate RUN --data text.txt")
+        return self.described("Language model", "A decoder-only model", commands)
 
 
 def _counted(data: Mapping[str, Text], vocab_size: int, order: int) -> list[str]:

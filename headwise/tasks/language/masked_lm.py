@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +10,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Text
 from headwise.data.suggestions import Suggestion
@@ -31,13 +29,11 @@ from headwise.tasks.language.masked import (
     masked_windows,
 )
 from headwise.tasks.options import BestOptions
-from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
-from headwise.tasks.text.report import TEXT
 from headwise.tasks.text.running import TOKENIZER_FILE
 from headwise.tasks.text.suggestions import suggest_for_masked
-from headwise.tasks.text.whole import has_table
 
 
 class MaskedLMConfig(Config):
@@ -54,7 +50,7 @@ class MaskedLMConfig(Config):
 
     def model_post_init(self, context: object) -> None:
         model = self.model
-        if isinstance(model, AttentionConfig) and self.length > model.max_len and has_table(model):
+        if isinstance(model, AttentionConfig) and self.length > model.max_len and model.has_table():
             raise ConfigError(
                 f"length ({self.length}) is above the {model.max_len} places of the model; raise model.max_len"
             )
@@ -62,14 +58,13 @@ class MaskedLMConfig(Config):
             raise ConfigError(f"show: '{wrong[0][:40]}' has nothing to tell; write {MASK} in place of a word")
 
 
-class MaskedLM(Task[dict[str, Text]]):
+class MaskedLM(running.RunningText):
     """Telling masked tokens from those on both sides, trained on plain text.
 
     Source: Devlin et al. 2019, arXiv 1810.04805, task 1 of section 3.1; there is no second task.
     """
 
     name: ClassVar[str] = "masked-lm"
-    kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
     demo: ClassVar[Demo | None] = MASKED_LM
     config_type: ClassVar[type[Config]] = MaskedLMConfig
     options = (BestOptions,)
@@ -79,14 +74,6 @@ class MaskedLM(Task[dict[str, Text]]):
         Metric("accuracy", "high"),
     )
     config: MaskedLMConfig
-
-    def __init__(self, config: MaskedLMConfig, assets: Assets[dict[str, Text]]):
-        super().__init__(config, assets)
-        self.tokenizer = running.tokenizer_of(assets.files, config.tokenizer)
-
-    @classmethod
-    def prepare(cls, config: MaskedLMConfig) -> Assets[dict[str, Text]]:
-        return cls.prepare_with(config, Given())
 
     @classmethod
     def prepare_with(cls, config: MaskedLMConfig, given: Given) -> Assets[dict[str, Text]]:
@@ -98,10 +85,6 @@ class MaskedLM(Task[dict[str, Text]]):
             raise DataError(f"{config.data.train}: no token of the training part is known, so there is none to mask")
         notes = [*read.notes, *_baselines(read.data, read.tokenizer)]
         return Assets({TOKENIZER_FILE: read.tokenizer.to_bytes()}, read.data, read.digests, tuple(notes))
-
-    @classmethod
-    def examples(cls, config: MaskedLMConfig, split: str) -> list[str]:
-        return running.lines_of(config.data, split)
 
     @classmethod
     def baselines(cls, config: MaskedLMConfig, predictor: Filler, examples: Sequence[str]) -> Iterator[Baseline]:
@@ -121,9 +104,6 @@ class MaskedLM(Task[dict[str, Text]]):
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_masked(data)
 
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
     def build(self) -> MaskedEncoder:
         config = self.config
         return build_masked_encoder(
@@ -140,9 +120,6 @@ class MaskedLM(Task[dict[str, Text]]):
         text, rows = running.limited(text, self.tokenizer, self.config.length, limits)
         train = split == "train"
         return masked_windows(text, self.config.length, rows, self._masking(limits.seed if train else 0), shuffle=train)
-
-    def select(self, examples: Sequence[str], count: int) -> list[str]:
-        return running.first_lines(examples, self.tokenizer, count * self.config.length)
 
     def loss(self, model: nn.Module, batch: MaskedBatch) -> Float[Tensor, ""]:
         assert isinstance(model, MaskedEncoder)
@@ -170,17 +147,13 @@ class MaskedLM(Task[dict[str, Text]]):
         assert isinstance(model, MaskedEncoder)
         return Filler(model, self.tokenizer, self._masking(0), self.config.length)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        count = len(self.assets.data["train"]) if self.assets.data else 0
-        return (
-            f"# Masked language model trained on {PurePath(self.config.data.train).name}\n\n"
-            f"An encoder of kind {self.config.model.kind} over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {count:,} tokens. Validation: {scores or 'none'}.\n\n"
-            f'    headwise predict RUN "a text with {MASK} in it"\n    headwise evaluate RUN --data text.txt\n\n'
-            "`RUN` is this folder. It is complete and can be moved. A classifier or regressor of texts starts from it\n"
-            'with the same `[tokenizer]` and `[model]`, and `[start] weights = "RUN/model.safetensors"`.\n'
+    def description(self) -> Description:
+        commands = (f'predict RUN "a text with {MASK} in it"', "evaluate RUN --data text.txt")
+        more = (
+            " A classifier or regressor of texts starts from it\nwith the same `[tokenizer]` and `[model]`, and"
+            ' `[start] weights = "RUN/model.safetensors"`.'
         )
+        return self.described("Masked language model", f"An encoder of kind {self.config.model.kind}", commands, more)
 
     def _masking(self, seed: int) -> Masking:
         return Masking(self.config.masking, self.tokenizer.vocab_size, seed)

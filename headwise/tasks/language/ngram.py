@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwise.data.shards import Tokens
-from headwise.data.streams import Text
+from headwise.data.streams import Text, Tokens
 
 # tokens of a text that are counted at most
 COUNTED = 1 << 22

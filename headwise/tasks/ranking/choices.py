@@ -1,7 +1,8 @@
-"""What was chosen after which history: choices of a log, their parts, the catalogue of items, negatives, batches."""
+"""What was chosen after which history: from logs and lines, by split; the catalogue of items, negatives, batches."""
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,10 +12,16 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from headwise.config import Config
+from headwise.config import Config, build
+from headwise.data.bad_lines import BadLine
 from headwise.data.batches import Ragged, padded
-from headwise.errors import DataError, ShapeError
-from headwise.tasks.ranking.click_logs import Click
+from headwise.data.files import MAX_LINE_BYTES, read_lines, resolve
+from headwise.data.jsonl import kind_name, parse_object, texts
+from headwise.data.readers import Pair
+from headwise.data.splits import SPLITS, DataSet, Nouns
+from headwise.data.suggestions import Suggestion
+from headwise.errors import DataError, ShapeError, listing, unknown
+from headwise.tasks.ranking.click_logs import Click, ClicksConfig, scan_clicks
 
 # what training has not seen, and what fills the places beyond a history
 NOTHING = 0
@@ -289,3 +296,189 @@ def _gaps(choice: Choice, length: int) -> list[int]:
         return [NOTHING] * length
     gaps = np.maximum(choice.time - np.array(choice.times[len(choice.times) - length :]), 0.0)
     return np.minimum(1 + np.floor(np.log2(1 + gaps)), GAPS - 1).astype(np.int64).tolist()
+
+
+_FIELDS = ("history", "candidates", "times", "time", "user")
+
+
+def choice_of(text: str, users: Sequence[str]) -> Choice:
+    """The choice of a line.
+
+    A line that begins with a brace is an object with `history` (names of items, the latest last) and, where they are
+    wanted, `candidates` (all items without them), `times` of the history and `time` of the choice (numbers in the unit
+    of `data.order`; the latest of the history without it), and `user` (a category by column). Any other line is a
+    history.
+
+    Args:
+        users: the columns that the model knows of a user.
+
+    Raises:
+        DataError: what is wrong, without its place.
+
+    >>> choice_of("A13 B4", ()).history, choice_of('{"history": [], "candidates": ["A 1"]}', ()).candidates
+    (('A13', 'B4'), ('A 1',))
+    """
+    if not text.lstrip().startswith("{"):
+        return Choice(tuple(text.split()), ())
+    record = parse_object(text)
+    if strange := [key for key in record if key not in _FIELDS]:
+        raise DataError(unknown("field", strange[0], _FIELDS))
+    if "history" not in record:
+        raise DataError("missing field 'history': the items chosen before, the latest last; [] for none")
+    history = tuple(texts(record, "history"))
+    candidates = tuple(texts(record, "candidates")) if "candidates" in record else ()
+    if "candidates" in record and not candidates:
+        raise DataError("the field 'candidates' is empty; leave it out to rank all items")
+    times = _times(record.get("times", []))
+    if "times" in record and len(times) != len(history):
+        raise DataError(f"'times' has {len(times)} numbers, 'history' {len(history)} items; give one for each")
+    time = _time(record["time"], "time") if "time" in record else max(times, default=0.0)
+    return Choice(history, candidates, times=times, time=time, user=_user(record.get("user", {}), users))
+
+
+def read_choices(
+    path: str | os.PathLike[str], users: Sequence[str], max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[Choice]:
+    """The choices of a file, one a line; a blank line is an empty history.
+
+    Raises:
+        DataError: `file:line: ...`, what is wrong there.
+    """
+    for number, text in read_lines(path, max_line_bytes=max_line_bytes):
+        try:
+            yield choice_of(text, users)
+        except DataError as error:
+            raise BadLine(os.fspath(path), number, "fields", error.message) from None
+
+
+def _times(values: Any) -> tuple[float, ...]:
+    if not isinstance(values, list):
+        raise DataError(f"the field 'times' must be an array of numbers, got {kind_name(values)}")
+    return tuple(_time(value, "times") for value in values)
+
+
+def _time(value: Any, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        raise DataError(f"the field '{key}' must hold numbers, got {str(value)[:20] if value else kind_name(value)}")
+    return float(value)
+
+
+def _user(values: Any, users: Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(values, dict):
+        raise DataError(f"the field 'user' must be an object, got {kind_name(values)}")
+    for key, value in values.items():
+        if key not in users:
+            known = listing(users) or "nothing"
+            raise DataError(f"the field 'user' has '{key[:40]}', but the model knows of a user: {known}")
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise DataError(f"'{key}' of 'user' must be text or a whole number, got {kind_name(value)}")
+    return tuple(str(values.get(key, "")) for key in users)
+
+
+# the later one first
+BEGUN: tuple[Literal["test"], Literal["valid"]] = ("test", "valid")
+
+
+@dataclass(frozen=True)
+class Log:
+    """The choices of each part, the rows that training may know, the SHA-256 of the files, what to tell."""
+
+    parts: dict[str, list[Choice]]
+    trained: list[Click]
+    digests: Mapping[str, str]
+    notes: list[str]
+
+
+def read_log(config: ClicksConfig) -> Log:
+    """Reads the files of a recipe.
+
+    A split by session puts all choices of a session into one part. A split by time puts each choice into the part of
+    its time, after everything its session chose before; what training may know are the rows before `valid_from` and
+    `test_from`.
+
+    Raises:
+        DataError: a file cannot be read as asked, or a part comes out empty.
+    """
+    by_time = config.split == "time"
+    asked = config.model_copy(update={"valid_fraction": 0.0, "test_fraction": 0.0}) if by_time else config
+    found = _data_set(asked).read()
+    # equal names of sessions in different files are told as clicks of training
+    notes = [f"{part}: {note}" for part, note in found.skipped.items()]
+    parts: dict[str, list[Choice]] = {}
+    begins: dict[str, tuple[float, ...]] = {part: config.begin(part) for part in BEGUN}
+    for part, clicks in found:
+        made, moments = choices(clicks, config.max_history, config.min_history)
+        for choice, moment in zip(made, moments, strict=True):
+            own = _part(moment, begins) if by_time and part == "train" else part
+            parts.setdefault(own, []).append(choice)
+    trained = found.examples["train"]
+    if by_time:
+        trained = [click for click in trained if _part(click.time, begins) == "train"]
+        _refuse_empty(parts, config)
+        notes.append(f"split by time: valid from {_shown(config.valid_from)}, test from {_shown(config.test_from)}")
+    elif not (config.valid and config.test):
+        notes.append("split by session: all choices of a session are in one part")
+    return Log({part: parts.get(part, []) for part in SPLITS}, trained, found.digests, notes)
+
+
+def choices_of(config: ClicksConfig, split: str) -> list[Choice]:
+    """The choices of a split; if it has a file of its own, no other file is read. Raises: DataError, as `read_log`."""
+    if split == "train" or getattr(config, split) is None:
+        return read_log(config).parts[split]
+    return choices(_data_set(config).examples(split), config.max_history, config.min_history)[0]
+
+
+def suggest_for_clicks(data: Mapping[str, Any]) -> Suggestion:
+    """A deep interest network for the log of these keys of `[data]`.
+
+    Raises:
+        ConfigError: keys that there are not.
+        DataError: files that are not there or are wrong.
+    """
+    config = build(ClicksConfig, data, "data")
+    data_set = _data_set(config)
+    clicks = data_set.read_file("train")[0]
+    fractions = data_set.shares(data, clicks) if config.split == "session" else {}
+    values = {
+        "data": {**fractions, **data},
+        "model": {"pooling": "din", "dropout": 0.1},
+        "training": {
+            "learning_rate": 2e-3,
+            "schedule": "budget",
+            "warmup_share": 0.1,
+            "batch_tokens": max(4096, config.max_history),
+            "batch_sentences": 256,
+            "max_epochs": 4 if len(clicks) > 20_000 else 10,
+            "monitor": "auc",
+        },
+    }
+    return Suggestion(values, f"Ranking, fitted to the {len(clicks):,} rows")
+
+
+def _data_set(config: ClicksConfig) -> DataSet[Click]:
+    return DataSet(
+        config,
+        lambda split, _: scan_clicks(resolve(getattr(config, split)), config),
+        lambda click: Pair(click.session, click.item, click.line),
+        Nouns("clicks", "item"),
+        limit=config.limit,
+        report=None,
+    )
+
+
+def _part(moment: tuple[float, ...], begins: Mapping[str, tuple[float, ...]]) -> str:
+    # a time in fewer columns is the begin of all that start with it
+    return next((part for part, begin in begins.items() if begin and moment[: len(begin)] >= begin), "train")
+
+
+def _refuse_empty(parts: Mapping[str, list[Choice]], config: ClicksConfig) -> None:
+    for part, begin in (("train", ()), ("valid", config.valid_from), ("test", config.test_from)):
+        if not parts.get(part) and (begin or part == "train"):
+            raise DataError(
+                f"{config.train}: the split by time leaves no choices for the {part} part; change data.valid_from and"
+                " data.test_from"
+            )
+
+
+def _shown(begin: tuple[float | str, ...]) -> str:
+    return " ".join(f"{value:g}" if isinstance(value, float) else value for value in begin) or "never"

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,6 @@ from torch.nn import functional as F
 
 from headwise.attention.precision import wide
 from headwise.config import Config
-from headwise.data.bad_lines import warn_skipped
 from headwise.data.sources import Drawn, Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
@@ -22,13 +20,23 @@ from headwise.predictors.baselines import Baseline
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
 from headwise.tasks.options import BestOptions
-from headwise.tasks.ranking.choices import GAPS, Catalogue, Choice, ChoiceBatch, ChoiceTable, Negatives, NegativesConfig
+from headwise.tasks.ranking.choices import (
+    GAPS,
+    Catalogue,
+    Choice,
+    ChoiceBatch,
+    ChoiceTable,
+    Negatives,
+    NegativesConfig,
+    choices_of,
+    read_log,
+    suggest_for_clicks,
+)
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig
-from headwise.tasks.ranking.click_parts import read_held_out, read_log, suggest_for_clicks
 from headwise.tasks.ranking.demo import RANK
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
 from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task
+from headwise.tasks.task import Assets, Description, Given, Metric, Stats, Task
 
 CATALOGUE_FILE = "catalogue.json"
 
@@ -59,10 +67,6 @@ class Rank(Task[dict[str, list[Choice]]]):
         self.negatives = None if config.data.label else Negatives(self.catalogue.counts(), config.negatives)
 
     @classmethod
-    def prepare(cls, config: RankConfig) -> Assets[dict[str, list[Choice]]]:
-        return cls.prepare_with(config, Given())
-
-    @classmethod
     def prepare_with(cls, config: RankConfig, given: Given) -> Assets[dict[str, list[Choice]]]:
         data, log = config.data, read_log(config.data)
         if given.files is None:
@@ -76,12 +80,7 @@ class Rank(Task[dict[str, list[Choice]]]):
 
     @classmethod
     def examples(cls, config: RankConfig, split: str) -> list[Choice]:
-        # a part with a file of its own is scored without the log that was trained on
-        if split != "train" and (path := getattr(config.data, split)) is not None:
-            found, note = read_held_out(path, config.data)
-            warn_skipped(path, note)
-            return found
-        return read_log(config.data).parts[split]
+        return choices_of(config.data, split)
 
     @classmethod
     def baselines(cls, config: RankConfig, predictor: Ranker, examples: Sequence[Choice]) -> Iterator[Baseline]:
@@ -159,16 +158,13 @@ class Rank(Task[dict[str, list[Choice]]]):
         assert isinstance(model, InterestNetwork)
         return Ranker(model, self.catalogue, self.negatives, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        return (
-            f"# Ranker trained on {PurePath(self.config.data.train).name}\n\n"
+    def description(self) -> Description:
+        text = (
             f"Says which of {len(self.catalogue.items):,} items is chosen after a history, whose pooling is"
-            f" {self.config.model.pooling}; trained with Headwise. Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "ITEM ITEM"\n    headwise evaluate RUN --data log.csv\n'
-            '    headwise explain RUN "ITEM ITEM"\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" {self.config.model.pooling}; trained with Headwise."
         )
+        commands = ('predict RUN "ITEM ITEM"', "evaluate RUN --data log.csv", 'explain RUN "ITEM ITEM"')
+        return Description("Ranker", text, commands)
 
 
 def _catalogue(files: Mapping[str, bytes]) -> Catalogue:

@@ -22,8 +22,7 @@ from headwise.predictors.evaluating import evaluating
 from headwise.predictors.intervals import Resampled, interval, told
 from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.processes import divided
-from headwise.tasks.ranking.choice_lines import choice_of, read_choices
-from headwise.tasks.ranking.choices import Catalogue, Choice, ChoiceTable, Negatives
+from headwise.tasks.ranking.choices import Catalogue, Choice, ChoiceTable, Negatives, choice_of, read_choices
 from headwise.tasks.ranking.click_logs import ClicksConfig
 from headwise.tasks.ranking.model import InterestNetwork
 
@@ -153,8 +152,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
 
         Without `options` every candidate that a choice names is in its ranking.
         """
-        given = [items] if isinstance(items, Choice | str) else items
-        found = [self.parse(item) if isinstance(item, str) else item for item in given]
+        found = self.inputs(items)
         everything = tuple(name for name, (count, _) in self.catalogue.items.items() if count)
         asked = [choice.candidates or everything for choice in found]
         answers = []
@@ -178,7 +176,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         lost = [name for name in names if not self.catalogue.number(name)]
         return Unknown(len(lost), len(names), tuple(dict.fromkeys(lost)), "items")
 
-    def evaluate(self, examples: Sequence[Choice], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Choice], options: Any = None) -> dict[str, float | str]:
         """AUC with its interval, AUC within sessions, log loss, and the share of choices among the 1, 5 and 10 best.
 
         Hit rates are those of choices against sampled negatives.
@@ -252,7 +250,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
             ConfigError: an empty history, or an item that training has not seen.
             Unsupported: a pooling that treats all items alike.
         """
-        choice = self.parse(item) if isinstance(item, str) else item
+        (choice,) = self.inputs(item)
         if not choice.history:
             raise ConfigError("the history is empty; there is nothing to look at")
         if target is not None and not self.catalogue.number(target):

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, strict
-from headwise.data.corpus import resolve
-from headwise.data.files import MAX_LINE_BYTES, digested, require_file
+from headwise.data.files import MAX_LINE_BYTES, digested, require_file, resolve
+from headwise.data.splits import SPLITS, own_files
 from headwise.data.tables import Row, Table, TableFormat, heading, moment_of, name_of, number_of, scan_rows
 from headwise.errors import ConfigError, DataError, unknown
 
@@ -302,7 +302,6 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-PARTS = ("train", "valid", "test")
 # names that a note lists
 _NAMED = 4
 # a deviation below this share of the mean is what rounding leaves of equal numbers
@@ -447,7 +446,7 @@ def read_parts(data: SeriesConfig, length: int, horizon: int) -> SeriesParts:
         ConfigError: targets that are not read.
         DataError: a file cannot be read as asked, or a part has no window.
     """
-    paths = {part: resolve(path) for part in PARTS if (path := getattr(data, part)) is not None}
+    paths = own_files(data)
     notes: list[str] = []
     with digested(paths) as digests:
         columns = _columns(data, notes)
@@ -459,7 +458,7 @@ def read_parts(data: SeriesConfig, length: int, horizon: int) -> SeriesParts:
         notes += [f"{part}: {note}" for note in _odd(found)]
         if part != "train" and digests[part] == digests["train"]:
             notes.append(f"{part}: is the same file as train, so its scores are of what was trained on")
-    for part in [part for part in PARTS if part in spans]:
+    for part in [split for split in SPLITS if split in spans]:
         notes.append(f"{part}: {_told(part, spans[part], length, horizon, paths.get(part, paths['train']))}")
     still = np.ptp(_rows(spans["train"], columns), axis=0) == 0
     for column in np.array(columns, object)[still]:

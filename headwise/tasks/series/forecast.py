@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import PurePath
 from typing import Any, ClassVar, NoReturn
 
 import torch
@@ -15,12 +14,12 @@ from torch import Tensor, nn
 
 from headwise.attention.precision import wide
 from headwise.config import Config, build
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.data.suggestions import Suggestion, held_out
 from headwise.errors import ConfigError, DataError
-from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.pooling import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, named, sample
 from headwise.tasks._files import damaged
 from headwise.tasks.demo import Demo
@@ -52,7 +51,7 @@ from headwise.tasks.series.forecaster import SeriesForecaster
 from headwise.tasks.series.model import Forecaster, ForecasterConfig, StepwiseConfig, build_forecaster
 from headwise.tasks.series.options import ForecastOptions
 from headwise.tasks.series.report import SERIES
-from headwise.tasks.task import Assets, Generator, Given, Metric, Stats, Task
+from headwise.tasks.task import Assets, Description, Generator, Given, Metric, Stats, Task
 
 # steps of a history and of a forecast where nothing says otherwise; the shares of a series that they take at most
 _LENGTH, _HORIZON = 48, 12
@@ -196,10 +195,6 @@ class Forecast(Task[Tables]):
         self.simple = SimpleForecasts(linear, config.data.season, self.scaling.told, config.horizon)
 
     @classmethod
-    def prepare(cls, config: ForecastConfig) -> Assets[Tables]:
-        return cls.prepare_with(config, Given())
-
-    @classmethod
     def prepare_with(cls, config: ForecastConfig, given: Given) -> Assets[Tables]:
         parts = read_parts(config.data, config.length, config.horizon)
         scaling = parts.scaling() if given.files is None else _scaling(given.files)
@@ -248,9 +243,6 @@ class Forecast(Task[Tables]):
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_series(data)
-
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
 
     def build(self) -> Forecaster:
         config = self.config
@@ -317,16 +309,14 @@ class Forecast(Task[Tables]):
         assert isinstance(model, Forecaster)
         return SeriesForecaster(model, self.scaling, self.simple, self.config.length, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         names = ", ".join(self.scaling.targets[:10]) + (", ..." if len(self.scaling.targets) > 10 else "")
-        return (
-            f"# Forecasts of {names}, trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"A model of kind {self.config.model.kind} that reads {self.config.length} steps and tells"
-            f" {self.config.horizon}, trained with Headwise. Validation: {scores or 'none'}.\n\n"
-            "    headwise predict RUN series.csv\n    headwise evaluate RUN --data series.csv\n\n"
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" {self.config.horizon}, trained with Headwise."
         )
+        commands = ("predict RUN series.csv", "evaluate RUN --data series.csv")
+        return Description(f"Forecasts of {names}", text, commands)
 
     def _sample(self, model: nn.Module, rows: Tensor) -> str:
         """The forecast of a window for the first target, and what came."""

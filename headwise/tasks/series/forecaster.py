@@ -163,7 +163,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         Raises:
             DataError: a series that is shorter than a history.
         """
-        given = [self._series(item) for item in ([items] if isinstance(items, Series | str) else items)]
+        given = self.inputs(items)
         steps = self.model.horizon if options is None else options
         self._check_steps(steps)
         latest = [self._latest(one) for one in given]
@@ -192,7 +192,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
             for time, row in zip(times, output.tolist(), strict=True)
         ]
 
-    def evaluate(self, examples: Sequence[Window], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Window], options: Any = None) -> dict[str, float | str]:
         """MSE of standardised numbers and MAE in the units of the file, of each target too.
 
         Raises:
@@ -206,8 +206,6 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
 
     def scores(self, examples: Sequence[Window], forecast: Callable[[History], Told]) -> dict[str, float]:
         """The scores of a function from standardised histories to standardised forecasts; raises as `evaluate`."""
-        if not examples:
-            raise DataError("there is nothing to score: no windows")
         sums: Counter[str] = Counter()
         scaled: dict[int, np.ndarray] = {}
 
@@ -252,7 +250,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         """
         if target is not None:
             raise ConfigError("the forecast of a series cannot be given here; leave the target out")
-        item, horizon = self._series(item), self.model.horizon
+        item, horizon = self.inputs(item)[0], self.model.horizon
         known = len(item) - horizon if len(item) >= self.length + horizon else len(item)
         history = self._latest(item, known)[None]
         told = self._told(history)
@@ -316,9 +314,6 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
                 f"the model tells {self.model.horizon} steps, and not all columns that it reads, so it cannot read its"
                 f" own forecast to go on; ask for at most {self.model.horizon}, or train with data.targets = []"
             )
-
-    def _series(self, item: Series | str) -> Series:
-        return self.parse(item) if isinstance(item, str) else item
 
     def _numbers(self, text: str) -> Series:
         columns = self.scaling.columns

@@ -15,8 +15,7 @@ from headwise.attention import mechanisms
 from headwise.attention.dropout import Dropout
 from headwise.attention.precision import autocast_dtype
 from headwise.models.initializers import initialize
-from headwise.models.pooled_encoder import SequencePoolingConfig
-from headwise.models.pooling import SequencePooling
+from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.recurrent import initialize_cells
 from headwise.models.token_encoders import (
     AloneConfig,

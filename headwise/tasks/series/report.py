@@ -6,7 +6,7 @@ from math import fsum, isclose
 from typing import Any
 
 from headwise.data.bad_lines import BadLines
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.inspection import DataKind, Inspection, Odd
 from headwise.data.report import measure
 from headwise.tasks.series.data import SeriesConfig, Step, numeric_columns, scan_steps

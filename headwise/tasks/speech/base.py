@@ -1,9 +1,9 @@
 """What the tasks that listen share: files, sources, models."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from headwise.attention.precision import wide
 from headwise.config import Config, build
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion, held_out
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
@@ -34,19 +35,20 @@ from headwise.tasks.speech.models import (
     build_speech_writer,
 )
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig, at_rate
+from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.speech.speech_writer import SpeechWriter, paired
-from headwise.tasks.speech.strings import JoinedConfig, Strings
 from headwise.tasks.speech.transcriber import Transcriber, Units
 from headwise.tasks.speech.utterances import (
     Recordings,
     SpeechBatch,
+    Strings,
     Utterances,
     joined,
     load_recordings,
     measured,
     read_recordings,
 )
-from headwise.tasks.task import Assets, required
+from headwise.tasks.task import Assets, Description, Task, required
 from headwise.tasks.text.writer import Writing, text_of
 
 SPEECH_FILE = "speech.json"
@@ -67,22 +69,74 @@ class LabelledConfig(SpeechConfig):
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the labels")
 
 
-class SpeechLabels(Labelling[Mapping[str, list[Recording]]]):
-    """Labels of recordings or of their frames."""
+class SpeechTask(Task[Mapping[str, list[Recording]]]):
+    """A task on recordings; `training.batch_tokens` counts frames of 10 ms."""
 
-    config: LabelledConfig
+    kinds: ClassVar[tuple[DataKind, ...]] = (RECORDINGS,)
+    config: Any
+
+    def __init__(self, config: Any, assets: Assets[Mapping[str, list[Recording]]]):
+        super().__init__(config, assets)
+        self.known = known_of(assets, config.frames.bands)
+
+    @classmethod
+    def examples(cls, config: Any, split: str) -> list[Recording]:
+        """The recordings of a part, joined as validation hears them."""
+        found = read_recordings(config.data, split)
+        strings = config.data.strings(len(found), held_out=split != "train")
+        return [joined([at_rate(found[at], found[0].rate) for at in string]) for string in strings.drawn(0, 0)]
+
+    @abstractmethod
+    def encode(self, one: Recording) -> list[int]:
+        """The numbers that a recording is to give."""
+
+    def strings(self, count: int, *, held_out: bool) -> Strings:
+        """Which of so many recordings are heard together."""
+        strings: Strings = self.config.data.strings(count, held_out=held_out)
+        return strings
+
+    def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
+        found, train = (self.assets.data or {}).get(split), split == "train"
+        if not found:
+            return None
+        strings = self.strings(len(found), held_out=not train)
+        return Utterances(found, self.encode, strings, self.config.frames.bands).source(limits, shuffle=train)
+
+    def samples(self, model: nn.Module) -> list[str]:
+        parts = self.assets.data or {}
+        chosen = list(parts.get("valid") or parts.get("train") or ())[: self.config.num_shown]
+        outputs = zip(chosen, self.predictor(model).predict(chosen), strict=True)
+        return [f"{PurePath(one.name).name} ({one.label}) → {self.sample(output)}" for one, output in outputs]
+
+    @abstractmethod
+    def sample(self, output: Any) -> str:
+        """An output as validations show it."""
+
+    def described(self, title: str, answer: str) -> Description:
+        """What the README of a run says.
+
+        Args:
+            answer: what the encoder does.
+        """
+        config, count = self.config, len((self.assets.data or {}).get("train", ()))
+        text = (
+            f"An encoder of kind {config.model.kind} over frames of {config.frames.bands} mel bands that {answer},"
+            f" trained with Headwise on {count:,} recordings."
+        )
+        commands = ("predict RUN recording.wav", "evaluate RUN --data list.csv", "explain RUN recording.wav")
+        return Description(title, text, commands)
+
+
+class SpeechLabels(SpeechTask, Labelling[Mapping[str, list[Recording]]]):
+    """Labels of recordings or of their frames."""
 
     def __init__(self, config: LabelledConfig, assets: Assets[Mapping[str, list[Recording]]]):
         super().__init__(config, assets)
-        self.known = known_of(assets, config.frames.bands)
         self.numbers = {name: number for number, name in enumerate(self.known.outputs)}
 
     @property
     def num_labels(self) -> int:
         return len(self.numbers)
-
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
 
 
 def made_assets(
@@ -104,28 +158,6 @@ def known_of(assets: Assets[Any], bands: int) -> Known:
         return known
 
     return from_json(assets.files, SPEECH_FILE, read, "does not tell outputs, rate and constants")
-
-
-def source_of(
-    found: list[Recording] | None,
-    encode: Callable[[Recording], list[int]],
-    strings: Callable[[int], Strings],
-    bands: int,
-    limits: Limits,
-    *,
-    shuffle: bool,
-) -> Source[SpeechBatch] | None:
-    """Batches of recordings; None where there are none."""
-    if not found:
-        return None
-    return Utterances(found, encode, strings(len(found)), bands).source(limits, shuffle=shuffle)
-
-
-def joined_examples(data: JoinedConfig, split: str) -> list[Recording]:
-    """The recordings of a part, joined as validation hears them."""
-    found = read_recordings(data, split)
-    strings = data.strings(len(found), held_out=split != "train")
-    return [joined([at_rate(found[at], found[0].rate) for at in string]) for string in strings.drawn(0, 0)]
 
 
 def suggest(data: Mapping[str, Any], kind: type[RecordingsConfig], about: str, more: Mapping[str, Any]) -> Suggestion:
@@ -156,33 +188,6 @@ def suggest(data: Mapping[str, Any], kind: type[RecordingsConfig], about: str, m
         },
     }
     return Suggestion(values, f"{about}, fitted to the {len(loaded.parts['train']):,} recordings")
-
-
-def shown(found: Mapping[str, list[Recording]] | None, count: int) -> list[Recording]:
-    """The recordings that validations show."""
-    parts = found or {}
-    return list(parts.get("valid") or parts.get("train") or ())[:count]
-
-
-def card(
-    config: SpeechConfig,
-    data: RecordingsConfig,
-    assets: Assets[Mapping[str, list[Recording]]],
-    what: str,
-    answer: str,
-    metrics: Mapping[str, float],
-) -> str:
-    """The README of a run."""
-    scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-    count = len((assets.data or {}).get("train", ()))
-    return (
-        f"# {what} trained on {PurePath(data.train).name}\n\n"
-        f"An encoder of kind {config.model.kind} over frames of {config.frames.bands} mel bands that {answer}, trained"
-        f" with Headwise on {count:,} recordings. Validation: {scores or 'none'}.\n\n"
-        "    headwise predict RUN recording.wav\n    headwise evaluate RUN --data list.csv\n"
-        "    headwise explain RUN recording.wav\n\n"
-        "`RUN` is this folder. It is complete and can be moved.\n"
-    )
 
 
 TOKENIZER_FILE = "tokenizer.json"

@@ -2,18 +2,22 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from torch import nn
 
 from headwise.data.bad_lines import strict
 from headwise.data.batches import token_batches
 from headwise.data.files import Bytes
+from headwise.predictors.predictor import Predictor, several
 from headwise.tasks.speech.log_mel import frame_count, log_mel
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig, at_rate, recording_of, scan_recordings
 from headwise.tasks.speech.utterances import SpeechBatch, collate
+
+O = TypeVar("O")  # noqa: E741
 
 # frames that are heard together, padding included
 PREDICTION_FRAMES = 8192
@@ -49,16 +53,20 @@ class Known(NamedTuple):
         return made
 
 
-class Ear:
-    """How recordings come to a model.
+class Listener(Predictor[Recording, O, Recording]):
+    """A predictor of recordings.
 
     Args:
+        model: in `eval()` while it predicts.
         known: rate and bands of the model.
         data: how files are read.
     """
 
-    def __init__(self, known: Known, data: RecordingsConfig):
-        self.known, self.data = known, data
+    reads = "file"
+    given = "sound"
+
+    def __init__(self, model: nn.Module, known: Known, data: RecordingsConfig):
+        self.model, self.known, self.data = model, known, data
 
     def parse(self, text: str) -> Recording:
         """The sound file at a path. Raises: DataError if it cannot be read, or is longer than `max_seconds`."""
@@ -69,13 +77,13 @@ class Ear:
         return at_rate(one, self.known.rate) if one.rate > self.known.rate else one
 
     def read(self, path: Path) -> Iterator[Recording]:
-        """A sound file, or those of a list or an .npz file; labels are not needed."""
+        """A sound file, or those of a list or an .npz file; labels and texts are not needed."""
         config = self.data.model_copy(update={"format": "auto"})
         return map(self._small, strict(scan_recordings(path, config, labelled=False)))
 
     def heard(self, item: Recording | str) -> Recording:
         """At the rate of the model; a text is the path of a sound file."""
-        return at_rate(self.parse(item) if isinstance(item, str) else item, self.known.rate)
+        return at_rate(self.inputs(item)[0], self.known.rate)
 
     def batches(
         self,
@@ -84,7 +92,7 @@ class Ear:
         encode: Callable[[Recording], list[int]] = lambda one: [],
     ) -> Iterator[SpeechBatch]:
         """Recordings of similar length together; `indices` say which, `encode` what each is to give."""
-        found = [self.heard(item) for item in ([items] if isinstance(items, str) else items)]
+        found = [self.heard(item) for item in several(items)]
         lengths = np.array([[frame_count(len(one.samples), one.rate)] for one in found], np.int64).reshape(-1, 1)
         if not found:
             return

@@ -13,12 +13,11 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.models.initializers import initialize
-from headwise.models.pooled_encoder import SequencePoolingConfig
-from headwise.models.pooling import SequencePooling
+from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
 from headwise.models.recurrent import initialize_cells
 from headwise.models.token_encoders import TokenEncoder
-from headwise.models.transformer import build_writer, finished
+from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
 from headwise.tasks.speech.encoders import (
@@ -276,4 +275,4 @@ def build_speech_writer(
     initialize_cells(reader, config.initializer)
     embedding = TokenEmbedding(vocab_size, decoder.d_model, build_positions(decoder), decoder.dropout)
     writer = build_writer(decoder, embedding, decoder.mechanism, decoder.num_layers, cross=True)
-    return Seq2Seq(reader, finished(writer, writer, decoder.initializer, decoder.tie_output))
+    return Seq2Seq(reader, initialize_and_tie(writer, writer, decoder.initializer, decoder.tie_output))

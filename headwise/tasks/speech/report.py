@@ -4,19 +4,19 @@ from collections import Counter
 from typing import Any
 
 from headwise.data.bad_lines import BadLines
-from headwise.data.corpus import resolve
-from headwise.data.inspection import DataKind, Inspection, Odd, entries, good_items, spread
+from headwise.data.files import resolve
+from headwise.data.inspection import DataKind, Inspection, Odd, entries, spread
 from headwise.tasks.speech.recordings import RecordingsConfig, scan_recordings
 
 
 def _recordings(data: RecordingsConfig, part: str, held_out: str | None) -> Inspection:
     """Rates, seconds and labels of recordings; one that is silent throughout is odd."""
-    bad, odd = BadLines(), Odd()
+    bad, odd = BadLines("recording"), Odd()
     rates: Counter[str] = Counter()
     labels: Counter[str] = Counter()
     seconds: list[float] = []
     path = resolve(getattr(data, part))
-    for number, recording in good_items(scan_recordings(path, data), bad, path, "recordings"):
+    for number, recording in bad.numbered(scan_recordings(path, data)):
         rates[str(recording.rate)] += 1
         labels[str(recording.label)] += 1
         seconds.append(recording.seconds)

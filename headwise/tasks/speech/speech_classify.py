@@ -2,19 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.inspection import DataKind
-from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError
 from headwise.labels import decimals
-from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.pooling import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.classes import class_names, most_frequent
 from headwise.tasks.demo import Demo
@@ -23,11 +20,9 @@ from headwise.tasks.speech.demo import SPEECH_CLASSIFY
 from headwise.tasks.speech.encoders import SpeechEncoderConfig
 from headwise.tasks.speech.models import SpeechClassifier, build_speech_classifier
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
-from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.speech.speech_labeller import SpeechLabeller
-from headwise.tasks.speech.strings import Strings
-from headwise.tasks.speech.utterances import SpeechBatch, load_recordings, read_recordings
-from headwise.tasks.task import Assets
+from headwise.tasks.speech.utterances import SpeechBatch, Strings, load_recordings, read_recordings
+from headwise.tasks.task import Assets, Description
 
 
 class SpeechClassifyConfig(base.LabelledConfig):
@@ -49,7 +44,6 @@ class SpeechClassify(base.SpeechLabels):
     """Telling recordings apart, each of which has one class; `training.batch_tokens` counts frames of 10 ms."""
 
     name: ClassVar[str] = "speech-classify"
-    kinds: ClassVar[tuple[DataKind, ...]] = (RECORDINGS,)
     demo: ClassVar[Demo | None] = SPEECH_CLASSIFY
     unit: ClassVar[str] = "recordings"
     config_type: ClassVar[type[Config]] = SpeechClassifyConfig
@@ -80,7 +74,7 @@ class SpeechClassify(base.SpeechLabels):
         """Logistic regression on mean and deviation of every band."""
         every = cls.examples(config, "train")
         train = sample(every)
-        known, features = standardised(predictor.ear.summaries(train), predictor.ear.summaries(examples))
+        known, features = standardised(predictor.summaries(train), predictor.summaries(examples))
         predicted = logistic_regression(known, [one.label or "" for one in train], features)
         name = named("mean bands and logistic regression", len(train), len(every))
         yield of_labels(name, predicted, [one.label or "" for one in examples])
@@ -96,28 +90,22 @@ class SpeechClassify(base.SpeechLabels):
         config = self.config
         return build_speech_classifier(config.model, config.frames, config.pooling, constants, len(self.known.outputs))
 
-    def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
-        found = (self.assets.data or {}).get(split)
-        return base.source_of(found, self._encode, Strings, self.config.frames.bands, limits, shuffle=split == "train")
+    def strings(self, count: int, *, held_out: bool) -> Strings:
+        return Strings(count)
 
     def answered(self, model: nn.Module, batch: SpeechBatch) -> tuple[Tensor, Tensor]:
         return model(batch.frames, batch.lens), batch.targets[:, 0]
 
-    def samples(self, model: nn.Module) -> list[str]:
-        chosen = base.shown(self.assets.data, self.config.num_shown)
-        verdicts = [next(iter(shares.items())) for shares in self.predictor(model).predict(chosen)]
-        return [
-            f"{PurePath(one.name).name} ({one.label}) → {label} {decimals(share)}"
-            for one, (label, share) in zip(chosen, verdicts, strict=True)
-        ]
+    def sample(self, output: Mapping[str, float]) -> str:
+        label, share = next(iter(output.items()))
+        return f"{label} {decimals(share)}"
 
     def predictor(self, model: nn.Module) -> SpeechLabeller:
         assert isinstance(model, SpeechClassifier)
         return SpeechLabeller(model, self.known, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        answer = f"tells {len(self.known.outputs)} classes apart"
-        return base.card(self.config, self.config.data, self.assets, "Classifier of recordings", answer, metrics)
+    def description(self) -> Description:
+        return self.described("Classifier of recordings", f"tells {len(self.known.outputs)} classes apart")
 
-    def _encode(self, one: Recording) -> list[int]:
+    def encode(self, one: Recording) -> list[int]:
         return [self.numbers.get(one.label or "", len(self.numbers))]

@@ -15,36 +15,21 @@ from headwise.models.pooling import AttentionOverSequence
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import verdict_scores
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import Form
 from headwise.processes import divided
-from headwise.tasks.speech.listening import Ear, Known
+from headwise.tasks.speech.listening import Listener
 from headwise.tasks.speech.look import SoundMap
-from headwise.tasks.speech.models import SpeechClassifier
-from headwise.tasks.speech.recordings import Recording, RecordingsConfig
+from headwise.tasks.speech.recordings import Recording
 from headwise.tasks.speech.utterances import SpeechBatch
 
 
-class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
+class SpeechLabeller(Listener[dict[str, float]]):
     """A model with its classes.
 
     Args:
         model: in `eval()` while it predicts.
         data: how files are read.
     """
-
-    reads = "file"
-    given = "sound"
-
-    def __init__(self, model: SpeechClassifier, known: Known, data: RecordingsConfig):
-        self.model, self.known, self.ear = model, known, Ear(known, data)
-
-    def parse(self, text: str) -> Recording:
-        """The sound file at a path. Raises: DataError if it cannot be read."""
-        return self.ear.parse(text)
-
-    def read(self, path: Path) -> Iterator[Recording]:
-        """A sound file, or those of a list or an .npz file; labels are not needed."""
-        return self.ear.read(path)
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[dict[str, float]]:
@@ -58,7 +43,7 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
             rows: list[list[float]] = self.model(batch.frames, batch.lens).float().softmax(-1).tolist()
             return rows
 
-        for batch, rows in divided(odds, self.ear.batches(items, self.model.head.weight.device)):
+        for batch, rows in divided(odds, self.batches(items, self.model.head.weight.device)):
             for at, row in zip(batch.indices, rows, strict=True):
                 shares = zip(self.known.outputs, row, strict=True)
                 found[at] = dict(sorted(shares, key=lambda share: -share[1]))
@@ -71,7 +56,7 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
             return [f"{visible(label)}\t{probability(share)}"]
         return [json.dumps({"path": item.name, "label": label, "probabilities": output}, ensure_ascii=False)]
 
-    def evaluate(self, examples: Sequence[Recording], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
         """Accuracy, macro-F1 and cross entropy in nats.
 
         `per_class` has precision, recall and F1 of each class, `confused` the most frequent mistakes.
@@ -94,16 +79,16 @@ class SpeechLabeller(Predictor[Recording, dict[str, float], Recording]):
         """
         if target is not None:
             raise ConfigError("the class of a recording cannot be given here; leave the target out")
-        one = self.ear.heard(item)
+        one = self.heard(item)
         (label, share), *_ = self.predict([one])[0].items()
         said = f"{label} {decimals(share)}"
-        (batch,) = self.ear.batches([one], self.model.head.weight.device)
+        (batch,) = self.batches([one], self.model.head.weight.device)
         layers = {}
         for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
             keys = times(seen.weights.shape[-1], one.seconds)
             layers[name] = seen.layer([said] if pooled else keys, keys, "pooled" if pooled else None)
-        sound = OnSound(self.ear.spectrogram(one), one.seconds)
+        sound = OnSound(self.spectrogram(one), one.seconds)
         return Explanation(Path(one.name).name, said, layers, SoundMap(sound), places=sound)
 
 

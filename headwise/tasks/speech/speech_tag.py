@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -10,8 +9,6 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.batches import NO_TAG
-from headwise.data.inspection import DataKind
-from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
 from headwise.predictors.classes import class_names, most_frequent
@@ -19,11 +16,9 @@ from headwise.tasks.speech import base
 from headwise.tasks.speech.encoders import FrameEncoderConfig, FrameWindowConfig
 from headwise.tasks.speech.models import EveryFrameConfig, FrameTagger, build_frame_tagger
 from headwise.tasks.speech.recordings import Recording
-from headwise.tasks.speech.report import RECORDINGS
-from headwise.tasks.speech.speech_tagger import SpeechTagger, frames_of
-from headwise.tasks.speech.strings import MarkedConfig
-from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
-from headwise.tasks.task import Assets
+from headwise.tasks.speech.speech_tagger import FrameLabels, SpeechTagger, frames_of
+from headwise.tasks.speech.utterances import MarkedConfig, SpeechBatch, load_recordings
+from headwise.tasks.task import Assets, Description
 
 
 class SpeechTagConfig(base.LabelledConfig):
@@ -44,7 +39,6 @@ class SpeechTag(base.SpeechLabels):
     """A label for every frame of 10 ms; `training.batch_tokens` counts frames, losses are divided by labelled ones."""
 
     name: ClassVar[str] = "speech-tag"
-    kinds: ClassVar[tuple[DataKind, ...]] = (RECORDINGS,)
     unit: ClassVar[str] = "frames"
     config_type: ClassVar[type[Config]] = SpeechTagConfig
     config: SpeechTagConfig
@@ -69,10 +63,6 @@ class SpeechTag(base.SpeechLabels):
         return base.made_assets(config, loaded, classes, best, tuple(notes))
 
     @classmethod
-    def examples(cls, config: SpeechTagConfig, split: str) -> list[Recording]:
-        return base.joined_examples(config.data, split)
-
-    @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return base.suggest(data, MarkedConfig, "Labels of frames", {"frames": {"bands": 40, "subsampling": 1}})
 
@@ -80,37 +70,22 @@ class SpeechTag(base.SpeechLabels):
         constants = self.known.mean, self.known.deviation
         return build_frame_tagger(self.config.model, self.config.frames, constants, len(self.known.outputs))
 
-    def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
-        train = split == "train"
-        return base.source_of(
-            (self.assets.data or {}).get(split),
-            self._encode,
-            lambda count: self.config.data.strings(count, held_out=not train),
-            self.config.frames.bands,
-            limits,
-            shuffle=train,
-        )
-
     def answered(self, model: nn.Module, batch: SpeechBatch) -> tuple[Tensor, Tensor]:
         return model(batch.frames, batch.lens).flatten(0, 1), batch.targets.flatten()
 
-    def samples(self, model: nn.Module) -> list[str]:
-        chosen = base.shown(self.assets.data, self.config.num_shown)
-        found = self.predictor(model).predict(chosen)
-        return [
-            f"{PurePath(one.name).name} ({one.label}) → {' '.join(mark.label for mark in labels.marks)}"
-            for one, labels in zip(chosen, found, strict=True)
-        ]
+    def sample(self, output: FrameLabels) -> str:
+        return " ".join(mark.label for mark in output.marks)
 
     def predictor(self, model: nn.Module) -> SpeechTagger:
         assert isinstance(model, FrameTagger)
         return SpeechTagger(model, self.known, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        answer = f"gives each frame of 10 ms one of {len(self.known.outputs)} labels"
-        return base.card(self.config, self.config.data, self.assets, "Labeller of frames", answer, metrics)
+    def description(self) -> Description:
+        return self.described(
+            "Labeller of frames", f"gives each frame of 10 ms one of {len(self.known.outputs)} labels"
+        )
 
-    def _encode(self, one: Recording) -> list[int]:
+    def encode(self, one: Recording) -> list[int]:
         # a label that training lacks is the number after all others
         unknown = len(self.numbers)
         labels = frames_of(one, self.config.data.rest)

@@ -18,16 +18,14 @@ from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import class_scores
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import Form
 from headwise.processes import divided
-from headwise.tasks.speech.listening import Ear, Known
+from headwise.tasks.speech.listening import Listener
 from headwise.tasks.speech.log_mel import frame_count, frame_seconds
 from headwise.tasks.speech.look import SoundMap, Track
 from headwise.tasks.speech.marks import Mark, frame_labels, runs
-from headwise.tasks.speech.models import FrameTagger
 from headwise.tasks.speech.recordings import Recording
-from headwise.tasks.speech.strings import MarkedConfig
-from headwise.tasks.speech.utterances import SpeechBatch
+from headwise.tasks.speech.utterances import MarkedConfig, SpeechBatch
 
 # stretches that a title names
 _TITLED = 12
@@ -46,7 +44,7 @@ class FrameLabels:
         return runs(self.labels, self.seconds)
 
 
-class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
+class SpeechTagger(Listener[FrameLabels]):
     """A model with its labels.
 
     Args:
@@ -54,19 +52,7 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
         data: how files are read.
     """
 
-    reads = "file"
-    given = "sound"
-
-    def __init__(self, model: FrameTagger, known: Known, data: MarkedConfig):
-        self.model, self.known, self.data, self.ear = model, known, data, Ear(known, data)
-
-    def parse(self, text: str) -> Recording:
-        """The sound file at a path. Raises: DataError if it cannot be read."""
-        return self.ear.parse(text)
-
-    def read(self, path: Path) -> Iterator[Recording]:
-        """A sound file, or those of a list or an .npz file; labels are not needed."""
-        return self.ear.read(path)
+    data: MarkedConfig
 
     def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[FrameLabels]:
         """The likeliest label of every frame of each recording; a text is the path of a sound file.
@@ -85,7 +71,7 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
                 rows = self.model(batch.frames, batch.lens).float().softmax(-1).cpu()
             return [row[:count].numpy() for row, count in zip(rows, batch.lens.tolist(), strict=True)]
 
-        for batch, rows in divided(odds, self.ear.batches(items, self.model.labeller.head.weight.device)):
+        for batch, rows in divided(odds, self.batches(items, self.model.labeller.head.weight.device)):
             found |= dict(zip(batch.indices, rows, strict=True))
         return [found[at] for at in range(len(found))]
 
@@ -96,7 +82,7 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
         marks = [[round(mark.start, 4), round(mark.end, 4), mark.label] for mark in output.marks]
         return [json.dumps({"path": item.name, "marks": marks}, ensure_ascii=False)]
 
-    def evaluate(self, examples: Sequence[Recording], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
         """Accuracy and macro-F1 of the frames that have a label.
 
         `per_class` has precision, recall and F1 of each label, `confused` the most frequent mistakes.
@@ -111,14 +97,12 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
         return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})
 
     def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
-        batches = self.ear.batches(examples, torch.device("cpu"))
+        batches = self.batches(examples, torch.device("cpu"))
         counts = {at: count for batch in batches for at, count in zip(batch.indices, batch.lens.tolist(), strict=True)}
         yield majority(self._frames(examples, [[""] * counts[at] for at in range(len(examples))])[1])
 
     def _frames(self, examples: Sequence[Recording], predicted: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
         """The predicted and the true label of every frame that has one. Raises: as `evaluate`."""
-        if not examples:
-            raise DataError("there is nothing to score: no recordings")
         said: list[str] = []
         gold: list[str] = []
         for one, labels in zip(examples, predicted, strict=True):
@@ -143,7 +127,7 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
         """
         if target is not None:
             raise ConfigError("the labels of a recording cannot be given here; leave the target out")
-        one = self.ear.heard(item)
+        one = self.heard(item)
         (odds,) = self.probabilities([one])
         found = self._labels(odds)
         marks = found.marks
@@ -151,14 +135,14 @@ class SpeechTagger(Predictor[Recording, FrameLabels, Recording]):
         shares = _shares(found.labels)
         layers = {}
         if looking.has_attention(self.model):
-            (batch,) = self.ear.batches([one], self.model.labeller.head.weight.device)
+            (batch,) = self.batches([one], self.model.labeller.head.weight.device)
             for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():
                 places = seen.weights.shape[-1]
                 of_places = _pooled(shares, self.model.factor, places)
                 layers[name] = seen.layer(said, times(places, one.seconds), "cross", rows=of_places)
         layers["output"] = Layer((shares @ odds)[None], said, self.known.outputs, "tags")
         track = Track(marks, self.known.outputs, odds.T)
-        sound = OnSound(self.ear.spectrogram(one), one.seconds)
+        sound = OnSound(self.spectrogram(one), one.seconds)
         titled = [mark.label for mark in marks[:_TITLED]] + ["..."] * (len(marks) > _TITLED)
         return Explanation(Path(one.name).name, " ".join(titled), layers, SoundMap(sound, track), places=sound)
 

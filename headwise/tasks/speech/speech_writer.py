@@ -16,9 +16,9 @@ from headwise.labels import visible
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import Form
 from headwise.processes import divided
-from headwise.tasks.speech.listening import Ear, Known
+from headwise.tasks.speech.listening import Known, Listener
 from headwise.tasks.speech.look import SoundMap
 from headwise.tasks.speech.models import SpeechReader, filled
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
@@ -27,7 +27,7 @@ from headwise.tasks.speech.utterances import SpeechBatch
 from headwise.tasks.text.writer import Asked, Translation, Writing, text_of
 
 
-class SpeechWriter(Predictor[Recording, str, Recording]):
+class SpeechWriter(Listener[str]):
     """A model with its tokenizer.
 
     Args:
@@ -36,22 +36,12 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         decoding: how to search unless told otherwise.
     """
 
-    reads = "file"
-    given = "sound"
-
     def __init__(
         self, model: Seq2Seq, known: Known, tokenizer: Tokenizer, data: RecordingsConfig, decoding: DecodingConfig
     ):
-        self.model, self.tokenizer, self.ear, self.decoding = model, tokenizer, Ear(known, data), decoding
+        super().__init__(model, known, data)
+        self.tokenizer, self.decoding = tokenizer, decoding
         self.writing = Writing(model, tokenizer)
-
-    def parse(self, text: str) -> Recording:
-        """The sound file at a path. Raises: DataError if it cannot be read."""
-        return self.ear.parse(text)
-
-    def read(self, path: Path) -> Iterator[Recording]:
-        """A sound file, or those of a list or an .npz file; texts are not needed."""
-        return self.ear.read(path)
 
     def predict(
         self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None = None
@@ -94,8 +84,8 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         """The text; or JSON with the name of the recording."""
         return written(item, output, form)
 
-    def evaluate(
-        self, examples: Sequence[Recording], *, options: Asked | DecodingConfig | None = None
+    def scores_of(
+        self, examples: Sequence[Recording], options: Asked | DecodingConfig | None = None
     ) -> dict[str, float | str]:
         """Errors of words and of characters in percent, and the share of recordings without an error.
 
@@ -105,7 +95,7 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         return transcription_scores(examples, lambda: self.predict(examples, options))
 
     def draft(self, item: Recording | str, options: Asked | None = None) -> Draft:
-        one = self.ear.heard(item)
+        one = self.heard(item)
         (batch,) = self._heard([one], [])
         return self.writing.draft(batch, times(int(batch.src_lens[0]), one.seconds))
 
@@ -121,7 +111,7 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         Raises:
             ConfigError: units that the model does not know.
         """
-        one, ids = self.ear.heard(item), self.tokenizer
+        one, ids = self.heard(item), self.tokenizer
         said = self.predict([one])[0] if target is None else target
         tokens = ids.encode(said)
         if ids.unk_id in tokens:
@@ -130,13 +120,13 @@ class SpeechWriter(Predictor[Recording, str, Recording]):
         places = times(int(batch.src_lens[0]), one.seconds)
         weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         layers = looking.layers_of(weights, places, places, [*map(ids.shown, tokens), looking.EOS])
-        sound = OnSound(self.ear.spectrogram(one), one.seconds)
+        sound = OnSound(self.spectrogram(one), one.seconds)
         return Explanation(Path(one.name).name, said, layers, SoundMap(sound), places=sound)
 
     def _heard(self, items: Sequence[Recording | str] | str, tokens: list[int]) -> Iterator[PairBatch]:
         """Recordings of similar length together, with these tokens and an end to write about each."""
         written = [*tokens, self.tokenizer.eos_id]
-        for batch in self.ear.batches(items, self.model.decoder.output.weight.device, lambda one: written):
+        for batch in self.batches(items, self.model.decoder.output.weight.device, lambda one: written):
             yield paired(batch, self.model, self.tokenizer)
 
 

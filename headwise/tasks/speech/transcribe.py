@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Any, ClassVar, Literal
 
 from jaxtyping import Float
@@ -11,8 +10,6 @@ from torch import Tensor, nn
 
 from headwise import metrics
 from headwise.config import Config
-from headwise.data.inspection import DataKind
-from headwise.data.sources import Limits, Source
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
 from headwise.predictors.classes import mean
@@ -32,12 +29,10 @@ from headwise.tasks.speech.base import (
 from headwise.tasks.speech.encoders import SpeechEncoderConfig
 from headwise.tasks.speech.listening import Known
 from headwise.tasks.speech.recordings import Recording
-from headwise.tasks.speech.report import RECORDINGS
 from headwise.tasks.speech.speech_writer import SpeechWriter
-from headwise.tasks.speech.strings import JoinedConfig
 from headwise.tasks.speech.transcriber import Transcriber, Units
-from headwise.tasks.speech.utterances import SpeechBatch, load_recordings
-from headwise.tasks.task import Assets, Metric, Stats, Task
+from headwise.tasks.speech.utterances import JoinedConfig, SpeechBatch, load_recordings
+from headwise.tasks.task import Assets, Description, Metric, Stats
 from headwise.tasks.text.options import SearchOptions
 
 _GREEDY = (
@@ -63,11 +58,10 @@ class TranscribeConfig(base.SpeechConfig):
             )
 
 
-class Transcribe(Task[Mapping[str, list[Recording]]]):
+class Transcribe(base.SpeechTask):
     """Writing down what is said; `training.batch_tokens` counts frames of 10 ms, losses are divided by units."""
 
     name: ClassVar[str] = "transcribe"
-    kinds: ClassVar[tuple[DataKind, ...]] = (RECORDINGS,)
     config_type: ClassVar[type[Config]] = TranscribeConfig
     options = (SearchOptions,)
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"), Metric("wer", "low"), Metric("cer", "low"))
@@ -75,7 +69,6 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
 
     def __init__(self, config: TranscribeConfig, assets: Assets[Mapping[str, list[Recording]]]):
         super().__init__(config, assets)
-        self.known = base.known_of(assets, config.frames.bands)
         self.way = _way(config, self.known, assets)
 
     @classmethod
@@ -105,29 +98,14 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
         return replace(assets, notes=assets.notes + tuple(_too_long(config, way, loaded.parts)))
 
     @classmethod
-    def examples(cls, config: TranscribeConfig, split: str) -> list[Recording]:
-        return base.joined_examples(config.data, split)
-
-    @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return base.suggest(data, JoinedConfig, "Transcription", {"units": "char"})
-
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
 
     def build(self) -> nn.Module:
         return self.way.build()
 
-    def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
-        train = split == "train"
-        return base.source_of(
-            (self.assets.data or {}).get(split),
-            self.way.encode,
-            lambda count: self.config.data.strings(count, held_out=not train),
-            self.config.frames.bands,
-            limits,
-            shuffle=train,
-        )
+    def encode(self, one: Recording) -> list[int]:
+        return self.way.encode(one)
 
     def loss(self, model: nn.Module, batch: SpeechBatch) -> Float[Tensor, ""]:
         """By CTC, of texts that fit in their recordings and whose units training has; others give nothing."""
@@ -151,17 +129,14 @@ class Transcribe(Task[Mapping[str, list[Recording]]]):
         found = {name: mean(stats.get(top, 0.0), stats.get(count, 0.0)) for name, (top, count) in shares.items()}
         return {name: value * (1 if name == "loss" else 100) for name, value in found.items()}
 
-    def samples(self, model: nn.Module) -> list[str]:
-        chosen = base.shown(self.assets.data, self.config.num_shown)
-        said = self.predictor(model).predict(chosen)
-        return [f"{PurePath(one.name).name} ({one.label}) → {text}" for one, text in zip(chosen, said, strict=True)]
+    def sample(self, output: str) -> str:
+        return output
 
     def predictor(self, model: nn.Module) -> Transcriber | SpeechWriter:
         return self.way.predictor(model, self.config.data)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        answer = f"writes them down in {len(self.known.outputs)} {self.config.units}s"
-        return base.card(self.config, self.config.data, self.assets, "Transcriber", answer, metrics)
+    def description(self) -> Description:
+        return self.described("Transcriber", f"writes them down in {len(self.known.outputs)} {self.config.units}s")
 
 
 def _way(config: TranscribeConfig, known: Known, assets: Assets[Any]) -> Way:

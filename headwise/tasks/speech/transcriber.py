@@ -1,7 +1,7 @@
 """A trained transcriber: writes what is said in a recording, scores itself, shows where each unit was heard."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import OnSound, times
 from headwise.labels import visible
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.predictor import Form
 from headwise.processes import divided
-from headwise.tasks.speech.listening import Ear, Known
+from headwise.tasks.speech.listening import Known, Listener
 from headwise.tasks.speech.look import SoundMap
 from headwise.tasks.speech.models import FrameLabeller
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
@@ -60,7 +60,7 @@ class Units:
         return self.decode(found)
 
 
-class Transcriber(Predictor[Recording, str, Recording]):
+class Transcriber(Listener[str]):
     """A model with its units.
 
     Args:
@@ -69,19 +69,9 @@ class Transcriber(Predictor[Recording, str, Recording]):
         beam: prefixes that are followed; 1: the best path.
     """
 
-    reads = "file"
-    given = "sound"
-
     def __init__(self, model: FrameLabeller, known: Known, units: Units, data: RecordingsConfig, beam: int):
-        self.model, self.units, self.ear, self.beam = model, units, Ear(known, data), beam
-
-    def parse(self, text: str) -> Recording:
-        """The sound file at a path. Raises: DataError if it cannot be read."""
-        return self.ear.parse(text)
-
-    def read(self, path: Path) -> Iterator[Recording]:
-        """A sound file, or those of a list or an .npz file; texts are not needed."""
-        return self.ear.read(path)
+        super().__init__(model, known, data)
+        self.units, self.beam = units, beam
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Recording | str] | str, options: int | None = None) -> list[str]:
@@ -98,7 +88,7 @@ class Transcriber(Predictor[Recording, str, Recording]):
             heard = read_places(self.model, batch.frames, batch.lens)
             return [self.units.read(log_probs, options or self.beam) for log_probs in heard]
 
-        for batch, said in divided(texts, self.ear.batches(items, self.model.head.weight.device)):
+        for batch, said in divided(texts, self.batches(items, self.model.head.weight.device)):
             found |= dict(zip(batch.indices, said, strict=True))
         return [found[at] for at in range(len(found))]
 
@@ -112,7 +102,7 @@ class Transcriber(Predictor[Recording, str, Recording]):
         """The text; or JSON with the name of the recording."""
         return written(item, output, form)
 
-    def evaluate(self, examples: Sequence[Recording], *, options: int | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Recording], options: int | None = None) -> dict[str, float | str]:
         """Errors of words and of characters in percent, and the share of recordings without an error.
 
         Raises:
@@ -129,8 +119,8 @@ class Transcriber(Predictor[Recording, str, Recording]):
         Raises:
             ConfigError: nothing was heard, units that the model does not know, or more than the recording can hold.
         """
-        one = self.ear.heard(item)
-        (batch,) = self.ear.batches([one], self.model.head.weight.device)
+        one = self.heard(item)
+        (batch,) = self.batches([one], self.model.head.weight.device)
         said = self.predict([one])[0] if target is None else target
         units = self.units.encode(said)
         (log_probs,) = read_places(self.model, batch.frames, batch.lens)
@@ -141,7 +131,7 @@ class Transcriber(Predictor[Recording, str, Recording]):
         shares = ctc.occupancy(log_probs, units)
         weights = (shares / shares.sum(axis=1, keepdims=True))[None]
         layer = Layer(weights, self.units.split(said), times(len(log_probs), one.seconds), "cross")
-        sound = OnSound(self.ear.spectrogram(one), one.seconds)
+        sound = OnSound(self.spectrogram(one), one.seconds)
         return Explanation(Path(one.name).name, said, {"output": layer}, SoundMap(sound), places=sound)
 
 

@@ -1,4 +1,4 @@
-"""Recordings as the frames a model hears: parts, strings of several recordings, batches."""
+"""Recordings as the frames a model hears: splits, strings of several recordings, batches."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -8,21 +8,97 @@ from functools import lru_cache
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from headwise.data.bad_lines import Unreadable, warn_skipped
 from headwise.data.buckets import permutation, token_batches
-from headwise.data.corpus import resolve
-from headwise.data.files import Bytes
-from headwise.data.parts import PARTS
+from headwise.data.files import resolve
+from headwise.data.readers import Pair
 from headwise.data.sources import Drawn, Limits
-from headwise.data.splits import split_by
+from headwise.data.splits import SPLITS, DataSet, Nouns, draw_limit, hold_out
 from headwise.errors import DataError
 from headwise.tasks.speech.log_mel import constants, frame_count, log_mel
-from headwise.tasks.speech.marks import Mark
+from headwise.tasks.speech.marks import Mark, Marking, MarksUnit
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig, at_rate, scan_recordings
-from headwise.tasks.speech.strings import Strings
+
+
+@dataclass(frozen=True)
+class Strings:
+    """Which recordings are heard one after another: each alone, or several drawn together anew in every pass.
+
+    Args:
+        count: recordings that there are.
+        span: the fewest and the most of a string; None: every recording alone.
+        passes: how often a pass over the data hears each.
+    """
+
+    count: int
+    span: tuple[int, int] | None = None
+    passes: int = 1
+
+    def drawn(self, seed: int, epoch: int) -> list[list[int]]:
+        """The strings of a pass, by seed and pass alone.
+
+        >>> [len(string) for string in Strings(10, (2, 3)).drawn(seed=0, epoch=0)]
+        [2, 2, 2, 3]
+        """
+        if self.span is None:
+            return [[place] for place in range(self.count)]
+        made: list[list[int]] = []
+        fewest, most = self.span
+        for number in range(self.passes):
+            stream = 2 * (epoch * self.passes + number)
+            order = permutation(self.count, seed, stream).tolist()
+            # sizes in equal shares, in an order of their own
+            sizes = [fewest + at % (most - fewest + 1) for at in permutation(self.count, seed, stream + 1).tolist()]
+            start = 0
+            for size in sizes:
+                if start + size > self.count:
+                    break
+                made.append(order[start : start + size])
+                start += size
+        return made
+
+
+class JoinedConfig(RecordingsConfig):
+    """Which recordings to read, what belongs to each, and whether several make one."""
+
+    concatenate: tuple[int, int] | None = Field(
+        None, description="the fewest and the most recordings of a part that are joined to one, drawn anew every pass"
+    )
+    held_out_passes: int = Field(1, ge=1, le=100, description="with concatenate: how often each held-out one is joined")
+
+    @model_validator(mode="after")
+    def _a_span_rises(self) -> "JoinedConfig":
+        if self.concatenate is not None and not 1 <= self.concatenate[0] <= self.concatenate[1]:
+            raise ValueError(
+                f"concatenate {list(self.concatenate)} must be the fewest, from 1, and the most recordings"
+            )
+        return self
+
+    def strings(self, count: int, *, held_out: bool) -> Strings:
+        """How recordings of a part are joined."""
+        return Strings(count, self.concatenate, self.held_out_passes if held_out and self.concatenate else 1)
+
+
+class MarkedConfig(JoinedConfig):
+    """The same with labels in time."""
+
+    marks_key: str | None = Field(
+        None,
+        description="column of the file of labels in time, as seen from the list; in .npz the array of a label for each"
+        " sample or frame; if absent, label_key labels each recording from its beginning to its end",
+    )
+    marks_unit: MarksUnit = Field(
+        "seconds", description="of the times in label files: seconds, samples of the recording, or htk (100 ns)"
+    )
+    rest: str | None = Field(
+        None, description="label of frames that no label covers; if absent, these are neither learned nor scored"
+    )
+
+    def marking(self) -> Marking | None:
+        return Marking(self.marks_key, self.marks_unit, self.rest)
 
 
 @dataclass(frozen=True)
@@ -69,33 +145,31 @@ def load_recordings(config: RecordingsConfig) -> Recordings:
     Raises:
         DataError: recordings that cannot be read, groups that there are not, a part that comes out empty.
     """
-    read: dict[str, list[Recording]] = {}
-    digests: dict[str, str] = {}
-    notes: list[str] = []
-    rate = config.sample_rate
-    for part in PARTS:
-        if getattr(config, part) is not None:
-            found, bad = Bytes(config.max_bytes), Unreadable(config.bad_lines, "recording", "data.bad_lines")
-            path = resolve(getattr(config, part))
-            read[part] = list(bad.good(scan_recordings(path, config, found)))
-            if not read[part]:
-                raise DataError(f"{path}: no recordings in it" + (f"; {bad.note()}" if bad.note() else ""))
-            digests |= found.digests(part)
-            notes += [f"{part}: {bad.note()}"] if bad.note() else []
-            rate = rate or read[part][0].rate
-            if changed := sum(one.rate != rate for one in read[part]):
-                notes.append(f"{part}: {changed:,} of {len(read[part]):,} recordings resampled to {rate:,} Hz")
-            read[part] = [at_rate(one, rate) for one in read[part]]
-    assert rate is not None
-    split = _split(read.pop("train"), config, set(read))
-    if config.limit is not None:
-        drawn = permutation(len(split["train"]), config.split_seed, 0)[: config.limit]
-        split["train"] = [split["train"][at] for at in sorted(drawn.tolist())]
-    parts = split | read
-    for part, found_there in parts.items():
-        seconds = sum(one.seconds for one in found_there)
-        notes.append(f"{part}: {len(found_there):,} recordings, {seconds:,.1f} s")
-    return Recordings(parts, rate, digests, tuple(notes))
+    own, notes = recording_set(config).read_own(), []
+    rate = config.sample_rate or own.examples["train"][0].rate
+    for split, recordings in own:
+        if changed := sum(one.rate != rate for one in recordings):
+            notes.append(f"{split}: {changed:,} of {len(recordings):,} recordings resampled to {rate:,} Hz")
+        own.examples[split] = [at_rate(one, rate) for one in recordings]
+    parts = _split(own.examples, config)
+    parts["train"] = draw_limit(parts["train"], config.limit, config.split_seed)
+    for split, recordings in parts.items():
+        seconds = sum(one.seconds for one in recordings)
+        notes.append(f"{split}: {len(recordings):,} recordings, {seconds:,.1f} s")
+    return Recordings(parts, rate, own.digests, (*own.notes, *notes))
+
+
+def recording_set(config: RecordingsConfig) -> DataSet[Recording]:
+    """The recordings of a recipe as they are; two of equal samples are the same."""
+    return DataSet(
+        config,
+        lambda split, read: scan_recordings(resolve(getattr(config, split)), config, read),
+        _by_samples,
+        Nouns("recordings"),
+        files=(),
+        unit="recording",
+        report=None,
+    )
 
 
 def read_recordings(config: RecordingsConfig, part: str) -> list[Recording]:
@@ -105,28 +179,26 @@ def read_recordings(config: RecordingsConfig, part: str) -> list[Recording]:
     """
     if part == "train" or getattr(config, part) is None:
         return load_recordings(config).parts[part]
-    path, bad = resolve(getattr(config, part)), Unreadable(config.bad_lines, "recording", "data.bad_lines")
-    found = list(bad.good(scan_recordings(path, config)))
-    warn_skipped(str(path), bad.note())
-    return found
+    return recording_set(config).examples(part)
 
 
-def _split(train: list[Recording], config: RecordingsConfig, given: set[str]) -> dict[str, list[Recording]]:
-    asked = {"valid": config.valid_groups, "test": config.test_groups}
-    parts: dict[str, list[Recording]] = {part: [] for part in PARTS}
+def _split(own: Mapping[str, list[Recording]], config: RecordingsConfig) -> dict[str, list[Recording]]:
+    """The recordings of own files; those of train by their groups, or else held out."""
+    asked = {split: getattr(config, f"{split}_groups") for split in SPLITS[1:] if split not in own}
+    grouped: dict[str, list[Recording]] = {split: [] for split, groups in asked.items() if groups}
     rest: list[Recording] = []
-    for one in train:
-        of = next((part for part, groups in asked.items() if one.group in groups and part not in given), None)
-        (rest if of is None else parts[of]).append(one)
-    for part, groups in asked.items():
-        if missing := set(groups) - {one.group for one in parts[part]} if part not in given else set():
-            raise DataError(f"{config.train}: no recording is of group '{min(missing)}'; correct data.{part}_groups")
-    open_parts = [part for part in ("valid", "test") if part not in given and not asked[part]]
-    fractions = tuple(getattr(config, f"{part}_fraction") if part in open_parts else 0.0 for part in ("valid", "test"))
-    keys = {id(one): hashlib.sha256(one.samples.tobytes()).hexdigest() for one in rest}
-    valid, test = fractions
-    taken = split_by(rest, lambda one: keys[id(one)], (valid, test), config.split_seed, "recordings")
-    return {part: parts[part] + taken[number] for number, part in enumerate(PARTS)}
+    for one in own["train"]:
+        grouped.get(next((split for split, groups in asked.items() if one.group in groups), ""), rest).append(one)
+    for split, groups in asked.items():
+        if missing := set(groups) - {one.group for one in grouped.get(split, ())}:
+            raise DataError(f"{config.train}: no recording is of group '{min(missing)}'; correct data.{split}_groups")
+    keys = {id(one): _by_samples(one).source for one in rest}
+    given = {**own, **grouped, "train": rest}
+    return hold_out(given, config, lambda one: keys[id(one)], "recordings")
+
+
+def _by_samples(recording: Recording) -> Pair:
+    return Pair(hashlib.sha256(recording.samples.tobytes()).hexdigest(), recording.label or "", 0)
 
 
 def measured(recordings: Iterable[Recording], bands: int) -> tuple[list[float], list[float]]:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
 from typing import Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
@@ -15,16 +14,14 @@ from torch import Tensor, nn
 
 from headwise.config import Config, build
 from headwise.data import spans
-from headwise.data.bad_lines import warn_skipped
 from headwise.data.batches import NO_TAG
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.inspection import DataKind
-from headwise.data.parts import Parts, Scan, read_part, read_parts
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.spans import Scheme, illegal_sentences
-from headwise.data.splits import split_by
-from headwise.data.suggestions import Suggestion, held_out
+from headwise.data.splits import DataSet, Nouns
+from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.models.token_encoders import EncoderConfig
@@ -42,12 +39,11 @@ from headwise.tasks.tagging.model import (
     TokenTagger,
     build_token_tagger,
 )
-from headwise.tasks.tagging.scores import tag_count_scores, tag_counts
-from headwise.tasks.tagging.tagger import Tagger, most_frequent
-from headwise.tasks.task import Assets, Given, Metric, Probe, Stats, Task, required
+from headwise.tasks.tagging.tagger import Tagger, most_frequent, tag_count_scores, tag_counts
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task, required
 from headwise.tasks.text.report import TAGGED
 from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run
-from headwise.tasks.text.tagged import Tagged, TaggedConfig, read_tagged, scan_tagged, scheme_of
+from headwise.tasks.text.tagged import Tagged, TaggedConfig, scan_tagged, scheme_of
 from headwise.tasks.text.words import SpellingConfig, WordBatch, WordRows, WordTokenizer, collate_words, encode_words
 
 TOKENIZER_FILE, SPELLING_FILE = "tokenizer.json", "spelling.tokenizer.json"
@@ -134,9 +130,6 @@ def lacking(split: str, kept: Sequence[Tagged], learned: Learned) -> list[str]:
     return notes
 
 
-NOUNS = ("sentences", "tags")
-
-
 class TagConfig(Config):
     """What to tag, with which tokens and model, and how to train it to."""
 
@@ -197,13 +190,9 @@ class Tag(Task[dict[str, Sentences]]):
         self.tags = self.learned.tags
 
     @classmethod
-    def prepare(cls, config: TagConfig) -> Assets[dict[str, Sentences]]:
-        return cls.prepare_with(config, Given())
-
-    @classmethod
     def prepare_with(cls, config: TagConfig, given: Given) -> Assets[dict[str, Sentences]]:
-        parts = _read(config.data, config.tokenizer)
-        notes, train = list(parts.notes), parts.examples["train"]
+        parts = _data_set(config.data, config.tokenizer).read()
+        notes, train = parts.notes, parts.examples["train"]
         learned = (
             _learned(train, config)
             if given.files is None
@@ -225,22 +214,11 @@ class Tag(Task[dict[str, Sentences]]):
 
     @classmethod
     def examples(cls, config: TagConfig, split: str) -> list[Tagged]:
-        # a part with a file of its own is scored without the sentences that were trained on
-        path = None if split == "train" else getattr(config.data, split)
-        if path is not None:
-            found, bad = read_part(resolve(path), _scan(config.data, config.tokenizer), config.data.bad_lines, NOUNS[0])
-            warn_skipped(path, bad.note())
-            return found
-        parts = _read(config.data, config.tokenizer)
-        warn_skipped(config.data.train, parts.skipped.get("train", ""))
-        return parts.examples[split]
+        return _data_set(config.data, config.tokenizer).examples(split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_tagged(data)
-
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
 
     def build(self) -> TokenTagger:
         config, tagging = self.config, self._tagging()
@@ -323,16 +301,13 @@ class Tag(Task[dict[str, Sentences]]):
             model, self.learned.tokenizer, self.tags, self.learned.words, self.config.data, self.learned.scheme
         )
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        return (
-            f"# Tagger trained on {PurePath(self.config.data.train).name}\n\n"
+    def description(self) -> Description:
+        text = (
             f"An encoder of kind {self.config.model.kind} over {self.config.tokenizer.kind} tokens that gives each word"
             f" one of {len(self.tags)} tags, trained with Headwise on {len(self.split('train').sentences)} sentences."
-            f" Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "words between spaces"\n    headwise evaluate RUN --data sentences.conllu\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
         )
+        commands = ('predict RUN "words between spaces"', "evaluate RUN --data sentences.conllu")
+        return Description("Tagger", text, commands)
 
     def _loss(self, model: nn.Module, scores: Tensor, batch: WordBatch, smoothing: float) -> Tensor:
         assert isinstance(model, TokenTagger)
@@ -341,16 +316,15 @@ class Tag(Task[dict[str, Sentences]]):
         return loss
 
 
-def _read(data: TaggedConfig, tokenizer: TokenizerConfig) -> Parts[Tagged]:
-    return read_parts(data, _scan(data, tokenizer), _pair, NOUNS, tokenizer.lowercase)
-
-
-def _scan(data: TaggedConfig, tokenizer: TokenizerConfig) -> Scan[Tagged]:
-    return lambda path: scan_tagged(path, data, tokenizer.normalize)
-
-
-def _pair(sentence: Tagged) -> Pair:
-    return Pair(sentence.text, " ".join(sentence.tags or ()), sentence.line)
+def _data_set(data: TaggedConfig, tokenizer: TokenizerConfig) -> DataSet[Tagged]:
+    return DataSet(
+        data,
+        lambda split, _: scan_tagged(resolve(getattr(data, split)), data, tokenizer.normalize),
+        lambda sentence: Pair(sentence.text, " ".join(sentence.tags or ()), sentence.line),
+        Nouns("sentences", "tags"),
+        tokenizer.lowercase,
+        limit=data.limit,
+    )
 
 
 def _learned(train: list[Tagged], config: TagConfig) -> Learned:
@@ -389,17 +363,15 @@ def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
     Raises: as `suggest_for_pairs`.
     """
     config = build(TaggedConfig, data, "data")
-    sentences = read_tagged(resolve(config.train), config)
-    parts = held_out(
-        data, lambda *parts: split_by(sentences, lambda one: one.text, parts, config.split_seed, "sentences")
-    )
+    data_set = _data_set(config, TokenizerConfig())
+    sentences = data_set.read_file("train")[0]
     words = Counter(word for sentence in sentences for word in sentence.words)
     longest = max(len(sentence.words) for sentence in sentences)
     scheme = scheme_of(sentences, config)
     values = {
         "label_smoothing": 0.1,
         **({} if scheme == "none" else {"output": {"kind": "crf"}}),
-        "data": {**parts, **data, "max_len": max(256, longest)},
+        "data": {**data_set.shares(data, sentences), **data, "max_len": max(256, longest)},
         "tokenizer": {"kind": "bpe", "vocab_size": min(8000, 1000 * math.ceil((len(words) + 4) / 1000))},
         "spelling": {"longest": 4, "vocab_size": 12_000, "min_frequency": 2 if len(words) > 2000 else 1},
         "pooling": {"kind": "mean", "place": "before"},

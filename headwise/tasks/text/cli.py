@@ -25,7 +25,7 @@ def tokenize(
     The same command goes on where it was broken off. The files hold what the recipe would make of the text: its
     tokens, and the parts that it holds out.
     """
-    from headwise.data.corpus import data_cache
+    from headwise.data.files import data_cache
     from headwise.data.threads import cores
     from headwise.tasks.text import tokenizing
     from headwise.tasks.text.plain import TextConfig

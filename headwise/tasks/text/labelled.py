@@ -15,7 +15,9 @@ from torch import Tensor
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule, strict
 from headwise.data.batches import Ragged, padded
-from headwise.data.files import MAX_LINE_BYTES, scan_lines
+from headwise.data.files import MAX_LINE_BYTES, resolve, scan_lines
+from headwise.data.readers import Pair
+from headwise.data.splits import DataSet, Nouns
 from headwise.data.tables import (
     Key,
     Row,
@@ -30,8 +32,8 @@ from headwise.data.tables import (
     text_cell,
 )
 from headwise.data.text import Normalize
-from headwise.data.tokenizers import Tokenizer
-from headwise.errors import DataError, ShapeError
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.errors import ShapeError
 
 Label = str | float
 
@@ -103,18 +105,28 @@ def scan_labelled(
         yield row if isinstance(row, BadLine) else _labelled(name, row, _keys(name, config), normalize, numbers)
 
 
-def read_labelled(
-    path: str | os.PathLike[str], config: LabelledConfig, normalize: Normalize = "nfc", *, numbers: bool = False
-) -> list[Labelled]:
-    """As `scan_labelled`, all at once.
+def labelled_set(config: LabelledConfig, tokenizer: TokenizerConfig, *, numbers: bool) -> DataSet[Labelled]:
+    """The texts of a recipe with their labels or numbers, as the tokens of a model read them."""
+    return DataSet(
+        config,
+        lambda split, _: scan_labelled(resolve(getattr(config, split)), config, tokenizer.normalize, numbers=numbers),
+        lambda example: Pair(example.text, str(example.label), example.line),
+        Nouns("texts", "numbers" if numbers else "labels"),
+        tokenizer.lowercase,
+        limit=config.limit,
+        report=_report(config, numbers),
+    )
 
-    Raises:
-        DataError: `file:line: ...`, what is wrong there; no texts at all.
-    """
-    found = list(strict(scan_labelled(path, config, normalize, numbers=numbers)))
-    if not found:
-        raise DataError(f"{os.fspath(path)}: no texts in it")
-    return found
+
+def _report(config: LabelledConfig, numbers: bool) -> str | None:
+    """How the report on data reads a file of texts; it knows no numbers."""
+    columns = "" if config.columns is None else f" --columns {config.columns[0]} {config.columns[1]}"
+    changed = "".join(
+        f" data.{key}={getattr(config, key)}"
+        for key in ("format", "delimiter", "text_key", "label_key")
+        if getattr(config, key) != LabelledConfig.model_fields[key].default
+    )
+    return None if numbers else f"--kind labelled{columns}{changed}"
 
 
 def read_texts(path: str | os.PathLike[str], config: LabelledConfig, normalize: Normalize = "nfc") -> Iterator[str]:

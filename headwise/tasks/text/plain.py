@@ -12,8 +12,7 @@ from pydantic import Field
 
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadLines, BadRule
-from headwise.data.corpus import data_cache, resolve
-from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines, sha256
+from headwise.data.files import MAX_LINE_BYTES, data_cache, require_file, resolve, scan_lines, sha256
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError, MachineError

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headwise.data.bad_lines import BadLines
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.inspection import DataKind, Inspection, Odd, Opening, add_long
 from headwise.data.readers import take
 from headwise.data.report import measure

@@ -3,17 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
 from headwise.data.bad_lines import warn_skipped
-from headwise.data.corpus import resolve
-from headwise.data.files import digested, require_file
+from headwise.data.files import digested, resolve
+from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits
+from headwise.data.splits import own_files
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
-from headwise.tasks.task import Given, required
+from headwise.tasks.task import Assets, Description, Given, Task, required
 from headwise.tasks.text import token_files
 from headwise.tasks.text.plain import (
     TRAINED_CHARS,
@@ -26,6 +28,7 @@ from headwise.tasks.text.plain import (
     training_portion,
     whole,
 )
+from headwise.tasks.text.report import TEXT
 
 TOKENIZER_FILE = "text.tokenizer.json"
 # tokens of a text whose attention is followed through a training
@@ -42,6 +45,30 @@ class Read:
     notes: list[str]
 
 
+class RunningText(Task[dict[str, Text]]):
+    """A task on running text that is read in windows of `length` tokens."""
+
+    kinds: ClassVar[tuple[DataKind, ...]] = (TEXT,)
+    config: Any
+
+    def __init__(self, config: Any, assets: Assets[dict[str, Text]]):
+        super().__init__(config, assets)
+        self.tokenizer = tokenizer_of(assets.files, config.tokenizer)
+
+    @classmethod
+    def examples(cls, config: Any, split: str) -> list[str]:
+        return lines_of(config.data, split)
+
+    def select(self, examples: Sequence[str], count: int) -> list[str]:
+        return first_lines(examples, self.tokenizer, count * self.config.length)
+
+    def described(self, title: str, model: str, commands: tuple[str, ...], more: str = "") -> Description:
+        """What the README of a run says."""
+        count = len(self.assets.data["train"]) if self.assets.data else 0
+        text = f"{model} over {self.config.tokenizer.kind} tokens, trained with Headwise on {count:,} tokens."
+        return Description(title, text, commands, more)
+
+
 def tokenizer_of(files: Mapping[str, bytes], config: TokenizerConfig) -> Tokenizer:
     """The tokens in the files of a run."""
     return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config)
@@ -53,11 +80,8 @@ def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int)
     Args:
         length: of a training window, in tokens.
     """
-    named = {part: getattr(config, part) for part in ("train", "valid", "test")}
-    paths = {part: resolve(path) for part, path in named.items() if path is not None}
+    paths = own_files(config)
     folder = paths["train"] if paths["train"].is_dir() else None
-    for path in paths.values():
-        require_file(path)
     learned = None if given.files is None else tokenizer_of(given.files, tokens)
     files = None if folder is None else _files(paths.pop("train"), learned)
     if files is not None:

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config, StartFile
-from headwise.data.corpus import resolve
+from headwise.data.files import resolve
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import CheckpointError, ConfigError
 from headwise.models.decoder_only import encoder_name, encoder_weights

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headwise.config import build
-from headwise.data.corpus import resolve
 from headwise.data.report import embedding_size
-from headwise.data.splits import split_by
 from headwise.data.suggestions import Size, Suggestion, held_out
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.tasks.text.labelled import LabelledConfig, read_labelled
+from headwise.tasks.text.labelled import LabelledConfig, labelled_set
 
 if TYPE_CHECKING:
     from headwise.tasks.text.plain import Portion
@@ -45,7 +43,8 @@ def suggest_for_labelled(data: Mapping[str, Any], *, numbers: bool) -> Suggestio
         DataError: files that are not there or are wrong.
     """
     config = build(LabelledConfig, data, "data")
-    examples = read_labelled(resolve(config.train), config, numbers=numbers)
+    data_set = labelled_set(config, TokenizerConfig(), numbers=numbers)
+    examples = data_set.read_file("train")[0]
     texts = [example.text for example in examples]
     words = {word for text in texts for word in text.split()}
     tokenizer = {"kind": "bpe", "vocab_size": min(8000, 1000 * math.ceil((len(words) + 4) / 1000))}
@@ -56,11 +55,8 @@ def suggest_for_labelled(data: Mapping[str, Any], *, numbers: bool) -> Suggestio
         else _longest(texts[:: math.ceil(len(texts) / _SAMPLE)], build(TokenizerConfig, tokenizer, "tokenizer"))
     )
 
-    def split(*parts: float) -> object:
-        return split_by(examples, lambda one: one.text, (parts[0], parts[1]), config.split_seed, "texts")
-
     values = {
-        "data": {**held_out(data, split), **data, "max_len": longest},
+        "data": {**data_set.shares(data, examples), **data, "max_len": longest},
         "tokenizer": tokenizer,
         "pooling": {"kind": "attention"},
         "model": {"kind": "rnn", "cell": "gru", "d_model": 64, "hidden_dim": 64, "num_layers": 1, "dropout": 0.5},

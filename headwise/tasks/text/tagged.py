@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 
 from headwise.config import Config, DataFile
-from headwise.data.bad_lines import BadLine, BadRule, Fault, strict
+from headwise.data.bad_lines import BadLine, BadRule, strict
 from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines
 from headwise.data.jsonl import parse_object, spans, texts
 from headwise.data.readers import is_jsonl
@@ -45,31 +45,31 @@ class Columns:
         """The word of a line and its tag; None where the file has words alone.
 
         Raises:
-            Fault: what is wrong, with the number of the line.
+            BadLine: what is wrong, with the number of the line alone.
         """
         found = text.split("\t") if "\t" in text else re.split(" +", text.strip(" "))
         if not self.width:
             self._begin(line, len(found))
         if len(found) != self.width:
             what = f"{_count(len(found))}, but line {self.first} has {self.width}; give every word the same columns"
-            raise Fault(line, "columns", f"{what}, and put a blank line after each sentence")
+            raise BadLine("", line, "columns", f"{what}, and put a blank line after each sentence")
         word, tag = found[self.word], None if self.width == 1 else found[self.tag].strip()
         if tag == "":
-            raise Fault(line, "tags", "the tag is empty; give every word a tag")
+            raise BadLine("", line, "tags", "the tag is empty; give every word a tag")
         return word, tag
 
     def _begin(self, line: int, width: int) -> None:
         """Sees whether a file of so many columns has those that are asked for."""
         if width == 1 and self.required:
             what = "1 column; a word needs a tag beside it, after a space or a tab"
-            raise Fault(line, "columns", what)
+            raise BadLine("", line, "columns", what)
         for name, column in (("word_column", self.word), ("tag_column", self.tag)):
             if not -width <= column < width and width > 1:
                 what = f"{_count(width)}, so there is no {name} {column}; set {name} from 0 to {width - 1}"
-                raise Fault(line, "columns", f"{what}, or from the end as -1")
+                raise BadLine("", line, "columns", f"{what}, or from the end as -1")
         if width > 1 and self.word % width == self.tag % width:
             what = f"word_column {self.word} and tag_column {self.tag} are the same of {width} columns; change one"
-            raise Fault(line, "columns", what)
+            raise BadLine("", line, "columns", what)
         if width == 1:
             self.word = 0
         self.first, self.width = line, width
@@ -136,25 +136,6 @@ class TaggedConfig(Config):
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
 
 
-def read_tagged(path: str | os.PathLike[str], config: TaggedConfig, normalize: Normalize = "nfc") -> list[Tagged]:
-    """The sentences of a file to train on or to score: every word has a tag.
-
-    Words are cleaned (see `clean`). In CoNLL-U, comments, multiword tokens (`1-2`) and empty nodes (`1.1`) are skipped,
-    in columns the lines of `-DOCSTART-`.
-
-    Args:
-        config: format, column and keys; its paths are not read.
-
-    Raises:
-        DataError: `file:line: ...`, what is wrong there; no sentences at all.
-    """
-    name = os.fspath(path)
-    found = list(strict(scan_tagged(name, config, normalize)))
-    if not found:
-        raise DataError(f"{name}: no sentences in it")
-    return found
-
-
 def scan_tagged(
     path: str | os.PathLike[str], config: TaggedConfig, normalize: Normalize = "nfc"
 ) -> Iterator[Tagged | BadLine]:
@@ -205,8 +186,8 @@ def _sentences(name: str, config: TaggedConfig, normalize: Normalize, required: 
         if not faults:
             try:
                 yield reader(good, config, normalize, required)
-            except Fault as fault:
-                faults.append(BadLine(name, *fault.args))
+            except BadLine as fault:
+                faults.append(fault.of(name))
         yield from faults
 
 
@@ -255,7 +236,7 @@ def _of_text(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Norm
     try:
         return Tagged(tuple(clean(text, normalize).split()), None, number)
     except DataError as error:
-        raise Fault(number, "characters", error.message) from None
+        raise BadLine("", number, "characters", error.message) from None
 
 
 def _of_json(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool) -> Tagged:
@@ -265,13 +246,13 @@ def _of_json(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Norm
         words = texts(record, config.words_key)
         tags = _tags_of_json(record, len(words), config, required)
     except DataError as error:
-        raise Fault(number, "fields", error.message) from None
+        raise BadLine("", number, "fields", error.message) from None
     if not words:
-        raise Fault(number, "empty sentence", "the sentence is empty; give it words or remove the line")
+        raise BadLine("", number, "empty sentence", "the sentence is empty; give it words or remove the line")
     if tags is not None and len(tags) != len(words):
-        raise Fault(number, "tags", f"{len(words)} words but {len(tags)} tags; give every word one tag")
+        raise BadLine("", number, "tags", f"{len(words)} words but {len(tags)} tags; give every word one tag")
     if tags is not None and not all(tags):
-        raise Fault(number, "tags", f"tag {tags.index('') + 1} is empty; give every word a tag")
+        raise BadLine("", number, "tags", f"tag {tags.index('') + 1} is empty; give every word a tag")
     cleaned = tuple(_cleaned(number, word, normalize) for word in words)
     return Tagged(cleaned, None if tags is None else tuple(tags), number)
 
@@ -300,7 +281,7 @@ def _of_conllu(lines: list[tuple[int, str]], config: TaggedConfig, normalize: No
             words.append(_cleaned(number, cells[_FORM], normalize))
             tags.append(_tag(number, cells[_PLACES[config.column]], config.column, required))
     if not words:
-        raise Fault(lines[0][0], "empty sentence", "the sentence is empty; give it words or remove it")
+        raise BadLine("", lines[0][0], "empty sentence", "the sentence is empty; give it words or remove it")
     return Tagged(tuple(words), tuple(tags) if all(tags) else None, lines[0][0])
 
 
@@ -310,17 +291,17 @@ def _cells(line: int, text: str, expected: int) -> list[str] | None:
     if len(cells) != _COLUMNS:
         count = text.count("\t") + 1
         hint = "; columns are separated by tabs, not by spaces" if count == 1 else ""
-        raise Fault(line, "columns", f"{count} column{'s' if count > 1 else ''}, CoNLL-U has {_COLUMNS}{hint}")
+        raise BadLine("", line, "columns", f"{count} column{'s' if count > 1 else ''}, CoNLL-U has {_COLUMNS}{hint}")
     number = cells[0]
     if number.isdecimal():
         if int(number[:9]) != expected:
             what = f"word {number[:9]} where word {expected} is due; number the words of a sentence 1, 2, ... and"
-            raise Fault(line, "numbering", f"{what} put a blank line after each sentence")
+            raise BadLine("", line, "numbering", f"{what} put a blank line after each sentence")
         return cells
     first, mark, second = number.partition("-") if "-" in number else number.partition(".")
     if not (mark and first.isdecimal() and second.isdecimal()):
         what = f"{number[:20]!r} is no word number; the first column is a number, 1-2 or 1.1"
-        raise Fault(line, "numbering", what)
+        raise BadLine("", line, "numbering", what)
     return None
 
 
@@ -329,7 +310,7 @@ def _tag(line: int, tag: str, column: str, required: bool) -> str:
     missing = not tag or (tag == "_" and column != "feats")
     if missing and required:
         others = ", ".join(other for other in _PLACES if other != column)
-        raise Fault(line, "tags", f"no {column}; fill the column, or set column to one of {others}")
+        raise BadLine("", line, "tags", f"no {column}; fill the column, or set column to one of {others}")
     return "" if missing else tag
 
 
@@ -337,7 +318,7 @@ def _cleaned(line: int, word: str, normalize: Normalize) -> str:
     try:
         found = clean(word, normalize)
     except DataError as error:
-        raise Fault(line, "characters", error.message) from None
+        raise BadLine("", line, "characters", error.message) from None
     if not found:
-        raise Fault(line, "empty word", "a word is empty; write the word or remove it")
+        raise BadLine("", line, "empty word", "a word is empty; write the word or remove it")
     return found

@@ -13,10 +13,8 @@ import numpy as np
 from pydantic import Field
 
 from headwise.config import Config, build
-from headwise.data.corpus import Part
 from headwise.data.files import listed, read_lines, sha256
-from headwise.data.shards import Shards
-from headwise.data.streams import Text
+from headwise.data.streams import Shards, Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.tasks.text.plain import TextConfig, dtype_of, shares
@@ -66,7 +64,7 @@ class Index(Config):
     valid_fraction: float
     test_fraction: float
     bad: str
-    parts: dict[Part, PartIndex]
+    parts: dict[Literal["train", "valid", "test"], PartIndex]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwise.data.corpus import resolve
-from headwise.data.files import digested, require_file, sha256
+from headwise.data.files import digested, require_file, resolve, sha256
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError, MachineError
 from headwise.files import replacing

@@ -11,8 +11,7 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from headwise.config import Config, StartFile
-from headwise.data.corpus import resolve
-from headwise.data.files import MAX_LINE_BYTES, read_lines
+from headwise.data.files import MAX_LINE_BYTES, read_lines, resolve
 from headwise.data.text import SPACE_MARK, clean
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, DataError

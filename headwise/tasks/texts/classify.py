@@ -4,33 +4,34 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
-from headwise.data.inspection import DataKind
-from headwise.data.sources import Limits, Source
-from headwise.data.suggestions import Suggestion
+from headwise.data.tokenizers import Tokenizer
 from headwise.errors import DataError
-from headwise.explain.explanation import Explanation
 from headwise.labels import decimals, probability, visible
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, logistic_regression, majority, named, of_labels, sample, tfidf
 from headwise.predictors.classes import most_frequent, verdict_scores
-from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.predictors.predictor import Form
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Assets, Given, Probe
-from headwise.tasks.text import whole
-from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, read_texts
-from headwise.tasks.text.pooled import Reader
-from headwise.tasks.text.report import LABELLED
-from headwise.tasks.text.suggestions import suggest_for_labelled
-from headwise.tasks.text.whole import TOKENIZER_FILE, Texts, TextsConfig
+from headwise.tasks.task import Assets, Description, Given
+from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig
+from headwise.tasks.texts.base import (
+    TOKENIZER_FILE,
+    TextPredictor,
+    Texts,
+    TextsConfig,
+    TextTask,
+    encoded,
+    refuse_equal,
+    tokenizer_for,
+)
 from headwise.tasks.texts.demo import CLASSIFY
 
 
@@ -47,7 +48,7 @@ class Verdict:
         return self.probabilities[self.label]
 
 
-class Classifier(Predictor[str, Verdict, Labelled]):
+class Classifier(TextPredictor[Verdict]):
     """A model that reads texts, with the names of its classes.
 
     Args:
@@ -57,15 +58,9 @@ class Classifier(Predictor[str, Verdict, Labelled]):
 
     verb = "classify"
 
-    def __init__(self, reader: Reader, classes: Mapping[str, int], data: LabelledConfig):
-        self.model, self.reader, self.classes, self.data = reader.model, reader, classes, data
-
-    def parse(self, text: str) -> str:
-        return self.reader.tokenizer.clean(text)
-
-    def read(self, path: Path) -> Iterator[str]:
-        """The texts of a table, its label column left out if there is one, or of the lines of a file."""
-        return read_texts(path, self.data, self.reader.tokenizer.config.normalize)
+    def __init__(self, model: PooledEncoder, tokenizer: Tokenizer, data: LabelledConfig, classes: Mapping[str, int]):
+        super().__init__(model, tokenizer, data)
+        self.classes = classes
 
     def classify(self, texts: Sequence[str] | str) -> list[Verdict]:
         """The class of each text."""
@@ -73,10 +68,10 @@ class Classifier(Predictor[str, Verdict, Labelled]):
 
     def predict(self, items: Sequence[str] | str, options: Any = None) -> list[Verdict]:
         """The class of each text, in their order; `options` are none. An empty text has a class too."""
-        texts = [items] if isinstance(items, str) else items
+        texts = self.inputs(items)
         names = list(self.classes)
         found = []
-        for row in self.reader.read(texts).softmax(-1).tolist():
+        for row in self.logits(texts).softmax(-1).tolist():
             order = sorted(range(len(names)), key=lambda place: -row[place])
             found.append(Verdict(names[order[0]], {names[place]: row[place] for place in order}))
         return found
@@ -88,20 +83,10 @@ class Classifier(Predictor[str, Verdict, Labelled]):
         fields = {self.data.text_key: item, self.data.label_key: output.label}
         return [json.dumps(fields | {"probabilities": output.probabilities}, ensure_ascii=False)]
 
-    def unknown(self, items: Sequence[str]) -> Unknown:
-        """Tokens that are not in the vocabulary."""
-        return unknown_tokens(self.reader.tokenizer, items)
+    def answer(self, output: Verdict) -> str:
+        return f"{output.label} {decimals(output.probability)}"
 
-    def explain(self, item: str, target: str | None = None) -> Explanation:
-        """What the pooling and every attention layer look at, token by token; raises as `Reader.explain`."""
-        text = self.parse(item)
-        said = self.predict([text])[0]
-        return self.reader.explain(text, f"{said.label} {decimals(said.probability)}", target)
-
-    def text_of(self, example: Labelled) -> str:
-        return example.text
-
-    def evaluate(self, examples: Sequence[Labelled], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Labelled], options: Any = None) -> dict[str, float | str]:
         """Accuracy, macro-F1 and cross entropy in nats.
 
         `per_class` has precision, recall and F1 of each class with how often it occurs, `confused` the most frequent
@@ -110,8 +95,6 @@ class Classifier(Predictor[str, Verdict, Labelled]):
         Raises:
             DataError: no texts.
         """
-        if not examples:
-            raise DataError("there is nothing to score: no texts")
         gold = [str(example.label) for example in examples]
         verdicts = self.predict([example.text for example in examples])
         return verdict_scores([one.probabilities for one in verdicts], gold)
@@ -133,44 +116,36 @@ class ClassifyConfig(TextsConfig):
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the classes")
 
 
-class Classify(Labelling[dict[str, Texts]]):
+class Classify(TextTask, Labelling[dict[str, Texts]]):
     """Classification of whole texts, each of which has one class."""
 
     name: ClassVar[str] = "classify"
-    kinds: ClassVar[tuple[DataKind, ...]] = (LABELLED,)
     demo: ClassVar[Demo | None] = CLASSIFY
-    unit: ClassVar[str] = "texts"
+    numbers: ClassVar[bool] = False
     config_type: ClassVar[type[Config]] = ClassifyConfig
     config: ClassifyConfig
 
     def __init__(self, config: ClassifyConfig, assets: Assets[dict[str, Texts]]):
         super().__init__(config, assets)
-        self.tokenizer, self.classes = whole.tokenizer_of(assets.files, config), _classes(assets.files)
-
-    @classmethod
-    def prepare(cls, config: ClassifyConfig) -> Assets[dict[str, Texts]]:
-        return cls.prepare_with(config, Given())
+        self.classes = _classes(assets.files)
 
     @classmethod
     def prepare_with(cls, config: ClassifyConfig, given: Given) -> Assets[dict[str, Texts]]:
-        parts = whole.read_all(config, numbers=False)
+        parts = cls.data_set(config).read()
         train = parts.examples["train"]
+        tokenizer = tokenizer_for(train, config, given)
         if given.files is None:
-            tokenizer, classes = whole.trained_tokenizer(train, config), _counted(train, config.data.train)
+            classes = _counted(train, config.data.train)
         else:
-            tokenizer, classes = whole.tokenizer_of(given.files, config), _classes(given.files)
+            classes = _classes(given.files)
             _refuse_unknown(train, classes, config.data.train)
         data, notes = {}, parts.notes + _rare(train)
         for split, examples in parts:
             numbers, told = _numbered(split, examples, classes)
-            data[split], cut = whole.encoded(split, examples, numbers, tokenizer, config.data.max_len)
+            data[split], cut = encoded(split, examples, numbers, tokenizer, config.data.max_len)
             notes += cut + told
         files = {TOKENIZER_FILE: tokenizer.to_bytes(), CLASSES_FILE: as_json(classes, ordered=True)}
         return Assets(files, data, parts.digests, tuple(notes))
-
-    @classmethod
-    def examples(cls, config: ClassifyConfig, split: str) -> list[Labelled]:
-        return whole.read_split(config, split, numbers=False)
 
     @classmethod
     def baselines(
@@ -184,44 +159,24 @@ class Classify(Labelling[dict[str, Texts]]):
         name = named("TF-IDF and logistic regression", len(train), len(every))
         yield of_labels(name, predicted, [_label(one) for one in examples])
 
-    @classmethod
-    def suggest(cls, data: Mapping[str, object]) -> Suggestion:
-        return suggest_for_labelled(data, numbers=False)
-
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
-
-    def build(self) -> PooledEncoder:
-        return whole.built(self.config, self.tokenizer, len(self.classes))
-
-    def initialise(self, model: nn.Module, seed: int) -> list[str]:
-        return whole.started(model, self.tokenizer, self.config, seed)
-
-    def source(self, split: str, limits: Limits) -> Source[LabelledBatch] | None:
-        return whole.source_of(whole.split_of(self.assets, split), limits, shuffle=split == "train")
-
     @property
-    def num_labels(self) -> int:
+    def num_outputs(self) -> int:
         return len(self.classes)
+
+    num_labels = num_outputs
 
     def answered(self, model: nn.Module, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         return model(batch.tokens, batch.lens), batch.targets
 
-    def samples(self, model: nn.Module) -> list[str]:
-        texts, classifier = whole.shown(self.config, self.assets), self.predictor(model)
-        found = zip(texts, classifier.predict(texts), strict=True)
-        return [f"{text} → {verdict.label} ({verdict.probability:.0%})" for text, verdict in found]
-
-    def probes(self, predictor: Any) -> list[Probe]:
-        return [Probe(text) for text in whole.shown(self.config, self.assets)]
+    def sample(self, output: Verdict) -> str:
+        return f"{output.label} ({output.probability:.0%})"
 
     def predictor(self, model: nn.Module) -> Classifier:
-        return Classifier(whole.reader_of(model, self.tokenizer, self.config), self.classes, self.config.data)
+        assert isinstance(model, PooledEncoder)
+        return Classifier(model, self.tokenizer, self.config.data, self.classes)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        answer = f"one of {len(self.classes)} classes"
-        return whole.card(self.config, "Classifier", sum(self.classes.values()), scores, answer)
+    def description(self) -> Description:
+        return self.described("Classifier", sum(self.classes.values()), f"one of {len(self.classes)} classes")
 
 
 def _label(example: Labelled) -> str:
@@ -252,7 +207,7 @@ def _share(counts: Mapping[str, int], name: str) -> str:
 def _counted(train: Sequence[Labelled], name: str) -> dict[str, int]:
     """How often each class occurs, in alphabetical order. Raises: DataError where there is nothing to learn."""
     counts = Counter(map(_label, train))
-    whole.refuse_equal(list(counts), name, "label")
+    refuse_equal(list(counts), name, "label")
     if len(counts) == len(train) > 2:
         raise DataError(
             f"{name}: every text of the training part has a label of its own, such as '{min(counts)[:40]}';"

@@ -15,9 +15,9 @@ from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
-from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.tasks.text.writer import Asked, Translation, Writing
-from headwise.tasks.translation.dialogues import (
+from headwise.tasks.translation.data import (
     BETWEEN,
     SEPARATOR,
     DialogueConfig,
@@ -70,14 +70,13 @@ class Answerer(Predictor[str, list[Translation], Pair]):
 
     def answer(self, contexts: Sequence[str] | str, config: DecodingConfig | None = None) -> list[str]:
         """The best answer to each context; to one without turns the empty string."""
-        found = self._search([contexts] if isinstance(contexts, str) else contexts, config)
+        found = self._search(several(contexts), config)
         return [every[0].text if every else "" for every in found]
 
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
         """The answers to each context, best first."""
-        contexts = [items] if isinstance(items, str) else items
         told = options or Asked(self.translator.decoding)
-        return self.translator.search(self._rows(contexts), told.decoding, told.prefix)
+        return self.translator.search(self._rows(several(items)), told.decoding, told.prefix)
 
     def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
         """An answer a line, after its score where that is asked for; or JSON with the turns."""
@@ -89,7 +88,7 @@ class Answerer(Predictor[str, list[Translation], Pair]):
     def text_of(self, example: Pair) -> str:
         return example.source
 
-    def evaluate(self, examples: Sequence[Pair], *, options: Asked | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Pair], options: Asked | None = None) -> dict[str, float | str]:
         """BLEU, chrF, exact answers, loss, perplexity and accuracy; and how often the model repeats itself.
 
         `distinct1` and `distinct2` are the different words, and pairs of them, by all words of the answers;

@@ -1,7 +1,6 @@
 """Dialogue: the turns so far in, the next one out; every turn of one side is learned after those before it."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,31 +8,25 @@ from pydantic import Field
 from torch import nn
 
 from headwise.config import Config
-from headwise.data.bad_lines import BadLines
 from headwise.data.batches import Ragged
-from headwise.data.corpus import Corpus
 from headwise.data.inspection import DataKind
 from headwise.data.readers import Pair
+from headwise.data.splits import DataSet, Splits, overlaps_of
 from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer
 from headwise.models.protocols import Seq2Seq
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Generator
+from headwise.tasks.task import Description, Generator
 from headwise.tasks.text.options import BleuOptions, WritingOptions
 from headwise.tasks.text.writer import Writing
 from headwise.tasks.translation import talk
 from headwise.tasks.translation.answerer import Answerer
+from headwise.tasks.translation.data import PAIR_NOUNS, DialogueConfig, answers_of, dialogue_set, encoded, turns_of
+from headwise.tasks.translation.data import Dialogue as Turns
 from headwise.tasks.translation.demo import DIALOGUE
-from headwise.tasks.translation.dialogues import (
-    DialogueConfig,
-    encoded,
-    load_dialogues,
-    read_dialogues,
-    suggest_for_dialogues,
-    turns_of,
-)
 from headwise.tasks.translation.pairs import Pairs, TextToText, TextToTextConfig
 from headwise.tasks.translation.report import DIALOGUES
+from headwise.tasks.translation.suggestions import suggest_for_dialogues
 from headwise.tasks.translation.translator import Translator
 
 
@@ -56,14 +49,16 @@ class Dialogue(TextToText):
     config: DialogueTaskConfig
 
     @classmethod
-    def corpus(cls, config: TextToTextConfig) -> Corpus:
-        assert isinstance(config.data, DialogueConfig)
-        return load_dialogues(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
+    def examples(cls, config: TextToTextConfig, split: str) -> list[Pair]:
+        return answers_of(_data_set(config).examples(split))
 
     @classmethod
-    def own_part(cls, config: TextToTextConfig, split: str, bad: BadLines) -> list[Pair] | None:
-        assert isinstance(config.data, DialogueConfig)
-        return read_dialogues(config.data, split, config.tokenizer.normalize, bad)
+    def read(cls, config: TextToTextConfig) -> Splits[Pair]:
+        dialogues = _data_set(config).read()
+        pairs = {split: answers_of(found) for split, found in dialogues}
+        own = [split for split in pairs if getattr(config.data, split) is not None]
+        overlaps = overlaps_of(pairs, own, lambda pair: pair, config.tokenizer.lowercase)
+        return Splits(pairs, dialogues.digests, dialogues.skipped, overlaps, PAIR_NOUNS)
 
     @classmethod
     def texts(cls, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
@@ -109,12 +104,15 @@ class Dialogue(TextToText):
         translator = Translator(model, *self.tokenizers, config.decoding, config.bleu)
         return Answerer(translator, config.data, config.data.max_source_len)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        return (
-            f"# {self.title} trained on {PurePath(self.config.data.train).name}\n\n"
+    def description(self) -> Description:
+        text = (
             f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {len(self.split('train').pairs)} answers. Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "a turn ||| the next turn"\n    headwise evaluate RUN --data dialogues.jsonl\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" Headwise on {len(self.split('train').pairs)} answers."
         )
+        commands = ('predict RUN "a turn ||| the next turn"', "evaluate RUN --data dialogues.jsonl")
+        return Description(self.title, text, commands)
+
+
+def _data_set(config: TextToTextConfig) -> DataSet[Turns]:
+    assert isinstance(config.data, DialogueConfig)
+    return dialogue_set(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)

@@ -3,29 +3,26 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import PurePath
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 from torch import nn
 
 from headwise.config import Config, StartFile
-from headwise.data.bad_lines import BadLines, warn_skipped
 from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_lengths
-from headwise.data.corpus import Corpus, DataConfig, load_corpus, read_part
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
+from headwise.data.splits import Splits
 from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
-from headwise.tasks.task import Assets, Given, Probe, required
-from headwise.tasks.text.bleu import Scoring
+from headwise.tasks.task import Assets, Description, Given, Probe, required
 from headwise.tasks.text.vectors import filled
-from headwise.tasks.text.writer import Writer, WriterConfig, Writing
-from headwise.tasks.translation.dialogues import DialogueConfig
+from headwise.tasks.text.writer import Scoring, Writer, WriterConfig, Writing
+from headwise.tasks.translation.data import DataConfig, DialogueConfig, pair_set
 from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 from headwise.tasks.translation.rouge import RougeConfig
 from headwise.tasks.translation.suggestions import suggest_for_pairs
@@ -76,53 +73,33 @@ class TextToText(Writer[dict[str, Pairs]]):
         self.tokenizers = _known(assets.files, config)
 
     @classmethod
-    def prepare(cls, config: TextToTextConfig) -> Assets[dict[str, Pairs]]:
-        return cls.prepare_with(config, Given())
-
-    @classmethod
     def prepare_with(cls, config: TextToTextConfig, given: Given) -> Assets[dict[str, Pairs]]:
-        corpus = cls.corpus(config)
-        if not corpus.train:
-            raise DataError(f"{config.data.train}: no sentence pair to train on")
+        splits = cls.read(config)
         if given.files is None:
-            source, target = _trained(*cls.texts(corpus.train), config.tokenizer)
+            source, target = _trained(*cls.texts(splits.examples["train"]), config.tokenizer)
         else:
             source, target = _known(given.files, config)
-        parts = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
-        fitted = {split: cls.encoded(pairs, source, target, config) for split, pairs in parts.items()}
-        data = {split: found for split, (found, _) in fitted.items()}
-        notes = [f"{part}: {found}" for told in (corpus.skipped, corpus.overlaps) for part, found in told.items()]
-        for split, (_, told) in fitted.items():
-            notes += [f"{split}: {one}" for one in told]
+        data, notes = {}, splits.notes
+        for split, pairs in splits:
+            data[split], lost = cls.encoded(pairs, source, target, config)
+            notes += [f"{split}: {note}" for note in lost]
         if not data["train"].pairs:
             raise DataError(f"{config.data.train}: every pair is longer than {_limits(config.data)}; raise the limits")
         files = {SOURCE_FILE: source.to_bytes()}
         if target is not source:
             files[TARGET_FILE] = target.to_bytes()
-        return Assets(files, data, corpus.files, tuple(notes))
+        return Assets(files, data, splits.digests, tuple(notes))
 
     @classmethod
     def examples(cls, config: TextToTextConfig, split: str) -> list[Pair]:
-        bad = BadLines()
-        own = None if split == "train" else cls.own_part(config, split, bad)
-        if own is not None:
-            warn_skipped(getattr(config.data, split), bad.note())
-            return own
-        corpus = cls.corpus(config)
-        warn_skipped(config.data.train, corpus.skipped.get("train", ""))
-        return list(getattr(corpus, split))
+        assert isinstance(config.data, DataConfig)
+        return pair_set(config.data, config.tokenizer.normalize, config.tokenizer.lowercase).examples(split)
 
     @classmethod
-    def corpus(cls, config: TextToTextConfig) -> Corpus:
+    def read(cls, config: TextToTextConfig) -> Splits[Pair]:
         """Reads and splits the files of a recipe. Raises: DataError for one that cannot be read."""
         assert isinstance(config.data, DataConfig)
-        return load_corpus(config.data, config.tokenizer.normalize, config.tokenizer.lowercase)
-
-    @classmethod
-    def own_part(cls, config: TextToTextConfig, split: str, bad: BadLines) -> list[Pair] | None:
-        """The pairs of one part's own file, bad lines collected; None if the recipe names none."""
-        assert isinstance(config.data, DataConfig)
-        return read_part(config.data, split, config.tokenizer.normalize, bad)
+        return pair_set(config.data, config.tokenizer.normalize, config.tokenizer.lowercase).read()
 
     @classmethod
     def texts(cls, pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
@@ -140,9 +117,6 @@ class TextToText(Writer[dict[str, Pairs]]):
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_pairs(data)
-
-    def fewest_tensors(self) -> int:
-        return self.config.model.fewest_tensors()
 
     def build(self) -> Seq2Seq:
         model = build_model(self.config.model, *self.tokenizers)
@@ -230,15 +204,13 @@ class TextToText(Writer[dict[str, Pairs]]):
         config, cuts = self.config, data.too_long != "drop"
         return Translator(model, *self.tokenizers, config.decoding, config.bleu, longest, self.rouge(), cuts=cuts)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        return (
-            f"# {self.title} trained on {PurePath(self.config.data.train).name}\n\n"
+    def description(self) -> Description:
+        text = (
             f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {len(self.split('train').pairs)} sentence pairs. Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "a sentence"\n    headwise evaluate RUN --data pairs.tsv\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" Headwise on {len(self.split('train').pairs)} sentence pairs."
         )
+        commands = ('predict RUN "a sentence"', "evaluate RUN --data pairs.tsv")
+        return Description(self.title, text, commands)
 
     def _vectors(self, model: Seq2Seq) -> Iterator[tuple[str | None, nn.Module, Tokenizer]]:
         """The file of word vectors, the embedding and the tokenizer of each side."""

@@ -3,23 +3,23 @@
 from dataclasses import asdict
 
 from headwise.data.bad_lines import BadLines
-from headwise.data.corpus import DataConfig, reading, resolve
+from headwise.data.files import Bytes, resolve
 from headwise.data.inspection import DataKind, Inspection, Odd, Opening, add_long, entries, spread
 from headwise.data.readers import scan_pairs, take
 from headwise.data.report import report
-from headwise.tasks.translation.dialogues import DialogueConfig, scan_dialogues
+from headwise.tasks.translation.data import DataConfig, DialogueConfig, pair_set, reading, scan_dialogues
 
 
 def _pairs(data: DataConfig, part: str, held_out: str | None) -> Inspection:
     bad, odd = BadLines(), Odd()
-    how = reading(data.model_copy(update={"empty": "error"}), "nfc")
-    path, target = resolve(getattr(data, part)), getattr(data, f"{part}_target")
-    second = None if target is None else resolve(target)
-    pairs = take(bad.good(scan_pairs(path, second, how)), data.limit, to_end=second is not None)
+    data = data.model_copy(update={"empty": "error"})
+    path = resolve(getattr(data, part))
+    to_end = getattr(data, f"{part}_target") is not None
+    pairs = take(bad.good(pair_set(data).scan(part, Bytes(0))), data.limit, to_end=to_end)
     for pair in pairs:
         if _quoted(pair.source) or _quoted(pair.target):
             odd.add("stray quotes", pair.line)
-    others = None if held_out is None else list(BadLines().good(scan_pairs(held_out, None, how)))
+    others = None if held_out is None else list(BadLines().good(scan_pairs(held_out, None, reading(data, "nfc"))))
     found = report(pairs, held_out=others) if pairs else None
     add_long(odd, [(len(pair.source) + len(pair.target), pair.line) for pair in pairs])
     for line in found.outlier_lines if found else ():

@@ -1,4 +1,4 @@
-"""A recipe fitted to sentence pairs, for `headwise init`."""
+"""Recipes fitted to sentence pairs and to dialogues, for `headwise init`."""
 
 import math
 import re
@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from headwise.config import build
-from headwise.data.corpus import DataConfig, read_part
 from headwise.data.readers import Pair
-from headwise.data.splits import split_pairs
-from headwise.data.suggestions import Size, Suggestion, held_out
+from headwise.data.suggestions import Size, Suggestion
 from headwise.data.text import script_counts
 from headwise.errors import DataError
+from headwise.tasks.translation.data import DataConfig, DialogueConfig, answers_of, dialogue_set, pair_set
 
 # scripts written without spaces between words
 _UNSPACED = frozenset({"Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"})
@@ -54,15 +53,15 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
     """
     data = {**data, "empty": data.get("empty", "skip")}
     config = build(DataConfig, data, "data")
-    pairs = read_part(config, "train", "nfc") or []
+    data_set = pair_set(config)
+    pairs = data_set.read_file("train")[0]
     found = suggest(pairs)
     model = {**found["model"], "norm_order": "pre"}
     layers = model.pop("num_layers")
     wide = model["d_model"] >= _WIDE
-    parts = held_out(data, lambda valid, test: split_pairs(pairs, valid, test, config.split_seed))
     values = {
         "label_smoothing": 0.1,
-        "data": {**parts, **data, **found["data"]},
+        "data": {**data_set.shares(data, pairs), **data, **found["data"]},
         "tokenizer": found["tokenizer"],
         "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers},
         "training": {
@@ -185,3 +184,43 @@ def _vocabulary(pairs: Sequence[Pair]) -> int:
 def _batch_tokens(target_tokens: int) -> int:
     """A power of two from 512 to 4096 that leaves some forty batches in an epoch."""
     return 2 ** min(12, max(9, round(math.log2(max(target_tokens / 40, 1)))))
+
+
+# tokens of a context, and of an answer, that a first model reads and writes at most
+_LONGEST, _ANSWER = 512, 128
+
+
+def suggest_for_dialogues(data: Mapping[str, Any]) -> Suggestion:
+    """A Transformer for the dialogues of these keys of `[data]`.
+
+    Raises: as `suggest_for_pairs`.
+    """
+    config = build(DialogueConfig, data, "data")
+    data_set = dialogue_set(config)
+    dialogues = data_set.read_file("train")[0]
+    pairs = answers_of(dialogues)
+    found = suggest(pairs)
+    model = {**found["model"], "norm_order": "pre"}
+    layers = model.pop("num_layers")
+
+    limits = found["data"]
+    cut = {
+        "max_source_len": min(limits["max_source_len"], _LONGEST),
+        "max_target_len": min(limits["max_target_len"], _ANSWER),
+    }
+    values = {
+        "label_smoothing": 0.1,
+        "data": {**data_set.shares(data, dialogues), **cut, **data},
+        "tokenizer": {**found["tokenizer"], "joint": True},
+        "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers},
+        "training": {
+            "learning_rate": 2e-3,
+            "schedule": "budget",
+            "warmup_share": 0.1,
+            "batch_tokens": max(found["training"]["batch_tokens"], 2 * cut["max_source_len"]),
+            "max_epochs": max(5, min(30, 300_000 // len(pairs))),
+            "monitor": "perplexity",
+        },
+    }
+    turns = max(answer for dialogue in dialogues for answer in dialogue.answers)
+    return Suggestion(values, f"Dialogue, fitted to {len(pairs):,} answers after up to {turns:,} turns")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from headwise.config import Config
-from headwise.data.corpus import DataConfig, LongRule
+from headwise.data.batches import LongRule
 from headwise.data.inspection import DataKind
 from headwise.data.readers import Pair
 from headwise.data.suggestions import Suggestion
@@ -15,6 +15,7 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.task import Metric, Stats
 from headwise.tasks.text.options import BleuOptions
 from headwise.tasks.text.writer import Writer
+from headwise.tasks.translation.data import DataConfig
 from headwise.tasks.translation.demo import SUMMARISE
 from headwise.tasks.translation.options import TranslationOptions
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig

@@ -5,10 +5,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from headwise.config import Config
-from headwise.data.corpus import DataConfig
 from headwise.data.inspection import DataKind
 from headwise.tasks.demo import Demo
 from headwise.tasks.text.options import BleuOptions
+from headwise.tasks.translation.data import DataConfig
 from headwise.tasks.translation.demo import TRANSLATE
 from headwise.tasks.translation.options import TranslationOptions
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig

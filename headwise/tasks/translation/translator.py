@@ -25,10 +25,9 @@ from headwise.labels import visible
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
-from headwise.predictors.predictor import Form, Predictor, Unknown, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.processes import divided
-from headwise.tasks.text.bleu import BleuConfig, Scoring
-from headwise.tasks.text.writer import Asked, Translation, Writing, likelihood, likelihood_scores
+from headwise.tasks.text.writer import Asked, BleuConfig, Scoring, Translation, Writing, likelihood, likelihood_scores
 from headwise.tasks.translation.alignment import Aligning, Links, pharaoh, word_links
 from headwise.tasks.translation.rouge import RougeConfig, rouge_counts, rouge_of
 
@@ -130,7 +129,7 @@ class WritingFlow:
         self._waiting = [pair for place, pair in enumerate(self._waiting) if place not in places]
         rows = [tokens for _, tokens in chosen]
         batches = [self._collate(Ragged.of(rows[part])) for part in by_length([len(row) for row in rows])]
-        memory = Memory.joined(self._model.encoder.read_all([(batch.src, batch.src_lens) for batch in batches]))
+        memory = Memory.concatenate(self._model.encoder.read_all([(batch.src, batch.src_lens) for batch in batches]))
         lens = torch.cat([batch.src_lens for batch in batches])
         search = self._writing.begun(self._model, memory, lens, self._config, self._prefix)
         self._flow.join(Member(search, [number for number, _ in chosen], len(rows[-1])))
@@ -198,8 +197,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
 
     def n_best(self, sentences: Sequence[str] | str, config: DecodingConfig | None = None) -> list[list[Translation]]:
         """The best translations of each sentence, best first; how many is the configuration's `n_best`."""
-        sentences = [sentences] if isinstance(sentences, str) else sentences
-        return self.search(self._read(sentences), config or self.decoding)
+        return self.search(self._read(several(sentences)), config or self.decoding)
 
     def parse(self, text: str) -> str:
         return text
@@ -222,7 +220,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
         return Asked(self.decoding.with_options({name: given[name] for name in given if name not in own}), **own)
 
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
-        items = [items] if isinstance(items, str) else items
+        items = several(items)
         options = options or Asked(self.decoding)
         found = self.search(self._read(items), options.decoding, options.prefix)
         return self._linked(items, found) if options.alignments else found
@@ -302,7 +300,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
     def text_of(self, example: Pair) -> str:
         return example.source
 
-    def evaluate(self, examples: Sequence[Pair], *, options: Asked | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Pair], options: Asked | None = None) -> dict[str, float | str]:
         """BLEU and chrF with their signatures, exact matches, and loss, perplexity and accuracy of the references."""
         sources = self._read([pair.source for pair in examples])
         targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in examples]))

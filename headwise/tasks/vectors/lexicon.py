@@ -187,7 +187,7 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
             return f"unknown: {', '.join(map(visible, found.unknown))}"
         return ", ".join(f"{visible(word)} {cosine:.2f}" for word, cosine in found.neighbours.items())
 
-    def evaluate(self, examples: Sequence[str | Test], *, options: Any = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[str | Test], options: Any = None) -> dict[str, float | str]:
         """The loss of a text, the rank correlation of similarities, the share of analogies, or a probe of labels.
 
         Args:
@@ -232,7 +232,7 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         """
         if target is not None:
             raise ConfigError("word vectors have no output to look at; leave the target out")
-        query = self.parse(item) if isinstance(item, str) else item
+        (query,) = self.inputs(item)
         if (lost := self.unknown([query])).count:
             raise ConfigError(f"no vector for: {', '.join(map(visible, lost.examples))}")
         words = list(dict.fromkeys(word for _, word in query.terms))

@@ -1,7 +1,6 @@
 """Word vectors: plain text in, a vector for each word, by skip-gram or CBOW with negative sampling."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,18 +10,18 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.bad_lines import warn_skipped
-from headwise.data.corpus import resolve
-from headwise.data.files import digested, require_file
+from headwise.data.files import digested, resolve
 from headwise.data.inspection import DataKind
 from headwise.data.report import embedding_size
 from headwise.data.sources import Limits, Source
+from headwise.data.splits import own_files
 from headwise.data.streams import Text
 from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Assets, Given, Metric, Stats, Task, required
+from headwise.tasks.task import Assets, Description, Given, Metric, Stats, Task, required
 from headwise.tasks.text.plain import (
     SPECIALS,
     TRAINED_CHARS,
@@ -103,17 +102,9 @@ class WordVectorsTask(Task[dict[str, Text]]):
         self.counts = _counts(assets.files, self.tokenizer.vocab_size)
 
     @classmethod
-    def prepare(cls, config: WordVectorsTaskConfig) -> Assets[dict[str, Text]]:
-        return cls.prepare_with(config, Given())
-
-    @classmethod
     def prepare_with(cls, config: WordVectorsTaskConfig, given: Given) -> Assets[dict[str, Text]]:
         texts = config.data if config.data.test_kind == "text" else config.data.model_copy(update={"test": None})
-        named = {part: getattr(texts, part) for part in ("train", "valid", "test")}
-        paths = {part: resolve(path) for part, path in named.items() if path is not None}
-        for path in paths.values():
-            require_file(path)
-        with digested(paths) as digests:
+        with digested(own_files(texts)) as digests:
             parts = portions(texts)
             learned = None if given.files is None else _tokenizer(given.files, config)
             tokenizer = learned or train_tokenizer(parts["train"], config.tokenizer)
@@ -185,16 +176,14 @@ class WordVectorsTask(Task[dict[str, Text]]):
         assert isinstance(model, WordVectors)
         return Lexicon(model, self.tokenizer, self.counts, self.config.context, self.config.model.kind)
 
-    def card(self, metrics: Mapping[str, float]) -> str:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    def description(self) -> Description:
         model, size = self.config.model, self.tokenizer.vocab_size - SPECIALS
-        return (
-            f"# Word vectors trained on {PurePath(self.config.data.train).name}\n\n"
+        text = (
             f"Vectors of {model.embed_dim} numbers for {size:,} words, trained with Headwise by {model.kind} with"
-            f" negative sampling on {int(self.counts.sum()):,} running words. Validation: {scores or 'none'}.\n\n"
-            '    headwise predict RUN "king - man + woman"\n    headwise predict RUN --vectors --output vectors.txt\n\n'
-            "`RUN` is this folder. It is complete and can be moved.\n"
+            f" negative sampling on {int(self.counts.sum()):,} running words."
         )
+        commands = ('predict RUN "king - man + woman"', "predict RUN --vectors --output vectors.txt")
+        return Description("Word vectors", text, commands)
 
 
 def _notes(config: WordVectorsTaskConfig, data: Mapping[str, Text], tokenizer: Tokenizer, chars: int) -> list[str]:

@@ -193,5 +193,5 @@ def test_examples_without_captions_cannot_be_scored(make):
     captioner, image = task.predictor(built_of(task).eval()), next(task.split("train").images.images())
     with pytest.raises(DataError, match="has no caption to compare with; give every image one"):
         captioner.evaluate([type(image)(image.name, image.pixels)])
-    with pytest.raises(DataError, match="there is nothing to score: no images"):
+    with pytest.raises(DataError, match="there is nothing to score"):
         captioner.evaluate([])

@@ -8,7 +8,7 @@ from pictures import encoded, folder_of, npz, stripes
 from headwise.config import build
 from headwise.errors import DataError
 from headwise.predictors.classes import class_names
-from headwise.tasks.images.image_classify import load_images, read_part, suggest_for_images
+from headwise.tasks.images.image_classify import ImageClassify, ImageClassifyConfig, load_images, suggest_for_images
 from headwise.tasks.images.image_sets import as_batch, constants
 from headwise.tasks.images.images import ImagesConfig
 
@@ -50,9 +50,9 @@ def test_parts_of_their_own_and_what_is_odd_about_them(load):
     assert len(found.parts["train"]) == 60
     assert len(found.parts["test"]) == 0
     assert found.notes == (
+        "valid: 2 of 4 held-out images are in the training part",
         "train: 60 images of 2 classes, 30 each",
         "valid: 4 images of 3 classes, 1 to 2 each",
-        "valid: 2 of 4 images are in the training part too, pixel for pixel",
         "valid: classes that training lacks, so that they cannot be got right: 2 (2)",
     )
     assert list(found.digests) == ["train", "valid"]
@@ -101,7 +101,7 @@ def test_bad_images_stop_or_are_skipped_and_counted(tmp_path):
     (root / "rows" / "b.png").write_bytes(b"GIF89a")
     held = {"train": str(root), "valid_fraction": 0.0, "test_fraction": 0.0}
     with pytest.raises(
-        DataError, match=r'a.png: is empty .* or skip what cannot be read with data.bad_images = "skip"'
+        DataError, match=r'a.png: is empty .*b.png: is a GIF .* or skip them with data.bad_images = "skip"'
     ):
         load_images(build(ImagesConfig, held, "data"))
     found = load_images(build(ImagesConfig, {**held, "bad_images": "skip"}, "data"))
@@ -113,7 +113,9 @@ def test_bad_images_stop_or_are_skipped_and_counted(tmp_path):
     with pytest.raises(DataError, match="set: no images in it; 22 bad images skipped"):
         load_images(build(ImagesConfig, {**held, "bad_images": "skip"}, "data"))
     with pytest.raises(DataError, match="set: no images in it"):
-        read_part(build(ImagesConfig, {**held, "test": str(root), "bad_images": "skip"}, "data"), "test")
+        ImageClassify.examples(
+            ImageClassifyConfig(data={**held, "test": str(root), "bad_images": "skip"}, model={"kind": "cnn"}), "test"
+        )
 
 
 def test_classes_are_in_a_fixed_order():

@@ -73,7 +73,7 @@ def test_notes_tell_how_much_of_each_label_there_is(files):
     (told,) = [note for note in loaded.notes if note.startswith("train: ")]
     light = (loaded.parts["train"].masks == 3).mean()
     assert told == f"train: 12 images; pixels: dark {1 - light:.1%}, light {light:.1%}, two 0.0%"
-    assert "valid: 12 of 12 images are in the training part too, pixel for pixel" in loaded.notes
+    assert "valid: 12 of 12 held-out images are in the training part" in loaded.notes
     loaded, labels = load_masks(config(files, ignore=3, valid=str(strange(files))))
     assert labels == [1, 7]
     assert any(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headwise.predictors.classes import counted
-from headwise.tasks.images.pixel_scores import confusion, pixel_scores, told
+from headwise.tasks.images.pixel_labeller import confusion, pixel_scores, told
 
 
 def by_sets(said, gold, classes):

@@ -9,10 +9,16 @@ import pytest
 from headwise.config import build
 from headwise.data.bad_lines import BadLine
 from headwise.errors import ConfigError, DataError
-from headwise.tasks.ranking.choice_lines import choice_of, read_choices
-from headwise.tasks.ranking.choices import Catalogue, ChoiceTable, Negatives, NegativesConfig
+from headwise.tasks.ranking.choices import (
+    Catalogue,
+    ChoiceTable,
+    Negatives,
+    NegativesConfig,
+    choice_of,
+    read_choices,
+    read_log,
+)
 from headwise.tasks.ranking.click_logs import ClicksConfig, scan_clicks
-from headwise.tasks.ranking.click_parts import read_log
 
 LOG = 'session ID;"the item";colour;n;label\n1;A;red;2;1\n1;"B ";;1;0\n2;A;red;1;true\n1;C;blue;3;1\n'
 KEYS = {"session": "session ID", "item": "the item", "features": ["colour"], "delimiter": ";"}

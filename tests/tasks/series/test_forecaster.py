@@ -5,7 +5,7 @@ import torch
 from pydantic import TypeAdapter
 
 from headwise.errors import ConfigError
-from headwise.models.pooled_encoder import SequencePoolingConfig
+from headwise.models.pooling import SequencePoolingConfig
 from headwise.tasks.series.model import ForecasterConfig, StepwiseForecaster, build_forecaster
 
 STEPWISE = {"kind": "decoder", "d_model": 12, "d_ff": 16, "num_heads": 3, "num_layers": 2, "dropout": 0.2}

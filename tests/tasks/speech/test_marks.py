@@ -9,8 +9,7 @@ from headwise.data.bad_lines import strict
 from headwise.errors import DataError
 from headwise.tasks.speech.marks import Mark, checked, frame_labels, parse_marks, runs, within
 from headwise.tasks.speech.recordings import scan_recordings
-from headwise.tasks.speech.strings import MarkedConfig
-from headwise.tasks.speech.utterances import joined, load_recordings
+from headwise.tasks.speech.utterances import MarkedConfig, joined, load_recordings
 
 
 def config(**values):

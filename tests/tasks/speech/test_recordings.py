@@ -151,7 +151,7 @@ def test_what_cannot_be_read_is_skipped_and_counted_where_asked(folder):
     (folder / "list.csv").write_text(text + "6.wav,low,1,more\n")
     parts = {"valid_fraction": 0.0, "test_fraction": 0.0}
     with pytest.raises(
-        DataError, match=r'list.csv:3: .*no WAV or FLAC file.*; or skip .* with data.bad_lines = "skip"'
+        DataError, match=r'list.csv:3: .*no WAV or FLAC file.*and 1 more; .* with data.bad_lines = "skip"'
     ):
         load_recordings(config(**parts))
     loaded = load_recordings(config(bad_lines="skip", **parts))

@@ -97,7 +97,7 @@ def test_recordings_wait_at_the_rate_of_the_model(make, tmp_path):
     task = make()
     predictor, path = restored(task, built_of(task).eval()), tmp_path / "fast.wav"
     path.write_bytes(wave([0.5, -0.5] * 40_000, rate=80_000))
-    rate = predictor.ear.known.rate
+    rate = predictor.known.rate
     for one in (predictor.parse(str(path)), *predictor.read(path)):
         assert (one.rate, len(one.samples)) == (rate, rate)
 
@@ -105,7 +105,7 @@ def test_recordings_wait_at_the_rate_of_the_model(make, tmp_path):
 def test_what_cannot_be_is_refused(make, tmp_path):
     with pytest.raises(ConfigError, match=r'pooling\.kind = "cls" is for texts'):
         make(pooling={"kind": "cls"})
-    with pytest.raises(DataError, match="there is nothing to score: no recordings"):
+    with pytest.raises(DataError, match="there is nothing to score"):
         restored(make(), built_of(make())).evaluate([])
     (tmp_path / "list.csv").write_text("path,label\n0.wav,a\n1.wav,a\n2.wav,a\n")
     with pytest.raises(DataError, match="all recordings are of one class, 'a'"):
@@ -115,7 +115,7 @@ def test_what_cannot_be_is_refused(make, tmp_path):
 def test_the_mean_of_bands_is_a_baseline(make):
     task = make("token")
     examples = task.examples(task.config, "valid")
-    ear = task.predictor(built_of(task)).ear
+    ear = task.predictor(built_of(task))
     heard = ear.spectrogram(ear.heard(examples[0]))
     wanted = [*heard.mean(1), *heard.std(1)]
     assert ear.summaries(examples)[0] == pytest.approx(wanted, abs=1e-4)

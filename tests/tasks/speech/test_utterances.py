@@ -6,8 +6,7 @@ import torch
 from headwise.data.sources import Limits
 from headwise.tasks.speech.log_mel import log_mel
 from headwise.tasks.speech.recordings import Recording
-from headwise.tasks.speech.strings import Strings
-from headwise.tasks.speech.utterances import Utterances, joined
+from headwise.tasks.speech.utterances import Strings, Utterances, joined
 
 
 def recordings(count=11):

@@ -78,7 +78,7 @@ def test_splits_never_share_a_sentence(make):
 def test_notes_tell_what_was_left_out_and_what_training_lacks(make, files):
     task = make(data={"valid": str(files / "valid.jsonl"), "test_fraction": 0.0, "max_len": 5})
     assert task.assets.notes == (
-        "valid: 1 of 3 held-out sentences are in the training part, 1 with the same tags",
+        "valid: 1 of 3 held-out sentences are in the training part, 1 with the same tags: line 3",
         "valid: 20.0% of 10 words are not in the training part",
         "valid: tags that training lacks, so that they cannot be got right: INTJ (1)",
     )

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headwise.data.batches import NO_TAG
-from headwise.tasks.tagging.scores import span_scores, tag_count_scores, tag_counts, tag_scores
+from headwise.tasks.tagging.tagger import span_scores, tag_count_scores, tag_counts, tag_scores
 
 GOLD = [["B-X", "I-X", "O", "B-Y"], ["O", "B-X", "I-X", "I-X"], ["B-Y", "B-Y"], ["I-Y", "O"]]
 SAID = [["B-X", "I-X", "O", "I-Y"], ["O", "B-X", "I-X", "O"], ["B-Y", "I-Y"], ["I-Y", "B-X"]]

@@ -109,7 +109,7 @@ def test_several_processes_make_the_same_files(text, tmp_path):
 @pytest.mark.slow
 def test_processes_that_are_killed_leave_what_is_whole(text, tmp_path):
     code = (
-        "import sys\nfrom headwise.data import tokenizing\nfrom headwise.tasks.text.plain import TextConfig\n"
+        "import sys\nfrom headwise.tasks.text import tokenizing\nfrom headwise.tasks.text.plain import TextConfig\n"
         "from headwise.data.tokenizers import TokenizerConfig\n"
         "if __name__ == '__main__':\n"
         "    tokenizing.SHARD_CHARS = 100\n"

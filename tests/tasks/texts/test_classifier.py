@@ -9,14 +9,14 @@ from torch import nn
 
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError, Unsupported
-from headwise.models.pooled_encoder import SequencePoolingConfig, build_pooled_encoder
+from headwise.models.pooled_encoder import build_pooled_encoder
+from headwise.models.pooling import SequencePoolingConfig
 from headwise.models.token_encoders import AloneConfig, AttentionConfig, BidirectionalConfig
 from headwise.predictors.classes import class_scores
 from headwise.predictors.numbers import Scale
 from headwise.predictors.predictor import Predictor
 from headwise.records import record
 from headwise.tasks.text.labelled import Labelled, LabelledConfig
-from headwise.tasks.text.pooled import Reader
 from headwise.tasks.texts.classify import Classifier
 from headwise.tasks.texts.regress import Regressor
 
@@ -28,24 +28,24 @@ ENCODERS = {
 }
 
 
-def reader(kind="token", pooling="mean", outputs=3, max_len=20):
+def read_by(kind="token", pooling="mean", outputs=3, max_len=20, **data):
     torch.manual_seed(0)
     tokenizer = Tokenizer.train(["a b c d e"], TokenizerConfig(kind="word"))
     config = SequencePoolingConfig(kind=pooling)
     model = build_pooled_encoder(
         ENCODERS[kind], config, tokenizer.vocab_size, outputs, embedding_std=1.0, token_dropout=0.0
     )
-    return Reader(model.eval(), tokenizer, max_len)
+    return model.eval(), tokenizer, LabelledConfig(train="unread", max_len=max_len, **data)
 
 
 def classifier(*given, data=None, **how):
-    return Classifier(reader(*given, **how), CLASSES, LabelledConfig(train="unread", **(data or {})))
+    return Classifier(*read_by(*given, **how, **(data or {})), CLASSES)
 
 
 def always(made, *logits):
     """The classifier with a model that says one thing."""
-    nn.init.zeros_(made.reader.model.head.weight)
-    made.reader.model.head.bias.data[:] = torch.tensor(logits)
+    nn.init.zeros_(made.model.head.weight)
+    made.model.head.bias.data[:] = torch.tensor(logits)
     return made
 
 
@@ -108,7 +108,7 @@ def test_scores_are_those_counted_by_hand():
     )
     assert scores["confused"] == "bad as good (1), odd as good (1)"
     assert scores["per_class"].startswith("good precision 0.500 recall 1.000 F1 0.667 (2), bad precision 0.000 recall")
-    with pytest.raises(DataError, match="there is nothing to score: no texts"):
+    with pytest.raises(DataError, match="there is nothing to score"):
         classifier().evaluate([])
 
 
@@ -119,7 +119,7 @@ def test_many_classes_are_told_in_part():
 
 
 def test_a_number_is_told_on_the_scale_of_the_data():
-    made = Regressor(reader(outputs=1), Scale(100.0, 20.0), LabelledConfig(train="unread"))
+    made = Regressor(*read_by(outputs=1), Scale(100.0, 20.0))
     always(made, 0.5)
     assert made.predict(["a", ""]) == made.predict("a") * 2 == [110.0, 110.0]
     assert made.write("a", 110.0, "text") == ["110"]
@@ -129,7 +129,7 @@ def test_a_number_is_told_on_the_scale_of_the_data():
     (baseline,) = made.baselines(examples)
     assert baseline.scores == pytest.approx({"mae": 20.0, "rmse": 800**0.5, "r2": 1 - 1600 / 800})
     assert math.isnan(made.evaluate([Labelled("a", 100.1, 1), Labelled("b", 100.1, 2)])["r2"])
-    with pytest.raises(DataError, match="there is nothing to score: no texts"):
+    with pytest.raises(DataError, match="there is nothing to score"):
         made.evaluate([])
 
 
@@ -140,7 +140,7 @@ def test_words_that_training_lacks_are_counted():
 
 
 def regressor(*how):
-    return Regressor(reader(*how, outputs=1), Scale(0.0, 1.0), LabelledConfig(train="unread"))
+    return Regressor(*read_by(*how, outputs=1), Scale(0.0, 1.0))
 
 
 @pytest.mark.parametrize("made", [classifier, regressor])
@@ -151,7 +151,7 @@ def test_attention_pooling_shows_its_weights(made):
     assert found.shown() == ["pooling.attention"]
     pooled = found.layers["pooling.attention"]
     assert (pooled.queries, pooled.keys, pooled.kind) == ([found.output], ["a", "c", "e"], "pooled")
-    model, ids = predictor.reader.model, predictor.reader.tokenizer.encode("a c e")
+    model, ids = predictor.model, predictor.tokenizer.encode("a c e")
     with record(model) as trace, torch.no_grad():
         model(torch.tensor([ids]), torch.tensor([3]))
     for name, layer in found.layers.items():
@@ -170,7 +170,7 @@ def test_a_learned_token_in_front_stands_in_the_map():
 def test_the_maximum_shows_from_where_it_takes(kind):
     made = classifier(kind, "max")
     found = made.explain("a c e")
-    model, ids = made.reader.model, torch.tensor([made.reader.tokenizer.encode("a c e")])
+    model, ids = made.model, torch.tensor([made.tokenizer.encode("a c e")])
     with torch.no_grad():
         places = model.states(ids, torch.tensor([3]))[0][0].argmax(0).tolist()
     assert found.layers["pooling"].weights[0, 0].tolist() == pytest.approx([places.count(n) / 6 for n in range(3)])

@@ -81,7 +81,7 @@ def test_notes_tell_baseline_overlap_and_what_training_lacks(with_valid, files):
     task = with_valid()
     assert task.classes == {"no": 24, "yes": 24}
     assert task.assets.notes == (
-        "valid: 1 of 4 held-out texts are in the training part, 1 with the same labels",
+        "valid: 1 of 4 held-out texts are in the training part, 1 with the same labels: line 4",
         "valid: always saying 'no', the most frequent class, is right for 0.0% of 4 texts",
         "valid: classes that training lacks, so that they cannot be got right: maybe (1)",
     )

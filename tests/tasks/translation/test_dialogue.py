@@ -8,9 +8,9 @@ from life import batch_of, built_of, scores_of, task_of
 
 import headwise
 from headwise.errors import ConfigError
+from headwise.tasks.translation.data import BETWEEN
 from headwise.tasks.translation.demo import DIALOGUE
 from headwise.tasks.translation.dialogue import Dialogue
-from headwise.tasks.translation.dialogues import BETWEEN
 from headwise.tasks.translation.talk import UNKNOWN, dialogue
 from headwise.tasks.translation.translator import distinct
 from headwise.training import recipes

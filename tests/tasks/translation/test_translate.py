@@ -422,7 +422,7 @@ def test_empty_inputs(make):
     translator = task.predictor(built_of(task).eval())
     assert translator.translate([]) == []
     assert translator.translate(["", " \u00a0"]) == ["", ""]
-    with pytest.raises(DataError, match="there is nothing to score: no hypotheses"):
+    with pytest.raises(DataError, match="there is nothing to score: no examples"):
         translator.evaluate([])
 
 

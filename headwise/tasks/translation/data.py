@@ -1,33 +1,100 @@
-"""Dialogues: turns from JSON lines or TSV, what is answered and what came before; a recipe to begin with."""
+"""Sentence pairs and dialogues: which files, how they are read and split, what of a dialogue is answered."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from headwise.config import Config, DataFile, build
-from headwise.data.bad_lines import BadLine, BadLines, BadRule
-from headwise.data.batches import Ragged
-from headwise.data.corpus import Corpus, resolve
-from headwise.data.files import MAX_LINE_BYTES, digested, require_file, scan_lines
+from headwise.config import Config, DataFile
+from headwise.data.bad_lines import BadLine, BadRule
+from headwise.data.batches import LongRule, Ragged
+from headwise.data.files import MAX_LINE_BYTES, resolve, scan_lines
 from headwise.data.jsonl import any_field, kind_name, parse_object, text_field, texts
-from headwise.data.readers import Pair, is_jsonl, take
-from headwise.data.splits import overlap, split_by
-from headwise.data.suggestions import Suggestion, held_out
+from headwise.data.readers import EmptyRule, Pair, PairFormat, Reading, is_jsonl, scan_pairs
+from headwise.data.splits import SPLITS, DataSet, Nouns
 from headwise.data.text import Normalize, clean
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import DataError
-from headwise.tasks.translation.suggestions import suggest
 
 Side = Literal["second", "first", "both"]
+
+PAIR_NOUNS = Nouns("sentence pairs", "translation", "sources")
 
 # between the turns of a context that is written as one text
 SEPARATOR = "|||"
 # what a model reads between turns: a token that no text has
 BETWEEN = Tokenizer.eos_id
+
+
+class DataConfig(Config):
+    """Which sentence pairs to read, and how."""
+
+    train: DataFile = Field(description="file of sentence pairs; headwise:NAME is a file that ships with the package")
+    train_target: DataFile | None = Field(None, description="second file, if train is one of two parallel files")
+    valid: DataFile | None = Field(None, description="validation file; without it a part of train is held out")
+    valid_target: DataFile | None = Field(None, description="second validation file, for parallel files")
+    test: DataFile | None = Field(None, description="test file; without it a part of train is held out")
+    test_target: DataFile | None = Field(None, description="second test file, for parallel files")
+    format: PairFormat = Field("auto", description="auto (by name, else by content), tsv or jsonl")
+    columns: tuple[int, int] | None = Field(None, description="source and target column of a TSV file, from 0")
+    source_key: str | None = Field(None, description="source field, or language under translation, of JSON lines")
+    target_key: str | None = Field(None, description="target field, or language under translation, of JSON lines")
+    bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip it")
+    empty: EmptyRule = Field("error", description="a pair with an empty side: error (a bad line), skip or keep")
+    limit: int | None = Field(None, ge=1, description="use only the first pairs of train")
+    valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's source sentences held out to validate")
+    test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's source sentences held out to test")
+    split_seed: int = Field(0, description="another seed gives another split")
+    max_source_len: int = Field(256, ge=1, description="longest source, in tokens")
+    max_target_len: int = Field(256, ge=1, description="longest target, in tokens")
+    too_long: LongRule = Field(
+        "drop", description="longer pairs: drop them, truncate both sides, or truncate_source and drop longer targets"
+    )
+    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+
+    @model_validator(mode="after")
+    def _targets_have_sources(self) -> "DataConfig":
+        for part in ("valid", "test"):
+            if getattr(self, f"{part}_target") is not None and getattr(self, part) is None:
+                raise ValueError(f"{part}_target is given but {part} is not; name both parallel files")
+        return self
+
+
+def reading(config: DataConfig, normalize: Normalize) -> Reading:
+    """How the files of a recipe are read."""
+    return Reading(
+        format=config.format,
+        source_key=config.source_key,
+        target_key=config.target_key,
+        columns=config.columns,
+        empty=config.empty,
+        normalize=normalize,
+        max_line_bytes=config.max_line_bytes,
+    )
+
+
+def pair_set(config: DataConfig, normalize: Normalize = "nfc", lowercase: bool = False) -> DataSet[Pair]:
+    """The sentence pairs of a recipe; sources that differ in case alone may be the same."""
+
+    def scan(split: str, _: object) -> Iterator[Pair | BadLine]:
+        target = getattr(config, f"{split}_target")
+        second = None if target is None else resolve(target)
+        return scan_pairs(resolve(getattr(config, split)), second, reading(config, normalize))
+
+    return DataSet(
+        config,
+        scan,
+        lambda pair: pair,
+        PAIR_NOUNS,
+        lowercase,
+        [key for split in SPLITS for key in (split, f"{split}_target")],
+        config.limit,
+        # the files of a pair of files must have as many lines
+        to_end=config.train_target is not None,
+    )
 
 
 class DialogueConfig(Config):
@@ -157,52 +224,20 @@ def scan_contexts(path: Path, config: DialogueConfig) -> Iterator[str | BadLine]
             yield BadLine(str(path), number, "turns", error.message)
 
 
-def load_dialogues(config: DialogueConfig, normalize: Normalize, lowercase: bool = False) -> Corpus:
-    """Reads and splits the dialogues of a recipe: pairs of context and answer, those of a dialogue in one part.
-
-    Args:
-        lowercase: dialogues that differ in case alone are one.
-
-    Raises:
-        DataError: a file cannot be read as asked.
-    """
-    files = {part: resolve(path) for part in ("train", "valid", "test") if (path := getattr(config, part)) is not None}
-    for path in files.values():
-        require_file(path)
-    bad = {part: BadLines() for part in files}
-    with digested(files) as digests:
-        read = {part: _read(path, part, config, normalize, bad[part]) for part, path in files.items()}
-    fractions = (0.0 if "valid" in read else config.valid_fraction, 0.0 if "test" in read else config.test_fraction)
-    split = split_by(read["train"], lambda one: joined(one.turns), fractions, config.split_seed, "dialogues", lowercase)
-    parts: dict[str, list[Pair]] = dict(zip(("train", "valid", "test"), map(_pairs, split), strict=True))
-    given = {part: _pairs(found) for part, found in read.items() if part != "train"}
-    overlaps = {part: overlap(parts["train"], pairs, lowercase) for part, pairs in given.items()}
-    parts |= given
-    return Corpus(
-        parts["train"],
-        parts["valid"],
-        parts["test"],
-        digests,
-        {part: found for part, found in overlaps.items() if found.source_lines},
-        {part: found.note() for part, found in bad.items() if found.total},
+def dialogue_set(config: DialogueConfig, normalize: Normalize = "nfc", lowercase: bool = False) -> DataSet[Dialogue]:
+    """The dialogues of a recipe; those that differ in case alone may be the same."""
+    return DataSet(
+        config,
+        lambda split, _: scan_dialogues(resolve(getattr(config, split)), config, normalize),
+        lambda dialogue: Pair(joined(dialogue.turns), "", dialogue.line),
+        Nouns("dialogues"),
+        lowercase,
+        limit=config.limit,
     )
 
 
-def read_dialogues(config: DialogueConfig, part: str, normalize: Normalize, bad: BadLines) -> list[Pair] | None:
-    """The pairs of one part's own file; None if the recipe names none. Raises: DataError, as `load_dialogues`."""
-    path = getattr(config, part)
-    return None if path is None else _pairs(_read(resolve(path), part, config, normalize, bad))
-
-
-def _read(path: Path, part: str, config: DialogueConfig, normalize: Normalize, bad: BadLines) -> list[Dialogue]:
-    found = take(bad.good(scan_dialogues(path, config, normalize)), config.limit if part == "train" else None)
-    bad.settle(config.bad_lines)
-    if not found:
-        raise DataError(f"{path}: no dialogues in it" + (f"; {bad.note()}" if bad.total else ""))
-    return found
-
-
-def _pairs(dialogues: Sequence[Dialogue]) -> list[Pair]:
+def answers_of(dialogues: Iterable[Dialogue]) -> list[Pair]:
+    """Every answer of these dialogues, with the turns before it."""
     return [pair for dialogue in dialogues for pair in dialogue.pairs()]
 
 
@@ -260,44 +295,3 @@ def _kinds(value: Any) -> str:
     if not isinstance(value, list):
         return kind_name(value)
     return f"one with {next(kind_name(one) for one in value if not isinstance(one, dict))}"
-
-
-# tokens of a context, and of an answer, that a first model reads and writes at most
-_LONGEST, _ANSWER = 512, 128
-
-
-def suggest_for_dialogues(data: Mapping[str, Any]) -> Suggestion:
-    """A Transformer for the dialogues of these keys of `[data]`.
-
-    Raises: as `suggest_for_pairs`.
-    """
-    config = build(DialogueConfig, data, "data")
-    pairs = read_dialogues(config, "train", "nfc", BadLines()) or []
-    found = suggest(pairs)
-    model = {**found["model"], "norm_order": "pre"}
-    layers = model.pop("num_layers")
-
-    def split(valid: float, test: float) -> object:
-        return load_dialogues(config.model_copy(update={"valid_fraction": valid, "test_fraction": test}), "nfc")
-
-    limits = found["data"]
-    cut = {
-        "max_source_len": min(limits["max_source_len"], _LONGEST),
-        "max_target_len": min(limits["max_target_len"], _ANSWER),
-    }
-    values = {
-        "label_smoothing": 0.1,
-        "data": {**held_out(data, split), **cut, **data},
-        "tokenizer": {**found["tokenizer"], "joint": True},
-        "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers},
-        "training": {
-            "learning_rate": 2e-3,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_tokens": max(found["training"]["batch_tokens"], 2 * cut["max_source_len"]),
-            "max_epochs": max(5, min(30, 300_000 // len(pairs))),
-            "monitor": "perplexity",
-        },
-    }
-    turns = max(len(turns_of(pair.source)) for pair in pairs)
-    return Suggestion(values, f"Dialogue, fitted to {len(pairs):,} answers after up to {turns:,} turns")

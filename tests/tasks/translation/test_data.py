@@ -1,5 +1,6 @@
-"""Dialogues from JSON lines and TSV: what is answered, what is read before it, parts, and what is refused."""
+"""Pairs and dialogues: their files, how they are split, what is answered, what is read before it, what is refused."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -8,20 +9,24 @@ import pytest
 from headwise.config import build
 from headwise.data.bad_lines import BadLine
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.errors import DataError
-from headwise.tasks.translation.dialogues import (
+from headwise.errors import ConfigError, DataError
+from headwise.tasks.translation.data import (
     BETWEEN,
+    DataConfig,
     DialogueConfig,
+    dialogue_set,
     encoded,
-    load_dialogues,
+    pair_set,
     scan_contexts,
     scan_dialogues,
-    suggest_for_dialogues,
     turns_of,
 )
+from headwise.tasks.translation.dialogue import Dialogue, DialogueTaskConfig
+from headwise.tasks.translation.suggestions import suggest_for_dialogues
 
 TURNS = [["hi", "hello", "bye", "see you"], ["a", "b", "c"]]
 PARTS = {"valid_fraction": 0.0, "test_fraction": 0.0}
+MODEL = {"model": {"kind": "transformer"}}
 
 
 def config(path="x", **data):
@@ -125,26 +130,26 @@ def test_parts_share_no_dialogue_and_bad_lines_are_counted(tmp_path):
     lines = [json.dumps({"turns": ["hi", f"{n}", "bye", f"{n} again"]}) for n in range(60)]
     path.write_text("\n".join([*lines, '{"turns": ["alone"]}']) + "\n")
     with pytest.raises(DataError, match=r"all\.jsonl:61: nothing in it answers"):
-        load_dialogues(config(path), "nfc")
+        dialogue_set(config(path)).read()
     given = config(path, bad_lines="skip", valid_fraction=0.3, test_fraction=0.2)
-    corpus = load_dialogues(given, "nfc")
-    lines_of = [{pair.line for pair in part} for part in (corpus.train, corpus.valid, corpus.test)]
+    splits = Dialogue.read(DialogueTaskConfig(data=given, **MODEL))
+    lines_of = [{pair.line for pair in part} for _, part in splits]
     assert not lines_of[0] & lines_of[1]
     assert not (lines_of[0] | lines_of[1]) & lines_of[2]
     # both answers of a dialogue are in its part
-    assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [2 * len(part) for part in lines_of]
-    assert corpus.skipped == {"train": "1 bad line skipped: turns 1 (line 61)"}
-    assert set(corpus.files) == {"train"}
-    again = load_dialogues(config(path, bad_lines="skip", valid=str(path)), "nfc")
-    assert len(again.overlaps["valid"].source_lines) == len(again.valid)
-    assert len(load_dialogues(config(path, bad_lines="skip", limit=7), "nfc").train) == 14
+    assert [len(part) for _, part in splits] == [2 * len(part) for part in lines_of]
+    assert splits.skipped == {"train": "1 bad line skipped: turns 1 (line 61)"}
+    assert set(splits.digests) == {"train"}
+    again = Dialogue.read(DialogueTaskConfig(data=config(path, bad_lines="skip", valid=str(path)), **MODEL))
+    assert len(again.overlaps["valid"].source_lines) == len(again.examples["valid"])
+    assert len(dialogue_set(config(path, bad_lines="skip", limit=7)).examples("train")) == 7
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n"])
 def test_a_file_without_dialogues_is_refused(tmp_path, content):
     (tmp_path / "x.jsonl").write_bytes(content)
     with pytest.raises(DataError, match=r"x\.jsonl: no dialogues in it"):
-        load_dialogues(config(tmp_path / "x.jsonl"), "nfc")
+        dialogue_set(config(tmp_path / "x.jsonl")).read()
 
 
 WORDS = Tokenizer.train(["a b c d e f g h"], TokenizerConfig(kind="word"))
@@ -204,3 +209,67 @@ def test_a_first_recipe_fits_the_dialogues(tmp_path):
     assert found.values["data"]["max_turns"] == 3
     assert found.values["training"]["batch_tokens"] >= 1024
     assert found.about == "Dialogue, fitted to 60 answers after up to 1 turns"
+
+
+def write_pairs(tmp_path, name, first, last):
+    path = tmp_path / name
+    path.write_text("".join(f"source {n}\ttarget {n}\n" for n in range(first, last)), encoding="utf-8")
+    return str(path)
+
+
+def test_held_out_from_the_training_file(tmp_path):
+    data = DataConfig(train=write_pairs(tmp_path, "a.tsv", 0, 499), valid_fraction=0.1, test_fraction=0.2)
+    found = pair_set(data).read()
+    train, valid, test = (len(pairs) for _, pairs in found)
+    assert train + valid + test == 499
+    assert test > valid > 20
+    assert found.overlaps == {}
+
+
+def test_files_for_each_part(tmp_path):
+    names = [write_pairs(tmp_path, name, *span) for name, span in (("a", (0, 11)), ("b", (11, 13)), ("c", (7, 14)))]
+    data = DataConfig(train=names[0], valid=names[1], test=names[2])
+    found = pair_set(data).read()
+    assert [len(pairs) for _, pairs in found] == [11, 2, 7]
+    assert list(found.overlaps) == ["test"]
+    assert found.overlaps["test"].source_lines == (1, 2, 3, 4)
+    with open(names[0], "rb") as stream:
+        assert found.digests["train"] == hashlib.sha256(stream.read()).hexdigest()
+    assert list(found.digests) == ["train", "valid", "test"]
+
+
+def test_one_file_given_the_other_held_out(tmp_path):
+    data = DataConfig(
+        train=write_pairs(tmp_path, "a", 0, 97), valid=write_pairs(tmp_path, "b", 97, 100), test_fraction=0.3
+    )
+    found = pair_set(data).read()
+    assert len(found.examples["valid"]) == 3
+    assert len(found.examples["train"]) + len(found.examples["test"]) == 97
+
+
+def test_parallel_files_and_limit(tmp_path):
+    for name in ("s", "t"):
+        (tmp_path / name).write_text("\n".join(name + str(n) for n in range(13)), encoding="utf-8")
+    source, target = str(tmp_path / "s"), str(tmp_path / "t")
+    options = {"valid_fraction": 0, "test_fraction": 0, "limit": 5}
+    data = DataConfig(train=source, train_target=target, valid=source, valid_target=target, **options)
+    found = pair_set(data).read()
+    assert [(pair.source, pair.target) for pair in found.examples["train"]] == [(f"s{n}", f"t{n}") for n in range(5)]
+    assert len(found.examples["valid"]) == 13
+    assert found.examples["test"] == []
+
+
+def test_options_reach_the_reader(tmp_path):
+    (tmp_path / "x").write_text("a\tb\tc\n\tb\tc\n", encoding="utf-8")
+    data = DataConfig(train=str(tmp_path / "x"), columns=(2, 0), empty="skip", valid_fraction=0, test_fraction=0)
+    assert [(pair.source, pair.target) for pair in pair_set(data).examples("train")] == [("c", "a")]
+
+
+def test_the_keys_of_pairs():
+    with pytest.raises(ConfigError, match=r"recipe: valid_target is given but valid is not; name both parallel files"):
+        build(DataConfig, {"train": "x", "valid_target": "y"}, "recipe")
+    with pytest.raises(ConfigError, match=r"valid_fraction: must be below 1"):
+        build(DataConfig, {"train": "x", "valid_fraction": 1.0}, "recipe")
+    with pytest.raises(ConfigError, match=r"unknown key 'trian'; did you mean 'train'\?"):
+        build(DataConfig, {"train": "x", "trian": "y"}, "recipe")
+    assert all(field.description for field in DataConfig.model_fields.values())
