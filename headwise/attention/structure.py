@@ -209,11 +209,10 @@ class Structure:
         assert self.pairs is not None
         batch, heads, query_len, key_len, first, device = self.at
         query, key = self.pairs.query.to(device), self.pairs.key.to(device)
-        here = (query >= first) & (query < first + query_len) & (key < key_len)
-        # pairs of other queries and keys stay on the list, hidden: no shape depends on values
+        # pairs of other queries and keys become others, of which the mask is asked: no shape depends on values
         query, key = query.clamp(first, first + query_len - 1), key.clamp(max=key_len - 1)
         each = torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1)
-        allowed = self.mask(*each, query, key) & here
+        allowed = self.mask(*each, query, key)
         allowed = allowed.reshape((1,) * (3 - allowed.ndim) + tuple(allowed.shape)).long()
         keys = torch.zeros(*allowed.shape[:2], key_len, dtype=torch.long, device=key.device).index_add(2, key, allowed)
         queries = torch.zeros(*allowed.shape[:2], query_len, dtype=torch.long, device=key.device)
