@@ -64,7 +64,7 @@ def _graph(nodes: int, edges: int) -> Sides:
     to_source, to_target = _leaves(8, 16, count=2)
     source, target = torch.randint(0, nodes, (2, edges - nodes))
     mask = Edges(torch.stack((source, target)), nodes).with_self_loops()
-    pairs = mask.pairs()
+    pairs = mask.structure().pairs
     score = GAT(8, 16)
     score.query, score.key = torch.nn.Parameter(to_target.detach()), torch.nn.Parameter(to_source.detach())
     heads = x.transpose(0, 1).unsqueeze(0)

@@ -75,10 +75,9 @@ def page(
     above = maps.columns_height(tops, cell) + 0.25 + 0.2 * (title.count("\n") + 1)
     # a shared left edge, right of the labels; inches, from the lower left corner
     left, bottom = max(rows.inches, 0.6) + 0.4, 0.1
-    # the colour bar may be taller than the map
-    size = left + max(upper[0], lower[0]) + 0.9, above + max(upper[1], 1.3) + below + bottom
-    figure = picture(*size, free=True)
-    axes = _axes_at(figure, left, size[1] - above - upper[1], upper)
+    height = above + max(upper[1], 1.3) + below + bottom  # the colour bar may be taller than the map
+    figure = picture(left + max(upper[0], lower[0]) + 0.9, height, free=True)
+    axes = _axes_at(figure, left, height - above - upper[1], upper)
     norm = maps.norm(values, keep=allowed)
     image = maps.draw(axes, values, norm, allowed)
     maps.label_rows(axes, rows, cell)
@@ -90,8 +89,9 @@ def page(
     maps.colour_bar(axes, image, upper, "probability" if kind == "tags" else "attention weight")
     maps.caption(axes, values, allowed)
     if below:
-        small = [_pooled(array(layer)) for layer in layers]
-        maps.draw_heads(_axes_at(figure, left, bottom, lower), small, side, chosen)
+        maps.draw_heads(
+            _axes_at(figure, left, bottom, lower), [_pooled(array(layer)) for layer in layers], side, chosen
+        )
     return figure
 
 

@@ -207,8 +207,8 @@ def test_a_later_start_is_the_rest_of_the_whole():
 def test_unknown_names_come_with_the_nearest_known_one():
     with pytest.raises(ConfigError, match="unknown kernel 'fuzed'; did you mean 'fused'"):
         wrong(kernel="fuzed")
-    with pytest.raises(ConfigError, match="unknown score 'scaled-dot'; did you mean 'scaled_dot'"):
-        wrong(score="scaled-dot")
+    with pytest.raises(ConfigError, match="unknown score 'scaled_dott'; did you mean 'scaled_dot'"):
+        wrong(score="scaled_dott")
     with pytest.raises(ConfigError, match="unknown normalizer 'softmx'; did you mean 'softmax'"):
         wrong(normalizer="softmx")
     with pytest.raises(ConfigError, match=r"score 'additive' has parameters; pass a module: score=Additive\(...\)"):

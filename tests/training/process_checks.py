@@ -36,6 +36,8 @@ def started(world, script, *arguments, **environment):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
+    # set by commands that a test ran before; the script has its folder on the path
+    common.pop("PYTHONSAFEPATH", None)
     common |= {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", **environment}
     return [
         subprocess.Popen(

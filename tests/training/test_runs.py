@@ -35,7 +35,8 @@ def test_a_run_folder_has_all_there_is(run):
     checkpoint = ["config.toml", "labels.json", "manifest.json", "model.safetensors", "optimizer.safetensors"]
     assert sorted(os.listdir(run / "state" / "step-00000010")) == [*checkpoint, "trainer.json"]
     text = (run / "README.md").read_text()
-    assert text.startswith("# Toy\n\nMultiplies by three.\n\n## Training\n")
+    assert text.startswith("# Task toy\n\nTrained with Headwise. Validation: ")
+    assert "\n\n## Training\n" in text
     assert "| trained | 10 steps, 1.67 epochs," in text
     assert "| ended by | max_steps |" in text
 

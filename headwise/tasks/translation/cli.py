@@ -18,13 +18,16 @@ Links = list[tuple[int, int]]
 Gold = tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]
 
 
+Columns = Annotated[
+    tuple[int, int] | None, typer.Option(metavar="INT INT", help="Source and target column, from 0: --columns 0 1.")
+]
+
+
 def align(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     data: Annotated[Path, typer.Argument(help="A file of sentence pairs, or the first of two parallel files.")],
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    columns: Annotated[
-        tuple[int, int] | None, typer.Option(metavar="INT INT", help="Source and target column, from 0: --columns 0 1.")
-    ] = None,
+    columns: Columns = None,
     layer: Annotated[int, typer.Option(help="Layer: a number from 0; -1 is the last.")] = -1,
     heads: Annotated[str | None, typer.Option(help="Its heads, such as 0 or 1,3; default: the mean of all.")] = None,
     shift: Annotated[
