@@ -69,12 +69,10 @@ def page(
     # room for a number, else for a line of text, else what a page leaves
     cell = min(0.38 if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / longest), LARGEST / longest)
     side = min(SMALL, WIDEST / across)
-    upper = cell * values.shape[1], cell * values.shape[0]
-    lower = side * across, side * len(layers)
+    upper, lower = (cell * values.shape[1], cell * values.shape[0]), (side * across, side * len(layers))
     below = GAP + 0.35 + lower[1] if sum(map(len, layers)) > 1 else 0.0
     above = maps.columns_height(tops, cell) + 0.25 + 0.2 * (title.count("\n") + 1)
-    # a shared left edge, right of the labels; inches, from the lower left corner
-    left, bottom = max(rows.inches, 0.6) + 0.4, 0.1
+    left, bottom = max(rows.inches, 0.6) + 0.4, 0.1  # of both, in inches
     height = above + max(upper[1], 1.3) + below + bottom  # the colour bar may be taller than the map
     figure = picture(left + max(upper[0], lower[0]) + 0.9, height, free=True)
     axes = _axes_at(figure, left, height - above - upper[1], upper)
@@ -89,9 +87,8 @@ def page(
     maps.colour_bar(axes, image, upper, "probability" if kind == "tags" else "attention weight")
     maps.caption(axes, values, allowed)
     if below:
-        maps.draw_heads(
-            _axes_at(figure, left, bottom, lower), [_pooled(array(layer)) for layer in layers], side, chosen
-        )
+        small = [_pooled(array(layer)) for layer in layers]
+        maps.draw_heads(_axes_at(figure, left, bottom, lower), small, side, chosen)
     return figure
 
 

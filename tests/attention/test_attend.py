@@ -211,7 +211,9 @@ def test_unknown_names_come_with_the_nearest_known_one():
         wrong(score="scaled_dott")
     with pytest.raises(ConfigError, match="unknown normalizer 'softmx'; did you mean 'softmax'"):
         wrong(normalizer="softmx")
-    with pytest.raises(ConfigError, match=r"score 'additive' has parameters; pass a module: score=Additive\(...\)"):
+    with pytest.raises(
+        ConfigError, match=r"score 'additive' has parameters; pass a module, such as score=Additive\(...\)"
+    ):
         wrong(score="additive")
 
 
