@@ -56,7 +56,7 @@ class Processes(ABC):
     def gone(self, error: BaseException) -> str | None:
         """Which process is missing, if that caused the error: the beginning of a message."""
 
-    def added(self, counts: Mapping[str, float]) -> dict[str, float]:
+    def added(self, counts: Mapping[str, float | int]) -> dict[str, float]:
         """The sum of counts by name over all processes."""
         total: dict[str, float] = {}
         for part in self.gather(dict(counts)):
@@ -82,8 +82,8 @@ class Alone(Processes):
     def gone(self, error: BaseException) -> str | None:
         return None
 
-    def added(self, counts: Mapping[str, float]) -> dict[str, float]:
-        return dict(counts)
+    def added(self, counts: Mapping[str, float | int]) -> dict[str, float]:
+        return {name: float(count) for name, count in counts.items()}
 
 
 ALONE = Alone()

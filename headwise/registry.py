@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import starmap
 from types import NoneType, UnionType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from headwise.errors import ConfigError, Untrusted, unknown
 from headwise.trust import here, import_trusted
@@ -66,15 +66,14 @@ class Registry(Generic[T]):
         """All members."""
         return tuple(self.members())
 
-    def find(self, text: str) -> type[T]:
-        """The class of a name; with arguments, what creates its objects with these. A hyphen may be an underscore.
+    def find(self, text: str) -> Any:
+        """The class of a name; with arguments, a `Creator`, which has its facts. A hyphen may be an underscore.
 
         Raises: ConfigError with the nearest name for an unknown member or argument; for `module:Class` that is not
             there or of another kind; for a value of another type.
         """
         creator = self._creator(text)
-        # it stands for the class wherever an object is made, or the facts of the class are read
-        return cast(type[T], creator) if creator.written else creator.kind
+        return creator if creator.written else creator.kind
 
     def class_of(self, text: str) -> type[T]:
         """The class itself of a name with or without arguments. Raises: ConfigError as `find` for the name."""

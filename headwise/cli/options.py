@@ -35,6 +35,7 @@ class TaskOptions(NamedTuple):
 class TaskCommand(TyperCommand):
     """A verb with the options of every task of the package, and of the outside tasks that its arguments name."""
 
+    context_class = typer.Context
     # what `Options.adds_to` may be here
     groups: tuple[str, ...] = ("predict",)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Integer
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -20,7 +20,7 @@ class Padding(Mask):
     [[1, 0, 0, 0], [1, 1, 1, 0]]
     """
 
-    valid_lens: Int[Tensor, "batch"] | Int[Tensor, "batch query_len"]
+    valid_lens: Integer[Tensor, "batch"] | Integer[Tensor, "batch query_len"]
     _longest: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class Prefix(Mask):
     [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
     """
 
-    prefix_lens: Int[Tensor, "batch"]
+    prefix_lens: Integer[Tensor, "batch"]
 
     def __post_init__(self) -> None:
         check_tensor("Prefix", "prefix_lens", self.prefix_lens)
@@ -193,7 +193,7 @@ class Documents(Mask):
     [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
     """
 
-    ids: Int[Tensor, "batch length"]
+    ids: Integer[Tensor, "batch length"]
 
     def __post_init__(self) -> None:
         check_tensor("Documents", "ids", self.ids)
@@ -235,7 +235,7 @@ class Documents(Mask):
 
 
 def _among(
-    ids: Int[Tensor, "batch length"], others: Int[Tensor, "batch other_length"]
+    ids: Integer[Tensor, "batch length"], others: Integer[Tensor, "batch other_length"]
 ) -> Bool[Tensor, "batch 1 length"]:
     """Which documents, none but those of padding excepted, are among the others."""
     ordered = F.pad(others, (0, 1), value=-1).sort(-1).values.contiguous()
@@ -256,7 +256,7 @@ class Edges(Mask):
     [[0, 0, 0, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0, 0, 0]]
     """
 
-    edge_index: Int[Tensor, "two edges"]
+    edge_index: Integer[Tensor, "two edges"]
     nodes: int
 
     def __post_init__(self) -> None:
