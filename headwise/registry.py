@@ -157,7 +157,7 @@ class Registry(Generic[T]):
         if not (isinstance(home, type) and issubclass(home, self.kind)):
             raise ConfigError(f"'{name}' is no {self.noun}: a class that extends {self.kind.__name__}")
         if inspect.isabstract(home):
-            missing = ", ".join(sorted(home.__abstractmethods__))
+            missing = ", ".join(sorted(getattr(home, "__abstractmethods__", ())))
             raise ConfigError(f"'{name}' is no {self.noun} yet: it does not define {missing}")
         return home
 
@@ -175,8 +175,10 @@ class Registry(Generic[T]):
                 raise ConfigError(f"{self.noun} '{spec.name}' got {key} twice")
             place = f"{key} of {self.noun} '{spec.name}'"
             nested = self.nested.get(key)
-            plain = nested is None or value is None
-            given[key] = self._typed(place, known[key].annotation, value) if plain else nested(str(value))
+            if nested is None or value is None:
+                given[key] = self._typed(place, known[key].annotation, value)
+            else:
+                given[key] = nested(str(value))
         return given
 
     def _typed(self, place: str, annotation: Any, value: Any) -> Any:

@@ -33,7 +33,7 @@ def test_the_last_step_of_every_mechanism_is_its_weights(name, padded):
     last = built.stages(call)[-1]
     assert last.name == "weights"
     assert last.axes == ("queries", "keys")
-    torch.testing.assert_close(last.values, built.weights(call), rtol=0, atol=0)
+    torch.testing.assert_close(last.values, built.weights(call))
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
