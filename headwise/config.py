@@ -12,7 +12,7 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from headwise.errors import ConfigError, Untrusted
+from headwise.errors import ConfigError, ShapeError, Untrusted
 from headwise.problems import describe
 from headwise.registry import as_text
 
@@ -48,7 +48,7 @@ def named(check: Callable[[str], object]) -> BeforeValidator:
     """Marks a key that names something of a registry: a text, or a table of a name and arguments, which becomes one.
 
     Args:
-        check: raises ConfigError for a text that names nothing.
+        check: raises ConfigError or ShapeError for a text that names nothing.
     """
 
     # a protocol that cannot be checked: pydantic.ValidationInfo
@@ -59,7 +59,7 @@ def named(check: Callable[[str], object]) -> BeforeValidator:
                 check(text)
         except Untrusted:
             raise
-        except ConfigError as error:
+        except (ConfigError, ShapeError) as error:
             raise ConfigError(f"{info.field_name}: {error}") from None
         return text
 

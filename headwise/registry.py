@@ -5,6 +5,8 @@ The same for mechanisms, scores, normalizers, masks, positions and tasks, in rec
 
 import importlib
 import inspect
+import json
+import math
 import pkgutil
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +22,8 @@ from headwise.trust import here, import_trusted
 T = TypeVar("T")
 
 _PLAIN = (int, float, bool, str, NoneType)
+# what separates or groups, so that a text with it stands in quotes
+_SIGNS = frozenset('",&|()[]\\')
 _WORDS = {"none": None, "true": True, "false": False}
 
 
@@ -28,7 +32,7 @@ class Spec(NamedTuple):
 
     name: str
     values: tuple[Any, ...]
-    named: Mapping[str, Any]
+    named: tuple[tuple[str, Any], ...]
 
 
 def members(package: str, base: str) -> dict[str, str]:
@@ -117,7 +121,7 @@ class Registry(Generic[T]):
         return Spec(
             name,
             tuple(_value(key) for key, equals, _ in parts if not equals),
-            {key.strip(): _value(value) for key, equals, value in parts if equals},
+            tuple((key.strip(), _value(value)) for key, equals, value in parts if equals),
         )
 
     def _creator(self, text: str) -> "Creator":
@@ -151,6 +155,9 @@ class Registry(Generic[T]):
             home = imported(name)
         if not (isinstance(home, type) and issubclass(home, self.kind)):
             raise ConfigError(f"'{name}' is no {self.noun}: a class that extends {self.kind.__name__}")
+        if inspect.isabstract(home):
+            missing = ", ".join(sorted(getattr(home, "__abstractmethods__", ())))
+            raise ConfigError(f"'{name}' is no {self.noun} yet: it does not define {missing}")
         return home
 
     def _arguments(self, kind: type[T], spec: Spec) -> dict[str, Any]:
@@ -159,13 +166,18 @@ class Registry(Generic[T]):
         if len(spec.values) > len(known):
             takes = f"takes {', '.join(known)}" if known else "has no arguments"
             raise ConfigError(f"{self.noun} '{spec.name}' {takes}, got '{spec.values[len(known)]}'")
-        given = dict(zip(known, spec.values, strict=False)) | dict(spec.named)
-        for key, value in given.items():
+        given: dict[str, Any] = {}
+        for key, value in (*zip(known, spec.values, strict=False), *spec.named):
             if key not in known:
                 raise ConfigError(unknown(f"argument of {self.noun} '{spec.name}':", key, known))
+            if key in given:
+                raise ConfigError(f"{self.noun} '{spec.name}' got {key} twice")
             place = f"{key} of {self.noun} '{spec.name}'"
             nested = self.nested.get(key)
-            given[key] = self._typed(place, known[key].annotation, value) if nested is None else nested(str(value))
+            if nested is None or value is None:
+                given[key] = self._typed(place, known[key].annotation, value)
+            else:
+                given[key] = nested(str(value))
         return given
 
     def _typed(self, place: str, annotation: Any, value: Any) -> Any:
@@ -218,15 +230,17 @@ def as_text(value: Any) -> Any:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """The parts of a text between separators that stand in no brackets.
+    """The parts of a text between separators that stand in no brackets and no double quotes.
 
-    >>> split("a=[1,2],b=(c:d,e)", ",")
-    ['a=[1,2]', 'b=(c:d,e)']
+    >>> split('a=[1,2],b=(c:d,e),f="g,h"', ",")
+    ['a=[1,2]', 'b=(c:d,e)', 'f="g,h"']
     """
-    parts, depth = [""], 0
+    parts, depth, quoted, escaped = [""], 0, False, False
     for letter in text:
-        depth += (letter in "[(") - (letter in "])")
-        if letter == separator and depth == 0:
+        quoted ^= letter == '"' and not escaped
+        escaped = letter == "\\" and not escaped
+        depth += 0 if quoted else (letter in "[(") - (letter in "])")
+        if letter == separator and depth == 0 and not quoted:
             parts.append("")
         else:
             parts[-1] += letter
@@ -277,7 +291,7 @@ def _shown(name: str, parameter: inspect.Parameter) -> str:
 
 
 def _fitting(annotation: Any, value: Any) -> Any:
-    """A value as one of this type. Raises: TypeError."""
+    """A value as one of this type. Raises: TypeError, for a number too that is not finite or has over 64 bits."""
     origin, options = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
         for option in options:
@@ -285,6 +299,8 @@ def _fitting(annotation: Any, value: Any) -> Any:
                 return _fitting(option, value)
     elif origin in (Sequence, tuple) and isinstance(value, list):
         return tuple(_fitting(options[0], each) for each in value)
+    elif (type(value) is int and abs(value) >= 2**63) or (type(value) is float and not math.isfinite(value)):
+        raise TypeError
     elif annotation is float and type(value) is int:
         return float(value)
     elif type(value) is annotation or (origin is Literal and value in options):
@@ -309,5 +325,7 @@ def _written(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"({as_text(value)})"
     if isinstance(value, list | tuple):
-        return f"[{','.join(map(_written, value))}]"
+        return f"[{','.join(json.dumps(each) if isinstance(each, str) else _written(each) for each in value)}]"
+    if isinstance(value, str) and not value.startswith("(") and (_SIGNS & set(value) or _value(value) != value):
+        return json.dumps(value, ensure_ascii=False)
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

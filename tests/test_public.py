@@ -1,5 +1,7 @@
 """The public names, what importing them costs, and that no name is promised in vain."""
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 
@@ -27,6 +29,13 @@ def test_all_is_alphabetical_and_importable():
     for name in headwise.__all__:
         assert getattr(headwise, name) is not None
         assert callable(getattr(headwise, name))
+
+
+@pytest.mark.parametrize("name", [each.name for each in pkgutil.walk_packages(headwise.__path__, "headwise.")])
+def test_all_of_a_package_is_there(name):
+    if not name.endswith("__main__"):
+        module = importlib.import_module(name)
+        assert [each for each in getattr(module, "__all__", ()) if not hasattr(module, each)] == []
 
 
 def test_names_are_those_of_their_homes():

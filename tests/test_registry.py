@@ -62,6 +62,7 @@ def test_an_argument_is_an_object_with_a_name():
     assert rotary.scaling == Yarn(4.0, 16)
     scored = mechanism("scored:normalizer=(top_k:3),score=(soft_cap:cap=30)")
     assert (scored.normalizer.name, scored.score.cap) == ("top_k:3", 30.0)
+    assert position("rotary:scaling=none").scaling is None
 
 
 WRONG = [
@@ -76,6 +77,12 @@ WRONG = [
     (normalizer, "top_k", "normalizer 'top_k' needs k"),
     (mask, "window:4", "mask 'window' needs right"),
     (mask, "padding", "mask 'padding' needs valid_lens, which cannot be written"),
+    (mechanism, "linformer:4,rank=5", "rank twice"),
+    (mechanism, "linformer:rank=4,rank=5", "rank twice"),
+    (mechanism, f"linformer:rank={2**63}", "rank of mechanism 'linformer' must be int"),
+    (mechanism, "differential:lambda_init=nan", "lambda_init of mechanism 'differential' must be float"),
+    (mechanism, "headwise.attention.mechanisms.mechanism:Mechanism", "does not define compute"),
+    (mask, "~" * 2000 + "causal", "cannot be read"),
     (mask, "windo:4,4 & causal", "unknown mask 'windo'; did you mean 'window'"),
 ]
 
@@ -91,9 +98,9 @@ def test_classes_from_outside_take_arguments_too(tmp_path, monkeypatch):
         "import torch\n"
         "from headwise import Mask, Mechanism, Score\n"
         "class Near(Score):\n"
-        "    def __init__(self, dim: int, power: float = 2.0):\n"
+        "    def __init__(self, dim: int, power: float = 2.0, label: str = ''):\n"
         "        super().__init__()\n"
-        "        self.dim, self.power = dim, power\n"
+        "        self.dim, self.power, self.label = dim, power, label\n"
         "    def forward(self, query, key):\n"
         "        return -torch.cdist(query, key, self.power)\n"
     )
@@ -103,6 +110,9 @@ def test_classes_from_outside_take_arguments_too(tmp_path, monkeypatch):
     made = score("outside_of_registry:Near:power=1")
     assert isinstance(made, imported_module.Near)
     assert (made.dim, made.power) == (8, 1.0)
+    # a text of a table stays what it is, whatever stands in it
+    for label in ("a,b", "8", "none", "c=d", "e)", 'say "f, g"', "\\", ",\\", '5"'):
+        assert score(as_text({"name": "outside_of_registry:Near", "label": label})).label == label
     assert resolve("outside_of_registry:Near:power=1").name == "outside_of_registry:Near:power=1"
     with pytest.raises(ConfigError, match="is no mechanism"):
         mechanism("outside_of_registry:Near")
@@ -140,6 +150,7 @@ def test_a_layer_takes_the_same_names():
         ("model.score=dott", "score: unknown score"),
         ("model.normalizer=top_k:x", "normalizer: k of"),
         ("model.mask=window:4", "mask: mask 'window' needs right"),
+        ("model.mask=window:-1,0", "mask: Window"),
     ],
 )
 def test_a_recipe_names_the_key(setting, key):

@@ -71,6 +71,14 @@ def test_forward_mode(run):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_forward_mode_of_a_graph_reads_no_isolated_node():
+    alone = Edges(torch.tensor([[0], [1]]), LENGTH)
+    x, direction = numbers(), numbers(1)
+    x[:, :, 2:] = torch.nan
+    assert torch.func.jvp(Run("edges", alone), (x,), (direction,))[1].isfinite()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 @every_run
 def test_forward_mode_over_gradients(run):
     """As `torch.func.hessian` has it."""

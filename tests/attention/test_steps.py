@@ -22,15 +22,18 @@ def call_of(kv_heads=4, mask=None, length=8, **given):
     return Call(query, key, value, mask=mask, **given)
 
 
+@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("name", mechanisms.names())
-def test_the_last_step_of_every_mechanism_is_its_weights(name):
+def test_the_last_step_of_every_mechanism_is_its_weights(name, padded):
     kind = mechanisms.mechanism_type(name)
     built = kind.sized(head_dim=8, num_heads=4, max_len=8, dropout=0.0).eval()
-    call = call_of(mask=None if built.facts.bidirectional else Causal())
+    padding = Padding(torch.tensor([3, 8])) if padded and built.facts.honours != "none" else None
+    causal = None if built.facts.bidirectional else Causal()
+    call = call_of(mask=padding if causal is None else causal if padding is None else causal & padding)
     last = built.stages(call)[-1]
     assert last.name == "weights"
     assert last.axes == ("queries", "keys")
-    torch.testing.assert_close(last.values, built.weights(call), rtol=0, atol=0)
+    torch.testing.assert_close(last.values, built.weights(call))
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])

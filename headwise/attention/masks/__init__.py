@@ -8,12 +8,12 @@ from headwise.attention.masks.content import Documents, Edges, Padding, Prefix, 
 from headwise.attention.masks.mask import And, Mask, Not, Or, Part, Shared, empty_rows, explain, parts, without
 from headwise.attention.masks.patterns import BigBird, Blocks, Causal, Dilated, Global, Shifts, Strided, Window
 from headwise.attention.structure import Band, Pairs, Place, Structure
+from headwise.errors import ConfigError
 from headwise.registry import Registry, split
 
 __all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]
 __all__ += ["Not", "Or", "Padding", "Pairs", "Part", "Place", "Prefix", "Shared", "Shifts", "Strided", "Structure"]
 __all__ += [
-    "MaskText",
     "Table",
     "Window",
     "build",
@@ -58,7 +58,10 @@ def build(text: str, length: int) -> Mask:
     >>> build("causal & ~global:2", 8)
     And(left=Causal(), right=Not(mask=Global(tokens=2)))
     """
-    return combined(text, lambda part: REGISTRY.build(part, length=length))
+    try:
+        return combined(text, lambda part: REGISTRY.build(part, length=length))
+    except RecursionError:
+        raise ConfigError("a mask of so many parts in one another cannot be read; write fewer") from None
 
 
 def combined(text: str, make: Callable[[str], Mask]) -> Mask:

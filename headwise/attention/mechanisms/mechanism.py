@@ -146,7 +146,8 @@ class Mechanism(nn.Module, ABC):
         """`weights` of a call that the facts allow: the mechanism applied to identity values, in `eval()` or not."""
         batch, kv_heads, key_len, _ = call.key.shape
         identity = torch.eye(key_len, dtype=call.key.dtype, device=call.key.device)
-        whole = self(replace(call, value=identity.expand(batch, kv_heads, key_len, key_len)))
+        # a hidden key has no weight: zeros in its row too
+        whole = self(replace(call, value=identity.expand(batch, kv_heads, key_len, key_len), clean=False))
         return cut(whole, heads, queries, keys)
 
     def compute_stages(self, call: Call) -> list[Step]:
