@@ -98,14 +98,14 @@ def scan_lines(
             yield from _scanned(stream, name, max_line_bytes)
 
 
-def decode_lines(stream: ByteStream, name: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[tuple[int, str]]:
+def decode_lines(stream: ByteStream, name: str) -> Iterator[tuple[int, str]]:
     r"""As `read_lines`, from an open binary stream such as standard input; `name` stands in its errors.
 
     >>> import io
     >>> list(decode_lines(io.BytesIO(b"one\r\ntwo"), "example"))
     [(1, 'one'), (2, 'two')]
     """
-    for number, text in _scanned(stream, name, max_line_bytes):
+    for number, text in _scanned(stream, name, MAX_LINE_BYTES):
         if isinstance(text, BadLine):
             raise text
         yield number, text
