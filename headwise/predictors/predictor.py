@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, run
 
 from headwise.data.files import read_lines
 from headwise.data.tokenizers import Tokenizer
-from headwise.errors import ConfigError, DataError, Unsupported
+from headwise.errors import ConfigError, DataError, Unsupported, flag
 from headwise.files import json_text
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
@@ -81,15 +81,6 @@ def several(items: Any) -> list[Any]:
     (['a text'], ['two', 'texts'])
     """
     return list(items) if isinstance(items, Sequence) and not isinstance(items, str) else [items]
-
-
-def flag(name: str) -> str:
-    """An option as it is typed, from its name.
-
-    >>> flag("n_best"), flag("beam_size")
-    ('--n-best', '--beam')
-    """
-    return "--beam" if name == "beam_size" else f"--{name.replace('_', '-')}"
 
 
 @runtime_checkable

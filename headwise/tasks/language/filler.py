@@ -16,12 +16,12 @@ from headwise.attention.precision import wide
 from headwise.data.batches import token_batches
 from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, flag
 from headwise.explain.explanation import Explanation
 from headwise.labels import decimals, probability, visible
 from headwise.layers.loss import output_loss
 from headwise.predictors import looking
-from headwise.predictors.predictor import Form, Predictor, Unknown, flag, several, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.processes import divided
 from headwise.tasks.language.masked import MASK_ID, MaskedBatch, MaskedEncoder, Masking, masked_windows
 from headwise.tasks.text.plain import SPECIALS, text_of

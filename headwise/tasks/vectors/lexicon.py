@@ -19,11 +19,11 @@ from headwise.attention.precision import wide
 from headwise.config import Config
 from headwise.data.sources import Limits
 from headwise.data.tokenizers import Tokenizer
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError, DataError, flag
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import mean
-from headwise.predictors.predictor import Form, Predictor, Unknown, flag
+from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.tasks.text.plain import SPECIALS, text_of
 from headwise.tasks.text.vectors import vector_line
 from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Kind, Lines, Windows, context_source
