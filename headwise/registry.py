@@ -219,15 +219,18 @@ def as_text(value: Any) -> Any:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """The parts of a text between separators that stand in no brackets.
+    """The parts of a text between separators that stand in no brackets and no quotation marks.
 
     >>> split("a=[1,2],b=(c:d,e)", ",")
     ['a=[1,2]', 'b=(c:d,e)']
     """
-    parts, depth = [""], 0
+    parts, depth, quote = [""], 0, ""
     for letter in text:
-        depth += (letter in "[(") - (letter in "])")
-        if letter == separator and depth == 0:
+        if letter in "\"'":
+            quote = "" if quote == letter else quote or letter
+        elif not quote:
+            depth += (letter in "[({") - (letter in "])}")
+        if letter == separator and not depth and not quote:
             parts.append("")
         else:
             parts[-1] += letter

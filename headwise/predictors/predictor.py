@@ -111,7 +111,8 @@ class Predictor(ABC, Generic[I, O, E]):
     `parse` opens: such a run is not served over HTTP; `ending` is that of the files that outputs are written to, one
     each, in a folder; empty: outputs are lines alone; `given` is what an input is, for those who show it; `verb` is the
     last part of its address in a service, besides "predict"; `streams` says whether a service may tell an output that
-    is not searched for among several piece by piece, as `writes()` reads its tokens.
+    is not searched for among several piece by piece, as `writes()` reads its tokens; `option` is the only option that
+    `predict` takes, such as "n_best"; empty: it takes none, or `options` says which.
     """
 
     model: Any
@@ -120,6 +121,7 @@ class Predictor(ABC, Generic[I, O, E]):
     given: ClassVar[Given] = "text"
     verb: ClassVar[str] = "predict"
     streams: ClassVar[bool] = False
+    option: ClassVar[str] = ""
 
     def parse(self, text: str) -> I:
         """One input from an argument of the command line, or a line of standard input; here the text itself."""
@@ -174,13 +176,13 @@ class Predictor(ABC, Generic[I, O, E]):
         yield from ()
 
     def options(self, given: Mapping[str, Any]) -> Any:
-        """What `predict` is told, from options by name; without any, the recipe's own.
+        """What `predict` takes, from options by name; without any, None. Here the value of `option`.
 
         Raises: ConfigError naming an option that means nothing here.
         """
-        if given:
-            raise ConfigError(f"{flag(next(iter(given)))} means nothing to this model; leave it out")
-        return None
+        if others := [name for name in given if name != self.option]:
+            raise ConfigError(f"{flag(others[0])} means nothing to this model; leave it out")
+        return given.get(self.option)
 
     def text_of(self, example: E) -> str:
         """What an example gives the model to read, with blanks between words. Raises: Unsupported if it is no text."""
