@@ -109,9 +109,18 @@ def _written(name: str, value: object, syntax: Syntax) -> str:
     if syntax == "python":
         return f"{name}={value!r}"
     if syntax == "shell":
-        return f"--{name.replace('_', '-')} {' '.join(map(str, values))}"
+        return f"{flag(name)} {' '.join(map(str, values))}"
     shown = [f'"{item}"' if isinstance(item, str) else str(item) for item in values]
     return f"data.{name} = " + (f"[{', '.join(shown)}]" if isinstance(value, tuple) else shown[0])
+
+
+def flag(name: str) -> str:
+    """An option of a verb as it is typed, from its name; a key of the file tested on needs no `test_` there.
+
+    >>> flag("n_best"), flag("beam_size"), flag("test_kind")
+    ('--n-best', '--beam', '--kind')
+    """
+    return "--beam" if name == "beam_size" else f"--{name.removeprefix('test_').replace('_', '-')}"
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -140,7 +140,8 @@ def perplexity(nll_sum: float, tokens: int) -> float:
     >>> round(perplexity(3 * math.log(7), 3), 6)
     7.0
     """
-    _require_tokens(tokens)
+    if tokens < 1:
+        raise DataError(f"a mean over {tokens} tokens is not defined; the data has no target tokens")
     try:
         return math.exp(nll_sum / tokens)
     except OverflowError:
@@ -159,16 +160,6 @@ def bits_per_char(nll_sum: float, chars: float) -> float:
     if chars <= 0:
         raise DataError(f"a mean over {chars:g} characters is not defined; the text is empty")
     return nll_sum / math.log(2) / chars
-
-
-def token_accuracy(correct: int, tokens: int) -> float:
-    """The share of correct tokens, from 0 to 1.
-
-    >>> token_accuracy(3, 4)
-    0.75
-    """
-    _require_tokens(tokens)
-    return correct / tokens
 
 
 def f1(right: float, predicted: float, gold: float) -> float:
@@ -258,11 +249,6 @@ def _paired(hypotheses: Sequence[str], references: Sequence[Reference]) -> None:
         raise DataError(f"{len(hypotheses)} hypotheses do not pair with {len(references)} references")
     if not hypotheses:
         raise DataError("there is nothing to score: no hypotheses")
-
-
-def _require_tokens(tokens: int) -> None:
-    if tokens < 1:
-        raise DataError(f"a mean over {tokens} tokens is not defined; the data has no target tokens")
 
 
 def edit_distance(predicted: Sequence[object], gold: Sequence[object]) -> int:

@@ -11,7 +11,7 @@ import typer
 
 from headwise.cli.options import TaskOptions
 from headwise.cli.output import json_line
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, flag
 from headwise.processes import Processes, joined, sharing, together
 
 if TYPE_CHECKING:
@@ -33,13 +33,12 @@ def evaluate(
     """Score a run on the held-out part of its own data, or on a file (--data)."""
     import headwise
     from headwise import runtime
-    from headwise.tasks.options import flag_of
     from headwise.training.loading import baselines_of, examples
 
     of_data, options = TaskOptions.of(context, "data"), TaskOptions.of(context, "evaluate").values
     of_file = [name for name in of_data.values if name.startswith("test_")]
     if of_file and data is None:
-        raise ConfigError(f"{flag_of(of_data.kind, of_file[0])} describes a file of examples; name it with --data")
+        raise ConfigError(f"{flag(of_file[0])} describes a file of examples; name it with --data")
     given = dict(of_data.values) if data is None else _own_file(data, target_data, of_data)
     split = split if data is None else "test"
     runtime.apply(fast_products=False)
@@ -72,7 +71,6 @@ def scores_of(
     """The scores of a run on these examples, or how they differ from those of another run. Raises: ConfigError."""
     import headwise
     from headwise.predictors.intervals import compared
-    from headwise.predictors.predictor import flag
 
     if against is not None:
         if given:

@@ -9,7 +9,7 @@ import typer
 
 from headwise.cli.options import TaskOptions
 from headwise.cli.output import opened
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, flag
 from headwise.trust import trusting
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def init(
     """Write a commented recipe.toml that suits the data and, with --minutes, this machine and the time."""
     from headwise.config import file_keys, value_of
     from headwise.tasks import registry
-    from headwise.tasks.options import flag_of
 
     # a task that is named here is the user's own word
     with trusting():
@@ -51,7 +50,7 @@ def init(
     given = {name: None if path is None else str(path.resolve()) for name, path in files.items()}
     own = TaskOptions.of(context, "data")
     options = {name: own.values.get(name) for name in own.kind.model_fields}
-    keys = data_keys(kind, task, {**given, **options}, {name: flag_of(own.kind, name) for name in options})
+    keys = data_keys(kind, task, {**given, **options})
     heading, recipe, values = fitted(kind, task, keys, settings or [], minutes)
     paths = [value_of(recipe, key) for key in file_keys(recipe) if key.rpartition(".")[2] in keys]
     _check(recipe, paths)
@@ -63,9 +62,7 @@ def init(
     typer.echo(f"next: headwise train {output}")
 
 
-def data_keys(
-    kind: "type[Task[Any]]", task: str, options: Mapping[str, Any], flags: Mapping[str, str]
-) -> dict[str, Any]:
+def data_keys(kind: "type[Task[Any]]", task: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of the command line as keys of the task's `[data]`, or of the task itself if it has no such section.
 
     Raises: ConfigError for an option that the task has no key for.
@@ -74,16 +71,12 @@ def data_keys(
     if "data" in fields:
         fields = getattr(fields["data"].annotation, "model_fields", {})
     names = {"data": "train", "target_data": "train_target"}
-
-    def typed(option: str) -> str:
-        return flags.get(option, f"--{option.replace('_', '-')}")
-
     found = {}
     for option, value in options.items():
         key = names.get(option, option)
         if value is not None and key not in fields:
-            there = [typed(name) for name in options if names.get(name, name) in fields]
-            raise ConfigError(f"{typed(option)} means nothing to task '{task}'; it takes: {', '.join(there) or 'none'}")
+            there = [flag(name) for name in options if names.get(name, name) in fields]
+            raise ConfigError(f"{flag(option)} means nothing to task '{task}'; it takes: {', '.join(there) or 'none'}")
         if value is not None:
             found[key] = value
     return found

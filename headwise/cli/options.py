@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 import typer
 from typer.core import TyperCommand
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, flag
 from headwise.trust import trusting
 
 if TYPE_CHECKING:
@@ -91,7 +91,6 @@ class InitCommand(TaskCommand):
 def _option(kind: Any, name: str, given: dict[str, Any]) -> Any:
     """The option of a field, which puts its value into `given`: a path as an absolute one, `\\n` as a line end."""
     from headwise.config import file_mark
-    from headwise.tasks.options import flag_of
 
     field = kind.model_fields[name]
     (value,) = (part for part in get_args(field.annotation) if part is not NoneType)
@@ -106,7 +105,7 @@ def _option(kind: Any, name: str, given: dict[str, Any]) -> Any:
 
     text = str(field.description)
     option = typer.Option(
-        flag_of(kind, name),
+        flag(name),
         callback=put,
         expose_value=False,
         metavar=" ".join(part.__name__.upper() for part in several) or None,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from io import BufferedReader
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Protocol, runtime_checkable
 
 from headwise.data.bad_lines import BadLine
@@ -98,14 +98,34 @@ def scan_lines(
             yield from _scanned(stream, name, max_line_bytes)
 
 
-def decode_lines(stream: ByteStream, name: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[tuple[int, str]]:
+def first_line(path: str | os.PathLike[str], max_line_bytes: int = MAX_LINE_BYTES) -> str:
+    """The first line that is text and not blank, which shows the format of a file; empty if there is none.
+
+    Raises: DataError: the file cannot be read, or only once, as a pipe can.
+    """
+    require_file(path)
+    lines = (text for _, text in scan_lines(path, max_line_bytes=max_line_bytes) if isinstance(text, str))
+    return next((text for text in lines if text and not text.isspace()), "")
+
+
+def ending_of(path: str | os.PathLike[str]) -> str:
+    """The ending of a name in small letters, without `.gz`; empty if there is none.
+
+    >>> ending_of("reviews.CSV.gz"), ending_of("reviews")
+    ('.csv', '')
+    """
+    endings = [suffix.lower() for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
+    return endings[-1] if endings else ""
+
+
+def decode_lines(stream: ByteStream, name: str) -> Iterator[tuple[int, str]]:
     r"""As `read_lines`, from an open binary stream such as standard input; `name` stands in its errors.
 
     >>> import io
     >>> list(decode_lines(io.BytesIO(b"one\r\ntwo"), "example"))
     [(1, 'one'), (2, 'two')]
     """
-    for number, text in _scanned(stream, name, max_line_bytes):
+    for number, text in _scanned(stream, name, MAX_LINE_BYTES):
         if isinstance(text, BadLine):
             raise text
         yield number, text

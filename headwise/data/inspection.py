@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
-from pathlib import PurePath
 from typing import Any
 
 from headwise.data.bad_lines import BadLine, BadLines
-from headwise.data.files import require_file, scan_lines
-from headwise.data.readers import is_jsonl, take
+from headwise.data.files import ending_of, require_file, scan_lines
+from headwise.data.readers import take
 from headwise.data.report import measure
 from headwise.data.splits import SPLITS
+from headwise.data.tables import is_jsonl
 from headwise.errors import ConfigError, DataError
 
 _SHOWN = 5
@@ -109,8 +109,7 @@ class Opening:
     @property
     def ending(self) -> str:
         """The ending of its name in small letters, without `.gz`."""
-        suffixes = [suffix.lower() for suffix in PurePath(self.path).suffixes if suffix.lower() != ".gz"]
-        return suffixes[-1] if suffixes else ""
+        return ending_of(self.path)
 
     @cached_property
     def lines(self) -> list[str]:

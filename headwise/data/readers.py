@@ -5,12 +5,12 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Literal, TypeVar, get_args
 
 from headwise.data.bad_lines import BadLine, strict
 from headwise.data.files import MAX_LINE_BYTES, scan_lines
 from headwise.data.jsonl import pair_fields
+from headwise.data.tables import count_columns, is_jsonl
 from headwise.data.text import Normalize, clean
 from headwise.errors import ConfigError, DataError, unknown
 
@@ -160,16 +160,6 @@ def _single(name: str, how: Reading) -> Iterator[_Raw | BadLine]:
             yield number, source, target
 
 
-def is_jsonl(name: str, first: str) -> bool:
-    """Whether a file is JSON lines, by the ending of its name, else by its first line that is not blank."""
-    suffixes = [suffix.lower() for suffix in PurePath(name).suffixes if suffix.lower() != ".gz"]
-    if suffixes and suffixes[-1] in (".jsonl", ".ndjson", ".json"):
-        return True
-    if suffixes and suffixes[-1] in (".tsv", ".tab"):
-        return False
-    return first.lstrip().startswith("{") and first.rstrip().endswith("}")
-
-
 def _tsv_row(columns: tuple[int, int] | None) -> Row:
     def row(text: str) -> tuple[str, str]:
         # no more cells than are needed are made of a line with a million tabs
@@ -179,7 +169,7 @@ def _tsv_row(columns: tuple[int, int] | None) -> Row:
         first, second = columns or (0, 1)
         if max(first, second) >= len(cells):
             raise DataError(
-                f"{_counted(len(cells))}, but column {max(first, second)} is asked for; columns are counted from 0"
+                f"{count_columns(len(cells))}, but column {max(first, second)} is asked for; columns are counted from 0"
             )
         return cells[first], cells[second]
 
@@ -191,11 +181,7 @@ def _wrong_count(text: str) -> DataError:
     if count == 1:
         hint = "; only \\n ends a line here, this one has \\r inside" if "\r" in text else ""
         return DataError(f"1 column, expected source TAB target{hint}")
-    return DataError(f"{_counted(count)}, expected 2; say which two hold source and target", {"columns": (0, 1)})
-
-
-def _counted(count: int) -> str:
-    return f"{count} column{'s' if count > 1 else ''}"
+    return DataError(f"{count_columns(count)}, expected 2; say which two hold source and target", {"columns": (0, 1)})
 
 
 def _parallel(name: str, target_name: str, max_line_bytes: int) -> Iterator[_Raw | BadLine]:

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import PurePath
 from typing import Any, Literal
 
 from headwise.data.bad_lines import BadLine, strict
-from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines
+from headwise.data.files import MAX_LINE_BYTES, ending_of, first_line, scan_lines
 from headwise.data.jsonl import any_field, kind_name, parse_object
 from headwise.data.text import Normalize, clean
 from headwise.errors import ConfigError, DataError
@@ -20,7 +19,7 @@ from headwise.errors import ConfigError, DataError
 TableFormat = Literal["auto", "csv", "tsv", "jsonl"]
 Key = str | int
 
-_ENDINGS = {"csv": "csv", "tsv": "tsv", "tab": "tsv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl"}
+_ENDINGS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 # names and their characters that an error shows
 _COLUMNS, _SHOWN = 10, 30
 # what may stand where a comma is expected
@@ -95,7 +94,7 @@ def scan_rows(
                 continue
         if len(cells) != width:
             advice = "; put a text with a delimiter in quotes" if kind == "csv" and len(cells) > width else ""
-            yield BadLine(name, line, "columns", f"{_counted(len(cells))}, the first line has {width}{advice}")
+            yield BadLine(name, line, "columns", f"{count_columns(len(cells))}, the first line has {width}{advice}")
         else:
             yield Row(line, {key: cells[place] for key, place in chosen.items()})
 
@@ -127,13 +126,14 @@ def format_of(path: str, max_line_bytes: int = MAX_LINE_BYTES) -> str:
     """
     if named := named_format(path):
         return named
-    # the first line is read to see what the file is, and then again
-    require_file(path)
-    lines = (text for _, text in scan_lines(path, max_line_bytes=max_line_bytes) if isinstance(text, str))
-    first = next((text for text in lines if text and not text.isspace()), "")
-    if first.lstrip().startswith("{") and first.rstrip().endswith("}"):
-        return "jsonl"
-    return "tsv" if "\t" in first else "csv"
+    first = first_line(path, max_line_bytes)
+    return "jsonl" if is_jsonl(path, first) else "tsv" if "\t" in first else "csv"
+
+
+def is_jsonl(path: str, first: str) -> bool:
+    """Whether a file is JSON lines, by the ending of its name, else by its first line that is not blank."""
+    named = named_format(path)
+    return named == "jsonl" or (named != "tsv" and first.lstrip().startswith("{") and first.rstrip().endswith("}"))
 
 
 def named_format(path: str) -> str | None:
@@ -142,8 +142,7 @@ def named_format(path: str) -> str | None:
     >>> named_format("reviews.csv.gz"), named_format("reviews.txt")
     ('csv', None)
     """
-    endings = [suffix.lower()[1:] for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
-    return _ENDINGS.get(endings[-1]) if endings else None
+    return _ENDINGS.get(ending_of(path))
 
 
 def _records(name: str, how: Table, wanted: Sequence[Key], optional: Sequence[Key]) -> Iterator[Row | BadLine]:
@@ -245,7 +244,7 @@ def _chosen(place: str, first: list[str], how: Table, wanted: Sequence[Key], opt
                 found[key] = key
             elif key in wanted:
                 raise DataError(
-                    f"{place}: {_counted(len(names))}, but column {key} is asked for; columns are counted from 0"
+                    f"{place}: {count_columns(len(names))}, but column {key} is asked for; columns are counted from 0"
                 )
         elif not key:
             raise DataError(f"{place}: a column without a name is asked for; name it in the file, and here")
@@ -269,7 +268,7 @@ def _missing(place: str, key: str, names: list[str], how: Table) -> DataError:
     return DataError(f"{told}, or that there is no line of names", {"columns": (0, 1)})
 
 
-def _counted(count: int) -> str:
+def count_columns(count: int) -> str:
     return f"{count} column{'s' if count != 1 else ''}"
 
 

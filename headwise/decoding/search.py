@@ -12,7 +12,7 @@ from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import Constraints, constraints
 from headwise.decoding.hypotheses import LENGTH_PENALTY, Hypothesis, StepDecoder
 from headwise.decoding.sampling import Draws, greedy, sample
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, flag
 
 _OF_SAMPLING = ("temperature", "top_k", "top_p")
 
@@ -105,7 +105,7 @@ class DecodingConfig(Config):
         beam = "beam_size" in options or n_best > 1
         chosen = method or ("sample" if of_sampling else "beam" if beam else self.method)
         if of_sampling and chosen != "sample":
-            raise ConfigError(f"--{of_sampling[0].replace('_', '-')} needs --method sample, not {chosen}")
+            raise ConfigError(f"{flag(of_sampling[0])} needs --method sample, not {chosen}")
         if "beam_size" in options and chosen != "beam":
             raise ConfigError(f"--beam needs --method beam, not {chosen}")
         if chosen == "greedy" and n_best > 1:

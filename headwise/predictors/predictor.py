@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, run
 
 from headwise.data.files import read_lines
 from headwise.data.tokenizers import Tokenizer
-from headwise.errors import ConfigError, DataError, Unsupported
+from headwise.errors import ConfigError, DataError, Unsupported, flag
 from headwise.files import json_text
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
@@ -83,15 +83,6 @@ def several(items: Any) -> list[Any]:
     return list(items) if isinstance(items, Sequence) and not isinstance(items, str) else [items]
 
 
-def flag(name: str) -> str:
-    """An option as it is typed, from its name.
-
-    >>> flag("n_best"), flag("beam_size")
-    ('--n-best', '--beam')
-    """
-    return "--beam" if name == "beam_size" else f"--{name.replace('_', '-')}"
-
-
 @runtime_checkable
 class Flowing(Protocol[Given_I, Told_O]):
     """Outputs under way, which more inputs may join."""
@@ -120,7 +111,8 @@ class Predictor(ABC, Generic[I, O, E]):
     `parse` opens: such a run is not served over HTTP; `ending` is that of the files that outputs are written to, one
     each, in a folder; empty: outputs are lines alone; `given` is what an input is, for those who show it; `verb` is the
     last part of its address in a service, besides "predict"; `streams` says whether a service may tell an output that
-    is not searched for among several piece by piece, as `writes()` reads its tokens.
+    is not searched for among several piece by piece, as `writes()` reads its tokens; `option` is the only option that
+    `predict` takes, such as "n_best"; empty: it takes none, or `options` says which.
     """
 
     model: Any
@@ -129,6 +121,7 @@ class Predictor(ABC, Generic[I, O, E]):
     given: ClassVar[Given] = "text"
     verb: ClassVar[str] = "predict"
     streams: ClassVar[bool] = False
+    option: ClassVar[str] = ""
 
     def parse(self, text: str) -> I:
         """One input from an argument of the command line, or a line of standard input; here the text itself."""
@@ -183,13 +176,13 @@ class Predictor(ABC, Generic[I, O, E]):
         yield from ()
 
     def options(self, given: Mapping[str, Any]) -> Any:
-        """What `predict` is told, from options by name; without any, the recipe's own.
+        """What `predict` takes, from options by name; without any, None. Here the value of `option`.
 
         Raises: ConfigError naming an option that means nothing here.
         """
-        if given:
-            raise ConfigError(f"{flag(next(iter(given)))} means nothing to this model; leave it out")
-        return None
+        if others := [name for name in given if name != self.option]:
+            raise ConfigError(f"{flag(others[0])} means nothing to this model; leave it out")
+        return given.get(self.option)
 
     def text_of(self, example: E) -> str:
         """What an example gives the model to read, with blanks between words. Raises: Unsupported if it is no text."""

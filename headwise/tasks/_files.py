@@ -1,9 +1,10 @@
-"""What a task learned from its data as small JSON files of its run, and back."""
+"""What a task learned from its data as small files of its run, and back."""
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import CheckpointError
 from headwise.tasks.task import required
 
@@ -33,6 +34,11 @@ def from_json(files: Mapping[str, bytes], name: str, read: Callable[[Any], T], w
         return read(json.loads(required(files, name)))
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
         raise damaged(name, wrong) from None
+
+
+def tokenizer_in(files: Mapping[str, bytes], name: str, config: TokenizerConfig | None = None) -> Tokenizer:
+    """The tokenizer in a file of the run, made as `config` says. Raises: CheckpointError if it is missing."""
+    return Tokenizer.from_bytes(required(files, name), name, config)
 
 
 def counts_of(files: Mapping[str, bytes], name: str, what: str) -> dict[str, int]:

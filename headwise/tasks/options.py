@@ -1,29 +1,22 @@
 """Options that tasks add to verbs of the command line, and to the requests of a service."""
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, create_model
 
 from headwise.config import Config
 
 
-class Flag(NamedTuple):
-    """How an option is typed where that is not its name with hyphens; an annotation of its field."""
-
-    text: str
-
-
 class Options(Config):
     """What tasks add to a verb: each field is an option, with a description and the default None, which is "not given".
 
     A predictor takes the values of "predict" and "evaluate" by `Predictor.options`. Those of "data" are keys of the
-    recipe's `[data]`, which `init` and `evaluate --data` take; a key that begins with `test_` is of the file tested on.
+    recipe's `[data]`, which `init` and `evaluate --data` take; a key that begins with `test_` is of the file tested on,
+    and is typed without that.
 
     >>> class Rounding(Options):
     ...     digits: int | None = Field(None, ge=0, description="digits after the point")
-    >>> flag_of(Rounding, "digits")
-    '--digits'
     """
 
     model_config = ConfigDict(strict=True)
@@ -34,12 +27,6 @@ class BestOptions(Options):
     """How many answers are named."""
 
     n_best: int | None = Field(None, ge=1, description="outputs for each input")
-
-
-def flag_of(kind: type[Options], name: str) -> str:
-    """An option as it is typed."""
-    marks = [mark.text for mark in kind.model_fields[name].metadata if isinstance(mark, Flag)]
-    return marks[0] if marks else f"--{name.replace('_', '-')}"
 
 
 def joined(kinds: Iterable[type[Options]]) -> type[Options]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headwise.data.files import digest
+from headwise.data.splits import SPLITS
 from headwise.errors import CheckpointError, ConfigError, DataError, unknown
 from headwise.predictors.predictor import Predictor
 from headwise.runs.checkpoints import Checkpoints
@@ -30,7 +31,6 @@ from headwise.trust import trusting
 _DRAWS = frozenset({"normal_", "uniform_", "bernoulli_", "exponential_", "random_"})
 # the default types of PyTorch with which models are trained
 _TRAINED = frozenset({torch.float32, torch.float64})
-SPLITS = ("train", "valid", "test")
 
 
 def load(folder: str | os.PathLike[str], *, trust: bool = False) -> Predictor[Any, Any, Any]:

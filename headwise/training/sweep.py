@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.errors import ConfigError
+from headwise.registry import split
 from headwise.training import recipes
 from headwise.training.ledger import Account, account
 from headwise.training.recipe import Recipe
@@ -27,17 +28,8 @@ class Swept:
     def parse(cls, setting: str) -> "Swept | None":
         """The key and values of a setting with commas outside brackets and quotation marks; None where it has none."""
         key, _, text = setting.partition("=")
-        parts, depth, quoted = [""], 0, ""
-        for character in text:
-            if character == "," and not depth and not quoted:
-                parts.append("")
-                continue
-            if character in "\"'":
-                quoted = "" if quoted == character else quoted or character
-            elif not quoted:
-                depth += (character in "[{") - (character in "]}")
-            parts[-1] += character
-        return cls(key.strip(), tuple(part.strip() for part in parts)) if len(parts) > 1 else None
+        values = split(text, ",")
+        return cls(key.strip(), tuple(values)) if len(values) > 1 else None
 
 
 @dataclass(frozen=True)

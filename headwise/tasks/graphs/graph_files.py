@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from headwise.data.bad_lines import strict
-from headwise.data.files import MAX_LINE_BYTES, read_lines, require_file
+from headwise.data.files import MAX_LINE_BYTES, first_line, read_lines, require_file
 from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, parse_npz
 from headwise.data.splits import SPLITS
 from headwise.data.tables import Key, Row, Table, heading, scan_rows
@@ -160,10 +160,7 @@ def table_of(path: Path, max_line_bytes: int, named_by: str = _NAMED_BY) -> Tabl
     Args:
         named_by: see `Table`.
     """
-    require_file(path)
-    lines = (text for _, text in read_lines(path, max_line_bytes=max_line_bytes))
-    first = next((text for text in lines if text and not text.isspace()), "")
-    kind = "tsv" if "\t" in first else "csv"
+    kind = "tsv" if "\t" in first_line(path, max_line_bytes) else "csv"
     return Table(kind, ",", max_line_bytes, named_by, numbered=False)
 
 

@@ -85,8 +85,8 @@ def feature_table(graph: Graph) -> Any:
     return csr_array((table.value, table.column, table.start), shape=(nodes, table.width))
 
 
-def neighbourhoods(graph: Graph, features: Any, hops: int = 2) -> Any:
-    """S^hops features with S = D^-1/2 (A + I) D^-1/2, D the degrees of A + I: the features of SGC.
+def neighbourhoods(graph: Graph, features: Any) -> Any:
+    """S^2 features with S = D^-1/2 (A + I) D^-1/2, D the degrees of A + I: the features of SGC.
 
     Source: Wu et al. 2019, arXiv 1902.07153, equation 8; edges of one direction alone count in that direction.
     """
@@ -97,7 +97,7 @@ def neighbourhoods(graph: Graph, features: Any, hops: int = 2) -> Any:
     adjacency = coo_array((np.ones(len(source)), (target, source)), shape=(nodes, nodes)).tocsr()
     adjacency = adjacency + eye_array(nodes, format="csr")
     scale = diags_array(1 / np.sqrt(adjacency.sum(1)))
-    for _ in range(hops):
+    for _ in range(2):
         features = scale @ (adjacency @ (scale @ features))
     return features.tocsr()
 
@@ -142,7 +142,11 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
 
     def read(self, path: Path) -> Iterator[str]:
         """The nodes of a file: the id column of a table, a name a line, or all nodes of an archive of graphs."""
-        found = read_archive(path).ids if path.suffix == ".npz" else read_ids(path, self.data.columns())
+        found = (
+            read_archive(path).ids
+            if path.suffix == ".npz"
+            else read_ids(path, self.data.columns(), self.data.max_line_bytes)
+        )
         return map(self.parse, found)
 
     @torch.inference_mode()

@@ -19,7 +19,7 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.errors import DataError
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer_config import DecoderConfig
-from headwise.tasks._files import as_json, from_json
+from headwise.tasks._files import as_json, from_json, tokenizer_in
 from headwise.tasks.demo import Demo
 from headwise.tasks.images import shapes
 from headwise.tasks.images.base import IMAGES_FILE
@@ -29,7 +29,7 @@ from headwise.tasks.images.demo import CAPTION
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
 from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, examples_of
 from headwise.tasks.images.pixels import Image
-from headwise.tasks.task import Assets, Description, Generator, Given, required
+from headwise.tasks.task import Assets, Description, Generator, Given
 from headwise.tasks.text.options import BleuOptions, WritingOptions
 from headwise.tasks.text.writer import Asked, Scoring, Writer, WriterConfig, Writing, text_of
 
@@ -87,7 +87,8 @@ class Caption(Writer[dict[str, Captioned]]):
 
     def __init__(self, config: CaptionConfig, assets: Assets[dict[str, Captioned]]):
         super().__init__(config, assets)
-        self.tokenizer, self.seen = _tokenizer(assets.files, config), _seen(assets.files)
+        self.tokenizer = tokenizer_in(assets.files, TOKENIZER_FILE, config.tokenizer)
+        self.seen = _seen(assets.files)
 
     @classmethod
     def prepare_with(cls, config: CaptionConfig, given: Given) -> Assets[dict[str, Captioned]]:
@@ -105,7 +106,7 @@ class Caption(Writer[dict[str, Captioned]]):
                 f"{config.data.train}: images of {loaded.shape}, the run has read {shape}; set data.size ="
                 f" [{shape.height}, {shape.width}] and data.channels = {shape.channels}"
             )
-        tokenizer, notes, data = _tokenizer(files, config), list(loaded.notes), {}
+        tokenizer, notes, data = tokenizer_in(files, TOKENIZER_FILE, config.tokenizer), list(loaded.notes), {}
         for part, images in loaded.parts.items():
             data[part], lost = _encoded(images, tokenizer, config.data.max_len)
             notes += [f"{part}: {lost:,} captions are longer than max_len {config.data.max_len}"] if lost else []
@@ -208,10 +209,6 @@ def _encoded(images: ImageSet, tokenizer: Tokenizer, max_len: int) -> tuple[Capt
     kept = np.flatnonzero(rows.lengths <= max_len)
     of = np.repeat(np.arange(len(texts)), list(map(len, texts)))
     return Captioned(images, rows.take(kept), of[kept]), len(rows) - len(kept)
-
-
-def _tokenizer(files: Mapping[str, bytes], config: CaptionConfig) -> Tokenizer:
-    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
 
 
 def _seen(files: Mapping[str, bytes]) -> Seen:

@@ -12,7 +12,6 @@ from jaxtyping import Int, UInt8
 from torch import Tensor, nn
 
 from headwise import metrics
-from headwise.config import build
 from headwise.data.bad_lines import strict
 from headwise.data.batches import PairBatch, Ragged, padded
 from headwise.data.tokenizers import Tokenizer
@@ -185,12 +184,7 @@ class Captioner(ImagePredictor[list[Translation]]):
         for name in ("stop", "alignments"):
             if name in given:
                 raise ConfigError(f"--{name} means nothing to captions of images; leave it out")
-        own: dict[str, Any] = {"scores": bool(given["scores"])} if "scores" in given else {}
-        if "tokenize" in given:
-            own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
-        if "prefix" in given:
-            own["prefix"] = tuple(given["prefix"])
-        return Asked(self.decoding.with_options({name: given[name] for name in given if name not in own}), **own)
+        return Asked.of(self.decoding, given)
 
     def write(self, item: Image, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
         """A caption a line, after its score where that is asked for; or JSON with the name of the image."""

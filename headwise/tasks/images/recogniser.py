@@ -129,6 +129,8 @@ class Recogniser(ImagePredictor[dict[str, float]]):
 
     data: ImagesConfig
 
+    option = "n_best"
+
     def __init__(self, model: ImageClassifier, known: Known, data: ImagesConfig):
         super().__init__(model, known.shape, data)
         self.known = known
@@ -157,12 +159,6 @@ class Recogniser(ImagePredictor[dict[str, float]]):
                 shares = dict(zip(self.known.classes, row, strict=True))
                 found.append(dict(sorted(shares.items(), key=lambda share: -share[1])))
         return found
-
-    def options(self, given: Mapping[str, Any]) -> int | None:
-        """`n_best`: how many classes are written. Raises: ConfigError for any other option."""
-        others = {name: value for name, value in given.items() if name != "n_best"}
-        super().options(others)
-        return given.get("n_best")
 
     def write(self, item: Image, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
         """`class<tab>probability`, a line for each class asked for; or JSON with the name of the image."""

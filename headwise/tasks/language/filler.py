@@ -21,7 +21,7 @@ from headwise.explain.explanation import Explanation
 from headwise.labels import decimals, probability, visible
 from headwise.layers.loss import output_loss
 from headwise.predictors import looking
-from headwise.predictors.predictor import Form, Predictor, Unknown, flag, several, unknown_tokens
+from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.processes import divided
 from headwise.tasks.language.masked import MASK_ID, MaskedBatch, MaskedEncoder, Masking, masked_windows
 from headwise.tasks.text.plain import SPECIALS, text_of
@@ -57,6 +57,7 @@ class Filler(Predictor[str, Filled, str]):
         length: tokens of a training window, the most that an input may have.
     """
 
+    option = "n_best"
     verb = "fill"
 
     def __init__(self, model: MaskedEncoder, tokenizer: Tokenizer, masking: Masking, length: int) -> None:
@@ -110,11 +111,6 @@ class Filler(Predictor[str, Filled, str]):
             return ["\t".join([visible(output.text), *ranked])]
         ranks = zip(*(one.items() for one in output.choices), strict=True)
         return ["\t".join(f"{visible(word)}\t{probability(share)}" for word, share in rank) for rank in ranks]
-
-    def options(self, given: Mapping[str, Any]) -> int | None:
-        if others := [name for name in given if name != "n_best"]:
-            raise ConfigError(f"{flag(others[0])} means nothing to a masked language model; leave it out")
-        return given.get("n_best")
 
     def unknown(self, items: Sequence[str]) -> Unknown:
         """Tokens beside the masks that are not in the vocabulary."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,8 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         data: how files are read.
     """
 
+    option = "n_best"
+
     def __init__(self, model: InterestNetwork, catalogue: Catalogue, negatives: Negatives | None, data: ClicksConfig):
         self.model, self.catalogue, self.negatives, self.data = model, catalogue, negatives, data
 
@@ -140,12 +142,6 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
 
     def read(self, path: Path) -> Iterator[Choice]:
         return read_choices(path, self.catalogue.users, self.data.max_line_bytes)
-
-    def options(self, given: Mapping[str, Any]) -> Any:
-        """`n_best`: how many items are named."""
-        rest = {name: value for name, value in given.items() if name != "n_best"}
-        super().options(rest)
-        return given.get("n_best")
 
     def predict(self, items: Sequence[Choice | str] | Choice | str, options: Any = None) -> list[Ranking]:
         """The candidates of each choice, all items where it names none; `options` is how many are named, None: 10.

@@ -114,6 +114,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     """
 
     # or numbers, but a name is taken for a file wherever there is one
+    option = "steps"
     reads = "file"
     given = "series"
 
@@ -146,9 +147,8 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         return iter(read_series(path, self.data, self.scaling.columns))
 
     def options(self, given: Mapping[str, Any]) -> int | None:
-        """`steps`: how many to tell. Raises: ConfigError for other options, or steps that cannot be told."""
-        steps = given.get("steps")
-        super().options({name: value for name, value in given.items() if name != "steps"})
+        """The number of steps. Raises: ConfigError for other options, or steps that cannot be forecast."""
+        steps: int | None = super().options(given)
         if steps is not None:
             self._check_steps(steps)
         return steps

@@ -54,7 +54,7 @@ def series_page(
     ]
     limits = (0.5 - len(past), len(ahead) + 0.5)
     for column, axes in enumerate(panels[:-1]):
-        _numbers(axes, past[:, column], ahead[:, column], None if truth is None else truth[:, column], column)
+        _numbers(axes, past[:, column], ahead[:, column], None if truth is None else truth[:, column])
         axes.set_ylabel(maps.labels([names[column]]).texts[0], fontsize=maps.LABEL_SIZE)
         axes.set_xlim(limits)
         axes.set_xticks([])
@@ -65,7 +65,7 @@ def series_page(
     return figure
 
 
-def _numbers(axes: Axes, past: np.ndarray, ahead: np.ndarray, truth: np.ndarray | None, column: int) -> None:
+def _numbers(axes: Axes, past: np.ndarray, ahead: np.ndarray, truth: np.ndarray | None) -> None:
     """The line of a column; the forecast begins at the last number that is known."""
     steps, known = np.arange(len(ahead) + 1), past[-1:]
     axes.plot(np.arange(1 - len(past), 1), past, color="0.25", linewidth=1.2, label="history")

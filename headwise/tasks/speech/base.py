@@ -22,7 +22,7 @@ from headwise.decoding.search import DecodingConfig
 from headwise.layers.loss import output_loss, real_rows
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.models.transformer_config import DecoderConfig
-from headwise.tasks._files import as_json, from_json
+from headwise.tasks._files import as_json, from_json, tokenizer_in
 from headwise.tasks._labelling import Labelling
 from headwise.tasks.speech.encoders import FrameEncoderConfig, SpeechEncoderConfig
 from headwise.tasks.speech.listening import Known
@@ -48,7 +48,7 @@ from headwise.tasks.speech.utterances import (
     measured,
     read_recordings,
 )
-from headwise.tasks.task import Assets, Description, Task, required
+from headwise.tasks.task import Assets, Description, Task
 from headwise.tasks.text.writer import Writing, text_of
 
 SPEECH_FILE = "speech.json"
@@ -374,7 +374,7 @@ def new_tokenizer(texts: list[str], units: Literal["char", "word"]) -> Tokenizer
 
 def kept_tokenizer(files: Mapping[str, bytes], units: Literal["char", "word"]) -> Tokenizer:
     """That of a run, made for these units. Raises: CheckpointError where it is missing."""
-    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, _tokens(units))
+    return tokenizer_in(files, TOKENIZER_FILE, _tokens(units))
 
 
 def _tokens(units: Literal["char", "word"]) -> TokenizerConfig:

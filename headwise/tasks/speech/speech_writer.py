@@ -73,12 +73,11 @@ class SpeechWriter(Listener[str]):
 
     def options(self, given: Mapping[str, Any]) -> Asked:
         """The keys of `DecodingConfig`, for one text. Raises: ConfigError for options that mean nothing here."""
-        prefix, given = tuple(given.get("prefix", ())), {name: given[name] for name in given if name != "prefix"}
-        others = {name: value for name, value in given.items() if name not in DecodingConfig.model_fields}
-        super().options(others)
+        known = ("prefix", *DecodingConfig.model_fields)
+        super().options({name: value for name, value in given.items() if name not in known})
         if given.get("n_best", 1) > 1:
             raise ConfigError("--n-best means nothing to a transcriber, which writes one text; leave it out")
-        return Asked(self.decoding.with_options(given), prefix=prefix)
+        return Asked.of(self.decoding, given)
 
     def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
         """The text; or JSON with the name of the recording."""

@@ -1,7 +1,7 @@
 """A trained transcriber: writes what is said in a recording, scores itself, shows where each unit was heard."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,8 @@ class Transcriber(Listener[str]):
         beam: prefixes that are followed; 1: the best path.
     """
 
+    option = "beam_size"
+
     def __init__(self, model: FrameLabeller, known: Known, units: Units, data: RecordingsConfig, beam: int):
         super().__init__(model, known, data)
         self.units, self.beam = units, beam
@@ -91,12 +93,6 @@ class Transcriber(Listener[str]):
         for batch, said in divided(texts, self.batches(items, self.model.head.weight.device)):
             found |= dict(zip(batch.indices, said, strict=True))
         return [found[at] for at in range(len(found))]
-
-    def options(self, given: Mapping[str, Any]) -> int | None:
-        """`beam_size`: how many prefixes are followed. Raises: ConfigError for any other option."""
-        others = {name: value for name, value in given.items() if name != "beam_size"}
-        super().options(others)
-        return given.get("beam_size")
 
     def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
         """The text; or JSON with the name of the recording."""

@@ -22,11 +22,11 @@ from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.spans import Scheme, illegal_sentences
 from headwise.data.splits import DataSet, Nouns
 from headwise.data.suggestions import Suggestion
-from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.data.tokenizers import TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.models.token_encoders import EncoderConfig
 from headwise.predictors.classes import count_scores, counted, mean
-from headwise.tasks._files import as_json, from_json
+from headwise.tasks._files import as_json, from_json, tokenizer_in
 from headwise.tasks.demo import Demo
 from headwise.tasks.tagging.demo import TAG
 from headwise.tasks.tagging.model import (
@@ -40,7 +40,7 @@ from headwise.tasks.tagging.model import (
     build_token_tagger,
 )
 from headwise.tasks.tagging.tagger import Tagger, most_frequent, tag_count_scores, tag_counts
-from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task, required
+from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text.report import TAGGED
 from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run
 from headwise.tasks.text.tagged import Tagged, TaggedConfig, scan_tagged, scheme_of
@@ -68,8 +68,8 @@ class Learned(NamedTuple):
 
         Raises: CheckpointError naming a file that is missing or damaged.
         """
-        tokenizer = Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, pieces)
-        spelling = Tokenizer.from_bytes(required(files, SPELLING_FILE), SPELLING_FILE) if longest else None
+        tokenizer = tokenizer_in(files, TOKENIZER_FILE, pieces)
+        spelling = tokenizer_in(files, SPELLING_FILE) if longest else None
         tags = from_json(files, TAGS_FILE, _tags, "not a list of tags")
         words = from_json(files, WORDS_FILE, _words, "not a table of words")
         # there is no such file where tags are no spans

@@ -8,6 +8,8 @@ from jaxtyping import Float
 
 from headwise.labels import columns, decimals, padded, shorten, visible
 
+_WORDS = 8
+
 
 class Transitions(NamedTuple):
     """The scores that a linear chain learned: of tags that begin, that follow each other (rows first), that end."""
@@ -24,8 +26,6 @@ def transitions_table(
     alone: Float[np.ndarray, "words tags"],
     together: Float[np.ndarray, "words tags"],
     scores: Transitions,
-    *,
-    top: int = 8,
 ) -> str:
     """The words whose probabilities the transitions changed most, in their order, as lines for a terminal.
 
@@ -37,7 +37,6 @@ def transitions_table(
         names: all tags, by their numbers.
         alone: the probabilities without transitions.
         together: the probabilities given the sentence.
-        top: words at most.
 
     >>> scores = Transitions(np.zeros(2), np.array([[0.0, 2.0], [0.0, 0.0]]), np.zeros(2))
     >>> odds = np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([[0.95, 0.05], [0.2, 0.8]])
@@ -50,7 +49,7 @@ def transitions_table(
     path = [number[tag] for tag in tags]
     changes = np.abs(together - alone).sum(1)
     rows = [["word", "alone", "in the sentence", "from the left", "to the right"]]
-    for place in sorted(np.argsort(-changes, kind="stable")[:top].tolist()):
+    for place in sorted(np.argsort(-changes, kind="stable")[:_WORDS].tolist()):
         here, guess = path[place], int(alone[place].argmax())
         left = ("begin", scores.first[here])
         if place:

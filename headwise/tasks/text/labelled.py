@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import PurePath
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule, strict
 from headwise.data.batches import Ragged, padded
-from headwise.data.files import MAX_LINE_BYTES, resolve, scan_lines
+from headwise.data.files import MAX_LINE_BYTES, ending_of, resolve, scan_lines
 from headwise.data.readers import Pair
 from headwise.data.splits import DataSet, Nouns
 from headwise.data.tables import (
@@ -151,7 +150,7 @@ def read_texts(path: str | os.PathLike[str], config: LabelledConfig, normalize: 
 
 
 def _is_table(name: str, config: LabelledConfig) -> bool:
-    if PurePath(name.lower().removesuffix(".gz")).suffix == ".txt":
+    if ending_of(name) == ".txt":
         return False
     if named_format(name) is not None or config.format != "auto":
         return True

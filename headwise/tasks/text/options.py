@@ -1,17 +1,17 @@
 """Options of tasks whose models write: how outputs are searched for, and how they are compared with references."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from headwise.tasks.options import BestOptions, Flag, Options
+from headwise.tasks.options import BestOptions, Options
 
 
 class SearchOptions(BestOptions):
     """How outputs are searched for; what is left out is as the run's recipe says."""
 
     method: Literal["beam", "greedy", "sample"] | None = Field(None, description="beam, greedy or sample")
-    beam_size: Annotated[int | None, Flag("--beam")] = Field(None, ge=1, description="beam size")
+    beam_size: int | None = Field(None, ge=1, description="beam size")
     length_penalty: float | None = Field(None, ge=0, le=10, description="0: rank by probability; 1: by its mean")
     max_len: int | None = Field(None, ge=1, description="longest output, in tokens")
     temperature: float | None = Field(None, gt=0, le=100, description="sampling: below 1 favours probable tokens")

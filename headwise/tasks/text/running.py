@@ -15,7 +15,8 @@ from headwise.data.splits import own_files
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
-from headwise.tasks.task import Assets, Description, Given, Task, required
+from headwise.tasks._files import tokenizer_in
+from headwise.tasks.task import Assets, Description, Given, Task
 from headwise.tasks.text import token_files
 from headwise.tasks.text.plain import (
     TRAINED_CHARS,
@@ -53,7 +54,7 @@ class RunningText(Task[dict[str, Text]]):
 
     def __init__(self, config: Any, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
-        self.tokenizer = tokenizer_of(assets.files, config.tokenizer)
+        self.tokenizer = tokenizer_in(assets.files, TOKENIZER_FILE, config.tokenizer)
 
     @classmethod
     def examples(cls, config: Any, split: str) -> list[str]:
@@ -69,11 +70,6 @@ class RunningText(Task[dict[str, Text]]):
         return Description(title, text, commands, more)
 
 
-def tokenizer_of(files: Mapping[str, bytes], config: TokenizerConfig) -> Tokenizer:
-    """The tokens in the files of a run."""
-    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config)
-
-
 def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int) -> Read:
     """Reads the text of a recipe, and learns its tokens where they are not given.
 
@@ -82,7 +78,7 @@ def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int)
     """
     paths = own_files(config)
     folder = paths["train"] if paths["train"].is_dir() else None
-    learned = None if given.files is None else tokenizer_of(given.files, tokens)
+    learned = None if given.files is None else tokenizer_in(given.files, TOKENIZER_FILE, tokens)
     files = None if folder is None else _files(paths.pop("train"), learned)
     if files is not None:
         files.check(config, tokens)

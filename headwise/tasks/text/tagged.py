@@ -5,17 +5,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
 from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule, strict
-from headwise.data.files import MAX_LINE_BYTES, require_file, scan_lines
+from headwise.data.files import MAX_LINE_BYTES, ending_of, first_line, scan_lines
 from headwise.data.jsonl import parse_object, spans, texts
-from headwise.data.readers import is_jsonl
 from headwise.data.spans import Scheme, recognised, tags_of
+from headwise.data.tables import is_jsonl
 from headwise.data.text import Normalize, clean
 from headwise.errors import ConfigError, DataError, unknown
 
@@ -193,14 +192,10 @@ def _sentences(name: str, config: TaggedConfig, normalize: Normalize, required: 
 
 def _kind(name: str, config: TaggedConfig) -> str:
     """The format, by the ending of the name, else by the first line that is not blank."""
-    suffixes = [suffix.lower() for suffix in PurePath(name).suffixes if suffix.lower() != ".gz"]
-    ending = suffixes[-1] if suffixes else ""
+    ending = ending_of(name)
     if ending in _ENDINGS:
         return _ENDINGS[ending]
-    # the first line is read to see what the file is, and then again
-    require_file(name)
-    lines = (text for _, text in scan_lines(name, max_line_bytes=config.max_line_bytes) if isinstance(text, str))
-    first = next((text for text in lines if text and not text.isspace()), "")
+    first = first_line(name, config.max_line_bytes)
     if is_jsonl(name, first):
         return "jsonl"
     if first.startswith("# ") or first.count("\t") == _COLUMNS - 1:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headwise import metrics
 from headwise.caches import Cache
-from headwise.config import Config
+from headwise.config import Config, build
 from headwise.data.batches import PairBatch
 from headwise.data.text import script_counts
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
@@ -91,6 +91,16 @@ class Asked:
     alignments: bool = False
     tokenize: str | None = None
     prefix: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, decoding: DecodingConfig, given: Mapping[str, Any]) -> "Asked":
+        """From options by name. Raises: ConfigError for an unknown one, or a value that is not allowed."""
+        own: dict[str, Any] = {name: bool(given[name]) for name in ("scores", "alignments") if name in given}
+        if "tokenize" in given:
+            own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
+        if "prefix" in given:
+            own["prefix"] = tuple(given["prefix"])
+        return cls(decoding.with_options({name: given[name] for name in given if name not in own}), **own)
 
 
 @dataclass(frozen=True, slots=True)

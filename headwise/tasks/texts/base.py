@@ -33,7 +33,8 @@ from headwise.predictors import looking
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Predictor, Unknown, unknown_tokens
 from headwise.processes import divided
-from headwise.tasks.task import Assets, Description, Given, Probe, Task, required
+from headwise.tasks._files import tokenizer_in
+from headwise.tasks.task import Assets, Description, Given, Probe, Task
 from headwise.tasks.text.labelled import (
     Labelled,
     LabelledBatch,
@@ -201,7 +202,7 @@ class TextTask(Task[dict[str, Texts]]):
 
     def __init__(self, config: TextsConfig, assets: Assets[dict[str, Texts]]):
         super().__init__(config, assets)
-        self.tokenizer = tokenizer_of(assets.files, config)
+        self.tokenizer = tokenizer_in(assets.files, TOKENIZER_FILE, config.tokenizer)
 
     @property
     @abstractmethod
@@ -287,15 +288,10 @@ class TextTask(Task[dict[str, Texts]]):
         return Description(title, text, ('predict RUN "a text"', "evaluate RUN --data labelled.csv"))
 
 
-def tokenizer_of(files: Any, config: TextsConfig) -> Tokenizer:
-    """The tokens in the files of a run."""
-    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
-
-
 def tokenizer_for(train: Sequence[Labelled], config: TextsConfig, given: Given) -> Tokenizer:
     """The tokens of the run that goes on, of the run that the encoder starts from, or else of the training texts."""
     if given.files is not None:
-        return tokenizer_of(given.files, config)
+        return tokenizer_in(given.files, TOKENIZER_FILE, config.tokenizer)
     if config.start.weights is not None:
         return tokenizer_of_run(config.start.weights, config.tokenizer)
     return Tokenizer.train([example.text for example in train], config.tokenizer)

@@ -13,8 +13,9 @@ from headwise.data.bad_lines import BadLine, BadRule
 from headwise.data.batches import LongRule, Ragged
 from headwise.data.files import MAX_LINE_BYTES, resolve, scan_lines
 from headwise.data.jsonl import any_field, kind_name, parse_object, text_field, texts
-from headwise.data.readers import EmptyRule, Pair, PairFormat, Reading, is_jsonl, scan_pairs
+from headwise.data.readers import EmptyRule, Pair, PairFormat, Reading, scan_pairs
 from headwise.data.splits import SPLITS, DataSet, Nouns
+from headwise.data.tables import is_jsonl
 from headwise.data.text import Normalize, clean
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import DataError

@@ -19,7 +19,8 @@ from headwise.errors import DataError
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
-from headwise.tasks.task import Assets, Description, Given, Probe, required
+from headwise.tasks._files import tokenizer_in
+from headwise.tasks.task import Assets, Description, Given, Probe
 from headwise.tasks.text.vectors import filled
 from headwise.tasks.text.writer import Scoring, Writer, WriterConfig, Writing
 from headwise.tasks.translation.data import DataConfig, DialogueConfig, pair_set
@@ -260,7 +261,5 @@ def _trained(sources: list[str], targets: list[str], config: TokenizerConfig) ->
 
 def _known(files: Mapping[str, bytes], config: TextToTextConfig) -> tuple[Tokenizer, Tokenizer]:
     """The tokenizers of a run; a joint one is both."""
-    source = Tokenizer.from_bytes(required(files, SOURCE_FILE), SOURCE_FILE, config.tokenizer)
-    if TARGET_FILE not in files:
-        return source, source
-    return source, Tokenizer.from_bytes(files[TARGET_FILE], TARGET_FILE, config.tokenizer)
+    source = tokenizer_in(files, SOURCE_FILE, config.tokenizer)
+    return source, tokenizer_in(files, TARGET_FILE, config.tokenizer) if TARGET_FILE in files else source

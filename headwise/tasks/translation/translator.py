@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from headwise.config import build
 from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths, token_batches
 from headwise.data.files import read_lines
 from headwise.data.readers import Pair
@@ -212,12 +211,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
     def options(self, given: Mapping[str, Any]) -> Asked:
         if "stop" in given:
             raise ConfigError("--stop is for continuations; a translation ends by itself")
-        own: dict[str, Any] = {name: bool(given[name]) for name in ("scores", "alignments") if name in given}
-        if "tokenize" in given:
-            own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
-        if "prefix" in given:
-            own["prefix"] = tuple(given["prefix"])
-        return Asked(self.decoding.with_options({name: given[name] for name in given if name not in own}), **own)
+        return Asked.of(self.decoding, given)
 
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
         items = several(items)

@@ -23,7 +23,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import mean
-from headwise.predictors.predictor import Form, Predictor, Unknown, flag
+from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.tasks.text.plain import SPECIALS, text_of
 from headwise.tasks.text.vectors import vector_line
 from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Kind, Lines, Windows, context_source
@@ -130,6 +130,8 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         config, kind: the windows and draws of training, for the same.
     """
 
+    option = "n_best"
+
     def __init__(
         self, model: WordVectors, tokenizer: Tokenizer, counts: np.ndarray, config: ContextConfig, kind: Kind
     ) -> None:
@@ -215,9 +217,8 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
             yield Baseline("vectors of zeros", {"loss": (1 + self.config.negatives) * math.log(2)})
 
     def options(self, given: Mapping[str, Any]) -> Looking | None:
-        if others := [name for name in given if name not in ("n_best", "vectors")]:
-            raise ConfigError(f"{flag(others[0])} means nothing to word vectors; leave it out")
-        return Looking(given.get("n_best"), bool(given.get("vectors"))) if given else None
+        n_best = super().options({name: given[name] for name in given if name != "vectors"})
+        return Looking(n_best, bool(given.get("vectors"))) if given else None
 
     def unknown(self, items: Sequence[Query]) -> Unknown:
         """Words without a vector."""

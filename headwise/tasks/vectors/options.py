@@ -1,10 +1,8 @@
 """Options of word vectors."""
 
-from typing import Annotated
-
 from pydantic import Field
 
-from headwise.tasks.options import BestOptions, Flag, Options
+from headwise.tasks.options import BestOptions, Options
 
 
 class NeighbourOptions(BestOptions):
@@ -18,6 +16,4 @@ class WordTestOptions(Options):
 
     adds_to = "data"
 
-    test_kind: Annotated[str | None, Flag("--kind")] = Field(
-        None, description="what the file tested on holds, where a model has several scores"
-    )
+    test_kind: str | None = Field(None, description="what the file tested on holds, where a model has several scores")

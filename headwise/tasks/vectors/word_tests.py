@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.data.bad_lines import strict
 from headwise.data.buckets import permutation
-from headwise.data.files import read_lines
+from headwise.data.files import ending_of, read_lines
 from headwise.data.tables import named_format
 from headwise.data.text import Normalize, clean
 from headwise.errors import DataError
@@ -79,7 +79,7 @@ def read_tests(
     Raises: DataError: `file:line: ...`, what is wrong there; no tests at all.
     """
     name = os.fspath(path)
-    if kind == "labels" and PurePath(name.lower().removesuffix(".gz")).suffix == ".conllu":
+    if kind == "labels" and ending_of(name) == ".conllu":
         found: list[Test] = list(_conllu_labels(name, field, normalize))
     elif kind == "labels":
         found = list(_labels(name, normalize))

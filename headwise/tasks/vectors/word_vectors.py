@@ -19,9 +19,9 @@ from headwise.data.streams import Text
 from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
-from headwise.tasks._files import as_json, from_json
+from headwise.tasks._files import as_json, from_json, tokenizer_in
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Assets, Description, Given, Metric, Stats, Task, required
+from headwise.tasks.task import Assets, Description, Given, Metric, Stats, Task
 from headwise.tasks.text.plain import (
     SPECIALS,
     TRAINED_CHARS,
@@ -98,7 +98,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
 
     def __init__(self, config: WordVectorsTaskConfig, assets: Assets[dict[str, Text]]):
         super().__init__(config, assets)
-        self.tokenizer = _tokenizer(assets.files, config)
+        self.tokenizer = tokenizer_in(assets.files, TOKENIZER_FILE, config.tokenizer)
         self.counts = _counts(assets.files, self.tokenizer.vocab_size)
 
     @classmethod
@@ -106,7 +106,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
         texts = config.data if config.data.test_kind == "text" else config.data.model_copy(update={"test": None})
         with digested(own_files(texts)) as digests:
             parts = portions(texts)
-            learned = None if given.files is None else _tokenizer(given.files, config)
+            learned = None if given.files is None else tokenizer_in(given.files, TOKENIZER_FILE, config.tokenizer)
             tokenizer = learned or train_tokenizer(parts["train"], config.tokenizer)
             found = {part: portion for part, portion in parts.items() if portion.chars}
             data = {part: encode(portion, tokenizer, given.scratch) for part, portion in found.items()}
@@ -202,10 +202,6 @@ def _notes(config: WordVectorsTaskConfig, data: Mapping[str, Text], tokenizer: T
     if chars > TRAINED_CHARS:
         notes.append(f"the vocabulary is that of the first {TRAINED_CHARS:,} characters of the text")
     return notes
-
-
-def _tokenizer(files: Mapping[str, bytes], config: WordVectorsTaskConfig) -> Tokenizer:
-    return Tokenizer.from_bytes(required(files, TOKENIZER_FILE), TOKENIZER_FILE, config.tokenizer)
 
 
 def _counts(files: Mapping[str, bytes], size: int) -> np.ndarray:
