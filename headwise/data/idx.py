@@ -16,7 +16,7 @@ from jaxtyping import UInt8
 from headwise.errors import DataError, listing
 
 # of a file, and of what it unpacks to, where a recipe says nothing else
-MAX_BYTES = 1 << 28
+MAX_BYTES = 3 << 26
 # what one of many things takes at least: an object of Python, its name, its places in lists
 EACH_BYTES = 512
 

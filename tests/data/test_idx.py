@@ -39,10 +39,10 @@ HOSTILE = {
     "more": (idx(ARRAY) + b"!", "x: more than the 2 x 3 x 5 bytes of the header follow"),
     "product": (
         header(2**31, 2**31, 2**31),
-        "x: the header says .* bytes, [^ ]+ bytes in memory, more than 268,435,456; make it smaller, or",
+        "x: the header says .* bytes, [^ ]+ bytes in memory, more than 201,326,592; make it smaller, or",
     ),
-    "lie": (header(60_000, 50, 80), "x: the header says 60000 x 50 x 80 bytes, but only 0 follow"),
-    "packed lie": (gzip.compress(header(60_000, 50, 80)), "but only 0 follow"),
+    "lie": (header(60_000, 50, 60), "x: the header says 60000 x 50 x 60 bytes, but only 0 follow"),
+    "packed lie": (gzip.compress(header(60_000, 50, 60)), "but only 0 follow"),
     "bomb": (gzip.compress(header(2, 2) + bytes(1 << 24)), "x: more than the 2 x 2 bytes"),
     "cut gzip": (idx(ARRAY, True)[:-9], "x: the gzip data ends early: the file is truncated; fetch it again"),
     "damaged gzip": (idx(ARRAY, True)[:10] + b"\xff" * 40, "x: the gzip data is damaged"),
