@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from headwise.attention import mechanisms, normalizers
 from headwise.attention.call import Call
-from headwise.attention.dropout import Dropout, checked, drop
+from headwise.attention.dropout import Dropout, check_dropout, drop
 from headwise.attention.masks import Edges, Mask
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
@@ -71,7 +71,7 @@ class FeatureProjection(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_features, width))
         self.bias = nn.Parameter(torch.zeros(width))
         nn.init.xavier_uniform_(self.weight)
-        self.dropout = checked(dropout)
+        self.dropout = check_dropout(dropout)
 
     def forward(self, features: Features) -> Float[Tensor, "rows width"]:
         rate = self.dropout if self.training else 0.0

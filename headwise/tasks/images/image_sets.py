@@ -192,7 +192,7 @@ def _shape(config: PicturesConfig, first: Image) -> Shape:
     return Shape(height, width, config.channels or (3 if first.alpha else first.shape.channels))
 
 
-def checked(shape: Any, mean: Sequence[float], deviation: Sequence[float]) -> Shape:
+def check_constants(shape: Any, mean: Sequence[float], deviation: Sequence[float]) -> Shape:
     """A shape that was read from a file, where it goes with these constants.
 
     Raises: ValueError or TypeError where it does not.
