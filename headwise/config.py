@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from headwise.errors import ConfigError, Untrusted
@@ -51,7 +51,8 @@ def named(check: Callable[[str], object]) -> BeforeValidator:
         check: raises ConfigError for a text that names nothing.
     """
 
-    def read(value: Any, info: ValidationInfo) -> Any:
+    # pydantic passes a protocol that nothing can be checked against
+    def read(value: Any, info: Any) -> Any:
         try:
             text = as_text(value)
             if isinstance(text, str):
