@@ -51,7 +51,7 @@ def named(check: Callable[[str], object]) -> BeforeValidator:
         check: raises ConfigError or ShapeError for a text that names nothing.
     """
 
-    # a protocol that cannot be checked: pydantic.ValidationInfo
+    # pydantic passes a protocol that nothing can be checked against
     def read(value: Any, info: Any) -> Any:
         try:
             text = as_text(value)

@@ -14,10 +14,10 @@ from fastapi.testclient import TestClient
 from headwise import errors, runtime
 from headwise.cli import failures
 from headwise.cli.main import application, main
-from headwise.explorer.api import explored
-from headwise.explorer.comparing import compared
-from headwise.explorer.films import filmed
-from headwise.explorer.pages import paged
+from headwise.explorer.api import add_explorer
+from headwise.explorer.comparing import bench_routes
+from headwise.explorer.films import add_films
+from headwise.explorer.pages import add_pages
 from headwise.runs import trackers
 from headwise.runs.migration import FORMAT
 from headwise.service.app import create_app
@@ -91,7 +91,8 @@ def test_the_task_of_the_page_has_every_door(capsys):
     assert "demo/figures/attention.png" in demo
 
     runs = served([Path("run")])
-    client = TestClient(create_app(runs, hosts=["testserver"], more=[explored, filmed, compared([]), paged]))
+    more = [add_explorer, add_films, bench_routes([]), add_pages]
+    client = TestClient(create_app(runs, hosts=["testserver"], more=more))
     with client:
         body = {"texts": ["noon", "deed"], "options": {"digits": 1}}
         assert client.post("/api/v1/twice", json=body).json()["outputs"] == list(map(json.loads, objects.splitlines()))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.attention import normalizers, scores
 from headwise.attention.checkpointing import tensors_of
-from headwise.attention.dropout import checked
+from headwise.attention.dropout import check_dropout
 from headwise.attention.masks import Mask, Part, Place, Structure, Table
 from headwise.attention.normalizers import Normalizer
 from headwise.attention.precision import wide
@@ -88,7 +88,7 @@ class Call:
         if self.relative is not None:
             self.relative.check(self.value.shape[-1])
         if self.dropout != 0.0:
-            checked(self.dropout)
+            check_dropout(self.dropout)
 
     @property
     def group(self) -> int:

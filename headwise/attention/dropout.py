@@ -33,7 +33,7 @@ def drop(x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shape"]:
     """
     if dropout == 0.0:
         return x
-    return x * _factors(x, dropout) if _draws_cheaply(x, dropout) else F.dropout(x, checked(dropout))
+    return x * _factors(x, dropout) if _draws_cheaply(x, dropout) else F.dropout(x, check_dropout(dropout))
 
 
 def dropout_add(
@@ -62,7 +62,7 @@ class Dropout(nn.Module):
 
     def __init__(self, dropout: float):
         super().__init__()
-        self.dropout = checked(dropout)
+        self.dropout = check_dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return drop(x, self.dropout) if self.training else x
@@ -71,7 +71,7 @@ class Dropout(nn.Module):
         return f"{self.dropout}"
 
 
-def checked(dropout: float) -> float:
+def check_dropout(dropout: float) -> float:
     """The rate. Raises: ConfigError if it is none from 0 to below 1."""
     if not isinstance(dropout, int | float) or not 0.0 <= dropout < 1.0:
         raise ConfigError(f"dropout ({dropout!r}) must be at least 0 and below 1")

@@ -22,7 +22,7 @@ def name_of(function: Callable[..., Tensor]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def checked(result: object, kind: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+def check_result(result: object, kind: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
     """What it returned, in the type of `like` where autocast changed that. Raises: ShapeError if it does not fit."""
     if not isinstance(result, Tensor):
         raise ShapeError(f"{kind} must return a tensor, got {type(result).__name__}")

@@ -52,7 +52,7 @@ def weights(
     return _tile(call if heads is None else call.part(list(heads)), columns)
 
 
-def cut(
+def select_weights(
     whole: Float[Tensor, "batch heads query_len key_len"], heads: Sequence[int] | None, queries: slice, keys: slice
 ) -> Float[Tensor, "batch wanted queries keys"]:
     """These heads, queries and keys of a table that is there. Raises: ShapeError as `weights` does."""

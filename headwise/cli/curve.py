@@ -97,7 +97,7 @@ def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[di
     from headwise import runtime
     from headwise.errors import unknown
     from headwise.explain.heads import STATISTICS
-    from headwise.predictors.watched_heads import looked, statistics_of
+    from headwise.predictors.watched_heads import look_at, statistics_of
     from headwise.training.loading import checkpoint_steps, load_step
 
     if of not in STATISTICS:
@@ -106,7 +106,7 @@ def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[di
     rows: list[dict[str, Any]] = []
     for step in checkpoint_steps(run):
         predictor = load_step(run, step)
-        found = statistics_of([looked(predictor, predictor.parse(text), None) for text in texts])
+        found = statistics_of([look_at(predictor, predictor.parse(text), None) for text in texts])
         told = {name: one.values[STATISTICS.index(of)] for name, one in found.items() if layer in name}
         rows += [
             {"head": f"{name}, head {head}", "step": step, of: float(value)}

@@ -70,12 +70,12 @@ def scores_of(
 ) -> Mapping[str, float | str]:
     """The scores of a run on these examples, or how they differ from those of another run. Raises: ConfigError."""
     import headwise
-    from headwise.predictors.intervals import compared
+    from headwise.predictors.intervals import compare_scores
 
     if against is not None:
         if given:
             raise ConfigError(f"{flag(next(iter(given)))} means nothing beside --against; leave it out")
-        return compared(predictor.resampled(found), headwise.load(against).resampled(found))
+        return compare_scores(predictor.resampled(found), headwise.load(against).resampled(found))
     options = predictor.options(given) if given else None
     scores: Mapping[str, float | str] = predictor.evaluate(found, options=options)
     return scores

@@ -47,19 +47,19 @@ def _explorer(bench: Path | None) -> Callable[["dict[str, Served]", int, Callabl
     from headwise.errors import ConfigError
 
     try:
-        from headwise.explorer.api import explored
+        from headwise.explorer.api import add_explorer
         from headwise.explorer.bench import read_measurements
-        from headwise.explorer.comparing import compared
-        from headwise.explorer.films import filmed
+        from headwise.explorer.comparing import bench_routes
+        from headwise.explorer.films import add_films
         from headwise.explorer.inputs import BODY_BYTES
-        from headwise.explorer.pages import paged
+        from headwise.explorer.pages import add_pages
         from headwise.service.app import create_app
         from headwise.service.limits import Limits
         from headwise.service.server import listen
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
     records = [] if bench is None else read_measurements(bench)
-    limits, more = Limits(body_bytes=BODY_BYTES), (explored, filmed, compared(records), paged)
+    limits, more = Limits(body_bytes=BODY_BYTES), (add_explorer, add_films, bench_routes(records), add_pages)
 
     def show(runs: "dict[str, Served]", port: int, ready: Callable[[str], None]) -> None:
         listen(create_app(runs, limits, more=more), limits, "127.0.0.1", port, ready)

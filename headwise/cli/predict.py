@@ -77,8 +77,8 @@ def _apply(
     if to.output is not None and predictor.ending and in_folder(to.output):
         return _list(files_of(predictor, items, options, to.chunk, to.output), processes)
     unknown: list[Unknown] = []
-    told = told_in_chunks(items, to.chunk, processes)
-    written = answers(predictor, told, options, "json" if to.as_json else "text", unknown)
+    chunks = in_chunks(items, to.chunk, processes)
+    written = answers(predictor, chunks, options, "json" if to.as_json else "text", unknown)
     if not processes.first:
         # the same work, whose answers the first process writes
         return _exhaust(written)
@@ -127,7 +127,7 @@ def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
     return found
 
 
-def told_in_chunks(items: Iterable[Any], chunk: int, processes: Processes = ALONE) -> Iterator[list[Any]]:
+def in_chunks(items: Iterable[Any], chunk: int, processes: Processes = ALONE) -> Iterator[list[Any]]:
     """The items, so many at a time, as the first process reads them: the others need neither files nor input."""
     left = iter(items)
     while taken := processes.once(lambda: list(islice(left, chunk))):

@@ -2,8 +2,8 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -112,8 +112,29 @@ def fit_lengths(
 _TENSORS = ("src", "src_lens", "tgt_in", "tgt_out", "tgt_lens")
 
 
+B = TypeVar("B", bound="OnDevice")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnDevice:
+    """A dataclass whose tensors move to a device together."""
+
+    def to(self: B, device: torch.device | str) -> B:
+        """The same on a device; a mask finds the device by itself."""
+        # a copy to the host has to have ended before its numbers are read
+        waits = torch.device(device).type == "cpu"
+        moved: dict[str, Any] = {}
+        for name in (each.name for each in fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, Tensor):
+                moved[name] = value.to(device, non_blocking=not waits)
+            elif isinstance(value, OnDevice):
+                moved[name] = value.to(device)
+        return replace(self, **moved)
+
+
 @dataclass(frozen=True, slots=True)
-class PairBatch:
+class PairBatch(OnDevice):
     """Padded sentence pairs: the decoder reads `tgt_in` (begin, then the target), learns `tgt_out` (target, then end).
 
     The source ends in the end token, unless `collate` was told otherwise; it may be an image or a sound in place of
@@ -138,10 +159,6 @@ class PairBatch:
     def num_tokens(self) -> int:
         """Real target tokens, the end tokens among them."""
         return self.num_target_tokens
-
-    def to(self, device: torch.device | str) -> "PairBatch":
-        """The same batch on another device."""
-        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in _TENSORS})
 
     def take(self, rows: Sequence[int]) -> "PairBatch":
         """These rows of the batch, as wide as it is.

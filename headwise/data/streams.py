@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from typing import overload
@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from headwise.data.batches import OnDevice
 from headwise.data.buckets import permutation
 from headwise.data.sources import Drawn, Source
 from headwise.errors import ConfigError, DataError, ShapeError
@@ -173,7 +174,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class TextBatch:
+class TextBatch(OnDevice):
     """Windows of a text: each token of `inputs` stands before that of `targets`.
 
     Args:
@@ -190,11 +191,6 @@ class TextBatch:
     chars: int | float
     indices: list[int]
     carry: Carry | None = field(default=None, compare=False)
-
-    def to(self, device: torch.device | str) -> "TextBatch":
-        """The batch on a device."""
-        inputs, targets, lens = (tensor.to(device) for tensor in (self.inputs, self.targets, self.lens))
-        return replace(self, inputs=inputs, targets=targets, lens=lens)
 
 
 def text_batch(text: Text, windows: list[tuple[int, int]], carry: Carry | None = None) -> TextBatch:

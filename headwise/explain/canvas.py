@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -21,6 +22,11 @@ class Picture(Figure):
 
     def _repr_png_(self) -> bytes:
         return _rendered(self, "png", SCREEN_DPI)
+
+    def place(self, left: float, bottom: float, width: float, height: float) -> Axes:
+        """New axes; all in inches."""
+        across, down = self.get_size_inches()
+        return self.add_axes((left / across, bottom / down, width / across, height / down))
 
 
 def picture(width: float, height: float, *, free: bool = False) -> Picture:

@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
-from matplotlib.axes import Axes
 
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
@@ -75,7 +74,7 @@ def page(
     left, bottom = max(rows.inches, 0.6) + 0.4, 0.1  # of both, in inches
     height = above + max(upper[1], 1.3) + below + bottom  # the colour bar may be taller than the map
     figure = picture(left + max(upper[0], lower[0]) + 0.9, height, free=True)
-    axes = _axes_at(figure, left, height - above - upper[1], upper)
+    axes = figure.place(left, height - above - upper[1], *upper)
     norm = maps.norm(values, keep=allowed)
     image = maps.draw(axes, values, norm, allowed)
     maps.label_rows(axes, rows, cell)
@@ -88,7 +87,7 @@ def page(
     maps.caption(axes, values, allowed)
     if below:
         small = [_pooled(array(layer)) for layer in layers]
-        maps.draw_heads(_axes_at(figure, left, bottom, lower), small, side, chosen)
+        maps.draw_heads(figure.place(left, bottom, *lower), small, side, chosen)
     return figure
 
 
@@ -136,9 +135,3 @@ def _pooled(heads: np.ndarray) -> np.ndarray:
         block = -(-heads.shape[axis] // THUMBNAIL)
         heads = np.maximum.reduceat(heads, np.arange(0, heads.shape[axis], block), axis=axis)
     return heads
-
-
-def _axes_at(figure: Picture, left: float, bottom: float, size: tuple[float, float]) -> Axes:
-    """Axes of this size at this place; all in inches."""
-    width, height = figure.get_size_inches()
-    return figure.add_axes((left / width, bottom / height, size[0] / width, size[1] / height))

@@ -12,18 +12,18 @@ from headwise.explain.folding import Fold, Special
 from headwise.explorer.axes import axes
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
-from headwise.explorer.exports import exported
-from headwise.explorer.generating import generated
-from headwise.explorer.graphs import graphed
-from headwise.explorer.images import imaged
-from headwise.explorer.inputs import AskInput, check_input, exemplified, item_of
-from headwise.explorer.needs import needed
-from headwise.explorer.positional import positioned
-from headwise.explorer.sounds import sounded
+from headwise.explorer.exports import add_exports
+from headwise.explorer.generating import add_generation
+from headwise.explorer.graphs import add_graphs
+from headwise.explorer.images import add_images
+from headwise.explorer.inputs import AskInput, add_examples, check_input, item_of
+from headwise.explorer.needs import add_needs
+from headwise.explorer.positional import add_positions
+from headwise.explorer.sounds import add_sounds
 from headwise.explorer.store import Store
-from headwise.explorer.supposing import stepped
+from headwise.explorer.supposing import add_steps
 from headwise.explorer.traces import Traced, digest_of, traced
-from headwise.explorer.vocabulary import listed
+from headwise.explorer.vocabulary import add_vocabulary
 from headwise.files import json_text
 from headwise.service.answers import JSON, as_json
 from headwise.service.app import Service, route
@@ -51,22 +51,22 @@ class AskTraced(AskInput):
     options: TraceOptions = TraceOptions()
 
 
-def explored(app: FastAPI, service: Service) -> None:
+def add_explorer(app: FastAPI, service: Service) -> None:
     """Adds the routes of the explorer to a service."""
     explorer = Explorer(service, Store(_STORE_BYTES))
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer), status=201)
-    generated(app, explorer)
-    listed(app, service)
+    add_generation(app, explorer)
+    add_vocabulary(app, service)
     _parts(app, explorer)
     _heads(app, explorer)
-    needed(app, explorer)
-    exported(app, explorer)
-    exemplified(app, service, explorer.examples)
-    imaged(app, explorer)
-    graphed(app, explorer)
-    stepped(app, explorer)
-    sounded(app, explorer)
-    positioned(app, explorer)
+    add_needs(app, explorer)
+    add_exports(app, explorer)
+    add_examples(app, service, explorer.examples)
+    add_images(app, explorer)
+    add_graphs(app, explorer)
+    add_steps(app, explorer)
+    add_sounds(app, explorer)
+    add_positions(app, explorer)
 
 
 def _parts(app: FastAPI, explorer: Explorer) -> None:

@@ -18,7 +18,7 @@ _MADE_BY = "python -m benchmarks.lengths --json lengths.json"
 _SHOWN_BY = "headwise explore RUN --bench lengths.json"
 
 
-def compared(records: Sequence[Measurement]) -> Callable[[FastAPI, Service], None]:
+def bench_routes(records: Sequence[Measurement]) -> Callable[[FastAPI, Service], None]:
     """What adds these routes to a service.
 
     Args:

@@ -12,7 +12,7 @@ from headwise.explorer.saving import FORMS, KEPT, check, shell
 from headwise.service.problems import Problem
 
 
-def exported(app: FastAPI, explorer: Explorer) -> None:
+def add_exports(app: FastAPI, explorer: Explorer) -> None:
     """Adds them to a service."""
 
     kinds: dict[str, dict[str, str]] = {kind: {} for _, kind in FORMS.values()}

@@ -58,7 +58,7 @@ class Films:
         return as_numbers(body, "ask for a single head")
 
 
-def filmed(app: FastAPI, service: Service) -> None:
+def add_films(app: FastAPI, service: Service) -> None:
     """Adds the routes of films to a service."""
     films = Films(service)
     _told(app, service, films)

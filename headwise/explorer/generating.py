@@ -61,7 +61,7 @@ class Read(NamedTuple):
     noted: list[str]
 
 
-def generated(app: FastAPI, explorer: Explorer) -> None:
+def add_generation(app: FastAPI, explorer: Explorer) -> None:
     """Adds the route to a service; traces of what was written are put into the store."""
     service = explorer.service
     route(app, service, "generate", AskGenerated, functools.partial(_generated, explorer), media=[LINES])

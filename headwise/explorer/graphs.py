@@ -58,7 +58,7 @@ class Local:
     heard: Int[np.ndarray, "nodes"]
 
 
-def graphed(app: FastAPI, explorer: Explorer) -> None:
+def add_graphs(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes of graphs."""
     at = "/api/v1/traces/{name}"
 

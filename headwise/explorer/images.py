@@ -13,7 +13,7 @@ from headwise.explorer.traces import Traced
 _SIDE = 1024
 
 
-def imaged(app: FastAPI, explorer: Explorer) -> None:
+def add_images(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes of images."""
     at = "/api/v1/traces/{name}"
 

@@ -93,7 +93,7 @@ def check_input(ask: AskInput, limits: Limits) -> None:
     check_text(ask.text or "", limits)
 
 
-def exemplified(app: FastAPI, service: Service, known: Examples) -> None:
+def add_examples(app: FastAPI, service: Service, known: Examples) -> None:
     """Adds the route that lists examples."""
 
     @app.get("/api/v1/examples")

@@ -32,7 +32,7 @@ class AskAblations(Body):
     texts: list[str] = Field(min_length=1, description="inputs; effects are means over them")
 
 
-def needed(app: FastAPI, explorer: Explorer) -> None:
+def add_needs(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes to a service."""
     route(app, explorer.service, "ablations", AskAblations, _ablations, media=[LINES])
 

@@ -14,7 +14,7 @@ from headwise.service.app import Service
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
-def paged(app: FastAPI, service: Service) -> None:
+def add_pages(app: FastAPI, service: Service) -> None:
     """Adds the pages to a service: `/` and what it loads from `/static`."""
     found = _listed(files("headwise.explorer") / "static", "")
 

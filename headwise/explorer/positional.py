@@ -45,7 +45,7 @@ class Asked(BaseModel):
     what: Literal["values", "similarity"] = "values"
 
 
-def positioned(app: FastAPI, explorer: Explorer) -> None:
+def add_positions(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes of positions."""
     service = explorer.service
 

@@ -12,7 +12,7 @@ from headwise.explorer.explorer import Explorer, Numbers
 _FRAMES = 4096
 
 
-def sounded(app: FastAPI, explorer: Explorer) -> None:
+def add_sounds(app: FastAPI, explorer: Explorer) -> None:
     """Adds the route of recordings."""
 
     @app.get("/api/v1/traces/{name}/sound", response_class=Numbers)

@@ -35,7 +35,7 @@ class AskSteps(BaseModel):
         return [name for name in KINDS if not getattr(self, name)]
 
 
-def stepped(app: FastAPI, explorer: Explorer) -> None:
+def add_steps(app: FastAPI, explorer: Explorer) -> None:
     """Adds the routes of steps."""
     at = "/api/v1/traces/{name}"
 

@@ -20,7 +20,7 @@ from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import Places, Tokens
 from headwise.explain.trace_formats import format_trace
 from headwise.predictors.looking import Pass, fitting
-from headwise.predictors.watched_heads import looked
+from headwise.predictors.watched_heads import look_at
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
 from headwise.service.served import Served
 
@@ -219,7 +219,7 @@ def traced(run: Served, item: Any, target: str | None, key: str | None = None) -
 
     Raises: Unsupported if the model has no attention.
     """
-    look = looked(run.predictor, item, target)
+    look = look_at(run.predictor, item, target)
     found = look.explanation
     names = [] if found.places is None else found.places.place_names()
     groups = grouped(

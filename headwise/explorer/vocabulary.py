@@ -12,7 +12,7 @@ from headwise.service.answers import as_json
 from headwise.service.app import Service
 
 
-def listed(app: FastAPI, service: Service) -> None:
+def add_vocabulary(app: FastAPI, service: Service) -> None:
     """Adds the route to a service."""
 
     @app.get("/api/v1/tokens")

@@ -66,7 +66,7 @@ def interval(
     return float(low), float(high)
 
 
-def compared(one: Resampled, other: Resampled) -> dict[str, float | str]:
+def compare_scores(one: Resampled, other: Resampled) -> dict[str, float | str]:
     """The scores of two models on the same examples, their difference and its interval; raises as `interval`."""
     low, high = interval(one, other)
     here, there = one.value(), other.value()
@@ -74,10 +74,10 @@ def compared(one: Resampled, other: Resampled) -> dict[str, float | str]:
         one.name: here,
         f"{one.name} of the other": there,
         "difference": here - there,
-        "interval": told(low, high, one),
+        "interval": interval_text(low, high, one),
     }
 
 
-def told(low: float, high: float, one: Resampled) -> str:
+def interval_text(low: float, high: float, one: Resampled) -> str:
     """An interval in words."""
     return f"{low:.4f} to {high:.4f} (95 %, bootstrap over {one.groups:,} {one.noun}, seed 0)"

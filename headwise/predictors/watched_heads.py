@@ -41,7 +41,7 @@ class Look:
         return fitting(rows, layer.queries, keys), keys
 
 
-def looked(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> Look:
+def look_at(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> Look:
     """What every attention layer did while a model answered an input, or was made to give `target`.
 
     Raises:
@@ -72,11 +72,11 @@ def statistics_of(looks: Sequence[Look]) -> dict[str, HeadStatistics]:
         for name, (_, record) in look.layers.items():
             weights = record.weights()[0].double().cpu().numpy()
             same = is_one_sequence(record.kind, *weights.shape[1:])
-            found.setdefault(name, []).append(HeadStatistics.of(weights, allowed(record), one_sequence=same))
+            found.setdefault(name, []).append(HeadStatistics.of(weights, count_allowed(record), one_sequence=same))
     return {name: HeadStatistics.mean(parts) for name, parts in found.items()}
 
 
-def allowed(record: LayerRecord) -> np.ndarray:
+def count_allowed(record: LayerRecord) -> np.ndarray:
     """How many keys each row may attend to, by mask and bias: (1 or heads, queries), of the first input of a batch."""
     parts = []
     for each in record.calls:

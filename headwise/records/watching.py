@@ -11,7 +11,7 @@ from torch.compiler import is_compiling
 
 from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent, State
-from headwise.attention.weights import cut
+from headwise.attention.weights import select_weights
 from headwise.cancellation import poll_cancellation
 from headwise.errors import ConfigError, Unsupported, unknown
 
@@ -143,7 +143,7 @@ def weights(
         whole = mechanism.weights(call)
     for change in changes:
         whole = change.weights(whole, call)
-    return cut(whole, heads, queries, keys)
+    return select_weights(whole, heads, queries, keys)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from headwise.errors import ConfigError, DataError, HeadwiseError, MachineError,
 from headwise.explain.heads import STATISTICS, Flag, HeadStatistics, odd_heads
 from headwise.labels import visible
 from headwise.predictors.looking import allowed
-from headwise.predictors.watched_heads import Look, looked, statistics_of
+from headwise.predictors.watched_heads import Look, look_at, statistics_of
 from headwise.records import LayerRecord
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.film import Film
@@ -114,7 +114,7 @@ class Filming:
             self._note("film: there is nothing to look at; name inputs in film.probes")
         try:
             for probe in probes:
-                room -= sum(_size(record) for _, record in looked(predictor, *probe).layers.values())
+                room -= sum(_size(record) for _, record in look_at(predictor, *probe).layers.values())
                 if room < 0:
                     break
                 count += 1
@@ -165,7 +165,7 @@ class Filming:
                     # warnings about a probe were shown when the film was opened
                     warnings.simplefilter("ignore")
                     predictor = session.task.predictor(model)
-                    looks = [looked(predictor, *probe) for probe in self._probes]
+                    looks = [look_at(predictor, *probe) for probe in self._probes]
                     self._latest = step, frame_of(looks, [probe.target for probe in self._probes], step)
             except HeadwiseError as error:
                 self._note(f"film: step {step} has no frame: {error}")

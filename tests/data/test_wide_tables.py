@@ -11,7 +11,7 @@ from headwise.data.bad_lines import strict
 from headwise.data.idx import parse_npz
 from headwise.errors import HeadwiseError
 from headwise.tasks.graphs.graph_files import Columns, read_labels, read_table
-from headwise.tasks.graphs.molecules import MoleculesConfig, read_compounds
+from headwise.tasks.graphs.molecules import MoleculesConfig, molecule_set
 from headwise.tasks.ranking.click_logs import ClicksConfig
 from headwise.tasks.series.data import SeriesConfig, read_file
 from headwise.tasks.text.labelled import LabelledConfig, scan_labelled
@@ -67,7 +67,7 @@ def packed():
         lambda at: read_file(table(at), SERIES)[0].of(["other"]),
         lambda at: list(strict(scan_labelled(table(at, sep="\t"), LabelledConfig(train="x")))),
         lambda at: list(strict(scan_labelled(objects(at), LabelledConfig(train="x")))),
-        lambda at: read_compounds(table(at), MoleculesConfig(train="x")),
+        lambda at: molecule_set(MoleculesConfig(train=str(table(at)))).read_file("train"),
         lambda at: parse_npz(packed(), "x.npz", ("other",)),
     ],
     ids=["nodes", "labels", "series", "texts", "objects", "molecules", "arrays"],

@@ -8,7 +8,7 @@ from headwise.attention.call import Call
 from headwise.attention.masks import Causal
 from headwise.explain.heads import STATISTICS, Flag, HeadStatistics, describe, odd_heads, similarity
 from headwise.layers.attention import MultiHeadAttention
-from headwise.predictors.watched_heads import allowed
+from headwise.predictors.watched_heads import count_allowed
 from headwise.records import record
 
 RNG = np.random.default_rng(0)
@@ -113,9 +113,9 @@ def test_keys_are_counted_by_mask_and_bias():
     with record(layer) as trace:
         layer(torch.randn(1, 5, 8), mask=Causal())
     (one,) = trace
-    assert allowed(one).tolist() == [[1, 2, 3, 4, 5]]
+    assert count_allowed(one).tolist() == [[1, 2, 3, 4, 5]]
     bias = torch.zeros(1, 2, 5, 5)
     bias[0, 1, :, 3:] = -torch.inf
     query = torch.randn(1, 2, 5, 4)
     one.calls[0] = type(one.calls[0])(one.calls[0].mechanism, Call(query, query, query, bias=bias), query)
-    assert allowed(one).tolist() == [[5.0] * 5, [3.0] * 5]
+    assert count_allowed(one).tolist() == [[5.0] * 5, [3.0] * 5]

@@ -11,7 +11,7 @@ from serving_runs import TEXT, filler_of, folder_of
 
 from headwise.explain import heads
 from headwise.explorer import traces
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.explorer.store import Store
 from headwise.explorer.traces import Traced, traced
 from headwise.explorer.wire import npy
@@ -26,7 +26,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def client(runs):
-    app = create_app(runs, more=[explored])
+    app = create_app(runs, more=[add_explorer])
     with TestClient(app, base_url="http://127.0.0.1:8000") as found:
         yield found
 
@@ -138,7 +138,7 @@ def test_what_fails_is_told_without_its_inside(runs, monkeypatch):
     def broken(*_):
         raise RuntimeError("secret")
 
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as client:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as client:
         name = client.post("/api/v1/traces", json={"text": TEXT}).json()["trace_id"]
         monkeypatch.setattr(Traced, "alike", broken)
         answer = client.get(f"/api/v1/traces/{name}/alike?layer=x")

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from serving_runs import TEXT, filler_of, folder_of, task_run, writer_of
 
 from headwise.explain.places import Tokens
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.explorer.axes import axes_of
 from headwise.explorer.traces import Group
 from headwise.service.app import create_app
@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(runs):
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 

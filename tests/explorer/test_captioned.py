@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from serving_runs import TEXT, folder_of, task_run
 
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.predictors.predictor import Predictor
 from headwise.service.app import create_app
 from headwise.service.served import served
@@ -30,7 +30,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(runs):
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 
@@ -137,6 +137,6 @@ def test_a_run_that_writes_nothing_has_no_tokens_to_force(client, runs, monkeypa
 def test_layers_are_named_by_what_they_attend_to(tmp_path):
     # places of the future are shown beside those of the past, but all are of one sequence
     runs = served([task_run(tmp_path, "forecast, step by step")], files=True)
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as client:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as client:
         told = client.post("/api/v1/traces", json={"example": 0}).json()
     assert [(one["name"], one["kind"]) for one in told["groups"]] == [("decoder self", "self")]

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from headwise.attention import mechanisms
 from headwise.errors import HeadwiseError
 from headwise.explorer.bench import read_measurements
-from headwise.explorer.comparing import compared
+from headwise.explorer.comparing import bench_routes
 from headwise.explorer.patterns import patterns
 from headwise.service.app import create_app
 
@@ -33,7 +33,7 @@ RECORD = {
 
 
 def client_of(records):
-    return TestClient(create_app({}, more=[compared(records)]), base_url="http://127.0.0.1:8000")
+    return TestClient(create_app({}, more=[bench_routes(records)]), base_url="http://127.0.0.1:8000")
 
 
 def written(folder, content):

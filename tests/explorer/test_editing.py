@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from serving_runs import TEXT, folder_of
 
 from headwise.attention.mechanisms.scored import Scored
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.predictors.looking import passes
 from headwise.records import Force, Hide, Mute, Swap, edit, record
 from headwise.service.app import create_app
@@ -33,7 +33,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def client(runs):
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 

@@ -15,7 +15,7 @@ from serving_runs import TEXT, filler_of, folder_of, small, writer_of
 
 from headwise.decoding.hypotheses import observe_search
 from headwise.explorer import generating
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.explorer.store import Store
 from headwise.predictors.drafting import Follower
 from headwise.service.app import create_app
@@ -40,7 +40,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(runs):
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 

@@ -9,7 +9,7 @@ from serving_runs import task_run
 
 from headwise.explain.ramps import PALETTE
 from headwise.explorer import traces
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.explorer.layout import layout
 from headwise.service.app import create_app
 from headwise.service.served import served
@@ -23,7 +23,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def client(runs):
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from serving_runs import task_run
 
 from headwise.explain.heads import rollout
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.explorer.inputs import BODY_BYTES
 from headwise.service.app import create_app
 from headwise.service.limits import Limits
@@ -30,13 +30,13 @@ def runs(tmp_path_factory):
 def labelling(tmp_path):
     """A run that says what each pixel is, and a client of it."""
     runs = served([task_run(tmp_path, "image-segment, patches")], files=True)
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield runs, found
 
 
 @pytest.fixture
 def client(runs):
-    app = create_app(runs, Limits(body_bytes=BODY_BYTES), more=[explored])
+    app = create_app(runs, Limits(body_bytes=BODY_BYTES), more=[add_explorer])
     with TestClient(app, base_url="http://127.0.0.1:8000") as found:
         yield found
 

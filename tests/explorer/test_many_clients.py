@@ -11,7 +11,7 @@ from serving_runs import folder_of
 
 from headwise.explain import heads
 from headwise.explorer import api
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.explorer.store import Store
 from headwise.explorer.traces import traced
 from headwise.service.app import create_app
@@ -68,7 +68,7 @@ def test_each_of_many_clients_gets_its_own(runs, monkeypatch, kept):
 
     monkeypatch.setattr(Store, "put", watched)
     assert len(TEXTS) == CLIENTS
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as client:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as client:
         clients = [Client(client, text) for text in TEXTS]
         with ThreadPoolExecutor(CLIENTS) as many:
             found = list(many.map(Client.looks, clients))

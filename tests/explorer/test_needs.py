@@ -12,7 +12,7 @@ from serving_runs import TEXT, filler_of, folder_of
 
 from headwise.cancellation import cancelled_by
 from headwise.explorer import needs
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.predictors.ablating import ablated, examples
 from headwise.predictors.looking import passes
 from headwise.records import Mute, edit
@@ -40,7 +40,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def client(runs):
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 
@@ -86,7 +86,7 @@ def test_over_several_inputs_each_row_counts_once(client, runs):
 
 def test_heads_of_another_run_are_not_compared(client, runs, tmp_path):
     both = {**runs, **served([filler_of(tmp_path)])}
-    with TestClient(create_app(both, more=[explored]), base_url="http://127.0.0.1:8000") as other:
+    with TestClient(create_app(both, more=[add_explorer]), base_url="http://127.0.0.1:8000") as other:
         one = other.post("/api/v1/traces", json={"model": "run", "text": TEXT}).json()["trace_id"]
         two = other.post("/api/v1/traces", json={"model": "filler", "text": "a1 [MASK] c"}).json()["trace_id"]
         answer = other.get(f"/api/v1/traces/{one}/similar", params={"group": "encoder self", "beside": [two]})

@@ -6,9 +6,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from headwise.explorer.api import explored
-from headwise.explorer.films import filmed
-from headwise.explorer.pages import paged
+from headwise.explorer.api import add_explorer
+from headwise.explorer.films import add_films
+from headwise.explorer.pages import add_pages
 from headwise.service.app import create_app
 
 CSS = (files("headwise.explorer") / "static" / "css" / "app.css").read_bytes()
@@ -51,7 +51,7 @@ OTHER = [
 @pytest.fixture(scope="module")
 def ask():
     """Asks for an address as a server hands it over, with nothing made simpler: (status, body)."""
-    app = create_app({}, more=[explored, filmed, paged])
+    app = create_app({}, more=[add_explorer, add_films, add_pages])
 
     def asked(target):
         told, given = [], [{"type": "http.request", "body": b"", "more_body": False}]

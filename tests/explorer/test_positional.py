@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from serving_runs import folder_of
 
 from headwise import positions
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.explorer.positional import built, similarity, values
 from headwise.positions.learned import Learned
 from headwise.positions.rotary import Rotary
@@ -21,7 +21,7 @@ from headwise.service.served import served
 
 @pytest.fixture(scope="module")
 def client():
-    with TestClient(create_app({}, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app({}, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 
@@ -110,7 +110,7 @@ def test_positions_of_a_run_are_those_that_it_learned(tmp_path):
     runs = served([folder_of(tmp_path)])
     encoder = runs["run"].predictor.model.encoder
     name, scheme = next((name, one) for name, one in encoder.named_modules() if isinstance(one, positions.Position))
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as client:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as client:
         listed = [one for one in client.get("/api/v1/positions").json()["positions"] if one.get("model") == "run"]
         assert f"encoder.{name}" in [one["kind"] for one in listed]
         found = asked(client, kind=f"encoder.{name}", model="run", n=7)

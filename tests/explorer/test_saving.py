@@ -19,7 +19,7 @@ from headwise.cli.main import main
 from headwise.errors import ConfigError, DataError, Unsupported
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explorer import bundle, saving
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.explorer.content import content_of, of_explanation
 from headwise.explorer.notebook import Page, show
 from headwise.layers.attention import MultiHeadAttention
@@ -42,7 +42,7 @@ def runs(run):
 
 @pytest.fixture
 def client(runs):
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 

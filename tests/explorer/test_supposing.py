@@ -12,7 +12,7 @@ from headwise.attention.call import Call
 from headwise.attention.masks import Padding
 from headwise.attention.mechanisms.scored import Scored
 from headwise.explorer import supposing
-from headwise.explorer.api import explored
+from headwise.explorer.api import add_explorer
 from headwise.service.app import create_app
 from headwise.service.served import served
 
@@ -22,7 +22,7 @@ OWN, CROSS = "decoder.blocks.0.self_attention", "decoder.blocks.0.cross_attentio
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     runs = served([folder_of(tmp_path_factory.mktemp("supposed"))])
-    with TestClient(create_app(runs, more=[explored]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from headwise.explorer.api import explored
-from headwise.explorer.comparing import compared
-from headwise.explorer.films import filmed
-from headwise.explorer.pages import paged
+from headwise.explorer.api import add_explorer
+from headwise.explorer.comparing import bench_routes
+from headwise.explorer.films import add_films
+from headwise.explorer.pages import add_pages
 from headwise.service.app import create_app
 
 # what a model warns of, such as a text that it reads in part, is no failure
@@ -34,7 +34,11 @@ def aimed(case, run, trace, film):
 
 
 def test_whatever_is_asked_is_answered_as_the_document_says(runs):
-    app = create_app(runs, hosts=["testserver", "localhost", "127.0.0.1"], more=[explored, filmed, compared([]), paged])
+    app = create_app(
+        runs,
+        hosts=["testserver", "localhost", "127.0.0.1"],
+        more=[add_explorer, add_films, bench_routes([]), add_pages],
+    )
     # no lifespan here: its end would be that of the worker
     client = TestClient(app, base_url="http://127.0.0.1:8000")
     trace = client.post("/api/v1/traces", json={"model": "german", "text": "a and g ."}).json()

@@ -16,7 +16,7 @@ from headwise.attention.normalizers import Keep, Normalizer, Scores, softmax
 from headwise.attention.precision import uncast, wide
 from headwise.attention.scores import Additive
 from headwise.attention.scores.score import times
-from headwise.attention.weights import cut
+from headwise.attention.weights import select_weights
 from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError, Unsupported
 
@@ -119,7 +119,7 @@ class LocationAware(Mechanism):
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The alignments themselves, before dropout."""
         whole = self._aligned(call.zero_unseen(), None)[0]
-        return cut(whole, heads, queries, keys)
+        return select_weights(whole, heads, queries, keys)
 
     def resume(
         self, call: Call, alignment: Float[Tensor, "batch heads known"] | None

@@ -15,7 +15,7 @@ from headwise.attention.masks import Mask, parts
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.attention.steps import PAIRS, Step
-from headwise.attention.weights import cut
+from headwise.attention.weights import select_weights
 from headwise.errors import ConfigError, Unsupported
 
 
@@ -148,7 +148,7 @@ class Mechanism(nn.Module, ABC):
         identity = torch.eye(key_len, dtype=call.key.dtype, device=call.key.device)
         # a hidden key has no weight: zeros in its row too
         whole = self(replace(call, value=identity.expand(batch, kv_heads, key_len, key_len), clean=False))
-        return cut(whole, heads, queries, keys)
+        return select_weights(whole, heads, queries, keys)
 
     def compute_stages(self, call: Call) -> list[Step]:
         """`stages` of a call that the facts allow; here the weights."""

@@ -12,7 +12,7 @@ from headwise.attention.kernels import plain
 from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.precision import uncast
-from headwise.attention.weights import cut
+from headwise.attention.weights import select_weights
 from headwise.attention.zeros import zeroed
 
 
@@ -68,7 +68,7 @@ class TalkingHeads(Mechanism):
         """The mixed weights before dropout; a row need not sum to 1."""
         with uncast(call.query):
             whole = plain.normalized(*self._mixed(call.zero_unseen()))
-        return cut(whole, heads, queries, keys)
+        return select_weights(whole, heads, queries, keys)
 
     def extra_repr(self) -> str:
         return f"num_heads={self.before.shape[0]}, dropout={self.dropout}"

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from headwise.attention.functions import check_function, checked, name_of
+from headwise.attention.functions import check_function, check_result, name_of
 from headwise.attention.zeros import hide
 
 Scores = Float[Tensor, "batch heads query_len key_len"]
@@ -68,7 +68,7 @@ class Function(Normalizer):
 
     def forward(self, scores: Scores, keep: Keep | None) -> Scores:
         weights = self.function(hide(scores, keep, 0.0), keep)
-        return hide(checked(weights, f"normalizer '{self.name}'", tuple(scores.shape), scores), keep, 0.0)
+        return hide(check_result(weights, f"normalizer '{self.name}'", tuple(scores.shape), scores), keep, 0.0)
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.functions import check_function, checked, name_of
+from headwise.attention.functions import check_function, check_result, name_of
 from headwise.errors import ShapeError, Unsupported
 
 Query = Float[Tensor, "batch heads query_len query_dim"]
@@ -121,7 +121,7 @@ class Custom(Score):
 
     def forward(self, query: Query, key: Key) -> Scores:
         scores = self.function(query, key)
-        return checked(scores, f"score '{name_of(self.function)}'", (*query.shape[:3], key.shape[2]), query)
+        return check_result(scores, f"score '{name_of(self.function)}'", (*query.shape[:3], key.shape[2]), query)
 
     def per_head(self) -> bool:
         # nobody knows

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -14,12 +14,13 @@ from torch.nn import functional as F
 
 from headwise.attention import mechanisms, normalizers
 from headwise.attention.call import Call
-from headwise.attention.dropout import Dropout, checked, drop
+from headwise.attention.dropout import Dropout, check_dropout, drop
 from headwise.attention.masks import Edges, Mask
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.precision import wide
 from headwise.config import Config
+from headwise.data.batches import OnDevice
 from headwise.errors import ConfigError, Unsupported
 from headwise.layers.attention import check_heads
 from headwise.models.initializers import SCHEMES, Scheme, initialize
@@ -27,7 +28,7 @@ from headwise.models.names import MechanismName, NormalizerName, ScoreName
 
 
 @dataclass(frozen=True, eq=False)
-class SparseRows:
+class SparseRows(OnDevice):
     """A table of features by its entries that are not zero, row by row (CSR).
 
     Args:
@@ -39,10 +40,6 @@ class SparseRows:
     start: Int[Tensor, "rows"]
     column: Int[Tensor, "entries"]
     value: Float[Tensor, "entries"]
-
-    def to(self, device: torch.device | str) -> "SparseRows":
-        """The same on a device."""
-        return replace(self, start=self.start.to(device), column=self.column.to(device), value=self.value.to(device))
 
 
 Features = Float[Tensor, "rows features"] | SparseRows
@@ -71,7 +68,7 @@ class FeatureProjection(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_features, width))
         self.bias = nn.Parameter(torch.zeros(width))
         nn.init.xavier_uniform_(self.weight)
-        self.dropout = checked(dropout)
+        self.dropout = check_dropout(dropout)
 
     def forward(self, features: Features) -> Float[Tensor, "rows width"]:
         rate = self.dropout if self.training else 0.0

@@ -12,11 +12,7 @@ from torch.nn import functional as F
 
 from headwise.attention.precision import wide
 from headwise.config import Config, build
-from headwise.data.bad_lines import warn_skipped
-from headwise.data.files import digested, resolve
-from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
-from headwise.data.splits import Nouns, hold_out, overlaps_of, own_files
 from headwise.data.suggestions import Suggestion
 from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, standardised
 from headwise.predictors.numbers import Scale, error_counts, error_scores
@@ -25,11 +21,10 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.graphs.demo import GRAPH_REGRESS
 from headwise.tasks.graphs.encoders import GraphEncoderConfig, GraphPoolingConfig, GraphRegressor, build_graph_regressor
 from headwise.tasks.graphs.molecule_regressor import MoleculeBatch, MoleculeRegressor, MoleculeTable
-from headwise.tasks.graphs.molecules import NUM_FEATURES, Compound, MoleculesConfig, atom_counts, odd, read_compounds
+from headwise.tasks.graphs.molecules import NUM_FEATURES, Compound, MoleculesConfig, atom_counts, molecule_set, odd
 from headwise.tasks.task import Assets, Description, Metric, Probe, Stats, Task
 
 SCALE_FILE = "scale.json"
-NOUNS = Nouns("molecules", "number")
 
 Molecules = dict[str, list[Compound]]
 
@@ -66,22 +61,20 @@ class GraphRegress(Task[Molecules]):
 
     @classmethod
     def prepare(cls, config: GraphRegressConfig) -> Assets[Molecules]:
-        parts, digests, notes = _read(config.data)
+        found = molecule_set(config.data).read()
+        parts, notes = found.examples, [*found.notes]
+        notes += [f"{split}: {note}" for split, items in found for note in odd(items)]
+        notes.append(", ".join(f"{split} {len(items):,}" for split, items in found) + " molecules")
         targets = np.array([item.target for item in parts["train"]])
         # numbers that are all the same leave nothing to learn, and no deviation to divide by
         scale = Scale(float(targets.mean()), float(targets.std()) or 1.0)
         files = {SCALE_FILE: as_json(scale._asdict())}
         notes.append(f"train: mean {scale.mean:.4g}, standard deviation {targets.std():.4g}")
-        return Assets(files, parts, digests, tuple(notes))
+        return Assets(files, parts, found.digests, tuple(notes))
 
     @classmethod
     def examples(cls, config: GraphRegressConfig, split: str) -> list[Compound]:
-        path = None if split == "train" else getattr(config.data, split)
-        if path is None:
-            return _read(config.data)[0][split]
-        found, bad = read_compounds(resolve(path), config.data)
-        warn_skipped(path, bad.note())
-        return found
+        return molecule_set(config.data).examples(split)
 
     @classmethod
     def baselines(
@@ -97,7 +90,7 @@ class GraphRegress(Task[Molecules]):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        parts, _, _ = _read(build(MoleculesConfig, data, "data"))
+        parts = molecule_set(build(MoleculesConfig, data, "data")).read().examples
         values = {
             "data": dict(data),
             "model": {"kind": "attention", "d_model": 128, "num_heads": 8, "num_layers": 3, "dropout": 0.0},
@@ -167,19 +160,3 @@ class GraphRegress(Task[Molecules]):
         )
         commands = ('predict RUN "CCO"', "evaluate RUN --data molecules.csv")
         return Description(f"{self.config.data.target_column} of molecules", text, commands)
-
-
-def _read(data: MoleculesConfig) -> tuple[Molecules, dict[str, str], list[str]]:
-    """The molecules of each split, the SHA-256 of each file by its split, and what is odd about them."""
-    own: Molecules = {}
-    notes: list[str] = []
-    paths = own_files(data)
-    with digested(paths) as digests:
-        for split, path in paths.items():
-            own[split], bad = read_compounds(path, data)
-            notes += [f"{split}: {note}" for note in ([bad.note()] if bad.total else []) + odd(own[split])]
-    splits = hold_out(own, data, lambda item: item.smiles, NOUNS.examples)
-    overlaps = overlaps_of(splits, own, lambda item: Pair(item.smiles, str(item.target), item.line))
-    notes += [f"{split}: {overlap.describe(NOUNS)}" for split, overlap in overlaps.items()]
-    sizes = ", ".join(f"{split} {len(items):,}" for split, items in splits.items())
-    return splits, digests, [*notes, f"{sizes} molecules"]

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.attention.masks import Edges, Mask
+from headwise.data.batches import OnDevice
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import InGraph
@@ -41,7 +42,7 @@ _ATOMS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class MoleculeBatch:
+class MoleculeBatch(OnDevice):
     """Molecules side by side as one graph whose parts have no edge in common.
 
     Args:
@@ -60,11 +61,6 @@ class MoleculeBatch:
     def num_tokens(self) -> int:
         """Molecules."""
         return len(self.indices)
-
-    def to(self, device: torch.device | str) -> "MoleculeBatch":
-        """The same on a device; the mask finds the device by itself."""
-        moved = {name: getattr(self, name).to(device) for name in ("features", "start", "targets")}
-        return replace(self, **moved)
 
 
 class MoleculeTable:

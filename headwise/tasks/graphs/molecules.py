@@ -14,8 +14,10 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from headwise.config import Config, DataFile
-from headwise.data.bad_lines import BadLine, BadLines, BadRule
-from headwise.data.files import MAX_LINE_BYTES, require_file
+from headwise.data.bad_lines import BadLine, BadRule, strict
+from headwise.data.files import MAX_LINE_BYTES, resolve
+from headwise.data.readers import Pair
+from headwise.data.splits import DataSet, Nouns
 from headwise.data.tables import Key, heading, scan_rows
 from headwise.errors import ConfigError, DataError
 from headwise.tasks.graphs.graph_files import table_of
@@ -104,16 +106,15 @@ class Compound:
     line: int
 
 
-def read_compounds(path: Path, config: MoleculesConfig) -> tuple[list[Compound], BadLines]:
-    """The molecules of a table with their numbers, and its bad lines. Raises: DataError naming file and line."""
-    require_file(path)
-    bad = BadLines()
-    found = list(bad.good(_scan(path, config, required=True)))
-    if config.bad_lines == "stop" and bad.total:
-        raise next(line for kept in bad.first.values() for line in kept)
-    if not found:
-        raise DataError(f"{path}: no molecules in it")
-    return found, bad
+def molecule_set(config: MoleculesConfig) -> DataSet[Compound]:
+    """The molecules of a recipe with their numbers; equal strings come into the same split."""
+    return DataSet(
+        config,
+        lambda split, _: _scan(resolve(getattr(config, split)), config, required=True),
+        lambda item: Pair(item.smiles, str(item.target), item.line),
+        Nouns("molecules", "number"),
+        report=None,
+    )
 
 
 def read_strings(path: Path, config: MoleculesConfig) -> Iterator[Compound]:
@@ -121,10 +122,7 @@ def read_strings(path: Path, config: MoleculesConfig) -> Iterator[Compound]:
 
     Raises: DataError naming file and line.
     """
-    for item in _scan(path, config, required=False):
-        if isinstance(item, BadLine):
-            raise item
-        yield item
+    return strict(_scan(path, config, required=False))
 
 
 def compound(smiles: str) -> Compound:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config, build
-from headwise.data.batches import NO_TAG
+from headwise.data.batches import NO_TAG, OnDevice
 from headwise.data.files import resolve
 from headwise.data.sources import Limits, Source, whole
 from headwise.data.suggestions import Suggestion
@@ -55,7 +55,7 @@ class NodeClassifyConfig(Config):
 
 
 @dataclass(frozen=True, eq=False)
-class NodeBatch:
+class NodeBatch(OnDevice):
     """The whole graph, and the labels of some of its nodes; the others are `NO_TAG`."""
 
     input: GraphInput
@@ -66,10 +66,6 @@ class NodeBatch:
     def num_tokens(self) -> int:
         """Nodes whose labels count."""
         return len(self.indices)
-
-    def to(self, device: torch.device | str) -> "NodeBatch":
-        """The same on a device."""
-        return replace(self, input=self.input.to(device), targets=self.targets.to(device))
 
 
 class NodeClassify(Labelling[Splits]):

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.masks import Edges, Mask
+from headwise.data.batches import OnDevice
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import InGraph
@@ -31,7 +32,7 @@ SPARSE = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class GraphInput:
+class GraphInput(OnDevice):
     """What an encoder of graphs is called with.
 
     Args:
@@ -41,10 +42,6 @@ class GraphInput:
 
     features: Features
     mask: Mask
-
-    def to(self, device: torch.device | str) -> "GraphInput":
-        """The same on a device; the mask finds the device by itself."""
-        return GraphInput(self.features.to(device), self.mask)
 
 
 def graph_input(graph: Graph, self_loops: bool) -> GraphInput:

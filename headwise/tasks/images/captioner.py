@@ -35,7 +35,7 @@ from headwise.processes import divided
 from headwise.tasks.images.base import ImagePredictor
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, scan_captions
 from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
-from headwise.tasks.images.image_sets import checked
+from headwise.tasks.images.image_sets import check_constants
 from headwise.tasks.images.maps import WordMaps
 from headwise.tasks.images.pixels import Image, Shape, adapted
 from headwise.tasks.text.writer import Asked, BleuConfig, Translation, Writing, likelihood, likelihood_scores, text_of
@@ -123,7 +123,7 @@ class Seen(NamedTuple):
     def from_json(cls, value: Any) -> "Seen":
         """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
         made = cls(**value)
-        shape = checked(made.shape, made.mean, made.deviation)
+        shape = check_constants(made.shape, made.mean, made.deviation)
         if not isinstance(made.frequent, str):
             raise TypeError("a caption that is no text")
         return made._replace(shape=shape)

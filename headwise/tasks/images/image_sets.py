@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Int16, Int64, UInt8
 from torch import Tensor
 
+from headwise.data.batches import OnDevice
 from headwise.data.files import Bytes
 from headwise.data.readers import Pair
 from headwise.data.splits import DataSet, Nouns, draw_limit
@@ -65,7 +66,7 @@ class ImageSet:
 
 
 @dataclass(frozen=True)
-class ImageBatch:
+class ImageBatch(OnDevice):
     """Images of a batch, a byte a channel, and the number of the class of each."""
 
     indices: list[int]
@@ -76,10 +77,6 @@ class ImageBatch:
     def num_tokens(self) -> int:
         """Images, by which the loss is divided."""
         return len(self.indices)
-
-    def to(self, device: torch.device | str) -> "ImageBatch":
-        """The same on a device."""
-        return replace(self, pixels=self.pixels.to(device), labels=self.labels.to(device))
 
 
 @dataclass(frozen=True)
@@ -192,7 +189,7 @@ def _shape(config: PicturesConfig, first: Image) -> Shape:
     return Shape(height, width, config.channels or (3 if first.alpha else first.shape.channels))
 
 
-def checked(shape: Any, mean: Sequence[float], deviation: Sequence[float]) -> Shape:
+def check_constants(shape: Any, mean: Sequence[float], deviation: Sequence[float]) -> Shape:
     """A shape that was read from a file, where it goes with these constants.
 
     Raises: ValueError or TypeError where it does not.

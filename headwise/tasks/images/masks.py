@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from jaxtyping import Int16, UInt8
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from headwise.config import DataFile
 from headwise.data.bad_lines import BadLine
+from headwise.data.batches import OnDevice
 from headwise.data.files import MAX_LINE_BYTES, Bytes, is_hidden, resolve
 from headwise.data.idx import parse_npz
 from headwise.data.tables import Row, Table, text_cell
@@ -76,17 +76,13 @@ class MasksConfig(PicturesConfig):
 
 
 @dataclass(frozen=True)
-class MaskBatch:
+class MaskBatch(OnDevice):
     """Pictures of a batch, a byte a channel, and the number of the class of each pixel, or `NO_CLASS`."""
 
     indices: list[int]
     pixels: UInt8[Tensor, "batch channels height width"]
     masks: UInt8[Tensor, "batch height width"]
     num_tokens: int
-
-    def to(self, device: torch.device | str) -> "MaskBatch":
-        """The same on a device."""
-        return replace(self, pixels=self.pixels.to(device), masks=self.masks.to(device))
 
 
 def scan_masks(

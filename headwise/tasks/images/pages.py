@@ -82,7 +82,7 @@ def image_page(
     size = left + max(3 * large[0] + 2 * GAP, lower[0]) + 0.9, below + large[1] + 1.0
     figure = picture(*size, free=True)
     places = [(left + number * (large[0] + GAP), below, *large) for number in range(3)]
-    first, over, alone = (_placed(figure, place) for place in places)
+    first, over, alone = (figure.place(*place) for place in places)
     norm = maps.norm(weights)
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     _show(first, pixels, "image")
@@ -95,7 +95,7 @@ def image_page(
     _bare(alone, "attention")
     maps.colour_bar(alone, image, large)
     figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
-    maps.draw_heads(_placed(figure, (left, 0.1, *lower)), layers, small, chosen)
+    maps.draw_heads(figure.place(left, 0.1, *lower), layers, small, chosen)
     return figure
 
 
@@ -133,7 +133,7 @@ def word_page(
     named = maps.labels(["image", *words])
     for number, name in enumerate(named.texts):
         row, column = divmod(number, across)
-        axes = _placed(figure, (GAP + column * (side[0] + GAP), GAP + (rows - 1 - row) * lead, *side))
+        axes = figure.place(GAP + column * (side[0] + GAP), GAP + (rows - 1 - row) * lead, *side)
         _show(axes, pixels, name, strength=1.0 if not number else 0.55)
         axes.title.set_fontfamily(named.fonts)
         if number:
@@ -178,7 +178,7 @@ def label_page(
     below = lower[1] + 0.45
     size = 1.2 + max(len(names) * (large[0] + GAP), lower[0], TITLE), below + large[1] + 0.85
     figure = picture(*size, free=True)
-    axes = [_placed(figure, (0.7 + at * (large[0] + GAP), below, *large)) for at in range(len(names))]
+    axes = [figure.place(0.7 + at * (large[0] + GAP), below, *large) for at in range(len(names))]
     _show(axes[0], pixels, "image")
     shown = np.unique(np.concatenate([found.ravel() for found in labels.values()])) if labels else np.empty(0, int)
     colours = np.full((max(len(legend), int(shown.max(initial=0)) + 1), 3), 255, np.uint8)
@@ -187,7 +187,7 @@ def label_page(
         _show(place, colours[found], name)
     if looks is not None:
         _look(axes[0], axes[-1], pixels, looks, names[-1])
-        maps.draw_heads(_placed(figure, (0.7, 0.45, lower[0], small * len(layers))), layers, small, looks.chosen)
+        maps.draw_heads(figure.place(0.7, 0.45, lower[0], small * len(layers)), layers, small, looks.chosen)
     _list(figure, [legend[number] for number in shown if number < len(legend)], size)
     figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
     return figure
@@ -239,9 +239,3 @@ def _bare(axes: Axes, title: str) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_title(title, fontsize=maps.LABEL_SIZE + 1)
-
-
-def _placed(figure: Picture, place: tuple[float, float, float, float]) -> Axes:
-    """Axes at (left, bottom, width, height), in inches."""
-    width, height = figure.get_size_inches()
-    return figure.add_axes((place[0] / width, place[1] / height, place[2] / width, place[3] / height))

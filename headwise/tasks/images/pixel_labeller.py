@@ -25,7 +25,7 @@ from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
-from headwise.tasks.images.image_sets import as_batch, checked
+from headwise.tasks.images.image_sets import as_batch, check_constants
 from headwise.tasks.images.maps import Labelled, LabelMap
 from headwise.tasks.images.mask_pictures import LABELS, Legend, fitted, restored
 from headwise.tasks.images.masks import MasksConfig, classes_of, picture_with_mask, scan_masks
@@ -107,7 +107,9 @@ def majority_of_pixels(gold: Int64[np.ndarray, "classes"]) -> Baseline:
     return Baseline("majority", {"pixel_accuracy": float(right.sum() / gold.sum()), "mean_iou": shared})
 
 
-def told(counts: Int64[np.ndarray, "gold_classes said_classes"], names: Sequence[str]) -> dict[str, float | str]:
+def confusion_scores(
+    counts: Int64[np.ndarray, "gold_classes said_classes"], names: Sequence[str]
+) -> dict[str, float | str]:
     """Scores of a confusion matrix: accuracy, mean IoU, that of each class with its pixels, the usual confusions.
 
     Args:
@@ -154,7 +156,7 @@ class PixelClasses(NamedTuple):
     def from_json(cls, value: Any) -> "PixelClasses":
         """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
         made = cls(**value)
-        shape = checked(made.shape, made.mean, made.deviation)
+        shape = check_constants(made.shape, made.mean, made.deviation)
         if not all(isinstance(name, str) for name in made.classes):
             raise TypeError("classes that are no texts")
         labels = [int(label) for label in made.labels]
@@ -268,7 +270,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         Raises: DataError: no pictures, pictures without a mask, or masks that count nowhere.
         """
         counts = self._confusion(examples, [output.labels for output in self.predict(examples)])
-        return told(counts, [*self.known.classes, _LACKED])
+        return confusion_scores(counts, [*self.known.classes, _LACKED])
 
     def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
         yield majority_of_pixels(self._confusion(examples, [image.mask for image in examples]).sum(1))

@@ -27,7 +27,7 @@ from headwise.predictors.predictor import Form, several
 from headwise.processes import divided
 from headwise.tasks.images.base import ImagePredictor
 from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
-from headwise.tasks.images.image_sets import checked
+from headwise.tasks.images.image_sets import check_constants
 from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.images.maps import ImageMap
 from headwise.tasks.images.pixels import Image, Shape, adapted
@@ -111,7 +111,7 @@ class Known(NamedTuple):
     def from_json(cls, value: Any) -> "Known":
         """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
         made = cls(**value)
-        shape = checked(made.shape, made.mean, made.deviation)
+        shape = check_constants(made.shape, made.mean, made.deviation)
         if not made.classes:
             raise ValueError("no classes")
         if not all(isinstance(name, str) for name in (*made.classes, made.frequent)):

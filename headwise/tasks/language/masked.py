@@ -1,6 +1,6 @@
 """Masked language models: windows with tokens masked, and the encoder that predicts those."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headwise.attention.dropout import Dropout
 from headwise.config import Config
+from headwise.data.batches import OnDevice
 from headwise.data.buckets import random_bits, uniform
 from headwise.data.sources import Drawn
 from headwise.data.streams import Text, text_batch, windows
@@ -42,7 +43,7 @@ class MaskingConfig(Config):
 
 
 @dataclass(frozen=True)
-class MaskedBatch:
+class MaskedBatch(OnDevice):
     """Rows of tokens, some of them masked, and what they were.
 
     Args:
@@ -62,11 +63,6 @@ class MaskedBatch:
     def num_tokens(self) -> int:
         """Tokens to tell."""
         return len(self.targets)
-
-    def to(self, device: torch.device | str) -> "MaskedBatch":
-        """The batch on a device."""
-        names = ("inputs", "lens", "places", "targets")
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headwise.config import Config, build
 from headwise.data.bad_lines import BadLine
-from headwise.data.batches import Ragged, padded
+from headwise.data.batches import OnDevice, Ragged, padded
 from headwise.data.files import MAX_LINE_BYTES, read_lines, resolve
 from headwise.data.jsonl import kind_name, parse_object, texts
 from headwise.data.readers import Pair
@@ -194,7 +194,7 @@ class Negatives:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceBatch:
+class ChoiceBatch(OnDevice):
     """Histories side by side, at least one place wide, and the candidates of each.
 
     Args:
@@ -220,11 +220,6 @@ class ChoiceBatch:
     def inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """What a model reads: history, gaps, lens, candidates, users."""
         return self.history, self.gaps, self.lens, self.candidates, self.users
-
-    def to(self, device: torch.device | str) -> "ChoiceBatch":
-        """The same batch on another device."""
-        names = ("history", "gaps", "lens", "candidates", "labels", "users")
-        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
 
 class ChoiceTable:

@@ -19,7 +19,7 @@ from headwise.labels import decimals, probability, visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.intervals import Resampled, interval, told
+from headwise.predictors.intervals import Resampled, interval, interval_text
 from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.processes import divided
 from headwise.tasks.ranking.choices import Catalogue, Choice, ChoiceTable, Negatives, choice_of, read_choices
@@ -187,7 +187,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         scores: dict[str, float | str] = {"auc": one.value(), "grouped_auc": grouped_auc(rows, truth, groups)}
         scores["loss"] = log_loss(rows, truth)
         scores |= {f"hit_rate@{count}": hit_rate(logits, count) for count in HITS if sampled}
-        return scores | {"auc_interval": told(*interval(one), one)}
+        return scores | {"auc_interval": interval_text(*interval(one), one)}
 
     def baselines(self, examples: Sequence[Choice]) -> Iterator[Baseline]:
         """The share of positives that training has, and how often training chose an item.

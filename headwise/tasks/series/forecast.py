@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NoReturn
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headwise.attention.precision import wide
 from headwise.config import Config, build
+from headwise.data.batches import OnDevice
 from headwise.data.files import resolve
 from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source, spread, spread_places
@@ -147,7 +148,7 @@ class ForecastConfig(Config):
 
 
 @dataclass(frozen=True, eq=False)
-class WindowBatch:
+class WindowBatch(OnDevice):
     """Windows side by side, standardised.
 
     Args:
@@ -165,10 +166,6 @@ class WindowBatch:
     def num_tokens(self) -> int:
         """Numbers that are told."""
         return len(self.indices) * self.counted * self.told
-
-    def to(self, device: torch.device | str) -> "WindowBatch":
-        """The same on a device."""
-        return replace(self, rows=self.rows.to(device))
 
 
 class Forecast(Task[Tables]):

@@ -48,10 +48,7 @@ def series_page(
     size = (left + WIDTH + 1.5, shown * HEIGHT + below + 1.3)
     figure = picture(*size, free=True)
     boxes = [(left, below + 0.7 + HEIGHT * place, WIDTH, HEIGHT - 0.12) for place in reversed(range(shown))]
-    panels = [
-        figure.add_axes((x / size[0], y / size[1], width / size[0], height / size[1]))
-        for x, y, width, height in [*boxes, (left, 0.5, WIDTH, below)]
-    ]
+    panels = [figure.place(*box) for box in [*boxes, (left, 0.5, WIDTH, below)]]
     limits = (0.5 - len(past), len(ahead) + 0.5)
     for column, axes in enumerate(panels[:-1]):
         _numbers(axes, past[:, column], ahead[:, column], None if truth is None else truth[:, column])

@@ -104,7 +104,7 @@ def within(marks: Sequence[Mark], start: float, end: float) -> tuple[Mark, ...]:
     return tuple(mark for mark in cut if mark.start < mark.end)
 
 
-def checked(marks: tuple[Mark, ...], seconds: float, name: str) -> tuple[Mark, ...]:
+def check_marks(marks: tuple[Mark, ...], seconds: float, name: str) -> tuple[Mark, ...]:
     """The stretches of a recording so long. Raises: DataError if one ends after it."""
     if marks and (last := max(mark.end for mark in marks)) > seconds + _SLACK_S:
         raise DataError(

@@ -48,9 +48,7 @@ def sound_page(
     figure = picture(*size, free=True)
     boxes = [(left, below + between + 0.75, WIDTH, HEIGHT), (left, 0.55, WIDTH, below)]
     boxes += [(left, below + 0.67, WIDTH, between)] if marks else []
-    upper, lower, *strip = (
-        figure.add_axes((x / size[0], y / size[1], width / size[0], height / size[1])) for x, y, width, height in boxes
-    )
+    upper, lower, *strip = (figure.place(*box) for box in boxes)
     for axes in strip:
         _draw_marks(axes, marks, seconds)
     upper.imshow(spectrogram, origin="lower", aspect="auto", cmap="gray_r", extent=(0, seconds, 0, len(spectrogram)))

@@ -17,7 +17,7 @@ from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, parse_npz
 from headwise.data.tables import Row, Table, scan_rows
 from headwise.errors import DataError
 from headwise.tasks.speech.log_mel import frame_count, frame_seconds
-from headwise.tasks.speech.marks import Mark, Marking, checked, parse_marks, runs, within
+from headwise.tasks.speech.marks import Mark, Marking, check_marks, parse_marks, runs, within
 from headwise.tasks.speech.sounds import FLAC, Channels, Sound, parse_sound, resampled
 
 RecordingFormat = Literal["auto", "csv", "tsv", "jsonl", "npz"]
@@ -340,7 +340,7 @@ class _Listed:
         file = self.path.parent / name
         try:
             marks = parse_marks(self.read.read(file, ".marks", name), str(file), marking.per_second(whole.rate))
-            marks = checked(marks, whole.seconds, str(file))
+            marks = check_marks(marks, whole.seconds, str(file))
             return tuple(mark._replace(label=named(mark.label, str(file), self.config)) for mark in marks)
         except DataError as error:
             raise DataError(f"{place}: {error.message}") from None

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from headwise.data.batches import OnDevice
 from headwise.data.buckets import permutation, token_batches
 from headwise.data.files import resolve
 from headwise.data.readers import Pair
@@ -102,7 +103,7 @@ class MarkedConfig(JoinedConfig):
 
 
 @dataclass(frozen=True)
-class SpeechBatch:
+class SpeechBatch(OnDevice):
     """Frames of utterances, padded by zeros, and the numbers that each is to give.
 
     `targets` are padded by -1, which also stands for a frame without a label; an utterance has as many as `target_lens`
@@ -120,11 +121,6 @@ class SpeechBatch:
     def num_tokens(self) -> int:
         """Real targets, by which the loss is divided."""
         return int((self.targets >= 0).sum())
-
-    def to(self, device: torch.device | str) -> "SpeechBatch":
-        """The same on a device."""
-        names = ("frames", "lens", "targets", "target_lens")
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule, strict
-from headwise.data.batches import Ragged, padded
+from headwise.data.batches import OnDevice, Ragged, padded
 from headwise.data.files import MAX_LINE_BYTES, ending_of, resolve, scan_lines
 from headwise.data.readers import Pair
 from headwise.data.splits import DataSet, Nouns
@@ -196,7 +196,7 @@ class TextRows:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledBatch:
+class LabelledBatch(OnDevice):
     """Padded texts, at least one place wide, their lengths, and the target of each."""
 
     tokens: Int[Tensor, "batch length"]
@@ -208,11 +208,6 @@ class LabelledBatch:
     def num_tokens(self) -> int:
         """Targets: one for each text."""
         return len(self.indices)
-
-    def to(self, device: torch.device | str) -> "LabelledBatch":
-        """The same batch on another device."""
-        names = ("tokens", "lens", "targets")
-        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
 
 def encode_texts(

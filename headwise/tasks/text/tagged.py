@@ -138,7 +138,7 @@ class TaggedConfig(Config):
 def scan_tagged(
     path: str | os.PathLike[str], config: TaggedConfig, normalize: Normalize = "nfc"
 ) -> Iterator[Tagged | BadLine]:
-    """As `read_tagged`, one after another, with the lines that are bad; a sentence with such a line is left out.
+    """The sentences of a file, one after another, with the lines that are bad; a sentence with such a line is left out.
 
     Raises:
         DataError: the file cannot be read any further, or its format is not known.
@@ -147,7 +147,7 @@ def scan_tagged(
 
 
 def read_words(path: str | os.PathLike[str], config: TaggedConfig, normalize: Normalize = "nfc") -> Iterator[Tagged]:
-    """The sentences of a file to tag, one after another: as `read_tagged`, or plain text with words between spaces.
+    """The sentences of a file to tag, one after another: as `scan_tagged`, or plain text with words between spaces.
 
     Tags may be missing. A blank line of plain text is a sentence without words.
 

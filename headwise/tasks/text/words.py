@@ -2,16 +2,15 @@
 
 import itertools
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
 from headwise.config import Config
-from headwise.data.batches import NO_TAG, Ragged, padded
+from headwise.data.batches import NO_TAG, OnDevice, Ragged, padded
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ShapeError
 
@@ -115,7 +114,7 @@ class WordRows:
 
 
 @dataclass(frozen=True, slots=True)
-class WordBatch:
+class WordBatch(OnDevice):
     """Padded sentences: their tokens, how many of them each word has (0: no word), tags, which words training lacks."""
 
     tokens: Int[Tensor, "batch length"]
@@ -134,11 +133,6 @@ class WordBatch:
     def num_tokens(self) -> int:
         """Words whose tag is known."""
         return self.num_tags
-
-    def to(self, device: torch.device | str) -> "WordBatch":
-        """The same batch on another device."""
-        names = ("tokens", "pieces", "tags", "unseen")
-        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
 
 def encode_words(

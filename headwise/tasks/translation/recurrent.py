@@ -18,7 +18,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Normalizer, Softmax
 from headwise.attention.precision import uncast
 from headwise.attention.scores import Dot
-from headwise.attention.weights import cut
+from headwise.attention.weights import select_weights
 from headwise.attention.zeros import zeroed
 from headwise.caches import Cache
 from headwise.config import Config, named
@@ -88,7 +88,7 @@ class AdditiveAttention(Mechanism):
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout, cut."""
         whole = self._weights(call)
-        return cut(whole, heads, queries, keys)
+        return select_weights(whole, heads, queries, keys)
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}"

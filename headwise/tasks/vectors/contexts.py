@@ -1,6 +1,6 @@
 """Words of a text with the words around them and drawn words that are not: the batches of skip-gram and CBOW."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from headwise.config import Config
+from headwise.data.batches import OnDevice
 from headwise.data.buckets import permutation, random_bits, uniform
 from headwise.data.sources import Drawn, Limits
 from headwise.data.streams import Text
@@ -38,7 +39,7 @@ class ContextConfig(Config):
 
 
 @dataclass(frozen=True)
-class ContextBatch:
+class ContextBatch(OnDevice):
     """Inputs whose mean vector has to tell the right word, the first of `outputs`, from those that were drawn.
 
     Args:
@@ -57,11 +58,6 @@ class ContextBatch:
     def num_tokens(self) -> int:
         """Targets: for skip-gram the pairs of a word and one of its context, for CBOW words with a context."""
         return len(self.outputs)
-
-    def to(self, device: torch.device | str) -> "ContextBatch":
-        """The same batch on another device."""
-        names = ("inputs", "given", "outputs", "counted")
-        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
 
 class Noise:

@@ -14,9 +14,9 @@ from headwise.tasks.graphs.molecules import (
     atom_features,
     bond_edges,
     bond_orders,
+    molecule_set,
     odd,
     parse_smiles,
-    read_compounds,
     read_strings,
 )
 
@@ -106,8 +106,8 @@ def table(tmp_path):
 
 
 def test_molecules_with_their_numbers(table):
-    path, config = table('name,smiles,logS\n"a, b",CCO ,-1.5\nx,c1ccccc1,2e0\n', target_column="logS")
-    found, bad = read_compounds(path, config)
+    _, config = table('name,smiles,logS\n"a, b",CCO ,-1.5\nx,c1ccccc1,2e0\n', target_column="logS")
+    found, bad = molecule_set(config).read_file("train")
     assert [(item.smiles, item.molecule.GetNumAtoms(), item.target, item.line) for item in found] == [
         ("CCO", 3, -1.5, 2), ("c1ccccc1", 6, 2.0, 3)
     ]  # fmt: skip
@@ -135,12 +135,12 @@ def test_molecules_with_their_numbers(table):
 )
 def test_bad_tables_are_refused_by_line(table, text, message):
     with pytest.raises(DataError, match=message):
-        read_compounds(*table(text))
+        molecule_set(table(text)[1]).read_file("train")
 
 
 def test_bad_molecules_are_skipped_and_counted(table):
     text = "smiles,target\nC,1\nC(,2\nCC,x\nCCC,3\nC\n"
-    found, bad = read_compounds(*table(text, bad_lines="skip"))
+    found, bad = molecule_set(table(text, bad_lines="skip")[1]).read_file("train")
     assert [item.smiles for item in found] == ["C", "CCC"]
     assert bad.note() == "3 bad lines skipped: SMILES 1 (line 3), number 1 (line 4), columns 1 (line 6)"
 
@@ -155,7 +155,8 @@ def test_files_to_predict_for_need_no_numbers(table):
 
 
 def test_what_is_odd_is_told(table):
-    found, _ = read_compounds(*table("smiles,target\nC[C@H](N)O,1\nC.C,1\nC.C,2\nCC,2\n"))
+    _, config = table("smiles,target\nC[C@H](N)O,1\nC.C,1\nC.C,2\nCC,2\n")
+    found, _ = molecule_set(config).read_file("train")
     assert odd(found) == [
         "1 molecules have marks of stereochemistry, which the model does not see",
         "1 molecules are given again; those of one string stay in one part",

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headwise.predictors.classes import counted
-from headwise.tasks.images.pixel_labeller import confusion, pixel_scores, told
+from headwise.tasks.images.pixel_labeller import confusion, confusion_scores, pixel_scores
 
 
 def by_sets(said, gold, classes):
@@ -36,7 +36,7 @@ def test_scores_are_those_of_sets_of_pixels():
     assert scores["pixel_accuracy"] == pytest.approx((said == gold)[known].mean())
     counts = confusion(said[known], gold[known], 4)
     assert counts.sum() == known.sum()
-    found = told(counts, ["a", "b", "c", "d", "lacked"])
+    found = confusion_scores(counts, ["a", "b", "c", "d", "lacked"])
     assert (found["mean_iou"], found["pixel_accuracy"]) == pytest.approx(
         tuple(scores[n] for n in ("mean_iou", "pixel_accuracy"))
     )

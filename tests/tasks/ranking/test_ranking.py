@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headwise.errors import ConfigError
-from headwise.predictors.intervals import Resampled, compared, interval
+from headwise.predictors.intervals import Resampled, compare_scores, interval
 from headwise.tasks.ranking.ranker import auc, grouped_auc, hit_rate, log_loss, weighted_auc
 
 DRAWS = np.random.default_rng(3)
@@ -56,11 +56,11 @@ def test_an_interval_is_that_of_the_normal_approximation():
 
 def test_a_difference_is_drawn_in_pairs():
     values = np.random.default_rng(0).normal(0.0, 5.0, 50)
-    found = compared(mean_of(values + 1), mean_of(values))
+    found = compare_scores(mean_of(values + 1), mean_of(values))
     assert found["difference"] == pytest.approx(1.0)
     # whatever is drawn, the difference is 1, though each mean alone is far from sure
     assert found["interval"] == "1.0000 to 1.0000 (95 %, bootstrap over 50 numbers, seed 0)"
     low, high = interval(mean_of(values))
     assert high - low > 1.0
     with pytest.raises(ConfigError, match=r"asked different things.* train both on the same data"):
-        compared(mean_of(values), mean_of(values, "another"))
+        compare_scores(mean_of(values), mean_of(values, "another"))

@@ -7,7 +7,7 @@ from sounds import RATE, archive, timed, tones, wave
 from headwise.config import build
 from headwise.data.bad_lines import strict
 from headwise.errors import DataError
-from headwise.tasks.speech.marks import Mark, checked, frame_labels, parse_marks, runs, within
+from headwise.tasks.speech.marks import Mark, check_marks, frame_labels, parse_marks, runs, within
 from headwise.tasks.speech.recordings import scan_recordings
 from headwise.tasks.speech.utterances import MarkedConfig, joined, load_recordings
 
@@ -78,7 +78,7 @@ def test_frames_and_stretches_turn_into_each_other():
     assert frame_labels(found, 6, 1600) == ["a", "a", "b", None, "b", None]
     assert within(runs(["a", "b", "c"], 0.5), 0.25, 0.75) == (Mark(0.0, 0.25, "a"), Mark(0.25, 0.5, "b"))
     with pytest.raises(DataError, match=r"x.txt: labels reach to 0.05 s, its recording has 0.01 s; mend the times, or"):
-        checked(found, 0.01, "x.txt")
+        check_marks(found, 0.01, "x.txt")
 
 
 def test_a_list_names_label_files(folder):
