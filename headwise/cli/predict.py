@@ -44,11 +44,13 @@ def predict(
     With --n-best, each line begins with the number of its input, from 0; tabs separate columns. Control characters
     are written as escapes, such as \\x1b.
     """
-    from headwise.config import override
+    from headwise.config import build, override
 
     places = sources(inputs or [], file or [], text or [])
     _refuse_own(output, places)
-    chosen = TaskOptions.of(context, "predict").values | override({}, own or [])
+    kind, values = TaskOptions.of(context, "predict")
+    chosen = values | override({}, own or [])
+    build(kind, {name: value for name, value in chosen.items() if name in kind.model_fields}, "options")
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
     with joined() as processes, sharing(processes):
         predictor = together(processes, lambda: loaded(run, seed))

@@ -99,7 +99,10 @@ class DecodingConfig(Config):
         >>> DecodingConfig().with_options({"top_k": 5, "n_best": 2}).num_samples
         2
         """
-        options, n_best = dict(options), int(options.get("n_best", 1))
+        for name in ("n_best", "beam_size"):
+            if type(count := options.get(name, 1)) is not int:
+                raise ConfigError(f"options: {name}: must be a whole number, not '{count}'")
+        options, n_best = dict(options), options.get("n_best", 1)
         method = options.pop("method", None)
         of_sampling = [name for name in _OF_SAMPLING if name in options]
         beam = "beam_size" in options or n_best > 1
@@ -114,7 +117,7 @@ class DecodingConfig(Config):
         if chosen == "sample":
             values["num_samples"] = n_best
         else:
-            values |= {"n_best": n_best, "beam_size": max(n_best, int(options.get("beam_size", self.beam_size)))}
+            values |= {"n_best": n_best, "beam_size": max(n_best, options.get("beam_size", self.beam_size))}
         return build(DecodingConfig, values, "options")
 
 

@@ -16,7 +16,7 @@ from headwise.attention.kernels import edges, plain
 from headwise.attention.kernels._edges_graph import graph, products, softmax, sums
 from headwise.attention.masks import Causal, Edges, Padding, Table, Window
 from headwise.attention.normalizers import Normalizer
-from headwise.attention.scores import GAT, Additive, Bilinear, GATv2, SoftCap
+from headwise.attention.scores import GAT, Additive, Bilinear, Distance, GATv2, SoftCap
 
 
 def table_of(index, query_len, key_len, start=0):
@@ -137,7 +137,7 @@ def test_strides_do_not_matter():
 
 
 @pytest.mark.parametrize("normalizer", ["softmax", "relu"])
-@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.parametrize("kind", [*SCORES, "distance"])
 def test_what_no_query_sees_never_leaks(kind, normalizer):
     """Isolated nodes and padding, as query, key and value, to outputs and gradients, of parameters too."""
     alone = Edges(INDEX % 8, 11)
@@ -148,7 +148,8 @@ def test_what_no_query_sees_never_leaks(kind, normalizer):
         results = []
         for content in (0.0, math.nan):
             torch.manual_seed(0)
-            score, inputs = SCORES[kind](), [t.detach() for t in tensors()]
+            score = SCORES.get(kind, Distance)()
+            inputs = [t.detach() for t in tensors()]
             for t in inputs:
                 t[hidden[0], :, hidden[1] :] = content
             inputs = [t.requires_grad_() for t in inputs]

@@ -1,5 +1,6 @@
 """Patterns of the literature and masks of a batch's content, each against its definition as a condition on one pair."""
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -205,6 +206,8 @@ def test_queries_without_a_key_are_reported():
         (lambda: Window(-1, 2), r"Window\(left=-1, right=2\): left must be a whole number, 0 or more"),
         (lambda: Window(None, 3), r"Window\(left=None, right=3\): left must be a whole number, 0 or more"),
         (lambda: Window(2, 0.5), "right must be a whole number, 0 or more"),
+        (lambda: Window(2, sys.maxsize), "right must be a whole number, 0 or more"),
+        (lambda: Global((2**31,)), "positions must be 0 or more"),
         (lambda: Dilated(1, 1, 0), "step must be a whole number, 1 or more"),
         (lambda: Strided(0), "step must be a whole number, 1 or more"),
         (lambda: Blocks(0), "size must be a whole number, 1 or more"),

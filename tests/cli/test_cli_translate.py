@@ -174,11 +174,18 @@ def test_options_choose_the_method(method, given, n_best, expected):
         ("greedy", {}, 2, "--n-best needs --method beam or sample; greedy finds one output"),
         ("bem", {}, 1, "options: unknown method 'bem'; did you mean 'beam'"),
         (None, {"top_p": 2.0}, 1, "options: top_p: must be 1 or less, not 2"),
+        (None, {"beam_size": "a"}, 1, "options: beam_size: must be a whole number"),
     ],
 )
 def test_options_that_do_not_fit_are_named(method, given, n_best, message):
     with pytest.raises(ConfigError, match=message):
         DecodingConfig().with_options(_given(method, given, n_best))
+
+
+def test_a_setting_of_another_type_names_the_option(headwise, trained):
+    code, out, err = headwise("predict", trained, "one .", "--set", "n_best=a")
+    assert (code, out) == (2, "")
+    assert "options: n_best:" in err
 
 
 def test_a_folder_that_is_no_run_is_exit_4(headwise, tmp_path):

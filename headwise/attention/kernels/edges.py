@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head
+from headwise.attention.call import Call, is_plain, per_head
 from headwise.attention.checkpointing import can_checkpoint, checkpointed, with_tensors_of_now
 from headwise.attention.dropout import drop
 from headwise.attention.kernels import plain
@@ -50,9 +50,12 @@ def refusal(call: Call) -> str | None:
 
 
 def reads_listed_alone(call: Call) -> bool:
-    """Whether nothing that the mask hides is read: the list is the mask, and no parameter learns from other tokens."""
+    """Whether nothing that the mask hides is read: the list is the mask, and no parameter learns from other tokens.
+
+    Nor may a score compute on each token before it is taken for its pairs: 0 x NaN is the gradient of its square.
+    """
     learned = next(call.score.parameters(), next(call.normalizer.parameters(), None))
-    return learned is None and _is_listed(call)
+    return learned is None and (is_plain(call.score) or not call.score.is_dot()) and _is_listed(call)
 
 
 def _is_listed(call: Call) -> bool:

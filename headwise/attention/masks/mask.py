@@ -307,15 +307,19 @@ def check_tensor(mask: str, name: str, given: object) -> None:
 
 
 def are_whole(numbers: object) -> bool:
-    """Whether they are a sequence of whole numbers; those that a compiler traces count."""
-    return isinstance(numbers, Sequence) and all(isinstance(number, Integral | torch.SymInt) for number in numbers)
+    """Whether they are a sequence of whole numbers below 2^31; those that a compiler traces count."""
+    # the product of two of them, and a position, have 64 bits
+    return isinstance(numbers, Sequence) and all(
+        isinstance(number, torch.SymInt) or (isinstance(number, Integral) and abs(int(number)) < 1 << 31)
+        for number in numbers
+    )
 
 
 def check_sizes(mask: object, **least: int) -> None:
     """Raises: ShapeError for a field of the mask, by its name, that is no whole number or below its least value."""
     for name, lowest in least.items():
         if not are_whole([size := getattr(mask, name)]) or size < lowest:
-            raise ShapeError(f"{mask}: {name} must be a whole number, {lowest} or more")
+            raise ShapeError(f"{mask}: {name} must be a whole number, {lowest} or more and below 2^31")
 
 
 def limits(name: str, lens: Tensor) -> int:

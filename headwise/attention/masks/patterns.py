@@ -140,7 +140,7 @@ class Shifts(Mask):
 
     def __post_init__(self) -> None:
         if not are_whole(self.steps) or not self.steps:
-            raise ShapeError("Shifts needs a whole number of steps for each head, such as Shifts((-1, 0, 1))")
+            raise ShapeError("Shifts needs a whole number of steps for each head, below 2^31: Shifts((-1, 0, 1))")
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         # sums in place of a table, which a compiled program cannot make for each pair
@@ -204,7 +204,9 @@ class Global(Mask):
     def __post_init__(self) -> None:
         tokens = (self.tokens,) if isinstance(self.tokens, int) else self.tokens
         if not are_whole(tokens) or min(tokens, default=0) < 0:
-            raise ShapeError(f"Global({self.tokens}): the number of tokens and their positions must be 0 or more")
+            raise ShapeError(
+                f"Global({self.tokens}): the number of tokens and their positions must be 0 or more and below 2^31"
+            )
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self._among(query) | self._among(key)
