@@ -28,6 +28,10 @@ class SummingConfig(Config):
 class Summing(Task):
     name = "summing"
     config_type = SummingConfig
+
+
+# only its keys are read
+Summing.__abstractmethods__ = frozenset()
 """
 
 
