@@ -230,17 +230,20 @@ def as_text(value: Any) -> Any:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """The parts of a text between separators that stand in no brackets and no double quotes.
+    """The parts of a text between separators that stand in no brackets and no quotes.
 
-    >>> split('a=[1,2],b=(c:d,e),f="g,h"', ",")
-    ['a=[1,2]', 'b=(c:d,e)', 'f="g,h"']
+    >>> split('a=[1,2],b=(c:d,e),f="g,h",{x=1,y=2}', ",")
+    ['a=[1,2]', 'b=(c:d,e)', 'f="g,h"', '{x=1,y=2}']
     """
-    parts, depth, quoted, escaped = [""], 0, False, False
+    parts, depth, quote, escaped = [""], 0, "", False
     for letter in text:
-        quoted ^= letter == '"' and not escaped
-        escaped = letter == "\\" and not escaped
-        depth += 0 if quoted else (letter in "[(") - (letter in "])")
-        if letter == separator and depth == 0 and not quoted:
+        # an apostrophe inside a word quotes nothing
+        begins = letter in ("'", '"') and (parts[-1].rstrip()[-1:] or separator) in f"{separator}=([{{,"
+        if not escaped and (letter == quote or (not quote and begins)):
+            quote = "" if quote else letter
+        escaped = letter == "\\" and quote == '"' and not escaped
+        depth += 0 if quote else (letter in "[({") - (letter in "])}")
+        if letter == separator and depth == 0 and not quote:
             parts.append("")
         else:
             parts[-1] += letter
