@@ -169,7 +169,7 @@ class Predictor(ABC, Generic[I, O, E]):
 
     def scores_of(self, examples: Sequence[E], options: Any = None) -> dict[str, float | str]:
         """What `evaluate` gives, of one example or more; a predictor has this or an `evaluate` of its own."""
-        raise NotImplementedError(f"{type(self).__name__} does not score examples")
+        raise Unsupported(f"{type(self).__name__} does not score examples: it defines no scores_of")
 
     def baselines(self, examples: Sequence[E]) -> Iterator[Baseline]:
         """Baselines that need nothing beyond the files of the run, scored on these examples; here none."""

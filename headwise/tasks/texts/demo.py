@@ -20,10 +20,7 @@ def _reviews(folder: Path) -> None:
     write_table(folder / "reviews.csv", rows)
 
 
-CLASSIFY = Demo(
-    "that `not` turns a review round",
-    _reviews,
-    """[data]
+_RECIPE = """[data]
 train = "reviews.csv"
 valid_fraction = 0.1
 test_fraction = 0.1
@@ -42,32 +39,16 @@ learning_rate = 5e-3
 warmup_steps = 20
 batch_sentences = 32
 max_epochs = 12
-""",
+"""
+CLASSIFY = Demo(
+    "that `not` turns a review round",
+    _reviews,
+    _RECIPE,
     "the film is not very good",
 )
 REGRESS = Demo(
     "how good a film is, from -2 to 2",
     _reviews,
-    """[data]
-train = "reviews.csv"
-label_key = "stars"
-valid_fraction = 0.1
-test_fraction = 0.1
-[tokenizer]
-kind = "word"
-vocab_size = 60
-[model]
-kind = "attention"
-d_model = 32
-d_ff = 64
-num_heads = 2
-encoder_layers = 1
-dropout = 0.0
-[training]
-learning_rate = 5e-3
-warmup_steps = 20
-batch_sentences = 32
-max_epochs = 12
-""",
+    _RECIPE.replace("[data]\n", '[data]\nlabel_key = "stars"\n'),
     "the film is not very good",
 )

@@ -40,17 +40,7 @@ def _talks(folder: Path) -> None:
     talk.make(folder, count=2000)
 
 
-DIALOGUE = Demo(
-    "to answer by what was told some turns before",
-    _talks,
-    """label_smoothing = 0.0
-[data]
-train = "train.jsonl"
-valid = "valid.jsonl"
-test = "test.jsonl"
-[tokenizer]
-kind = "word"
-[model]
+_MODEL = """[model]
 kind = "transformer"
 d_model = 32
 d_ff = 64
@@ -61,7 +51,18 @@ norm_order = "pre"
 dropout = 0.0
 attention_dropout = 0.0
 activation_dropout = 0.0
-[decoding]
+"""
+DIALOGUE = Demo(
+    "to answer by what was told some turns before",
+    _talks,
+    f"""label_smoothing = 0.0
+[data]
+train = "train.jsonl"
+valid = "valid.jsonl"
+test = "test.jsonl"
+[tokenizer]
+kind = "word"
+{_MODEL}[decoding]
 method = "greedy"
 max_len = 7
 [training]
@@ -80,25 +81,14 @@ monitor = "accuracy"
 SUMMARISE = Demo(
     "what is said of today, in one of three sentences",
     _reports,
-    """label_smoothing = 0.0
+    f"""label_smoothing = 0.0
 [data]
 train = "reports.tsv"
 valid_fraction = 0.1
 test_fraction = 0.1
 [tokenizer]
 kind = "word"
-[model]
-kind = "transformer"
-d_model = 32
-d_ff = 64
-num_heads = 4
-encoder_layers = 2
-decoder_layers = 1
-norm_order = "pre"
-dropout = 0.0
-attention_dropout = 0.0
-activation_dropout = 0.0
-[decoding]
+{_MODEL}[decoding]
 method = "greedy"
 max_len = 6
 [training]
