@@ -51,8 +51,7 @@ def named(check: Callable[[str], object]) -> BeforeValidator:
         check: raises ConfigError or ShapeError for a text that names nothing.
     """
 
-    # pydantic passes a protocol that nothing can be checked against
-    def read(value: Any, info: Any) -> Any:
+    def read(value: Any) -> Any:
         try:
             text = as_text(value)
             if isinstance(text, str):
@@ -60,7 +59,8 @@ def named(check: Callable[[str], object]) -> BeforeValidator:
         except Untrusted:
             raise
         except (ConfigError, ShapeError) as error:
-            raise ConfigError(f"{info.field_name}: {error}") from None
+            # pydantic adds the place of the key
+            raise ValueError(str(error)) from None
         return text
 
     return BeforeValidator(read)

@@ -99,6 +99,8 @@ class DecodingConfig(Config):
         >>> DecodingConfig().with_options({"top_k": 5, "n_best": 2}).num_samples
         2
         """
+        if unknown := [name for name in options if name not in type(self).model_fields]:
+            raise ConfigError(f"this model has no option {flag(unknown[0])}: remove it")
         for name in ("n_best", "beam_size"):
             if type(count := options.get(name, 1)) is not int:
                 raise ConfigError(f"options: {name}: must be a whole number, not '{count}'")
