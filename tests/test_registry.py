@@ -145,12 +145,12 @@ def test_a_layer_takes_the_same_names():
 @pytest.mark.parametrize(
     ("setting", "key"),
     [
-        ("model.mechanism=linformer:rnak=5", "mechanism: unknown argument"),
+        ("model.mechanism=linformer:rnak=5", "model.mechanism: unknown argument"),
         ('model.position={name="rotery"}', "position: unknown position"),
         ("model.score=dott", "score: unknown score"),
         ("model.normalizer=top_k:x", "normalizer: k of"),
-        ("model.mask=window:4", "mask: mask 'window' needs right"),
-        ("model.mask=window:-1,0", "mask: Window"),
+        ("model.mask=window:4", "model.mask: mask 'window' needs right"),
+        ("model.mask=window:-1,0", "model.mask: Window"),
     ],
 )
 def test_a_recipe_names_the_key(setting, key):

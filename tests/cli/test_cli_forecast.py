@@ -61,7 +61,7 @@ def test_series_go_through_every_verb(headwise, folder):
 def test_what_is_no_forecast_says_so(headwise, folder, trained):
     code, _, err = headwise("predict", trained, "one and two .", "--steps", 3)
     assert code == 2
-    assert "unknown key 'steps'" in err
+    assert "no option --steps" in err
     code, _, err = headwise("init", "forecast", "--data", "load.csv", "--source-key", "x")
     assert (code, err) == (
         2, "error: --source-key means nothing to task 'forecast'; it takes: --data, --valid, --test, --columns\n"
