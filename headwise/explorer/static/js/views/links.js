@@ -2,7 +2,7 @@
 /** Queries on the left, keys on the right, a line for each strong weight; those of the looked-at token while there is one. */
 
 import { h } from "../dom.js";
-import { effect } from "../store.js";
+import { effect, signal } from "../store.js";
 import { MOST, strongest } from "../core/links.js";
 import * as ends from "./ends.js";
 import { locked } from "./heat.js";
@@ -24,20 +24,28 @@ export function mount(place, head) {
     note,
   );
   canvas.style.height = `${height}px`;
-  return effect(() => {
+  // asked for only where it changes: under the pointer, each question would lay out the page anew
+  const width = signal(canvas.clientWidth);
+  const resized = new ResizeObserver(() => (width.value = canvas.clientWidth));
+  resized.observe(canvas);
+  const end = effect(() => {
     // the colour of lines is that of the page
     void state.dark.value;
     const { links, cut } = strongest(weights, rows, columns, MASS, state.hovered.value || locked(head));
-    draw(canvas, links);
+    draw(canvas, links, width.value, height);
     note.textContent = cut ? `${MOST} …` : "";
   });
+  return () => {
+    resized.disconnect();
+    end();
+  };
 }
 
-/** @param {HTMLCanvasElement} canvas @param {{ q: number, k: number, weight: number }[]} links */
-function draw(canvas, links) {
+/** @param {HTMLCanvasElement} canvas @param {{ q: number, k: number, weight: number }[]} links @param {number} width @param {number} height */
+function draw(canvas, links, width, height) {
   const dots = window.devicePixelRatio || 1;
-  canvas.width = Math.round(canvas.clientWidth * dots);
-  canvas.height = Math.round(canvas.clientHeight * dots);
+  canvas.width = Math.round(width * dots);
+  canvas.height = Math.round(height * dots);
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--link").trim();
   context.lineCap = "round";
