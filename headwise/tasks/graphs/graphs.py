@@ -102,21 +102,21 @@ class Graph:
         return {"graph.npz": stream.getvalue(), "nodes.json": _json(self.ids)}
 
     @classmethod
-    def of(cls, graph: bytes, nodes: bytes) -> "Graph":
+    def of(cls, archive: bytes, nodes: bytes) -> "Graph":
         """The graph of such files. Raises: DataError if they are not of one graph."""
         try:
             ids = json.loads(nodes)
             # written without compression: the arrays take what the file has
-            arrays = parse_npz(graph, "graph", max_bytes=2 * len(graph))
+            arrays = parse_npz(archive, "graph", max_bytes=2 * len(archive))
             width, edges = int(arrays["width"]), arrays["edges"].astype(np.int64)
             start, column = (arrays[key].astype(np.int64) for key in ("start", "column"))
             table = SparseTable(start, column, arrays["value"].astype(np.float32), width)
         except (DataError, ValueError, OverflowError, KeyError, TypeError):
             raise DataError("not the files of a graph") from None
-        parsed = cls(ids, table, edges)
-        if not parsed._consistent():
+        graph = cls(ids, table, edges)
+        if not graph._consistent():
             raise DataError("not the files of one graph")
-        return parsed
+        return graph
 
     def _consistent(self) -> bool:
         """Whether names, entries and edges are of the same nodes and features."""
@@ -255,11 +255,11 @@ def _split(
         for item in nodes:
             if item.node not in ids:
                 raise DataError(f"{files[key]}:{item.line}: node '{item.node}' is not in {files['train'].name}; add it")
-    separate = {item.node for nodes in from_files.values() for item in nodes}
+    file_nodes = {item.node for nodes in from_files.values() for item in nodes}
     rest = [
         LabelledNode(name, label, place)
         for place, (name, label) in enumerate(zip(table.ids, table.labels, strict=True), 1)
-        if label and name not in separate
+        if label and name not in file_nodes
     ]
     notes = []
     if table.splits is None:

@@ -48,8 +48,8 @@ class Neighbourhood:
         present = {self.label, *self.labels}
         colours = {kind: colour for kind, colour in class_colours(self.classes).items() if kind in present}
         for axes, name in zip(grid, names, strict=False):
-            pictured = explanation.layers[name]
-            self._panel(axes, pictured.keys, pictured.mean(heads)[0].tolist(), colours)
+            attention = explanation.layers[name]
+            self._panel(axes, attention.keys, attention.mean(heads)[0].tolist(), colours)
             axes.set_title(literal(visible(explanation.caption(name, heads))), fontsize=9)
         for axes in grid[len(names) :]:
             axes.remove()

@@ -396,8 +396,8 @@ def read_log(config: ClicksConfig) -> Log:
         DataError: a file cannot be read as asked, or a part comes out empty.
     """
     by_time = config.split == "time"
-    adjusted = config.model_copy(update={"valid_fraction": 0.0, "test_fraction": 0.0}) if by_time else config
-    splits = _data_set(adjusted).read()
+    file_config = config.model_copy(update={"valid_fraction": 0.0, "test_fraction": 0.0}) if by_time else config
+    splits = _data_set(file_config).read()
     # equal names of sessions in different files are told as clicks of training
     notes = [f"{part}: {note}" for part, note in splits.skipped.items()]
     parts: dict[str, list[Choice]] = {}

@@ -351,6 +351,6 @@ def _drawn(explanation: Explanation, layer: str | int | None, heads: Any) -> Any
     # matplotlib is imported where something is drawn
     from headwise.tasks.ranking.history_pages import history_page
 
-    pictured = explanation.layers[explanation.layer_name(layer)]
+    attention = explanation.layers[explanation.layer_name(layer)]
     title = f"{explanation.caption(layer, heads)}\n{explanation.output}"
-    return history_page(pictured.mean(heads), pictured.queries, pictured.keys, title=title)
+    return history_page(attention.mean(heads), attention.queries, attention.keys, title=title)

@@ -45,12 +45,12 @@ class SeriesMap:
         from headwise.tasks.series.pages import series_page
 
         name = explanation.pictured(layer)
-        pictured = explanation.layers[name]
-        weights, labels = pictured.mean(heads), pictured.queries
-        front = pictured.kind != "cross" and len(pictured.keys) > len(self.past)
-        if pictured.kind == "self" and self.reads is not None:
+        attention = explanation.layers[name]
+        weights, labels = attention.mean(heads), attention.queries
+        front = attention.kind != "cross" and len(attention.keys) > len(self.past)
+        if attention.kind == "self" and self.reads is not None:
             weights, labels = weights[self.reads][None], [labels[self.reads]]
-        elif pictured.kind == "self":
+        elif attention.kind == "self":
             weights, labels = weights.mean(axis=0, keepdims=True), ["mean"]
         title = f"{explanation.source}\n{explanation.caption(name, heads)}"
         return series_page(
