@@ -44,10 +44,10 @@ def tokenizer_in(files: Mapping[str, bytes], name: str, config: TokenizerConfig 
 def counts_of(files: Mapping[str, bytes], name: str, what: str) -> dict[str, int]:
     """The table of `what` in a file of the run, with the count of each. Raises: CheckpointError as `from_json`."""
 
-    def read(found: Any) -> dict[str, int]:
-        if not isinstance(found, dict) or not found or not all(isinstance(count, int) for count in found.values()):
-            raise ValueError(found)
-        return found
+    def read(table: Any) -> dict[str, int]:
+        if not isinstance(table, dict) or not table or not all(isinstance(count, int) for count in table.values()):
+            raise ValueError(table)
+        return table
 
     return from_json(files, name, read, f"not a table of {what}")
 

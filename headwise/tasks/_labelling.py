@@ -70,5 +70,5 @@ class Labelling(Task[D]):
 
     def _loss(self, logits: Tensor, gold: Tensor, smoothing: float) -> Tensor:
         # a label that training lacks has no logit; there is none in training itself
-        wanted = gold.masked_fill(gold >= self.num_labels, NO_TAG)
-        return F.cross_entropy(wide(logits), wanted, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
+        targets = gold.masked_fill(gold >= self.num_labels, NO_TAG)
+        return F.cross_entropy(wide(logits), targets, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)

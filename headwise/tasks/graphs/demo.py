@@ -21,8 +21,8 @@ def communities(seed: int = 0, size: int = 240) -> tuple[list[tuple[object, ...]
     labels = [draws.choice(COMMUNITIES) for _ in range(size)]
     nodes: list[tuple[object, ...]] = [("id", "label", *COMMUNITIES)]
     for number, label in enumerate(labels):
-        said = label if draws.random() < 0.4 else draws.choice(COMMUNITIES)
-        nodes.append((f"n{number}", label, *(int(said == one) for one in COMMUNITIES)))
+        colour = label if draws.random() < 0.4 else draws.choice(COMMUNITIES)
+        nodes.append((f"n{number}", label, *(int(colour == community) for community in COMMUNITIES)))
     edges = []
     for number, label in enumerate(labels):
         alike = [other for other in range(size) if labels[other] == label and other != number]

@@ -76,14 +76,14 @@ class FeatureProjection(nn.Module):
             return drop(features.to(self.weight.dtype), rate) @ self.weight + self.bias
         # sums of bags are not made in half precision
         weight, value = wide(self.weight), drop(features.value, rate)
-        found = F.embedding_bag(
+        sums = F.embedding_bag(
             features.column,
             weight,
             features.start,
             mode="sum",
             per_sample_weights=value.to(weight.dtype),
         )
-        return found.to(self.weight.dtype) + self.bias
+        return sums.to(self.weight.dtype) + self.bias
 
     def extra_repr(self) -> str:
         return f"features={self.weight.shape[0]}, width={self.weight.shape[1]}, dropout={self.dropout}"
@@ -122,8 +122,8 @@ class Mean(Mixer):
             raise Unsupported("the mean over neighbours needs a mask that lists its pairs, such as Edges")
         query, key = pairs.query.to(x.device), pairs.key.to(x.device)
         degree = query.new_zeros(len(x)).index_add(0, query, torch.ones_like(query))
-        found = F.embedding_bag(key, wide(x), degree.cumsum(0) - degree, mode="mean")
-        return found.to(x.dtype)
+        means = F.embedding_bag(key, wide(x), degree.cumsum(0) - degree, mode="mean")
+        return means.to(x.dtype)
 
 
 class Heads(Mixer):
@@ -311,8 +311,8 @@ class AttentionPooling(GraphPooling):
         mask = Edges(torch.stack((torch.arange(nodes, device=x.device), owner)), nodes)
         query = self.query.to(x.dtype).expand(-1, graphs, -1).unsqueeze(0)
         key, value = (part.unflatten(1, (heads, -1)).transpose(0, 1).unsqueeze(0) for part in (self.key(x), x))
-        found: Tensor = self.mechanism(Call(query, key, value, mask=mask, cross=True))
-        return found[0].transpose(0, 1).flatten(1)
+        pooled: Tensor = self.mechanism(Call(query, key, value, mask=mask, cross=True))
+        return pooled[0].transpose(0, 1).flatten(1)
 
 
 class GraphPoolingConfig(Config):
@@ -347,8 +347,8 @@ class GraphRegressor(nn.Module):
         start: where the nodes of each graph begin.
         """
         pooled = self.pooling(F.relu(self.encoder(features, mask)), start)
-        found: Tensor = self.head(self.dropout(F.relu(self.hidden(pooled)))).squeeze(1)
-        return found
+        predictions: Tensor = self.head(self.dropout(F.relu(self.hidden(pooled)))).squeeze(1)
+        return predictions
 
 
 def build_graph_regressor(config: LayersConfig, pooling: GraphPoolingConfig, num_features: int) -> GraphRegressor:

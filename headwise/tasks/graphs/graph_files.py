@@ -59,9 +59,9 @@ class SparseTable:
         for at in range(0, rows, step):
             start = self.start[at : min(rows, at + step) + 1]
             own = slice(start[0], start[-1])
-            found = np.zeros((len(start) - 1, self.width), np.float32)
-            found[np.repeat(np.arange(len(found)), np.diff(start)), self.column[own]] = self.value[own]
-            yield found
+            dense = np.zeros((len(start) - 1, self.width), np.float32)
+            dense[np.repeat(np.arange(len(dense)), np.diff(start)), self.column[own]] = self.value[own]
+            yield dense
 
     def dense(self) -> Float[np.ndarray, "rows columns"]:
         """The table with its zeros."""
@@ -108,34 +108,34 @@ def read_table(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTE
     names = heading(path, table)
     features = [name for name in names if name not in (columns.node, columns.label, columns.split, *columns.ignored)]
     has_splits = columns.split in names
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     labels, splits, numbers = [], [], array("d")
     for row in _rows(path, table, [columns.node, columns.label, *columns.ignored, *features], [columns.split]):
         at = f"{path}:{row.line}"
-        _add_node(at, row.cells[columns.node], found, row.line)
+        _add_node(at, row.cells[columns.node], lines, row.line)
         labels.append(row.cells[columns.label])
         splits.append(_split(at, row.cells[columns.split]) if has_splits else "")
         numbers.extend(_number(at, name, row.cells[name]) for name in features)
-    if not found:
+    if not lines:
         raise DataError(f"{path}: no nodes below the heading")
-    dense = np.frombuffer(numbers, np.float64).reshape(len(found), len(features))
-    return NodeTable(list(found), SparseTable.of(dense), labels, splits if has_splits else None)
+    dense = np.frombuffer(numbers, np.float64).reshape(len(lines), len(features))
+    return NodeTable(list(lines), SparseTable.of(dense), labels, splits if has_splits else None)
 
 
 def read_labels(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTES) -> list[tuple[str, str, int]]:
     """(id, label, line) of each node of a table; other columns are not read. Raises: DataError naming the line."""
-    seen: dict[str, int] = {}
-    found = []
+    lines: dict[str, int] = {}
+    nodes = []
     for row in _rows(path, table_of(path, max_line_bytes), [columns.node, columns.label]):
         node, label = row.cells[columns.node], row.cells[columns.label]
         at = f"{path}:{row.line}"
-        _add_node(at, node, seen, row.line)
+        _add_node(at, node, lines, row.line)
         if not label:
             raise DataError(f"{at}: node '{node}' has no label to compare with; write one or remove the line")
-        found.append((node, label, row.line))
-    if not found:
+        nodes.append((node, label, row.line))
+    if not nodes:
         raise DataError(f"{path}: no nodes below the heading")
-    return found
+    return nodes
 
 
 def read_ids(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTES) -> list[str]:
@@ -146,12 +146,12 @@ def read_ids(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTES)
     table = table_of(path, max_line_bytes)
     names = heading(path, table)
     key: Key = columns.node if columns.node in names or len(names) > 1 else 0
-    found = []
+    ids = []
     for row in _rows(path, table, [key]):
         if not row.cells[key]:
             raise DataError(f"{path}:{row.line}: the id is empty; write it or remove the line")
-        found.append(row.cells[key])
-    return found
+        ids.append(row.cells[key])
+    return ids
 
 
 def table_of(path: Path, max_line_bytes: int, named_by: str = _NAMED_BY) -> Table:
@@ -212,19 +212,19 @@ def read_edges(
     return np.array(edges, np.int64).reshape(-1, 2).T, lost, wider
 
 
-def _add_node(at: str, name: str, found: dict[str, int], line: int) -> None:
+def _add_node(at: str, name: str, lines: dict[str, int], line: int) -> None:
     if not name:
         raise DataError(f"{at}: the id is empty; give every node one")
-    if name in found:
-        raise DataError(f"{at}: node '{name}' is in line {found[name]} too; keep one of them")
-    found[name] = line
+    if name in lines:
+        raise DataError(f"{at}: node '{name}' is in line {lines[name]} too; keep one of them")
+    lines[name] = line
 
 
 def _split(at: str, cell: str) -> str:
-    found = _SPLIT_NAMES.get(cell.lower())
-    if found is None:
+    split = _SPLIT_NAMES.get(cell.lower())
+    if split is None:
         raise DataError(f"{at}: {unknown('split', cell, [*SPLITS])}; leave it empty for a node of none")
-    return found
+    return split
 
 
 def _number(at: str, name: str, cell: str) -> float:
@@ -259,7 +259,7 @@ def read_archive(path: Path, max_bytes: int = MAX_BYTES) -> NodeTable:
         raise DataError(f"{path}: is a folder; name a file in it")
     require_file(path)
     arrays = parse_npz(path, str(path), max_bytes=max_bytes, least=_NUMBER_BYTES)
-    labels = _whole(path, arrays, "y")
+    labels = _integers(path, arrays, "y")
     nodes = len(labels)
     if labels.ndim != 1 or not nodes:
         raise DataError(f"{path}: y {labels.shape} must be one class for each node, -1 where there is none")
@@ -286,7 +286,7 @@ def _features(path: Path, arrays: Arrays, nodes: int) -> SparseTable:
     if "x_indptr" not in arrays:
         # no features: each node is known by itself
         return SparseTable(np.zeros(nodes + 1, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), 0)
-    start, column, shape = (_whole(path, arrays, f"x_{key}").ravel() for key in ("indptr", "indices", "shape"))
+    start, column, shape = (_integers(path, arrays, f"x_{key}").ravel() for key in ("indptr", "indices", "shape"))
     if shape.shape != (2,) or shape[0] != nodes or shape[1] < 0:
         raise DataError(f"{path}: x_shape {shape.tolist()} must be (nodes, features); y has {nodes:,} nodes")
     if len(start) != nodes + 1 or start[0] != 0 or start[-1] != len(column) or (np.diff(start) < 0).any():
@@ -302,10 +302,10 @@ def _features(path: Path, arrays: Arrays, nodes: int) -> SparseTable:
 
 def _edges(path: Path, arrays: Arrays, nodes: int) -> Int[np.ndarray, "two edges"]:
     name = "edge_index" if "edge_index" in arrays else "edges"
-    edges = _whole(path, arrays, name)
-    wanted, axis = ("(2, edges)", 0) if name == "edge_index" else ("(edges, 2)", 1)
+    edges = _integers(path, arrays, name)
+    shape, axis = ("(2, edges)", 0) if name == "edge_index" else ("(edges, 2)", 1)
     if edges.ndim != 2 or edges.shape[axis] != 2:
-        raise DataError(f"{path}: {name} {edges.shape} must be {wanted}: source and target")
+        raise DataError(f"{path}: {name} {edges.shape} must be {shape}: source and target")
     if edges.size and not 0 <= edges.min() <= edges.max() < nodes:
         raise DataError(f"{path}: {name} name nodes {edges.min()} to {edges.max()}, but y has nodes 0 to {nodes - 1}")
     return edges if axis == 0 else edges.T
@@ -313,7 +313,7 @@ def _edges(path: Path, arrays: Arrays, nodes: int) -> Int[np.ndarray, "two edges
 
 def _splits(path: Path, arrays: Arrays, nodes: int) -> list[str] | None:
     splits = np.full(nodes, "", dtype="U5")
-    found = False
+    has_splits = False
     for split in SPLITS:
         keys = [
             f"{name}_{form}" for name in _SPLIT_KEYS[split] for form in ("idx", "mask") if f"{name}_{form}" in arrays
@@ -322,8 +322,8 @@ def _splits(path: Path, arrays: Arrays, nodes: int) -> list[str] | None:
             place = _places(path, arrays, key, nodes)
             if (splits[place] != "").any():
                 raise DataError(f"{path}: {key} has nodes of another split; give each node to one")
-            splits[place], found = split, True
-    return splits.tolist() if found else None
+            splits[place], has_splits = split, True
+    return splits.tolist() if has_splits else None
 
 
 def _places(path: Path, arrays: Arrays, key: str, nodes: int) -> np.ndarray:
@@ -332,20 +332,20 @@ def _places(path: Path, arrays: Arrays, key: str, nodes: int) -> np.ndarray:
         if mask.shape != (nodes,) or mask.dtype != bool:
             raise DataError(f"{path}: {key} {mask.shape} {mask.dtype} must be a bool for each of the {nodes:,} nodes")
         return np.flatnonzero(mask)
-    numbers = _whole(path, arrays, key).ravel()
+    numbers = _integers(path, arrays, key).ravel()
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < nodes:
         raise DataError(f"{path}: {key} names node {numbers.max()}, but y has nodes 0 to {nodes - 1}")
     return numbers
 
 
-def _whole(path: Path, arrays: Arrays, name: str) -> np.ndarray:
+def _integers(path: Path, arrays: Arrays, name: str) -> np.ndarray:
     """An array of whole numbers."""
     if name not in arrays:
         raise DataError(f"{path}: no array '{name}'; it has: {listing(sorted(arrays)) or 'none'}")
-    found = arrays[name]
-    if found.dtype.kind not in "iu":
-        raise DataError(f"{path}: {name} is {found.dtype}; give whole numbers")
-    return found.astype(np.int64)
+    numbers = arrays[name]
+    if numbers.dtype.kind not in "iu":
+        raise DataError(f"{path}: {name} is {numbers.dtype}; give whole numbers")
+    return numbers.astype(np.int64)
 
 
 def _check_values(path: Path, name: str, values: np.ndarray) -> None:

@@ -57,20 +57,20 @@ class GraphRegress(Task[Molecules]):
     def __init__(self, config: GraphRegressConfig, assets: Assets[Molecules]):
         super().__init__(config, assets)
         self.scale = from_json(assets.files, SCALE_FILE, Scale.from_json, "no mean and deviation")
-        self.tables = {split: MoleculeTable(found, self.scale) for split, found in (assets.data or {}).items()}
+        self.tables = {split: MoleculeTable(compounds, self.scale) for split, compounds in (assets.data or {}).items()}
 
     @classmethod
     def prepare(cls, config: GraphRegressConfig) -> Assets[Molecules]:
-        found = molecule_set(config.data).read()
-        parts, notes = found.examples, [*found.notes]
-        notes += [f"{split}: {note}" for split, items in found for note in odd(items)]
-        notes.append(", ".join(f"{split} {len(items):,}" for split, items in found) + " molecules")
+        splits = molecule_set(config.data).read()
+        parts, notes = splits.examples, [*splits.notes]
+        notes += [f"{split}: {note}" for split, items in splits for note in odd(items)]
+        notes.append(", ".join(f"{split} {len(items):,}" for split, items in splits) + " molecules")
         targets = np.array([item.target for item in parts["train"]])
         # numbers that are all the same leave nothing to learn, and no deviation to divide by
         scale = Scale(float(targets.mean()), float(targets.std()) or 1.0)
         files = {SCALE_FILE: as_json(scale._asdict())}
         notes.append(f"train: mean {scale.mean:.4g}, standard deviation {targets.std():.4g}")
-        return Assets(files, parts, found.digests, tuple(notes))
+        return Assets(files, parts, splits.digests, tuple(notes))
 
     @classmethod
     def examples(cls, config: GraphRegressConfig, split: str) -> list[Compound]:
@@ -83,8 +83,8 @@ class GraphRegress(Task[Molecules]):
         """Ridge regression on how many atoms of each kind a molecule has."""
         every = cls.examples(config, "train")
         train = sample(every)
-        known, features = standardised(atom_counts(train), atom_counts(examples))
-        predicted = ridge_regression(known, [item.target or 0.0 for item in train], features)
+        train_features, features = standardised(atom_counts(train), atom_counts(examples))
+        predicted = ridge_regression(train_features, [item.target or 0.0 for item in train], features)
         name = named("atom counts and ridge regression", len(train), len(every))
         yield of_numbers(name, predicted, [item.target or 0.0 for item in examples])
 
@@ -117,8 +117,8 @@ class GraphRegress(Task[Molecules]):
 
     def loss(self, model: nn.Module, batch: MoleculeBatch) -> Float[Tensor, ""]:
         """Sum of the squared errors, in deviations of training."""
-        said = model(batch.features, batch.mask, batch.start)
-        return F.mse_loss(wide(said), batch.targets, reduction="sum")
+        predictions = model(batch.features, batch.mask, batch.start)
+        return F.mse_loss(wide(predictions), batch.targets, reduction="sum")
 
     def measure(self, model: nn.Module, batches: Iterable[MoleculeBatch]) -> Stats:
         """Sums of errors over these batches."""
@@ -134,18 +134,18 @@ class GraphRegress(Task[Molecules]):
     def samples(self, model: nn.Module) -> list[str]:
         predictor = self.predictor(model)
         shown = self._shown(predictor)
-        said = zip(shown, predictor.predict(shown), strict=True)
+        pairs = zip(shown, predictor.predict(shown), strict=True)
         return [
             f"{item.smiles} → {value:.3g}" + ("" if item.target is None else f", is {item.target:.3g}")
-            for item, value in said
+            for item, value in pairs
         ]
 
     def probes(self, predictor: Any) -> list[Probe]:
         return [Probe(item) for item in self._shown(predictor)]
 
     def _shown(self, predictor: MoleculeRegressor) -> list[Compound]:
-        found = self.assets.data or {}
-        first = found.get("valid") or found.get("train") or []
+        splits = self.assets.data or {}
+        first = splits.get("valid") or splits.get("train") or []
         return [predictor.parse(text) for text in self.config.show] or first[: self.config.num_shown]
 
     def predictor(self, model: nn.Module) -> MoleculeRegressor:

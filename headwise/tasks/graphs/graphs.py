@@ -102,23 +102,23 @@ class Graph:
         return {"graph.npz": stream.getvalue(), "nodes.json": _json(self.ids)}
 
     @classmethod
-    def of(cls, graph: bytes, nodes: bytes) -> "Graph":
+    def of(cls, archive: bytes, nodes: bytes) -> "Graph":
         """The graph of such files. Raises: DataError if they are not of one graph."""
         try:
             ids = json.loads(nodes)
             # written without compression: the arrays take what the file has
-            found = parse_npz(graph, "graph", max_bytes=2 * len(graph))
-            width, edges = int(found["width"]), found["edges"].astype(np.int64)
-            start, column = (found[key].astype(np.int64) for key in ("start", "column"))
-            table = SparseTable(start, column, found["value"].astype(np.float32), width)
+            arrays = parse_npz(archive, "graph", max_bytes=2 * len(archive))
+            width, edges = int(arrays["width"]), arrays["edges"].astype(np.int64)
+            start, column = (arrays[key].astype(np.int64) for key in ("start", "column"))
+            table = SparseTable(start, column, arrays["value"].astype(np.float32), width)
         except (DataError, ValueError, OverflowError, KeyError, TypeError):
             raise DataError("not the files of a graph") from None
-        made = cls(ids, table, edges)
-        if not made._whole():
+        graph = cls(ids, table, edges)
+        if not graph._consistent():
             raise DataError("not the files of one graph")
-        return made
+        return graph
 
-    def _whole(self) -> bool:
+    def _consistent(self) -> bool:
         """Whether names, entries and edges are of the same nodes and features."""
         table, nodes = self.features, len(self.ids) if isinstance(self.ids, list) else -1
         return (
@@ -152,25 +152,25 @@ def read_graph(config: GraphConfig) -> GraphData:
     files = own_files(config, ("train", "edges", "valid", "test"))
     with digested(files) as digests:
         table, notes = _table(files["train"], files.get("edges"), config)
-        given = {key: labelled(files[key], config) for key in SPLITS[1:] if key in files}
+        from_files = {key: labelled(files[key], config) for key in SPLITS[1:] if key in files}
     assert table.edges is not None
-    edges, told = cleaned(table.edges, config.undirected, config.self_loops)
+    edges, of_edges = cleaned(table.edges, config.undirected, config.self_loops)
     if config.scale == "columns":
         # zeros become numbers too
         size = _SCALED_BYTES * len(table.ids) * table.features.width
-        said = f"{files['train']}: {len(table.ids):,} nodes of {table.features.width:,} features, scaled by columns"
-        check_size(size, said, config.max_bytes)
+        what = f"{files['train']}: {len(table.ids):,} nodes of {table.features.width:,} features, scaled by columns"
+        check_size(size, what, config.max_bytes)
     graph = Graph(table.ids, scaled(table.features, config.scale), edges)
-    splits, of_splits = _split(table, given, config, files)
+    splits, of_splits = _split(table, from_files, config, files)
     if not splits["train"]:
         raise DataError(f"{files['train']}: no node to train on has a label; fill the label and the split columns")
-    notes += [told, *_of_nodes(graph, table, config), *of_splits]
+    notes += [of_edges, *_of_nodes(graph, table, config), *of_splits]
     return GraphData(graph, splits, digests, tuple(note for note in notes if note))
 
 
 def labelled(path: Path, config: GraphConfig) -> list[LabelledNode]:
     """The nodes of a table of ids and labels, to validate or to score on. Raises: DataError naming the line."""
-    return [LabelledNode(*found) for found in read_labels(path, config.columns(), config.max_line_bytes)]
+    return [LabelledNode(*fields) for fields in read_labels(path, config.columns(), config.max_line_bytes)]
 
 
 def cleaned(edges: Edges, undirected: bool, self_loops: bool) -> tuple[Int[np.ndarray, "two kept"], str]:
@@ -182,16 +182,16 @@ def cleaned(edges: Edges, undirected: bool, self_loops: bool) -> tuple[Int[np.nd
     (array([[1, 0],
            [0, 1]]), 'edges: 3 given, 1 kept (both ways), 1 given again, 1 from a node to itself')
     """
-    given, loops = edges.shape[1], edges[0] == edges[1]
+    num_edges, loops = edges.shape[1], edges[0] == edges[1]
     edges = edges[:, ~loops] if self_loops else edges
     ends = np.sort(edges, axis=0) if undirected else edges
     once = np.unique(ends, axis=1) if ends.size else ends
     both = np.concatenate((once, once[::-1][:, once[0] != once[1]]), axis=1) if undirected else once
     order = np.lexsort((both[0], both[1]))
-    told = f"edges: {given:,} given, {once.shape[1]:,} kept" + (" (both ways)" if undirected else " (one way)")
+    sentence = f"edges: {num_edges:,} given, {once.shape[1]:,} kept" + (" (both ways)" if undirected else " (one way)")
     repeated = edges.shape[1] - once.shape[1]
-    told += f", {repeated:,} given again" if repeated else ""
-    return both[:, order], told + (f", {loops.sum():,} from a node to itself" if loops.any() else "")
+    sentence += f", {repeated:,} given again" if repeated else ""
+    return both[:, order], sentence + (f", {loops.sum():,} from a node to itself" if loops.any() else "")
 
 
 def scaled(table: SparseTable, scale: str) -> SparseTable:
@@ -247,29 +247,29 @@ def _of_nodes(graph: Graph, table: NodeTable, config: GraphConfig) -> list[str]:
 
 
 def _split(
-    table: NodeTable, given: dict[str, list[LabelledNode]], config: GraphConfig, files: dict[str, Path]
+    table: NodeTable, from_files: dict[str, list[LabelledNode]], config: GraphConfig, files: dict[str, Path]
 ) -> tuple[dict[str, list[LabelledNode]], list[str]]:
     """The labelled nodes by split: of files of their own, as the table says, or drawn by name."""
-    known = set(table.ids)
-    for key, nodes in given.items():
+    ids = set(table.ids)
+    for key, nodes in from_files.items():
         for item in nodes:
-            if item.node not in known:
+            if item.node not in ids:
                 raise DataError(f"{files[key]}:{item.line}: node '{item.node}' is not in {files['train'].name}; add it")
-    held = {item.node for nodes in given.values() for item in nodes}
+    file_nodes = {item.node for nodes in from_files.values() for item in nodes}
     rest = [
         LabelledNode(name, label, place)
         for place, (name, label) in enumerate(zip(table.ids, table.labels, strict=True), 1)
-        if label and name not in held
+        if label and name not in file_nodes
     ]
     notes = []
     if table.splits is None:
-        found = hold_out({"train": rest, **given}, config, lambda item: item.node, "labelled nodes")
+        splits = hold_out({"train": rest, **from_files}, config, lambda item: item.node, "labelled nodes")
     else:
         of = dict(zip(table.ids, table.splits, strict=True))
-        found = {split: [item for item in rest if of[item.node] == split] for split in SPLITS}
+        splits = {split: [item for item in rest if of[item.node] == split] for split in SPLITS}
         bare = Counter(split for split, label in zip(table.splits, table.labels, strict=True) if split and not label)
         notes = [f"{split}: {count:,} nodes of it have no label and do not count" for split, count in bare.items()]
-    return found | given, notes + _of_labels(found | given)
+    return splits | from_files, notes + _of_labels(splits | from_files)
 
 
 def _of_labels(splits: dict[str, list[LabelledNode]]) -> list[str]:

@@ -75,8 +75,8 @@ class MoleculeTable:
     def __init__(self, compounds: Sequence[Compound], scale: Scale):
         self.features = [torch.from_numpy(atom_features(item.molecule)) for item in compounds]
         self.edges = [torch.from_numpy(bond_edges(item.molecule)) for item in compounds]
-        given = [math.nan if item.target is None else item.target for item in compounds]
-        self.targets = [(target - scale.mean) / scale.deviation for target in given]
+        targets = [math.nan if item.target is None else item.target for item in compounds]
+        self.targets = [(target - scale.mean) / scale.deviation for target in targets]
 
     def atoms(self) -> Int[np.ndarray, "molecules 1"]:
         """How many atoms each molecule has, as lengths for batches."""
@@ -122,20 +122,20 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
     @torch.inference_mode()
     def predict(self, items: Sequence[Compound | str] | str, options: Any = None) -> list[float]:
         """The number of each molecule, in their order; `options` are none."""
-        given = self.inputs(items)
-        table = MoleculeTable(given, self.scale)
+        compounds = self.inputs(items)
+        table = MoleculeTable(compounds, self.scale)
         device = self.model.head.weight.device
-        found: list[float] = []
+        predictions: list[float] = []
 
-        def said(indices: list[int]) -> list[float]:
+        def forward(indices: list[int]) -> list[float]:
             batch = table.batch(indices).to(device)
             values: list[float] = self.model(batch.features, batch.mask, batch.start).double().tolist()
             return values
 
         with evaluating(self.model):
-            for _, values in divided(said, _portions(table.atoms().ravel().tolist())):
-                found += values
-        return [self.scale.mean + self.scale.deviation * value for value in found]
+            for _, values in divided(forward, _portions(table.atoms().ravel().tolist())):
+                predictions += values
+        return [self.scale.mean + self.scale.deviation * value for value in predictions]
 
     def write(self, item: Compound, output: float, form: Form, options: Any = None) -> list[str]:
         """`SMILES TAB number`, or a line of JSON."""
@@ -174,23 +174,24 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
             for number, (element, atom) in enumerate(zip(elements, item.molecule.GetAtoms(), strict=True), 1)
         ]
         layers = {}
-        for name, one in looking.attended(self.model, batch.features, batch.mask, batch.start).items():
-            layers[name] = one.layer(atoms if one.weights.shape[2] == len(atoms) else ["molecule"], atoms, "self")
-        (found,) = self.predict([item])
+        for name, attention in looking.attended(self.model, batch.features, batch.mask, batch.start).items():
+            rows = atoms if attention.weights.shape[2] == len(atoms) else ["molecule"]
+            layers[name] = attention.layer(rows, atoms, "self")
+        (prediction,) = self.predict([item])
         kinds = [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})]
         places = InGraph(atoms, elements, kinds, bonds=bond_orders(item.molecule))
-        return Explanation(item.smiles, f"{found:.4g}", layers, places=places)
+        return Explanation(item.smiles, f"{prediction:.4g}", layers, places=places)
 
 
 def _portions(atoms: list[int]) -> Iterator[list[int]]:
     """Numbers of molecules in their order, such that those of a portion have few atoms together."""
-    taken: list[int] = []
+    portion: list[int] = []
     total = 0
     for number, count in enumerate(atoms):
-        if taken and total + count > _ATOMS:
-            yield taken
-            taken, total = [], 0
-        taken.append(number)
+        if portion and total + count > _ATOMS:
+            yield portion
+            portion, total = [], 0
+        portion.append(number)
         total += count
-    if taken:
-        yield taken
+    if portion:
+        yield portion

@@ -38,9 +38,9 @@ class Neighbourhood:
     labels: list[str]
     classes: Sequence[str]
 
-    def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Picture:
+    def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Picture:
         """The picture of one layer, or of every layer if None. Raises: ConfigError as `Explanation.save`."""
-        names = list(found.layers) if layer is None else [found.layer_name(layer)]
+        names = list(explanation.layers) if layer is None else [explanation.layer_name(layer)]
         across = min(_ACROSS, len(names))
         down = -(-len(names) // across)
         figure = picture(_PANEL * across, (_PANEL + 0.3) * down + 0.9)
@@ -48,12 +48,12 @@ class Neighbourhood:
         present = {self.label, *self.labels}
         colours = {kind: colour for kind, colour in class_colours(self.classes).items() if kind in present}
         for axes, name in zip(grid, names, strict=False):
-            one = found.layers[name]
-            self._panel(axes, one.keys, one.mean(heads)[0].tolist(), colours)
-            axes.set_title(literal(visible(found.caption(name, heads))), fontsize=9)
+            attention = explanation.layers[name]
+            self._panel(axes, attention.keys, attention.mean(heads)[0].tolist(), colours)
+            axes.set_title(literal(visible(explanation.caption(name, heads))), fontsize=9)
         for axes in grid[len(names) :]:
             axes.remove()
-        title = shorten(visible(f"{found.source} → {found.output}"), 80)
+        title = shorten(visible(f"{explanation.source} → {explanation.output}"), 80)
         figure.suptitle(
             literal(f"{title}\nwhom it attends to: width and number are the weight, colour the label found"),
             fontsize=10,

@@ -89,13 +89,13 @@ class NodeClassify(Labelling[Splits]):
 
     @classmethod
     def prepare(cls, config: NodeClassifyConfig) -> Assets[Splits]:
-        found = read_graph(config.data)
-        counts = Counter(item.label for item in found.splits["train"])
+        graph_data = read_graph(config.data)
+        counts = Counter(item.label for item in graph_data.splits["train"])
         if len(counts) == 1:
             (only,) = counts
             raise DataError(f"{config.data.train}: all nodes to train on have the label '{only}'; label some otherwise")
-        files = {**found.graph.files(), LABELS_FILE: as_json(counts)}
-        return Assets(files, found.splits, found.digests, found.notes)
+        files = {**graph_data.graph.files(), LABELS_FILE: as_json(counts)}
+        return Assets(files, graph_data.splits, graph_data.digests, graph_data.notes)
 
     @classmethod
     def examples(cls, config: NodeClassifyConfig, split: str) -> list[LabelledNode]:
@@ -109,21 +109,21 @@ class NodeClassify(Labelling[Splits]):
     ) -> Iterator[Baseline]:
         """Logistic regression on the features of nodes, and on those of their neighbourhoods (SGC)."""
         train, gold = cls.examples(config, "train"), [item.label for item in examples]
-        known, places = ([predictor.number[item.node] for item in items] for items in (train, examples))
+        train_places, places = ([predictor.number[item.node] for item in items] for items in (train, examples))
         labels = [item.label for item in train]
         features = feature_table(predictor.graph)
         if predictor.graph.features.width:
-            predicted = logistic_regression(features[known], labels, features[places], _STRENGTH)
+            predicted = logistic_regression(features[train_places], labels, features[places], _STRENGTH)
             yield of_labels("features and logistic regression", predicted, gold)
         near = neighbourhoods(predictor.graph, features)
-        yield of_labels("SGC", logistic_regression(near[known], labels, near[places], _STRENGTH), gold)
+        yield of_labels("SGC", logistic_regression(near[train_places], labels, near[places], _STRENGTH), gold)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        found = read_graph(build(GraphConfig, data, "data"))
-        features = found.graph.features
+        graph = read_graph(build(GraphConfig, data, "data")).graph
+        features = graph.features
         # words that occur are counts of one kind, other numbers have units of their own
-        counts = len(features.value) < SPARSE * len(found.graph.ids) * features.width and (features.value >= 0).all()
+        counts = len(features.value) < SPARSE * len(graph.ids) * features.width and (features.value >= 0).all()
         scale = "rows" if counts else "columns" if features.width else "none"
         values = {
             "data": {"scale": scale, **data},
@@ -140,7 +140,7 @@ class NodeClassify(Labelling[Splits]):
                 "monitor": "accuracy",
             },
         }
-        about = f"Labels of nodes, fitted to the graph of {len(found.graph.ids):,} nodes"
+        about = f"Labels of nodes, fitted to the graph of {len(graph.ids):,} nodes"
         return Suggestion(values, about)
 
     def build(self) -> GraphEncoder:
@@ -157,10 +157,10 @@ class NodeClassify(Labelling[Splits]):
         number = {name: place for place, name in enumerate(self.graph.ids)}
         nodes = self._nodes(split)[:limit]
         # labels that training lacks are numbered behind the others, and are never right
-        known = {label: place for place, label in enumerate(self.labels)}
+        label_numbers = {label: place for place, label in enumerate(self.labels)}
         targets = torch.full((len(number),), NO_TAG)
         for item in nodes:
-            targets[number[item.node]] = known.get(item.label, len(known))
+            targets[number[item.node]] = label_numbers.get(item.label, len(label_numbers))
         indices = sorted(number[item.node] for item in nodes)
         return NodeBatch(self.input, targets, indices)
 
@@ -176,9 +176,10 @@ class NodeClassify(Labelling[Splits]):
         nodes = self._nodes("valid") or self._nodes("train")
         gold = {item.node: item.label for item in nodes}
         shown = [labeller.parse(name) for name in self.config.show] or [*gold][: self.config.num_shown]
-        found = zip(shown, labeller.predict(shown), strict=True)
+        pairs = zip(shown, labeller.predict(shown), strict=True)
         return [
-            f"{name} → {said.label} ({decimals(said.probability)}), is {gold.get(name, '?')}" for name, said in found
+            f"{name} → {prediction.label} ({decimals(prediction.probability)}), is {gold.get(name, '?')}"
+            for name, prediction in pairs
         ]
 
     def predictor(self, model: nn.Module) -> NodeLabeller:

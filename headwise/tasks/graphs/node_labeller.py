@@ -139,12 +139,12 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
 
     def read(self, path: Path) -> Iterator[str]:
         """The nodes of a file: the id column of a table, a name a line, or all nodes of an archive of graphs."""
-        found = (
+        ids = (
             read_archive(path).ids
             if path.suffix == ".npz"
             else read_ids(path, self.data.columns(), self.data.max_line_bytes)
         )
-        return map(self.parse, found)
+        return map(self.parse, ids)
 
     @torch.inference_mode()
     def odds(self) -> Float[Tensor, "nodes labels"]:
@@ -172,11 +172,11 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         for item in examples:
             if item.node not in self.number:
                 raise DataError(f"line {item.line}: node '{item.node}' is not in the graph of this run; remove it")
-        said = [found.label for found in self.predict([item.node for item in examples])]
+        predictions = [prediction.label for prediction in self.predict([item.node for item in examples])]
         gold = [item.label for item in examples]
-        right = np.mean([one == two for one, two in zip(said, gold, strict=True)])
-        macro, each = by_tag(said, gold)
-        return {"accuracy": float(right), "macro_f1": macro, "per_label": each}
+        right = np.mean([predicted == correct for predicted, correct in zip(predictions, gold, strict=True)])
+        macro, per_label = by_tag(predictions, gold)
+        return {"accuracy": float(right), "macro_f1": macro, "per_label": per_label}
 
     def baselines(self, examples: Sequence[LabelledNode]) -> Iterator[Baseline]:
         yield majority([item.label for item in examples])
@@ -196,21 +196,21 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
             raise ConfigError(f"node '{item}' hears of no node, not even itself; there is nothing to look at")
         moved = self._moved()
         trace = looking.traced(self.model, moved.features, moved.mask)
-        seen = {name: _row(trace[name], place, keys) for name in trace.names()}
+        rows = {name: _row(trace[name], place, keys) for name in trace.names()}
         # the node itself, if it hears of itself, then the others from the strongest on
-        strength = sum(one.weights[0, :, 0].mean(0) for one in seen.values()) + (np.array(keys) == place) * len(seen)
+        strength = sum(row.weights[0, :, 0].mean(0) for row in rows.values()) + (np.array(keys) == place) * len(rows)
         order = np.argsort(-strength, kind="stable")
         shown, others = order[:_SHOWN], order[_SHOWN:]
-        said = self.odds().argmax(-1)
+        predictions = self.odds().argmax(-1)
         names = [self.graph.ids[keys[number]] for number in shown]
-        labels = [self.labels[int(said[keys[number]])] for number in shown]
+        labels = [self.labels[int(predictions[keys[number]])] for number in shown]
         more = [f"{len(others):,} others"] if len(others) else []
         gathered = _gathered(shown, others)
-        layers = {name: one.layer([item], [*names, *more], "self", columns=gathered) for name, one in seen.items()}
-        (found,) = self.predict([item])
-        output = f"{found.label} ({decimals(found.probability)})"
-        draw = Neighbourhood(item, found.label, [*labels, *([""] if more else [])], self.labels)
-        places = InGraph(self.graph.ids, [self.labels[number] for number in said.tolist()], self.labels, place)
+        layers = {name: row.layer([item], [*names, *more], "self", columns=gathered) for name, row in rows.items()}
+        (prediction,) = self.predict([item])
+        output = f"{prediction.label} ({decimals(prediction.probability)})"
+        draw = Neighbourhood(item, prediction.label, [*labels, *([""] if more else [])], self.labels)
+        places = InGraph(self.graph.ids, [self.labels[number] for number in predictions.tolist()], self.labels, place)
         return Explanation(item, output, layers, draw, places=places)
 
     def _logits(self) -> Tensor:
@@ -238,7 +238,7 @@ def _row(record: LayerRecord, place: int, keys: list[int]) -> looking.Attended:
 
 def _gathered(shown: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Which keys stand behind each label: those that are shown, and all others as one."""
-    found = np.zeros((len(shown) + (len(others) > 0), len(shown) + len(others)))
-    found[np.arange(len(shown)), shown] = 1
-    found[len(shown) :, others] = 1
-    return found
+    membership = np.zeros((len(shown) + (len(others) > 0), len(shown) + len(others)))
+    membership[np.arange(len(shown)), shown] = 1
+    membership[len(shown) :, others] = 1
+    return membership

@@ -79,19 +79,19 @@ def choices(
     sessions: dict[str, list[Click]] = {}
     for click in clicks:
         sessions.setdefault(click.session, []).append(click)
-    found, moments = [], []
+    examples, moments = [], []
     for name, rows in sessions.items():
         before: list[Click] = []
         for click in sorted(rows, key=lambda row: row.order):
             if len(before) >= min_history:
-                seen = before[-max_history:]
-                items, times = tuple(row.item for row in seen), tuple(row.order for row in seen)
-                made = Choice(items, (click.item,), (click.chosen,), times, click.order, click.user, name, click.line)
-                found.append(made)
+                history = before[-max_history:]
+                items, times = tuple(row.item for row in history), tuple(row.order for row in history)
+                choice = Choice(items, (click.item,), (click.chosen,), times, click.order, click.user, name, click.line)
+                examples.append(choice)
                 moments.append(click.time)
             if click.chosen:
                 before.append(click)
-    return found, moments
+    return examples, moments
 
 
 class Catalogue:
@@ -125,11 +125,12 @@ class Catalogue:
     def of(cls, clicks: Sequence[Click], features: Sequence[str], users: Sequence[str]) -> "Catalogue":
         """What the clicks of training have. Raises: DataError for fewer than two items to tell apart."""
         chosen: Counter[str] = Counter(click.item for click in clicks if click.chosen)
-        seen: dict[str, Counter[tuple[str, ...]]] = {}
+        rows_by_item: dict[str, Counter[tuple[str, ...]]] = {}
         for click in clicks:
-            seen.setdefault(click.item, Counter())[click.features] += 1
+            rows_by_item.setdefault(click.item, Counter())[click.features] += 1
         items = {
-            name: (chosen[name], min(found, key=lambda row: (-found[row], row))) for name, found in sorted(seen.items())
+            name: (chosen[name], min(counts, key=lambda row: (-counts[row], row)))
+            for name, counts in sorted(rows_by_item.items())
         }
         columns = [sorted({row[place] for _, row in items.values()}) for place in range(len(features))]
         columns += [sorted({click.user[place] for click in clicks}) for place in range(len(users))]
@@ -154,7 +155,7 @@ class Catalogue:
     def sizes(self, item: str) -> dict[str, int]:
         """How many categories each column has, the unknown one among them; `item` is the column of the items."""
         columns = zip((*self.features, *self.users), self.values, strict=True)
-        return {item: len(self.items) + 1} | {name: len(found) + 1 for name, found in columns}
+        return {item: len(self.items) + 1} | {name: len(categories) + 1 for name, categories in columns}
 
     def counts(self) -> Int[np.ndarray, "items"]:
         """How often training chose each item."""
@@ -233,7 +234,7 @@ class ChoiceTable:
 
     def __init__(
         self,
-        found: Sequence[Choice],
+        examples: Sequence[Choice],
         catalogue: Catalogue,
         max_history: int,
         negatives: Negatives | None = None,
@@ -241,15 +242,15 @@ class ChoiceTable:
         *,
         anew: bool = False,
     ):
-        latest = [choice.history[-max_history:] for choice in found]
+        latest = [choice.history[-max_history:] for choice in examples]
         self.history = Ragged.of([[catalogue.number(name) for name in names] for names in latest])
-        self.gaps = Ragged.of([_gaps(choice, len(names)) for choice, names in zip(found, latest, strict=True)])
-        self.users = np.array([catalogue.user(choice.user) for choice in found], np.int64).reshape(len(found), -1)
-        rows = [[catalogue.number(name) for name in choice.candidates] for choice in found]
+        self.gaps = Ragged.of([_gaps(choice, len(names)) for choice, names in zip(examples, latest, strict=True)])
+        self.users = np.array([catalogue.user(choice.user) for choice in examples], np.int64).reshape(len(examples), -1)
+        rows = [[catalogue.number(name) for name in choice.candidates] for choice in examples]
         if len({len(row) for row in rows}) > 1:
             raise ShapeError("choices of one table have the same number of candidates")
-        self.candidates = np.array(rows, np.int64).reshape(len(found), -1)
-        labels = [choice.labels or (False,) * len(choice.candidates) for choice in found]
+        self.candidates = np.array(rows, np.int64).reshape(len(examples), -1)
+        labels = [choice.labels or (False,) * len(choice.candidates) for choice in examples]
         self.labels = np.array(labels, np.float32).reshape(self.candidates.shape)
         self.negatives, self.count, self.anew = negatives, count, anew
         self._drawn: tuple[int, np.ndarray] | None = None
@@ -264,8 +265,8 @@ class ChoiceTable:
     def batch(self, indices: Sequence[int], epoch: int = 0) -> ChoiceBatch:
         """These choices as a batch, with the negatives of a pass."""
         chosen = np.asarray(indices, np.int64)
-        taken = self.history.take(chosen)
-        history, gaps = padded(taken, NOTHING), padded(self.gaps.take(chosen), NOTHING)
+        histories = self.history.take(chosen)
+        history, gaps = padded(histories, NOTHING), padded(self.gaps.take(chosen), NOTHING)
         if not history.shape[1]:
             history = gaps = history.new_zeros((len(chosen), 1))
         candidates, labels = self.candidates[chosen], self.labels[chosen]
@@ -275,7 +276,7 @@ class ChoiceTable:
             labels = np.concatenate((labels, np.zeros(others.shape, np.float32)), 1)
         parts: dict[str, Any] = {"candidates": candidates, "labels": labels, "users": self.users[chosen]}
         parts = {name: torch.from_numpy(value) for name, value in parts.items()}
-        return ChoiceBatch(history, gaps, torch.from_numpy(taken.lengths), **parts, indices=list(indices))
+        return ChoiceBatch(history, gaps, torch.from_numpy(histories.lengths), **parts, indices=list(indices))
 
     def _others(self, epoch: int) -> np.ndarray:
         stream = epoch + 1 if self.anew else 0
@@ -363,8 +364,8 @@ def _user(values: Any, users: Sequence[str]) -> tuple[str, ...]:
         raise DataError(f"the field 'user' must be an object, got {kind_name(values)}")
     for key, value in values.items():
         if key not in users:
-            known = listing(users) or "nothing"
-            raise DataError(f"the field 'user' has '{key[:40]}', but the model knows of a user: {known}")
+            allowed = listing(users) or "nothing"
+            raise DataError(f"the field 'user' has '{key[:40]}', but the model knows of a user: {allowed}")
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise DataError(f"'{key}' of 'user' must be text or a whole number, got {kind_name(value)}")
     return tuple(str(values.get(key, "")) for key in users)
@@ -395,25 +396,25 @@ def read_log(config: ClicksConfig) -> Log:
         DataError: a file cannot be read as asked, or a part comes out empty.
     """
     by_time = config.split == "time"
-    asked = config.model_copy(update={"valid_fraction": 0.0, "test_fraction": 0.0}) if by_time else config
-    found = _data_set(asked).read()
+    file_config = config.model_copy(update={"valid_fraction": 0.0, "test_fraction": 0.0}) if by_time else config
+    splits = _data_set(file_config).read()
     # equal names of sessions in different files are told as clicks of training
-    notes = [f"{part}: {note}" for part, note in found.skipped.items()]
+    notes = [f"{part}: {note}" for part, note in splits.skipped.items()]
     parts: dict[str, list[Choice]] = {}
     begins: dict[str, tuple[float, ...]] = {part: config.begin(part) for part in BEGUN}
-    for part, clicks in found:
-        made, moments = choices(clicks, config.max_history, config.min_history)
-        for choice, moment in zip(made, moments, strict=True):
+    for part, clicks in splits:
+        examples, moments = choices(clicks, config.max_history, config.min_history)
+        for choice, moment in zip(examples, moments, strict=True):
             own = _part(moment, begins) if by_time and part == "train" else part
             parts.setdefault(own, []).append(choice)
-    trained = found.examples["train"]
+    trained = splits.examples["train"]
     if by_time:
         trained = [click for click in trained if _part(click.time, begins) == "train"]
         _refuse_empty(parts, config)
         notes.append(f"split by time: valid from {_shown(config.valid_from)}, test from {_shown(config.test_from)}")
     elif not (config.valid and config.test):
         notes.append("split by session: all choices of a session are in one part")
-    return Log({part: parts.get(part, []) for part in SPLITS}, trained, found.digests, notes)
+    return Log({part: parts.get(part, []) for part in SPLITS}, trained, splits.digests, notes)
 
 
 def choices_of(config: ClicksConfig, split: str) -> list[Choice]:

@@ -58,7 +58,7 @@ class ClicksConfig(Config):
         return delimiter
 
     @model_validator(mode="after")
-    def _told(self) -> "ClicksConfig":
+    def _check_columns(self) -> "ClicksConfig":
         columns = [self.session, self.item, *self.features, *self.user_features]
         if twice := sorted(name for name, count in Counter(columns).items() if count > 1):
             raise ConfigError(f"the column '{twice[0]}' has two uses; name each column once")
@@ -80,12 +80,12 @@ class ClicksConfig(Config):
 
     def begin(self, part: Literal["valid", "test"]) -> tuple[float, ...]:
         """The time at which a part begins; empty where there is none. Raises: ConfigError for what is no time."""
-        given = self.valid_from if part == "valid" else self.test_from
+        begin = self.valid_from if part == "valid" else self.test_from
 
         def fault(message: str) -> BadLine:
             raise ConfigError(f"data.{part}_from: {message}")
 
-        return tuple(moment_of(value, fault, "time") for value in given)
+        return tuple(moment_of(value, fault, "time") for value in begin)
 
     def table(self) -> Table:
         """How rows are read."""
@@ -126,29 +126,29 @@ def scan_clicks(path: str | os.PathLike[str], config: ClicksConfig) -> Iterator[
     """
     name = os.fspath(path)
     time = config.time if config.split == "time" else ()
-    wanted = [config.session, config.item, *config.features, *config.user_features, *time]
-    wanted += [key for key in (config.order, config.label) if key is not None]
-    known = lru_cache(1 << 16)(partial(name_of, fault=_unplaced, what="name"))
-    for number, row in enumerate(scan_rows(name, config.table(), list(dict.fromkeys(wanted)))):
+    columns = [config.session, config.item, *config.features, *config.user_features, *time]
+    columns += [key for key in (config.order, config.label) if key is not None]
+    cached_name = lru_cache(1 << 16)(partial(name_of, fault=_unplaced, what="name"))
+    for number, row in enumerate(scan_rows(name, config.table(), list(dict.fromkeys(columns)))):
         if isinstance(row, BadLine):
             yield row
             continue
         try:
-            yield _click(row, partial(_placed, name, row.line), config, known, number)
+            yield _click(row, partial(_placed, name, row.line), config, cached_name, number)
         except BadLine as fault:
             yield fault
 
 
-def _click(row: Row, place: Any, config: ClicksConfig, known: Any, number: int) -> Click:
+def _click(row: Row, place: Any, config: ClicksConfig, cached_name: Any, number: int) -> Click:
     def named(key: str, empty: bool) -> str:
         value = row.cells[key]
         if empty and (value is None or (isinstance(value, str) and not value.strip())):
             return ""
         try:
-            found: str = known(value) if isinstance(value, str) else name_of(value, _unplaced, what="name")
+            text: str = cached_name(value) if isinstance(value, str) else name_of(value, _unplaced, what="name")
         except BadLine as fault:
             raise place(f"column '{key}': {fault.what}") from None
-        return found
+        return text
 
     def moment(key: str) -> float:
         return moment_of(row.cells[key], place, f"value of '{key}'")

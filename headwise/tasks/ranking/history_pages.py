@@ -43,8 +43,8 @@ def history_page(
         axes.set_xticks([])
     maps.label_columns(panels[0], maps.labels(items), 0.9 * BAR)
     panels[-1].xaxis.set_label_position("bottom")
-    told = "items of the history, the latest on the right; framed: the candidate"
-    panels[-1].set_xlabel(told, fontsize=maps.LABEL_SIZE)
+    label = "items of the history, the latest on the right; framed: the candidate"
+    panels[-1].set_xlabel(label, fontsize=maps.LABEL_SIZE)
     figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE)
     return figure
 

@@ -126,8 +126,8 @@ class TargetAttention(TargetPooling):
     ) -> Float[Tensor, "batch candidates width"]:
         history = zeroed_beyond(history, valid_lens)[:, None]
         call = Call(candidates[:, None], history, history, mask=Padding(valid_lens), cross=True)
-        found: Tensor = self.mechanism(call)
-        return found[:, 0]
+        pooled: Tensor = self.mechanism(call)
+        return pooled[:, 0]
 
 
 class HeadsOverHistory(TargetPooling):
@@ -147,9 +147,9 @@ class HeadsOverHistory(TargetPooling):
         history: Float[Tensor, "batch length width"],
         valid_lens: Int[Tensor, "batch"],
     ) -> Float[Tensor, "batch candidates width"]:
-        found: Tensor = self.attention(candidates, zeroed_beyond(history, valid_lens), mask=Padding(valid_lens))
+        pooled: Tensor = self.attention(candidates, zeroed_beyond(history, valid_lens), mask=Padding(valid_lens))
         # the output's bias is no part of a history that is not there
-        return zeroed(found, (valid_lens > 0)[:, None, None])
+        return zeroed(pooled, (valid_lens > 0)[:, None, None])
 
 
 # of a width that follows from the number of categories

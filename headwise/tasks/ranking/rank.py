@@ -75,7 +75,7 @@ class Rank(Task[dict[str, list[Choice]]]):
             catalogue = _catalogue(given.files)
         content = {"items": catalogue.items, "features": catalogue.features, "users": catalogue.users}
         file = as_json(content | {"values": catalogue.values}, ordered=True)
-        notes = [*log.notes, *_told(log.parts, log.trained, catalogue)]
+        notes = [*log.notes, *_notes(log.parts, log.trained, catalogue)]
         return Assets({CATALOGUE_FILE: file}, dict(log.parts), log.digests, tuple(notes))
 
     @classmethod
@@ -98,10 +98,10 @@ class Rank(Task[dict[str, list[Choice]]]):
         return build_interest_network(self.config.model, sizes, table, max_history=data.max_history, gaps=GAPS)
 
     def source(self, split: str, limits: Limits) -> Source[ChoiceBatch] | None:
-        found = (self.assets.data or {}).get(split)
-        if not found:
+        examples = (self.assets.data or {}).get(split)
+        if not examples:
             return None
-        table, training = self._table(split, found), split == "train"
+        table, training = self._table(split, examples), split == "train"
         batches = bucketed(table.lengths(), table.batch, limits, shuffle=training)
         if not (training and table.anew):
             return batches
@@ -116,12 +116,12 @@ class Rank(Task[dict[str, list[Choice]]]):
 
         return Drawn(draw, collate, seed=limits.seed)
 
-    def _table(self, split: str, found: Sequence[Choice]) -> ChoiceTable:
+    def _table(self, split: str, examples: Sequence[Choice]) -> ChoiceTable:
         data = self.config.data
         if split == "train" and self.negatives is not None:
             count = self.config.negatives.train
-            return ChoiceTable(found, self.catalogue, data.max_history, self.negatives, count, anew=True)
-        return scored_table(found, self.catalogue, self.negatives, data.max_history)
+            return ChoiceTable(examples, self.catalogue, data.max_history, self.negatives, count, anew=True)
+        return scored_table(examples, self.catalogue, self.negatives, data.max_history)
 
     def loss(self, model: nn.Module, batch: ChoiceBatch) -> Float[Tensor, ""]:
         return F.binary_cross_entropy_with_logits(wide(model(*batch.inputs)), wide(batch.labels), reduction="sum")
@@ -148,10 +148,10 @@ class Rank(Task[dict[str, list[Choice]]]):
         data = self.assets.data or {}
         shown = (data.get("valid") or data.get("train") or [])[: self.config.num_shown]
         everything = [Choice(choice.history, (), (), choice.times, choice.time, choice.user) for choice in shown]
-        found = self.predictor(model).predict(everything, 3)
+        rankings = self.predictor(model).predict(everything, 3)
         return [
             f"{' '.join(choice.history[-5:])} ({choice.candidates[0]}) → {' '.join(ranking.probabilities)}"
-            for choice, ranking in zip(shown, found, strict=True)
+            for choice, ranking in zip(shown, rankings, strict=True)
         ]
 
     def predictor(self, model: nn.Module) -> Ranker:
@@ -171,24 +171,24 @@ def _catalogue(files: Mapping[str, bytes]) -> Catalogue:
     return from_json(files, CATALOGUE_FILE, _read, "does not tell items and categories")
 
 
-def _read(found: Any) -> Catalogue:
-    items = {name: (int(count), [str(value) for value in row]) for name, (count, row) in found["items"].items()}
-    made = Catalogue(items, found["features"], found["users"], found["values"])
-    made.table(), made.sizes("")
-    return made
+def _read(fields: Any) -> Catalogue:
+    items = {name: (int(count), [str(value) for value in row]) for name, (count, row) in fields["items"].items()}
+    catalogue = Catalogue(items, fields["features"], fields["users"], fields["values"])
+    catalogue.table(), catalogue.sizes("")
+    return catalogue
 
 
-def _told(parts: Mapping[str, list[Choice]], trained: Sequence[Click], catalogue: Catalogue) -> list[str]:
+def _notes(parts: Mapping[str, list[Choice]], trained: Sequence[Click], catalogue: Catalogue) -> list[str]:
     """What to tell of the choices."""
     notes = []
-    for split, found in parts.items():
-        if not found:
+    for split, examples in parts.items():
+        if not examples:
             continue
-        sessions, unknown = len({choice.session for choice in found}), 0
+        sessions, unknown = len({choice.session for choice in examples}), 0
         if split != "train":
-            unknown = sum(not catalogue.number(choice.candidates[0]) for choice in found)
+            unknown = sum(not catalogue.number(choice.candidates[0]) for choice in examples)
         lost = f", {unknown:,} of items that training lacks" if unknown else ""
-        notes.append(f"{split}: {len(found):,} choices of {sessions:,} sessions{lost}")
+        notes.append(f"{split}: {len(examples):,} choices of {sessions:,} sessions{lost}")
     if other := sum(
         click.item in catalogue.items and click.features != tuple(catalogue.items[click.item][1]) for click in trained
     ):

@@ -69,13 +69,13 @@ def grouped_auc(
     0.5
     """
     order = np.argsort(groups, kind="stable")
-    found, sizes = [], []
+    areas, sizes = [], []
     for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
         area = auc(scores[rows], labels[rows])
         if area == area:
-            found.append(area)
+            areas.append(area)
             sizes.append(len(rows))
-    return float(np.average(found, weights=sizes)) if found else float("nan")
+    return float(np.average(areas, weights=sizes)) if areas else float("nan")
 
 
 def hit_rate(scores: Float[np.ndarray, "choices candidates"], count: int) -> float:
@@ -148,11 +148,11 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
 
         Without `options` every candidate that a choice names is in its ranking.
         """
-        found = self.inputs(items)
+        choices = self.inputs(items)
         everything = tuple(name for name, (count, _) in self.catalogue.items.items() if count)
-        asked = [choice.candidates or everything for choice in found]
+        candidates = [choice.candidates or everything for choice in choices]
         answers = []
-        for choice, names, logits in zip(found, asked, self._pieces(found, asked), strict=True):
+        for choice, names, logits in zip(choices, candidates, self._pieces(choices, candidates), strict=True):
             count = options or (len(names) if choice.candidates else _NAMED)
             best = np.argsort(-logits, kind="stable")[:count].tolist()
             answers.append(Ranking({names[place]: _probability(logits[place]) for place in best}))
@@ -183,11 +183,11 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         labels, sampled = table.batch(range(len(examples))).labels.numpy() > 0.5, self.negatives is not None
         rows, truth = logits.ravel(), labels.ravel()
         groups = np.repeat(_sessions(examples), logits.shape[1])
-        one = self._resampled(examples, table, logits)
-        scores: dict[str, float | str] = {"auc": one.value(), "grouped_auc": grouped_auc(rows, truth, groups)}
+        resampled = self._resampled(examples, table, logits)
+        scores: dict[str, float | str] = {"auc": resampled.value(), "grouped_auc": grouped_auc(rows, truth, groups)}
         scores["loss"] = log_loss(rows, truth)
         scores |= {f"hit_rate@{count}": hit_rate(logits, count) for count in HITS if sampled}
-        return scores | {"auc_interval": interval_text(*interval(one), one)}
+        return scores | {"auc_interval": interval_text(*interval(resampled), resampled)}
 
     def baselines(self, examples: Sequence[Choice]) -> Iterator[Baseline]:
         """The share of positives that training has, and how often training chose an item.
@@ -257,13 +257,13 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         batch = table.batch([0]).to(self._device())
         keys = list(choice.history[-self.data.max_history :])
         layers = {
-            name: one.layer(list(names), keys, "cross")
-            for name, one in looking.attended(self.model, *batch.inputs).items()
+            name: attention.layer(list(names), keys, "cross")
+            for name, attention in looking.attended(self.model, *batch.inputs).items()
         }
-        said = ", ".join(
+        output = ", ".join(
             f"{name} {decimals(value)}" for name, value in self.predict([_with(choice, names)])[0].probabilities.items()
         )
-        return Explanation(" ".join(keys), said, layers, draw=_drawn)
+        return Explanation(" ".join(keys), output, layers, draw=_drawn)
 
     def _resampled(self, examples: Sequence[Choice], table: ChoiceTable, logits: np.ndarray) -> Resampled:
         batch = table.batch(range(len(examples)))
@@ -271,8 +271,8 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         area = weighted_auc(logits.ravel(), labels)
         names = ["", *self.catalogue.names]
         ranked = json.dumps([[names[place] for place in row] for row in batch.candidates.tolist()])
-        asked = hashlib.sha256(ranked.encode() + labels.tobytes()).hexdigest()
-        return Resampled("auc", "sessions", int(groups.max()) + 1, lambda weights: area(weights[groups]), asked)
+        digest = hashlib.sha256(ranked.encode() + labels.tobytes()).hexdigest()
+        return Resampled("auc", "sessions", int(groups.max()) + 1, lambda weights: area(weights[groups]), digest)
 
     def _scored(self, examples: Sequence[Choice]) -> tuple[ChoiceTable, np.ndarray]:
         labels = [label for example in examples for label in example.labels]
@@ -284,11 +284,11 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
     def _table(self, examples: Sequence[Choice]) -> ChoiceTable:
         return scored_table(examples, self.catalogue, self.negatives, self.data.max_history)
 
-    def _pieces(self, found: Sequence[Choice], asked: Sequence[tuple[str, ...]]) -> list[np.ndarray]:
+    def _pieces(self, choices: Sequence[Choice], candidates: Sequence[tuple[str, ...]]) -> list[np.ndarray]:
         """The logits of the candidates of each choice, those with as many candidates together."""
-        answers = [np.zeros(len(names)) for names in asked]
+        answers = [np.zeros(len(names)) for names in candidates]
         pieces: dict[int, list[tuple[int, int, Choice]]] = {}
-        for number, (choice, names) in enumerate(zip(found, asked, strict=True)):
+        for number, (choice, names) in enumerate(zip(choices, candidates, strict=True)):
             for start in range(0, len(names), _PIECE):
                 part = names[start : start + _PIECE]
                 pieces.setdefault(len(part), []).append((number, start, _with(choice, part)))
@@ -301,7 +301,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
     @torch.inference_mode()
     def _logits(self, table: ChoiceTable) -> Float[np.ndarray, "choices candidates"]:
         count = table.candidates.shape[1] + table.count
-        found = np.zeros((len(table), count))
+        scores = np.zeros((len(table), count))
         lengths = table.lengths()
         budget = max(_PAIRS // count, int(lengths.max(initial=1)))
 
@@ -311,8 +311,8 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
 
         with evaluating(self.model):
             for indices, rows in divided(logits, token_batches(lengths, max_tokens=budget, shuffle=False)):
-                found[indices] = rows
-        return found
+                scores[indices] = rows
+        return scores
 
     def _device(self) -> torch.device:
         return self.model.items.features.device
@@ -334,8 +334,8 @@ def _counts(pairs: Sequence[tuple[int, int]], rows: int, columns: int) -> Any:
     """How often each pair occurs, as a sparse matrix."""
     from scipy.sparse import csr_array
 
-    one, other = np.array(pairs, np.int64).reshape(-1, 2).T
-    return csr_array((np.ones(len(one)), (one, other)), shape=(rows, columns))
+    first, second = np.array(pairs, np.int64).reshape(-1, 2).T
+    return csr_array((np.ones(len(first)), (first, second)), shape=(rows, columns))
 
 
 def _sessions(examples: Sequence[Choice]) -> np.ndarray:
@@ -347,9 +347,10 @@ def _probability(logit: float) -> float:
     return float(1 / (1 + np.exp(-np.clip(logit, -700, 700))))
 
 
-def _drawn(found: Explanation, layer: str | int | None, heads: Any) -> Any:
+def _drawn(explanation: Explanation, layer: str | int | None, heads: Any) -> Any:
     # matplotlib is imported where something is drawn
     from headwise.tasks.ranking.history_pages import history_page
 
-    one = found.layers[found.layer_name(layer)]
-    return history_page(one.mean(heads), one.queries, one.keys, title=f"{found.caption(layer, heads)}\n{found.output}")
+    attention = explanation.layers[explanation.layer_name(layer)]
+    title = f"{explanation.caption(layer, heads)}\n{explanation.output}"
+    return history_page(attention.mean(heads), attention.queries, attention.keys, title=title)

@@ -35,8 +35,8 @@ class Linear:
     def __call__(self, history: History, horizon: int) -> Told:
         """What the rule says of histories of standardised numbers."""
         features = _features(history, self.steps(history.shape[-1]))
-        found: np.ndarray = (features @ self.weights).reshape(len(history), horizon, -1)
-        return found
+        forecasts: np.ndarray = (features @ self.weights).reshape(len(history), horizon, -1)
+        return forecasts
 
     def steps(self, columns: int) -> int:
         """How many steps it reads."""
@@ -49,8 +49,8 @@ class Linear:
         return stream.getvalue()
 
     @classmethod
-    def of(cls, content: bytes, columns: int, length: int, told: int) -> "Linear":
-        """What `to_bytes` wrote, for histories of this length and so much to tell. Raises: DataError for else."""
+    def of(cls, content: bytes, columns: int, length: int, num_outputs: int) -> "Linear":
+        """What `to_bytes` wrote, for histories of this length and so many outputs. Raises: DataError for else."""
         try:
             weights = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
         except (ValueError, OSError, EOFError, MemoryError):
@@ -59,7 +59,7 @@ class Linear:
         if not (
             isinstance(weights, np.ndarray)
             and weights.dtype == np.float32
-            and weights.shape == (1 + steps * columns, told)
+            and weights.shape == (1 + steps * columns, num_outputs)
             and np.isfinite(weights).all()
         ):
             raise DataError("not the weights of a linear rule")
@@ -82,10 +82,10 @@ class SimpleForecasts:
 
     def by_name(self) -> Mapping[str, Callable[[History], Told]]:
         """Each by its name: a function of histories."""
-        found: dict[str, Callable[[History], Told]] = {"last value": self._last}
+        baselines: dict[str, Callable[[History], Told]] = {"last value": self._last}
         if self.season is not None:
-            found["season"] = self._seasonal
-        return {**found, "linear": lambda history: self.linear(history, self.horizon)}
+            baselines["season"] = self._seasonal
+        return {**baselines, "linear": lambda history: self.linear(history, self.horizon)}
 
     def _last(self, history: History) -> Told:
         return np.repeat(history[:, -1:, self.told], self.horizon, axis=1)
@@ -112,27 +112,27 @@ class Autoregression:
 
     def __call__(self, history: History) -> Told:
         """Forecasts of histories of standardised numbers."""
-        known = history[:, -self.order :][:, :, self.told]
+        steps = history[:, -self.order :][:, :, self.told]
         for _ in range(self.horizon):
-            latest = np.einsum("wlt,tl->wt", known[:, -self.order :], self.weights[:, :-1]) + self.weights[:, -1]
+            latest = np.einsum("wlt,tl->wt", steps[:, -self.order :], self.weights[:, :-1]) + self.weights[:, -1]
             # an order whose rule is unstable must not end in infinity
-            known = np.concatenate((known, np.clip(latest, -_FARTHEST, _FARTHEST)[:, None]), axis=1)
-        return known[:, self.order :]
+            steps = np.concatenate((steps, np.clip(latest, -_FARTHEST, _FARTHEST)[:, None]), axis=1)
+        return steps[:, self.order :]
 
     @classmethod
-    def fitted(cls, windows: Windows, length: int, told: list[int], horizon: int) -> "Autoregression":
+    def fitted(cls, windows: Windows, length: int, columns: list[int], horizon: int) -> "Autoregression":
         """Least squares over the first step after each history; the order by Akaike's criterion.
 
         Source: Akaike 1969, Ann. Inst. Stat. Math. 21.
         """
-        found = []
+        candidates = []
         for order in range(1, min(length, _ORDERS) + 1):
-            weights, criterion = np.zeros((len(told), order + 1)), 0.0
-            for number, column in enumerate(told):
+            weights, criterion = np.zeros((len(columns), order + 1)), 0.0
+            for number, column in enumerate(columns):
                 weights[number], squares = _autoregressed(windows[:, : length + 1, column], order)
                 criterion += len(windows) * math.log(max(squares / len(windows), 1e-30)) + 2 * (order + 1)
-            found.append((criterion, cls(order, weights, told, horizon)))
-        return min(found, key=lambda pair: pair[0])[1]
+            candidates.append((criterion, cls(order, weights, columns, horizon)))
+        return min(candidates, key=lambda pair: pair[0])[1]
 
 
 def _autoregressed(
@@ -157,13 +157,13 @@ def fitted(table: WindowTable, scaling: Scaling, length: int) -> tuple[Linear, b
     for rows in portions(table):
         rounded = np.round(rows * scale) / scale
         features = _features(rounded[:, :length], steps)
-        told = rounded[:, length:][:, :, scaling.told].reshape(len(rows), -1)
-        gram, moments = gram + features.T @ features, moments + features.T @ told
+        targets = rounded[:, length:][:, :, scaling.told].reshape(len(rows), -1)
+        gram, moments = gram + features.T @ features, moments + features.T @ targets
     try:
         return Linear(_solved(gram, moments)), False
     except np.linalg.LinAlgError:
-        held = gram + np.diag(np.full(len(gram), _RIDGE * len(table)))
-        return Linear(_solved(held, moments)), True
+        ridge = gram + np.diag(np.full(len(gram), _RIDGE * len(table)))
+        return Linear(_solved(ridge, moments)), True
 
 
 def portions(table: WindowTable) -> Iterator[Float64[np.ndarray, "windows places columns"]]:
@@ -172,9 +172,9 @@ def portions(table: WindowTable) -> Iterator[Float64[np.ndarray, "windows places
         yield table.rows(range(start, min(start + _PORTION, len(table)))).double().numpy()
 
 
-def error_sums(said: Told, wanted: Told, scaling: Scaling) -> dict[str, float]:
+def error_sums(forecasts: Told, targets: Told, scaling: Scaling) -> dict[str, float]:
     """Sums of errors of standardised forecasts, of which `error_scores` makes scores; those of batches add up."""
-    wrong = said - wanted
+    wrong = forecasts - targets
     absolute = np.abs(wrong).sum(axis=(0, 1)) * scaling.units
     sums = {f"absolute {name}": float(value) for name, value in zip(scaling.targets, absolute, strict=True)}
     return {"steps": float(wrong.shape[0] * wrong.shape[1]), "squares": float(np.square(wrong).sum()), **sums}
@@ -188,10 +188,10 @@ def error_scores(sums: Mapping[str, float], scaling: Scaling) -> dict[str, float
     {'mse': 5.0, 'mae': 20.0}
     """
     count = sums.get("steps", 0.0) or math.nan
-    each = {f"mae_{name}": sums.get(f"absolute {name}", 0.0) / count for name in scaling.targets}
+    maes = {f"mae_{name}": sums.get(f"absolute {name}", 0.0) / count for name in scaling.targets}
     mse = sums.get("squares", 0.0) / (count * len(scaling.targets))
-    mae = math.fsum(each.values()) / len(each)
-    return {"mse": mse, "mae": mae, **(each if len(each) > 1 else {})}
+    mae = math.fsum(maes.values()) / len(maes)
+    return {"mse": mse, "mae": mae, **(maes if len(maes) > 1 else {})}
 
 
 def _steps(length: int, columns: int) -> int:

@@ -83,9 +83,9 @@ class SeriesConfig(Config):
 
 def check_targets(targets: Sequence[str], columns: Sequence[str]) -> None:
     """Raises: ConfigError for a target that is not read."""
-    known = set(columns)
+    available = set(columns)
     for target in targets:
-        if target not in known:
+        if target not in available:
             raise ConfigError(f"data.targets: {unknown('column', target, columns)}")
 
 
@@ -158,10 +158,10 @@ class Series:
             return [f"{time:.12g}" for time in following]
         days = bool((self.times % _DAY == 0).all())
         try:
-            found = [_EPOCH + timedelta(seconds=round(time)) for time in following]
+            dates = [_EPOCH + timedelta(seconds=round(time)) for time in following]
         except OverflowError:
             return counted
-        return [(time.date() if days and not gap % _DAY else time).isoformat() for time in found]
+        return [(time.date() if days and not gap % _DAY else time).isoformat() for time in dates]
 
 
 def numeric_columns(path: str | os.PathLike[str], config: SeriesConfig) -> tuple[list[str], list[str]]:
@@ -181,14 +181,14 @@ def numeric_columns(path: str | os.PathLike[str], config: SeriesConfig) -> tuple
     # of JSON lines, an object may lack a field that is none of the numbers
     for row in islice(strict(scan_rows(path, config.table(), free[:1], free)), _LOOKED_AT):
         first = {str(key): cell for key, cell in row.cells.items() if not _is_missing(cell)} | first
-    found = [name for name in free if name in first and _is_number(first[name])]
-    if not found:
+    numeric = [name for name in free if name in first and _is_number(first[name])]
+    if not numeric:
         raise DataError(
             f"{path}: no column of it holds numbers, with digits and a point such as -0.5; write a heading, and a row"
             " for each step"
         )
-    known = {*found, config.series, config.time}
-    return found, [name for name in names if name not in known]
+    used = {*numeric, config.series, config.time}
+    return numeric, [name for name in names if name not in used]
 
 
 def scan_steps(path: str | os.PathLike[str], config: SeriesConfig, columns: Sequence[str]) -> Iterator[Step | BadLine]:
@@ -224,13 +224,13 @@ def read_series(path: Path, config: SeriesConfig, columns: Sequence[str]) -> lis
         DataError: `file:line: ...`, the first line that cannot be read, or a file without steps.
     """
     require_file(path)
-    found: dict[str, list[Step]] = {}
+    steps_by_series: dict[str, list[Step]] = {}
     for step in strict(scan_steps(path, config, columns)):
-        found.setdefault(step.series, []).append(step)
-    if not found:
+        steps_by_series.setdefault(step.series, []).append(step)
+    if not steps_by_series:
         raise DataError(f"{path}: no time steps in it; write a row of numbers for each")
     dated = config.time is not None and _dated(path, config)
-    return [_joined(name, tuple(columns), steps, dated) for name, steps in found.items()]
+    return [_joined(name, tuple(columns), steps, dated) for name, steps in steps_by_series.items()]
 
 
 def read_file(path: Path, config: SeriesConfig) -> list[Series]:
@@ -240,8 +240,8 @@ def read_file(path: Path, config: SeriesConfig) -> list[Series]:
 
 def _joined(name: str, columns: tuple[str, ...], steps: list[Step], dated: bool) -> Series:
     values = np.array([step.numbers for step in steps], np.float64)
-    given = [step.time for step in steps if step.time is not None]
-    times = np.array(given, np.float64) if len(given) == len(steps) else None
+    moments = [step.time for step in steps if step.time is not None]
+    times = np.array(moments, np.float64) if len(moments) == len(steps) else None
     return Series(name, columns, values, times, dated, sum(step.filled for step in steps))
 
 
@@ -357,9 +357,9 @@ class Scaling:
         """(number - mean) / deviation of the columns. Raises: DataError for a column that the series has not."""
         return (series.of(self.columns) - np.array(self.means)) / np.array(self.deviations)
 
-    def restored(self, told: Float64[np.ndarray, "*steps targets"]) -> Float64[np.ndarray, "*steps targets"]:
+    def restored(self, numbers: Float64[np.ndarray, "*steps targets"]) -> Float64[np.ndarray, "*steps targets"]:
         """Standardised numbers of the targets, in the units of the file."""
-        return told * self.units + np.array(self.means)[self.told]
+        return numbers * self.units + np.array(self.means)[self.told]
 
     def to_bytes(self) -> bytes:
         """As a file of a run: the same bytes for the same numbers."""
@@ -370,9 +370,9 @@ class Scaling:
     def of(cls, content: bytes) -> "Scaling":
         """What `to_bytes` wrote. Raises: DataError for anything else."""
         try:
-            found = json.loads(content)
-            columns, targets = (tuple(map(str, found[key])) for key in ("columns", "targets"))
-            means, deviations = (tuple(map(float, found[key])) for key in ("means", "deviations"))
+            fields = json.loads(content)
+            columns, targets = (tuple(map(str, fields[key])) for key in ("columns", "targets"))
+            means, deviations = (tuple(map(float, fields[key])) for key in ("means", "deviations"))
         except (ValueError, TypeError, KeyError):
             raise DataError("not the columns of a run") from None
         numbers = [*means, *deviations]
@@ -451,32 +451,34 @@ def read_parts(data: SeriesConfig, length: int, horizon: int) -> SeriesParts:
     with digested(paths) as digests:
         columns = _columns(data, notes)
         check_targets(data.targets, columns)
-        given = {part: read_series(path, data, columns) for part, path in paths.items()}
-    spans = parted(given["train"], data, {part for part in given if part != "train"})
-    spans |= {part: [Span(one, 0, len(one)) for one in given[part]] for part in given if part != "train"}
-    for part, found in given.items():
-        notes += [f"{part}: {note}" for note in _odd(found)]
+        series_of = {part: read_series(path, data, columns) for part, path in paths.items()}
+    spans = parted(series_of["train"], data, {part for part in series_of if part != "train"})
+    spans |= {
+        part: [Span(series, 0, len(series)) for series in series_of[part]] for part in series_of if part != "train"
+    }
+    for part, series in series_of.items():
+        notes += [f"{part}: {note}" for note in _odd(series)]
         if part != "train" and digests[part] == digests["train"]:
             notes.append(f"{part}: is the same file as train, so its scores are of what was trained on")
     for part in [split for split in SPLITS if split in spans]:
-        notes.append(f"{part}: {_told(part, spans[part], length, horizon, paths.get(part, paths['train']))}")
+        notes.append(f"{part}: {_split_note(part, spans[part], length, horizon, paths.get(part, paths['train']))}")
     still = np.ptp(_rows(spans["train"], columns), axis=0) == 0
     for column in np.array(columns, object)[still]:
         notes.append(f"train: column '{column}' is the same number throughout, so nothing can be learned of it")
     return SeriesParts(spans, tuple(columns), tuple(data.targets or columns), digests, tuple(notes))
 
 
-def parted(series: Sequence[Series], data: SeriesConfig, given: set[str]) -> dict[str, list[Span]]:
-    """Spans of the first steps of each series, of those after, and of its last; parts that are `given` get none."""
+def parted(all_series: Sequence[Series], data: SeriesConfig, with_files: set[str]) -> dict[str, list[Span]]:
+    """Spans of the first steps of each series, of those after, and of its last; parts in `with_files` get none."""
     spans: dict[str, list[Span]] = {}
-    for one in series:
-        count = len(one)
-        test = 0 if "test" in given else round(count * data.test_fraction)
-        valid = 0 if "valid" in given else round(count * data.valid_fraction)
+    for series in all_series:
+        count = len(series)
+        test = 0 if "test" in with_files else round(count * data.test_fraction)
+        valid = 0 if "valid" in with_files else round(count * data.valid_fraction)
         bounds = {"train": (0, count - test - valid), "valid": (count - test - valid, count - test)}
         for part, (start, end) in {**bounds, "test": (count - test, count)}.items():
-            if part == "train" or (part not in given and getattr(data, f"{part}_fraction")):
-                spans.setdefault(part, []).append(Span(one, start, end))
+            if part == "train" or (part not in with_files and getattr(data, f"{part}_fraction")):
+                spans.setdefault(part, []).append(Span(series, start, end))
     return spans
 
 
@@ -494,24 +496,24 @@ def _columns(data: SeriesConfig, notes: list[str]) -> list[str]:
     """The columns that are read; what others there are is noted."""
     if data.columns:
         return list(data.columns)
-    found, others = numeric_columns(resolve(data.train), data)
+    columns, others = numeric_columns(resolve(data.train), data)
     if others:
         shown = ", ".join(f"'{name[:30]}'" for name in others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
         notes.append(f"columns without a name or without numbers, not read: {shown}")
-    return found
+    return columns
 
 
-def _odd(series: Sequence[Series]) -> list[str]:
+def _odd(all_series: Sequence[Series]) -> list[str]:
     """What is odd about series, to be told."""
     notes = []
-    if filled := sum(one.filled for one in series):
+    if filled := sum(series.filled for series in all_series):
         notes.append(f"{filled:,} missing numbers are those of the step before")
-    if uneven := [one.name for one in series if not one.even()]:
+    if uneven := [series.name for series in all_series if not series.even()]:
         notes.append(f"the steps of {_named(uneven)} are not even in time, but are taken as even")
     return notes
 
 
-def _told(part: str, spans: Sequence[Span], length: int, horizon: int, path: object) -> str:
+def _split_note(part: str, spans: Sequence[Span], length: int, horizon: int, path: object) -> str:
     """How many windows a part has, and which series have none. Raises: DataError for a part without any."""
     short = [span.series.name for span in spans if not span.places(length, horizon)]
     steps, count = sum(span.end - span.start for span in spans), len(windows(spans, length, horizon))

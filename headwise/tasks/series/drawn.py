@@ -38,8 +38,8 @@ def draw(count: int, seed: int = 0) -> Float64[np.ndarray, "count columns"]:
     # sums and products alone: the map would make other numbers of another last bit
     noise = draws.uniform(-0.02, 0.02, steps)
     for place in range(LAG, steps):
-        told = 1 - 1.9 * echo[place - LAG] ** 2 + noise[place]
-        echo[place] = min(1.0, max(-1.0, told))
+        unclipped = 1 - 1.9 * echo[place - LAG] ** 2 + noise[place]
+        echo[place] = min(1.0, max(-1.0, unclipped))
     return np.stack((tide, echo), axis=1)[_BEFORE:]
 
 

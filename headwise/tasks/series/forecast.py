@@ -184,9 +184,10 @@ class Forecast(Task[Tables]):
     def __init__(self, config: ForecastConfig, assets: Assets[Tables]):
         super().__init__(config, assets)
         self.scaling = _scaling(assets.files)
-        length, columns, told = config.length, len(self.scaling.columns), config.horizon * len(self.scaling.targets)
+        length, columns = config.length, len(self.scaling.columns)
+        num_outputs = config.horizon * len(self.scaling.targets)
         try:
-            linear = Linear.of(assets.file(LINEAR_FILE), columns, length, told)
+            linear = Linear.of(assets.file(LINEAR_FILE), columns, length, num_outputs)
         except DataError:
             raise damaged(LINEAR_FILE, "is not the linear baseline of this length and horizon") from None
         self.simple = SimpleForecasts(linear, config.data.season, self.scaling.told, config.horizon)
@@ -200,10 +201,10 @@ class Forecast(Task[Tables]):
         }
         notes = list(parts.notes)
         if given.files is None:
-            linear, held = fitted(tables["train"], scaling, config.length)
+            linear, ridge = fitted(tables["train"], scaling, config.length)
             files = {COLUMNS_FILE: scaling.to_bytes(), LINEAR_FILE: linear.to_bytes()}
-            told = "the windows of training do not determine the linear baseline; it is held towards zero (ridge)"
-            notes += [told] if held else []
+            note = "the windows of training do not determine the linear baseline; it is held towards zero (ridge)"
+            notes += [note] if ridge else []
         else:
             files = {name: given.files[name] for name in (COLUMNS_FILE, LINEAR_FILE) if name in given.files}
         # those of the files alone: training and prediction have the same
@@ -219,12 +220,12 @@ class Forecast(Task[Tables]):
     def examples(cls, config: ForecastConfig, split: str) -> list[Window]:
         data, length, horizon = config.data, config.length, config.horizon
         path = None if split == "train" else getattr(data, split)
-        series = read_file(resolve(path or data.train), data)
+        all_series = read_file(resolve(path or data.train), data)
         if path is not None:
-            found = windows([Span(one, 0, len(one)) for one in series], length, horizon)
-            return found or _refuse_short(path, series, length + horizon)
-        given = {part for part in ("valid", "test") if getattr(data, part) is not None}
-        return windows(parted(series, data, given).get(split, []), length, horizon)
+            examples = windows([Span(series, 0, len(series)) for series in all_series], length, horizon)
+            return examples or _refuse_short(path, all_series, length + horizon)
+        with_files = {part for part in ("valid", "test") if getattr(data, part) is not None}
+        return windows(parted(all_series, data, with_files).get(split, []), length, horizon)
 
     @classmethod
     def baselines(
@@ -268,39 +269,39 @@ class Forecast(Task[Tables]):
         stepwise = isinstance(self.config.model, StepwiseConfig)
         every = stepwise and split == "train"
         counted = self.config.horizon + (self.config.length - 1 if every else 0)
-        told = len(self.scaling.columns if stepwise else self.scaling.targets)
-        return WindowBatch(self.assets.data[split].rows(indices), counted, told, indices)
+        num_columns = len(self.scaling.columns if stepwise else self.scaling.targets)
+        return WindowBatch(self.assets.data[split].rows(indices), counted, num_columns, indices)
 
     def loss(self, model: nn.Module, batch: WindowBatch) -> Float[Tensor, ""]:
         """Sum of the squared errors of standardised numbers; of a decoder, of each step after the true ones."""
         assert isinstance(model, Forecaster)
-        said, wanted = model.taught(batch.rows, batch.counted)
-        return (wide(said) - wanted).square().sum()
+        predictions, targets = model.taught(batch.rows, batch.counted)
+        return (wide(predictions) - targets).square().sum()
 
     def measure(self, model: nn.Module, batches: Iterable[WindowBatch]) -> Stats:
         """Sums of the errors of forecasts, and of what the loss counts."""
         stats: Counter[str] = Counter()
         for batch in batches:
-            history, wanted = batch.rows[:, : self.config.length], batch.rows[:, self.config.length :]
-            said, wanted = wide(model(history)), wanted[..., self.scaling.told]
-            stats.update(error_sums(said.double().cpu().numpy(), wanted.double().cpu().numpy(), self.scaling))
+            history, targets = batch.rows[:, : self.config.length], batch.rows[:, self.config.length :]
+            forecasts, targets = wide(model(history)), targets[..., self.scaling.told]
+            stats.update(error_sums(forecasts.double().cpu().numpy(), targets.double().cpu().numpy(), self.scaling))
             # an encoder has told all that its loss is of; a decoder was not given the true steps
             stepwise = isinstance(self.config.model, StepwiseConfig)
-            loss = self.loss(model, batch) if stepwise else (said - wanted).square().sum()
+            loss = self.loss(model, batch) if stepwise else (forecasts - targets).square().sum()
             stats.update({"loss": float(loss), "count": float(batch.num_tokens)})
         return {name: float(value) for name, value in stats.items()}
 
     def summarise(self, stats: Stats) -> dict[str, float]:
-        found = error_scores(stats, self.scaling)
+        scores = error_scores(stats, self.scaling)
         loss = stats["loss"] / stats["count"] if stats.get("count") else float("nan")
-        return {"loss": loss, "mse": found["mse"], "mae": found["mae"]}
+        return {"loss": loss, "mse": scores["mse"], "mae": scores["mae"]}
 
     def samples(self, model: nn.Module) -> list[str]:
-        table = next((found for part in ("valid", "train") if (found := (self.assets.data or {}).get(part))), None)
-        if table is None:
+        shown = next((table for part in ("valid", "train") if (table := (self.assets.data or {}).get(part))), None)
+        if shown is None:
             return []
-        indices = range(0, len(table), max(1, len(table) // max(1, self.config.num_shown)))[: self.config.num_shown]
-        return [self._sample(model, table.rows([index])) for index in indices]
+        indices = range(0, len(shown), max(1, len(shown) // max(1, self.config.num_shown)))[: self.config.num_shown]
+        return [self._sample(model, shown.rows([index])) for index in indices]
 
     def predictor(self, model: nn.Module) -> SeriesForecaster:
         assert isinstance(model, Forecaster)
@@ -319,11 +320,11 @@ class Forecast(Task[Tables]):
         """The forecast of a window for the first target, and what came."""
         length, target = self.config.length, self.scaling.targets[0]
         with torch.no_grad():
-            told = wide(model(rows[:, :length].to(next(model.parameters())))).double().cpu().numpy()
-        wanted = rows[:, length:][..., self.scaling.told].double().numpy()
-        said, came = (self.scaling.restored(one)[0, :4, 0] for one in (told, wanted))
-        more = ", ..." if self.config.horizon > len(said) else ""
-        shown = (", ".join(f"{number:.4g}" for number in one) + more for one in (said, came))
+            forecast = wide(model(rows[:, :length].to(next(model.parameters())))).double().cpu().numpy()
+        targets = rows[:, length:][..., self.scaling.told].double().numpy()
+        predicted, actual = (self.scaling.restored(numbers)[0, :4, 0] for numbers in (forecast, targets))
+        more = ", ..." if self.config.horizon > len(predicted) else ""
+        shown = (", ".join(f"{number:.4g}" for number in numbers) + more for numbers in (predicted, actual))
         return f"{target}: " + " is ".join(shown)
 
 
@@ -333,13 +334,13 @@ def _without_model(table: WindowTable, simple: SimpleForecasts, scaling: Scaling
     for rows in portions(table):
         for name, rule in simple.by_name().items():
             sums[name].update(error_sums(rule(rows[:, :length]), rows[:, length:][:, :, scaling.told], scaling))
-    scores = {name: error_scores(one, scaling) for name, one in sums.items()}
-    told = ", ".join(f"{name} {one['mse']:.4g} and {one['mae']:.4g}" for name, one in scores.items())
-    return f"MSE (standardised) and MAE without a model: {told}"
+    scores = {name: error_scores(errors, scaling) for name, errors in sums.items()}
+    pairs = ", ".join(f"{name} {errors['mse']:.4g} and {errors['mae']:.4g}" for name, errors in scores.items())
+    return f"MSE (standardised) and MAE without a model: {pairs}"
 
 
-def _refuse_short(path: str, series: Sequence[Series], steps: int) -> NoReturn:
-    longest = max(len(one) for one in series)
+def _refuse_short(path: str, all_series: Sequence[Series], steps: int) -> NoReturn:
+    longest = max(len(series) for series in all_series)
     raise DataError(
         f"{path}: no window of {steps:,} steps, length and horizon, in it: its longest series has {longest:,}; give"
         " more steps"

@@ -53,10 +53,10 @@ def looked_at(model: Forecaster, history: Float[Tensor, "one length columns"]) -
         layers["pooling"] = Layer(shares, ["forecast"], keys, "pooled")
         if not looking.has_attention(model):
             return layers
-    for name, one in looking.attended(model, history).items():
+    for name, attention in looking.attended(model, history).items():
         pooled = isinstance(model.pooling, AttentionOverSequence) and name.startswith("pooling.")
         rows = ["forecast"] if pooled else keys
-        layers[name] = one.layer(rows, keys, "pooled" if pooled else None)
+        layers[name] = attention.layer(rows, keys, "pooled" if pooled else None)
     return layers
 
 
@@ -76,8 +76,8 @@ def _stepped(model: StepwiseForecaster, history: Tensor) -> dict[str, Layer]:
     ahead = [f"+{step}" for step in range(1, model.horizon + 1)]
     keys = [*_labels(length), *ahead[:-1]]
     return {
-        name.removeprefix("decoder."): one.layer(ahead, keys, "cross", rows=np.eye(len(keys))[length - 1 :])
-        for name, one in looking.attended(_Following(model), read).items()
+        name.removeprefix("decoder."): attention.layer(ahead, keys, "cross", rows=np.eye(len(keys))[length - 1 :])
+        for name, attention in looking.attended(_Following(model), read).items()
     }
 
 
@@ -134,13 +134,13 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         path, _, name = (text, "", "") if os.path.isfile(text) else text.partition("#")
         if not os.path.isfile(path):
             return self._numbers(text)
-        found = {one.name: one for one in self.read(Path(path))}
-        if name in found or (len(found) == 1 and not name):
-            return found[name] if name in found else next(iter(found.values()))
-        if list(found) == [""]:
+        by_name = {series.name: series for series in self.read(Path(path))}
+        if name in by_name or (len(by_name) == 1 and not name):
+            return by_name[name] if name in by_name else next(iter(by_name.values()))
+        if list(by_name) == [""]:
             raise ConfigError(f"{path} holds one series, which has no name; leave #{visible(name[:30])} out")
-        named = ", ".join(visible(one[:30]) for one in list(found)[:10])
-        raise ConfigError(f"{path} holds {len(found):,} series; say which one, as {path}#NAME: {named}")
+        named = ", ".join(visible(key[:30]) for key in list(by_name)[:10])
+        raise ConfigError(f"{path} holds {len(by_name):,} series; say which one, as {path}#NAME: {named}")
 
     def read(self, path: Path) -> Iterator[Series]:
         """The series of a table with the columns of training. Raises: DataError naming file and line."""
@@ -163,21 +163,21 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         Raises:
             DataError: a series that is shorter than a history.
         """
-        given = self.inputs(items)
+        inputs = self.inputs(items)
         steps = self.model.horizon if options is None else options
         self._check_steps(steps)
-        latest = [self._latest(one) for one in given]
+        latest = [self._latest(series) for series in inputs]
         history = np.stack(latest) if latest else np.zeros((0, self.length, len(self.scaling.columns)))
-        told = np.zeros((len(given), steps, len(self.scaling.targets)))
+        forecasts = np.zeros((len(inputs), steps, len(self.scaling.targets)))
         for begin in range(0, steps, self.model.horizon):
-            made = self._shared(history)
-            told[:, begin : begin + self.model.horizon] = made[:, : steps - begin]
+            block = self._shared(history)
+            forecasts[:, begin : begin + self.model.horizon] = block[:, : steps - begin]
             if begin + self.model.horizon < steps:
                 # the targets are all columns, in another order perhaps
-                rows = np.empty((*made.shape[:2], history.shape[2]))
-                rows[..., self.scaling.told] = made
+                rows = np.empty((*block.shape[:2], history.shape[2]))
+                rows[..., self.scaling.told] = block
                 history = np.concatenate((history, rows), axis=1)[:, -self.length :]
-        return list(self.scaling.restored(told))
+        return list(self.scaling.restored(forecasts))
 
     def write(self, item: Series, output: np.ndarray, form: Form, options: Any = None) -> list[str]:
         """A line for each step: the name of the series if it has one, the time, the numbers; or one line of JSON."""
@@ -198,7 +198,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         Raises:
             DataError: no windows, or one without a whole history or horizon.
         """
-        return {**self.scores(examples, self._told)}
+        return {**self.scores(examples, self._forecast)}
 
     def baselines(self, examples: Sequence[Window]) -> Iterator[Baseline]:
         for name, forecast in self.simple.by_name().items():
@@ -225,8 +225,8 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         Args:
             scaled: whole series by their identity, kept for the next call.
         """
-        known = {} if scaled is None else scaled
-        return np.stack([self._window(one, known) for one in examples])
+        cache = {} if scaled is None else scaled
+        return np.stack([self._window(window, cache) for window in examples])
 
     def targets(self, rows: Float64[np.ndarray, "windows places columns"]) -> Told:
         """The numbers of windows that are told."""
@@ -234,10 +234,10 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
 
     def input_of(self, example: Window) -> Series:
         """The steps that a forecast is made of, and those that it tells, which are held back."""
-        whole, rows = example.series, slice(max(0, example.place - self.length), example.place + self.model.horizon)
-        times = None if whole.times is None else whole.times[rows]
-        name = f"{whole.called} at step {example.place:,}"
-        return replace(whole, name=name, values=whole.values[rows], times=times)
+        series, rows = example.series, slice(max(0, example.place - self.length), example.place + self.model.horizon)
+        times = None if series.times is None else series.times[rows]
+        name = f"{series.called} at step {example.place:,}"
+        return replace(series, name=name, values=series.values[rows], times=times)
 
     def explain(self, item: Series | str, target: str | None = None) -> Explanation:
         """Which steps of the history the forecast attends to.
@@ -251,58 +251,60 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         if target is not None:
             raise ConfigError("the forecast of a series cannot be given here; leave the target out")
         item, horizon = self.inputs(item)[0], self.model.horizon
-        known = len(item) - horizon if len(item) >= self.length + horizon else len(item)
-        history = self._latest(item, known)[None]
-        told = self._told(history)
+        end = len(item) - horizon if len(item) >= self.length + horizon else len(item)
+        history = self._latest(item, end)[None]
+        forecast = self._forecast(history)
         layers = looked_at(self.model, torch.from_numpy(history).to(next(self.model.parameters())))
-        ahead = self.scaling.restored(told)[0]
+        ahead = self.scaling.restored(forecast)[0]
         past = self.scaling.restored(history[..., self.scaling.told])[0]
-        truth = item.of(self.scaling.targets)[known:] if known < len(item) else None
-        source = f"{item.called}, steps {known - self.length + 1:,} to {known:,}"
+        truth = item.of(self.scaling.targets)[end:] if end < len(item) else None
+        source = f"{item.called}, steps {end - self.length + 1:,} to {end:,}"
         pairs = zip(self.scaling.targets, ahead[0], strict=True)
-        said = "next: " + ", ".join(f"{name} {number:.4g}" for name, number in pairs)
+        output = "next: " + ", ".join(f"{name} {number:.4g}" for name, number in pairs)
         picture = SeriesMap(self.scaling.targets, past, ahead, truth, read_place(self.model))
-        return Explanation(source, said, layers, picture)
+        return Explanation(source, output, layers, picture)
 
     @torch.inference_mode()
-    def _told(self, history: Float64[np.ndarray, "series length columns"]) -> Float64[np.ndarray, "series steps told"]:
+    def _forecast(
+        self, history: Float64[np.ndarray, "series length columns"]
+    ) -> Float64[np.ndarray, "series steps told"]:
         """The forecast of standardised histories, standardised."""
-        given = torch.from_numpy(history).to(next(self.model.parameters()))
+        inputs = torch.from_numpy(history).to(next(self.model.parameters()))
         with evaluating(self.model):
-            found: np.ndarray = wide(self.model(given)).double().cpu().numpy()
-        return found
+            forecasts: np.ndarray = wide(self.model(inputs)).double().cpu().numpy()
+        return forecasts
 
     def _shared(
         self, history: Float64[np.ndarray, "series length columns"]
     ) -> Float64[np.ndarray, "series steps told"]:
-        """As `_told`, of any number of histories, a part of them in each process."""
+        """As `_forecast`, of any number of histories, a part of them in each process."""
 
-        def told(start: int) -> np.ndarray:
-            return self._told(history[start : start + _PORTION])
+        def forecast(start: int) -> np.ndarray:
+            return self._forecast(history[start : start + _PORTION])
 
-        found = [np.zeros((0, self.model.horizon, len(self.scaling.targets)))]
-        found += [one for _, one in divided(told, range(0, len(history), _PORTION))]
-        return np.concatenate(found)
+        portions = [np.zeros((0, self.model.horizon, len(self.scaling.targets)))]
+        portions += [portion for _, portion in divided(forecast, range(0, len(history), _PORTION))]
+        return np.concatenate(portions)
 
-    def _window(self, one: Window, scaled: dict[int, np.ndarray]) -> np.ndarray:
-        if id(one.series) not in scaled:
-            scaled[id(one.series)] = self.scaling.standardised(one.series)
-        start, end = one.place - self.length, one.place + self.model.horizon
-        if start < 0 or end > len(one.series):
+    def _window(self, window: Window, scaled: dict[int, np.ndarray]) -> np.ndarray:
+        if id(window.series) not in scaled:
+            scaled[id(window.series)] = self.scaling.standardised(window.series)
+        start, end = window.place - self.length, window.place + self.model.horizon
+        if start < 0 or end > len(window.series):
             raise DataError(
-                f"{one.series.called}: place {one.place} has no {self.length} steps before it and"
+                f"{window.series.called}: place {window.place} has no {self.length} steps before it and"
                 f" {self.model.horizon} from it on; leave it out"
             )
-        return scaled[id(one.series)][start:end]
+        return scaled[id(window.series)][start:end]
 
-    def _latest(self, series: Series, known: int | None = None) -> Float64[np.ndarray, "length columns"]:
-        known = len(series) if known is None else known
-        if known < self.length:
+    def _latest(self, series: Series, end: int | None = None) -> Float64[np.ndarray, "length columns"]:
+        end = len(series) if end is None else end
+        if end < self.length:
             raise DataError(
-                f"{visible(series.called)} is too short ({known:,}): the model reads {self.length} steps; give it"
+                f"{visible(series.called)} is too short ({end:,}): the model reads {self.length} steps; give it"
                 " that many"
             )
-        return self.scaling.standardised(series)[known - self.length : known]
+        return self.scaling.standardised(series)[end - self.length : end]
 
     def _check_steps(self, steps: int) -> None:
         if steps < 1:

@@ -34,7 +34,7 @@ class SeriesMap:
     truth: Float[np.ndarray, "horizon targets"] | None
     reads: int | None = None
 
-    def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
+    def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """The numbers, and below them the weights: of each step of the forecast, else of the place that is read.
 
         Where all places are read, their mean. A vector in front of the series is left out of the columns.
@@ -44,15 +44,15 @@ class SeriesMap:
         # matplotlib is imported where something is drawn
         from headwise.tasks.series.pages import series_page
 
-        name = found.pictured(layer)
-        one = found.layers[name]
-        weights, labels = one.mean(heads), one.queries
-        front = one.kind != "cross" and len(one.keys) > len(self.past)
-        if one.kind == "self" and self.reads is not None:
+        name = explanation.pictured(layer)
+        attention = explanation.layers[name]
+        weights, labels = attention.mean(heads), attention.queries
+        front = attention.kind != "cross" and len(attention.keys) > len(self.past)
+        if attention.kind == "self" and self.reads is not None:
             weights, labels = weights[self.reads][None], [labels[self.reads]]
-        elif one.kind == "self":
+        elif attention.kind == "self":
             weights, labels = weights.mean(axis=0, keepdims=True), ["mean"]
-        title = f"{found.source}\n{found.caption(name, heads)}"
+        title = f"{explanation.source}\n{explanation.caption(name, heads)}"
         return series_page(
             self.names,
             self.past,

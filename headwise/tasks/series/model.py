@@ -119,9 +119,9 @@ class PooledForecaster(Forecaster):
 
     def forward(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon targets"]:
         states = self.states(history)
-        told: Tensor = self.head(self.dropout(self.pooling(states, whole(states))))
-        told = told.unflatten(1, (self.horizon, len(self.targets)))
-        return told + history[:, -1:, self.targets] if self.change else told
+        forecast: Tensor = self.head(self.dropout(self.pooling(states, whole(states))))
+        forecast = forecast.unflatten(1, (self.horizon, len(self.targets)))
+        return forecast + history[:, -1:, self.targets] if self.change else forecast
 
     def taught(
         self, window: Float[Tensor, "batch places columns"], count: int
@@ -158,8 +158,8 @@ class StepwiseForecaster(Forecaster):
 
     def following(self, steps: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length columns"]:
         """The step after each place, told from the steps up to it."""
-        told: Tensor = self.decoder.output(self.decoder.hidden(steps, None, None))
-        return steps + told if self.change else told
+        output: Tensor = self.decoder.output(self.decoder.hidden(steps, None, None))
+        return steps + output if self.change else output
 
     def start(self, history: Float[Tensor, "batch length columns"]) -> TransformerCache:
         """What the stack keeps of these steps, which are read in one pass; there may be none."""
@@ -170,16 +170,16 @@ class StepwiseForecaster(Forecaster):
 
     def step(self, numbers: Float[Tensor, "batch columns"], cache: TransformerCache) -> Float[Tensor, "batch columns"]:
         """The step after one more, which the cache takes in."""
-        told = self.decoder.step(numbers, cache)
-        return numbers + told if self.change else told
+        output = self.decoder.step(numbers, cache)
+        return numbers + output if self.change else output
 
     def rolled(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon columns"]:
         """All columns of the steps after each history."""
-        cache, numbers, told = self.start(history[:, :-1]), history[:, -1], []
+        cache, numbers, forecast = self.start(history[:, :-1]), history[:, -1], []
         for _ in range(self.horizon):
             numbers = self.step(numbers, cache)
-            told.append(numbers)
-        return torch.stack(told, 1)
+            forecast.append(numbers)
+        return torch.stack(forecast, 1)
 
     def forward(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon targets"]:
         return self.rolled(history)[..., self.targets]

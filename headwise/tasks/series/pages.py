@@ -64,11 +64,11 @@ def series_page(
 
 def _numbers(axes: Axes, past: np.ndarray, ahead: np.ndarray, truth: np.ndarray | None) -> None:
     """The line of a column; the forecast begins at the last number that is known."""
-    steps, known = np.arange(len(ahead) + 1), past[-1:]
+    steps, last = np.arange(len(ahead) + 1), past[-1:]
     axes.plot(np.arange(1 - len(past), 1), past, color="0.25", linewidth=1.2, label="history")
     if truth is not None:
-        axes.plot(steps, np.concatenate((known, truth)), color="0.6", linewidth=1.2, label="truth")
-    forecast = np.concatenate((known, ahead))
+        axes.plot(steps, np.concatenate((last, truth)), color="0.6", linewidth=1.2, label="truth")
+    forecast = np.concatenate((last, ahead))
     axes.plot(steps, forecast, "--", color=colour(1), linewidth=1.4, label="forecast", marker=".", markersize=4)
     axes.axvline(0.5, color="0.8", linewidth=0.8)
 

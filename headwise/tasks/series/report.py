@@ -20,30 +20,30 @@ def _series(data: SeriesConfig, part: str, held_out: str | None) -> Inspection:
     path = resolve(getattr(data, part))
     columns, others = (data.columns, []) if data.columns else numeric_columns(path, data)
     steps = list(bad.good(scan_steps(path, data, columns)))
-    known: dict[str, list[Step]] = {}
+    steps_by_series: dict[str, list[Step]] = {}
     for step in steps:
         if step.filled:
             odd.add("missing numbers", step.line)
-        before = known.setdefault(step.series, [])
+        before = steps_by_series.setdefault(step.series, [])
         if len(before) > 1 and _uneven(before, step):
             odd.add("uneven time", step.line)
         before.append(step)
-    told = [f"series                   {len(known):,}", f"columns                  {len(columns):,}"]
-    told += [f"  not read: {', '.join(map(repr, others[:_SHOWN]))}"] if others else []
-    facts: dict[str, Any] = {"series": len(known), "columns": {}, "not_read": others}
+    lines = [f"series                   {len(steps_by_series):,}", f"columns                  {len(columns):,}"]
+    lines += [f"  not read: {', '.join(map(repr, others[:_SHOWN]))}"] if others else []
+    facts: dict[str, Any] = {"series": len(steps_by_series), "columns": {}, "not_read": others}
     for place, column in enumerate(columns if steps else ()):
         numbers = [step.numbers[place] for step in steps]
-        found = {"least": min(numbers), "mean": fsum(numbers) / len(numbers), "greatest": max(numbers)}
-        facts["columns"][column] = found
-        told.append(f"  {column[:22]:<22} " + ", ".join(f"{name} {number:.4g}" for name, number in found.items()))
+        summary = {"least": min(numbers), "mean": fsum(numbers) / len(numbers), "greatest": max(numbers)}
+        facts["columns"][column] = summary
+        lines.append(f"  {column[:22]:<22} " + ", ".join(f"{name} {number:.4g}" for name, number in summary.items()))
     if steps:
-        facts["lengths"] = asdict(measure([len(found) for found in known.values()]))
-    return Inspection(str(path), "steps", len(steps), bad, odd, facts, tuple(told))
+        facts["lengths"] = asdict(measure([len(rows) for rows in steps_by_series.values()]))
+    return Inspection(str(path), "steps", len(steps), bad, odd, facts, tuple(lines))
 
 
 def _uneven(before: Sequence[Step], step: Step) -> bool:
     """Whether a step comes sooner or later than the second one came after the first."""
-    times = [one.time for one in (before[0], before[1], before[-1], step) if one.time is not None]
+    times = [point.time for point in (before[0], before[1], before[-1], step) if point.time is not None]
     return len(times) == 4 and not isclose(times[3] - times[2], times[1] - times[0], rel_tol=1e-6)
 
 

@@ -129,10 +129,10 @@ class Independent(Tagging):
         lens: Int[Tensor, "batch"],
         label_smoothing: float,
     ) -> Float[Tensor, ""]:
-        known = _known(tags, scores.shape[-1]) & _inside(scores, lens)
-        wanted = tags.masked_fill(~known, -1).flatten()
+        labelled = _has_tag(tags, scores.shape[-1]) & _inside(scores, lens)
+        targets = tags.masked_fill(~labelled, -1).flatten()
         rows = wide(zeroed_beyond(scores, lens)).flatten(0, 1)
-        return F.cross_entropy(rows, wanted, ignore_index=-1, reduction="sum", label_smoothing=label_smoothing)
+        return F.cross_entropy(rows, targets, ignore_index=-1, reduction="sum", label_smoothing=label_smoothing)
 
     def best(self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]) -> Int[Tensor, "batch words"]:
         return scores.argmax(-1).masked_fill(~_inside(scores, lens), 0)
@@ -220,19 +220,19 @@ class LinearChain(Tagging):
     ) -> Float[Tensor, ""]:
         with uncast(scores):
             read, count = wide(zeroed_beyond(scores, lens)), scores.shape[-1]
-            agreeing = F.one_hot(tags.clamp(0, count - 1), count).bool() | ~_known(tags, count)[..., None]
+            agreeing = F.one_hot(tags.clamp(0, count - 1), count).bool() | ~_has_tag(tags, count)[..., None]
             # one recursion for both sums: over all sequences, and over those that agree with the tags
             both = torch.cat([read, read.masked_fill(~agreeing, -torch.inf)])
-            whole, gold = self.log_partition(both, torch.cat([lens, lens])).chunk(2)
-            loss = whole - (1 - label_smoothing) * gold
+            partition, gold = self.log_partition(both, torch.cat([lens, lens])).chunk(2)
+            loss = partition - (1 - label_smoothing) * gold
             return (loss - label_smoothing * self._mean_score(read, lens)).sum()
 
     def best(self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]) -> Int[Tensor, "batch words"]:
-        came: list[Tensor] = []
+        backpointers: list[Tensor] = []
 
         def strongest(steps: Tensor) -> Tensor:
             values, places = steps.max(1)
-            came.append(places)
+            backpointers.append(places)
             return values
 
         with uncast(scores):
@@ -241,11 +241,11 @@ class LinearChain(Tagging):
             if not rows:
                 return lens.new_zeros(scores.shape[:2])
             tag = (rows[-1] + self.last + self.bar_last).argmax(1)
-        found = [tag]
-        for place, origins in reversed(list(enumerate(came, 1))):
+        path = [tag]
+        for place, origins in reversed(list(enumerate(backpointers, 1))):
             tag = torch.where(place < lens, origins.gather(1, tag[:, None])[:, 0], tag)
-            found.append(tag)
-        return torch.stack(found[::-1], 1).masked_fill(~_inside(scores, lens), 0)
+            path.append(tag)
+        return torch.stack(path[::-1], 1).masked_fill(~_inside(scores, lens), 0)
 
     def probabilities(
         self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]
@@ -312,7 +312,7 @@ def _summed(steps: Tensor) -> Tensor:
     return torch.logsumexp(steps, 1)
 
 
-def _known(tags: Tensor, num_tags: int) -> Tensor:
+def _has_tag(tags: Tensor, num_tags: int) -> Tensor:
     return (tags >= 0) & (tags < num_tags)
 
 

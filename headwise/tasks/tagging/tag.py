@@ -79,50 +79,50 @@ class Learned(NamedTuple):
 
     def files(self) -> dict[str, bytes]:
         """The same by file name."""
-        found = {TOKENIZER_FILE: self.tokenizer.pieces.to_bytes(), TAGS_FILE: as_json(self.tags)}
+        files = {TOKENIZER_FILE: self.tokenizer.pieces.to_bytes(), TAGS_FILE: as_json(self.tags)}
         if self.tokenizer.spelling is not None:
-            found[SPELLING_FILE] = self.tokenizer.spelling.to_bytes()
+            files[SPELLING_FILE] = self.tokenizer.spelling.to_bytes()
         if self.scheme != "none":
-            found[SPANS_FILE] = as_json({"scheme": self.scheme})
-        return {**found, WORDS_FILE: as_json(self.words)}
+            files[SPANS_FILE] = as_json({"scheme": self.scheme})
+        return {**files, WORDS_FILE: as_json(self.words)}
 
 
-def _tags(found: Any) -> list[str]:
-    if not isinstance(found, list) or not found:
-        raise ValueError(found)
-    return found
+def _tags(tags: Any) -> list[str]:
+    if not isinstance(tags, list) or not tags:
+        raise ValueError(tags)
+    return tags
 
 
-def _words(found: Any) -> dict[str, str]:
-    if not isinstance(found, dict):
-        raise TypeError(found)
-    return found
+def _words(words: Any) -> dict[str, str]:
+    if not isinstance(words, dict):
+        raise TypeError(words)
+    return words
 
 
-def _scheme(found: Any) -> Scheme:
-    if found["scheme"] not in get_args(Scheme):
-        raise ValueError(found)
-    scheme: Scheme = found["scheme"]
+def _scheme(fields: Any) -> Scheme:
+    if fields["scheme"] not in get_args(Scheme):
+        raise ValueError(fields)
+    scheme: Scheme = fields["scheme"]
     return scheme
 
 
-def left_out(split: str, given: int, kept: int, max_len: int) -> list[str]:
+def left_out(split: str, total: int, remaining: int, max_len: int) -> list[str]:
     """How many sentences are too long."""
-    lost = given - kept
-    return [f"{split}: {lost:,} of {given:,} sentences are longer than max_len {max_len}"] if lost else []
+    lost = total - remaining
+    return [f"{split}: {lost:,} of {total:,} sentences are longer than max_len {max_len}"] if lost else []
 
 
-def lacking(split: str, kept: Sequence[Tagged], learned: Learned) -> list[str]:
+def lacking(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[str]:
     """What of the sentences of a split training lacks, and how many of them break the scheme."""
     notes = []
-    if broken := illegal_sentences([sentence.tags or () for sentence in kept], learned.scheme):
-        notes.append(f"{split}: tags of {broken:,} of {len(kept):,} sentences break the scheme {learned.scheme}")
-    if split == "train" or not kept:
+    if broken := illegal_sentences([sentence.tags or () for sentence in sentences], learned.scheme):
+        notes.append(f"{split}: tags of {broken:,} of {len(sentences):,} sentences break the scheme {learned.scheme}")
+    if split == "train" or not sentences:
         return notes
-    total = sum(len(sentence.words) for sentence in kept)
-    unseen = sum(word not in learned.words for sentence in kept for word in sentence.words)
+    total = sum(len(sentence.words) for sentence in sentences)
+    unseen = sum(word not in learned.words for sentence in sentences for word in sentence.words)
     notes.append(f"{split}: {unseen / total:.1%} of {total:,} words are not in the training part")
-    others = Counter(tag for sentence in kept for tag in sentence.tags or () if tag not in learned.tags)
+    others = Counter(tag for sentence in sentences for tag in sentence.tags or () if tag not in learned.tags)
     if others:
         named = ", ".join(f"{tag} ({count:,})" for tag, count in others.most_common(5))
         more = ", ..." if len(others) > 5 else ""
@@ -204,8 +204,8 @@ class Tag(Task[dict[str, Sentences]]):
         names, data = (*learned.tags, *sorted(others - set(learned.tags))), {}
         for split, sentences in parts:
             data[split] = _encoded(sentences, learned, names, config.data.max_len)
-            kept = data[split].sentences
-            notes += left_out(split, len(sentences), len(kept), config.data.max_len) + lacking(split, kept, learned)
+            usable = data[split].sentences
+            notes += left_out(split, len(sentences), len(usable), config.data.max_len) + lacking(split, usable, learned)
         if not data["train"].sentences:
             raise DataError(
                 f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"
@@ -253,8 +253,10 @@ class Tag(Task[dict[str, Sentences]]):
 
     def split(self, split: str) -> Sentences:
         """The examples of a split; none in a run that is loaded."""
-        found = None if self.assets.data is None else self.assets.data.get(split)
-        return Sentences([], encode_words([], self.learned.tokenizer), tuple(self.tags)) if found is None else found
+        examples = None if self.assets.data is None else self.assets.data.get(split)
+        return (
+            Sentences([], encode_words([], self.learned.tokenizer), tuple(self.tags)) if examples is None else examples
+        )
 
     def collate(self, split: str, indices: list[int]) -> WordBatch:
         """The examples at these places as a batch."""
@@ -351,10 +353,10 @@ def _refuse_unknown(train: list[Tagged], tags: list[str], name: str) -> None:
 def _encoded(sentences: list[Tagged], learned: Learned, names: tuple[str, ...], max_len: int) -> Sentences:
     """The sentences within the limit of length, and their numbers."""
     number = {tag: place for place, tag in enumerate(names)}
-    wanted = [[number[tag] for tag in sentence.tags or ()] for sentence in sentences]
-    rows = encode_words([sentence.words for sentence in sentences], learned.tokenizer, wanted, learned.words)
-    kept = np.flatnonzero(rows.pieces.lengths <= max_len)
-    return Sentences([sentences[place] for place in kept], rows.take(kept), names)
+    tags = [[number[tag] for tag in sentence.tags or ()] for sentence in sentences]
+    rows = encode_words([sentence.words for sentence in sentences], learned.tokenizer, tags, learned.words)
+    places = np.flatnonzero(rows.pieces.lengths <= max_len)
+    return Sentences([sentences[place] for place in places], rows.take(places), names)
 
 
 def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:

@@ -33,32 +33,32 @@ _Tags = Sequence[Sequence[str]]
 _Spans = Sequence[Sequence[Span]]
 
 
-def tag_scores(said: _Tags, gold: _Tags, seen: Sequence[Sequence[bool]], scheme: Scheme) -> dict[str, float | str]:
+def tag_scores(best: _Tags, gold: _Tags, trained: Sequence[Sequence[bool]], scheme: Scheme) -> dict[str, float | str]:
     """Accuracy, macro-F1 over the tags, accuracy of words that training has and of those it lacks, scores of spans.
 
     `unseen` is the share of words that training lacks, `per_tag` the F1 of each tag with how often it occurs. Shares of
     nothing are NaN.
 
     Args:
-        said, gold: the tags of each sentence.
-        seen: whether training has a word.
+        best, gold: the tags of each sentence.
+        trained: whether training has a word.
         scheme: how the gold tags mark spans; "none": they do not.
 
     >>> scores = tag_scores([["A", "B"]], [["A", "A"]], [[True, False]], "none")
     >>> scores["accuracy"], scores["accuracy_seen"], scores["accuracy_unseen"], scores["per_tag"]
     (0.5, 1.0, 0.0, 'A 0.6667 (2), B 0.0000 (0)')
     """
-    flat_said, flat_gold = ([tag for tags in rows for tag in tags] for rows in (said, gold))
-    right = np.array([one == other for one, other in zip(flat_said, flat_gold, strict=True)])
-    known = np.array([one for row in seen for one in row], dtype=bool)
-    macro, each = by_tag(flat_said, flat_gold)
+    flat_best, flat_gold = ([tag for tags in rows for tag in tags] for rows in (best, gold))
+    right = np.array([tag == correct for tag, correct in zip(flat_best, flat_gold, strict=True)])
+    familiar = np.array([flag for row in trained for flag in row], dtype=bool)
+    macro, per_tag = by_tag(flat_best, flat_gold)
     scores: dict[str, float | str] = {"accuracy": _mean(right), "macro_f1": macro}
-    scores |= {"accuracy_seen": _mean(right[known]), "accuracy_unseen": _mean(right[~known])}
-    scores |= {"unseen": _mean(~known), "per_tag": each}
-    return scores if scheme == "none" else scores | span_scores(said, gold, scheme)
+    scores |= {"accuracy_seen": _mean(right[familiar]), "accuracy_unseen": _mean(right[~familiar])}
+    scores |= {"unseen": _mean(~familiar), "per_tag": per_tag}
+    return scores if scheme == "none" else scores | span_scores(best, gold, scheme)
 
 
-def span_scores(said: _Tags, gold: _Tags, scheme: Scheme) -> dict[str, float | str]:
+def span_scores(best: _Tags, gold: _Tags, scheme: Scheme) -> dict[str, float | str]:
     """Precision, recall and F1 of spans, micro-averaged: label, begin and end must be right.
 
     `span_f1` is of the spans that `spans` finds, as in the CoNLL evaluation and seqeval's default mode, and
@@ -66,22 +66,22 @@ def span_scores(said: _Tags, gold: _Tags, scheme: Scheme) -> dict[str, float | s
     `per_span` is the F1 of each label with how often it occurs.
 
     Args:
-        said, gold: the tags of each sentence.
+        best, gold: the tags of each sentence.
         scheme: of the gold tags, not "none".
 
     >>> scores = span_scores([["B-X", "O", "I-Y"]], [["B-X", "O", "B-Y"]], "iob2")
     >>> scores["span_f1"], round(scores["span_f1_strict"], 4), scores["per_span"]
     (1.0, 0.6667, 'X 1.0000 (1), Y 1.0000 (1)')
     """
-    right, predicted, wanted = _counted([spans(tags) for tags in said], [spans(tags) for tags in gold])
-    strict = _counted([strict_spans(tags, scheme) for tags in said], [strict_spans(tags, scheme) for tags in gold])
-    totals = [float(counter.total()) for counter in (right, predicted, wanted)]
+    right, predicted, expected = _counted([spans(tags) for tags in best], [spans(tags) for tags in gold])
+    strict = _counted([strict_spans(tags, scheme) for tags in best], [strict_spans(tags, scheme) for tags in gold])
+    totals = [float(counter.total()) for counter in (right, predicted, expected)]
     return {
         "span_f1": metrics.f1(*totals),
         "span_precision": totals[0] / max(1.0, totals[1]),
         "span_recall": totals[0] / max(1.0, totals[2]),
         "span_f1_strict": metrics.f1(*(float(counter.total()) for counter in strict)),
-        "per_span": _each(right, predicted, wanted)[1],
+        "per_span": _each(right, predicted, expected)[1],
     }
 
 
@@ -93,13 +93,13 @@ def tag_counts(best: Tensor, gold: Tensor, unseen: Tensor, names: Sequence[str],
         unseen: 1 for words that training lacks.
         names: of the tags by their numbers.
     """
-    known, right = gold != NO_TAG, gold == best
+    tagged, right = gold != NO_TAG, gold == best
     counts: dict[str, float] = {}
-    for name, chosen in (("seen", known & (unseen == 0)), ("unseen", known & (unseen == 1))):
+    for name, chosen in (("seen", tagged & (unseen == 0)), ("unseen", tagged & (unseen == 1))):
         counts |= {name: float(chosen.sum()), f"right_{name}": float((chosen & right).sum())}
     if scheme == "none":
         return counts
-    lens = known.sum(1).tolist()
+    lens = tagged.sum(1).tolist()
     read = [
         [spans([names[tag] for tag in row[:count]]) for row, count in zip(rows.tolist(), lens, strict=True)]
         for rows in (best, gold)
@@ -119,12 +119,12 @@ def tag_count_scores(stats: Mapping[str, float], scheme: Scheme) -> dict[str, fl
     return scores
 
 
-def _counted(said: _Spans, gold: _Spans) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """By label how many spans are right, said and gold."""
+def _counted(best: _Spans, gold: _Spans) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """By label how many spans are right, predicted and gold."""
     right: Counter[str] = Counter()
-    for found, wanted in zip(said, gold, strict=True):
-        right.update(span.label for span in set(found) & set(wanted))
-    predicted, expected = (Counter(span.label for found in rows for span in found) for rows in (said, gold))
+    for predicted_spans, gold_spans in zip(best, gold, strict=True):
+        right.update(span.label for span in set(predicted_spans) & set(gold_spans))
+    predicted, expected = (Counter(span.label for sentence in rows for span in sentence) for rows in (best, gold))
     return right, predicted, expected
 
 
@@ -188,37 +188,37 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     @torch.inference_mode()
     def predict(self, items: Sequence[Tagged | str] | str, options: Any = None) -> list[Chosen]:
         """A tag for each word of each sentence with its probability, in their order; `options` are none."""
-        given = self.inputs(items)
-        parts = self._parts(given)
+        sentences = self.inputs(items)
+        parts = self._parts(sentences)
         rows = encode_words([words for _, words in parts], self.tokenizer)
-        found = [Chosen([], []) for _ in parts]
+        tagged = [Chosen([], []) for _ in parts]
         longest = int(rows.lengths().max(initial=0))
         device = self.model.head.weight.device
 
         def chosen(batch: list[int]) -> tuple[list[list[int]], list[list[float]]]:
-            made = collate_words(rows, batch).to(device)
-            scores = self.model(made.tokens, made.pieces)
-            best = self.model.tagging.best(scores, made.lens)
-            odds = self.model.tagging.probabilities(scores, made.lens).gather(2, best[..., None])[..., 0]
+            inputs = collate_words(rows, batch).to(device)
+            scores = self.model(inputs.tokens, inputs.pieces)
+            best = self.model.tagging.best(scores, inputs.lens)
+            odds = self.model.tagging.probabilities(scores, inputs.lens).gather(2, best[..., None])[..., 0]
             return best.tolist(), odds.tolist()
 
         batches = token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False)
         for batch, (best, odds) in divided(chosen, batches):
             for number, row, chances in zip(batch, best, odds, strict=True):
                 count = len(parts[number][1])
-                found[number] = Chosen([self.tags[tag] for tag in row[:count]], chances[:count])
-        whole = [Chosen([], []) for _ in given]
-        for (place, _), part in zip(parts, found, strict=True):
-            whole[place].tags.extend(part.tags)
-            whole[place].probabilities.extend(part.probabilities)
-        return whole
+                tagged[number] = Chosen([self.tags[tag] for tag in row[:count]], chances[:count])
+        outputs = [Chosen([], []) for _ in sentences]
+        for (place, _), part in zip(parts, tagged, strict=True):
+            outputs[place].tags.extend(part.tags)
+            outputs[place].probabilities.extend(part.probabilities)
+        return outputs
 
-    def _parts(self, given: Sequence[Tagged]) -> list[tuple[int, tuple[str, ...]]]:
+    def _parts(self, sentences: Sequence[Tagged]) -> list[tuple[int, tuple[str, ...]]]:
         """The words to be read together: sentences by place, cut where they are far longer than those of training."""
         limit = 4 * self.data.max_len
         # a word may be a token for each character
         most = _CHARACTERS * limit
-        long = (item.words for item in given if len(item.words) > limit or sum(map(len, item.words)) > most)
+        long = (item.words for item in sentences if len(item.words) > limit or sum(map(len, item.words)) > most)
         if words := next(long, None):
             warnings.warn(
                 f"'{' '.join(words)[:40]}...' has {len(words):,} words; sentences of more than {limit:,}, or of"
@@ -226,7 +226,7 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
                 QuotingWarning,
                 stacklevel=3,
             )
-        return [(place, part) for place, item in enumerate(given) for part in _cut(item.words, limit, most)]
+        return [(place, part) for place, item in enumerate(sentences) for part in _cut(item.words, limit, most)]
 
     def write(self, item: Tagged, output: Chosen, form: Form, options: Any = None) -> list[str]:
         """`word/TAG word/TAG`, or a line of JSON that can be read again as data."""
@@ -258,28 +258,30 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
         rows = encode_words([item.words], self.tokenizer)
         batch = collate_words(rows, [0]).to(self.model.head.weight.device)
         tags, chain = self.tag([item])[0], self.model.tagging
-        said = [f"{word}/{tag}" for word, tag in zip(item.words, tags, strict=True)]
-        source, output = " ".join(item.words), " ".join(said)
+        labels = [f"{word}/{tag}" for word, tag in zip(item.words, tags, strict=True)]
+        source, output = " ".join(item.words), " ".join(labels)
         if not isinstance(chain, LinearChain):
-            return Explanation(source, output, self._attended(batch, rows, item.words, said))
-        layers = self._attended(batch, rows, item.words, said) if looking.has_attention(self.model) else {}
+            return Explanation(source, output, self._attended(batch, rows, item.words, labels))
+        layers = self._attended(batch, rows, item.words, labels) if looking.has_attention(self.model) else {}
         with torch.inference_mode():
             scores = self.model(batch.tokens, batch.pieces)
-            alone, odds = (one.probabilities(scores, batch.lens)[0].cpu().numpy() for one in (Independent(), chain))
+            alone, odds = (
+                tagging.probabilities(scores, batch.lens)[0].cpu().numpy() for tagging in (Independent(), chain)
+            )
             learned = Transitions(*(part.cpu().numpy() for part in (chain.first, chain.between, chain.last)))
-        layers["tagging"] = Layer(odds[None], said, self.tags, "tags")
+        layers["tagging"] = Layer(odds[None], labels, self.tags, "tags")
         table = transitions_table(item.words, tags, self.tags, alone, odds, learned)
         return Explanation(source, output, layers, note=f"what the transitions changed\n{table}")
 
-    def _attended(self, batch: WordBatch, rows: WordRows, words: Sequence[str], said: list[str]) -> dict[str, Layer]:
+    def _attended(self, batch: WordBatch, rows: WordRows, words: Sequence[str], labels: list[str]) -> dict[str, Layer]:
         """The attention between words of the only sentence; raises as `looking.attended`."""
         pieces = rows.pieces[0]
         # before the pooling a word has several tokens
         parts = np.repeat(np.eye(len(pieces)), pieces if self.model.place == "after" else 1, axis=1)
         means = parts / np.maximum(parts.sum(1, keepdims=True), 1)
         return {
-            name: one.layer(said, list(words), rows=means, columns=parts)
-            for name, one in looking.attended(self.model, batch.tokens, batch.pieces).items()
+            name: attention.layer(labels, list(words), rows=means, columns=parts)
+            for name, attention in looking.attended(self.model, batch.tokens, batch.pieces).items()
         }
 
     def text_of(self, example: Tagged) -> str:
@@ -296,7 +298,7 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     def baselines(self, examples: Sequence[Tagged]) -> Iterator[Baseline]:
         """Each word's most frequent tag in training; of other words that of those which occur there once."""
         rare = self.words.get("", "")
-        guesses = [[self.words.get(self.tokenizer.clean(word), rare) for word in one.words] for one in examples]
+        guesses = [[self.words.get(self.tokenizer.clean(word), rare) for word in example.words] for example in examples]
         scores = self._scores(examples, guesses)
         numbers = {name: value for name, value in scores.items() if name != "unseen" and not isinstance(value, str)}
         yield Baseline("most frequent tag of each word", numbers, sum(map(len, guesses)))
@@ -325,11 +327,11 @@ def _cut(words: Sequence[str], limit: int, most: int) -> Iterator[tuple[str, ...
     for place, word in enumerate(words):
         length = min(len(word), most)
         if place - start == limit or size + length > most:
-            yield tuple(each[:most] for each in words[start:place])
+            yield tuple(piece[:most] for piece in words[start:place])
             start, size = place, 0
         size += length
     if words:
-        yield tuple(each[:most] for each in words[start:])
+        yield tuple(piece[:most] for piece in words[start:])
 
 
 def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:
@@ -342,8 +344,8 @@ def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:
     for sentence in sentences:
         for word, tag in zip(sentence.words, sentence.tags or (), strict=True):
             tags.setdefault(word, Counter())[tag] += 1
-    once = Counter(next(iter(found)) for found in tags.values() if found.total() == 1)
+    once = Counter(next(iter(counts)) for counts in tags.values() if counts.total() == 1)
     all_tags = sum(tags.values(), Counter[str]())
-    best = {word: found.most_common(1)[0][0] for word, found in tags.items()}
+    best = {word: counts.most_common(1)[0][0] for word, counts in tags.items()}
     rare = (once or all_tags).most_common(1)
     return best | ({"": rare[0][0]} if rare else {})

@@ -77,7 +77,7 @@ class Noise:
             raise DataError("no word has a count, so there is none to draw")
         share = powers / powers.sum() * len(powers)
         self.accept, self.alias = np.ones(len(share)), np.arange(len(share))
-        small, large = [list(np.flatnonzero(found)) for found in (share < 1, share >= 1)]
+        small, large = [list(np.flatnonzero(side)) for side in (share < 1, share >= 1)]
         while small and large:
             poor, rich = small.pop(), large[-1]
             self.accept[poor], self.alias[poor] = share[poor], rich
@@ -93,8 +93,8 @@ class Noise:
         """A token for each uint64: the upper half chooses a column of the table, the lower half one of its two."""
         half = np.uint64(32)
         column = ((bits >> half) * np.uint64(len(self.accept)) >> half).astype(np.int64)
-        kept = (bits & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32 < self.accept[column]
-        return np.where(kept, column, self.alias[column])
+        accepted = (bits & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32 < self.accept[column]
+        return np.where(accepted, column, self.alias[column])
 
 
 def kept_shares(counts: np.ndarray, threshold: float) -> np.ndarray:
@@ -164,18 +164,18 @@ class Windows:
         inside &= line[around] == line[:, None]
         if self.kind == "skip-gram":
             row, slot = np.nonzero(inside)
-            inputs, given, right = word[row][:, None], np.ones((len(row), 1), dtype=bool), word[around[row, slot]]
+            inputs, mask, right = word[row][:, None], np.ones((len(row), 1), dtype=bool), word[around[row, slot]]
         else:
             row = np.flatnonzero(inside.any(axis=1))
-            slot, given, right = np.zeros_like(row), inside[row], word[row]
-            inputs = np.where(given, word[around[row]], Tokenizer.pad_id)
+            slot, mask, right = np.zeros_like(row), inside[row], word[row]
+            inputs = np.where(mask, word[around[row]], Tokenizer.pad_id)
         counter = (place[row] << _BITS) + slot * self.config.negatives
         drawn = self._noise.draw(self._bits(counter[:, None] + np.arange(self.config.negatives), 2, epoch))
         outputs = np.concatenate([right[:, None], drawn], axis=1)
         counted = outputs != right[:, None]
         counted[:, 0] = True
-        made = [torch.from_numpy(found) for found in (inputs, given, outputs, counted)]
-        return ContextBatch(made[0], made[1], made[2], made[3], indices)
+        tensors = [torch.from_numpy(array) for array in (inputs, mask, outputs, counted)]
+        return ContextBatch(tensors[0], tensors[1], tensors[2], tensors[3], indices)
 
     def _bits(self, counters: np.ndarray, purpose: int, epoch: int) -> np.ndarray:
         return random_bits(counters.astype(np.uint64), self.seed, 4 * epoch + purpose)
@@ -195,7 +195,7 @@ def context_source(windows: Windows, limits: Limits, *, shuffle: bool) -> Drawn[
         costs = np.maximum(lengths[order], least)
         batch = (np.cumsum(costs) - costs) // limits.tokens
         cuts = np.flatnonzero(np.diff(batch)) + 1
-        return [found.tolist() for found in np.split(order, cuts) if len(found)]
+        return [lines.tolist() for lines in np.split(order, cuts) if len(lines)]
 
     source: Drawn[ContextBatch] = Drawn(
         draw, lambda indices: windows.batch(indices, source.epoch if shuffle else 0), seed=limits.seed

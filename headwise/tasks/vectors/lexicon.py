@@ -183,11 +183,11 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
             return [f"{visible(item.text)}\t{self.told(output)}"]
         return [f"{visible(word)}\t{cosine:.4f}" for word, cosine in output.neighbours.items()]
 
-    def told(self, found: Nearest) -> str:
+    def told(self, output: Nearest) -> str:
         """An output in one line."""
-        if found.unknown:
-            return f"unknown: {', '.join(map(visible, found.unknown))}"
-        return ", ".join(f"{visible(word)} {cosine:.2f}" for word, cosine in found.neighbours.items())
+        if output.unknown:
+            return f"unknown: {', '.join(map(visible, output.unknown))}"
+        return ", ".join(f"{visible(word)} {cosine:.2f}" for word, cosine in output.neighbours.items())
 
     def scores_of(self, examples: Sequence[str | Test], options: Any = None) -> dict[str, float | str]:
         """The loss of a text, the rank correlation of similarities, the share of analogies, or a probe of labels.
@@ -203,13 +203,13 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
             batches = context_source(windows, Limits(_SCORED_WORDS), shuffle=False)
             device = self.model.words.weight.device
             with torch.inference_mode():
-                told = loss_of(held_out_loss(self.model, (batch.to(device) for batch in batches.once())))
-            return {**told}
+                scores = loss_of(held_out_loss(self.model, (batch.to(device) for batch in batches.once())))
+            return {**scores}
         if isinstance(examples[0], WordLabel):
-            return self._probed([one for one in examples if isinstance(one, WordLabel)])
+            return self._probed([example for example in examples if isinstance(example, WordLabel)])
         if isinstance(examples[0], WordPair):
-            return self._similar([one for one in examples if isinstance(one, WordPair)])
-        return self._analogies([one for one in examples if isinstance(one, Question)])
+            return self._similar([example for example in examples if isinstance(example, WordPair)])
+        return self._analogies([example for example in examples if isinstance(example, Question)])
 
     def baselines(self, examples: Sequence[str | Test]) -> Iterator[Baseline]:
         # vectors of zeros give each word, right or drawn, the probability 1/2
@@ -238,7 +238,7 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
             raise ConfigError(f"no vector for: {', '.join(map(visible, lost.examples))}")
         words = list(dict.fromkeys(word for _, word in query.terms))
         around = self.predict([Query(word, ((1, word),)) for word in words], Looking(_AROUND))
-        groups = {word: found.neighbours for word, found in zip(words, around, strict=True)}
+        groups = {word: nearest.neighbours for word, nearest in zip(words, around, strict=True)}
         answer = self.predict([query], Looking(_AROUND))[0].neighbours if len(query.terms) > 1 else {}
         names = list(dict.fromkeys([*words, *answer, *(word for group in groups.values() for word in group)]))
         numbers = [number for name in names if (number := self.number(name)) is not None]
@@ -250,67 +250,67 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         return ids[0] if len(ids) == 1 and ids[0] >= SPECIALS else None
 
     def _vectors(self) -> Float[np.ndarray, "words dim"]:
-        found: np.ndarray = self.model.words.weight.detach().float().cpu().numpy()
-        return found
+        vectors: np.ndarray = self.model.words.weight.detach().float().cpu().numpy()
+        return vectors
 
     def _nearest(self, item: Query, vectors: np.ndarray, units: np.ndarray | None, count: int) -> Nearest:
         numbers = [self.number(word) for _, word in item.terms]
         if lost := [word for (_, word), number in zip(item.terms, numbers, strict=True) if number is None]:
             return Nearest({}, None, tuple(dict.fromkeys(lost)))
-        known = [number for number in numbers if number is not None]
-        if len(known) == 1 and item.terms[0][0] > 0:
-            sought = vectors[known[0]]
+        tokens = [number for number in numbers if number is not None]
+        if len(tokens) == 1 and item.terms[0][0] > 0:
+            sought = vectors[tokens[0]]
         else:
-            parts = _units(vectors[known])
+            parts = _units(vectors[tokens])
             sought = sum((sign * part for (sign, _), part in zip(item.terms, parts, strict=True)), 0.0 * parts[0])
-        told = tuple(sought.tolist())
+        vector = tuple(sought.tolist())
         if units is None:
-            return Nearest({}, told)
+            return Nearest({}, vector)
         cosines = units @ _units(sought[None])[0]
-        cosines[[*range(SPECIALS), *known]] = -np.inf
+        cosines[[*range(SPECIALS), *tokens]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[:count]
-        found = {self.tokenizer.piece(int(n)): float(cosines[n]) for n in best if np.isfinite(cosines[n])}
-        return Nearest(found, told)
+        neighbours = {self.tokenizer.piece(int(n)): float(cosines[n]) for n in best if np.isfinite(cosines[n])}
+        return Nearest(neighbours, vector)
 
     def _similar(self, pairs: Sequence[WordPair]) -> dict[str, float | str]:
         units = _units(self._vectors())
         numbers = [(self.number(pair.one), self.number(pair.two)) for pair in pairs]
-        found = [(units[a] @ units[b], pair.score) for (a, b), pair in zip(numbers, pairs, strict=True) if a and b]
-        _require(len(found), "pairs of words")
-        said, gold = ([float(row[side]) for row in found] for side in (0, 1))
-        return {"spearman": metrics.spearman(said, gold), **_coverage(len(found), len(pairs))}
+        rows = [(units[a] @ units[b], pair.score) for (a, b), pair in zip(numbers, pairs, strict=True) if a and b]
+        _require(len(rows), "pairs of words")
+        cosines, gold = ([float(row[side]) for row in rows] for side in (0, 1))
+        return {"spearman": metrics.spearman(cosines, gold), **_coverage(len(rows), len(pairs))}
 
     def _analogies(self, questions: Sequence[Question]) -> dict[str, float | str]:
         right: Counter[str] = Counter()
-        asked: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         units = _units(self._vectors())
-        for one in questions:
-            numbers = [self.number(word) for word in (one.b, one.a, one.c, one.d)]
+        for question in questions:
+            numbers = [self.number(word) for word in (question.b, question.a, question.c, question.d)]
             if None in numbers:
                 continue
-            item = Query("", ((1, one.b), (-1, one.a), (1, one.c)))
+            item = Query("", ((1, question.b), (-1, question.a), (1, question.c)))
             best = next(iter(self._nearest(item, units, units, 1).neighbours), "")
-            asked[one.section] += 1
-            right[one.section] += self.number(best) == numbers[3]
-        _require(asked.total(), "questions")
-        scores: dict[str, float | str] = {"accuracy": right.total() / asked.total()}
-        if len(asked) > 1:
+            counts[question.section] += 1
+            right[question.section] += self.number(best) == numbers[3]
+        _require(counts.total(), "questions")
+        scores: dict[str, float | str] = {"accuracy": right.total() / counts.total()}
+        if len(counts) > 1:
             scores["sections"] = ", ".join(
-                f"{name} {right[name] / count:.3f} of {count}" for name, count in asked.items()
+                f"{name} {right[name] / count:.3f} of {count}" for name, count in counts.items()
             )
-        return {**scores, **_coverage(asked.total(), len(questions))}
+        return {**scores, **_coverage(counts.total(), len(questions))}
 
     def _probed(self, labels: Sequence[WordLabel]) -> dict[str, float | str]:
         counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        for one in labels:
-            if number := self.number(one.word):
-                counts[number][one.label] += one.count
+        for word_label in labels:
+            if number := self.number(word_label.word):
+                counts[number][word_label.label] += word_label.count
         _require(len(counts), "labelled words")
         numbers = sorted(counts)
         # the most frequent label of a word, the first of equals by name
-        gold = [min(counts[number].items(), key=lambda found: (-found[1], found[0]))[0] for number in numbers]
+        gold = [min(counts[number].items(), key=lambda pair: (-pair[1], pair[0]))[0] for number in numbers]
         scores = probe(torch.from_numpy(self._vectors()[numbers]), gold).scores()
-        return {**scores, **_coverage(len(numbers), len({one.word for one in labels}))}
+        return {**scores, **_coverage(len(numbers), len({word_label.word for word_label in labels}))}
 
 
 def held_out_loss(model: WordVectors, batches: Iterable[ContextBatch]) -> dict[str, float]:
@@ -339,5 +339,5 @@ def _require(count: int, what: str) -> None:
         raise DataError(f"none of the {what} has all its words in the vocabulary; is it the right language and case?")
 
 
-def _coverage(known: int, given: int) -> dict[str, float | str]:
-    return {"known": float(known), "given": float(given)}
+def _coverage(scored: int, total: int) -> dict[str, float | str]:
+    return {"known": float(scored), "given": float(total)}

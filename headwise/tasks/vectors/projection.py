@@ -56,11 +56,11 @@ class Projection:
         _refuse(layer, heads)
         shown = ({self.source: self.answer} if self.answer else {}) | dict(self.groups)
         width = max(len(visible(word)) for word in shown)
-        found = [f"nearest by cosine; the picture shows {percent(self.points()[1])} of the variance of its words"]
+        lines = [f"nearest by cosine; the picture shows {percent(self.points()[1])} of the variance of its words"]
         for word, near in shown.items():
             cells = [f"{visible(name)} {decimals(cosine)} {bar(cosine)}" for name, cosine in list(near.items())[:top]]
-            found.append(f"{padded(visible(word), width)}  {'  '.join(cells)}".rstrip())
-        return found
+            lines.append(f"{padded(visible(word), width)}  {'  '.join(cells)}".rstrip())
+        return lines
 
     def page(self) -> Drawing:
         """The picture."""

@@ -80,15 +80,15 @@ def _labelled(axes: Axes, names: list[str], points: Float[np.ndarray, "names 2"]
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     spans = np.array([right - left, top - bottom])
     at = (points - [left, bottom]) / spans
-    taken = [(x, y, 0.016, 0.02) for x, y in at]
+    occupied = [(x, y, 0.016, 0.02) for x, y in at]
     for name, (x, y) in zip(names, at, strict=True):
         text = shorten(visible(name), _LONGEST)
         width, height = _LETTER * columns(text) / _WIDTH, 1.3 * _SIZE / 72 / _HEIGHT
         across, up = width / 2 + _GAP / _WIDTH, height / 2 + _GAP / _HEIGHT
         boxes = [(x + dx * across, y + dy * up, width, height) for dx, dy in _SIDES]
         # equal ones: the first side
-        best = min(boxes, key=lambda box: sum(_overlap(box, other) for other in taken))
-        taken.append(best)
+        best = min(boxes, key=lambda box: sum(_overlap(box, other) for other in occupied))
+        occupied.append(best)
         x, y = np.array(best[:2]) * spans + [left, bottom]
         weight = "bold" if name in bold else "normal"
         axes.text(x, y, literal(text), fontsize=_SIZE, ha="center", va="center", weight=weight, zorder=5)
@@ -97,8 +97,8 @@ def _labelled(axes: Axes, names: list[str], points: Float[np.ndarray, "names 2"]
 _Box = tuple[float, float, float, float]
 
 
-def _overlap(one: _Box, two: _Box) -> float:
+def _overlap(box: _Box, other: _Box) -> float:
     """The area that two boxes, by centre and size, have in common, in shares of the page."""
-    across = min(one[0] + one[2] / 2, two[0] + two[2] / 2) - max(one[0] - one[2] / 2, two[0] - two[2] / 2)
-    up = min(one[1] + one[3] / 2, two[1] + two[3] / 2) - max(one[1] - one[3] / 2, two[1] - two[3] / 2)
+    across = min(box[0] + box[2] / 2, other[0] + other[2] / 2) - max(box[0] - box[2] / 2, other[0] - other[2] / 2)
+    up = min(box[1] + box[3] / 2, other[1] + other[3] / 2) - max(box[1] - box[3] / 2, other[1] - other[3] / 2)
     return max(0.0, across) * max(0.0, up)

@@ -80,17 +80,17 @@ def read_tests(
     """
     name = os.fspath(path)
     if kind == "labels" and ending_of(name) == ".conllu":
-        found: list[Test] = list(_conllu_labels(name, field, normalize))
+        tests: list[Test] = list(_conllu_labels(name, field, normalize))
     elif kind == "labels":
-        found = list(_labels(name, normalize))
+        tests = list(_labels(name, normalize))
     elif kind == "analogies":
-        found = list(_questions(name, normalize))
+        tests = list(_questions(name, normalize))
     else:
-        found = list(_pairs(name, normalize))
-    if not found:
+        tests = list(_pairs(name, normalize))
+    if not tests:
         what = {"similarity": "pairs of words", "analogies": "questions"}.get(kind, f"words with a {field}")
         raise DataError(f"{name}: no {what} in it")
-    return found
+    return tests
 
 
 def _pairs(name: str, normalize: Normalize) -> Iterator[WordPair]:
@@ -111,8 +111,8 @@ def _pairs(name: str, normalize: Normalize) -> Iterator[WordPair]:
             raise DataError(f"{place}: {len(cells)} columns, the first line has {width}")
         if not _NUMBER.fullmatch(cells[column]):
             raise DataError(f"{place}: {cells[column][:20]!r} is no number; write it with digits and a point, as 7.35")
-        one, two = (_word(cell, place, normalize) for cell in cells[:2])
-        yield WordPair(one, two, float(cells[column]), number)
+        first, second = (_word(cell, place, normalize) for cell in cells[:2])
+        yield WordPair(first, second, float(cells[column]), number)
 
 
 def _questions(name: str, normalize: Normalize) -> Iterator[Question]:
@@ -130,7 +130,7 @@ def _questions(name: str, normalize: Normalize) -> Iterator[Question]:
 
 
 def _labels(name: str, normalize: Normalize) -> Iterator[WordLabel]:
-    seen: dict[str, tuple[str, int]] = {}
+    labels: dict[str, tuple[str, int]] = {}
     for number, text in _filled(name):
         place = f"{name}:{number}"
         cells = [cell.strip() for cell in text.split("\t")]
@@ -139,10 +139,10 @@ def _labels(name: str, normalize: Normalize) -> Iterator[WordLabel]:
         word, label = _word(cells[0], place, normalize), cells[1]
         if not label:
             raise DataError(f"{place}: the label of '{word[:20]}' is empty; write one or remove the line")
-        before = seen.setdefault(word, (label, number))
+        before = labels.setdefault(word, (label, number))
         if before[0] != label:
-            told = f"'{word[:20]}' is {label[:20]} here and {before[0][:20]} in line {before[1]}"
-            raise DataError(f"{place}: {told}; give each word one label")
+            what = f"'{word[:20]}' is {label[:20]} here and {before[0][:20]} in line {before[1]}"
+            raise DataError(f"{place}: {what}; give each word one label")
         if before[1] == number:
             yield WordLabel(word, label, number)
 
@@ -164,18 +164,18 @@ def _conllu_labels(name: str, field: str, normalize: Normalize) -> Iterator[Word
 
 def _feature(feats: str, field: str) -> str:
     """The value of a feature, such as Plur of Number in `Case=Nom|Number=Plur`; empty where there is none."""
-    found = dict(part.partition("=")[::2] for part in feats.split("|") if part != _NOTHING)
-    return found.get(field, "")
+    values = dict(part.partition("=")[::2] for part in feats.split("|") if part != _NOTHING)
+    return values.get(field, "")
 
 
 def _word(text: str, place: str, normalize: Normalize) -> str:
     try:
-        found = clean(text, normalize)
+        word = clean(text, normalize)
     except DataError as error:
         raise DataError(f"{place}: {error}") from None
-    if not found or " " in found:
+    if not word or " " in word:
         raise DataError(f"{place}: {text[:20]!r} is not one word")
-    return found
+    return word
 
 
 def _filled(name: str) -> Iterator[tuple[int, str]]:
@@ -245,20 +245,20 @@ def probe(vectors: Float[Tensor, "words dim"], labels: Sequence[str], seed: int 
         )
     names = np.array(labels)
     order = permutation(len(labels), seed, 0)
-    held_out, known = order[: len(labels) // _FOLDS], order[len(labels) // _FOLDS :]
-    counts = Counter(names[known].tolist())
+    held_out, train_rows = order[: len(labels) // _FOLDS], order[len(labels) // _FOLDS :]
+    counts = Counter(names[train_rows].tolist())
     if len(counts) < 2:
         raise DataError("all words that the probe would learn from have one label; give words with several")
     values = vectors.detach().cpu().double().numpy()
-    train, test = standardised(values[known], values[held_out])
+    train, test = standardised(values[train_rows], values[held_out])
 
     def accuracy(labels: np.ndarray, columns: Any = slice(None)) -> float:
         # the penalty of a mean over the words, as the inverse of one over their sum
-        strength = 1 / (2 * _DECAY * len(known))
-        predictions = logistic_regression(train[:, columns], labels[known].tolist(), test[:, columns], strength)
+        strength = 1 / (2 * _DECAY * len(train_rows))
+        predictions = logistic_regression(train[:, columns], labels[train_rows].tolist(), test[:, columns], strength)
         return float(np.mean(labels[held_out] == predictions))
 
-    between = _between(train, names[known])
+    between = _between(train, names[train_rows])
     best = np.argsort(-between, kind="stable")[:_TOP]
     most = min(counts, key=lambda label: (-counts[label], label))
     return Probed(
@@ -268,7 +268,7 @@ def probe(vectors: Float[Tensor, "words dim"], labels: Sequence[str], seed: int 
         accuracy(names, best),
         tuple((int(place), float(between[place])) for place in best),
         len(set(labels)),
-        (len(known), len(held_out)),
+        (len(train_rows), len(held_out)),
     )
 
 

@@ -108,8 +108,8 @@ class WordVectorsTask(Task[dict[str, Text]]):
             parts = portions(texts)
             learned = None if given.files is None else tokenizer_in(given.files, TOKENIZER_FILE, config.tokenizer)
             tokenizer = learned or train_tokenizer(parts["train"], config.tokenizer)
-            found = {part: portion for part, portion in parts.items() if portion.chars}
-            data = {part: encode(portion, tokenizer, given.scratch) for part, portion in found.items()}
+            filled = {part: portion for part, portion in parts.items() if portion.chars}
+            data = {part: encode(portion, tokenizer, given.scratch) for part, portion in filled.items()}
         counts = word_counts(data["train"], tokenizer.vocab_size)
         if not counts.any():
             raise DataError(
@@ -169,7 +169,8 @@ class WordVectorsTask(Task[dict[str, Text]]):
         ]
         items = [lexicon.parse(text) for text in shown]
         return [
-            f"{item.text} → {lexicon.told(found)}" for item, found in zip(items, lexicon.predict(items), strict=True)
+            f"{item.text} → {lexicon.told(nearest)}"
+            for item, nearest in zip(items, lexicon.predict(items), strict=True)
         ]
 
     def predictor(self, model: nn.Module) -> Lexicon:
@@ -205,10 +206,10 @@ def _notes(config: WordVectorsTaskConfig, data: Mapping[str, Text], tokenizer: T
 
 
 def _counts(files: Mapping[str, bytes], size: int) -> np.ndarray:
-    def read(found: Any) -> np.ndarray:
-        counts = np.array(found, dtype=np.int64)
+    def read(content: Any) -> np.ndarray:
+        counts = np.array(content, dtype=np.int64)
         if counts.shape != (size,) or (counts < 0).any() or counts[:SPECIALS].any() or not counts.any():
-            raise ValueError(found)
+            raise ValueError(content)
         return counts
 
     return from_json(files, COUNTS_FILE, read, f"not the counts of {size:,} tokens")
