@@ -1,6 +1,5 @@
-from tools.walk import entered
-
 from headwise.labels import decimals, percent
+from tools.walk import entered
 
 
 def test_functions_of_the_package_alone_are_counted_in_order():
