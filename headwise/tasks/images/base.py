@@ -57,9 +57,9 @@ class ImagePredictor(Predictor[Image, O, Image]):
         return as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images)))).pixels
 
 
-def made_assets(loaded: Loaded, known: Mapping[str, Any]) -> Assets[dict[str, ImageSet]]:
+def made_assets(loaded: Loaded, metadata: Mapping[str, Any]) -> Assets[dict[str, ImageSet]]:
     """What a task on images keeps."""
-    return Assets({IMAGES_FILE: as_json(known)}, dict(loaded.parts), loaded.digests, loaded.notes)
+    return Assets({IMAGES_FILE: as_json(metadata)}, dict(loaded.parts), loaded.digests, loaded.notes)
 
 
 class ImageTask(Labelling[dict[str, ImageSet]]):

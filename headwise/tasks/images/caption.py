@@ -88,7 +88,7 @@ class Caption(Writer[dict[str, Captioned]]):
     def __init__(self, config: CaptionConfig, assets: Assets[dict[str, Captioned]]):
         super().__init__(config, assets)
         self.tokenizer = tokenizer_in(assets.files, TOKENIZER_FILE, config.tokenizer)
-        self.seen = _seen(assets.files)
+        self.seen = _metadata(assets.files)
 
     @classmethod
     def prepare_with(cls, config: CaptionConfig, given: Given) -> Assets[dict[str, Captioned]]:
@@ -97,11 +97,11 @@ class Caption(Writer[dict[str, Captioned]]):
         if files is None:
             texts = [text for label in train.labels for text in captions_of(label)]
             frequent = Counter(texts).most_common(1)[0][0]
-            seen = Seen(loaded.shape, *constants(train.pixels), frequent)
+            metadata = Seen(loaded.shape, *constants(train.pixels), frequent)
             tokens = Tokenizer.train(texts, config.tokenizer).to_bytes()
-            files = {TOKENIZER_FILE: tokens, IMAGES_FILE: as_json(seen._asdict())}
-        elif _seen(files).shape != loaded.shape:
-            shape = _seen(files).shape
+            files = {TOKENIZER_FILE: tokens, IMAGES_FILE: as_json(metadata._asdict())}
+        elif _metadata(files).shape != loaded.shape:
+            shape = _metadata(files).shape
             raise DataError(
                 f"{config.data.train}: images of {loaded.shape}, the run has read {shape}; set data.size ="
                 f" [{shape.height}, {shape.width}] and data.channels = {shape.channels}"
@@ -123,61 +123,61 @@ class Caption(Writer[dict[str, Captioned]]):
         return suggest_for_captions(data)
 
     def build(self) -> Seq2Seq:
-        config, seen = self.config, self.seen
+        config, metadata = self.config, self.seen
         augmentation = Augmentation(config.shift, flip=config.flip)
         return build_captioner(
             config.encoder,
             config.model,
             augmentation,
-            (seen.mean, seen.deviation),
-            seen.shape,
+            (metadata.mean, metadata.deviation),
+            metadata.shape,
             self.tokenizer.vocab_size,
         )
 
     def source(self, split: str, limits: Limits) -> Source[PairBatch] | None:
-        found = self.split(split)
-        if found is None:
+        captioned = self.split(split)
+        if captioned is None:
             return None
         size = limits.sentences or BATCH_CAPTIONS
-        return spread(len(found.targets), size, partial(self.collate, split), limits, shuffle=split == "train")
+        return spread(len(captioned.targets), size, partial(self.collate, split), limits, shuffle=split == "train")
 
     def select(self, examples: Sequence[Image], count: int) -> list[Image]:
-        found = self.split("valid")
-        assert found is not None
-        rows = spread_places(len(found.targets), count)
+        captioned = self.split("valid")
+        assert captioned is not None
+        rows = spread_places(len(captioned.targets), count)
         # an image is scored with the first of its captions
-        return [examples[image] for image in found.of[rows[found.firsts[rows]]]]
+        return [examples[image] for image in captioned.of[rows[captioned.firsts[rows]]]]
 
     def split(self, split: str) -> Captioned | None:
         """The examples of a part; None where there are none, as in a run that is loaded."""
-        found = (self.assets.data or {}).get(split)
-        return found if found is not None and len(found.targets) else None
+        captioned = (self.assets.data or {}).get(split)
+        return captioned if captioned is not None and len(captioned.targets) else None
 
     def collate(self, split: str, indices: list[int]) -> PairBatch:
         """The examples at these places as a batch; an image is scored once, with the first of its captions."""
-        found = self.split(split)
-        assert found is not None
+        captioned = self.split(split)
+        assert captioned is not None
         rows = np.asarray(indices)
-        images = found.of[rows]
-        read = as_batch(found.images.pixels[images], np.zeros(len(rows), np.int64), indices).pixels
+        images = captioned.of[rows]
+        read = as_batch(captioned.images.pixels[images], np.zeros(len(rows), np.int64), indices).pixels
         lines, columns = self.config.encoder.map(self.seen.shape)
-        batch = paired(read, lines * columns, found.targets.take(rows), self.tokenizer, indices)
+        batch = paired(read, lines * columns, captioned.targets.take(rows), self.tokenizer, indices)
         if split == "train":
             return batch
-        scored = zip(found.firsts[rows], images, strict=True)
+        scored = zip(captioned.firsts[rows], images, strict=True)
         return replace(
-            batch, references=[captions_of(found.images.labels[image]) if once else [] for once, image in scored]
+            batch, references=[captions_of(captioned.images.labels[image]) if once else [] for once, image in scored]
         )
 
     def samples(self, model: nn.Module) -> list[str]:
-        found = self.split("valid") or self.split("train")
-        if found is None:
+        captioned = self.split("valid") or self.split("train")
+        if captioned is None:
             return []
-        shown = list(found.images.take(list(range(len(found.images)))[: self.config.num_shown]).images())
-        said = self.predictor(model).predict(shown, Asked(self.greedy()))
+        shown = list(captioned.images.take(list(range(len(captioned.images)))[: self.config.num_shown]).images())
+        predictions = self.predictor(model).predict(shown, Asked(self.greedy()))
         return [
             f"{PurePath(image.name).name}  →  {text_of(outputs)}    ({captions_of(image)[0]})"
-            for image, outputs in zip(shown, said, strict=True)
+            for image, outputs in zip(shown, predictions, strict=True)
         ]
 
     def writing(self, model: nn.Module) -> Writing:
@@ -192,8 +192,8 @@ class Caption(Writer[dict[str, Captioned]]):
         return Captioner(model, self.tokenizer, self.seen, config.decoding, config.bleu, config.data)
 
     def description(self) -> Description:
-        found = self.split("train")
-        count = 0 if found is None else len(found.images)
+        captioned = self.split("train")
+        count = 0 if captioned is None else len(captioned.images)
         text = (
             f"An encoder of kind {self.config.encoder.kind} that reads images of {self.seen.shape}, and a decoder that"
             f" writes {self.config.tokenizer.kind} tokens, trained with Headwise on {count:,} images."
@@ -206,10 +206,10 @@ def _encoded(images: ImageSet, tokenizer: Tokenizer, max_len: int) -> tuple[Capt
     """The captions of images within the limit, image by image, and how many are longer."""
     texts = [captions_of(label) for label in images.labels]
     rows = Ragged.of(tokenizer.encode_batch([text for every in texts for text in every]))
-    kept = np.flatnonzero(rows.lengths <= max_len)
+    fitting = np.flatnonzero(rows.lengths <= max_len)
     of = np.repeat(np.arange(len(texts)), list(map(len, texts)))
-    return Captioned(images, rows.take(kept), of[kept]), len(rows) - len(kept)
+    return Captioned(images, rows.take(fitting), of[fitting]), len(rows) - len(fitting)
 
 
-def _seen(files: Mapping[str, bytes]) -> Seen:
+def _metadata(files: Mapping[str, bytes]) -> Seen:
     return from_json(files, IMAGES_FILE, Seen.from_json, "does not tell shape, constants and caption")

@@ -122,11 +122,11 @@ class Seen(NamedTuple):
     @classmethod
     def from_json(cls, value: Any) -> "Seen":
         """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
-        made = cls(**value)
-        shape = check_constants(made.shape, made.mean, made.deviation)
-        if not isinstance(made.frequent, str):
+        metadata = cls(**value)
+        shape = check_constants(metadata.shape, metadata.mean, metadata.deviation)
+        if not isinstance(metadata.frequent, str):
             raise TypeError("a caption that is no text")
-        return made._replace(shape=shape)
+        return metadata._replace(shape=shape)
 
 
 class Captioner(ImagePredictor[list[Translation]]):
@@ -166,18 +166,18 @@ class Captioner(ImagePredictor[list[Translation]]):
 
         Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
         """
-        given = several(items)
-        told = Asked(self.decoding) if options is None else options
-        found: list[list[Translation]] = []
+        images = several(items)
+        request = Asked(self.decoding) if options is None else options
+        outputs: list[list[Translation]] = []
 
         def written(start: int) -> list[list[Translation]]:
-            chosen = self.inputs(given[start : start + PREDICTION_IMAGES])
-            return self.writing.found(self._batch(chosen, [[] for _ in chosen]), told.decoding, told.prefix)
+            chosen = self.inputs(images[start : start + PREDICTION_IMAGES])
+            return self.writing.found(self._batch(chosen, [[] for _ in chosen]), request.decoding, request.prefix)
 
-        starts = range(0, len(given), PREDICTION_IMAGES)
-        for _, captions in divided(written, starts, alone=told.decoding.method == "sample"):
-            found += captions
-        return found
+        starts = range(0, len(images), PREDICTION_IMAGES)
+        for _, captions in divided(written, starts, alone=request.decoding.method == "sample"):
+            outputs += captions
+        return outputs
 
     def options(self, given: Mapping[str, Any]) -> Asked:
         """As for translations. Raises: ConfigError for options that mean nothing here."""
@@ -189,10 +189,14 @@ class Captioner(ImagePredictor[list[Translation]]):
     def write(self, item: Image, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
         """A caption a line, after its score where that is asked for; or JSON with the name of the image."""
         if form == "json":
-            answers = [{key: value for key, value in asdict(one).items() if value is not None} for one in output]
+            answers = [
+                {key: value for key, value in asdict(caption).items() if value is not None} for caption in output
+            ]
             return [json.dumps({"image": item.name, "captions": answers}, ensure_ascii=False)]
         scored = options is not None and options.scores
-        return [f"{one.score:.4f}\t{visible(one.text)}" if scored else visible(one.text) for one in output]
+        return [
+            f"{caption.score:.4f}\t{visible(caption.text)}" if scored else visible(caption.text) for caption in output
+        ]
 
     def scores_of(self, examples: Sequence[Image], options: Asked | None = None) -> dict[str, float | str]:
         """BLEU and chrF against all captions of each image, and loss, perplexity and token accuracy of the captions.
@@ -205,14 +209,14 @@ class Captioner(ImagePredictor[list[Translation]]):
             raise DataError(
                 f"{examples[references.index([])].name}: has no caption to compare with; give every image one"
             )
-        outputs = [text_of(found) for found in self.predict(examples, options)]
+        outputs = [text_of(captions) for captions in self.predict(examples, options)]
         scoring = self.bleu.scoring(self.tokenizer, None if options is None else options.tokenize)
         return scoring.scores(outputs, references) | self._likelihood(examples)
 
     def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
         references, scoring = [captions_of(image) for image in examples], self.bleu.scoring(self.tokenizer, None)
-        found = metrics.bleu([self.seen.frequent] * len(examples), references, **scoring._asdict())
-        yield Baseline("most frequent caption", {"bleu": found.value})
+        bleu = metrics.bleu([self.seen.frequent] * len(examples), references, **scoring._asdict())
+        yield Baseline("most frequent caption", {"bleu": bleu.value})
 
     def draft(self, item: Image | str, options: Asked | None = None) -> Draft:
         image = self.inputs(item)[0]

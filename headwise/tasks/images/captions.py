@@ -94,22 +94,22 @@ def scan_captions(
 
 def _table(path: Path, config: CaptionsConfig, normalize: Normalize, read: Bytes, captioned: bool) -> Scanned:
     how = Table(config.format, config.delimiter, config.max_line_bytes, "data.path_key and data.caption_key")
-    wanted = [config.path_key, config.caption_key] if captioned else [config.path_key]
-    said: dict[str, tuple[int, list[str]]] = {}
+    keys = [config.path_key, config.caption_key] if captioned else [config.path_key]
+    by_name: dict[str, tuple[int, list[str]]] = {}
     with digested({"": path}) as digests:
-        for row in scan_rows(path, how, wanted):
-            found = _said(str(path), row, config, normalize, captioned)
-            if isinstance(found, BadLine):
-                yield found
+        for row in scan_rows(path, how, keys):
+            entry = _entry(str(path), row, config, normalize, captioned)
+            if isinstance(entry, BadLine):
+                yield entry
             else:
-                name, line, captions = found
-                said.setdefault(name, (line, []))[1].extend(captions)
+                name, line, captions = entry
+                by_name.setdefault(name, (line, []))[1].extend(captions)
     read.note(digests[""])
-    for name, (line, captions) in said.items():
+    for name, (line, captions) in by_name.items():
         yield caught(lambda at=name, of=line, all=captions: _picture(path, of, at, all, config, read))  # type: ignore[misc]
 
 
-def _said(
+def _entry(
     path: str, row: Row | BadLine, config: CaptionsConfig, normalize: Normalize, captioned: bool
 ) -> tuple[str, int, list[str]] | BadLine:
     """The path of a row, its line and its captions; or what is wrong with it."""
@@ -128,10 +128,10 @@ def _captions(path: str, row: Row, key: str, normalize: Normalize) -> list[str]:
     value = row.cells[key]
     if not isinstance(value, list):
         value = [value]
-    found = [text_cell(path, replace(row, cells={key: one}), key, normalize) for one in value]
-    if not found or not all(found):
+    captions = [text_cell(path, replace(row, cells={key: caption}), key, normalize) for caption in value]
+    if not captions or not all(captions):
         raise BadLine(path, row.line, "empty caption", "the caption is empty; write one or remove the row")
-    return found
+    return captions
 
 
 def _picture(path: Path, line: int, name: str, captions: list[str], config: CaptionsConfig, read: Bytes) -> Image:
@@ -143,9 +143,9 @@ def _picture(path: Path, line: int, name: str, captions: list[str], config: Capt
 
 
 def _npz(path: Path, config: CaptionsConfig, normalize: Normalize, read: Bytes, captioned: bool) -> Scanned:
-    found = parse_npz(read.read(path), str(path), (config.images_key, config.captions_key), max_bytes=config.max_bytes)
-    images = as_images(found[config.images_key], path, config)
-    texts = found.get(config.captions_key) if captioned else None
+    arrays = parse_npz(read.read(path), str(path), (config.images_key, config.captions_key), max_bytes=config.max_bytes)
+    images = as_images(arrays[config.images_key], path, config)
+    texts = arrays.get(config.captions_key) if captioned else None
     if captioned and texts is None:
         raise DataError(f"{path}: has no array '{config.captions_key}'; add it, or set data.captions_key")
     if texts is not None and (texts.dtype.kind != "U" or texts.ndim not in (1, 2) or len(texts) != len(images)):
@@ -160,12 +160,12 @@ def _npz(path: Path, config: CaptionsConfig, normalize: Normalize, read: Bytes, 
 
 def _row(name: str, pixels: np.ndarray, captions: list[str], normalize: Normalize, captioned: bool) -> Image:
     try:
-        found = list(filter(None, (clean(text, normalize) for text in captions)))
+        cleaned = list(filter(None, (clean(text, normalize) for text in captions)))
     except DataError as error:
         raise DataError(f"{name}: {error.message}") from None
-    if captioned and not found:
+    if captioned and not cleaned:
         raise DataError(f"{name}: has no caption; write one or leave the image out")
-    return Image(name, as_bytes(pixels), _label(found))
+    return Image(name, as_bytes(pixels), _label(cleaned))
 
 
 def _label(captions: list[str]) -> str | None:
@@ -182,7 +182,7 @@ def load_captions(config: CaptionsConfig, normalize: Normalize) -> Loaded:
     loaded = load_parts(config, scan_of(config, normalize))
     notes = list(loaded.notes)
     for part, images in loaded.parts.items():
-        notes += _told(part, images) if len(images) else []
+        notes += _notes(part, images) if len(images) else []
     return replace(loaded, notes=tuple(notes))
 
 
@@ -191,11 +191,11 @@ def scan_of(config: CaptionsConfig, normalize: Normalize = "nfc") -> Scan:
     return lambda part, read: scan_captions(resolve(getattr(config, part)), config, normalize, read)
 
 
-def _told(part: str, images: ImageSet) -> list[str]:
+def _notes(part: str, images: ImageSet) -> list[str]:
     counts = [len(captions_of(label)) for label in images.labels]
     most, least = max(counts), min(counts)
-    each = f"{most:,}" if most == least else f"{least:,} to {most:,}"
-    return [f"{part}: {len(images):,} images with {each} caption{'s' if most > 1 else ''} each"]
+    span = f"{most:,}" if most == least else f"{least:,} to {most:,}"
+    return [f"{part}: {len(images):,} images with {span} caption{'s' if most > 1 else ''} each"]
 
 
 def suggest_for_captions(data: Mapping[str, Any]) -> Suggestion:
@@ -204,22 +204,22 @@ def suggest_for_captions(data: Mapping[str, Any]) -> Suggestion:
     Raises: as `suggest_for_pairs`.
     """
     config = build(CaptionsConfig, data, "data")
-    found = measured(config, scan_of(config))
+    measures = measured(config, scan_of(config))
     # a last map of about eight places across
-    stages = max(1, min(5, round(math.log2(min(config.size or found.size) / _ACROSS)) + 1))
+    stages = max(1, min(5, round(math.log2(min(config.size or measures.size) / _ACROSS)) + 1))
     sizes = {"d_model": 128, "d_ff": 256, "num_heads": 4, "dropout": 0.1}
     values = {
-        "data": {"train": config.train, **found.keys(), "channels": found.channels, **data},
-        "tokenizer": {"kind": "word", "min_frequency": 2 if found.number > 2000 else 1},
+        "data": {"train": config.train, **measures.keys(), "channels": measures.channels, **data},
+        "tokenizer": {"kind": "word", "min_frequency": 2 if measures.number > 2000 else 1},
         "encoder": {"kind": "cnn", "width": 128 >> (stages - 1), "stages": stages, "dropout": 0.1},
         "model": {"kind": "decoder", **sizes, "num_layers": 2},
         "training": {
             "learning_rate": 2e-3,
             "schedule": "budget",
             "warmup_share": 0.1,
-            "batch_sentences": max(16, min(64, found.number // 20)),
-            "max_epochs": 10 if found.number > 5000 else 30,
+            "batch_sentences": max(16, min(64, measures.number // 20)),
+            "max_epochs": 10 if measures.number > 5000 else 30,
             "monitor": "bleu",
         },
     }
-    return Suggestion(values, f"Captions, fitted to the {found.number:,} images")
+    return Suggestion(values, f"Captions, fitted to the {measures.number:,} images")

@@ -151,8 +151,8 @@ class MapAttention(nn.Module):
         self.attention, self.gate = attention, Gate()
 
     def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch channels height width"]:
-        found: Tensor = self.attention(x.flatten(2).mT)
-        gated: Tensor = self.gate(found.mT.unflatten(2, x.shape[2:]))
+        attended: Tensor = self.attention(x.flatten(2).mT)
+        gated: Tensor = self.gate(attended.mT.unflatten(2, x.shape[2:]))
         return x + gated
 
 
@@ -284,12 +284,12 @@ class ConvolutionalEncoder(ImageEncoder):
     def maps(self, x: Float[Tensor, "batch channels height width"]) -> list[Tensor]:
         """The map of every stage, after the attention where there is some."""
         x = F.relu(self.stem(x))
-        found: list[Tensor] = []
+        maps: list[Tensor] = []
         for stage in self.stages:
             x = stage(x)
             # attention changes the map of the stage before it
-            found[-1 if isinstance(stage, MapAttention) else len(found) :] = [x]
-        return found
+            maps[-1 if isinstance(stage, MapAttention) else len(maps) :] = [x]
+        return maps
 
     def _last(self, x: Tensor) -> Tensor:
         return self.maps(x)[-1]
@@ -425,11 +425,11 @@ class ResidualConfig(Config):
         """A convolution of (size, stride) from so many channels to others, and its norm where there is one."""
         size, stride = step
         batch = self.norm == "batch"
-        made = nn.Conv2d(before, width, size, stride, padding=size // 2, bias=not batch)
-        nn.init.kaiming_normal_(made.weight.detach(), mode="fan_out", nonlinearity="relu")
-        if made.bias is not None:
-            nn.init.zeros_(made.bias.detach())
-        return nn.Sequential(made, nn.BatchNorm2d(width)) if batch else nn.Sequential(made)
+        conv = nn.Conv2d(before, width, size, stride, padding=size // 2, bias=not batch)
+        nn.init.kaiming_normal_(conv.weight.detach(), mode="fan_out", nonlinearity="relu")
+        if conv.bias is not None:
+            nn.init.zeros_(conv.bias.detach())
+        return nn.Sequential(conv, nn.BatchNorm2d(width)) if batch else nn.Sequential(conv)
 
 
 class CnnConfig(ResidualConfig):
@@ -439,9 +439,9 @@ class CnnConfig(ResidualConfig):
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
         """A new encoder, its linear layers not yet initialised."""
-        stem, stages, seen = self.parts(sizes)
+        stem, stages, receptive_field = self.parts(sizes)
         last = self.map(sizes)
-        return ConvolutionalEncoder(stem, stages, self.widths()[-1], (last, last), seen)
+        return ConvolutionalEncoder(stem, stages, self.widths()[-1], (last, last), receptive_field)
 
 
 class AttentionCnnConfig(ResidualConfig):
@@ -459,13 +459,13 @@ class AttentionCnnConfig(ResidualConfig):
 
     def model_post_init(self, context: object) -> None:
         normalizers.build(self.normalizer, self.num_heads)
-        kind, found = mechanisms.mechanism_type(self.mechanism), position_type(self.position)
+        kind, position = mechanisms.mechanism_type(self.mechanism), position_type(self.position)
         if not mechanisms.is_scored(self.mechanism) and (self.score, self.normalizer) != ("dot", "softmax"):
             raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{self.mechanism}'")
         if not kind.facts.bidirectional:
             raise ConfigError(f"mechanism '{self.mechanism}' sees no later places; an image needs one that does")
-        if found.where == "embeddings" or (
-            found.where.startswith("scores") and not (kind.facts.bias and kind.facts.relative)
+        if position.where == "embeddings" or (
+            position.where.startswith("scores") and not (kind.facts.bias and kind.facts.relative)
         ):
             raise ConfigError(f"position '{self.position}' cannot act inside mechanism '{self.mechanism}'; use 'none'")
         if self.attention_after > self.stages:

@@ -54,7 +54,7 @@ def load_images(config: ImagesConfig) -> Loaded:
     train, notes = loaded.parts["train"], list(loaded.notes)
     classes = class_names(train.labels, config.classes)
     for part, images in loaded.parts.items():
-        notes += _told(part, images, classes) if len(images) else []
+        notes += _notes(part, images, classes) if len(images) else []
     return replace(loaded, classes=classes, notes=tuple(notes))
 
 
@@ -64,11 +64,11 @@ def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:
     Raises: as `suggest_for_pairs`.
     """
     config = build(ImagesConfig, data, "data")
-    found = measured(config, _scan(config))
+    measures = measured(config, _scan(config))
     # a last map of two places across or more
-    stages = max(1, min(3, math.ceil(math.log2(min(config.size or found.size)))))
+    stages = max(1, min(3, math.ceil(math.log2(min(config.size or measures.size)))))
     values = {
-        "data": {"train": config.train, **found.keys(), "channels": found.channels, **data},
+        "data": {"train": config.train, **measures.keys(), "channels": measures.channels, **data},
         "augmentation": {"shift": 2, "flip": False},
         "model": {"kind": "cnn", "width": 32, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.2},
         "training": {
@@ -76,12 +76,12 @@ def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:
             "weight_decay": 0.05,
             "schedule": "budget",
             "warmup_share": 0.1,
-            "batch_sentences": max(16, min(128, found.number // 20)),
-            "max_epochs": 10 if found.number > 20_000 else 30,
+            "batch_sentences": max(16, min(128, measures.number // 20)),
+            "max_epochs": 10 if measures.number > 20_000 else 30,
             "monitor": "accuracy",
         },
     }
-    return Suggestion(values, f"Classification, fitted to the {found.number:,} images")
+    return Suggestion(values, f"Classification, fitted to the {measures.number:,} images")
 
 
 def _paths(config: ImagesConfig, part: str) -> tuple[Path, Path | None]:
@@ -93,12 +93,12 @@ def _scan(config: ImagesConfig) -> Scan:
     return lambda part, read: scan_images(*_paths(config, part), config, read)
 
 
-def _told(part: str, images: ImageSet, classes: list[str]) -> list[str]:
+def _notes(part: str, images: ImageSet, classes: list[str]) -> list[str]:
     """What a part is like, and what of it training has or lacks."""
     counts = Counter(images.labels)
     most, least = max(counts.values()), min(counts.values())
-    each = f"{most:,}" if most == least else f"{least:,} to {most:,}"
-    notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {each} each"]
+    span = f"{most:,}" if most == least else f"{least:,} to {most:,}"
+    notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {span} each"]
     if part == "train":
         return notes
     others = Counter({label: count for label, count in counts.items() if label not in classes})
@@ -158,8 +158,8 @@ class ImageClassify(ImageTask):
         loaded = load_images(config.data)
         train = loaded.parts["train"]
         frequent = Counter(train.labels).most_common(1)[0][0]
-        known = Known(loaded.classes, loaded.shape, *constants(train.pixels), frequent)
-        return made_assets(loaded, known._asdict())
+        metadata = Known(loaded.classes, loaded.shape, *constants(train.pixels), frequent)
+        return made_assets(loaded, metadata._asdict())
 
     @classmethod
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:
@@ -172,27 +172,27 @@ class ImageClassify(ImageTask):
         """Logistic regression on pixels."""
         every = cls.examples(config, "train")
         train = sample(every, _ROWS)
-        known, features = standardised(predictor.table(train, _SIDE), predictor.table(examples, _SIDE))
-        predicted = logistic_regression(known, [one.label or "" for one in train], features, _STRENGTH)
+        train_features, features = standardised(predictor.table(train, _SIDE), predictor.table(examples, _SIDE))
+        predicted = logistic_regression(train_features, [image.label or "" for image in train], features, _STRENGTH)
         name = named("pixels and logistic regression", len(train), len(every))
-        yield of_labels(name, predicted, [one.label or "" for one in examples])
+        yield of_labels(name, predicted, [image.label or "" for image in examples])
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         return suggest_for_images(data)
 
     def build(self) -> ImageClassifier:
-        config, known = self.config, self.known
+        config, metadata = self.config, self.known
         augmentation = Augmentation(config.augmentation.shift, flip=config.augmentation.flip)
         return build_image_classifier(
-            config.model, augmentation, (known.mean, known.deviation), known.shape, len(known.classes)
+            config.model, augmentation, (metadata.mean, metadata.deviation), metadata.shape, len(metadata.classes)
         )
 
     def initialise(self, model: nn.Module, seed: int) -> list[str]:
         assert isinstance(model, ImageClassifier)
-        seen, (height, width, _) = model.encoder.receptive_field, self.known.shape
-        told = f"a place of the last map sees {seen} x {seen} pixels of the image of {height} x {width}"
-        return [told] if seen is not None else []
+        field, (height, width, _) = model.encoder.receptive_field, self.known.shape
+        note = f"a place of the last map sees {field} x {field} pixels of the image of {height} x {width}"
+        return [note] if field is not None else []
 
     def collate(self, split: str, indices: list[int]) -> ImageBatch:
         images = self.split(split)

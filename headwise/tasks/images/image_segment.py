@@ -36,11 +36,11 @@ def suggest_for_masks(data: Mapping[str, Any]) -> Suggestion:
     Raises: as `suggest_for_pairs`.
     """
     config = build(MasksConfig, data, "data")
-    found = measured(config, scan_of(config), _LARGEST)
+    measures = measured(config, scan_of(config), _LARGEST)
     # a last map of four places across or more
-    stages = max(1, min(4, math.floor(math.log2(min(config.size or found.size))) - 1))
+    stages = max(1, min(4, math.floor(math.log2(min(config.size or measures.size))) - 1))
     values = {
-        "data": {"train": config.train, **found.keys(), "channels": found.channels, **data},
+        "data": {"train": config.train, **measures.keys(), "channels": measures.channels, **data},
         "flip": False,
         "model": {"kind": "cnn", "width": 16, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.1},
         "training": {
@@ -48,12 +48,12 @@ def suggest_for_masks(data: Mapping[str, Any]) -> Suggestion:
             "weight_decay": 0.01,
             "schedule": "budget",
             "warmup_share": 0.1,
-            "batch_sentences": max(4, min(32, found.number // 20)),
-            "max_epochs": 10 if found.number > 5000 else 30,
+            "batch_sentences": max(4, min(32, measures.number // 20)),
+            "max_epochs": 10 if measures.number > 5000 else 30,
             "monitor": "mean_iou",
         },
     }
-    return Suggestion(values, f"Labels of pixels, fitted to the {found.number:,} pictures")
+    return Suggestion(values, f"Labels of pixels, fitted to the {measures.number:,} pictures")
 
 
 class ImageSegmentConfig(Config):
@@ -100,12 +100,12 @@ class ImageSegment(ImageTask):
         # counts image by image: all at once would take eight bytes a pixel
         counts = Counter[int]()
         for mask in train.masks:
-            found, pixels = np.unique(classes_of(mask, labels), return_counts=True)
-            counts.update(dict(zip(found.tolist(), pixels.tolist(), strict=True)))
+            classes, pixels = np.unique(classes_of(mask, labels), return_counts=True)
+            counts.update(dict(zip(classes.tolist(), pixels.tolist(), strict=True)))
         del counts[NO_CLASS]
         frequent = min(counts, key=lambda number: (-counts[number], number))
-        known = PixelClasses(loaded.classes, labels, loaded.shape, *constants(train.pixels), frequent)
-        return made_assets(loaded, known._asdict())
+        metadata = PixelClasses(loaded.classes, labels, loaded.shape, *constants(train.pixels), frequent)
+        return made_assets(loaded, metadata._asdict())
 
     @classmethod
     def examples(cls, config: ImageSegmentConfig, split: str) -> list[Image]:
@@ -121,10 +121,12 @@ class ImageSegment(ImageTask):
 
     def built(self, shape: Shape) -> Segmenter:
         """A new model for images of a shape. Raises: ConfigError for one that the encoder cannot read."""
-        config, known = self.config, self.known
+        config, metadata = self.config, self.known
         augmentation = Augmentation(config.shift, flip=config.flip)
-        constants_of = (known.mean, known.deviation)
-        return build_segmenter(config.model, augmentation, constants_of, shape, len(known.classes), skips=config.skips)
+        constants_of = (metadata.mean, metadata.deviation)
+        return build_segmenter(
+            config.model, augmentation, constants_of, shape, len(metadata.classes), skips=config.skips
+        )
 
     def collate(self, split: str, indices: list[int]) -> MaskBatch:
         images = self.split(split)

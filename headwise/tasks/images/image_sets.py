@@ -194,11 +194,11 @@ def check_constants(shape: Any, mean: Sequence[float], deviation: Sequence[float
 
     Raises: ValueError or TypeError where it does not.
     """
-    found = Shape(*map(int, shape))
+    sizes = Shape(*map(int, shape))
     numbers = [float(number) for number in (*mean, *deviation)]
-    if min(found) < 1 or len(mean) != found.channels or len(numbers) != 2 * found.channels:
+    if min(sizes) < 1 or len(mean) != sizes.channels or len(numbers) != 2 * sizes.channels:
         raise ValueError("sizes that do not fit")
-    return found
+    return sizes
 
 
 class Measured(NamedTuple):
@@ -224,7 +224,7 @@ def measured(config: PicturesConfig, scan: Scan, largest: int = 64) -> Measured:
     for image in image_set(config, scan).stream("train"):
         channels = max(channels, 3 if image.alpha else image.shape.channels)
         sizes.append(image.shape[:2])
-    height, width = (min(largest, max(8, 4 * round(float(np.median(each)) / 4))) for each in zip(*sizes, strict=True))
+    height, width = (min(largest, max(8, 4 * round(float(np.median(sides)) / 4))) for sides in zip(*sizes, strict=True))
     if len(set(sizes)) == 1 and max(sizes[0]) <= largest:
         return Measured(len(sizes), channels, sizes[0], True)
     return Measured(len(sizes), channels, (height, width), False)

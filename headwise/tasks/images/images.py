@@ -81,8 +81,8 @@ def scan_images(
             raise DataError(f"{path}: is one picture without a label; name a folder of classes, CSV, IDX or .npz")
         yield caught(lambda: decode(data, str(path), config.max_pixels))
         return
-    given = path, data, config, read, labelled
-    yield from _idx(*given, target) if kind == "idx" else _npz(*given)
+    arguments = path, data, config, read, labelled
+    yield from _idx(*arguments, target) if kind == "idx" else _npz(*arguments)
 
 
 def labels_beside(path: Path) -> Path | None:
@@ -90,8 +90,8 @@ def labels_beside(path: Path) -> Path | None:
 
     >>> labels_beside(Path("train-images-idx3-ubyte.gz"))
     """
-    beside = path.with_name(path.name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1"))
-    return beside if beside != path and beside.exists() else None
+    labels = path.with_name(path.name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1"))
+    return labels if labels != path and labels.exists() else None
 
 
 def _format(path: Path, data: bytes) -> str:
@@ -130,10 +130,10 @@ def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        found = sorted(folder.iterdir())
+        entries = sorted(folder.iterdir())
     except OSError as error:
         raise DataError(f"{folder}: cannot be opened: {error.strerror}") from None
-    return [entry for entry in found if not is_hidden(entry.name)]
+    return [entry for entry in entries if not is_hidden(entry.name)]
 
 
 def _picture(path: Path, role: str, shown: str, config: ImagesConfig, read: Bytes, label: str | None) -> Image:
@@ -186,15 +186,15 @@ def _idx(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: b
 
 
 def _npz(path: Path, data: bytes, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
-    found = parse_npz(data, str(path), (config.images_key, config.labels_key), max_bytes=config.max_bytes)
-    labels = found.get(config.labels_key) if labelled else None
+    arrays = parse_npz(data, str(path), (config.images_key, config.labels_key), max_bytes=config.max_bytes)
+    labels = arrays.get(config.labels_key) if labelled else None
     if labels is None and labelled:
         raise DataError(f"{path}: has no array '{config.labels_key}'; add it, or set data.labels_key")
     if labels is not None and (labels.ndim != 1 or labels.dtype.kind not in "iuU"):
         raise DataError(
             f"{path}: labels are {labels.dtype} of {labels.ndim} axes; give one whole number or text an image"
         )
-    yield from _rows(path, found[config.images_key], labels, config)
+    yield from _rows(path, arrays[config.images_key], labels, config)
 
 
 def as_images(
@@ -222,8 +222,8 @@ def as_bytes(image: np.ndarray) -> UInt8[np.ndarray, "height width channels"]:
     """One of `as_images` as numbers from 0 to 255: one at a time, so that they do not take memory twice."""
     if image.dtype == np.uint8:
         return image
-    found = image >> 8 if image.dtype == np.uint16 else np.rint(image * 255.0)
-    return found.astype(np.uint8)
+    scaled = image >> 8 if image.dtype == np.uint16 else np.rint(image * 255.0)
+    return scaled.astype(np.uint8)
 
 
 def _rows(path: Path, images: np.ndarray, labels: np.ndarray | None, config: ImagesConfig) -> Scanned:

@@ -31,7 +31,7 @@ class ImageMap:
     grid: tuple[int, int]
     class_tokens: int = 0
 
-    def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
+    def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """The image, the map of a layer over it (the last if None), and every head of every layer as a small map.
 
         Raises: ConfigError as `Explanation.save`.
@@ -39,18 +39,18 @@ class ImageMap:
         # matplotlib is imported where something is drawn
         from headwise.tasks.images.pages import image_page
 
-        name, names = found.pictured(layer), list(found.layers)
-        chosen = found.layers[name]
-        caption = found.caption(name, heads).replace(", ", "\n", 1)
+        name, names = explanation.pictured(layer), list(explanation.layers)
+        chosen = explanation.layers[name]
+        caption = explanation.caption(name, heads).replace(", ", "\n", 1)
         if self.class_tokens:
             itself = chosen.mean(heads)[0, : self.class_tokens].sum()
             caption += f", {percent(itself)} of it on the class token itself"
         return image_page(
             self.pixels,
             self.placed(chosen.mean(heads)[None])[0],
-            [self.placed(one.weights) for one in found.layers.values()],
+            [self.placed(entry.weights) for entry in explanation.layers.values()],
             chosen=[(names.index(name), head) for head in chosen.numbers(heads)],
-            title=f"{found.source} → {found.output}\n{caption}",
+            title=f"{explanation.source} → {explanation.output}\n{caption}",
         )
 
     def placed(self, weights: Float[np.ndarray, "heads 1 keys"]) -> Float[np.ndarray, "heads rows columns"]:
@@ -85,7 +85,7 @@ class LabelMap:
         """What is said and the truth, without the picture."""
         return PixelLabels(self.said, self.truth, [(name, f"#{bytes(colour).hex()}") for name, colour in self.legend])
 
-    def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
+    def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """Image, truth, what is said, and the map of a layer over the image (the clearest if None), all heads below.
 
         Raises: ConfigError as `Explanation.save`.
@@ -93,16 +93,16 @@ class LabelMap:
         # matplotlib is imported where something is drawn
         from headwise.tasks.images.pages import Looks
 
-        name, names = found.layer_name(layer), list(found.layers)
-        chosen = found.layers[name]
+        name, names = explanation.layer_name(layer), list(explanation.layers)
+        chosen = explanation.layers[name]
         looks = Looks(
             self.pixel,
             self.covered,
             self.placed(chosen.mean(heads)[None])[0],
-            [self.placed(one.weights) for one in found.layers.values()],
+            [self.placed(entry.weights) for entry in explanation.layers.values()],
             [(names.index(name), head) for head in chosen.numbers(heads)],
         )
-        return self.page(f"{found.source} → {found.output}\n{found.caption(name, heads)}", looks)
+        return self.page(f"{explanation.source} → {explanation.output}\n{explanation.caption(name, heads)}", looks)
 
     def page(self, title: str, looks: object = None) -> Drawing:
         """Image, truth and what is said; and what a pixel looks at, if anything."""
@@ -166,19 +166,19 @@ class WordMaps:
     pixels: UInt8[np.ndarray, "height width channels"]
     grid: tuple[int, int]
 
-    def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
+    def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """The image, and over it what each word looks at in one layer; a layer of words or places alone as a map.
 
         Raises: ConfigError as `Explanation.save`.
         """
-        name = found.layer_name(layer)
-        chosen = found.layers[name]
+        name = explanation.layer_name(layer)
+        chosen = explanation.layers[name]
         if chosen.kind != "cross":
-            return replace(found, draw=None).page(name, heads)
+            return replace(explanation, draw=None).page(name, heads)
         # matplotlib is imported where something is drawn
         from headwise.tasks.images.pages import word_page
 
-        title = f"{found.source} → {found.output}\n{found.caption(name, heads)}"
+        title = f"{explanation.source} → {explanation.output}\n{explanation.caption(name, heads)}"
         return word_page(self.pixels, self.placed(chosen.mean(heads)), chosen.queries, title=title)
 
     def placed(self, weights: Float[np.ndarray, "words keys"]) -> Float[np.ndarray, "words rows columns"]:

@@ -106,10 +106,10 @@ def fitted(mask: Int16[np.ndarray, "height width"], shape: Shape, fit: Fit) -> I
     >>> fitted(np.array([[1, 2]], np.int16), Shape(2, 2, 3), "pad").tolist()
     [[1, 2], [-1, -1]]
     """
-    whole = np.full(shape[:2], NOWHERE, np.int16)
+    canvas = np.full(shape[:2], NOWHERE, np.int16)
     rows, columns = place(_size(mask), shape, fit)
-    whole[rows, columns] = nearest(mask, rows.stop - rows.start, columns.stop - columns.start)
-    return whole
+    canvas[rows, columns] = nearest(mask, rows.stop - rows.start, columns.stop - columns.start)
+    return canvas
 
 
 def restored(labels: Shaped[np.ndarray, "height width"], size: Shape, fit: Fit) -> Shaped[np.ndarray, "rows columns"]:
@@ -129,8 +129,7 @@ def nearest(labels: Shaped[np.ndarray, "height width"], height: int, width: int)
     [[1, 1, 2, 2, 3, 3]]
     """
     rows, columns = (
-        (2 * np.arange(wanted) + 1) * have // (2 * wanted)
-        for wanted, have in zip((height, width), labels.shape, strict=True)
+        (2 * np.arange(size) + 1) * have // (2 * size) for size, have in zip((height, width), labels.shape, strict=True)
     )
     return labels[rows[:, None], columns]
 
@@ -157,10 +156,10 @@ def _labels(picture: Any, name: str, legend: Legend) -> Int16[np.ndarray, "heigh
 
 def _of_colours(pixels: np.ndarray, name: str, legend: Legend, top: int) -> np.ndarray:
     codes = pixels @ (1 << 16, 1 << 8, 1)
-    known = np.array(legend.colours, np.int64) @ (1 << 16, 1 << 8, 1)
-    order = np.argsort(known)
-    found = order[np.searchsorted(known[order], codes).clip(max=len(known) - 1)]
-    wrong = np.argwhere(known[found] != codes)
+    legend_codes = np.array(legend.colours, np.int64) @ (1 << 16, 1 << 8, 1)
+    order = np.argsort(legend_codes)
+    indices = order[np.searchsorted(legend_codes[order], codes).clip(max=len(legend_codes) - 1)]
+    wrong = np.argwhere(legend_codes[indices] != codes)
     if len(wrong):
         row, column = wrong[0].tolist()
         colour = written(tuple(pixels[row, column].tolist()))
@@ -168,4 +167,4 @@ def _of_colours(pixels: np.ndarray, name: str, legend: Legend, top: int) -> np.n
             f"{name}: colour {colour} at row {top + row}, column {column} is not among data.colours; name every colour,"
             " and save masks without smoothing"
         )
-    return as_labels(found, name, legend)
+    return as_labels(indices, name, legend)

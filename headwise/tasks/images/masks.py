@@ -116,8 +116,8 @@ def scan_masks(
 
 def picture_with_mask(image: str, mask: str, config: MasksConfig, read: Bytes, folder: Path = Path()) -> Image:
     """A picture and its mask by their paths, as seen from a folder. Raises: DataError for one that cannot be read."""
-    found = decode(read.read(folder / image, ".images", image), str(folder / image), config.max_pixels, whole=True)
-    return _joined(found, read.read(folder / mask, ".masks", mask), str(folder / mask), config)
+    picture = decode(read.read(folder / image, ".images", image), str(folder / image), config.max_pixels, whole=True)
+    return _joined(picture, read.read(folder / mask, ".masks", mask), str(folder / mask), config)
 
 
 def _joined(image: Image, data: bytes, name: str, config: MasksConfig) -> Image:
@@ -132,12 +132,12 @@ def _joined(image: Image, data: bytes, name: str, config: MasksConfig) -> Image:
 
 def _table(path: Path, config: MasksConfig, read: Bytes, masked: bool) -> Scanned:
     how = Table(config.format, config.delimiter, config.max_line_bytes, "data.path_key and data.mask_key")
-    wanted = [config.path_key, config.mask_key] if masked else [config.path_key]
-    return scan_list(path, how, wanted, read, lambda row: _row(path, row, wanted, config, read))
+    keys = [config.path_key, config.mask_key] if masked else [config.path_key]
+    return scan_list(path, how, keys, read, lambda row: _row(path, row, keys, config, read))
 
 
-def _row(path: Path, row: Row, wanted: list[str], config: MasksConfig, read: Bytes) -> Image:
-    names = [text_cell(str(path), row, key, "none") for key in wanted]
+def _row(path: Path, row: Row, keys: list[str], config: MasksConfig, read: Bytes) -> Image:
+    names = [text_cell(str(path), row, key, "none") for key in keys]
     if not all(names):
         raise BadLine(str(path), row.line, "empty path", "a path is empty; fill it or remove the row")
     try:
@@ -165,13 +165,13 @@ def _folder(path: Path, target: Path | None, config: MasksConfig, read: Bytes) -
 
 
 def _pair(picture: Path, mask: Path, config: MasksConfig, read: Bytes) -> Image:
-    found = decode(read.read(picture, "", picture.name), str(picture), config.max_pixels, whole=True)
-    return _joined(found, read.read(mask, "_target", mask.name), str(mask), config)
+    image = decode(read.read(picture, "", picture.name), str(picture), config.max_pixels, whole=True)
+    return _joined(image, read.read(mask, "_target", mask.name), str(mask), config)
 
 
 def _files(folder: Path, read: Bytes, role: str) -> dict[str, Path]:
     """The pictures of a folder by their names without endings; the bytes of all files are taken in."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     try:
         entries = sorted(entry for entry in folder.iterdir() if not is_hidden(entry.name))
     except OSError as error:
@@ -182,18 +182,18 @@ def _files(folder: Path, read: Bytes, role: str) -> dict[str, Path]:
         read.read(entry, role, entry.name)
         if entry.suffix.lower() not in PICTURES:
             continue
-        if entry.stem in found:
-            raise DataError(f"{entry}: {found[entry.stem].name} has the same name; rename one of them")
-        found[entry.stem] = entry
-    if not found:
+        if entry.stem in files:
+            raise DataError(f"{entry}: {files[entry.stem].name} has the same name; rename one of them")
+        files[entry.stem] = entry
+    if not files:
         raise DataError(f"{folder}: no PNG or JPEG files in it")
-    return found
+    return files
 
 
 def _npz(path: Path, config: MasksConfig, read: Bytes, masked: bool) -> Scanned:
-    found = parse_npz(read.read(path), str(path), (config.images_key, config.masks_key), max_bytes=config.max_bytes)
-    images = as_images(found[config.images_key], path, config)
-    masks = found.get(config.masks_key) if masked else None
+    arrays = parse_npz(read.read(path), str(path), (config.images_key, config.masks_key), max_bytes=config.max_bytes)
+    images = as_images(arrays[config.images_key], path, config)
+    masks = arrays.get(config.masks_key) if masked else None
     if masked and masks is None:
         raise DataError(f"{path}: has no array '{config.masks_key}'; add it, or set data.masks_key")
     if masks is not None and (masks.ndim != 3 or masks.shape != images.shape[:3]):
@@ -236,8 +236,8 @@ def load_masks(config: MasksConfig) -> tuple[Loaded, list[int]]:
         raise DataError(
             f"{len(numbers)} labels; {MAX_CLASSES} at most can be told apart: join some, or set data.ignore"
         )
-    for part, found in counts.items():
-        notes += _told(part, loaded.parts[part], found, numbers, legend)
+    for part, label_counts in counts.items():
+        notes += _notes(part, loaded.parts[part], label_counts, numbers, legend)
     return replace(loaded, classes=[legend.name(label) for label in numbers], notes=tuple(notes)), numbers
 
 
@@ -263,7 +263,7 @@ def _counts(images: ImageSet) -> np.ndarray:
     return counts
 
 
-def _told(part: str, images: ImageSet, counts: np.ndarray, numbers: list[int], legend: Legend) -> list[str]:
+def _notes(part: str, images: ImageSet, counts: np.ndarray, numbers: list[int], legend: Legend) -> list[str]:
     """What a part is like, and what of it training lacks."""
     total, nowhere = max(1, int(counts[:-1].sum())), int(counts[-1])
     shown = sorted(numbers, key=lambda label: -counts[label])

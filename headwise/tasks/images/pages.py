@@ -168,7 +168,7 @@ def label_page(
     (['image', 'said'], ['b'])
     """
     height, width = pixels.shape[:2]
-    if any(found.shape != (height, width) for found in labels.values()):
+    if any(label_map.shape != (height, width) for label_map in labels.values()):
         raise ShapeError(f"labels do not go with an image of {height} x {width}; give each pixel one")
     large = SIDE * width / max(height, width), SIDE * height / max(height, width)
     names = ["image", *labels, *([] if looks is None else [f"pixel {looks.pixel[0]},{looks.pixel[1]} looks at"])]
@@ -180,11 +180,13 @@ def label_page(
     figure = picture(*size, free=True)
     axes = [figure.place(0.7 + at * (large[0] + GAP), below, *large) for at in range(len(names))]
     _show(axes[0], pixels, "image")
-    shown = np.unique(np.concatenate([found.ravel() for found in labels.values()])) if labels else np.empty(0, int)
+    shown = (
+        np.unique(np.concatenate([label_map.ravel() for label_map in labels.values()])) if labels else np.empty(0, int)
+    )
     colours = np.full((max(len(legend), int(shown.max(initial=0)) + 1), 3), 255, np.uint8)
     colours[: len(legend)] = [colour for _, colour in legend]
-    for place, (name, found) in zip(axes[1:], labels.items(), strict=False):
-        _show(place, colours[found], name)
+    for place, (name, label_map) in zip(axes[1:], labels.items(), strict=False):
+        _show(place, colours[label_map], name)
     if looks is not None:
         _look(axes[0], axes[-1], pixels, looks, names[-1])
         maps.draw_heads(figure.place(0.7, 0.45, lower[0], small * len(layers)), layers, small, looks.chosen)

@@ -63,7 +63,7 @@ def decode(
     return decoded(data, name, max_pixels, lambda picture: _image(picture, name, label), whole=whole)
 
 
-def decoded(data: bytes, name: str, max_pixels: int, made: Callable[[Any], T], *, whole: bool = True) -> T:
+def decoded(data: bytes, name: str, max_pixels: int, convert: Callable[[Any], T], *, whole: bool = True) -> T:
     """What `made` makes of a picture of Pillow, upright, in the bytes of a PNG or JPEG file. Raises: as `decode`."""
     if not data:
         raise DataError(f"{name}: is empty (0 bytes); restore it or remove it")
@@ -78,7 +78,7 @@ def decoded(data: bytes, name: str, max_pixels: int, made: Callable[[Any], T], *
             # the header alone has been read so far
             _check(picture, data, name, max_pixels, whole)
             operations.exif_transpose(picture, in_place=True)
-            return made(picture)
+            return convert(picture)
     except (DataError, KeyboardInterrupt):
         raise
     except pillow.UnidentifiedImageError:
@@ -186,8 +186,10 @@ def _image(picture: Any, name: str, label: str | None) -> Image:
     pixels = np.empty((height, width, 1 if grey else 4 if alpha else 3), np.uint8)
     for rows, part in strips(picture):
         # Pillow itself keeps the upper bits of 16 where there are three channels
-        found = np.asarray(part) >> 8 if deep else np.asarray(part.convert("L" if grey else "RGBA" if alpha else "RGB"))
-        pixels[rows] = found.reshape(found.shape[0], width, -1)
+        samples = (
+            np.asarray(part) >> 8 if deep else np.asarray(part.convert("L" if grey else "RGBA" if alpha else "RGB"))
+        )
+        pixels[rows] = samples.reshape(samples.shape[0], width, -1)
     return Image(name, pixels, label, alpha and not deep)
 
 

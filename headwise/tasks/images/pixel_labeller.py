@@ -52,7 +52,9 @@ def overlaps(
     >>> overlaps(right=[2, 0, 0], predicted=[4, 0, 1], gold=[4, 0, 0])
     [0.3333333333333333, nan, 0.0]
     """
-    unions = [found + wanted - hits for hits, found, wanted in zip(right, predicted, gold, strict=True)]
+    unions = [
+        num_predicted + num_gold - hits for hits, num_predicted, num_gold in zip(right, predicted, gold, strict=True)
+    ]
     return [hits / union if union else math.nan for hits, union in zip(right, unions, strict=True)]
 
 
@@ -66,8 +68,8 @@ def mean_overlap(
     >>> mean_overlap(right=[2, 0, 0], predicted=[4, 0, 1], gold=[4, 0, 0])
     0.16666666666666666
     """
-    found = [value for value in overlaps(right, predicted, gold) if not math.isnan(value)]
-    return math.fsum(found) / len(found) if found else math.nan
+    ratios = [value for value in overlaps(right, predicted, gold) if not math.isnan(value)]
+    return math.fsum(ratios) / len(ratios) if ratios else math.nan
 
 
 def pixel_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, float]:
@@ -84,15 +86,15 @@ def pixel_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, floa
 
 
 def confusion(
-    said: Int64[np.ndarray, "pixels"], gold: Int64[np.ndarray, "pixels"], num_classes: int
-) -> Int64[np.ndarray, "gold_classes said_classes"]:
+    predicted: Int64[np.ndarray, "pixels"], gold: Int64[np.ndarray, "pixels"], num_classes: int
+) -> Int64[np.ndarray, "gold_classes predicted_classes"]:
     """How many pixels of each class are said to be of each; the last class is that of all that training lacks.
 
     >>> confusion(np.array([0, 1, 1]), np.array([0, 0, 2]), 2).tolist()
     [[1, 1, 0], [0, 0, 0], [0, 1, 0]]
     """
     side = num_classes + 1
-    return np.bincount(gold * side + said, minlength=side * side).reshape(side, side)
+    return np.bincount(gold * side + predicted, minlength=side * side).reshape(side, side)
 
 
 def majority_of_pixels(gold: Int64[np.ndarray, "classes"]) -> Baseline:
@@ -101,24 +103,24 @@ def majority_of_pixels(gold: Int64[np.ndarray, "classes"]) -> Baseline:
     >>> majority_of_pixels(np.array([3, 1])).scores
     {'pixel_accuracy': 0.75, 'mean_iou': 0.375}
     """
-    said = np.where(np.arange(len(gold)) == gold.argmax(), gold.sum(), 0)
-    right = np.minimum(said, gold)
-    shared = mean_overlap(right.tolist(), said.tolist(), gold.tolist())
+    predicted = np.where(np.arange(len(gold)) == gold.argmax(), gold.sum(), 0)
+    right = np.minimum(predicted, gold)
+    shared = mean_overlap(right.tolist(), predicted.tolist(), gold.tolist())
     return Baseline("majority", {"pixel_accuracy": float(right.sum() / gold.sum()), "mean_iou": shared})
 
 
 def confusion_scores(
-    counts: Int64[np.ndarray, "gold_classes said_classes"], names: Sequence[str]
+    counts: Int64[np.ndarray, "gold_classes predicted_classes"], names: Sequence[str]
 ) -> dict[str, float | str]:
     """Scores of a confusion matrix: accuracy, mean IoU, that of each class with its pixels, the usual confusions.
 
     Args:
         names: of the classes, and of what training lacks.
     """
-    right, gold, said = counts.diagonal(), counts.sum(1), counts.sum(0)
-    each = [value.tolist() for value in (right, said, gold)]
-    shown = sorted(np.flatnonzero(gold + said).tolist(), key=lambda number: -gold[number])
-    by_class = [f"{names[number]} {overlaps(*each)[number]:.4f} ({gold[number]:,})" for number in shown[:_SHOWN]]
+    right, gold, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
+    totals = [value.tolist() for value in (right, predicted, gold)]
+    shown = sorted(np.flatnonzero(gold + predicted).tolist(), key=lambda number: -gold[number])
+    by_class = [f"{names[number]} {overlaps(*totals)[number]:.4f} ({gold[number]:,})" for number in shown[:_SHOWN]]
     wrong = counts - np.diag(right)
     pairs = [divmod(int(place), len(names)) for place in np.argsort(-wrong, axis=None, kind="stable")[:_CONFUSED]]
     confused = [
@@ -128,7 +130,7 @@ def confusion_scores(
     ]
     return {
         "pixel_accuracy": float(right.sum() / counts.sum()),
-        "mean_iou": mean_overlap(*each),
+        "mean_iou": mean_overlap(*totals),
         "iou_of_each": ", ".join(by_class) + (", ..." if len(shown) > _SHOWN else ""),
         "confused": ", ".join(confused) or "none",
     }
@@ -155,16 +157,16 @@ class PixelClasses(NamedTuple):
     @classmethod
     def from_json(cls, value: Any) -> "PixelClasses":
         """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
-        made = cls(**value)
-        shape = check_constants(made.shape, made.mean, made.deviation)
-        if not all(isinstance(name, str) for name in made.classes):
+        metadata = cls(**value)
+        shape = check_constants(metadata.shape, metadata.mean, metadata.deviation)
+        if not all(isinstance(name, str) for name in metadata.classes):
             raise TypeError("classes that are no texts")
-        labels = [int(label) for label in made.labels]
-        if not 2 <= len(made.classes) == len(labels) or not 0 <= int(made.frequent) < len(labels):
+        labels = [int(label) for label in metadata.labels]
+        if not 2 <= len(metadata.classes) == len(labels) or not 0 <= int(metadata.frequent) < len(labels):
             raise ValueError("classes that do not fit")
         if not all(0 <= label < LABELS for label in labels):
             raise ValueError("labels that cannot be")
-        return made._replace(shape=shape, labels=labels)
+        return metadata._replace(shape=shape, labels=labels)
 
 
 # pixels that are read together, but for a larger picture; and most of one from elsewhere that keeps its size
@@ -216,11 +218,11 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             return decode(files.read(Path(text)), text, self.data.max_pixels, whole=True)
         keys = self.data.path_key, self.data.mask_key
         try:
-            found = json.loads(text)
-            names = [found[key] for key in keys if key in found]
+            fields = json.loads(text)
+            names = [fields[key] for key in keys if key in fields]
         except (ValueError, RecursionError):
             names = []
-        if not names or keys[0] not in found or not all(isinstance(name, str) for name in names):
+        if not names or keys[0] not in fields or not all(isinstance(name, str) for name in names):
             raise DataError(f'{text[:60]}: give a path, or JSON such as {{"{keys[0]}": "a.png", "{keys[1]}": "b.png"}}')
         return picture_with_mask(names[0], names[1], self.data, files) if len(names) > 1 else self.parse(names[0])
 
@@ -248,7 +250,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         def painted(part: tuple[list[Image], Shape]) -> list[Painted]:
             return self._painted(*part)
 
-        return [one for _, found in divided(painted, together) for one in found]
+        return [output for _, outputs in divided(painted, together) for output in outputs]
 
     def write(self, item: Image, output: Painted, form: Form, options: Any = None) -> list[str]:
         """`class share` for each class in the picture, the largest first; or JSON with its name and size."""
@@ -281,8 +283,8 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         for image, labels in zip(examples, predicted, strict=True):
             if image.mask is None or labels is None:
                 raise DataError(f"{image.name}: has no mask to compare with; give every picture one")
-            gold, said = (self._classes(found) for found in (image.mask, labels.astype(np.int16)))
-            counts += confusion(said[gold != NO_CLASS], gold[gold != NO_CLASS], len(counts) - 1)
+            gold, classes = (self._classes(label_map) for label_map in (image.mask, labels.astype(np.int16)))
+            counts += confusion(classes[gold != NO_CLASS], gold[gold != NO_CLASS], len(counts) - 1)
         if not counts.any():
             raise DataError("there is nothing to score: no pixels whose label counts")
         return counts
@@ -296,11 +298,11 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         (image,) = self.inputs(item)
         shape = self._shape(image)
         pixel, read = _pixel(target, shape), self._filled(shape)
-        (found,) = self._found([image], shape)
+        (classes,) = self._predicted([image], shape)
         colours = [*(self.legend.colour(label) for label in self.known.labels), _LACKED_COLOUR]
         draw = LabelMap(
             adapted(image, shape, self.data.fit),
-            found.astype(np.int64),
+            classes.astype(np.int64),
             None if image.mask is None else self._classes(fitted(image.mask, shape, self.data.fit)),
             list(zip([*self.known.classes, _LACKED], colours, strict=True)),
             pixel,
@@ -308,7 +310,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             self._model(shape, image.name).encoder.grid,
         )
         name, shares = Path(image.name).name, str(*self._painted([image], shape))
-        output = f"{self.known.classes[found[pixel]]} at {pixel[0]},{pixel[1]}"
+        output = f"{self.known.classes[classes[pixel]]} at {pixel[0]},{pixel[1]}"
         if not looking.has_attention(self.model):
             return Labelled(name, ", ".join(shares.split("\t")[:_NAMED]), draw, shares.split("\t"))
         encoder, noted = self._model(shape, image.name).encoder, shares.replace("\t", "\n")
@@ -325,8 +327,8 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         keys = ["class"] * before + places
         pixels = self._pixels([image], shape)
         return {
-            name: one.layer([f"pixel {pixel[0]},{pixel[1]}"], keys, rows=np.eye(len(keys))[[query]])
-            for name, one in looking.attended(model, pixels).items()
+            name: attention.layer([f"pixel {pixel[0]},{pixel[1]}"], keys, rows=np.eye(len(keys))[[query]])
+            for name, attention in looking.attended(model, pixels).items()
         }
 
     @staticmethod
@@ -339,21 +341,21 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         """What is said of images that are read in this shape, in the sizes that they have."""
         labels = np.array(self.known.labels, np.uint8)
         painted = []
-        for classes, image in zip(self._found(images, shape), images, strict=True):
-            whole = restored(classes, image.shape, self.data.fit)
-            counts = np.bincount(whole.ravel(), minlength=len(labels))
+        for classes, image in zip(self._predicted(images, shape), images, strict=True):
+            full_size = restored(classes, image.shape, self.data.fit)
+            counts = np.bincount(full_size.ravel(), minlength=len(labels))
             order = [number for number in np.argsort(-counts, kind="stable").tolist() if counts[number]]
-            shares = {self.known.classes[number]: float(counts[number] / whole.size) for number in order}
-            painted.append(Painted(labels[whole], shares))
+            shares = {self.known.classes[number]: float(counts[number] / full_size.size) for number in order}
+            painted.append(Painted(labels[full_size], shares))
         return painted
 
     @torch.inference_mode()
-    def _found(self, images: Sequence[Image], shape: Shape) -> list[np.ndarray]:
+    def _predicted(self, images: Sequence[Image], shape: Shape) -> list[np.ndarray]:
         """The class of each pixel, as the images are read."""
         model = self._model(shape, images[0].name)
         with evaluating(model):
-            said = model(self._pixels(images, shape)).argmax(1)[:, : shape.height, : shape.width]
-        return list(said.to(torch.uint8).cpu().numpy())
+            classes = model(self._pixels(images, shape)).argmax(1)[:, : shape.height, : shape.width]
+        return list(classes.to(torch.uint8).cpu().numpy())
 
     def _shape(self, image: Image) -> Shape:
         """The shape in which an image is read."""
@@ -367,7 +369,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         return Shape(height, width, shape.channels)
 
     def _pixels(self, images: Sequence[Image], shape: Shape) -> Tensor:
-        height, width = (whole - side for whole, side in zip(self._filled(shape)[:2], shape[:2], strict=True))
+        height, width = (filled - side for filled, side in zip(self._filled(shape)[:2], shape[:2], strict=True))
         read = [adapted(image, shape, self.data.fit) for image in images]
         pixels = np.pad(np.stack(read), ((0, 0), (0, height), (0, width), (0, 0)), "edge")
         batch = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images))))
@@ -393,7 +395,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         # random weights that are replaced: the caller's random numbers are left alone
         with torch.random.fork_rng(devices=[]):
             try:
-                made = self.build(shape)
+                rebuilt = self.build(shape)
             except (ConfigError, ShapeError) as error:
                 raise DataError(f"{refusal}: {error}") from None
         weights = self.model.state_dict()
@@ -404,14 +406,14 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             if isinstance(module, Position)
             for of, _ in module.named_parameters()
         ]
-        others += [name for name, value in made.state_dict().items() if value.shape != weights[name].shape]
+        others += [name for name, value in rebuilt.state_dict().items() if value.shape != weights[name].shape]
         if others:
             raise DataError(
                 f"{refusal}: {others[0]} is learned for each place of {own}; give pictures of that size, or train with"
                 " data.size for all to be made one size, or with a model.position that is not learned"
             )
-        made.load_state_dict(weights, assign=True)
-        return made.to(next(self.model.parameters()).device).train(False)
+        rebuilt.load_state_dict(weights, assign=True)
+        return rebuilt.to(next(self.model.parameters()).device).train(False)
 
     def _classes(self, labels: np.ndarray) -> np.ndarray:
         return classes_of(labels, self.known.labels).astype(np.int64)

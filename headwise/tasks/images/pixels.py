@@ -109,10 +109,10 @@ def adapted(image: Image, shape: Shape, fit: Fit) -> UInt8[np.ndarray, "height w
     height, width = pixels.shape[:2]
     if (height, width) == (shape.height, shape.width):
         return pixels
-    whole = np.zeros(shape, np.uint8)
+    canvas = np.zeros(shape, np.uint8)
     rows, columns = place(image.shape, shape, fit)
-    whole[rows, columns] = _resized(pixels, rows.stop - rows.start, columns.stop - columns.start)
-    return whole
+    canvas[rows, columns] = _resized(pixels, rows.stop - rows.start, columns.stop - columns.start)
+    return canvas
 
 
 def in_shape(image: Image, shape: Shape, fit: Fit) -> Image:
@@ -131,11 +131,11 @@ def place(image: Shape, shape: Shape, fit: Fit) -> tuple[slice, slice]:
     (slice(0, 2, None), slice(1, 3, None))
     """
     scale = min(shape.height / image.height, shape.width / image.width)
-    found = []
-    for side, whole in zip(image[:2], shape[:2], strict=True):
-        taken = whole if fit == "resize" else max(1, round(side * scale))
-        found.append(slice((whole - taken) // 2, (whole - taken) // 2 + taken))
-    return found[0], found[1]
+    slices = []
+    for side, available in zip(image[:2], shape[:2], strict=True):
+        covered = available if fit == "resize" else max(1, round(side * scale))
+        slices.append(slice((available - covered) // 2, (available - covered) // 2 + covered))
+    return slices[0], slices[1]
 
 
 def _channelled(image: Image, channels: int) -> np.ndarray:
@@ -181,10 +181,10 @@ def _counted(channels: int) -> str:
 
 
 def _resized(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    found = np.empty((height, width, pixels.shape[-1]), np.uint8)
+    resized = np.empty((height, width, pixels.shape[-1]), np.uint8)
     # one channel at a time: as float32 all of them take four times the memory of the picture
     for channel in range(pixels.shape[-1]):
         plane = torch.from_numpy(pixels[..., channel].astype(np.float32))[None, None]
-        made = F.interpolate(plane, (height, width), mode="bilinear", antialias=True)[0, 0]
-        found[..., channel] = np.rint(made.numpy()).clip(0, 255)
-    return found
+        channel_values = F.interpolate(plane, (height, width), mode="bilinear", antialias=True)[0, 0]
+        resized[..., channel] = np.rint(channel_values.numpy()).clip(0, 255)
+    return resized

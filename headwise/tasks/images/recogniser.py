@@ -110,13 +110,13 @@ class Known(NamedTuple):
     @classmethod
     def from_json(cls, value: Any) -> "Known":
         """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
-        made = cls(**value)
-        shape = check_constants(made.shape, made.mean, made.deviation)
-        if not made.classes:
+        metadata = cls(**value)
+        shape = check_constants(metadata.shape, metadata.mean, metadata.deviation)
+        if not metadata.classes:
             raise ValueError("no classes")
-        if not all(isinstance(name, str) for name in (*made.classes, made.frequent)):
+        if not all(isinstance(name, str) for name in (*metadata.classes, metadata.frequent)):
             raise TypeError("classes that are no texts")
-        return made._replace(shape=shape)
+        return metadata._replace(shape=shape)
 
 
 class Recogniser(ImagePredictor[dict[str, float]]):
@@ -146,19 +146,19 @@ class Recogniser(ImagePredictor[dict[str, float]]):
 
         Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
         """
-        given = several(items)
-        found = []
+        images = several(items)
+        outputs = []
 
         def odds(start: int) -> list[list[float]]:
-            pixels = self._pixels(given[start : start + PREDICTION_IMAGES])
+            pixels = self._pixels(images[start : start + PREDICTION_IMAGES])
             rows: list[list[float]] = self.model(pixels).float().softmax(-1).tolist()
             return rows
 
-        for _, rows in divided(odds, range(0, len(given), PREDICTION_IMAGES)):
+        for _, rows in divided(odds, range(0, len(images), PREDICTION_IMAGES)):
             for row in rows:
                 shares = dict(zip(self.known.classes, row, strict=True))
-                found.append(dict(sorted(shares.items(), key=lambda share: -share[1])))
-        return found
+                outputs.append(dict(sorted(shares.items(), key=lambda share: -share[1])))
+        return outputs
 
     def write(self, item: Image, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
         """`class<tab>probability`, a line for each class asked for; or JSON with the name of the image."""
@@ -185,18 +185,20 @@ class Recogniser(ImagePredictor[dict[str, float]]):
             raise DataError(
                 f"{examples[gold.index('')].name}: has no label to compare with; give every image its class"
             )
-        said = [next(iter(found)) for found in self.predict(examples)]
-        pairs, wanted, predicted = Counter(zip(gold, said, strict=True)), Counter(gold), Counter(said)
-        names = sorted(wanted | predicted, key=lambda name: (-wanted[name], name))
-        counts = [[float(counter[name]) for name in names] for counter in (_right(pairs), predicted, wanted)]
-        each = zip(names, *counts, strict=True)
+        labels = [next(iter(shares)) for shares in self.predict(examples)]
+        pairs, true_counts, predicted = Counter(zip(gold, labels, strict=True)), Counter(gold), Counter(labels)
+        names = sorted(true_counts | predicted, key=lambda name: (-true_counts[name], name))
+        counts = [[float(counter[name]) for name in names] for counter in (_right(pairs), predicted, true_counts)]
+        per_class = zip(names, *counts, strict=True)
         wrong = sorted(((pair, count) for pair, count in pairs.items() if pair[0] != pair[1]), key=_most)
         return {
             "accuracy": sum(counts[0]) / len(gold),
             "macro_f1": metrics.macro_f1(*counts),
-            "per_class": ", ".join(f"{name} {metrics.f1(*found):.4f} ({wanted[name]:,})" for name, *found in each),
+            "per_class": ", ".join(
+                f"{name} {metrics.f1(*of_class):.4f} ({true_counts[name]:,})" for name, *of_class in per_class
+            ),
             "confused": ", ".join(
-                f"{true} for {other} {count:,} ({count / wanted[true]:.1%})"
+                f"{true} for {other} {count:,} ({count / true_counts[true]:.1%})"
                 for (true, other), count in wrong[:_CONFUSED]
             )
             or "none",
@@ -232,10 +234,10 @@ class Recogniser(ImagePredictor[dict[str, float]]):
             f"{row},{column}" for row in range(rows) for column in range(columns)
         ]
         layers = {}
-        for name, one in looking.attended(self.model, pixels).items():
-            count = one.weights.shape[2]
+        for name, attention in looking.attended(self.model, pixels).items():
+            count = attention.weights.shape[2]
             query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
-            layers[name] = one.layer(["class" if encoder.class_tokens else "mean"], keys, rows=query)
+            layers[name] = attention.layer(["class" if encoder.class_tokens else "mean"], keys, rows=query)
         (label, share), *_ = self.predict([image])[0].items()
         read = adapted(image, self.known.shape, self.data.fit)
         draw = ImageMap(read, (rows, columns), encoder.class_tokens)
@@ -248,8 +250,8 @@ class Recogniser(ImagePredictor[dict[str, float]]):
 
 
 def _right(pairs: Mapping[tuple[str, str], int]) -> Counter[str]:
-    return Counter({true: count for (true, said), count in pairs.items() if true == said})
+    return Counter({true: count for (true, predicted), count in pairs.items() if true == predicted})
 
 
-def _most(found: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
-    return -found[1], found[0]
+def _most(pair_count: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
+    return -pair_count[1], pair_count[0]

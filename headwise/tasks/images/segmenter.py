@@ -150,7 +150,7 @@ def _ladder(config: ResidualConfig, num_classes: int, *, skips: bool) -> Ladder:
 
 
 def _score(width: int, channels: int, dropout: float) -> nn.Sequential:
-    made = nn.Conv2d(width, channels, 1)
-    nn.init.xavier_uniform_(made.weight.detach().flatten(1))
-    nn.init.zeros_(made.bias.detach())  # type: ignore[union-attr]
-    return nn.Sequential(Dropout(dropout), made)
+    conv = nn.Conv2d(width, channels, 1)
+    nn.init.xavier_uniform_(conv.weight.detach().flatten(1))
+    nn.init.zeros_(conv.bias.detach())  # type: ignore[union-attr]
+    return nn.Sequential(Dropout(dropout), conv)

@@ -49,19 +49,19 @@ def draw(number: int, side: int = 32, seed: int = 0) -> Drawn:
         raise ConfigError(f"side ({side}) must be at least 16 pixels, so that a circle is none of the squares")
     draws = np.random.default_rng([seed, number])
     kinds = list(itertools.product(COLOURS, FORMS))
-    one, other = (kinds[at] for at in draws.permutation(len(kinds))[:2])
+    subject, other = (kinds[at] for at in draws.permutation(len(kinds))[:2])
     relation = RELATIONS[draws.integers(len(RELATIONS))]
     half = side // 2
     first, second = _cells(relation, half, draws)
     pixels = draws.integers(225, 256, (side, side, 3), dtype=np.uint8)
     forms = np.zeros((side, side), np.uint8)
-    for (colour, form), (top, left) in ((one, first), (other, second)):
+    for (colour, form), (top, left) in ((subject, first), (other, second)):
         size = int(draws.integers(half // 2, half - 1))
         top, left = (place + int(draws.integers(half - size)) for place in (top, left))
         inside = _inside(form, size)
         pixels[top : top + size, left : left + size][inside] = COLOURS[colour]
         forms[top : top + size, left : left + size][inside] = 1 + FORMS.index(form)
-    return Drawn(pixels, forms, f"a {' '.join(one)} {relation} a {' '.join(other)}")
+    return Drawn(pixels, forms, f"a {' '.join(subject)} {relation} a {' '.join(other)}")
 
 
 def make(folder: Path, seed: int = 1, count: int = 2000, side: int = 32) -> dict[Path, int]:
@@ -79,24 +79,27 @@ def make(folder: Path, seed: int = 1, count: int = 2000, side: int = 32) -> dict
         ConfigError: Pillow is not installed.
         DataError: the folder holds other data under one of these names.
     """
-    found, number = {}, 0
+    sizes, number = {}, 0
     for part, size in (("train", count), ("valid", max(1, count // 10)), ("test", max(1, count // 10))):
         drawn = {f"{at:05}.png": draw(at, side, seed) for at in range(number, number + size)}
         number += size
         path = folder / f"{part}.csv"
-        rows = ["path,caption,mask", *(f"pictures/{name},{one.caption},masks/{name}" for name, one in drawn.items())]
+        rows = [
+            "path,caption,mask",
+            *(f"pictures/{name},{drawing.caption},masks/{name}" for name, drawing in drawn.items()),
+        ]
         table = "".join(f"{row}\n" for row in rows)
         if path.exists() and path.read_text(encoding="utf-8") != table:
             raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
         for kind in ("pictures", "masks"):
             (folder / kind).mkdir(parents=True, exist_ok=True)
-        for name, one in drawn.items():
-            (folder / "pictures" / name).write_bytes(encode(one.pixels))
-            (folder / "masks" / name).write_bytes(encode_labels(one.forms, _PALETTE))
+        for name, drawing in drawn.items():
+            (folder / "pictures" / name).write_bytes(encode(drawing.pixels))
+            (folder / "masks" / name).write_bytes(encode_labels(drawing.forms, _PALETTE))
         with replacing(path) as temporary:
             temporary.write_bytes(table.encode())
-        found[path] = size
-    return found
+        sizes[path] = size
+    return sizes
 
 
 def _cells(relation: str, half: int, draws: np.random.Generator) -> tuple[tuple[int, int], tuple[int, int]]:

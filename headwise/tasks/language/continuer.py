@@ -100,13 +100,13 @@ class Continuer(Predictor[str, list[Continuation], str]):
 
         Raises: ConfigError if the model has no room for continuations of this length.
         """
-        told = self._told(options)
-        config = continuing(told.decoding)
+        writing = self._writing(options)
+        config = continuing(writing.decoding)
         prompts = [self._prompt(text, config.max_len) for text in several(items)]
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for place, prompt in enumerate(prompts):
             groups[len(prompt)].append(place)
-        found: dict[int, list[Continuation]] = {}
+        by_place: dict[int, list[Continuation]] = {}
         writer = self._twin.of(self.model, config.precision)
         batches: list[list[int]] = []
         for length, places in groups.items():
@@ -114,18 +114,21 @@ class Continuer(Predictor[str, list[Continuation], str]):
             batches += [places[start : start + size] for start in range(0, len(places), size)]
 
         def searched(batch: list[int]) -> list[list[Continuation]]:
-            return self._search(writer, [prompts[place] for place in batch], config, told.prefix)
+            return self._search(writer, [prompts[place] for place in batch], config, writing.prefix)
 
         for batch, written in divided(searched, batches, alone=config.method == "sample"):
-            found |= dict(zip(batch, written, strict=True))
-        return [[self._ended(one, told.stop) for one in found[place]] for place in range(len(prompts))]
+            by_place |= dict(zip(batch, written, strict=True))
+        return [
+            [self._ended(continuation, writing.stop) for continuation in by_place[place]]
+            for place in range(len(prompts))
+        ]
 
     def write(self, item: str, output: list[Continuation], form: Form, options: Any = None) -> list[str]:
         """Prompt and continuation in one, line ends and all."""
         if form == "json":
-            written = [asdict(one) for one in output]
+            written = [asdict(continuation) for continuation in output]
             return [json.dumps({"prompt": item, "continuations": written}, ensure_ascii=False)]
-        return ["\n".join(map(visible, (item + one.text).split("\n"))) for one in output]
+        return ["\n".join(map(visible, (item + continuation.text).split("\n"))) for continuation in output]
 
     @torch.inference_mode()
     def scores_of(self, examples: Sequence[str], options: DecodingConfig | None = None) -> dict[str, float | str]:
@@ -145,9 +148,9 @@ class Continuer(Predictor[str, list[Continuation], str]):
         """
         lines = [piece for example in examples for piece in _lines(example)]
         text = text_of(lines, self.tokenizer)
-        told, words = nll(text), sum(len(line.split()) + 1 for line in lines)
-        scores = likelihood_scores({"nll": told, "tokens": float(len(text)), "chars": float(text.chars)})
-        return {**scores, "word_perplexity": metrics.perplexity(told, words)}
+        total, words = nll(text), sum(len(line.split()) + 1 for line in lines)
+        scores = likelihood_scores({"nll": total, "tokens": float(len(text)), "chars": float(text.chars)})
+        return {**scores, "word_perplexity": metrics.perplexity(total, words)}
 
     def _nll(self, text: Text) -> float:
         device, memory = self.model.output.weight.device, self.model.memory_len > 0
@@ -174,7 +177,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
         return unknown_tokens(self.tokenizer, items)
 
     def draft(self, item: str, options: DecodingConfig | Writing | None = None) -> Draft:
-        prompt = self._prompt(item, continuing(self._told(options).decoding).max_len)
+        prompt = self._prompt(item, continuing(self._writing(options).decoding).max_len)
         tokens = torch.tensor([prompt], device=self.model.output.weight.device)
         read = [self.tokenizer.shown(token) for token in prompt]
         return Draft(self.model, self.model, lambda: self.model.start(tokens[:, :-1]), prompt[-1], read, self.tokenizer)
@@ -197,12 +200,12 @@ class Continuer(Predictor[str, list[Continuation], str]):
             written = self.tokenizer.encode(target)
         tokens = [*self._prompt(item, len(written)), *written]
         names = [self.tokenizer.shown(token) for token in tokens]
-        found = looking.attended(self.model, torch.tensor([tokens], device=self.model.output.weight.device))
-        layers = {name: one.layer(names, names, causal=True) for name, one in found.items()}
-        text, known = self.tokenizer.decode(written), looking.tokens_of(self.tokenizer, tokens, names)
-        return Explanation(item, text, layers, tokens=[known])
+        attention = looking.attended(self.model, torch.tensor([tokens], device=self.model.output.weight.device))
+        layers = {name: attended.layer(names, names, causal=True) for name, attended in attention.items()}
+        text, token_words = self.tokenizer.decode(written), looking.tokens_of(self.tokenizer, tokens, names)
+        return Explanation(item, text, layers, tokens=[token_words])
 
-    def _told(self, options: DecodingConfig | Writing | None) -> Writing:
+    def _writing(self, options: DecodingConfig | Writing | None) -> Writing:
         return options if isinstance(options, Writing) else Writing(options or self.decoding)
 
     def _prompt(self, text: str, max_len: int) -> list[int]:
@@ -215,16 +218,20 @@ class Continuer(Predictor[str, list[Continuation], str]):
                 f"max_len ({max_len}) leaves no room for a prompt: the model has {self.places} places; lower max_len"
             )
         if len(tokens) > room:
-            told = f"the prompt '{text[:20]}...' has {len(tokens)} tokens; only its last {room} are read"
-            warnings.warn(told, QuotingWarning, stacklevel=3)
+            message = f"the prompt '{text[:20]}...' has {len(tokens)} tokens; only its last {room} are read"
+            warnings.warn(message, QuotingWarning, stacklevel=3)
         return tokens[-room:]
 
-    def _ended(self, one: Continuation, stop: str | None) -> Continuation:
+    def _ended(self, continuation: Continuation, stop: str | None) -> Continuation:
         """The continuation up to the first `stop`, and its tokens with those that made it."""
-        if stop is None or stop not in one.text:
-            return one
-        made = next(n for n in range(1, len(one.tokens) + 1) if stop in self.tokenizer.decode(one.tokens[:n]))
-        return replace(one, text=one.text[: one.text.index(stop)], tokens=one.tokens[:made])
+        if stop is None or stop not in continuation.text:
+            return continuation
+        length = next(
+            n for n in range(1, len(continuation.tokens) + 1) if stop in self.tokenizer.decode(continuation.tokens[:n])
+        )
+        return replace(
+            continuation, text=continuation.text[: continuation.text.index(stop)], tokens=continuation.tokens[:length]
+        )
 
     def _search(
         self, writer: DecoderOnly, prompts: list[list[int]], config: DecodingConfig, prefix: Sequence[int]
@@ -238,10 +245,13 @@ class Continuer(Predictor[str, list[Continuation], str]):
             banned=(ids.pad_id, ids.bos_id, ids.unk_id, ids.eos_id),
             prefix=[prefix] * len(prompts) if prefix else None,
         )
-        found = search(writer, writer.start(tokens[:, :-1]), config, rules, draws=self.draws)
+        n_best = search(writer, writer.start(tokens[:, :-1]), config, rules, draws=self.draws)
         return [
-            [Continuation(ids.decode(one.tokens), one.score, one.log_prob, one.tokens) for one in hypotheses]
-            for hypotheses in found
+            [
+                Continuation(ids.decode(hypothesis.tokens), hypothesis.score, hypothesis.log_prob, hypothesis.tokens)
+                for hypothesis in hypotheses
+            ]
+            for hypotheses in n_best
         ]
 
 

@@ -80,21 +80,22 @@ class Filler(Predictor[str, Filled, str]):
         """
         texts = several(items)
         rows = [self._tokens(text) for text in texts]
-        found: dict[int, Filled] = {}
+        by_place: dict[int, Filled] = {}
         lengths = np.array([[len(row)] for row in rows], dtype=np.int64).reshape(-1, 1)
 
-        def told(places: list[int]) -> tuple[Tensor, ...]:
+        def masked_odds(places: list[int]) -> tuple[Tensor, ...]:
             batch = self._batch([rows[place] for place in places])
             odds = wide(self.model(batch.inputs, batch.lens, batch.places)).softmax(-1)
             odds[:, :SPECIALS] = -1.0
             return odds.cpu().split([rows[place].count(MASK_ID) for place in places])
 
         batches = token_batches(lengths, max_tokens=max(PREDICTION_TOKENS, self.length), shuffle=False)
-        for places, each in divided(told, batches):
-            found |= {
-                place: self._filled(rows[place], one, options or _BEST) for place, one in zip(places, each, strict=True)
+        for places, split_odds in divided(masked_odds, batches):
+            by_place |= {
+                place: self._filled(rows[place], row_odds, options or _BEST)
+                for place, row_odds in zip(places, split_odds, strict=True)
             }
-        return [found[place] for place in range(len(texts))]
+        return [by_place[place] for place in range(len(texts))]
 
     def write(self, item: str, output: Filled, form: Form, options: int | None = None) -> list[str]:
         """The filled text, a tab, and the best tokens of each place; where their number is given, a line for each rank.
@@ -109,7 +110,7 @@ class Filler(Predictor[str, Filled, str]):
                 for choice in output.choices
             ]
             return ["\t".join([visible(output.text), *ranked])]
-        ranks = zip(*(one.items() for one in output.choices), strict=True)
+        ranks = zip(*(choice.items() for choice in output.choices), strict=True)
         return ["\t".join(f"{visible(word)}\t{probability(share)}" for word, share in rank) for rank in ranks]
 
     def unknown(self, items: Sequence[str]) -> Unknown:
@@ -129,8 +130,8 @@ class Filler(Predictor[str, Filled, str]):
         def counted(batch: MaskedBatch) -> dict[str, float]:
             return told_counts(self.model, [batch.to(device)])
 
-        for _, one in divided(counted, self.masked(examples)):
-            counts.update(one)
+        for _, batch_counts in divided(counted, self.masked(examples)):
+            counts.update(batch_counts)
         return {**told_scores(counts)}
 
     def masked(self, examples: Sequence[str]) -> Iterator[MaskedBatch]:
@@ -149,14 +150,20 @@ class Filler(Predictor[str, Filled, str]):
             raise ConfigError("what a mask stands for cannot be given here; leave the target out")
         text = self.parse(item)
         row = self._tokens(text)
-        batch, said = self._batch([row]), self.predict([text], 1)[0]
+        batch, filled = self._batch([row]), self.predict([text], 1)[0]
         names = [MASK if token == MASK_ID else self.tokenizer.shown(token) for token in row]
         # short, since figures cut long labels
-        rows = [f"→ {word.strip(SPACE_MARK)} {decimals(share)}" for one in said.choices for word, share in one.items()]
+        rows = [
+            f"→ {word.strip(SPACE_MARK)} {decimals(share)}"
+            for choice in filled.choices
+            for word, share in choice.items()
+        ]
         masked = batch.places.cpu().numpy()
-        found = looking.attended(self.model, batch.inputs, batch.lens, batch.places)
-        layers = {name: one.layer(rows, names, rows=np.eye(len(row))[masked]) for name, one in found.items()}
-        return Explanation(text, said.text, layers, tokens=[looking.tokens_of(self.tokenizer, row, names, MASK_ID)])
+        attention = looking.attended(self.model, batch.inputs, batch.lens, batch.places)
+        layers = {
+            name: attended.layer(rows, names, rows=np.eye(len(row))[masked]) for name, attended in attention.items()
+        }
+        return Explanation(text, filled.text, layers, tokens=[looking.tokens_of(self.tokenizer, row, names, MASK_ID)])
 
     def _tokens(self, text: str) -> list[int]:
         """The tokens of a text, of which those of masks are `MASK_ID`."""
@@ -201,8 +208,8 @@ def told_counts(model: MaskedEncoder, batches: Iterable[MaskedBatch]) -> dict[st
     for batch in batches:
         logits = wide(model(batch.inputs, batch.lens, batch.places))
         nll = torch.nn.functional.cross_entropy(logits, batch.targets, reduction="sum")
-        told = int((logits.argmax(-1) == batch.targets).sum())
-        counts.update({"nll": float(nll), "masked": batch.num_tokens, "told": told})
+        right = int((logits.argmax(-1) == batch.targets).sum())
+        counts.update({"nll": float(nll), "masked": batch.num_tokens, "told": right})
     return dict(counts)
 
 

@@ -132,8 +132,8 @@ class LanguageModel(running.RunningText):
         decoding = self.config.decoding
         max_len = min(self.config.show_len, decoding.max_len)
         shorter = decoding.model_copy(update={"max_len": max_len, "min_len": min(decoding.min_len, max_len)})
-        found = self.predictor(model).predict(self.config.show, shorter)
-        shown = zip(self.config.show, found, strict=True)
+        continuations = self.predictor(model).predict(self.config.show, shorter)
+        shown = zip(self.config.show, continuations, strict=True)
         return [f"{prompt}  →  {written[0].text}".replace("\n", " ⏎ ") for prompt, written in shown]
 
     def probe(self, predictor: Any, text: str) -> Probe:
@@ -162,10 +162,10 @@ def _counted(data: Mapping[str, Text], vocab_size: int, order: int) -> list[str]
         return []
     counts, notes = NGrams(data["train"].tokens, order, vocab_size), []
     for part, text in held_out.items():
-        told = likelihood_scores({"nll": counts.nll(text), "tokens": float(len(text)), "chars": float(text.chars)})
+        scores = likelihood_scores({"nll": counts.nll(text), "tokens": float(len(text)), "chars": float(text.chars)})
         notes.append(
             f"{part}: an n-gram model of order {order} (interpolated Kneser-Ney) has a perplexity of"
-            f" {told['perplexity']:.4g}, {told['bits_per_char']:.4g} bits per character"
+            f" {scores['perplexity']:.4g}, {scores['bits_per_char']:.4g} bits per character"
         )
     if len(data["train"]) > COUNTED:
         notes.append(f"the n-gram model counts the first {COUNTED:,} tokens of the text")

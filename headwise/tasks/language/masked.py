@@ -146,8 +146,8 @@ class MaskedEncoder(nn.Module):
             places: places that are asked for, counted over all rows one after another; each holds a real token.
         """
         states = self.encoder(self.dropout(self.embedding(tokens)), valid_lens)
-        found: Tensor = self.transform(states.flatten(0, 1).index_select(0, places))
-        return found
+        transformed: Tensor = self.transform(states.flatten(0, 1).index_select(0, places))
+        return transformed
 
     def forward(
         self,

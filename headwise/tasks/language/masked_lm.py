@@ -91,14 +91,14 @@ class MaskedLM(running.RunningText):
         """The frequencies of tokens in training, on the same masked tokens: see `_knowing_nothing`."""
         size = predictor.tokenizer.vocab_size
         train = word_counts(running.trained_on(config.data, predictor.tokenizer), size)
-        asked = np.zeros(size, dtype=np.int64)
+        target_counts = np.zeros(size, dtype=np.int64)
         for batch in predictor.masked(examples):
-            asked += np.bincount(batch.targets.numpy(), minlength=size)
-        if not (train.any() and asked.any()):
+            target_counts += np.bincount(batch.targets.numpy(), minlength=size)
+        if not (train.any() and target_counts.any()):
             return
-        right, perplexity = _knowing_nothing(train, asked)
+        right, perplexity = _knowing_nothing(train, target_counts)
         scores = {"accuracy": right, "perplexity": perplexity, "loss": math.log(perplexity)}
-        yield Baseline("frequencies of tokens", scores, int(asked.sum()))
+        yield Baseline("frequencies of tokens", scores, int(target_counts.sum()))
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -134,8 +134,8 @@ class MaskedLM(running.RunningText):
 
     def samples(self, model: nn.Module) -> list[str]:
         filler = self.predictor(model)
-        found = zip(self.config.show, filler.predict(self.config.show), strict=True)
-        return [f"{text} → {filler.write(text, filled, 'text')[0]}" for text, filled in found]
+        pairs = zip(self.config.show, filler.predict(self.config.show), strict=True)
+        return [f"{text} → {filler.write(text, filled, 'text')[0]}" for text, filled in pairs]
 
     def probes(self, predictor: Any) -> list[Probe]:
         words = running.beginning(self.assets.data, self.tokenizer, self.config.length).split()
@@ -175,12 +175,12 @@ def _baselines(data: Mapping[str, Text], tokenizer: Tokenizer) -> list[str]:
     return notes
 
 
-def _knowing_nothing(train: np.ndarray, asked: np.ndarray) -> tuple[float, float]:
+def _knowing_nothing(train: np.ndarray, target_counts: np.ndarray) -> tuple[float, float]:
     """Of tokens asked for: the share of training's most frequent one, and the perplexity of its frequencies plus one.
 
     Args:
         train, asked: how often each token of the vocabulary occurs.
     """
     shares = (train[SPECIALS:] + 1) / (train.sum() + len(train) - SPECIALS)
-    perplexity = np.exp(-(asked[SPECIALS:] * np.log(shares)).sum() / asked.sum())
-    return float(asked[train.argmax()] / asked.sum()), float(perplexity)
+    perplexity = np.exp(-(target_counts[SPECIALS:] * np.log(shares)).sum() / target_counts.sum())
+    return float(target_counts[train.argmax()] / target_counts.sum()), float(perplexity)

@@ -60,7 +60,7 @@ class NGrams:
         often = keys
         for length in range(1, min(order, len(tokens)) + 1):
             longer = numbers[:-1] * vocab_size + tokens[length - 1 :]
-            found, first, inverse, counts = np.unique(
+            unique_keys, first, inverse, counts = np.unique(
                 longer, return_index=True, return_inverse=True, return_counts=True
             )
             if length > 1:
@@ -69,21 +69,21 @@ class NGrams:
                     _order(keys, np.bincount(numbers[first + 1], minlength=len(keys)), size, vocab_size)
                 )
                 size = len(keys)
-            numbers, keys, often = inverse, found, counts
+            numbers, keys, often = inverse, unique_keys, counts
         self._orders.append(_order(keys, often, size, vocab_size))
 
     def probabilities(self, tokens: np.ndarray) -> np.ndarray:
         """The probability of every token but the first, each after those before it."""
         tokens = tokens.astype(np.int64)
         odds, numbers = np.full(len(tokens), 1 / self.vocab_size), np.zeros(len(tokens) + 1, dtype=np.int64)
-        for length, one in enumerate(self._orders, 1):
+        for length, order in enumerate(self._orders, 1):
             context, lower = numbers[:-1], odds[length - 1 :]
-            numbers = _places(one.keys, context * self.vocab_size + tokens[length - 1 :])
+            numbers = _places(order.keys, context * self.vocab_size + tokens[length - 1 :])
             # -1, of what was not seen, is the last entry, and not looked at
-            total, types = np.where(context < 0, 0, one.totals[context]), one.types[context]
-            count = np.where(numbers < 0, 0, one.counts[numbers])
-            told = np.maximum(count - one.discount, 0) + one.discount * types * lower
-            lower[:] = np.where(total > 0, told / np.maximum(total, 1), lower)
+            total, types = np.where(context < 0, 0, order.totals[context]), order.types[context]
+            count = np.where(numbers < 0, 0, order.counts[numbers])
+            discounted = np.maximum(count - order.discount, 0) + order.discount * types * lower
+            lower[:] = np.where(total > 0, discounted / np.maximum(total, 1), lower)
         return odds[1:]
 
     def nll(self, text: Text) -> float:
@@ -98,19 +98,19 @@ class NGrams:
 
 def _order(keys: np.ndarray, counts: np.ndarray, size: int, vocab_size: int) -> _Order:
     """`size`: how many n-grams are a token shorter."""
-    beginnings, seen = keys // vocab_size, counts > 0
+    beginnings, present = keys // vocab_size, counts > 0
     ones, twos = int((counts == 1).sum()), int((counts == 2).sum())
     return _Order(
         keys,
         counts,
         np.bincount(beginnings, counts, minlength=size),
-        np.bincount(beginnings[seen], minlength=size),
+        np.bincount(beginnings[present], minlength=size),
         # of a tiny text they may tell nothing
         ones / (ones + 2 * twos) if ones and twos else 0.5,
     )
 
 
-def _places(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _places(keys: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """Where each number stands among sorted ones; -1 where it does not."""
-    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[places] == wanted, places, -1)
+    places = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+    return np.where(keys[places] == queries, places, -1)

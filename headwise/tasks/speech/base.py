@@ -82,12 +82,14 @@ class SpeechTask(Task[Mapping[str, list[Recording]]]):
     @classmethod
     def examples(cls, config: Any, split: str) -> list[Recording]:
         """The recordings of a part, joined as validation hears them."""
-        found = read_recordings(config.data, split)
-        strings = config.data.strings(len(found), held_out=split != "train")
-        return [joined([at_rate(found[at], found[0].rate) for at in string]) for string in strings.drawn(0, 0)]
+        recordings = read_recordings(config.data, split)
+        strings = config.data.strings(len(recordings), held_out=split != "train")
+        return [
+            joined([at_rate(recordings[at], recordings[0].rate) for at in string]) for string in strings.drawn(0, 0)
+        ]
 
     @abstractmethod
-    def encode(self, one: Recording) -> list[int]:
+    def encode(self, recording: Recording) -> list[int]:
         """The numbers that a recording is to give."""
 
     def strings(self, count: int, *, held_out: bool) -> Strings:
@@ -96,17 +98,20 @@ class SpeechTask(Task[Mapping[str, list[Recording]]]):
         return strings
 
     def source(self, split: str, limits: Limits) -> Source[SpeechBatch] | None:
-        found, train = (self.assets.data or {}).get(split), split == "train"
-        if not found:
+        recordings, train = (self.assets.data or {}).get(split), split == "train"
+        if not recordings:
             return None
-        strings = self.strings(len(found), held_out=not train)
-        return Utterances(found, self.encode, strings, self.config.frames.bands).source(limits, shuffle=train)
+        strings = self.strings(len(recordings), held_out=not train)
+        return Utterances(recordings, self.encode, strings, self.config.frames.bands).source(limits, shuffle=train)
 
     def samples(self, model: nn.Module) -> list[str]:
         parts = self.assets.data or {}
         chosen = list(parts.get("valid") or parts.get("train") or ())[: self.config.num_shown]
         outputs = zip(chosen, self.predictor(model).predict(chosen), strict=True)
-        return [f"{PurePath(one.name).name} ({one.label}) → {self.sample(output)}" for one, output in outputs]
+        return [
+            f"{PurePath(recording.name).name} ({recording.label}) → {self.sample(output)}"
+            for recording, output in outputs
+        ]
 
     @abstractmethod
     def sample(self, output: Any) -> str:
@@ -144,18 +149,18 @@ def made_assets(
 ) -> Assets[Mapping[str, list[Recording]]]:
     """What a task on recordings keeps."""
     mean, deviation = measured(loaded.parts["train"], config.frames.bands)
-    known = Known(outputs, loaded.rate, mean, deviation, frequent)
-    return Assets({SPEECH_FILE: as_json(known._asdict())}, loaded.parts, loaded.digests, loaded.notes + notes)
+    metadata = Known(outputs, loaded.rate, mean, deviation, frequent)
+    return Assets({SPEECH_FILE: as_json(metadata._asdict())}, loaded.parts, loaded.digests, loaded.notes + notes)
 
 
 def known_of(assets: Assets[Any], bands: int) -> Known:
     """What the file of a run says. Raises: CheckpointError if it is damaged."""
 
-    def read(found: Any) -> Known:
-        known = Known.from_json(found)
-        if len(known.mean) != bands:
+    def read(value: Any) -> Known:
+        metadata = Known.from_json(value)
+        if len(metadata.mean) != bands:
             raise ValueError("other bands")
-        return known
+        return metadata
 
     return from_json(assets.files, SPEECH_FILE, read, "does not tell outputs, rate and constants")
 
@@ -172,7 +177,7 @@ def suggest(data: Mapping[str, Any], kind: type[RecordingsConfig], about: str, m
 
     fractions = held_out(data, parts)
     loaded = load_recordings(config.model_copy(update=fractions))
-    seconds = sum(one.seconds for one in loaded.parts["train"])
+    seconds = sum(recording.seconds for recording in loaded.parts["train"])
     model = {"kind": "conformer", "d_model": 64, "d_ff": 128, "num_heads": 4, "encoder_layers": 2, "dropout": 0.1}
     values = {
         "data": {**fractions, **data},
@@ -234,7 +239,7 @@ class Way(ABC):
     """What the two kinds of output do differently."""
 
     @abstractmethod
-    def encode(self, one: Recording) -> list[int]:
+    def encode(self, recording: Recording) -> list[int]:
         """The numbers that a recording is to give."""
 
     @abstractmethod
@@ -264,8 +269,8 @@ class ByCtc(Way):
     def __init__(self, sizes: Sizes, known: Known, units: Units, beam: int):
         self.sizes, self.known, self.units, self.beam = sizes, known, units, beam
 
-    def encode(self, one: Recording) -> list[int]:
-        return self.units.encode(one.label or "")
+    def encode(self, recording: Recording) -> list[int]:
+        return self.units.encode(recording.label or "")
 
     def build(self) -> FrameLabeller:
         constants = self.known.mean, self.known.deviation
@@ -279,17 +284,17 @@ class ByCtc(Way):
         for batch in batches:
             logits, places = model(batch.frames, batch.lens)
             loss, units = ctc_loss(logits, places, batch.targets, batch.target_lens)
-            found = zip(wide(logits).log_softmax(-1).cpu(), places.tolist(), strict=True)
-            yield batch, Heard(float(loss), units, [self.units.read(row[:count], self.beam) for row, count in found])
+            rows = zip(wide(logits).log_softmax(-1).cpu(), places.tolist(), strict=True)
+            yield batch, Heard(float(loss), units, [self.units.read(row[:count], self.beam) for row, count in rows])
 
     def predictor(self, model: nn.Module, data: RecordingsConfig) -> Transcriber:
         assert isinstance(model, FrameLabeller)
         return Transcriber(model, self.known, self.units, data, self.beam)
 
-    def fits(self, one: Recording) -> bool:
+    def fits(self, recording: Recording) -> bool:
         """Whether a recording has places enough for its text."""
-        places = self.sizes.frames.places(frame_count(len(one.samples), one.rate))
-        return ctc.fewest_places(self.encode(one)) <= places
+        places = self.sizes.frames.places(frame_count(len(recording.samples), recording.rate))
+        return ctc.fewest_places(self.encode(recording)) <= places
 
 
 class ByAttention(Way):
@@ -302,8 +307,8 @@ class ByAttention(Way):
     def __init__(self, sizes: Sizes, known: Known, tokenizer: Tokenizer, config: AttentionOutputConfig):
         self.sizes, self.known, self.tokenizer, self.config = sizes, known, tokenizer, config
 
-    def encode(self, one: Recording) -> list[int]:
-        return [*self.tokenizer.encode(one.label or ""), self.tokenizer.eos_id]
+    def encode(self, recording: Recording) -> list[int]:
+        return [*self.tokenizer.encode(recording.label or ""), self.tokenizer.eos_id]
 
     def build(self) -> Seq2Seq:
         constants, config = (self.known.mean, self.known.deviation), self.config
@@ -324,7 +329,9 @@ class ByAttention(Way):
         assert isinstance(model, Seq2Seq)
         writing, greedy = Writing(model, self.tokenizer), self.config.decoding.model_copy(update={"method": "greedy"})
         for batch in batches:
-            texts = [text_of(found) for found in writing.found(paired(batch, model, self.tokenizer), greedy)]
+            texts = [
+                text_of(translations) for translations in writing.found(paired(batch, model, self.tokenizer), greedy)
+            ]
             yield batch, Heard(float(self._losses(model, batch, 0.0, 0.0)), batch.num_tokens, texts)
 
     def predictor(self, model: nn.Module, data: RecordingsConfig) -> SpeechWriter:
@@ -336,8 +343,8 @@ class ByAttention(Way):
         pairs = paired(batch, model, self.tokenizer)
         memory = model.encoder(pairs.src, pairs.src_lens)
         hidden = model.decoder.hidden(pairs.tgt_in, memory, pairs.src_lens)
-        rows, wanted = real_rows(hidden, pairs.tgt_out, pairs.tgt_lens, pairs.num_tokens)
-        written = output_loss(model.decoder.output, rows, wanted, smoothing)
+        rows, targets = real_rows(hidden, pairs.tgt_out, pairs.tgt_lens, pairs.num_tokens)
+        written = output_loss(model.decoder.output, rows, targets, smoothing)
         if not weight:
             return written
         return (1 - weight) * written + weight * self._ctc(model, memory, batch, pairs.src_lens)
@@ -363,8 +370,8 @@ def ctc_loss(logits: Tensor, places: Tensor, targets: Tensor, lens: Tensor) -> t
     chosen = torch.where(fits, lens, 0)
     units = torch.where(fits[:, None], targets.clamp(min=0), 0)
     odds = wide(logits).log_softmax(-1).transpose(0, 1)
-    each = F.ctc_loss(odds, units, places, chosen, blank=ctc.BLANK, reduction="none")
-    return torch.where(fits, each, 0.0).sum(), int(chosen.sum())
+    losses = F.ctc_loss(odds, units, places, chosen, blank=ctc.BLANK, reduction="none")
+    return torch.where(fits, losses, 0.0).sum(), int(chosen.sum())
 
 
 def new_tokenizer(texts: list[str], units: Literal["char", "word"]) -> Tokenizer:

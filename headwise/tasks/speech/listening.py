@@ -42,15 +42,20 @@ class Known(NamedTuple):
     @classmethod
     def from_json(cls, value: Any) -> "Known":
         """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
-        made = cls(**value)
-        numbers = [float(number) for number in (*made.mean, *made.deviation)]
-        if not made.outputs or len(made.mean) != len(made.deviation) or not made.mean or min(made.deviation) <= 0:
+        metadata = cls(**value)
+        numbers = [float(number) for number in (*metadata.mean, *metadata.deviation)]
+        if (
+            not metadata.outputs
+            or len(metadata.mean) != len(metadata.deviation)
+            or not metadata.mean
+            or min(metadata.deviation) <= 0
+        ):
             raise ValueError("sizes that do not fit")
-        if not np.isfinite(numbers).all() or not isinstance(made.rate, int) or not 1000 <= made.rate <= 384_000:
+        if not np.isfinite(numbers).all() or not isinstance(metadata.rate, int) or not 1000 <= metadata.rate <= 384_000:
             raise ValueError("numbers that cannot be")
-        if not all(isinstance(name, str) for name in (*made.outputs, made.frequent)):
+        if not all(isinstance(name, str) for name in (*metadata.outputs, metadata.frequent)):
             raise TypeError("outputs that are no texts")
-        return made
+        return metadata
 
 
 class Listener(Predictor[Recording, O, Recording]):
@@ -72,9 +77,9 @@ class Listener(Predictor[Recording, O, Recording]):
         """The sound file at a path. Raises: DataError if it cannot be read, or is longer than `max_seconds`."""
         return self._small(recording_of(Bytes(self.data.max_bytes).read(Path(text)), text, self.data))
 
-    def _small(self, one: Recording) -> Recording:
+    def _small(self, recording: Recording) -> Recording:
         """At the rate of the model: many may wait, each as large as recordings may be."""
-        return at_rate(one, self.known.rate) if one.rate > self.known.rate else one
+        return at_rate(recording, self.known.rate) if recording.rate > self.known.rate else recording
 
     def read(self, path: Path) -> Iterator[Recording]:
         """A sound file, or those of a list or an .npz file; labels and texts are not needed."""
@@ -89,17 +94,19 @@ class Listener(Predictor[Recording, O, Recording]):
         self,
         items: Sequence[Recording | str] | str,
         device: torch.device,
-        encode: Callable[[Recording], list[int]] = lambda one: [],
+        encode: Callable[[Recording], list[int]] = lambda recording: [],
     ) -> Iterator[SpeechBatch]:
         """Recordings of similar length together; `indices` say which, `encode` what each is to give."""
-        found = [self.heard(item) for item in several(items)]
-        lengths = np.array([[frame_count(len(one.samples), one.rate)] for one in found], np.int64).reshape(-1, 1)
-        if not found:
+        recordings = [self.heard(item) for item in several(items)]
+        lengths = np.array(
+            [[frame_count(len(recording.samples), recording.rate)] for recording in recordings], np.int64
+        ).reshape(-1, 1)
+        if not recordings:
             return
         most = max(PREDICTION_FRAMES, int(lengths.max()))
         for batch in token_batches(lengths, max_tokens=most, shuffle=False):
-            made = collate([found[at] for at in batch], encode, len(self.known.mean), batch)
-            yield made.to(device)
+            collated = collate([recordings[at] for at in batch], encode, len(self.known.mean), batch)
+            yield collated.to(device)
 
     def summaries(self, recordings: Sequence[Recording]) -> Float[np.ndarray, "recordings features"]:
         """Mean and deviation over time of every band of each recording."""
@@ -110,7 +117,7 @@ class Listener(Predictor[Recording, O, Recording]):
                 rows[at] = np.concatenate((heard.mean(0), heard.std(0)))
         return rows
 
-    def spectrogram(self, one: Recording) -> np.ndarray:
+    def spectrogram(self, recording: Recording) -> np.ndarray:
         """(bands, frames) as the model hears them, the lowest band first."""
-        frames = log_mel(torch.from_numpy(one.samples), one.rate, len(self.known.mean))
+        frames = log_mel(torch.from_numpy(recording.samples), recording.rate, len(self.known.mean))
         return frames.mT.numpy()

@@ -78,5 +78,5 @@ def _triangles(rate: int, size: int, bands: int) -> Float[np.ndarray, "bins band
     bins = np.arange(size // 2 + 1)[:, None] * rate / size
     rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - bins) / (edges[2:] - edges[1:-1])
-    made: np.ndarray = np.maximum(0, np.minimum(rising, falling))
-    return made
+    triangles: np.ndarray = np.maximum(0, np.minimum(rising, falling))
+    return triangles

@@ -50,7 +50,7 @@ class SoundMap:
     sound: OnSound
     track: Track | None = None
 
-    def __call__(self, found: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
+    def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """The spectrogram, and below it each query's weights over time; where frames look at frames, their mean.
 
         Raises: ConfigError as `Explanation.save`.
@@ -58,13 +58,13 @@ class SoundMap:
         # matplotlib is imported where something is drawn
         from headwise.tasks.speech.pages import sound_page
 
-        name = found.pictured(layer)
-        one = found.layers[name]
-        weights, labels = one.mean(heads), one.queries
-        if one.kind == "self":
+        name = explanation.pictured(layer)
+        chosen = explanation.layers[name]
+        weights, labels = chosen.mean(heads), chosen.queries
+        if chosen.kind == "self":
             weights, labels = weights.mean(axis=0, keepdims=True), ["mean"]
-        if one.kind == "tags" and self.track is not None:
+        if chosen.kind == "tags" and self.track is not None:
             weights, labels = self.track.likely()
-        title = f"{found.source} → {found.output}\n{found.caption(name, heads)}"
+        title = f"{explanation.source} → {explanation.output}\n{explanation.caption(name, heads)}"
         marks = () if self.track is None else self.track.marks
         return sound_page(self.sound.spectrogram, self.sound.seconds, weights, labels, title=title, marks=marks)

@@ -64,18 +64,18 @@ def parse_marks(data: bytes, name: str, per_second: int) -> tuple[Mark, ...]:
     >>> parse_marks(b"0\t0.5\tone\n0.5\t0.75\ttwo\n", "example", 1)
     (Mark(start=0.0, end=0.5, label='one'), Mark(start=0.5, end=0.75, label='two'))
     """
-    found: list[tuple[Mark, int]] = []
+    entries: list[tuple[Mark, int]] = []
     for line, text in decode_lines(io.BytesIO(data), name):
         if text.strip() and not text.startswith("\\"):
-            found.append((_mark(text, f"{name}:{line}", per_second), line))
-    found.sort(key=lambda entry: entry[0].start)
-    for (one, _), (other, line) in itertools.pairwise(found):
-        if other.start < one.end - _SLACK_S:
+            entries.append((_mark(text, f"{name}:{line}", per_second), line))
+    entries.sort(key=lambda entry: entry[0].start)
+    for (earlier, _), (later, line) in itertools.pairwise(entries):
+        if later.start < earlier.end - _SLACK_S:
             raise DataError(
-                f"{name}:{line}: begins at {other.start:g} s, within '{one.label[:20]}' ({one.start:g} to {one.end:g}"
-                " s); give each moment one label"
+                f"{name}:{line}: begins at {later.start:g} s, within '{earlier.label[:20]}' ({earlier.start:g} to"
+                f" {earlier.end:g} s); give each moment one label"
             )
-    return tuple(mark for mark, _ in found)
+    return tuple(mark for mark, _ in entries)
 
 
 def _mark(text: str, place: str, per_second: int) -> Mark:
@@ -120,13 +120,13 @@ def runs(labels: Sequence[str | None], seconds: float) -> tuple[Mark, ...]:
     >>> runs(["a", "a", None, "b"], 0.5)
     (Mark(start=0.0, end=1.0, label='a'), Mark(start=1.5, end=2.0, label='b'))
     """
-    made, at = [], 0
+    marks, at = [], 0
     for label, group in itertools.groupby(labels):
         count = len(list(group))
         if label:
-            made.append(Mark(at * seconds, (at + count) * seconds, label))
+            marks.append(Mark(at * seconds, (at + count) * seconds, label))
         at += count
-    return tuple(made)
+    return tuple(marks)
 
 
 def frame_labels(marks: Sequence[Mark], count: int, rate: int, rest: str | None = None) -> list[str | None]:

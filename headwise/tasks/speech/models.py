@@ -74,8 +74,8 @@ class SpeechEncoder(nn.Module):
         super().__init__()
         # numbers of the data, not weights: they stand in the run's own file
         for name, values in zip(("mean", "deviation"), constants, strict=True):
-            held = torch.tensor(values, dtype=torch.get_default_dtype())
-            self.register_buffer(name, held, persistent=False)
+            buffer = torch.tensor(values, dtype=torch.get_default_dtype())
+            self.register_buffer(name, buffer, persistent=False)
         self.masks, self.subsampling, self.encoder, self.dropout = masks, subsampling, encoder, Dropout(dropout)
 
     def forward(
@@ -169,8 +169,8 @@ def build_speech_classifier(
     """
     listener = build_speech_encoder(config, frames, constants)
     width = listener.encoder.width
-    made = pooling.pooling(width, listener.encoder.backward)
-    model = SpeechClassifier(listener, made, nn.Linear(width, outputs), config.dropout)
+    pool = pooling.pooling(width, listener.encoder.backward)
+    model = SpeechClassifier(listener, pool, nn.Linear(width, outputs), config.dropout)
     initialize(model, config.initializer)
     initialize_cells(model, config.initializer)
     return model
@@ -235,8 +235,8 @@ def filled(
     ([[1.0, 2.0, 3.0, 3.0], [4.0, 4.0, 4.0, 4.0]], [2, 1])
     """
     places = (lens + factor - 1) // factor
-    wanted = (frames.shape[1] + factor - 1) // factor * factor
-    at = torch.minimum(torch.arange(wanted, device=frames.device), lens[:, None] - 1)
+    length = (frames.shape[1] + factor - 1) // factor * factor
+    at = torch.minimum(torch.arange(length, device=frames.device), lens[:, None] - 1)
     return frames.gather(1, at[..., None].expand(-1, -1, frames.shape[2])), places
 
 

@@ -69,10 +69,10 @@ def sound_page(
 
 def _draw_marks(axes: Axes, marks: Sequence[Mark], seconds: float) -> None:
     """A strip of stretches in turns of two shades, each with its label."""
-    found = maps.labels([mark.label for mark in marks])
-    for number, (mark, text) in enumerate(zip(marks, found.texts, strict=True)):
+    labels = maps.labels([mark.label for mark in marks])
+    for number, (mark, text) in enumerate(zip(marks, labels.texts, strict=True)):
         axes.axvspan(mark.start, mark.end, facecolor=_SHADES[number % 2], edgecolor="#b8bcc6", linewidth=0.4)
-        if maps.Labels([text], found.fonts).inches < (mark.end - mark.start) / seconds * WIDTH:
+        if maps.Labels([text], labels.fonts).inches < (mark.end - mark.start) / seconds * WIDTH:
             middle = (mark.start + mark.end) / 2
             axes.text(
                 middle,
@@ -81,7 +81,7 @@ def _draw_marks(axes: Axes, marks: Sequence[Mark], seconds: float) -> None:
                 ha="center",
                 va="center",
                 fontsize=maps.LABEL_SIZE,
-                fontfamily=found.fonts,
+                fontfamily=labels.fonts,
                 clip_on=True,
             )
     axes.set_xlim(0, seconds)

@@ -107,9 +107,13 @@ def check_length(samples: int, rate: int, name: str, config: RecordingsConfig) -
         )
 
 
-def at_rate(one: Recording, rate: int) -> Recording:
+def at_rate(recording: Recording, rate: int) -> Recording:
     """The same recording with so many samples a second."""
-    return one if one.rate == rate else replace(one, **resampled(Sound(one.samples, one.rate), rate)._asdict())
+    return (
+        recording
+        if recording.rate == rate
+        else replace(recording, **resampled(Sound(recording.samples, recording.rate), rate)._asdict())
+    )
 
 
 def named(label: str, place: str, config: RecordingsConfig) -> str:
@@ -123,11 +127,11 @@ def named(label: str, place: str, config: RecordingsConfig) -> str:
     return config.classes[int(number)]
 
 
-def marked(one: Recording, marks: tuple[Mark, ...] | None = None) -> Recording:
+def marked(recording: Recording, marks: tuple[Mark, ...] | None = None) -> Recording:
     """The recording with labels in time; without any, its own label is that of all of it."""
     if marks is None:
-        return replace(one, marks=(Mark(0.0, one.seconds, one.label or ""),))
-    return replace(one, marks=marks, label=" ".join(mark.label for mark in marks))
+        return replace(recording, marks=(Mark(0.0, recording.seconds, recording.label or ""),))
+    return replace(recording, marks=marks, label=" ".join(mark.label for mark in marks))
 
 
 _RATE = "sample_rate"
@@ -144,31 +148,31 @@ def scan_archive(path: Path, data: bytes, config: RecordingsConfig, labelled: bo
     of_all = [*([config.label_key] if labelled and in_time is None else []), *filter(None, [config.group_key])]
     needed = [config.offsets_key, _RATE, *([in_time or config.label_key] if labelled else [])]
     keys = (config.audio_key, *dict.fromkeys([*needed, *of_all]))
-    found = parse_npz(data, str(path), keys, "data.audio_key", max_bytes=config.max_bytes)
-    if missing := next((key for key in needed if key not in found), None):
+    arrays = parse_npz(data, str(path), keys, "data.audio_key", max_bytes=config.max_bytes)
+    if missing := next((key for key in needed if key not in arrays), None):
         raise DataError(f"{path}: has no array '{missing}'; add it, or say with the keys of data what yours is called")
-    audio, offsets = _audio(found[config.audio_key], path), _offsets(found, path, config)
+    audio, offsets = _audio(arrays[config.audio_key], path), _offsets(arrays, path, config)
     check_size(len(offsets) * EACH_BYTES, f"{path}: has {len(offsets):,} offsets", config.max_bytes)
-    rate = _rate(found[_RATE], path)
+    rate = _rate(arrays[_RATE], path)
     for key in of_all if labelled else []:
-        if key in found and (found[key].shape != (len(offsets) - 1,) or found[key].dtype.kind not in "iuU"):
+        if key in arrays and (arrays[key].shape != (len(offsets) - 1,) or arrays[key].dtype.kind not in "iuU"):
             raise DataError(f"{path}: '{key}' must be a whole number or text for each of {len(offsets) - 1} recordings")
-    track = None if in_time is None else _Track(found[in_time], in_time, offsets, rate, path)
+    track = None if in_time is None else _Track(arrays[in_time], in_time, offsets, rate, path)
     for number, (start, end) in enumerate(itertools.pairwise(offsets)):
         name = f"{path}[{number}]"
-        group = str(found[config.group_key][number]) if config.group_key in found and labelled else ""
+        group = str(arrays[config.group_key][number]) if config.group_key in arrays and labelled else ""
         try:
             check_length(int(end - start), rate, name, config)
-            one = Recording(name, _samples(audio[start:end]), rate, None, group)
+            recording = Recording(name, _samples(audio[start:end]), rate, None, group)
             if track is not None:
-                one = marked(one, track.marks(number, name, config))
+                recording = marked(recording, track.marks(number, name, config))
             elif labelled:
-                one = replace(one, label=named(str(found[config.label_key][number]), name, config))
-                one = one if marking is None else marked(one)
+                recording = replace(recording, label=named(str(arrays[config.label_key][number]), name, config))
+                recording = recording if marking is None else marked(recording)
         except DataError as error:
             yield error
         else:
-            yield one
+            yield recording
 
 
 class _Track:
@@ -215,8 +219,8 @@ def _samples(audio: np.ndarray) -> Float32[np.ndarray, "samples"]:
     return audio.astype(np.float32) / 32768 if audio.dtype == np.int16 else audio.astype(np.float32)
 
 
-def _offsets(found: dict[str, np.ndarray], path: Path, config: RecordingsConfig) -> np.ndarray:
-    offsets, count = found[config.offsets_key], len(found[config.audio_key])
+def _offsets(arrays: dict[str, np.ndarray], path: Path, config: RecordingsConfig) -> np.ndarray:
+    offsets, count = arrays[config.offsets_key], len(arrays[config.audio_key])
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu" or len(offsets) < 2:
         raise DataError(f"{path}: offsets must be two or more whole numbers, where recordings begin and end")
     signed = offsets.astype(np.int64)
@@ -284,7 +288,7 @@ class _Listed:
         optional = [config.start_key, config.end_key, *([config.group_key] if config.group_key else [])]
         keys = "data.path_key and data.label_key" + (", or data.marks_key" if self.marking is not None else "")
         how = Table(config.format, named_by=keys)
-        for row in scan_rows(self.path, how, self._wanted(), optional):
+        for row in scan_rows(self.path, how, self._required_keys(), optional):
             if isinstance(row, BadLine):
                 yield row
                 continue
@@ -293,27 +297,29 @@ class _Listed:
             except DataError as error:
                 yield error
 
-    def _wanted(self) -> list[str]:
+    def _required_keys(self) -> list[str]:
         label = self.config.label_key if self.marking is None else self.marking.key or self.config.label_key
         return [self.config.path_key, *([label] if self.labelled else [])]
 
     def _recording(self, row: Row) -> Recording:
         place, cells = f"{self.path}:{row.line}", {str(key): str(cell).strip() for key, cell in row.cells.items()}
-        if empty := next((key for key in self._wanted() if not cells[key]), None):
+        if empty := next((key for key in self._required_keys() if not cells[key]), None):
             raise DataError(f"{place}: '{empty}' is empty; fill it or remove the line")
         config = self.config
-        whole = self._whole(cells[config.path_key], place)
-        start, end = _times(cells, whole, place, config)
+        source = self._source(cells[config.path_key], place)
+        start, end = _times(cells, source, place, config)
         group = cells.get(config.group_key, "") if config.group_key else ""
-        check_length(round((end - start) * whole.rate), whole.rate, place, config)
-        one = Recording(place, _cut(whole, start, end, place), whole.rate, None, group)
+        check_length(round((end - start) * source.rate), source.rate, place, config)
+        recording = Recording(place, _cut(source, start, end, place), source.rate, None, group)
         if self.marking is not None and self.marking.key is not None:
-            return marked(one, within(self._marks(cells[self.marking.key], whole, self.marking, place), start, end))
+            return marked(
+                recording, within(self._marks(cells[self.marking.key], source, self.marking, place), start, end)
+            )
         label = named(cells[config.label_key], place, config) if self.labelled else None
-        one = replace(one, label=label)
-        return one if self.marking is None else marked(one)
+        recording = replace(recording, label=label)
+        return recording if self.marking is None else marked(recording)
 
-    def _whole(self, name: str, place: str) -> Recording:
+    def _source(self, name: str, place: str) -> Recording:
         """The recording of a file."""
         if self._file is None or self._file[0] != name:
             file = self.path.parent / name
@@ -321,10 +327,10 @@ class _Listed:
                 self._file = name, self._heard(file, self.read.read(file, ".recordings", name))
             except DataError as error:
                 self._file = name, error
-        found = self._file[1]
-        if isinstance(found, DataError):
-            raise DataError(f"{place}: {found.message}")
-        return found
+        recording = self._file[1]
+        if isinstance(recording, DataError):
+            raise DataError(f"{place}: {recording.message}")
+        return recording
 
     def _heard(self, file: Path, data: bytes) -> Recording:
         """A file of which parts may be cut: it is as long as memory allows."""
@@ -335,37 +341,37 @@ class _Listed:
 
         return Recording(name, *parse_sound(data, name, config.channels, allowed))
 
-    def _marks(self, name: str, whole: Recording, marking: Marking, place: str) -> tuple[Mark, ...]:
+    def _marks(self, name: str, source: Recording, marking: Marking, place: str) -> tuple[Mark, ...]:
         """The labels in time of a whole file."""
         file = self.path.parent / name
         try:
-            marks = parse_marks(self.read.read(file, ".marks", name), str(file), marking.per_second(whole.rate))
-            marks = check_marks(marks, whole.seconds, str(file))
+            marks = parse_marks(self.read.read(file, ".marks", name), str(file), marking.per_second(source.rate))
+            marks = check_marks(marks, source.seconds, str(file))
             return tuple(mark._replace(label=named(mark.label, str(file), self.config)) for mark in marks)
         except DataError as error:
             raise DataError(f"{place}: {error.message}") from None
 
 
-def _times(cells: dict[str, str], whole: Recording, place: str, config: RecordingsConfig) -> tuple[float, float]:
+def _times(cells: dict[str, str], source: Recording, place: str, config: RecordingsConfig) -> tuple[float, float]:
     """From when to when a row's recording lasts, in seconds of its file."""
     times = []
-    for key, default in ((config.start_key, 0.0), (config.end_key, whole.seconds)):
+    for key, default in ((config.start_key, 0.0), (config.end_key, source.seconds)):
         text = cells.get(key, "")
         try:
             times.append(float(text) if text not in ("", "None") else default)
         except ValueError:
             raise DataError(f"{place}: {key} '{text[:20]}' is no number of seconds; correct it") from None
     start, end = times
-    if not 0 <= start < end <= whole.seconds + 0.5 / whole.rate:
+    if not 0 <= start < end <= source.seconds + 0.5 / source.rate:
         raise DataError(
-            f"{place}: from {start:g} to {end:g} s is not within its {whole.seconds:.3f} s; correct start and end"
+            f"{place}: from {start:g} to {end:g} s is not within its {source.seconds:.3f} s; correct start and end"
         )
     return start, end
 
 
-def _cut(whole: Recording, start: float, end: float, place: str) -> np.ndarray:
-    found = whole.samples[round(start * whole.rate) : round(end * whole.rate)]
-    if not len(found):
+def _cut(source: Recording, start: float, end: float, place: str) -> np.ndarray:
+    samples = source.samples[round(start * source.rate) : round(end * source.rate)]
+    if not len(samples):
         raise DataError(f"{place}: from {start:g} to {end:g} s is shorter than a sample; correct start and end")
     # a view would keep the whole file in memory
-    return found if len(found) == len(whole.samples) else found.copy()
+    return samples if len(samples) == len(source.samples) else samples.copy()

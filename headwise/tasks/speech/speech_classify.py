@@ -52,13 +52,13 @@ class SpeechClassify(base.SpeechLabels):
     @classmethod
     def prepare(cls, config: SpeechClassifyConfig) -> Assets[Mapping[str, list[Recording]]]:
         loaded = load_recordings(config.data)
-        labels = [one.label or "" for one in loaded.parts["train"]]
+        labels = [recording.label or "" for recording in loaded.parts["train"]]
         classes, best = class_names(labels, config.data.classes, "recordings"), most_frequent(Counter(labels))
         notes = []
-        for part, found in loaded.parts.items():
-            if part != "train" and found:
-                counts = Counter(one.label for one in found)
-                notes.append(f"{part}: always saying '{best}' is right for {counts[best] / len(found):.1%}")
+        for part, recordings in loaded.parts.items():
+            if part != "train" and recordings:
+                counts = Counter(recording.label for recording in recordings)
+                notes.append(f"{part}: always saying '{best}' is right for {counts[best] / len(recordings):.1%}")
                 if others := sorted(str(label) for label in counts if label not in classes):
                     notes.append(f"{part}: classes that training lacks cannot be got right: {', '.join(others[:5])}")
         return base.made_assets(config, loaded, classes, best, tuple(notes))
@@ -74,10 +74,10 @@ class SpeechClassify(base.SpeechLabels):
         """Logistic regression on mean and deviation of every band."""
         every = cls.examples(config, "train")
         train = sample(every)
-        known, features = standardised(predictor.summaries(train), predictor.summaries(examples))
-        predicted = logistic_regression(known, [one.label or "" for one in train], features)
+        train_features, features = standardised(predictor.summaries(train), predictor.summaries(examples))
+        predicted = logistic_regression(train_features, [recording.label or "" for recording in train], features)
         name = named("mean bands and logistic regression", len(train), len(every))
-        yield of_labels(name, predicted, [one.label or "" for one in examples])
+        yield of_labels(name, predicted, [recording.label or "" for recording in examples])
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -107,5 +107,5 @@ class SpeechClassify(base.SpeechLabels):
     def description(self) -> Description:
         return self.described("Classifier of recordings", f"tells {len(self.known.outputs)} classes apart")
 
-    def encode(self, one: Recording) -> list[int]:
-        return [self.numbers.get(one.label or "", len(self.numbers))]
+    def encode(self, recording: Recording) -> list[int]:
+        return [self.numbers.get(recording.label or "", len(self.numbers))]

@@ -37,7 +37,7 @@ class SpeechLabeller(Listener[dict[str, float]]):
 
         Raises: DataError for a file that cannot be read.
         """
-        found: dict[int, dict[str, float]] = {}
+        outputs: dict[int, dict[str, float]] = {}
 
         def odds(batch: SpeechBatch) -> list[list[float]]:
             rows: list[list[float]] = self.model(batch.frames, batch.lens).float().softmax(-1).tolist()
@@ -46,8 +46,8 @@ class SpeechLabeller(Listener[dict[str, float]]):
         for batch, rows in divided(odds, self.batches(items, self.model.head.weight.device)):
             for at, row in zip(batch.indices, rows, strict=True):
                 shares = zip(self.known.outputs, row, strict=True)
-                found[at] = dict(sorted(shares, key=lambda share: -share[1]))
-        return [found[at] for at in range(len(found))]
+                outputs[at] = dict(sorted(shares, key=lambda share: -share[1]))
+        return [outputs[at] for at in range(len(outputs))]
 
     def write(self, item: Recording, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
         """`class<tab>probability`; or JSON with the name of the recording and the probability of every class."""
@@ -79,24 +79,24 @@ class SpeechLabeller(Listener[dict[str, float]]):
         """
         if target is not None:
             raise ConfigError("the class of a recording cannot be given here; leave the target out")
-        one = self.heard(item)
-        (label, share), *_ = self.predict([one])[0].items()
-        said = f"{label} {decimals(share)}"
-        (batch,) = self.batches([one], self.model.head.weight.device)
+        recording = self.heard(item)
+        (label, share), *_ = self.predict([recording])[0].items()
+        answer = f"{label} {decimals(share)}"
+        (batch,) = self.batches([recording], self.model.head.weight.device)
         layers = {}
-        for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():
+        for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
-            keys = times(seen.weights.shape[-1], one.seconds)
-            layers[name] = seen.layer([said] if pooled else keys, keys, "pooled" if pooled else None)
-        sound = OnSound(self.spectrogram(one), one.seconds)
-        return Explanation(Path(one.name).name, said, layers, SoundMap(sound), places=sound)
+            keys = times(attention.weights.shape[-1], recording.seconds)
+            layers[name] = attention.layer([answer] if pooled else keys, keys, "pooled" if pooled else None)
+        sound = OnSound(self.spectrogram(recording), recording.seconds)
+        return Explanation(Path(recording.name).name, answer, layers, SoundMap(sound), places=sound)
 
 
 def gold_of(examples: Sequence[Recording]) -> list[str]:
     """What is right for each example. Raises: DataError for none, or for one without a label."""
     if not examples:
         raise DataError("there is nothing to score: no recordings")
-    for one in examples:
-        if one.label is None:
-            raise DataError(f"{one.name}: has no label to compare with; give every recording its label")
-    return [one.label or "" for one in examples]
+    for recording in examples:
+        if recording.label is None:
+            raise DataError(f"{recording.name}: has no label to compare with; give every recording its label")
+    return [recording.label or "" for recording in examples]

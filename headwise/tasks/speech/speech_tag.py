@@ -46,19 +46,21 @@ class SpeechTag(base.SpeechLabels):
     @classmethod
     def prepare(cls, config: SpeechTagConfig) -> Assets[Mapping[str, list[Recording]]]:
         loaded, rest = load_recordings(config.data), config.data.rest
-        counts = {part: Counter(_labels(found, rest)) for part, found in loaded.parts.items() if found}
-        known = Counter({label: count for label, count in counts["train"].items() if label is not None})
-        if not known:
+        counts = {part: Counter(_labels(recordings, rest)) for part, recordings in loaded.parts.items() if recordings}
+        train_counts = Counter({label: count for label, count in counts["train"].items() if label is not None})
+        if not train_counts:
             raise DataError(f"{config.data.train}: no frame has a label: there is nothing to learn")
-        classes, best = class_names(list(known), config.data.classes, "frames"), most_frequent(known)
+        classes, best = class_names(list(train_counts), config.data.classes, "frames"), most_frequent(train_counts)
         notes = []
-        for part, found in counts.items():
-            labelled = found.total() - found[None]
-            if found[None]:
-                notes.append(f"{part}: {found[None]:,} of {found.total():,} frames have no label; set data.rest to one")
+        for part, frames in counts.items():
+            labelled = frames.total() - frames[None]
+            if frames[None]:
+                notes.append(
+                    f"{part}: {frames[None]:,} of {frames.total():,} frames have no label; set data.rest to one"
+                )
             if part != "train":
-                notes.append(f"{part}: always saying '{best}' is right for {found[best] / max(labelled, 1):.1%}")
-                if others := sorted(label for label in found if label is not None and label not in known):
+                notes.append(f"{part}: always saying '{best}' is right for {frames[best] / max(labelled, 1):.1%}")
+                if others := sorted(label for label in frames if label is not None and label not in train_counts):
                     notes.append(f"{part}: labels that training lacks cannot be got right: {', '.join(others[:5])}")
         return base.made_assets(config, loaded, classes, best, tuple(notes))
 
@@ -85,12 +87,12 @@ class SpeechTag(base.SpeechLabels):
             "Labeller of frames", f"gives each frame of 10 ms one of {len(self.known.outputs)} labels"
         )
 
-    def encode(self, one: Recording) -> list[int]:
+    def encode(self, recording: Recording) -> list[int]:
         # a label that training lacks is the number after all others
         unknown = len(self.numbers)
-        labels = frames_of(one, self.config.data.rest)
+        labels = frames_of(recording, self.config.data.rest)
         return [NO_TAG if label is None else self.numbers.get(label, unknown) for label in labels]
 
 
-def _labels(found: list[Recording], rest: str | None) -> Iterable[str | None]:
-    return (label for one in found for label in frames_of(one, rest))
+def _labels(recordings: list[Recording], rest: str | None) -> Iterable[str | None]:
+    return (label for recording in recordings for label in frames_of(recording, rest))

@@ -64,7 +64,7 @@ class SpeechTagger(Listener[FrameLabels]):
     @torch.inference_mode()
     def probabilities(self, items: Sequence[Recording | str] | str) -> list[np.ndarray]:
         """(frames, labels) of each recording; errors as of `predict`."""
-        found: dict[int, np.ndarray] = {}
+        by_index: dict[int, np.ndarray] = {}
 
         def odds(batch: SpeechBatch) -> list[np.ndarray]:
             with evaluating(self.model):
@@ -72,8 +72,8 @@ class SpeechTagger(Listener[FrameLabels]):
             return [row[:count].numpy() for row, count in zip(rows, batch.lens.tolist(), strict=True)]
 
         for batch, rows in divided(odds, self.batches(items, self.model.labeller.head.weight.device)):
-            found |= dict(zip(batch.indices, rows, strict=True))
-        return [found[at] for at in range(len(found))]
+            by_index |= dict(zip(batch.indices, rows, strict=True))
+        return [by_index[at] for at in range(len(by_index))]
 
     def write(self, item: Recording, output: FrameLabels, form: Form, options: Any = None) -> list[str]:
         """`start<tab>end<tab>label` in seconds, a line for each stretch; or JSON with the name of the recording."""
@@ -90,11 +90,11 @@ class SpeechTagger(Listener[FrameLabels]):
         Raises:
             DataError: no recordings, or no labels in time.
         """
-        said, gold = self._frames(examples, [one.labels for one in self.predict(examples)])
-        found = class_scores(said, gold)
-        scores: dict[str, float | str] = {"accuracy": sum(map(str.__eq__, said, gold)) / len(gold)}
-        scores["macro_f1"] = found.macro_f1
-        return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})
+        predicted, gold = self._frames(examples, [output.labels for output in self.predict(examples)])
+        per_class = class_scores(predicted, gold)
+        scores: dict[str, float | str] = {"accuracy": sum(map(str.__eq__, predicted, gold)) / len(gold)}
+        scores["macro_f1"] = per_class.macro_f1
+        return scores | {"per_class": per_class.each} | ({"confused": per_class.confused} if per_class.confused else {})
 
     def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
         batches = self.batches(examples, torch.device("cpu"))
@@ -103,19 +103,21 @@ class SpeechTagger(Listener[FrameLabels]):
 
     def _frames(self, examples: Sequence[Recording], predicted: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
         """The predicted and the true label of every frame that has one. Raises: as `evaluate`."""
-        said: list[str] = []
+        predictions: list[str] = []
         gold: list[str] = []
-        for one, labels in zip(examples, predicted, strict=True):
-            if one.marks is None:
-                raise DataError(f"{one.name}: has no labels in time to compare with; give every recording its labels")
+        for recording, labels in zip(examples, predicted, strict=True):
+            if recording.marks is None:
+                raise DataError(
+                    f"{recording.name}: has no labels in time to compare with; give every recording its labels"
+                )
             # the frames are those of the rate that the model hears
-            wanted = frame_labels(one.marks, len(labels), self.known.rate, self.data.rest)
-            pairs = [(a, b) for a, b in zip(labels, wanted, strict=True) if b is not None]
-            said += [a for a, _ in pairs]
+            expected = frame_labels(recording.marks, len(labels), self.known.rate, self.data.rest)
+            pairs = [(a, b) for a, b in zip(labels, expected, strict=True) if b is not None]
+            predictions += [a for a, _ in pairs]
             gold += [b for _, b in pairs]
         if not gold:
             raise DataError("there is nothing to score: no frame has a label")
-        return said, gold
+        return predictions, gold
 
     def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
         """What the frames of each stretch look at, on average, in every layer; below the spectrogram and the labels.
@@ -127,32 +129,34 @@ class SpeechTagger(Listener[FrameLabels]):
         """
         if target is not None:
             raise ConfigError("the labels of a recording cannot be given here; leave the target out")
-        one = self.heard(item)
-        (odds,) = self.probabilities([one])
-        found = self._labels(odds)
-        marks = found.marks
-        said = [f"{mark.label} {mark.start:.2f} s" for mark in marks]
-        shares = _shares(found.labels)
+        recording = self.heard(item)
+        (odds,) = self.probabilities([recording])
+        output = self._labels(odds)
+        marks = output.marks
+        row_names = [f"{mark.label} {mark.start:.2f} s" for mark in marks]
+        shares = _shares(output.labels)
         layers = {}
         if looking.has_attention(self.model):
-            (batch,) = self.batches([one], self.model.labeller.head.weight.device)
-            for name, seen in looking.attended(self.model, batch.frames, batch.lens).items():
-                places = seen.weights.shape[-1]
+            (batch,) = self.batches([recording], self.model.labeller.head.weight.device)
+            for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
+                places = attention.weights.shape[-1]
                 of_places = _pooled(shares, self.model.factor, places)
-                layers[name] = seen.layer(said, times(places, one.seconds), "cross", rows=of_places)
-        layers["output"] = Layer((shares @ odds)[None], said, self.known.outputs, "tags")
+                layers[name] = attention.layer(row_names, times(places, recording.seconds), "cross", rows=of_places)
+        layers["output"] = Layer((shares @ odds)[None], row_names, self.known.outputs, "tags")
         track = Track(marks, self.known.outputs, odds.T)
-        sound = OnSound(self.spectrogram(one), one.seconds)
+        sound = OnSound(self.spectrogram(recording), recording.seconds)
         titled = [mark.label for mark in marks[:_TITLED]] + ["..."] * (len(marks) > _TITLED)
-        return Explanation(Path(one.name).name, " ".join(titled), layers, SoundMap(sound, track), places=sound)
+        return Explanation(Path(recording.name).name, " ".join(titled), layers, SoundMap(sound, track), places=sound)
 
     def _labels(self, odds: np.ndarray) -> FrameLabels:
         return FrameLabels([self.known.outputs[at] for at in odds.argmax(-1).tolist()], frame_seconds(self.known.rate))
 
 
-def frames_of(one: Recording, rest: str | None) -> list[str | None]:
+def frames_of(recording: Recording, rest: str | None) -> list[str | None]:
     """The label of every frame of a recording that has labels in time."""
-    return frame_labels(one.marks or (), frame_count(len(one.samples), one.rate), one.rate, rest)
+    return frame_labels(
+        recording.marks or (), frame_count(len(recording.samples), recording.rate), recording.rate, rest
+    )
 
 
 def _shares(labels: Sequence[str]) -> np.ndarray:

@@ -53,28 +53,28 @@ class SpeechWriter(Listener[str]):
 
         Raises: DataError for a file that cannot be read.
         """
-        return [text_of(outputs) for outputs in self._found(items, options)]
+        return [text_of(outputs) for outputs in self._n_best(items, options)]
 
     def outputs(self, item: Recording | str, options: Asked | DecodingConfig | None = None) -> list[Translation]:
-        return self._found([item], options)[0]
+        return self._n_best([item], options)[0]
 
-    def _found(
+    def _n_best(
         self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None
     ) -> list[list[Translation]]:
-        told = options if isinstance(options, Asked) else Asked(options or self.decoding)
-        found: dict[int, list[Translation]] = {}
+        request = options if isinstance(options, Asked) else Asked(options or self.decoding)
+        by_index: dict[int, list[Translation]] = {}
 
         def outputs(batch: PairBatch) -> list[list[Translation]]:
-            return self.writing.found(batch, told.decoding, told.prefix)
+            return self.writing.found(batch, request.decoding, request.prefix)
 
-        for batch, said in divided(outputs, self._heard(items, []), alone=told.decoding.method == "sample"):
-            found |= dict(zip(batch.indices, said, strict=True))
-        return [found[at] for at in range(len(found))]
+        for batch, translations in divided(outputs, self._heard(items, []), alone=request.decoding.method == "sample"):
+            by_index |= dict(zip(batch.indices, translations, strict=True))
+        return [by_index[at] for at in range(len(by_index))]
 
     def options(self, given: Mapping[str, Any]) -> Asked:
         """The keys of `DecodingConfig`, for one text. Raises: ConfigError for options that mean nothing here."""
-        known = ("prefix", *DecodingConfig.model_fields)
-        super().options({name: value for name, value in given.items() if name not in known})
+        decoding_keys = ("prefix", *DecodingConfig.model_fields)
+        super().options({name: value for name, value in given.items() if name not in decoding_keys})
         if given.get("n_best", 1) > 1:
             raise ConfigError("--n-best means nothing to a transcriber, which writes one text; leave it out")
         return Asked.of(self.decoding, given)
@@ -94,9 +94,9 @@ class SpeechWriter(Listener[str]):
         return transcription_scores(examples, lambda: self.predict(examples, options))
 
     def draft(self, item: Recording | str, options: Asked | None = None) -> Draft:
-        one = self.heard(item)
-        (batch,) = self._heard([one], [])
-        return self.writing.draft(batch, times(int(batch.src_lens[0]), one.seconds))
+        recording = self.heard(item)
+        (batch,) = self._heard([recording], [])
+        return self.writing.draft(batch, times(int(batch.src_lens[0]), recording.seconds))
 
     def writes(self) -> Tokenizer:
         return self.tokenizer
@@ -110,22 +110,22 @@ class SpeechWriter(Listener[str]):
         Raises:
             ConfigError: units that the model does not know.
         """
-        one, ids = self.heard(item), self.tokenizer
-        said = self.predict([one])[0] if target is None else target
-        tokens = ids.encode(said)
+        recording, ids = self.heard(item), self.tokenizer
+        text = self.predict([recording])[0] if target is None else target
+        tokens = ids.encode(text)
         if ids.unk_id in tokens:
-            raise ConfigError(f"'{visible(said)}' has units the model does not know; write it with others")
-        (batch,) = self._heard([one], tokens)
-        places = times(int(batch.src_lens[0]), one.seconds)
+            raise ConfigError(f"'{visible(text)}' has units the model does not know; write it with others")
+        (batch,) = self._heard([recording], tokens)
+        places = times(int(batch.src_lens[0]), recording.seconds)
         weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         layers = looking.layers_of(weights, places, places, [*map(ids.shown, tokens), looking.EOS])
-        sound = OnSound(self.spectrogram(one), one.seconds)
-        return Explanation(Path(one.name).name, said, layers, SoundMap(sound), places=sound)
+        sound = OnSound(self.spectrogram(recording), recording.seconds)
+        return Explanation(Path(recording.name).name, text, layers, SoundMap(sound), places=sound)
 
     def _heard(self, items: Sequence[Recording | str] | str, tokens: list[int]) -> Iterator[PairBatch]:
         """Recordings of similar length together, with these tokens and an end to write about each."""
         written = [*tokens, self.tokenizer.eos_id]
-        for batch in self.batches(items, self.model.decoder.output.weight.device, lambda one: written):
+        for batch in self.batches(items, self.model.decoder.output.weight.device, lambda recording: written):
             yield paired(batch, self.model, self.tokenizer)
 
 

@@ -74,17 +74,17 @@ class Transcribe(base.SpeechTask):
     @classmethod
     def prepare(cls, config: TranscribeConfig) -> Assets[Mapping[str, list[Recording]]]:
         loaded, words = load_recordings(config.data), config.units == "word"
-        texts = [one.label or "" for one in loaded.parts["train"]]
-        found = {unit for text in texts for unit in Units([], words=words).split(text)}
+        texts = [recording.label or "" for recording in loaded.parts["train"]]
+        names = {unit for text in texts for unit in Units([], words=words).split(text)}
         if config.data.concatenate is not None and not words:
-            found.add(" ")
-        if not found:
+            names.add(" ")
+        if not names:
             raise DataError(f"{config.data.train}: every text is empty: there is nothing to learn")
-        units = Units(sorted(found), words=words)
+        units = Units(sorted(names), words=words)
         notes = []
         for part, recordings in loaded.parts.items():
             lost = "they are not in the loss" if config.output.kind == "ctc" else "they cannot be written"
-            if strange := sum(len(units) in units.encode(one.label or "") for one in recordings):
+            if strange := sum(len(units) in units.encode(recording.label or "") for recording in recordings):
                 notes.append(f"{part}: {strange:,} texts have {config.units}s that training lacks; {lost}")
         assets = base.made_assets(config, loaded, units.names, notes=tuple(notes))
         if config.output.kind == "attention":
@@ -104,8 +104,8 @@ class Transcribe(base.SpeechTask):
     def build(self) -> nn.Module:
         return self.way.build()
 
-    def encode(self, one: Recording) -> list[int]:
-        return self.way.encode(one)
+    def encode(self, recording: Recording) -> list[int]:
+        return self.way.encode(recording)
 
     def loss(self, model: nn.Module, batch: SpeechBatch) -> Float[Tensor, ""]:
         """By CTC, of texts that fit in their recordings and whose units training has; others give nothing."""
@@ -115,9 +115,9 @@ class Transcribe(base.SpeechTask):
         """Log-likelihood of the texts, edits of words and characters, and how many of each there are."""
         names = ("nll", "units", "word_edits", "words", "char_edits", "chars")
         stats = dict.fromkeys(names, 0.0)
-        for batch, found in self.way.heard(model, batches):
-            stats["nll"], stats["units"] = stats["nll"] + found.nll, stats["units"] + found.units
-            for text, gold in zip(found.texts, batch.labels, strict=True):
+        for batch, heard in self.way.heard(model, batches):
+            stats["nll"], stats["units"] = stats["nll"] + heard.nll, stats["units"] + heard.units
+            for text, gold in zip(heard.texts, batch.labels, strict=True):
                 stats["word_edits"] += metrics.edit_distance(text.split(), gold.split())
                 stats["char_edits"] += metrics.edit_distance(text, gold)
                 stats["words"], stats["chars"] = stats["words"] + len(gold.split()), stats["chars"] + len(gold)
@@ -126,8 +126,8 @@ class Transcribe(base.SpeechTask):
     def summarise(self, stats: Stats) -> dict[str, float]:
         """Nats a unit; errors in percent."""
         shares = {"loss": ("nll", "units"), "wer": ("word_edits", "words"), "cer": ("char_edits", "chars")}
-        found = {name: mean(stats.get(top, 0.0), stats.get(count, 0.0)) for name, (top, count) in shares.items()}
-        return {name: value * (1 if name == "loss" else 100) for name, value in found.items()}
+        means = {name: mean(stats.get(top, 0.0), stats.get(count, 0.0)) for name, (top, count) in shares.items()}
+        return {name: value * (1 if name == "loss" else 100) for name, value in means.items()}
 
     def sample(self, output: str) -> str:
         return output
@@ -139,23 +139,23 @@ class Transcribe(base.SpeechTask):
         return self.described("Transcriber", f"writes them down in {len(self.known.outputs)} {self.config.units}s")
 
 
-def _way(config: TranscribeConfig, known: Known, assets: Assets[Any]) -> Way:
+def _way(config: TranscribeConfig, metadata: Known, assets: Assets[Any]) -> Way:
     sizes = Sizes(config.model, config.frames)
     if isinstance(config.output, AttentionOutputConfig):
-        return ByAttention(sizes, known, kept_tokenizer(assets.files, config.units), config.output)
-    return ByCtc(sizes, known, Units(known.outputs, words=config.units == "word"), config.beam)
+        return ByAttention(sizes, metadata, kept_tokenizer(assets.files, config.units), config.output)
+    return ByCtc(sizes, metadata, Units(metadata.outputs, words=config.units == "word"), config.beam)
 
 
 def _too_long(config: TranscribeConfig, way: Way, parts: Mapping[str, list[Recording]]) -> Iterator[str]:
     """Notes on texts that CTC cannot write. Raises: ConfigError for texts longer than a decoder's table."""
     if isinstance(way, ByCtc) and config.data.concatenate is None:
         for part, recordings in parts.items():
-            if short := sum(not way.fits(one) for one in recordings):
+            if short := sum(not way.fits(recording) for recording in recordings):
                 yield f"{part}: {short:,} recordings are too short for their texts; they are not in the loss"
     if isinstance(way, ByAttention) and (places := way.config.decoder.places()) is not None:
         most = (config.data.concatenate or (1, 1))[1]
         # with what stands between the texts of a string
-        longest = most * max(len(way.encode(one)) for found in parts.values() for one in found)
+        longest = most * max(len(way.encode(recording)) for split in parts.values() for recording in split)
         if (needed := max(longest, way.config.decoding.max_len + 1)) > places:
             raise ConfigError(
                 f"texts of up to {needed} units need as many places, but the decoder has a table of {places}: set"

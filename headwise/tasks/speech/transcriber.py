@@ -47,8 +47,8 @@ class Units:
 
     def decode(self, outputs: Sequence[int]) -> str:
         """The text of outputs, without the blank."""
-        found = (" " if self.words else "").join(self.names[output - 1] for output in outputs)
-        return " ".join(found.split())
+        text = (" " if self.words else "").join(self.names[output - 1] for output in outputs)
+        return " ".join(text.split())
 
     def split(self, text: str) -> list[str]:
         """The units of a text."""
@@ -56,8 +56,8 @@ class Units:
 
     def read(self, log_probs: Tensor, beam: int) -> str:
         """What the places of one recording say, by the best path, or by the best of so many prefixes."""
-        found = ctc.best_path(log_probs) if beam == 1 else ctc.prefix_beam(log_probs, beam)
-        return self.decode(found)
+        outputs = ctc.best_path(log_probs) if beam == 1 else ctc.prefix_beam(log_probs, beam)
+        return self.decode(outputs)
 
 
 class Transcriber(Listener[str]):
@@ -84,15 +84,15 @@ class Transcriber(Listener[str]):
 
         Raises: DataError for a file that cannot be read.
         """
-        found: dict[int, str] = {}
+        by_index: dict[int, str] = {}
 
         def texts(batch: SpeechBatch) -> list[str]:
             heard = read_places(self.model, batch.frames, batch.lens)
             return [self.units.read(log_probs, options or self.beam) for log_probs in heard]
 
-        for batch, said in divided(texts, self.batches(items, self.model.head.weight.device)):
-            found |= dict(zip(batch.indices, said, strict=True))
-        return [found[at] for at in range(len(found))]
+        for batch, transcripts in divided(texts, self.batches(items, self.model.head.weight.device)):
+            by_index |= dict(zip(batch.indices, transcripts, strict=True))
+        return [by_index[at] for at in range(len(by_index))]
 
     def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
         """The text; or JSON with the name of the recording."""
@@ -115,20 +115,20 @@ class Transcriber(Listener[str]):
         Raises:
             ConfigError: nothing was heard, units that the model does not know, or more than the recording can hold.
         """
-        one = self.heard(item)
-        (batch,) = self.batches([one], self.model.head.weight.device)
-        said = self.predict([one])[0] if target is None else target
-        units = self.units.encode(said)
+        recording = self.heard(item)
+        (batch,) = self.batches([recording], self.model.head.weight.device)
+        text = self.predict([recording])[0] if target is None else target
+        units = self.units.encode(text)
         (log_probs,) = read_places(self.model, batch.frames, batch.lens)
         if not units:
-            raise ConfigError(f"{one.name}: nothing was heard; give the text that is said as target")
+            raise ConfigError(f"{recording.name}: nothing was heard; give the text that is said as target")
         if len(self.units) in units or ctc.fewest_places(units) > len(log_probs):
-            raise ConfigError(f"'{visible(said)}' has units the model does not know, or too many for this recording")
+            raise ConfigError(f"'{visible(text)}' has units the model does not know, or too many for this recording")
         shares = ctc.occupancy(log_probs, units)
         weights = (shares / shares.sum(axis=1, keepdims=True))[None]
-        layer = Layer(weights, self.units.split(said), times(len(log_probs), one.seconds), "cross")
-        sound = OnSound(self.spectrogram(one), one.seconds)
-        return Explanation(Path(one.name).name, said, {"output": layer}, SoundMap(sound), places=sound)
+        layer = Layer(weights, self.units.split(text), times(len(log_probs), recording.seconds), "cross")
+        sound = OnSound(self.spectrogram(recording), recording.seconds)
+        return Explanation(Path(recording.name).name, text, {"output": layer}, SoundMap(sound), places=sound)
 
 
 def written(item: Recording, text: str, form: Form) -> list[str]:
@@ -148,11 +148,11 @@ def transcription_scores(examples: Sequence[Recording], say: Callable[[], list[s
         DataError: no recordings, or some without a text.
     """
     gold = gold_of(examples)
-    said = say()
+    predicted = say()
     return {
-        "wer": metrics.error_rate([text.split() for text in said], [text.split() for text in gold]),
-        "cer": metrics.error_rate(said, gold),
-        "exact": sum(one.split() == other.split() for one, other in zip(said, gold, strict=True)) / len(gold),
+        "wer": metrics.error_rate([text.split() for text in predicted], [text.split() for text in gold]),
+        "cer": metrics.error_rate(predicted, gold),
+        "exact": sum(text.split() == target.split() for text, target in zip(predicted, gold, strict=True)) / len(gold),
     }
 
 
@@ -160,5 +160,5 @@ def read_places(model: FrameLabeller, frames: Tensor, lens: Tensor) -> list[Tens
     """The log probabilities (places, outputs) of each recording, without padding, on the processor; no gradient."""
     with evaluating(model), torch.no_grad():
         logits, places = model(frames, lens)
-        found = wide(logits).log_softmax(-1).cpu()
-    return [row[:count] for row, count in zip(found, places.tolist(), strict=True)]
+        log_probs = wide(logits).log_softmax(-1).cpu()
+    return [row[:count] for row, count in zip(log_probs, places.tolist(), strict=True)]

@@ -46,7 +46,7 @@ class Strings:
         """
         if self.span is None:
             return [[place] for place in range(self.count)]
-        made: list[list[int]] = []
+        strings: list[list[int]] = []
         fewest, most = self.span
         for number in range(self.passes):
             stream = 2 * (epoch * self.passes + number)
@@ -57,9 +57,9 @@ class Strings:
             for size in sizes:
                 if start + size > self.count:
                     break
-                made.append(order[start : start + size])
+                strings.append(order[start : start + size])
                 start += size
-        return made
+        return strings
 
 
 class JoinedConfig(RecordingsConfig):
@@ -144,13 +144,13 @@ def load_recordings(config: RecordingsConfig) -> Recordings:
     own, notes = recording_set(config).read_own(), []
     rate = config.sample_rate or own.examples["train"][0].rate
     for split, recordings in own:
-        if changed := sum(one.rate != rate for one in recordings):
+        if changed := sum(recording.rate != rate for recording in recordings):
             notes.append(f"{split}: {changed:,} of {len(recordings):,} recordings resampled to {rate:,} Hz")
-        own.examples[split] = [at_rate(one, rate) for one in recordings]
+        own.examples[split] = [at_rate(recording, rate) for recording in recordings]
     parts = _split(own.examples, config)
     parts["train"] = draw_limit(parts["train"], config.limit, config.split_seed)
     for split, recordings in parts.items():
-        seconds = sum(one.seconds for one in recordings)
+        seconds = sum(recording.seconds for recording in recordings)
         notes.append(f"{split}: {len(recordings):,} recordings, {seconds:,.1f} s")
     return Recordings(parts, rate, own.digests, (*own.notes, *notes))
 
@@ -180,17 +180,19 @@ def read_recordings(config: RecordingsConfig, part: str) -> list[Recording]:
 
 def _split(own: Mapping[str, list[Recording]], config: RecordingsConfig) -> dict[str, list[Recording]]:
     """The recordings of own files; those of train by their groups, or else held out."""
-    asked = {split: getattr(config, f"{split}_groups") for split in SPLITS[1:] if split not in own}
-    grouped: dict[str, list[Recording]] = {split: [] for split, groups in asked.items() if groups}
+    split_groups = {split: getattr(config, f"{split}_groups") for split in SPLITS[1:] if split not in own}
+    grouped: dict[str, list[Recording]] = {split: [] for split, groups in split_groups.items() if groups}
     rest: list[Recording] = []
-    for one in own["train"]:
-        grouped.get(next((split for split, groups in asked.items() if one.group in groups), ""), rest).append(one)
-    for split, groups in asked.items():
-        if missing := set(groups) - {one.group for one in grouped.get(split, ())}:
+    for recording in own["train"]:
+        grouped.get(
+            next((split for split, groups in split_groups.items() if recording.group in groups), ""), rest
+        ).append(recording)
+    for split, groups in split_groups.items():
+        if missing := set(groups) - {recording.group for recording in grouped.get(split, ())}:
             raise DataError(f"{config.train}: no recording is of group '{min(missing)}'; correct data.{split}_groups")
-    keys = {id(one): _by_samples(one).source for one in rest}
-    given = {**own, **grouped, "train": rest}
-    return hold_out(given, config, lambda one: keys[id(one)], "recordings")
+    keys = {id(recording): _by_samples(recording).source for recording in rest}
+    splits = {**own, **grouped, "train": rest}
+    return hold_out(splits, config, lambda recording: keys[id(recording)], "recordings")
 
 
 def _by_samples(recording: Recording) -> Pair:
@@ -200,8 +202,8 @@ def _by_samples(recording: Recording) -> Pair:
 def measured(recordings: Iterable[Recording], bands: int) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of every band over all frames."""
     sums, count = torch.zeros(2, bands, dtype=torch.float64), 0
-    for one in recordings:
-        frames = log_mel(torch.from_numpy(one.samples), one.rate, bands).double()
+    for recording in recordings:
+        frames = log_mel(torch.from_numpy(recording.samples), recording.rate, bands).double()
         sums += torch.stack([frames.sum(0), frames.square().sum(0)])
         count += len(frames)
     return constants(sums, count)
@@ -268,12 +270,15 @@ def joined(parts: list[Recording]) -> Recording:
     """Recordings of one rate, one after another, with their labels between spaces, and those in time."""
     if len(parts) == 1:
         return parts[0]
-    samples = np.concatenate([one.samples for one in parts])
-    names, labels = (" ".join(map(str, found)) for found in zip(*((one.name, one.label) for one in parts), strict=True))
+    samples = np.concatenate([recording.samples for recording in parts])
+    names, labels = (
+        " ".join(map(str, values))
+        for values in zip(*((recording.name, recording.label) for recording in parts), strict=True)
+    )
     marks, start = [], 0.0
-    for one in parts:
-        marks += [Mark(start + mark.start, start + mark.end, mark.label) for mark in one.marks or ()]
-        start += one.seconds
+    for recording in parts:
+        marks += [Mark(start + mark.start, start + mark.end, mark.label) for mark in recording.marks or ()]
+        start += recording.seconds
     return Recording(names, samples, parts[0].rate, labels, marks=None if parts[0].marks is None else tuple(marks))
 
 
@@ -281,13 +286,13 @@ def collate(
     recordings: list[Recording], encode: Callable[[Recording], list[int]], bands: int, indices: list[int]
 ) -> SpeechBatch:
     """A batch of these recordings."""
-    frames = [log_mel(torch.from_numpy(one.samples), one.rate, bands) for one in recordings]
-    labels = [one.label or "" for one in recordings]
-    rows = [torch.tensor(encode(one), dtype=torch.int64) for one in recordings]
+    frames = [log_mel(torch.from_numpy(recording.samples), recording.rate, bands) for recording in recordings]
+    labels = [recording.label or "" for recording in recordings]
+    rows = [torch.tensor(encode(recording), dtype=torch.int64) for recording in recordings]
     return SpeechBatch(
         list(indices),
         pad_sequence(frames, batch_first=True),
-        torch.tensor([len(one) for one in frames]),
+        torch.tensor([len(frame_rows) for frame_rows in frames]),
         pad_sequence(rows, batch_first=True, padding_value=-1),
         torch.tensor([len(row) for row in rows]),
         labels,

@@ -31,24 +31,24 @@ def tokenize(
     from headwise.tasks.text.plain import TextConfig
     from headwise.training import recipes
 
-    made = recipes.read(recipe, overrides or [])
-    data = getattr(made, "data", None)
+    settings = recipes.read(recipe, overrides or [])
+    data = getattr(settings, "data", None)
     if type(data) is not TextConfig:
         raise ConfigError(f"{recipe}: token files are for recipes that learn from windows of plain text")
     folder = output or data_cache() / "tokenized" / Path(recipe).stem
     count = workers or cores()
     tell = _progress if sys.stderr.isatty() else _silent
-    index = tokenizing.tokenize(data, made.tokenizer, folder, count, tell)  # type: ignore[attr-defined]
+    index = tokenizing.tokenize(data, settings.tokenizer, folder, count, tell)  # type: ignore[attr-defined]
     if as_json:
         typer.echo(json_line({"folder": str(folder), **index.model_dump(mode="json", exclude_none=True)}))
         return
-    for part, one in index.parts.items():
+    for part, entry in index.parts.items():
         # but for what stands before the text
-        tokens = sum(shard.tokens for shard in one.shards) - 1
-        files = f"{len(one.shards):,} file{'s' if len(one.shards) > 1 else ''}"
-        typer.echo(f"{part}: {tokens:,} tokens of {one.chars:,} characters in {files}")
+        tokens = sum(shard.tokens for shard in entry.shards) - 1
+        files = f"{len(entry.shards):,} file{'s' if len(entry.shards) > 1 else ''}"
+        typer.echo(f"{part}: {tokens:,} tokens of {entry.chars:,} characters in {files}")
     # what is trained must be told of the tokenizer as this was
-    same = [one for one in overrides or [] if not one.startswith("data.train=")]
+    same = [setting for setting in overrides or [] if not setting.startswith("data.train=")]
     typer.echo(f"next: {shlex.join(['headwise', 'train', recipe, *same, f'data.train={folder}'])}")
 
 

@@ -32,11 +32,11 @@ def sentences(count: int, seed: int = 0) -> list[str]:
     """
     longest = max(map(len, RULES)) + 1
     bits = random_bits(np.arange(count * longest, dtype=np.uint64), seed, 0).reshape(count, longest) >> np.uint64(32)
-    found = []
+    texts = []
     for row in bits.tolist():
         rule = RULES[row[0] % len(RULES)]
-        found.append(" ".join(KINDS[kind][draw % len(KINDS[kind])] for kind, draw in zip(rule, row[1:], strict=False)))
-    return found
+        texts.append(" ".join(KINDS[kind][draw % len(KINDS[kind])] for kind, draw in zip(rule, row[1:], strict=False)))
+    return texts
 
 
 def write_sentences(folder: Path) -> None:

@@ -220,12 +220,12 @@ def encode_texts(
     >>> rows.tokens[0].tolist(), rows.lengths().tolist(), rows.cut
     ([4], [[1], [1]], 1)
     """
-    whole = Ragged.of(tokenizer.encode_batch(texts))
+    token_rows = Ragged.of(tokenizer.encode_batch(texts))
     values = np.zeros(len(texts), dtype=np.int64) if targets is None else np.asarray(targets)
     if values.dtype == np.float64:
         # what every device can hold
         values = values.astype(np.float32)
-    return TextRows(whole.cut(max_len), values, int((whole.lengths > max_len).sum()))
+    return TextRows(token_rows.cut(max_len), values, int((token_rows.lengths > max_len).sum()))
 
 
 def collate_texts(rows: TextRows, indices: Sequence[int]) -> LabelledBatch:
@@ -237,9 +237,9 @@ def collate_texts(rows: TextRows, indices: Sequence[int]) -> LabelledBatch:
     if not len(indices):
         raise ShapeError("a batch needs at least one example")
     chosen = np.asarray(indices, dtype=np.int64)
-    found = rows.tokens.take(chosen)
-    tokens = padded(found, Tokenizer.pad_id)
+    token_rows = rows.tokens.take(chosen)
+    tokens = padded(token_rows, Tokenizer.pad_id)
     if not tokens.shape[1]:
         tokens = tokens.new_full((len(indices), 1), Tokenizer.pad_id)
     targets = torch.from_numpy(rows.targets[chosen])
-    return LabelledBatch(tokens, torch.from_numpy(found.lengths), targets, list(indices))
+    return LabelledBatch(tokens, torch.from_numpy(token_rows.lengths), targets, list(indices))

@@ -58,8 +58,8 @@ class Portion:
 
     def lines(self) -> Iterator[str]:
         r"""The lines with their ends; every line has one, `\n`."""
-        found = scan_texts(resolve(self.path), self.max_line_bytes)
-        good = (text for text in found if not isinstance(text, BadLine))
+        texts = scan_texts(resolve(self.path), self.max_line_bytes)
+        good = (text for text in texts if not isinstance(text, BadLine))
         return (f"{text}\n" for text in islice(good, self.start, self.stop))
 
 
@@ -73,20 +73,20 @@ def portions(config: TextConfig) -> dict[str, Portion]:
 
     Raises: DataError where a file cannot be read, or leaves nothing to train on.
     """
-    given = {"valid": config.valid, "test": config.test}
+    paths = {"valid": config.valid, "test": config.test}
     held_out = shares(config)
     if sum(held_out) >= 1:
         raise DataError(f"valid_fraction and test_fraction ({sum(held_out):g}) leave nothing of {config.train}")
     train, valid, test = _cut(config.train, held_out, config)
-    own = {part: whole(path, config) for part, path in given.items() if path}
-    found: dict[str, Portion] = {"train": train, "valid": valid, "test": test} | own
+    own = {part: whole(path, config) for part, path in paths.items() if path}
+    by_split: dict[str, Portion] = {"train": train, "valid": valid, "test": test} | own
     if not train.chars + valid.chars + test.chars:
         raise DataError(f"{config.train}: no text to train on")
-    wanted = [1.0 - sum(held_out), *held_out]
-    if any(share and not part.chars for share, part in zip(wanted, (train, valid, test), strict=True)):
+    fractions = [1.0 - sum(held_out), *held_out]
+    if any(share and not part.chars for share, part in zip(fractions, (train, valid, test), strict=True)):
         advice = "give valid and test files, or set valid_fraction and test_fraction to 0"
         raise DataError(f"{config.train}: too few lines to hold out a part; {advice}")
-    return found
+    return by_split
 
 
 def training_portion(config: TextConfig) -> Portion:
@@ -140,8 +140,8 @@ def _beginning(portion: Portion) -> Iterator[str]:
 
 def begin_id(tokenizer: Tokenizer) -> int:
     """The token that stands before a text: the end of a line, or where that is no token, the begin."""
-    found = tokenizer.encode("\n")
-    return found[0] if len(found) == 1 and found[0] != tokenizer.unk_id else tokenizer.bos_id
+    ids = tokenizer.encode("\n")
+    return ids[0] if len(ids) == 1 and ids[0] != tokenizer.unk_id else tokenizer.bos_id
 
 
 def text_of(lines: Iterable[str], tokenizer: Tokenizer) -> Text:
@@ -151,8 +151,8 @@ def text_of(lines: Iterable[str], tokenizer: Tokenizer) -> Text:
     >>> letters.decode(text_of(["ab\\n", "b\\n"], letters).tokens[1:])
     'ab\\nb\\n'
     """
-    kept = list(lines)
-    return Text(np.concatenate(list(encoded(kept, tokenizer))), sum(map(len, kept)))
+    all_lines = list(lines)
+    return Text(np.concatenate(list(encoded(all_lines, tokenizer))), sum(map(len, all_lines)))
 
 
 def encode(portion: Portion, tokenizer: Tokenizer, scratch: Path | None = None) -> Text:
@@ -167,9 +167,9 @@ def encode(portion: Portion, tokenizer: Tokenizer, scratch: Path | None = None) 
         return text_of(portion.lines(), tokenizer)
     source = resolve(portion.path)
     before = sha256(source)
-    known = f"{before} {portion.start} {portion.stop} {tokenizer.digest()}"
+    identity = f"{before} {portion.start} {portion.stop} {tokenizer.digest()}"
     dtype = dtype_of(tokenizer)
-    path = data_cache() / "tokens" / f"{hashlib.sha256(known.encode()).hexdigest()}.{dtype.name}"
+    path = data_cache() / "tokens" / f"{hashlib.sha256(identity.encode()).hexdigest()}.{dtype.name}"
     if scratch is not None and not path.exists():
         path = scratch / path.name
     if not path.exists():

@@ -25,12 +25,12 @@ def _tagged(data: TaggedConfig, part: str, held_out: str | None) -> Inspection:
             odd.add("beyond max_len", sentence.line)
     words = Counter(word for sentence in sentences for word in sentence.words)
     facts: dict[str, Any] = {"words": words.total(), "vocabulary": len(words), "tags": dict(tags.most_common())}
-    told = [f"words                    {words.total():,}", f"vocabulary               {len(words):,}"]
-    told += [f"tags                     {len(tags):,}"]
-    told += [f"  {tag[:40]:<22} {count:,} ({count / tags.total():.1%})" for tag, count in tags.most_common(40)]
+    lines = [f"words                    {words.total():,}", f"vocabulary               {len(words):,}"]
+    lines += [f"tags                     {len(tags):,}"]
+    lines += [f"  {tag[:40]:<22} {count:,} ({count / tags.total():.1%})" for tag, count in tags.most_common(40)]
     if sentences:
         facts["lengths"] = asdict(measure([len(sentence.words) for sentence in sentences]))
-    return Inspection(str(path), "sentences", len(sentences), bad, odd, facts, tuple(told))
+    return Inspection(str(path), "sentences", len(sentences), bad, odd, facts, tuple(lines))
 
 
 def _labelled(data: LabelledConfig, part: str, held_out: str | None) -> Inspection:
@@ -39,16 +39,16 @@ def _labelled(data: LabelledConfig, part: str, held_out: str | None) -> Inspecti
     examples = take(bad.good(scan_labelled(path, data)), data.limit)
     labels = Counter(str(example.label) for example in examples)
     add_long(odd, [(len(example.text), example.line) for example in examples])
-    known: dict[str, Label | None] = {}
+    labels_by_text: dict[str, Label | None] = {}
     for example in examples:
-        if known.setdefault(example.text, example.label) != example.label:
+        if labels_by_text.setdefault(example.text, example.label) != example.label:
             odd.add("text of another label", example.line)
-    facts: dict[str, Any] = {"labels": dict(labels.most_common()), "different_texts": len(known)}
-    told = [f"different texts          {len(known):,}", f"labels                   {len(labels):,}"]
-    told += [f"  {label[:22]:<22} {count:,} ({count / labels.total():.1%})" for label, count in labels.most_common(40)]
+    facts: dict[str, Any] = {"labels": dict(labels.most_common()), "different_texts": len(labels_by_text)}
+    lines = [f"different texts          {len(labels_by_text):,}", f"labels                   {len(labels):,}"]
+    lines += [f"  {label[:22]:<22} {count:,} ({count / labels.total():.1%})" for label, count in labels.most_common(40)]
     if examples:
         facts["lengths"] = asdict(measure([len(example.text) for example in examples]))
-    return Inspection(str(path), "texts", len(examples), bad, odd, facts, tuple(told))
+    return Inspection(str(path), "texts", len(examples), bad, odd, facts, tuple(lines))
 
 
 def _text(data: TextConfig, part: str, held_out: str | None) -> Inspection:
@@ -60,10 +60,10 @@ def _text(data: TextConfig, part: str, held_out: str | None) -> Inspection:
         sizes.append(len(text))
         letters.update(text)
     facts: dict[str, Any] = {"characters": sum(sizes) + len(sizes), "different_characters": len(letters)}
-    told = [f"characters               {facts['characters']:,}", f"different characters     {len(letters):,}"]
+    lines = [f"characters               {facts['characters']:,}", f"different characters     {len(letters):,}"]
     if sizes:
         facts["lengths"] = asdict(measure(sizes))
-    return Inspection(str(path), "lines", len(sizes), bad, odd, facts, tuple(told))
+    return Inspection(str(path), "lines", len(sizes), bad, odd, facts, tuple(lines))
 
 
 def _like_tagged(opening: Opening) -> int:

@@ -101,13 +101,13 @@ def read(config: TextConfig, tokens: TokenizerConfig, given: Given, length: int)
 
 def _files(folder: Path, learned: Tokenizer | None) -> token_files.TokenFiles:
     """The token files of a folder. Raises: DataError where they are of another tokenizer than was learned before."""
-    found = token_files.opened(folder)
-    if learned is not None and learned.digest() != found.tokenizer.digest():
+    files = token_files.opened(folder)
+    if learned is not None and learned.digest() != files.tokenizer.digest():
         raise DataError(
             f"{folder}: its tokens are of another tokenizer than the run's, learned from another text; name the folder"
             " that the run began with"
         )
-    return found
+    return files
 
 
 def trained_on(config: TextConfig, tokenizer: Tokenizer) -> Text:

@@ -32,7 +32,7 @@ class StartRunConfig(Config):
     frozen: bool = Field(False, description="keep what is taken over fixed instead of training it")
 
 
-def tokenizer_of_run(path: str, wanted: TokenizerConfig) -> Tokenizer:
+def tokenizer_of_run(path: str, config: TokenizerConfig) -> Tokenizer:
     """The tokenizer that stands beside these weights.
 
     Raises:
@@ -43,11 +43,11 @@ def tokenizer_of_run(path: str, wanted: TokenizerConfig) -> Tokenizer:
     names = [name for name in saved.files if name.endswith("tokenizer.json")]
     if len(names) != 1:
         raise ConfigError(f"start.weights: {path}: the run has {len(names)} tokenizers; {_ADVICE}")
-    found = Tokenizer.from_bytes(saved.files[names[0]], str(saved.folder / names[0]))
-    theirs, ours = found.config.model_dump(), wanted.model_dump()
+    tokenizer = Tokenizer.from_bytes(saved.files[names[0]], str(saved.folder / names[0]))
+    theirs, ours = tokenizer.config.model_dump(), config.model_dump()
     advice = f"write [tokenizer] as in {saved.folder / CONFIG}"
     _refuse_others("tokenizer", theirs, ours, path, advice)
-    return found
+    return tokenizer
 
 
 def take_over(model: nn.Module, path: str, config: Config, *, frozen: bool) -> str:
@@ -101,10 +101,10 @@ class _Trained(NamedTuple):
     def part(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         """The weights below a name, and as their metadata which of them are tied to each other."""
         before = f"{name}."
-        tensors = {one.removeprefix(before): held for one, held in self.tensors.items() if one.startswith(before)}
-        ties = {one: first for one, first in self.ties.items() if one.startswith(before) and first.startswith(before)}
+        tensors = {key.removeprefix(before): tensor for key, tensor in self.tensors.items() if key.startswith(before)}
+        ties = {key: first for key, first in self.ties.items() if key.startswith(before) and first.startswith(before)}
         return tensors, metadata_of(
-            {one.removeprefix(before): first.removeprefix(before) for one, first in ties.items()}
+            {key.removeprefix(before): first.removeprefix(before) for key, first in ties.items()}
         )
 
 
@@ -119,7 +119,7 @@ def _trained(saved: Saved) -> _Trained:
         return _Trained(tensors, ties, model)
     # a language model: its blocks read as those of an encoder in which no place sees a later one
     model |= {"kind": "attention", "encoder_layers": model.get("num_layers"), "causal": True}
-    named = {encoder_name(one): encoder_name(first) for one, first in ties.items()}
+    named = {encoder_name(key): encoder_name(first) for key, first in ties.items()}
     advice = ', but kind = "attention", causal = true, and num_layers as encoder_layers'
     return _Trained(encoder_weights(tensors), named, model, advice)
 
@@ -127,8 +127,8 @@ def _trained(saved: Saved) -> _Trained:
 def _refuse_others(section: str, theirs: Mapping[str, Any], ours: Mapping[str, Any], path: str, advice: str) -> None:
     """Raises: ConfigError naming the keys of a section of the recipe that differ from those of the run."""
     if others := [key for key, value in ours.items() if theirs[key] != value]:
-        told = "; ".join(f"{section}.{key} is {theirs[key]!r} there and {ours[key]!r} here" for key in others)
-        raise ConfigError(f"start.weights: {path}: {told}; {advice}")
+        differences = "; ".join(f"{section}.{key} is {theirs[key]!r} there and {ours[key]!r} here" for key in others)
+        raise ConfigError(f"start.weights: {path}: {differences}; {advice}")
 
 
 def _deciding(config: Config) -> dict[str, Any]:
@@ -141,12 +141,12 @@ def _defaults(config: Config) -> dict[str, Any]:
 
 
 def _saved(path: str) -> Saved:
-    found = resolve(path)
-    if found.name != MODEL:
+    file = resolve(path)
+    if file.name != MODEL:
         raise ConfigError(
-            f"start.weights: {path}: name the file {MODEL} in the folder of a run, such as {_example(found)}"
+            f"start.weights: {path}: name the file {MODEL} in the folder of a run, such as {_example(file)}"
         )
-    return read_folder(found.parent)
+    return read_folder(file.parent)
 
 
 def _example(path: Path) -> Path:

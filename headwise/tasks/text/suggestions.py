@@ -157,8 +157,8 @@ def suggest_for_text(data: Mapping[str, Any]) -> Suggestion:
         return portions(config.model_copy(update={"valid_fraction": valid, "test_fraction": test}))
 
     parts = held_out(data, cut)
-    found = cut(parts.get("valid_fraction", 0.0), parts.get("test_fraction", 0.0))
-    chars = found["train"].chars
+    by_split = cut(parts.get("valid_fraction", 0.0), parts.get("test_fraction", 0.0))
+    chars = by_split["train"].chars
     values = {
         "length": 128 if chars > 20_000 else 32,
         "data": {**parts, **data},

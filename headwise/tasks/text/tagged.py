@@ -46,13 +46,13 @@ class Columns:
         Raises:
             BadLine: what is wrong, with the number of the line alone.
         """
-        found = text.split("\t") if "\t" in text else re.split(" +", text.strip(" "))
+        columns = text.split("\t") if "\t" in text else re.split(" +", text.strip(" "))
         if not self.width:
-            self._begin(line, len(found))
-        if len(found) != self.width:
-            what = f"{_count(len(found))}, but line {self.first} has {self.width}; give every word the same columns"
+            self._begin(line, len(columns))
+        if len(columns) != self.width:
+            what = f"{_count(len(columns))}, but line {self.first} has {self.width}; give every word the same columns"
             raise BadLine("", line, "columns", f"{what}, and put a blank line after each sentence")
-        word, tag = found[self.word], None if self.width == 1 else found[self.tag].strip()
+        word, tag = columns[self.word], None if self.width == 1 else columns[self.tag].strip()
         if tag == "":
             raise BadLine("", line, "tags", "the tag is empty; give every word a tag")
         return word, tag
@@ -159,7 +159,7 @@ def read_words(path: str | os.PathLike[str], config: TaggedConfig, normalize: No
 
 def scheme_of(sentences: Iterable[Tagged], config: TaggedConfig) -> Scheme:
     """How the tags of these sentences mark spans, as the configuration says or as `recognised` finds."""
-    return recognised(one.tags or () for one in sentences) if config.scheme == "auto" else config.scheme
+    return recognised(sentence.tags or () for sentence in sentences) if config.scheme == "auto" else config.scheme
 
 
 def _sentences(name: str, config: TaggedConfig, normalize: Normalize, required: bool) -> Iterator[Tagged | BadLine]:
@@ -311,9 +311,9 @@ def _tag(line: int, tag: str, column: str, required: bool) -> str:
 
 def _cleaned(line: int, word: str, normalize: Normalize) -> str:
     try:
-        found = clean(word, normalize)
+        cleaned = clean(word, normalize)
     except DataError as error:
         raise BadLine("", line, "characters", error.message) from None
-    if not found:
+    if not cleaned:
         raise BadLine("", line, "empty word", "a word is empty; write the word or remove it")
-    return found
+    return cleaned

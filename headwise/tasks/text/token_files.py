@@ -85,34 +85,35 @@ class TokenFiles:
         dtype = np.dtype(self.index.dtype).newbyteorder("<")
         return {
             part: Text(
-                Shards([np.memmap(self.folder / shard.file, dtype=dtype, mode="r") for shard in one.shards]), one.chars
+                Shards([np.memmap(self.folder / shard.file, dtype=dtype, mode="r") for shard in entry.shards]),
+                entry.chars,
             )
-            for part, one in self.index.parts.items()
+            for part, entry in self.index.parts.items()
         }
 
     def lines(self, part: str) -> Iterator[str]:
         """The lines of a part that was held out, with their ends. Raises: DataError, they are not kept."""
-        one = self.index.parts.get(part)  # type: ignore[call-overload]
-        if one is None or one.lines_sha256 is None:
+        entry = self.index.parts.get(part)  # type: ignore[call-overload]
+        if entry is None or entry.lines_sha256 is None:
             raise DataError(f"{self.folder}: the lines of '{part}' are not kept in it; name a text")
         return (f"{text}\n" for _, text in read_lines(lines_of(self.folder, part), max_line_bytes=1 << 40))
 
     def check(self, config: TextConfig, tokens: TokenizerConfig) -> None:
         """Raises: ConfigError naming what a recipe wants otherwise than these files were made."""
-        made = self.tokenizer.config
-        if others := [key for key in TokenizerConfig.model_fields if getattr(made, key) != getattr(tokens, key)]:
+        saved = self.tokenizer.config
+        if others := [key for key in TokenizerConfig.model_fields if getattr(saved, key) != getattr(tokens, key)]:
             key = others[0]
             raise ConfigError(
-                f"{self.folder}: its tokens were made with tokenizer.{key} = {_shown(getattr(made, key))}, the recipe"
+                f"{self.folder}: its tokens were made with tokenizer.{key} = {_shown(getattr(saved, key))}, the recipe"
                 f" says {_shown(getattr(tokens, key))}; change the recipe, or {_AGAIN}"
             )
         # a part with a file of its own is not held out, whatever the fraction says
-        held = (self.index.valid_fraction, self.index.test_fraction)
-        for name, made_so, asked in zip(("valid", "test"), held, shares(config), strict=True):
-            if made_so != asked:
+        fractions = (self.index.valid_fraction, self.index.test_fraction)
+        for name, fraction, requested in zip(("valid", "test"), fractions, shares(config), strict=True):
+            if fraction != requested:
                 raise ConfigError(
-                    f"{self.folder}: {made_so:g} of its text is held out as '{name}', but {asked:g} is asked for; set"
-                    f" data.{name}_fraction and data.{name} as they were, or {_AGAIN}"
+                    f"{self.folder}: {fraction:g} of its text is held out as '{name}', but {requested:g} is asked for;"
+                    f" set data.{name}_fraction and data.{name} as they were, or {_AGAIN}"
                 )
 
 
@@ -144,20 +145,20 @@ def opened(folder: Path) -> TokenFiles:
         raise DataError(f"{path}: is another tokenizer than the tokens were made with; {_AGAIN}")
     if index.dtype != dtype_of(tokenizer).name:
         raise DataError(f"{folder / INDEX}: numbers of {index.vocab_size:,} tokens are not {index.dtype}; {_AGAIN}")
-    known = {INDEX: digest, TOKENIZER: index.tokenizer}
-    for part, one in index.parts.items():
-        for number, shard in enumerate(one.shards):
+    digests = {INDEX: digest, TOKENIZER: index.tokenizer}
+    for part, entry in index.parts.items():
+        for number, shard in enumerate(entry.shards):
             if shard.file != shard_name(part, number):
                 raise DataError(f"{folder / INDEX}: {shard.file!r} is not the name of shard {number} of '{part}'")
             _check(folder / shard.file, shard, index)
-            known[shard.file] = shard.sha256
-        if one.lines_sha256 is not None:
+            digests[shard.file] = shard.sha256
+        if entry.lines_sha256 is not None:
             path = lines_of(folder, part)
             _regular(path)
-            if sha256(path) != one.lines_sha256:
+            if sha256(path) != entry.lines_sha256:
                 raise DataError(f"{path}: {_OTHER}; {_AGAIN}")
-            known[path.name] = one.lines_sha256
-    return TokenFiles(folder, index, listed(known), tokenizer)
+            digests[path.name] = entry.lines_sha256
+    return TokenFiles(folder, index, listed(digests), tokenizer)
 
 
 def read_index(folder: Path) -> tuple[Index, str]:
@@ -186,31 +187,31 @@ def read_index(folder: Path) -> tuple[Index, str]:
 
 
 def _check(path: Path, shard: Shard, index: Index) -> None:
-    size, wanted = _regular(path), shard.tokens * np.dtype(index.dtype).itemsize
-    if size != wanted:
-        raise DataError(f"{path}: has {size:,} bytes, but {INDEX} says {wanted:,}; {_AGAIN}")
-    whole, dtype = hashlib.sha256(), np.dtype(index.dtype).newbyteorder("<")
+    size, expected = _regular(path), shard.tokens * np.dtype(index.dtype).itemsize
+    if size != expected:
+        raise DataError(f"{path}: has {size:,} bytes, but {INDEX} says {expected:,}; {_AGAIN}")
+    hasher, dtype = hashlib.sha256(), np.dtype(index.dtype).newbyteorder("<")
     with path.open("rb") as file:
         while data := file.read(_CHUNK):
-            whole.update(data)
+            hasher.update(data)
             # a file that shrinks meanwhile may end within a number
             largest = int(np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype).max(initial=0))
             if largest >= index.vocab_size:
                 raise DataError(f"{path}: token {largest:,} is beyond the vocabulary of {index.vocab_size:,}; {_AGAIN}")
-    if whole.hexdigest() != shard.sha256:
+    if hasher.hexdigest() != shard.sha256:
         raise DataError(f"{path}: {_OTHER}; {_AGAIN}")
 
 
 def _regular(path: Path) -> int:
     """The size of a file that is one, not a link to another place. Raises: DataError."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; {_AGAIN}") from None
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a link" if stat.S_ISLNK(found.st_mode) else "no file"
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a link" if stat.S_ISLNK(status.st_mode) else "no file"
         raise DataError(f"{path}: is {kind}, but must be a file in this folder; {_AGAIN}")
-    return found.st_size
+    return status.st_size
 
 
 def _shown(value: object) -> str:

@@ -74,7 +74,7 @@ def _tokenized(
     source: Path, config: TextConfig, tokens: TokenizerConfig, folder: Path, workers: int, tell: Tell
 ) -> Index:
     check = _unchanged(source)
-    with ExitStack() as taken:
+    with ExitStack() as stack:
         with digested({"train": source}) as digests:
             work = _work(config, tokens, digests["train"])
             if _is_done(folder, work):
@@ -82,23 +82,23 @@ def _tokenized(
             # before the folder is taken: there may be something to correct in the text
             parts = {part: portion for part, portion in portions(config).items() if _is_own(config, part, portion)}
             folder.mkdir(parents=True, exist_ok=True)
-            taken.enter_context(FolderLock(folder))
+            stack.enter_context(FolderLock(folder))
             if _is_done(folder, work):
                 return read_index(folder)[0]
             _take(folder, work)
             tokenizer = _tokenizer(folder, parts["train"], tokens, check)
             counts = _make(folder, parts, tokenizer, workers, tell, check)
         values = {"source": digests["train"], "work": _digest(work), "bad": parts["train"].bad}
-        made = {part: (portion, counts[part]) for part, portion in parts.items()}
-        return _finished(folder, values, shares(config), made, tokenizer)
+        shard_counts = {part: (portion, counts[part]) for part, portion in parts.items()}
+        return _finished(folder, values, shares(config), shard_counts, tokenizer)
 
 
 def _unchanged(source: Path) -> Callable[[], None]:
     """Raises, when it is called: DataError, the text is no longer what it was; nothing is kept of another one."""
 
     def facts() -> tuple[int, ...]:
-        found = os.stat(source)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        status = os.stat(source)
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
     before = facts()
 
@@ -147,9 +147,9 @@ def _take(folder: Path, work: str) -> None:
 def _tokenizer(folder: Path, portion: Portion, config: TokenizerConfig, check: Callable[[], None]) -> Tokenizer:
     path = folder / TOKENIZER
     if not path.exists():
-        made = train_tokenizer(portion, config).to_bytes()
+        content = train_tokenizer(portion, config).to_bytes()
         check()
-        _commit(path, [made])
+        _commit(path, [content])
     return Tokenizer.from_bytes(path.read_bytes(), str(path), config)
 
 
@@ -185,16 +185,16 @@ def _make(
 
 def _texts(lines: Iterable[str]) -> Iterator[str]:
     """Lines joined to the texts of shards."""
-    kept: list[str] = []
+    pending: list[str] = []
     size = 0
     for line in lines:
-        kept.append(line)
+        pending.append(line)
         size += len(line)
         if size >= SHARD_CHARS:
-            yield "".join(kept)
-            kept, size = [], 0
-    if kept:
-        yield "".join(kept)
+            yield "".join(pending)
+            pending, size = [], 0
+    if pending:
+        yield "".join(pending)
 
 
 def _written(pieces: Iterator[_Piece], tokenizer: Tokenizer, workers: int) -> Generator[int, None, None]:
@@ -212,8 +212,8 @@ def _written(pieces: Iterator[_Piece], tokenizer: Tokenizer, workers: int) -> Ge
             # one more than can be worked on, so that none is idle and no text waits in memory
             while len(waiting) > workers:
                 finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (one.result() for one in finished)
-        yield from (one.result() for one in waiting)
+                yield from (future.result() for future in finished)
+        yield from (future.result() for future in waiting)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -243,8 +243,8 @@ def _write_there(piece: _Piece) -> int:
 
 def _write(piece: _Piece, tokenizer: Tokenizer) -> int:
     dtype = dtype_of(tokenizer).newbyteorder("<")
-    found = encoded(io.StringIO(piece.text, newline="\n"), tokenizer, begun=piece.begun)
-    _commit(piece.path, (one.astype(dtype, copy=False).tobytes() for one in found))
+    arrays = encoded(io.StringIO(piece.text, newline="\n"), tokenizer, begun=piece.begun)
+    _commit(piece.path, (array.astype(dtype, copy=False).tobytes() for array in arrays))
     return len(piece.text)
 
 
@@ -276,7 +276,7 @@ def _finished(
 ) -> Index:
     """Writes the index, of what the files hold."""
     dtype = dtype_of(tokenizer)
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for part, (portion, count) in parts.items():
         paths = [folder / shard_name(part, number) for number in range(count)]
         shards = [
@@ -284,11 +284,11 @@ def _finished(
             for path in paths
         ]
         lines = {} if part == "train" else {"lines_sha256": sha256(lines_of(folder, part))}
-        found[part] = {"chars": portion.chars, "shards": shards, **lines}
-    made = {"format": FORMAT, "version": VERSION, "dtype": dtype.name, "tokenizer": tokenizer.digest(), **values}
-    made |= {"vocab_size": tokenizer.vocab_size, "parts": found}
-    made |= dict(zip(("valid_fraction", "test_fraction"), held_out, strict=True))
-    index = Index.model_validate(made)
+        entries[part] = {"chars": portion.chars, "shards": shards, **lines}
+    fields = {"format": FORMAT, "version": VERSION, "dtype": dtype.name, "tokenizer": tokenizer.digest(), **values}
+    fields |= {"vocab_size": tokenizer.vocab_size, "parts": entries}
+    fields |= dict(zip(("valid_fraction", "test_fraction"), held_out, strict=True))
+    index = Index.model_validate(fields)
     _commit(folder / INDEX, [(index.model_dump_json(indent=1, exclude_none=True) + "\n").encode()])
     (folder / _WORK).unlink(missing_ok=True)
     return index

@@ -74,13 +74,13 @@ def load_vectors(
         DataError: `file:line: ...` for a wrong count of numbers, what is no number, a file that ends early.
     """
     name = os.fspath(path)
-    wanted, folded = _wanted(tokenizer)
+    exact_rows, folded_rows = _rows_by_word(tokenizer)
     exact: dict[int, np.ndarray] = {}
     other_case: dict[int, np.ndarray] = {}
     for place, raw, numbers in _entries(name, max_line_bytes):
         word = _cleaned(raw, tokenizer, place)
-        rows = [row for row in wanted.get(word, ()) if row not in exact]
-        spare = [row for row in folded.get(word.lower(), ()) if row not in other_case]
+        rows = [row for row in exact_rows.get(word, ()) if row not in exact]
+        spare = [row for row in folded_rows.get(word.lower(), ()) if row not in other_case]
         if not rows and not spare:
             continue
         vector = _vector(numbers, place)
@@ -88,10 +88,10 @@ def load_vectors(
         other_case.update((row, vector) for row in spare)
     if not exact and not other_case:
         raise DataError(f"{name}: no vector for any of the {tokenizer.vocab_size:,} tokens; is it the right language?")
-    found = other_case | exact
-    matrix = _matrix(found, tokenizer.vocab_size, generator)
+    vectors = other_case | exact
+    matrix = _matrix(vectors, tokenizer.vocab_size, generator)
     matrix[tokenizer.pad_id] = 0
-    return matrix, _coverage(tokenizer, found, len(found) - len(exact), matrix.shape[1], counts)
+    return matrix, _coverage(tokenizer, vectors, len(vectors) - len(exact), matrix.shape[1], counts)
 
 
 def vector_line(word: str, numbers: Sequence[float]) -> str:
@@ -103,7 +103,7 @@ def vector_line(word: str, numbers: Sequence[float]) -> str:
     return " ".join([word, *(str(np.float32(number)) for number in numbers)])
 
 
-def _wanted(tokenizer: Tokenizer) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+def _rows_by_word(tokenizer: Tokenizer) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     """Token numbers by word, and by word in small letters; subword marks of a word's begin do not count."""
     exact: dict[str, list[int]] = {}
     folded: dict[str, list[int]] = {}
@@ -170,28 +170,28 @@ def _vector(numbers: list[str], place: str) -> np.ndarray:
     return vector.astype(np.float32)
 
 
-def _matrix(found: Mapping[int, np.ndarray], rows: int, generator: torch.Generator) -> Tensor:
-    places = torch.tensor(sorted(found))
-    known = torch.from_numpy(np.stack([found[row] for row in sorted(found)]))
-    matrix = torch.randn(rows, known.shape[1], generator=generator) * known.std(correction=0) + known.mean()
-    matrix[places] = known
+def _matrix(vectors: Mapping[int, np.ndarray], rows: int, generator: torch.Generator) -> Tensor:
+    places = torch.tensor(sorted(vectors))
+    stacked = torch.from_numpy(np.stack([vectors[row] for row in sorted(vectors)]))
+    matrix = torch.randn(rows, stacked.shape[1], generator=generator) * stacked.std(correction=0) + stacked.mean()
+    matrix[places] = stacked
     return matrix
 
 
 def _coverage(
-    tokenizer: Tokenizer, found: Mapping[int, np.ndarray], folded: int, dim: int, counts: Mapping[int, int] | None
+    tokenizer: Tokenizer, vectors: Mapping[int, np.ndarray], folded: int, dim: int, counts: Mapping[int, int] | None
 ) -> Coverage:
     types = range(_SPECIALS, tokenizer.vocab_size)
     weight = {row: (counts or {}).get(row, 0) for row in types}
     # the tokenizer's numbers run from frequent to rare already
-    missing = sorted((row for row in types if row not in found), key=lambda row: (-weight[row], row))
+    missing = sorted((row for row in types if row not in vectors), key=lambda row: (-weight[row], row))
     return Coverage(
         types=len(types),
-        found=len(found),
+        found=len(vectors),
         folded=folded,
         dim=dim,
         tokens=None if counts is None else sum(weight.values()),
-        tokens_found=None if counts is None else sum(weight[row] for row in found),
+        tokens_found=None if counts is None else sum(weight[row] for row in vectors),
         missing=tuple(tokenizer.piece(row) for row in missing[:_SHOWN]),
     )
 

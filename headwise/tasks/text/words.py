@@ -56,13 +56,15 @@ class WordTokenizer:
 
     def encode(self, words: Iterable[str]) -> list[list[int]]:
         """The token numbers of each word; a word that gives none becomes the unknown token."""
-        known = list(words)
-        found = [ids or [self.pieces.unk_id] for ids in self.pieces.encode_batch(_as_text(known, self.pieces.config))]
+        word_list = list(words)
+        encoded = [
+            ids or [self.pieces.unk_id] for ids in self.pieces.encode_batch(_as_text(word_list, self.pieces.config))
+        ]
         if self.spelling is None:
-            return found
-        spelled = self.spelling.encode_batch(spelling_of(word, self.longest) for word in known)
+            return encoded
+        spelled = self.spelling.encode_batch(spelling_of(word, self.longest) for word in word_list)
         first = self.pieces.vocab_size
-        return [ids + [first + number for number in more] for ids, more in zip(found, spelled, strict=True)]
+        return [ids + [first + number for number in more] for ids, more in zip(encoded, spelled, strict=True)]
 
     def clean(self, text: str) -> str:
         """The text as it is read."""
@@ -139,13 +141,13 @@ def encode_words(
     sentences: Sequence[Sequence[str]],
     tokenizer: WordTokenizer,
     tags: Sequence[Sequence[int]] | None = None,
-    seen: Container[str] | None = None,
+    vocabulary: Container[str] | None = None,
 ) -> WordRows:
     """Cuts every word alone, each different one once.
 
     Args:
         tags: numbers, one for each word; None: not known.
-        seen: the words of training; None: all.
+        vocabulary: the words of training; None: all.
 
     Raises:
         ShapeError: a sentence with another number of tags than words.
@@ -165,14 +167,14 @@ def encode_words(
     before = np.concatenate([[0], np.cumsum(words.lengths)])
     tokens = Ragged(words.values, before[pieces.starts + lengths] - before[pieces.starts])
     if tags is None:
-        known = Ragged(np.full(len(flat), NO_TAG, dtype=np.int64), lengths)
+        tag_rows = Ragged(np.full(len(flat), NO_TAG, dtype=np.int64), lengths)
     else:
         values = np.fromiter(itertools.chain.from_iterable(tags), dtype=np.int64)
-        known = Ragged(values, np.fromiter(map(len, tags), dtype=np.int64, count=len(tags)))
-        if not np.array_equal(known.lengths, lengths):
+        tag_rows = Ragged(values, np.fromiter(map(len, tags), dtype=np.int64, count=len(tags)))
+        if not np.array_equal(tag_rows.lengths, lengths):
             raise ShapeError("every word needs one tag: words and tags of a sentence differ in number")
-    lacking = [seen is not None and tokenizer.clean(word) not in seen for word in number]
-    return WordRows(tokens, pieces, known, Ragged(np.asarray(lacking, dtype=np.int64)[flat], lengths))
+    lacking = [vocabulary is not None and tokenizer.clean(word) not in vocabulary for word in number]
+    return WordRows(tokens, pieces, tag_rows, Ragged(np.asarray(lacking, dtype=np.int64)[flat], lengths))
 
 
 def collate_words(rows: WordRows, indices: Sequence[int]) -> WordBatch:

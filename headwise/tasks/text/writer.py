@@ -54,9 +54,9 @@ class Scoring(NamedTuple):
             )
         bleu = metrics.bleu(outputs, references, tokenize=self.tokenize, lowercase=self.lowercase)
         chrf = metrics.chrf(outputs, references, lowercase=self.lowercase)
-        found: dict[str, float | str] = {"bleu": bleu.value, "bleu_signature": bleu.signature}
+        bleu_scores: dict[str, float | str] = {"bleu": bleu.value, "bleu_signature": bleu.signature}
         exact = metrics.exact_match(outputs, references, lowercase=self.lowercase)
-        return found | {"chrf": chrf.value, "chrf_signature": chrf.signature, "exact": exact}
+        return bleu_scores | {"chrf": chrf.value, "chrf_signature": chrf.signature, "exact": exact}
 
 
 class BleuConfig(Config):
@@ -93,14 +93,14 @@ class Asked:
     prefix: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, decoding: DecodingConfig, given: Mapping[str, Any]) -> "Asked":
+    def of(cls, decoding: DecodingConfig, options: Mapping[str, Any]) -> "Asked":
         """From options by name. Raises: ConfigError for an unknown one, or a value that is not allowed."""
-        own: dict[str, Any] = {name: bool(given[name]) for name in ("scores", "alignments") if name in given}
-        if "tokenize" in given:
-            own["tokenize"] = build(BleuConfig, {"tokenize": given["tokenize"]}, "--tokenize").tokenize
-        if "prefix" in given:
-            own["prefix"] = tuple(given["prefix"])
-        return cls(decoding.with_options({name: given[name] for name in given if name not in own}), **own)
+        own: dict[str, Any] = {name: bool(options[name]) for name in ("scores", "alignments") if name in options}
+        if "tokenize" in options:
+            own["tokenize"] = build(BleuConfig, {"tokenize": options["tokenize"]}, "--tokenize").tokenize
+        if "prefix" in options:
+            own["prefix"] = tuple(options["prefix"])
+        return cls(decoding.with_options({name: options[name] for name in options if name not in own}), **own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +137,10 @@ class Writing:
         """
         model, lens = self.decoding_model(config.precision), batch.src_lens
         cache = model.decoder.start(model.encoder(batch.src, lens), lens)
-        found = search(model.decoder, cache, config, self._rules(lens, config, prefix), draws=self.draws)
+        n_best = search(model.decoder, cache, config, self._rules(lens, config, prefix), draws=self.draws)
         return [
             self.written(hypotheses) if length >= self.least else []
-            for hypotheses, length in zip(found, lens.tolist(), strict=True)
+            for hypotheses, length in zip(n_best, lens.tolist(), strict=True)
         ]
 
     @torch.inference_mode()
@@ -160,7 +160,10 @@ class Writing:
     def written(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Hypotheses as texts."""
         return [
-            Translation(self.tokenizer.decode(one.tokens), one.score, one.log_prob, one.tokens) for one in hypotheses
+            Translation(
+                self.tokenizer.decode(hypothesis.tokens), hypothesis.score, hypothesis.log_prob, hypothesis.tokens
+            )
+            for hypothesis in hypotheses
         ]
 
     def draft(self, batch: PairBatch, read: list[str], places: Places | None = None) -> Draft:
@@ -183,17 +186,17 @@ class Writing:
         return config.constraints(lengths, bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned, prefix=forced)
 
 
-def text_of(found: Sequence[Translation]) -> str:
+def text_of(translations: Sequence[Translation]) -> str:
     """The text of the best output; empty where there is none."""
-    return found[0].text if found else ""
+    return translations[0].text if translations else ""
 
 
 def likelihood(model: Seq2Seq, batch: PairBatch) -> dict[str, float]:
     """Negative log-likelihood in nats, right tokens and number of tokens of a batch under teacher forcing."""
-    hidden, wanted = real_states(model, batch, batch.tgt_in)
+    hidden, targets = real_states(model, batch, batch.tgt_in)
     output = model.decoder.output
-    right = int((output(hidden).argmax(-1) == wanted).sum())
-    return {"nll": float(output_loss(output, hidden, wanted)), "right": right, "tokens": batch.num_tokens}
+    right = int((output(hidden).argmax(-1) == targets).sum())
+    return {"nll": float(output_loss(output, hidden, targets)), "right": right, "tokens": batch.num_tokens}
 
 
 def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:
@@ -288,10 +291,10 @@ class Writer(Task[D]):
         references: list[list[str]] = []
         for batch in batches:
             stats.update(likelihood(model, batch))
-            rows = [row for row, known in enumerate(batch.references) if known]
+            rows = [row for row, texts in enumerate(batch.references) if texts]
             if rows:
                 references += [batch.references[row] for row in rows]
-                outputs += [text_of(found) for found in writing.found(batch.take(rows), self.greedy())]
+                outputs += [text_of(translations) for translations in writing.found(batch.take(rows), self.greedy())]
         if references:
             stats.update(metrics.bleu_counts(outputs, references, **self.scoring()._asdict()))
             stats.update(self.more_counts(outputs, references))

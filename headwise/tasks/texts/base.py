@@ -125,7 +125,7 @@ class TextPredictor(Predictor[str, O, Labelled]):
                 stacklevel=4,
             )
         weight = self.model.head.weight
-        found = torch.zeros(len(texts), weight.shape[0], dtype=weight.dtype)
+        logits = torch.zeros(len(texts), weight.shape[0], dtype=weight.dtype)
 
         def outputs_of(indices: list[int]) -> Tensor:
             batch = collate_texts(rows, indices).to(weight.device)
@@ -134,8 +134,8 @@ class TextPredictor(Predictor[str, O, Labelled]):
 
         batches = token_batches(rows.lengths(), max_tokens=max(PREDICTION_TOKENS, longest), shuffle=False)
         for indices, outputs in divided(outputs_of, batches):
-            found[indices] = outputs
-        return wide(found)
+            logits[indices] = outputs
+        return wide(logits)
 
     @abstractmethod
     def answer(self, output: O) -> str:
@@ -159,22 +159,22 @@ class TextPredictor(Predictor[str, O, Labelled]):
             raise ConfigError("the text is empty; there is nothing to look at")
         answer = self.answer(self.predict([text])[0])
         keys = [FRONT] * (self.model.front is not None) + self.tokenizer.tokens(text)[: self.data.max_len]
-        known, layers = [self._tokens(rows.tokens[0].tolist(), keys)], {}
+        token_words, layers = [self._tokens(rows.tokens[0].tolist(), keys)], {}
         if isinstance(self.model.pooling, MaxOverSequence):
             layers["pooling"] = Layer(self._shares(self.model.pooling, batch), [answer], keys, "pooled")
             if not any(isinstance(module, Mechanism) for module in self.model.modules()):
-                return Explanation(text, answer, layers, tokens=known)
+                return Explanation(text, answer, layers, tokens=token_words)
         for name, heads in looking.attended(self.model, batch.tokens, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
             layers[name] = heads.layer([answer] if pooled else keys, keys, "pooled" if pooled else None)
-        return Explanation(text, answer, layers, tokens=known)
+        return Explanation(text, answer, layers, tokens=token_words)
 
     def _tokens(self, ids: list[int], labels: list[str]) -> Tokens:
         """What the tokens of a text are, with the one in front of it where the model reads one."""
-        found = looking.tokens_of(self.tokenizer, ids, labels[-len(ids) :])
+        tokens = looking.tokens_of(self.tokenizer, ids, labels[-len(ids) :])
         if self.model.front is None:
-            return found
-        return Tokens(labels, [-1, *found.words], [0, *(place + 1 for place in found.special)])
+            return tokens
+        return Tokens(labels, [-1, *tokens.words], [0, *(place + 1 for place in tokens.special)])
 
     @torch.inference_mode()
     def _shares(self, pooling: MaxOverSequence, batch: LabelledBatch) -> np.ndarray:

@@ -70,11 +70,11 @@ class Classifier(TextPredictor[Verdict]):
         """The class of each text, in their order; `options` are none. An empty text has a class too."""
         texts = self.inputs(items)
         names = list(self.classes)
-        found = []
+        verdicts = []
         for row in self.logits(texts).softmax(-1).tolist():
             order = sorted(range(len(names)), key=lambda place: -row[place])
-            found.append(Verdict(names[order[0]], {names[place]: row[place] for place in order}))
-        return found
+            verdicts.append(Verdict(names[order[0]], {names[place]: row[place] for place in order}))
+        return verdicts
 
     def write(self, item: str, output: Verdict, form: Form, options: Any = None) -> list[str]:
         """The class, a tab and its probability; or a line of JSON that can be read again as data."""
@@ -97,7 +97,7 @@ class Classifier(TextPredictor[Verdict]):
         """
         gold = [str(example.label) for example in examples]
         verdicts = self.predict([example.text for example in examples])
-        return verdict_scores([one.probabilities for one in verdicts], gold)
+        return verdict_scores([verdict.probabilities for verdict in verdicts], gold)
 
     def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
         yield majority([str(example.label) for example in examples])
@@ -141,9 +141,9 @@ class Classify(TextTask, Labelling[dict[str, Texts]]):
             _refuse_unknown(train, classes, config.data.train)
         data, notes = {}, parts.notes + _rare(train)
         for split, examples in parts:
-            numbers, told = _numbered(split, examples, classes)
+            numbers, label_notes = _numbered(split, examples, classes)
             data[split], cut = encoded(split, examples, numbers, tokenizer, config.data.max_len)
-            notes += cut + told
+            notes += cut + label_notes
         files = {TOKENIZER_FILE: tokenizer.to_bytes(), CLASSES_FILE: as_json(classes, ordered=True)}
         return Assets(files, data, parts.digests, tuple(notes))
 
@@ -154,10 +154,10 @@ class Classify(TextTask, Labelling[dict[str, Texts]]):
         """Logistic regression on words and pairs of words."""
         every = cls.examples(config, "train")
         train = sample(every)
-        known, features = tfidf([one.text for one in train], [one.text for one in examples])
-        predicted = logistic_regression(known, [_label(one) for one in train], features, _STRENGTH)
+        train_features, features = tfidf([example.text for example in train], [example.text for example in examples])
+        predicted = logistic_regression(train_features, [_label(example) for example in train], features, _STRENGTH)
         name = named("TF-IDF and logistic regression", len(train), len(every))
-        yield of_labels(name, predicted, [_label(one) for one in examples])
+        yield of_labels(name, predicted, [_label(example) for example in examples])
 
     @property
     def num_outputs(self) -> int:

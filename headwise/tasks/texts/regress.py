@@ -49,8 +49,8 @@ class Regressor(TextPredictor[float]):
     def predict(self, items: Sequence[str] | str, options: Any = None) -> list[float]:
         """The number of each text, in their order; `options` are none. An empty text has a number too."""
         texts = self.inputs(items)
-        found = self.logits(texts)[:, 0].double() * self.scale.deviation + self.scale.mean
-        numbers: list[float] = found.tolist()
+        values = self.logits(texts)[:, 0].double() * self.scale.deviation + self.scale.mean
+        numbers: list[float] = values.tolist()
         return numbers
 
     def write(self, item: str, output: float, form: Form, options: Any = None) -> list[str]:
@@ -70,10 +70,10 @@ class Regressor(TextPredictor[float]):
         """
         texts, labels = [example.text for example in examples], [float(example.label or 0.0) for example in examples]
         # standardised, so that no sum of squares drowns in the square of a large mean
-        gold, said = (
-            (np.array(found) - self.scale.mean) / self.scale.deviation for found in (labels, self.predict(texts))
+        gold, predicted = (
+            (np.array(values) - self.scale.mean) / self.scale.deviation for values in (labels, self.predict(texts))
         )
-        return {**error_scores(error_counts(said, gold), self.scale.deviation)}
+        return {**error_scores(error_counts(predicted, gold), self.scale.deviation)}
 
     def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
         gold = [float(example.label or 0.0) for example in examples]
@@ -139,10 +139,10 @@ class Regress(TextTask):
         """Ridge regression on words and pairs of words."""
         every = cls.examples(config, "train")
         train = sample(every)
-        known, features = tfidf([one.text for one in train], [one.text for one in examples])
-        predicted = ridge_regression(known, [_number(one) for one in train], features)
+        train_features, features = tfidf([example.text for example in train], [example.text for example in examples])
+        predicted = ridge_regression(train_features, [_number(example) for example in train], features)
         name = named("TF-IDF and ridge regression", len(train), len(every))
-        yield of_numbers(name, predicted, [_number(one) for one in examples])
+        yield of_numbers(name, predicted, [_number(example) for example in examples])
 
     @property
     def num_outputs(self) -> int:
@@ -150,14 +150,14 @@ class Regress(TextTask):
 
     def loss(self, model: nn.Module, batch: LabelledBatch) -> Float[Tensor, ""]:
         """Sum of the squared errors of the standardised numbers."""
-        return (wide(_said(model, batch)) - batch.targets).square().sum()
+        return (wide(_predicted(model, batch)) - batch.targets).square().sum()
 
     def measure(self, model: nn.Module, batches: Iterable[LabelledBatch]) -> Stats:
         """Sums of errors over these batches."""
         stats: Counter[str] = Counter()
         for batch in batches:
-            said = _said(model, batch).double().cpu().numpy()
-            stats.update(error_counts(said, batch.targets.double().cpu().numpy()))
+            predicted = _predicted(model, batch).double().cpu().numpy()
+            stats.update(error_counts(predicted, batch.targets.double().cpu().numpy()))
         return dict(stats)
 
     def summarise(self, stats: Stats) -> dict[str, float]:
@@ -179,7 +179,7 @@ def _number(example: Labelled) -> float:
     return float(example.label or 0.0)
 
 
-def _said(model: nn.Module, batch: LabelledBatch) -> Tensor:
+def _predicted(model: nn.Module, batch: LabelledBatch) -> Tensor:
     outputs: Tensor = model(batch.tokens, batch.lens)
     return outputs[:, 0]
 

@@ -37,7 +37,7 @@ def read_links(path: str | os.PathLike[str], *, reverse: bool = False) -> list[G
     Raises:
         DataError: the file cannot be read, or a line holds something else.
     """
-    found = []
+    gold = []
     for number, line in read_lines(path):
         links: dict[Link, str] = {}
         for text in line.split():
@@ -49,8 +49,8 @@ def read_links(path: str | os.PathLike[str], *, reverse: bool = False) -> list[G
             # a link that is given twice is as sure as its surer one
             links[link] = "-" if "-" in (match[2], links.get(link)) else match[2]
         sure = frozenset(link for link, mark in links.items() if mark == "-")
-        found.append(GoldLinks(sure, frozenset(links)))
-    return found
+        gold.append(GoldLinks(sure, frozenset(links)))
+    return gold
 
 
 Links = list[tuple[int, int]]
@@ -120,8 +120,8 @@ def _linked(weights: np.ndarray, queries: Sequence[int], keys: Sequence[int], ho
     # the step that writes the end token is the one that reads the last token
     steps = weights[1:] if how.shift else weights[:-1]
     usual = merge(weights, [0] * len(weights), keys)
-    found = merge(steps, queries[:-1], keys) / np.where(usual > 0, usual, 1.0)
-    return links(found * near_diagonal(found.shape[0], found.shape[1], how.diagonal), mutual=how.mutual)
+    relative = merge(steps, queries[:-1], keys) / np.where(usual > 0, usual, 1.0)
+    return links(relative * near_diagonal(relative.shape[0], relative.shape[1], how.diagonal), mutual=how.mutual)
 
 
 def chosen_layer(trace: Trace, layer: int) -> str:
@@ -134,10 +134,10 @@ def chosen_layer(trace: Trace, layer: int) -> str:
     return names[layer]
 
 
-def pharaoh(found: Links) -> str:
+def pharaoh(pairs: Links) -> str:
     """Links in the format of word aligners: `source-target`, counted from 0.
 
     >>> pharaoh([(0, 0), (2, 1)])
     '0-0 2-1'
     """
-    return " ".join(f"{source}-{target}" for source, target in found)
+    return " ".join(f"{source}-{target}" for source, target in pairs)

@@ -70,19 +70,21 @@ class Answerer(Predictor[str, list[Translation], Pair]):
 
     def answer(self, contexts: Sequence[str] | str, config: DecodingConfig | None = None) -> list[str]:
         """The best answer to each context; to one without turns the empty string."""
-        found = self._search(several(contexts), config)
-        return [every[0].text if every else "" for every in found]
+        translations = self._search(several(contexts), config)
+        return [every[0].text if every else "" for every in translations]
 
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
         """The answers to each context, best first."""
-        told = options or Asked(self.translator.decoding)
-        return self.translator.search(self._rows(several(items)), told.decoding, told.prefix)
+        request = options or Asked(self.translator.decoding)
+        return self.translator.search(self._rows(several(items)), request.decoding, request.prefix)
 
     def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
         """An answer a line, after its score where that is asked for; or JSON with the turns."""
         if form == "text":
             return self.translator.write(item, output, form, options)
-        answers = [{key: value for key, value in asdict(one).items() if value is not None} for one in output]
+        answers = [
+            {key: value for key, value in asdict(translation).items() if value is not None} for translation in output
+        ]
         return [json.dumps({"turns": turns_of(item), "answers": answers}, ensure_ascii=False)]
 
     def text_of(self, example: Pair) -> str:
@@ -99,8 +101,8 @@ class Answerer(Predictor[str, list[Translation], Pair]):
         scores = self.translator.bleu_options(None if options is None else options.tokenize).scores(outputs, gold)
         targets = Ragged.of(self.translator.target_tokenizer.encode_batch(gold))
         scores |= self.translator.likelihood(self._rows(contexts), targets)
-        for name, said in (("", outputs), ("reference_", gold)):
-            scores |= {f"{name}distinct{n}": distinct(said, n) for n in (1, 2)}
+        for name, texts in (("", outputs), ("reference_", gold)):
+            scores |= {f"{name}distinct{n}": distinct(texts, n) for n in (1, 2)}
         return scores | {"unseen": self.unknown(contexts).share}
 
     def unknown(self, items: Sequence[str]) -> Unknown:
@@ -130,12 +132,12 @@ class Answerer(Predictor[str, list[Translation], Pair]):
             text, tokens = target, ids.encode(target)
         rows = self._rows([context])
         batch, read = self.translator.collated(rows, Ragged.of([tokens]), [0]), self._labels(rows)
-        found = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
+        attention = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         written = [*map(ids.shown, tokens), looking.EOS]
         tokenizer = self.translator.source_tokenizer
-        asked = looking.tokens_of(tokenizer, batch.src[0].tolist(), read, BETWEEN)
-        known = [asked, *looking.written_tokens(ids, tokens)]
-        return Explanation(context, text, looking.layers_of(found, read, read, written), tokens=known)
+        context_tokens = looking.tokens_of(tokenizer, batch.src[0].tolist(), read, BETWEEN)
+        token_words = [context_tokens, *looking.written_tokens(ids, tokens)]
+        return Explanation(context, text, looking.layers_of(attention, read, read, written), tokens=token_words)
 
     def _search(self, contexts: Sequence[str], config: DecodingConfig | None) -> list[list[Translation]]:
         return self.translator.search(self._rows(contexts), config or self.translator.decoding)
@@ -145,5 +147,5 @@ class Answerer(Predictor[str, list[Translation], Pair]):
         return [SEPARATOR if token == BETWEEN else shown(token) for token in rows[0].tolist()] + [looking.EOS]
 
     def _rows(self, contexts: Sequence[str]) -> Ragged:
-        given = [self.parse(context) for context in contexts]
-        return encoded(given, self.translator.source_tokenizer, self.longest, self.data.max_turns).rows
+        dialogues = [self.parse(context) for context in contexts]
+        return encoded(dialogues, self.translator.source_tokenizer, self.longest, self.data.max_turns).rows

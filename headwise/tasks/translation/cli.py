@@ -54,31 +54,31 @@ def align(
     runtime.apply(fast_products=False)
     how = Aligning(layer, heads_of(heads), shift, diagonal, mutual)
     pairs = read_pairs(data, Reading(columns=columns, empty="keep"), target_path=target_data)
-    wanted = None if gold is None else _gold(gold, gold_reversed, pairs)
-    kept = _short(pairs, longest, data)
-    chosen = [pairs[place] for place in kept]
-    found = headwise.load(run).align(chosen, how)
+    gold_links = None if gold is None else _gold(gold, gold_reversed, pairs)
+    places = _short(pairs, longest, data)
+    chosen = [pairs[place] for place in places]
+    alignments = headwise.load(run).align(chosen, how)
     with opened(output) as stream:
-        if wanted is None:
-            stream.writelines(f"{line}\n" for line in _lines(chosen, found, as_json))
+        if gold_links is None:
+            stream.writelines(f"{line}\n" for line in _lines(chosen, alignments, as_json))
             return
-        scores = compared(chosen, found, [wanted[place] for place in kept])
+        scores = compared(chosen, alignments, [gold_links[place] for place in places])
         if as_json:
             stream.write(json_line({"pairs": len(chosen), **scores}) + "\n")
         else:
             show(scores, f"{run} on {len(chosen):,} pairs of {data}, in percent; diagonal: without a model")
 
 
-def compared(pairs: "list[Pair]", found: list[Links], wanted: list[Gold]) -> dict[str, float]:
+def compared(pairs: "list[Pair]", alignments: list[Links], gold: list[Gold]) -> dict[str, float]:
     """Alignment error rate, precision and recall of the links, and those of the diagonal, in percent."""
     from headwise.explain.alignment import diagonal
     from headwise.metrics import alignment_scores
 
-    sure, possible = zip(*wanted, strict=True)
+    sure, possible = zip(*gold, strict=True)
     plain = [diagonal(*map(len, _words(pair))) for pair in pairs]
-    scores = alignment_scores(found, sure, possible)
-    beside = alignment_scores(plain, sure, possible)
-    return scores | {f"{name}_diagonal": value for name, value in beside.items()}
+    scores = alignment_scores(alignments, sure, possible)
+    on_diagonal = alignment_scores(plain, sure, possible)
+    return scores | {f"{name}_diagonal": value for name, value in on_diagonal.items()}
 
 
 def _gold(path: Path, reverse: bool, pairs: "list[Pair]") -> list[Gold]:
@@ -102,16 +102,16 @@ def _gold(path: Path, reverse: bool, pairs: "list[Pair]") -> list[Gold]:
 def _short(pairs: "list[Pair]", longest: int | None, data: Path) -> list[int]:
     """The places of pairs within the limit. Raises: DataError if there are none."""
     sizes = [max(map(len, _words(pair))) for pair in pairs]
-    kept = [place for place, size in enumerate(sizes) if longest is None or size <= longest]
-    if not kept:
+    places = [place for place, size in enumerate(sizes) if longest is None or size <= longest]
+    if not places:
         raise DataError(f"{data}: no pair to align" + (f" of at most {longest} words" if longest else ""))
-    return kept
+    return places
 
 
-def _lines(pairs: "list[Pair]", found: list[Links], as_json: bool) -> Iterator[str]:
+def _lines(pairs: "list[Pair]", alignments: list[Links], as_json: bool) -> Iterator[str]:
     from headwise.tasks.translation.alignment import pharaoh
 
-    for pair, links in zip(pairs, found, strict=True):
+    for pair, links in zip(pairs, alignments, strict=True):
         line = {"source": pair.source, "target": pair.target, "links": links}
         yield json_line(line) if as_json else pharaoh(links)
 

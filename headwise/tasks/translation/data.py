@@ -180,22 +180,22 @@ def encoded(contexts: Sequence[str], tokenizer: Tokenizer, longest: int, most: i
     pieces = iter(tokenizer.encode_batch(list(chain.from_iterable(read))))
     rows, shortened, lost = [], 0, 0
     for turns, all_turns in zip(read, split, strict=True):
-        found = [next(pieces) for _ in turns]
-        kept = _newest(found, longest)
-        gone = len(all_turns) - kept
-        cut = kept == 1 and len(found[-1]) > longest
+        encoded_turns = [next(pieces) for _ in turns]
+        newest = _newest(encoded_turns, longest)
+        gone = len(all_turns) - newest
+        cut = newest == 1 and len(encoded_turns[-1]) > longest
         shortened, lost = shortened + (gone > 0 or cut), lost + gone
-        row = [token for turn in found[len(found) - kept :] for token in (BETWEEN, *turn)][1:]
+        row = [token for turn in encoded_turns[len(encoded_turns) - newest :] for token in (BETWEEN, *turn)][1:]
         rows.append(row[len(row) - longest :] if cut else row)
     return Contexts(Ragged.of(rows), shortened, lost)
 
 
 def _newest(turns: Sequence[Sequence[int]], longest: int) -> int:
     """How many turns from the end fit, one at least."""
-    taken = 0
+    length = 0
     for number, turn in enumerate(reversed(turns)):
-        taken += len(turn) + (number > 0)
-        if taken > longest and number:
+        length += len(turn) + (number > 0)
+        if length > longest and number:
             return number
     return len(turns)
 
@@ -267,12 +267,12 @@ def _lines(
 def _turn(text: str, place: int, normalize: Normalize) -> str:
     if "\0" in text:
         raise DataError(f"turn {place} contains the NUL character; remove it")
-    found = clean(text, normalize)
-    if not found:
+    cleaned = clean(text, normalize)
+    if not cleaned:
         raise DataError(f"turn {place} is empty; fill it or remove the line")
-    if SEPARATOR in found:
+    if SEPARATOR in cleaned:
         raise DataError(f"turn {place} has '{SEPARATOR}' inside, which stands between turns; remove it")
-    return found
+    return cleaned
 
 
 def _alternating(turns: list[str], config: DialogueConfig) -> tuple[list[str], list[int]]:
@@ -295,4 +295,4 @@ def _of_json(text: str, config: DialogueConfig) -> tuple[list[str], list[int]]:
 def _kinds(value: Any) -> str:
     if not isinstance(value, list):
         return kind_name(value)
-    return f"one with {next(kind_name(one) for one in value if not isinstance(one, dict))}"
+    return f"one with {next(kind_name(entry) for entry in value if not isinstance(entry, dict))}"

@@ -21,11 +21,11 @@ def reports(seed: int = 0, count: int = 1500) -> Sequence[tuple[str, str]]:
     draws = random.Random(f"reports {seed}")
     rows = []
     for _ in range(count):
-        said = [[draws.choice(grammar.KINDS[kind]) for kind in ("animal", "eats", "food")] for _ in range(3)]
+        facts = [[draws.choice(grammar.KINDS[kind]) for kind in ("animal", "eats", "food")] for _ in range(3)]
         chosen = draws.randrange(3)
-        texts = [f"the {' '.join(words)} ." for words in said]
+        texts = [f"the {' '.join(words)} ." for words in facts]
         texts[chosen] = f"{MARK} {texts[chosen]}"
-        rows.append((" ".join(texts), f"the {' '.join(said[chosen])}"))
+        rows.append((" ".join(texts), f"the {' '.join(facts[chosen])}"))
     return rows
 
 

@@ -55,7 +55,7 @@ class Dialogue(TextToText):
     @classmethod
     def read(cls, config: TextToTextConfig) -> Splits[Pair]:
         dialogues = _data_set(config).read()
-        pairs = {split: answers_of(found) for split, found in dialogues}
+        pairs = {split: answers_of(examples) for split, examples in dialogues}
         own = [split for split in pairs if getattr(config.data, split) is not None]
         overlaps = overlaps_of(pairs, own, lambda pair: pair, config.tokenizer.lowercase)
         return Splits(pairs, dialogues.digests, dialogues.skipped, overlaps, PAIR_NOUNS)
@@ -73,20 +73,20 @@ class Dialogue(TextToText):
         data = config.data
         assert isinstance(data, DialogueConfig)
         targets = Ragged.of(target.encode_batch([pair.target for pair in pairs]))
-        kept = np.flatnonzero(targets.lengths <= data.max_target_len)
-        chosen = [pairs[place] for place in kept]
-        found = encoded([pair.source for pair in chosen], source, data.max_source_len, data.max_turns)
+        fitting = np.flatnonzero(targets.lengths <= data.max_target_len)
+        chosen = [pairs[place] for place in fitting]
+        contexts = encoded([pair.source for pair in chosen], source, data.max_source_len, data.max_turns)
         notes = [f"{len(chosen):,} answers in {len({pair.line for pair in chosen}):,} dialogues"]
-        if lost := len(pairs) - len(kept):
+        if lost := len(pairs) - len(fitting):
             notes.append(f"{lost:,} of {len(pairs):,} answers are longer than max_target_len {data.max_target_len}")
-        if found.shortened:
+        if contexts.shortened:
             limits = f"max_source_len {data.max_source_len}"
             limits += "" if data.max_turns is None else f", max_turns {data.max_turns}"
             notes.append(
-                f"before {found.shortened:,} of {len(chosen):,} answers the oldest turns are not read, {found.lost:,}"
-                f" in all ({limits})"
+                f"before {contexts.shortened:,} of {len(chosen):,} answers the oldest turns are not read,"
+                f" {contexts.lost:,} in all ({limits})"
             )
-        return Pairs(chosen, found.rows, targets.take(kept)), notes
+        return Pairs(chosen, contexts.rows, targets.take(fitting)), notes
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:

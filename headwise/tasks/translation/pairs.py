@@ -71,7 +71,7 @@ class TextToText(Writer[dict[str, Pairs]]):
 
     def __init__(self, config: TextToTextConfig, assets: Assets[dict[str, Pairs]]):
         super().__init__(config, assets)
-        self.tokenizers = _known(assets.files, config)
+        self.tokenizers = _tokenizers(assets.files, config)
 
     @classmethod
     def prepare_with(cls, config: TextToTextConfig, given: Given) -> Assets[dict[str, Pairs]]:
@@ -79,7 +79,7 @@ class TextToText(Writer[dict[str, Pairs]]):
         if given.files is None:
             source, target = _trained(*cls.texts(splits.examples["train"]), config.tokenizer)
         else:
-            source, target = _known(given.files, config)
+            source, target = _tokenizers(given.files, config)
         data, notes = {}, splits.notes
         for split, pairs in splits:
             data[split], lost = cls.encoded(pairs, source, target, config)
@@ -136,42 +136,44 @@ class TextToText(Writer[dict[str, Pairs]]):
         return notes
 
     def source(self, split: str, limits: Limits) -> Source[PairBatch] | None:
-        found = self.split(split)
-        if not found.pairs:
+        examples = self.split(split)
+        if not examples.pairs:
             return None
-        lengths = pair_lengths(found.sources, found.targets)
+        lengths = pair_lengths(examples.sources, examples.targets)
         return bucketed(lengths, partial(self.collate, split), limits, shuffle=split == "train")
 
     def split(self, split: str) -> Pairs:
         """The examples of a split; none in a run that is loaded."""
-        found = None if self.assets.data is None else self.assets.data.get(split)
-        return Pairs([], Ragged.of([]), Ragged.of([])) if found is None else found
+        examples = None if self.assets.data is None else self.assets.data.get(split)
+        return Pairs([], Ragged.of([]), Ragged.of([])) if examples is None else examples
 
     def collate(self, split: str, indices: list[int]) -> PairBatch:
         """The examples at these places as a batch."""
-        found, ids = self.split(split), self.tokenizers[1]
-        batch = collate(found.sources, found.targets, indices, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id)
+        examples, ids = self.split(split), self.tokenizers[1]
+        batch = collate(
+            examples.sources, examples.targets, indices, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id
+        )
         if split == "train":
             return batch
-        return replace(batch, references=[[found.pairs[place].target] for place in indices])
+        return replace(batch, references=[[examples.pairs[place].target] for place in indices])
 
     def samples(self, model: nn.Module) -> list[str]:
-        known, shown = self._known(), self._shown()
+        references, shown = self._references(), self._shown()
         outputs = self.said(model, shown)
-        told = [f"    ({known[text]})" if text in known else "" for text in shown]
-        return [f"{text}  →  {output}{end}" for text, output, end in zip(shown, outputs, told, strict=True)]
+        endings = [f"    ({references[text]})" if text in references else "" for text in shown]
+        return [f"{text}  →  {output}{end}" for text, output, end in zip(shown, outputs, endings, strict=True)]
 
     def probe(self, predictor: Any, text: str) -> Probe:
-        return Probe(predictor.parse(text), self._known().get(self.tokenizers[0].clean(text)))
+        return Probe(predictor.parse(text), self._references().get(self.tokenizers[0].clean(text)))
 
     def probes(self, predictor: Any) -> list[Probe]:
-        known = self._known()
+        references = self._references()
         pairs = (self.split("valid").pairs or self.split("train").pairs)[: self.config.num_shown]
         # what the model would write by itself has other rows in every frame
-        shown = [Probe(text, known[text]) for text in self._shown() if text in known]
+        shown = [Probe(text, references[text]) for text in self._shown() if text in references]
         return shown or [Probe(pair.source, pair.target) for pair in pairs]
 
-    def _known(self) -> dict[str, str]:
+    def _references(self) -> dict[str, str]:
         """Targets by their sources; those of training before others."""
         return {pair.source: pair.target for split in ("valid", "train") for pair in self.split(split).pairs}
 
@@ -230,7 +232,7 @@ def _encoded(pairs: list[Pair], source: Tokenizer, target: Tokenizer, data: Data
         max_target_len=data.max_target_len,
         too_long=data.too_long,
     )
-    found = Pairs([pairs[place] for place in fitted.kept], fitted.sources, fitted.targets)
+    fitting = Pairs([pairs[place] for place in fitted.kept], fitted.sources, fitted.targets)
     lost, notes = len(pairs) - len(fitted.kept), []
     if lost:
         longer = f"max_target_len {data.max_target_len}" if data.too_long == "truncate_source" else _limits(data)
@@ -238,7 +240,7 @@ def _encoded(pairs: list[Pair], source: Tokenizer, target: Tokenizer, data: Data
     if fitted.cut:
         read = "is read" if fitted.cut == 1 else "are read"
         notes.append(f"of {fitted.cut:,} of {len(pairs):,} pairs only what is within {_limits(data)} {read}")
-    return found, notes
+    return fitting, notes
 
 
 def _limits(data: DataConfig | DialogueConfig) -> str:
@@ -259,7 +261,7 @@ def _trained(sources: list[str], targets: list[str], config: TokenizerConfig) ->
     return Tokenizer.train(sources, config), Tokenizer.train(targets, config)
 
 
-def _known(files: Mapping[str, bytes], config: TextToTextConfig) -> tuple[Tokenizer, Tokenizer]:
+def _tokenizers(files: Mapping[str, bytes], config: TextToTextConfig) -> tuple[Tokenizer, Tokenizer]:
     """The tokenizers of a run; a joint one is both."""
     source = tokenizer_in(files, SOURCE_FILE, config.tokenizer)
     return source, tokenizer_in(files, TARGET_FILE, config.tokenizer) if TARGET_FILE in files else source

@@ -79,16 +79,16 @@ class AdditiveAttention(Mechanism):
     def compute(self, call: Call) -> Float[Tensor, "batch 1 query_len value_dim"]:
         weights = drop(self._weights(call), self.dropout if self.training else 0.0)
         # one query is a sum of few vectors, in half the time of many small products
-        one = call.shape[2] == 1
-        output = (weights.mT * call.value).sum(-2, keepdim=True) if one else weights @ call.value
+        single = call.shape[2] == 1
+        output = (weights.mT * call.value).sum(-2, keepdim=True) if single else weights @ call.value
         return output.to(call.value.dtype)
 
     def compute_weights(
         self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout, cut."""
-        whole = self._weights(call)
-        return select_weights(whole, heads, queries, keys)
+        weights = self._weights(call)
+        return select_weights(weights, heads, queries, keys)
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}"
@@ -163,19 +163,19 @@ class RecurrentCache(Cache):
 
     def expand(self, beams: int) -> None:
         self.beams = beams
-        self._each(lambda rows: rows.repeat_interleave(beams, dim=0))
+        self._map_state(lambda rows: rows.repeat_interleave(beams, dim=0))
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
-        self._each(lambda rows: rows.index_select(0, index))
+        self._map_state(lambda rows: rows.index_select(0, index))
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        self._each(lambda rows: rows.unflatten(0, (-1, self.beams)).index_select(0, sentences).flatten(0, 1))
+        self._map_state(lambda rows: rows.unflatten(0, (-1, self.beams)).index_select(0, sentences).flatten(0, 1))
         self.memory = tuple(tensor.index_select(0, sentences) for tensor in self.memory)
         self.memory_lens = self.memory_lens.index_select(0, sentences)
         self.mask = Padding(self.memory_lens).shared()
         self.sentences = sentences.shape[0]
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> None:
+    def _map_state(self, change: Callable[[Tensor], Tensor]) -> None:
         self.state = [tuple(change(rows) for rows in state) for state in self.state]
 
 
@@ -216,8 +216,8 @@ class RecurrentDecoder(Decoder):
             (steps, batch, _), width, lower = x.shape, self.output.in_features, len(self.cells) - 1
             shape, dropout = (steps, lower, batch, width), self.dropout if self.training else 0.0
             factors = dropout_factors(shape, dropout, x)
-            kept = [None] * steps if factors is None else [step.unbind(0) for step in factors.unbind(0)]
-            states = [self._advance(part, cache, drawn) for part, drawn in zip(x.unbind(0), kept, strict=True)]
+            step_factors = [None] * steps if factors is None else [step.unbind(0) for step in factors.unbind(0)]
+            states = [self._advance(part, cache, drawn) for part, drawn in zip(x.unbind(0), step_factors, strict=True)]
         return torch.stack(states, 1) if states else x.new_empty(batch, 0, width)
 
     def start(self, memory: Memory, memory_lens: Int[Tensor, "batch"]) -> RecurrentCache:

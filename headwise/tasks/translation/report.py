@@ -20,14 +20,14 @@ def _pairs(data: DataConfig, part: str, held_out: str | None) -> Inspection:
         if _quoted(pair.source) or _quoted(pair.target):
             odd.add("stray quotes", pair.line)
     others = None if held_out is None else list(BadLines().good(scan_pairs(held_out, None, reading(data, "nfc"))))
-    found = report(pairs, held_out=others) if pairs else None
+    summary = report(pairs, held_out=others) if pairs else None
     add_long(odd, [(len(pair.source) + len(pair.target), pair.line) for pair in pairs])
-    for line in found.outlier_lines if found else ():
+    for line in summary.outlier_lines if summary else ():
         odd.add("length ratio", line)
-    if found and found.outliers:
-        odd.counts["length ratio"] = found.outliers
-    facts = {} if found is None else asdict(found)
-    return Inspection(str(path), "pairs", len(pairs), bad, odd, facts, tuple(found.lines() if found else ()))
+    if summary and summary.outliers:
+        odd.counts["length ratio"] = summary.outliers
+    facts = {} if summary is None else asdict(summary)
+    return Inspection(str(path), "pairs", len(pairs), bad, odd, facts, tuple(summary.lines() if summary else ()))
 
 
 def _quoted(text: str) -> bool:
@@ -39,13 +39,13 @@ def _dialogues(data: DialogueConfig, part: str, held_out: str | None) -> Inspect
     """Turns and answers of each dialogue; one that comes twice is odd."""
     bad, odd = BadLines(), Odd()
     path = resolve(getattr(data, part))
-    lengths, answers, seen = [], 0, set()
+    lengths, answers, earlier = [], 0, set()
     for dialogue in bad.good(scan_dialogues(path, data)):
         lengths.append(len(dialogue.turns))
         answers += len(dialogue.answers)
-        if (turns := tuple(dialogue.turns)) in seen:
+        if (turns := tuple(dialogue.turns)) in earlier:
             odd.add("duplicates", dialogue.line)
-        seen.add(turns)
+        earlier.add(turns)
     facts = {"turns": spread(lengths), "answers": answers} if lengths else {}
     return Inspection(str(path), "dialogues", len(lengths), bad, odd, facts, entries(facts))
 

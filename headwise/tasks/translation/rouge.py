@@ -37,19 +37,19 @@ def rouge_counts(outputs: Sequence[str], references: Sequence[Reference], tokeni
 
     Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", sections 2 and 3.1, with beta = 1.
 
-    >>> found = rouge_of(rouge_counts(["the cat sat"], ["the cat sat down here"]))
-    >>> {name: round(score, 1) for name, score in found.items()}
+    >>> scores = rouge_of(rouge_counts(["the cat sat"], ["the cat sat down here"]))
+    >>> {name: round(score, 1) for name, score in scores.items()}
     {'rouge1': 75.0, 'rouge2': 66.7, 'rougeL': 75.0}
     """
-    found = {"rouge_texts": float(len(outputs))}
+    counts = {"rouge_texts": float(len(outputs))}
     cut = _TOKENS[tokenize].findall
-    several = [[wanted] if isinstance(wanted, str) else wanted for wanted in references]
+    several = [[texts] if isinstance(texts, str) else texts for texts in references]
     for name, score in zip(NAMES, (_unigrams, _bigrams, _subsequence), strict=True):
-        found[f"sum_of_{name}"] = sum(
-            max(score(cut(output.lower()), cut(text.lower())) for text in wanted)
-            for output, wanted in zip(outputs, several, strict=True)
+        counts[f"sum_of_{name}"] = sum(
+            max(score(cut(output.lower()), cut(text.lower())) for text in texts)
+            for output, texts in zip(outputs, several, strict=True)
         )
-    return found
+    return counts
 
 
 def rouge_of(counts: Mapping[str, float]) -> dict[str, float]:
@@ -58,24 +58,24 @@ def rouge_of(counts: Mapping[str, float]) -> dict[str, float]:
     return {name: 100 * counts[f"sum_of_{name}"] / texts if texts else float("nan") for name in NAMES}
 
 
-def _unigrams(found: list[str], wanted: list[str]) -> float:
-    return _f_measure((Counter(found) & Counter(wanted)).total(), len(found), len(wanted))
+def _unigrams(output: list[str], reference: list[str]) -> float:
+    return _f_measure((Counter(output) & Counter(reference)).total(), len(output), len(reference))
 
 
-def _bigrams(found: list[str], wanted: list[str]) -> float:
-    one, other = (Counter(itertools.pairwise(tokens)) for tokens in (found, wanted))
-    return _f_measure((one & other).total(), one.total(), other.total())
+def _bigrams(output: list[str], reference: list[str]) -> float:
+    output_pairs, reference_pairs = (Counter(itertools.pairwise(tokens)) for tokens in (output, reference))
+    return _f_measure((output_pairs & reference_pairs).total(), output_pairs.total(), reference_pairs.total())
 
 
-def _subsequence(found: list[str], wanted: list[str]) -> float:
-    return _f_measure(common(found, wanted), len(found), len(wanted))
+def _subsequence(output: list[str], reference: list[str]) -> float:
+    return _f_measure(common(output, reference), len(output), len(reference))
 
 
-def _f_measure(both: int, found: int, wanted: int) -> float:
-    return 2 * both / (found + wanted) if both else 0.0
+def _f_measure(overlap: int, output_size: int, reference_size: int) -> float:
+    return 2 * overlap / (output_size + reference_size) if overlap else 0.0
 
 
-def common(one: Sequence[str], other: Sequence[str]) -> int:
+def common(first: Sequence[str], second: Sequence[str]) -> int:
     """Tokens of the longest common subsequence, a row of the table of all beginnings at a time, as bits of a number.
 
     Source: Hyyrö 2004, "Bit-Parallel LCS-length Computation Revisited", figure 2.
@@ -84,11 +84,11 @@ def common(one: Sequence[str], other: Sequence[str]) -> int:
     2
     """
     places: dict[str, int] = {}
-    for place, token in enumerate(one):
+    for place, token in enumerate(first):
         places[token] = places.get(token, 0) | 1 << place
-    whole = (1 << len(one)) - 1
-    left = whole
-    for token in other:
+    ones = (1 << len(first)) - 1
+    left = ones
+    for token in second:
         met = left & places.get(token, 0)
-        left = ((left + met) | (left - met)) & whole
-    return len(one) - left.bit_count()
+        left = ((left + met) | (left - met)) & ones
+    return len(first) - left.bit_count()

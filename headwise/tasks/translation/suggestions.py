@@ -55,28 +55,28 @@ def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
     config = build(DataConfig, data, "data")
     data_set = pair_set(config)
     pairs = data_set.read_file("train")[0]
-    found = suggest(pairs)
-    model = {**found["model"], "norm_order": "pre"}
+    suggested = suggest(pairs)
+    model = {**suggested["model"], "norm_order": "pre"}
     layers = model.pop("num_layers")
     wide = model["d_model"] >= _WIDE
     values = {
         "label_smoothing": 0.1,
-        "data": {**data_set.shares(data, pairs), **data, **found["data"]},
-        "tokenizer": found["tokenizer"],
+        "data": {**data_set.shares(data, pairs), **data, **suggested["data"]},
+        "tokenizer": suggested["tokenizer"],
         "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers},
         "training": {
             "learning_rate": 7e-4 if wide else 2e-3,
             "warmup_steps": 4000 if wide else 400,
-            **found["training"],
+            **suggested["training"],
             "max_epochs": max(10, min(60, 1_500_000 // len(pairs))),
             "patience": 10,
             "precision": "fp32",
         },
     }
     # no pair that is kept may be longer than a batch
-    timed = {"training.batch_tokens": max(1024, *(limit + 1 for limit in found["data"].values()))}
+    timed = {"training.batch_tokens": max(1024, *(limit + 1 for limit in suggested["data"].values()))}
     if len(pairs) <= _FEW:
-        timed["tokenizer.vocab_size"] = min(4000, found["tokenizer"]["vocab_size"])
+        timed["tokenizer.vocab_size"] = min(4000, suggested["tokenizer"]["vocab_size"])
     sizes = tuple(Size({**_TRANSLATOR, **timed, **_widths(*size[:4])}, size[4]) for size in _TRANSLATORS)
     return Suggestion(values, f"Translation, fitted to the {len(pairs):,} pairs", sizes, _DROPOUTS)
 
@@ -199,11 +199,11 @@ def suggest_for_dialogues(data: Mapping[str, Any]) -> Suggestion:
     data_set = dialogue_set(config)
     dialogues = data_set.read_file("train")[0]
     pairs = answers_of(dialogues)
-    found = suggest(pairs)
-    model = {**found["model"], "norm_order": "pre"}
+    suggested = suggest(pairs)
+    model = {**suggested["model"], "norm_order": "pre"}
     layers = model.pop("num_layers")
 
-    limits = found["data"]
+    limits = suggested["data"]
     cut = {
         "max_source_len": min(limits["max_source_len"], _LONGEST),
         "max_target_len": min(limits["max_target_len"], _ANSWER),
@@ -211,13 +211,13 @@ def suggest_for_dialogues(data: Mapping[str, Any]) -> Suggestion:
     values = {
         "label_smoothing": 0.1,
         "data": {**data_set.shares(data, dialogues), **cut, **data},
-        "tokenizer": {**found["tokenizer"], "joint": True},
+        "tokenizer": {**suggested["tokenizer"], "joint": True},
         "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers},
         "training": {
             "learning_rate": 2e-3,
             "schedule": "budget",
             "warmup_share": 0.1,
-            "batch_tokens": max(found["training"]["batch_tokens"], 2 * cut["max_source_len"]),
+            "batch_tokens": max(suggested["training"]["batch_tokens"], 2 * cut["max_source_len"]),
             "max_epochs": max(5, min(30, 300_000 // len(pairs))),
             "monitor": "perplexity",
         },

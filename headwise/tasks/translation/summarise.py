@@ -66,16 +66,20 @@ class Summarise(TextToText):
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         """That of pairs, with sources cut to 512 tokens where they are longer."""
-        found = suggest_for_pairs(data)
-        keys = found.values["data"]
+        suggestion = suggest_for_pairs(data)
+        keys = suggestion.values["data"]
         cut = {"max_source_len": min(keys["max_source_len"], _LONGEST), "too_long": "truncate_source"}
-        tokens = min(found.values["training"]["batch_tokens"], 4096)
+        tokens = min(suggestion.values["training"]["batch_tokens"], 4096)
         values = {
-            **found.values,
+            **suggestion.values,
             "data": {**keys, **cut, **data},
-            "training": {**found.values["training"], "batch_tokens": max(tokens, 2 * _LONGEST), "monitor": "rougeL"},
+            "training": {
+                **suggestion.values["training"],
+                "batch_tokens": max(tokens, 2 * _LONGEST),
+                "monitor": "rougeL",
+            },
         }
-        return Suggestion(values, found.about.replace("Translation", "Summaries"))
+        return Suggestion(values, suggestion.about.replace("Translation", "Summaries"))
 
     def more_counts(self, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> Stats:
         return rouge_counts(outputs, references, self.config.rouge.tokenize)

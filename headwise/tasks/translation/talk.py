@@ -48,16 +48,16 @@ def dialogue(number: int, seed: int = 0) -> list[str]:
     """
     # a text as seed goes through SHA-512: the same numbers everywhere
     draws = random.Random(f"talk {seed} {number}")
-    known: dict[str, str] = {}
+    facts: dict[str, str] = {}
     turns: list[str] = []
     for _ in range(draws.randint(SHORTEST, LONGEST)):
         kind = draws.choice(list(FACTS))
-        told, heard, asked, answer, words = FACTS[kind]
-        if draws.random() < (0.6 if kind in known else 0.2):
-            turns += [asked, answer.format(known[kind]) if kind in known else UNKNOWN]
+        statement, reply, question, answer, words = FACTS[kind]
+        if draws.random() < (0.6 if kind in facts else 0.2):
+            turns += [question, answer.format(facts[kind]) if kind in facts else UNKNOWN]
         else:
-            known[kind] = draws.choice(words)
-            turns += [told.format(known[kind]), heard.format(known[kind])]
+            facts[kind] = draws.choice(words)
+            turns += [statement.format(facts[kind]), reply.format(facts[kind])]
     return turns
 
 
@@ -69,7 +69,7 @@ def make(folder: Path, seed: int = 1, count: int = 2000) -> dict[Path, int]:
     Raises:
         DataError: the folder holds other data under one of these names.
     """
-    found, drawn = {}, _different(seed)
+    sizes, drawn = {}, _different(seed)
     folder.mkdir(parents=True, exist_ok=True)
     for part, size in (("train", count), ("valid", max(1, count // 10)), ("test", max(1, count // 10))):
         path = folder / f"{part}.jsonl"
@@ -78,15 +78,15 @@ def make(folder: Path, seed: int = 1, count: int = 2000) -> dict[Path, int]:
             raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
         with replacing(path) as temporary:
             temporary.write_bytes(text.encode())
-        found[path] = size
-    return found
+        sizes[path] = size
+    return sizes
 
 
 def _different(seed: int) -> Iterator[list[str]]:
     """Dialogues of which each comes once."""
-    seen: set[tuple[str, ...]] = set()
+    earlier: set[tuple[str, ...]] = set()
     for number in numbers():
         turns = dialogue(number, seed)
-        if tuple(turns) not in seen:
-            seen.add(tuple(turns))
+        if tuple(turns) not in earlier:
+            earlier.add(tuple(turns))
             yield turns

@@ -94,13 +94,13 @@ class WritingFlow:
 
     def step(self, beside: Callable[[], object] = lambda: None) -> list[tuple[int, list[Translation]]]:
         """One token more for all; the sources that are done with it and their outputs, best first."""
-        found: list[tuple[int, list[Translation]]] = []
+        finished: list[tuple[int, list[Translation]]] = []
         if self._unread and self._enough(len(self._waiting) + len(self._unread)):
-            found = [(number, []) for number in self._read_all()]
+            finished = [(number, []) for number in self._read_all()]
         if self._waiting and self._enough(len(chosen := self._chosen())):
             self._begin(chosen)
-        found += [(number, self._writing.written(hypotheses)) for number, hypotheses in self._flow.step(beside)]
-        return found
+        finished += [(number, self._writing.written(hypotheses)) for number, hypotheses in self._flow.step(beside)]
+        return finished
 
     def _enough(self, count: int) -> bool:
         """Whether it pays to begin so many: whoever begins together attends by itself, at every step to come."""
@@ -192,7 +192,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
 
     def translate(self, sentences: Sequence[str] | str, *, config: DecodingConfig | None = None) -> list[str]:
         """The best translation of each sentence, in the order given; of an empty sentence the empty string."""
-        return [found[0].text if found else "" for found in self.n_best(sentences, config)]
+        return [translations[0].text if translations else "" for translations in self.n_best(sentences, config)]
 
     def n_best(self, sentences: Sequence[str] | str, config: DecodingConfig | None = None) -> list[list[Translation]]:
         """The best translations of each sentence, best first; how many is the configuration's `n_best`."""
@@ -216,8 +216,8 @@ class Translator(Predictor[str, list[Translation], Pair]):
     def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
         items = several(items)
         options = options or Asked(self.decoding)
-        found = self.search(self._read(items), options.decoding, options.prefix)
-        return self._linked(items, found) if options.alignments else found
+        n_best = self.search(self._read(items), options.decoding, options.prefix)
+        return self._linked(items, n_best) if options.alignments else n_best
 
     def flow(self, options: Asked | None = None) -> WritingFlow | None:
         asked_for = options or Asked(self.decoding)
@@ -233,12 +233,15 @@ class Translator(Predictor[str, list[Translation], Pair]):
 
     def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
         if form == "json":
-            answers = [{key: value for key, value in asdict(one).items() if value is not None} for one in output]
+            answers = [
+                {key: value for key, value in asdict(translation).items() if value is not None}
+                for translation in output
+            ]
             return [json.dumps({"source": item, "translations": answers}, ensure_ascii=False)]
         lines = []
-        for one in output:
-            columns = [f"{one.score:.4f}"] if options is not None and options.scores else []
-            columns += [visible(one.text), *([] if one.links is None else [one.links])]
+        for translation in output:
+            columns = [f"{translation.score:.4f}"] if options is not None and options.scores else []
+            columns += [visible(translation.text), *([] if translation.links is None else [translation.links])]
             lines.append("\t".join(columns))
         return lines or [""]
 
@@ -264,10 +267,10 @@ class Translator(Predictor[str, list[Translation], Pair]):
         batch = self.collated(self._read([item]), Ragged.of([tokens]), [0])
         read = looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0]))
         written = [*map(self.target_tokenizer.shown, tokens), looking.EOS]
-        found = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
-        known = looking.written_tokens(self.target_tokenizer, tokens)
-        known.append(looking.tokens_of(self.source_tokenizer, batch.src[0].tolist(), read))
-        return Explanation(item, text, looking.layers_of(found, read, read, written), tokens=known)
+        attention = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
+        token_words = looking.written_tokens(self.target_tokenizer, tokens)
+        token_words.append(looking.tokens_of(self.source_tokenizer, batch.src[0].tolist(), read))
+        return Explanation(item, text, looking.layers_of(attention, read, read, written), tokens=token_words)
 
     def align(self, pairs: Sequence[Pair], how: Aligning | None = None) -> list[Links]:
         """The words of each pair that belong together, as (source word, target word) from 0.
@@ -298,8 +301,8 @@ class Translator(Predictor[str, list[Translation], Pair]):
         """BLEU and chrF with their signatures, exact matches, and loss, perplexity and accuracy of the references."""
         sources = self._read([pair.source for pair in examples])
         targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in examples]))
-        found = self.search(sources, self.decoding if options is None else options.decoding)
-        outputs = [translations[0].text if translations else "" for translations in found]
+        n_best = self.search(sources, self.decoding if options is None else options.decoding)
+        outputs = [translations[0].text if translations else "" for translations in n_best]
         references = [pair.target for pair in examples]
         scores = self.bleu_options(None if options is None else options.tokenize).scores(outputs, references)
         if self.rouge is not None:
@@ -342,8 +345,8 @@ class Translator(Predictor[str, list[Translation], Pair]):
             batch = self.collated(sources, sources, [real[place] for place in places])
             return self.writing.found(batch, config, prefix)
 
-        for places, found in divided(written, self._batches(lengths[real]), alone=config.method == "sample"):
-            for place, translations in zip(places, found, strict=True):
+        for places, n_best in divided(written, self._batches(lengths[real]), alone=config.method == "sample"):
+            for place, translations in zip(places, n_best, strict=True):
                 results[real[place]] = translations
         return results
 
@@ -362,19 +365,19 @@ class Translator(Predictor[str, list[Translation], Pair]):
             )
         return rows.cut(self.longest)
 
-    def _linked(self, sources: Sequence[str], found: list[list[Translation]]) -> list[list[Translation]]:
-        flat = [(source, one) for source, every in zip(sources, found, strict=True) for one in every]
-        tokens = [one.tokens for _, one in flat]
+    def _linked(self, sources: Sequence[str], n_best: list[list[Translation]]) -> list[list[Translation]]:
+        flat = [(source, translation) for source, every in zip(sources, n_best, strict=True) for translation in every]
+        tokens = [translation.tokens for _, translation in flat]
         words = [looking.target_words(self.target_tokenizer, row) for row in tokens]
         rows = iter(self._links([source for source, _ in flat], tokens, words, Aligning()))
-        return [[replace(one, links=pharaoh(next(rows))) for one in every] for every in found]
+        return [[replace(translation, links=pharaoh(next(rows))) for translation in every] for every in n_best]
 
     def _links(
         self, sources: Sequence[str], tokens: Sequence[list[int]], words: Sequence[list[int]], how: Aligning
     ) -> list[Links]:
         """Links of sources and the tokens of their translations, whose words are given."""
         read, written = self._read(sources), Ragged.of(tokens)
-        found: list[Links] = [[] for _ in sources]
+        links: list[Links] = [[] for _ in sources]
         for places in self._batches(pair_lengths(read, written)):
             batch = self.collated(read, written, places)
             keys = [
@@ -383,8 +386,8 @@ class Translator(Predictor[str, list[Translation], Pair]):
             ]
             lines = word_links(self.model, batch, keys, [words[place] for place in places], how)
             for place, line in zip(places, lines, strict=True):
-                found[place] = line
-        return found
+                links[place] = line
+        return links
 
     def _batches(self, lengths: np.ndarray) -> Iterator[list[int]]:
         if not len(lengths):
