@@ -30,13 +30,13 @@ def check(
     # tensors are tiny: threads would only wait for each other
     torch.set_num_threads(1)
     try:
-        found = [_told(verdict) for verdict in verdicts]
+        outcomes = [_print_verdict(verdict) for verdict in verdicts]
     finally:
         torch.set_num_threads(threads)
-    for verdict in found:
+    for verdict in outcomes:
         if verdict.state == "fails":
             typer.echo(f"\n{verdict.id}: {verdict.title}\n  {verdict.reason}\n  in the case: {verdict.example}")
-    counts = {state: sum(verdict.state == state for verdict in found) for state in _COLOURS}
+    counts = {state: sum(verdict.state == state for verdict in outcomes) for state in _COLOURS}
     typer.echo(f"\n{counts['holds']} hold, {counts['fails']} fail, {counts['does not apply']} do not apply")
     if counts["fails"]:
         raise typer.Exit(1)
@@ -48,9 +48,9 @@ def _introduced(subject: "Subject") -> str:
     return f"{subject.name}: {subject.facts.formula}\nmasks: {subject.facts.masks}; exact: {subject.facts.exact}"
 
 
-def _told(verdict: "Verdict") -> "Verdict":
+def _print_verdict(verdict: "Verdict") -> "Verdict":
     """Prints the line of a verdict as soon as it is known."""
     state = typer.style(f"{verdict.state:<14}", fg=_COLOURS[verdict.state])
-    rest = {"does not apply": verdict.reason, "holds": f"in {verdict.cases} cases", "fails": "see below"}[verdict.state]
-    typer.echo(f"{verdict.id:<10} {verdict.title:<60} {state} {rest}")
+    note = {"does not apply": verdict.reason, "holds": f"in {verdict.cases} cases", "fails": "see below"}[verdict.state]
+    typer.echo(f"{verdict.id:<10} {verdict.title:<60} {state} {note}")
     return verdict

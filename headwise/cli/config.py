@@ -20,15 +20,15 @@ def config(
 
     # a task that is named here is the user's own word
     with trusting():
-        found = entries(task)
+        keys = entries(task)
     if section is not None:
-        sections = {entry.section for entry in found if entry.section}
+        sections = {entry.section for entry in keys if entry.section}
         if section not in sections:
             raise ConfigError(unknown("section", section, sections))
-        found = [entry for entry in found if entry.section == section]
+        keys = [entry for entry in keys if entry.section == section]
     if as_json:
-        values = {"task": task, "keys": [entry._asdict() for entry in found]}
+        values = {"task": task, "keys": [entry._asdict() for entry in keys]}
         typer.echo(json_line(values))
         return
-    for line in "\n".join(lines(found)).strip("\n").split("\n"):
+    for line in "\n".join(lines(keys)).strip("\n").split("\n"):
         typer.echo(visible(line))

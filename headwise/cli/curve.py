@@ -44,17 +44,17 @@ def length(
     from headwise.training.loading import examples
 
     runtime.apply(fast_products=False)
-    own = {} if data is None else {"test": os.path.abspath(data)}
-    found = examples(runs[0], split if data is None else "test", own)[:limit]
+    data_files = {} if data is None else {"test": os.path.abspath(data)}
+    sample = examples(runs[0], split if data is None else "test", data_files)[:limit]
     ranges: list[range] = []
     rows: list[dict[str, Any]] = []
     for run in runs:
         predictor = headwise.load(run)
-        ranges = ranges or buckets([len(predictor.text_of(example).split()) for example in found], parts)
-        for one in by_length(predictor, found, ranges):
-            metric = metric_of(one.scores, metric)
-            row = {"run": str(run), "shortest": one.shortest, "longest": one.longest, "examples": one.count}
-            rows.append(row | {"mean": round(one.mean, 2), metric: one.scores[metric]})
+        ranges = ranges or buckets([len(predictor.text_of(example).split()) for example in sample], parts)
+        for bucket in by_length(predictor, sample, ranges):
+            metric = metric_of(bucket.scores, metric)
+            row = {"run": str(run), "shortest": bucket.shortest, "longest": bucket.longest, "examples": bucket.count}
+            rows.append(row | {"mean": round(bucket.mean, 2), metric: bucket.scores[metric]})
     tell(rows, as_json=as_json, output=output)
     if figure is not None:
         _draw(rows, "run", "mean", str(metric), "words of the input", figure)
@@ -106,11 +106,11 @@ def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[di
     rows: list[dict[str, Any]] = []
     for step in checkpoint_steps(run):
         predictor = load_step(run, step)
-        found = statistics_of([look_at(predictor, predictor.parse(text), None) for text in texts])
-        told = {name: one.values[STATISTICS.index(of)] for name, one in found.items() if layer in name}
+        statistics = statistics_of([look_at(predictor, predictor.parse(text), None) for text in texts])
+        by_layer = {name: table.values[STATISTICS.index(of)] for name, table in statistics.items() if layer in name}
         rows += [
             {"head": f"{name}, head {head}", "step": step, of: float(value)}
-            for name, values in told.items()
+            for name, values in by_layer.items()
             for head, value in enumerate(values)
             if math.isfinite(value)
         ]
@@ -124,7 +124,7 @@ def _shortened(names: list[str]) -> list[str]:
     ['layer 0, head 1', 'layer 1, head 0']
     """
     layers = [name.rpartition(", ")[0].split(".") for name in names]
-    differ = [place for place, found in enumerate(zip(*layers, strict=False)) if len(set(found)) > 1]
+    differ = [place for place, parts in enumerate(zip(*layers, strict=False)) if len(set(parts)) > 1]
     if not differ or len(set(map(len, layers))) > 1:
         return names
     shorter = (".".join(layer[place] for place in differ) for layer in layers)
@@ -137,5 +137,5 @@ def _draw(rows: list[dict[str, Any]], line: str, across: str, down: str, label: 
     series: dict[str, list[tuple[float | int | str, Mean]]] = {}
     for row in rows:
         series.setdefault(row[line], []).append((float(row[across]), Mean.of([row[down]])))
-    made: Series = series
-    draw(lines(made, across=label, down=f"{down}, in tokens" if down == "distance" else down), path)
+    curves: Series = series
+    draw(lines(curves, across=label, down=f"{down}, in tokens" if down == "distance" else down), path)

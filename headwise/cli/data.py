@@ -49,16 +49,16 @@ def report(
     """
     from headwise.labels import visible
 
-    given = dict(TaskOptions.of(context, "data").values)
+    options = dict(TaskOptions.of(context, "data").values)
     if limit is not None:
-        given["limit"] = limit
+        options["limit"] = limit
     if target_data is not None:
-        given["train_target"] = os.fspath(target_data)
-    found = _inspected(file, overrides or [], kind, given, None if held_out is None else os.fspath(held_out))
+        options["train_target"] = os.fspath(target_data)
+    inspections = _inspected(file, overrides or [], kind, options, None if held_out is None else os.fspath(held_out))
     if as_json:
-        typer.echo(json_line({"files": [part.values() for part in found]}))
+        typer.echo(json_line({"files": [part.values() for part in inspections]}))
         return
-    for number, part in enumerate(found):
+    for number, part in enumerate(inspections):
         for line in [""] * (number > 0) + part.lines():
             typer.echo(visible(line))
 
@@ -97,8 +97,8 @@ def fetch(
     from headwise.data import data_sets
     from headwise.data.files import data_cache
 
-    wanted = {name: data_sets.find(name) for name in names}
-    for name, data in wanted.items():
+    requested = {name: data_sets.find(name) for name in names}
+    for name, data in requested.items():
         typer.echo(f"{name}: {data.title}")
         typer.echo(f"licence:  {data.licence}{'' if data.licence_url is None else f', {data.licence_url}'}")
         typer.echo(f"citation: {data.citation}")
@@ -110,13 +110,13 @@ def fetch(
 
 def _progress(done: int, total: int | None) -> None:
     """One line on the terminal, written over and over."""
-    whole = "" if total is None else f" of {total / 2**20:.1f}"
+    size = "" if total is None else f" of {total / 2**20:.1f}"
     end = "\r\x1b[K" if done == total else ""
-    typer.echo(f"\r{done / 2**20:.1f}{whole} MiB{end}", nl=False, err=True)
+    typer.echo(f"\r{done / 2**20:.1f}{size} MiB{end}", nl=False, err=True)
 
 
 def _inspected(
-    file: str, overrides: list[str], kind: str, given: dict[str, Any], held_out: str | None
+    file: str, overrides: list[str], kind: str, options: dict[str, Any], held_out: str | None
 ) -> "Sequence[Inspection]":
     """The report on the files of a recipe, or on a single file."""
     from headwise.config import build, override
@@ -126,7 +126,7 @@ def _inspected(
 
     path = Path(file)
     if path.suffix == ".toml" or (not path.exists() and file in recipes.shipped()):
-        if given or kind != "auto":
+        if options or kind != "auto":
             raise ConfigError(
                 "a recipe states how its data is read; give settings such as data.KEY=VALUE instead of options"
             )
@@ -138,6 +138,6 @@ def _inspected(
         kinds = registry.data_kinds(kind)
     if kind != "auto" and kind not in kinds:
         raise ConfigError(unknown("--kind", kind, ["auto", *kinds]))
-    values = override({"data": {"train": file, **given}}, overrides)
+    values = override({"data": {"train": file, **options}}, overrides)
     chosen = guess(file, kinds.values()) if kind == "auto" else kinds[kind]
     return chosen.inspect(build(chosen.section, values["data"], "options"), held_out)

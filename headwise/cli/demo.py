@@ -63,8 +63,8 @@ def _demo(task: str | None) -> "tuple[str, Demo]":
     with trusting():
         kinds = [registry.task_type(name) for name in registry.task_names()]
         demos = {kind.name: kind.demo for kind in kinds if kind.demo is not None}
-        if task is not None and ":" in task and (own := registry.task_type(task).demo) is not None:
-            demos[task] = own
+        if task is not None and ":" in task and (outside_demo := registry.task_type(task).demo) is not None:
+            demos[task] = outside_demo
     if task is None:
         return next((name, demo) for name, demo in demos.items() if demo.first)
     if task not in demos:

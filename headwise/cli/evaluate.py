@@ -39,21 +39,21 @@ def evaluate(
     of_file = [name for name in of_data.values if name.startswith("test_")]
     if of_file and data is None:
         raise ConfigError(f"{flag(of_file[0])} describes a file of examples; name it with --data")
-    given = dict(of_data.values) if data is None else _own_file(data, target_data, of_data)
+    data_options = dict(of_data.values) if data is None else _own_file(data, target_data, of_data)
     split = split if data is None else "test"
     runtime.apply(fast_products=False)
     with joined() as processes, sharing(processes):
-        found = processes.once(lambda: examples(run, split, given)[:limit])
+        sample = processes.once(lambda: examples(run, split, data_options)[:limit])
         predictor = together(processes, lambda: headwise.load(run))
-        scores = scores_of(processes, predictor, against, found, options)
+        scores = scores_of(processes, predictor, against, sample, options)
     if not processes.first:
         return
-    compared = None if against else baselines_of(run, predictor, found, scores)
+    compared = None if against else baselines_of(run, predictor, sample, scores)
     if as_json:
-        typer.echo(json_line({"examples": len(found), **scores, **baseline_fields(compared)}))
+        typer.echo(json_line({"examples": len(sample), **scores, **baseline_fields(compared)}))
         return
     other = f", and {against}" if against else ""
-    show(scores, f"{run} on {len(found):,} examples of {data or f'its {split} part'}{other}", compared)
+    show(scores, f"{run} on {len(sample):,} examples of {data or f'its {split} part'}{other}", compared)
 
 
 def _own_file(data: Path, target_data: Path | None, options: TaskOptions) -> dict[str, object]:
@@ -66,18 +66,18 @@ def _own_file(data: Path, target_data: Path | None, options: TaskOptions) -> dic
 
 
 def scores_of(
-    processes: Processes, predictor: Any, against: Path | None, found: Sequence[Any], given: Mapping[str, Any]
+    processes: Processes, predictor: Any, against: Path | None, sample: Sequence[Any], settings: Mapping[str, Any]
 ) -> Mapping[str, float | str]:
     """The scores of a run on these examples, or how they differ from those of another run. Raises: ConfigError."""
     import headwise
     from headwise.predictors.intervals import compare_scores
 
     if against is not None:
-        if given:
-            raise ConfigError(f"{flag(next(iter(given)))} means nothing beside --against; leave it out")
-        return compare_scores(predictor.resampled(found), headwise.load(against).resampled(found))
-    options = predictor.options(given) if given else None
-    scores: Mapping[str, float | str] = predictor.evaluate(found, options=options)
+        if settings:
+            raise ConfigError(f"{flag(next(iter(settings)))} means nothing beside --against; leave it out")
+        return compare_scores(predictor.resampled(sample), headwise.load(against).resampled(sample))
+    options = predictor.options(settings) if settings else None
+    scores: Mapping[str, float | str] = predictor.evaluate(sample, options=options)
     return scores
 
 

@@ -42,19 +42,19 @@ def explain(
     if trace is not None and html is None:
         return _print_trace(run, text, target, trace, layer, heads)
     predictor = headwise.load(run)
-    found: Explained = predictor.explain(predictor.parse(text), target)
+    explanation: Explained = predictor.explain(predictor.parse(text), target)
     chosen, only = numbered(layer), heads_of(heads)
     if html is not None:
-        told = [_page(found, html, chosen, alone=not (every or table or trace) and formats == "png")]
+        lines = [_page(explanation, html, chosen, alone=not (every or table or trace) and formats == "png")]
     else:
         kinds = [kind.strip() for kind in formats.split(",")]
-        told = [] if table else list(map(str, found.write(folder, kinds, chosen, only, every=every)))
-    describe(found, chosen, only, top)
-    for line in told:
+        lines = [] if table else list(map(str, explanation.write(folder, kinds, chosen, only, every=every)))
+    describe(explanation, chosen, only, top)
+    for line in lines:
         typer.echo(line)
 
 
-def _page(found: "Explained", path: Path, layer: str | int | None, *, alone: bool) -> str:
+def _page(explanation: "Explained", path: Path, layer: str | int | None, *, alone: bool) -> str:
     """Writes a page of all layers, or of one that was asked for, and says how large it is."""
     if not alone:
         raise ConfigError("--html writes one page with every layer: leave --all, --table, --trace and --format out")
@@ -63,11 +63,11 @@ def _page(found: "Explained", path: Path, layer: str | int | None, *, alone: boo
     from headwise.explorer.notebook import written
     from headwise.explorer.saving import page
 
-    if not isinstance(found, Explanation):
+    if not isinstance(explanation, Explanation):
         raise ConfigError("--html shows attention, and this model has none; leave it out to draw what there is")
-    content = of_explanation(found)
-    made = page(content if layer is None else content.layer(found.layer_name(layer)))
-    return f"{written(path, made)} ({len(made) / 1e3:,.0f} KB)"
+    content = of_explanation(explanation)
+    document = page(content if layer is None else content.layer(explanation.layer_name(layer)))
+    return f"{written(path, document)} ({len(document) / 1e3:,.0f} KB)"
 
 
 def _print_example(name: str, form: str, *, alone: bool) -> None:
@@ -102,16 +102,16 @@ def _print_ablated(run: Path, text: str, *, alone: bool) -> None:
     from headwise.predictors.ablating import ablated, examples, heads_of
 
     predictor = headwise.load(run)
-    given = examples(predictor, [text])
-    found = [one for layer, heads in heads_of(given[0]).items() for one in ablated(predictor, given, layer, heads)]
-    measures = list(found[0].effect)
-    found.sort(key=lambda one: -abs(one.effect[measures[0]]))
-    width = max(len(one.layer) for one in found)
+    sample = examples(predictor, [text])
+    rows = [row for layer, heads in heads_of(sample[0]).items() for row in ablated(predictor, sample, layer, heads)]
+    measures = list(rows[0].effect)
+    rows.sort(key=lambda row: -abs(row.effect[measures[0]]))
+    width = max(len(row.layer) for row in rows)
     named = {"divergence": "KL, nats", "log_prob": "log-probability", "change": "change"}
     typer.echo(f"{'layer':<{width}}  head" + "".join(f"  {named[name]:>15}" for name in measures))
-    for one in found:
-        values = "".join(f"  {one.effect[name]:>15.5f}" for name in measures)
-        typer.echo(f"{one.layer:<{width}}  {one.head:>4}{values}")
+    for row in rows:
+        values = "".join(f"  {row.effect[name]:>15.5f}" for name in measures)
+        typer.echo(f"{row.layer:<{width}}  {row.head:>4}{values}")
 
 
 def numbered(layer: str | None) -> str | int | None:
@@ -130,12 +130,12 @@ def heads_of(text: str | None) -> tuple[int, ...] | None:
 
 
 def describe(
-    found: "Explained", layer: str | int | None = None, heads: tuple[int, ...] | None = None, top: int = 3
+    explanation: "Explained", layer: str | int | None = None, heads: tuple[int, ...] | None = None, top: int = 3
 ) -> None:
     """Prints the input, the output, and what there is to say of how one led to the other."""
     from headwise.labels import visible
 
-    typer.echo(f"{visible(found.source)} → {visible(found.output)}\n")
-    for line in found.lines(layer, heads, top=top):
+    typer.echo(f"{visible(explanation.source)} → {visible(explanation.output)}\n")
+    for line in explanation.lines(layer, heads, top=top):
         typer.echo(line)
     typer.echo("")

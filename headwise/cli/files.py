@@ -32,15 +32,15 @@ def files_of(
         MachineError: the folder cannot be written.
     """
     left, written = iter(items), set[Path]()
-    while taken := list(islice(left, chunk)):
-        for item, found in zip(taken, predictor.predict(taken, options), strict=True):
+    while batch := list(islice(left, chunk)):
+        for item, output in zip(batch, predictor.predict(batch, options), strict=True):
             path = folder / f"{_named(item.name)}{predictor.ending}"
             if path in written:
                 raise ConfigError(f"{item.name}: {path} is the answer to another input; predict them one by one")
             if path.exists() and os.path.exists(item.name) and path.samefile(item.name):
                 raise ConfigError(f"{path}: is one of the inputs; name another folder with --output")
             written.add(path)
-            _write(path, predictor.file_of(item, found))
+            _write(path, predictor.file_of(item, output))
             yield path
 
 

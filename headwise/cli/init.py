@@ -47,10 +47,10 @@ def init(
     if output.exists() and not force:
         raise ConfigError(f"{output} is there already; give another --output, or --force to replace it")
     files = {"data": data, "target_data": target_data, "valid": valid, "test": test}
-    given = {name: None if path is None else str(path.resolve()) for name, path in files.items()}
-    own = TaskOptions.of(context, "data")
-    options = {name: own.values.get(name) for name in own.kind.model_fields}
-    keys = data_keys(kind, task, {**given, **options})
+    sources = {name: None if path is None else str(path.resolve()) for name, path in files.items()}
+    task_options = TaskOptions.of(context, "data")
+    options = {name: task_options.values.get(name) for name in task_options.kind.model_fields}
+    keys = data_keys(kind, task, {**sources, **options})
     heading, recipe, values = fitted(kind, task, keys, settings or [], minutes)
     paths = [value_of(recipe, key) for key in file_keys(recipe) if key.rpartition(".")[2] in keys]
     _check(recipe, paths)
@@ -71,15 +71,15 @@ def data_keys(kind: "type[Task[Any]]", task: str, options: Mapping[str, Any]) ->
     if "data" in fields:
         fields = getattr(fields["data"].annotation, "model_fields", {})
     names = {"data": "train", "target_data": "train_target"}
-    found = {}
+    keys = {}
     for option, value in options.items():
         key = names.get(option, option)
         if value is not None and key not in fields:
             there = [flag(name) for name in options if names.get(name, name) in fields]
             raise ConfigError(f"{flag(option)} means nothing to task '{task}'; it takes: {', '.join(there) or 'none'}")
         if value is not None:
-            found[key] = value
-    return found
+            keys[key] = value
+    return keys
 
 
 def fitted(
@@ -104,7 +104,7 @@ def fitted(
         values = override(suggestion.values, settings)
     else:
         runtime.apply()
-        values = fit_recipe(suggestion, settings, minutes, lambda told: typer.echo(told, err=True))
+        values = fit_recipe(suggestion, settings, minutes, lambda message: typer.echo(message, err=True))
         heading += f", and to {_counted(minutes, 'minute')} on the machine it was written on"
     return heading, read_recipe(values), values
 
@@ -126,37 +126,37 @@ def commented(recipe: "Recipe", values: Mapping[str, Any], output: Path, files: 
     from headwise.config import file_keys, value_of
 
     # other keys are read as seen from the working folder
-    beside = {
+    relative_paths = {
         key: os.path.relpath(value_of(recipe, key), output.resolve().parent)
         for key in file_keys(recipe)
         if value_of(recipe, key) in files
     }
     sections = {key: value for key, value in values.items() if isinstance(value, Mapping)}
-    lines = [_line(key, value, recipe, beside.get(key)) for key, value in values.items() if key not in sections]
+    lines = [_line(key, value, recipe, relative_paths.get(key)) for key, value in values.items() if key not in sections]
     for name, section in sections.items():
-        lines += _table(name, section, recipe, beside)
+        lines += _table(name, section, recipe, relative_paths)
     return "\n".join(lines) + "\n"
 
 
-def _table(name: str, values: Mapping[str, Any], around: Any, beside: Mapping[str, str]) -> list[str]:
+def _table(name: str, values: Mapping[str, Any], around: Any, relative_paths: Mapping[str, str]) -> list[str]:
     """A section as lines, and after its keys the sections inside it; `around` is what it is a part of."""
     key = name.rpartition(".")[2]
-    made, described = getattr(around, key), type(around).model_fields[key].description
+    config, described = getattr(around, key), type(around).model_fields[key].description
     inner = [inside for inside, value in values.items() if isinstance(value, Mapping)]
     lines = ["", f"[{name}]" + (f"  # {described}" if described else "")]
     for inside, value in values.items():
         if inside not in inner and value is not None:
-            lines.append(_line(inside, value, made, beside.get(f"{name}.{inside}")))
+            lines.append(_line(inside, value, config, relative_paths.get(f"{name}.{inside}")))
     for inside in inner:
-        lines += _table(f"{name}.{inside}", values[inside], made, beside)
+        lines += _table(f"{name}.{inside}", values[inside], config, relative_paths)
     return lines
 
 
-def _line(key: str, value: Any, made: Any, beside: str | None) -> str:
+def _line(key: str, value: Any, config: Any, path: str | None) -> str:
     import tomli_w
 
-    value = value if beside is None else beside
-    description = type(made).model_fields[key].description
+    value = value if path is None else path
+    description = type(config).model_fields[key].description
     if isinstance(value, tuple | list):
         # tomli_w would break a list over lines, with no place for a comment
         items = [tomli_w.dumps({"item": item}).strip().removeprefix("item = ") for item in value]

@@ -23,12 +23,12 @@ def show(
     """List mechanisms, scores, normalizers, masks, positions, kernels, tasks and recipes; with a family, in detail."""
     if family is not None and family not in FAMILIES:
         raise ConfigError(unknown("family", family, FAMILIES))
-    known: dict[str, dict[str, dict[str, str]]] = json.loads(CATALOGUE.read_text(encoding="utf-8"))
-    found = {name: known[name] for name in ([family] if family else FAMILIES)}
+    catalogue: dict[str, dict[str, dict[str, str]]] = json.loads(CATALOGUE.read_text(encoding="utf-8"))
+    families = {name: catalogue[name] for name in ([family] if family else FAMILIES)}
     if as_json:
-        typer.echo(json_line(found))
+        typer.echo(json_line(families))
         return
-    for name, entries in found.items():
+    for name, entries in families.items():
         width = max(map(len, entries), default=0)
         typer.echo(name)
         for entry, facts in entries.items():

@@ -30,11 +30,11 @@ _OPTIONS = {"init": InitCommand, "predict": TaskCommand, "evaluate": EvaluateCom
 _EVERYWHERE = ("--debug", "--trust")
 
 
-def _print_version(wanted: bool) -> bool:
-    if wanted:
+def _print_version(requested: bool) -> bool:
+    if requested:
         typer.echo(headwise.__version__)
         raise typer.Exit
-    return wanted
+    return requested
 
 
 def _options(
@@ -104,15 +104,15 @@ def run() -> None:
 
 def main(arguments: list[str]) -> int:
     """Runs one command and returns its exit code: 0 done, 2 options, 3 data, 4 checkpoint, 5 machine, 6 diverged."""
-    own, others = _split(arguments or ["--help"])
-    debug = "--debug" in own
+    words, others = _split(arguments or ["--help"])
+    debug = "--debug" in words
     _speak_utf8()
     try:
         _check_folder()
         with warnings.catch_warnings():
             warnings.showwarning = _warning_line
-            verb = [argument for argument in own if argument not in _EVERYWHERE]
-            with trusting("--trust" in own):
+            verb = [argument for argument in words if argument not in _EVERYWHERE]
+            with trusting("--trust" in words):
                 app = application(next((argument for argument in verb if not argument.startswith("-")), ""))
                 return app(verb + others, prog_name="headwise", standalone_mode=False) or 0
     except SystemExit as end:

@@ -37,8 +37,8 @@ def make(
     place = folder or data_cache() / "synthetic" / problem.rpartition("/")[2]
     # a task that is named here is the user's own word
     with trusting():
-        made = generators.make(problem, place, seed, sizes)
-    for path, number in made.items():
+        counts = generators.make(problem, place, seed, sizes)
+    for path, number in counts.items():
         typer.echo(f"{path}: {number:,} examples")
     if problem in recipes.shipped() and folder is None:
         typer.echo(f"next: headwise train {problem}")

@@ -22,10 +22,10 @@ def read_mask(text: str, batch: int, query_len: int, key_len: int) -> "Mask | No
     from headwise.attention import masks
 
     def make(part: str) -> "Mask":
-        name, _, rest = part.partition(":")
+        name, _, argument = part.partition(":")
         if name not in ("padding", "prefix"):
             return masks.REGISTRY.build(part, length=max(query_len, key_len))
-        lengths, least = rest.split(",") if rest else [], 0 if name == "padding" else 1
+        lengths, least = argument.split(",") if argument else [], 0 if name == "padding" else 1
         if not all(length.strip().isdecimal() for length in lengths) or len(lengths) not in (least, 1, batch):
             raise ConfigError(f"mask '{part}': {name} takes one length, or one for each of {batch} sentences")
         if not lengths:

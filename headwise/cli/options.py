@@ -46,22 +46,22 @@ class TaskCommand(TyperCommand):
 
         kinds = [*(kind for task in self.outside_tasks(args) for kind in _options_of(task)), *options()]
         parts = {group: joined(kind for kind in kinds if kind.adds_to == group) for group in self.groups}
-        given: dict[str, dict[str, Any]] = {group: {} for group in self.groups}
+        values: dict[str, dict[str, Any]] = {group: {} for group in self.groups}
         ctx.meta["options of tasks"] = [
-            _option(kind, name, given[group]) for group, kind in parts.items() for name in kind.model_fields
+            _option(kind, name, values[group]) for group, kind in parts.items() for name in kind.model_fields
         ]
-        rest = super().parse_args(ctx, args)
+        remaining = super().parse_args(ctx, args)
         for group, kind in parts.items():
-            build(kind, given[group], "options")
-            ctx.meta[group] = TaskOptions(kind, given[group])
-        return rest
+            build(kind, values[group], "options")
+            ctx.meta[group] = TaskOptions(kind, values[group])
+        return remaining
 
     def get_params(self, ctx: Any) -> list[Any]:
-        *own, helping = super().get_params(ctx)
+        *verb_options, helping = super().get_params(ctx)
         # a flag of the verb means what it says there
-        flags = {flag for option in own for flag in option.opts}
+        flags = {flag for option in verb_options for flag in option.opts}
         others = [option for option in ctx.meta.get("options of tasks", []) if flags.isdisjoint(option.opts)]
-        return [*own, *others, helping]
+        return [*verb_options, *others, helping]
 
     def outside_tasks(self, args: Sequence[str]) -> list[str]:
         """The tasks of one's own, `module:Class`, of the run folders among the arguments."""
@@ -88,7 +88,7 @@ class InitCommand(TaskCommand):
             return super().parse_args(ctx, args)
 
 
-def _option(kind: Any, name: str, given: dict[str, Any]) -> Any:
+def _option(kind: Any, name: str, values: dict[str, Any]) -> Any:
     """The option of a field, which puts its value into `given`: a path as an absolute one, `\\n` as a line end."""
     from headwise.config import file_mark
 
@@ -99,9 +99,9 @@ def _option(kind: Any, name: str, given: dict[str, Any]) -> Any:
 
     def put(typed: Any) -> None:
         if isinstance(typed, str):
-            given[name] = os.path.abspath(typed) if is_file else typed.replace("\\n", "\n")
+            values[name] = os.path.abspath(typed) if is_file else typed.replace("\\n", "\n")
         elif typed is not None and typed is not False:
-            given[name] = typed
+            values[name] = typed
 
     text = str(field.description)
     option = typer.Option(

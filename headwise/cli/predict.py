@@ -35,7 +35,7 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Number of inputs read at a time.")] = 256,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers, for sampling.")] = None,
-    own: Annotated[
+    settings: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE that a predictor of your own takes; repeat it.")
     ] = None,
 ) -> None:
@@ -49,7 +49,7 @@ def predict(
     places = sources(inputs or [], file or [], text or [])
     _refuse_own(output, places)
     kind, values = TaskOptions.of(context, "predict")
-    chosen = values | override({}, own or [])
+    chosen = values | override({}, settings or [])
     build(kind, {name: value for name, value in chosen.items() if name in kind.model_fields}, "options")
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
     with joined() as processes, sharing(processes):
@@ -125,15 +125,15 @@ def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
     runtime.apply(fast_products=False)
     if seed is not None:
         torch.manual_seed(seed)
-    found: Predictor[Any, Any, Any] = headwise.load(run)
-    return found
+    predictor: Predictor[Any, Any, Any] = headwise.load(run)
+    return predictor
 
 
 def in_chunks(items: Iterable[Any], chunk: int, processes: Processes = ALONE) -> Iterator[list[Any]]:
     """The items, so many at a time, as the first process reads them: the others need neither files nor input."""
     left = iter(items)
-    while taken := processes.once(lambda: list(islice(left, chunk))):
-        yield taken
+    while batch := processes.once(lambda: list(islice(left, chunk))):
+        yield batch
 
 
 def answers(
@@ -144,10 +144,10 @@ def answers(
     unknown: "list[Unknown]",
 ) -> Iterator[list[str]]:
     """The lines of each answer, in the order of the inputs; what is unknown in each chunk is added to `unknown`."""
-    for taken in chunks:
-        unknown.append(predictor.unknown(taken))
-        for item, found in zip(taken, predictor.predict(taken, options), strict=True):
-            yield predictor.write(item, found, form, options)
+    for batch in chunks:
+        unknown.append(predictor.unknown(batch))
+        for item, output in zip(batch, predictor.predict(batch, options), strict=True):
+            yield predictor.write(item, output, form, options)
 
 
 def items_of(predictor: "Predictor[Any, Any, Any]", places: list[tuple[str, bool]]) -> Iterator[Any]:
@@ -168,21 +168,21 @@ def sources(inputs: list[str], files: list[Path], texts: list[str]) -> list[tupl
         ConfigError: what looks like a file is not there.
         DataError: a folder in place of a file.
     """
-    found = [(name, _is_file(name)) for name in inputs]
-    found += [(os.fspath(path), True) for path in files] + [(line, False) for line in texts]
-    for name, is_file in found:
+    places = [(name, _is_file(name)) for name in inputs]
+    places += [(os.fspath(path), True) for path in files] + [(line, False) for line in texts]
+    for name, is_file in places:
         if is_file and os.path.isdir(name):
             raise DataError(f"{name}: is a folder; name the files in it")
-    return found
+    return places
 
 
 def _is_file(name: str) -> bool:
     """Whether an argument names a file: one that is there, or a pipe; what only looks like one is refused."""
     if name == STDIN or os.path.exists(name):
         return True
-    looks = not any(letter.isspace() for letter in name) and bool(name)
+    one_word = not any(letter.isspace() for letter in name) and bool(name)
     ending = Path(name).suffix
-    if looks and (any(mark in name for mark in _FOLDER_MARKS) or (1 < len(ending) < 7 and ending[1:].isalnum())):
+    if one_word and (any(mark in name for mark in _FOLDER_MARKS) or (1 < len(ending) < 7 and ending[1:].isalnum())):
         raise ConfigError(f"{name}: no such file; if these are the words themselves, write --text {json.dumps(name)}")
     return False
 

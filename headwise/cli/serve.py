@@ -35,14 +35,14 @@ def serve(
 
     runtime.apply(threads=threads, fast_products=False)
     limits = _limits(settings or [])
-    found = served(runs)
-    for run in found.values():
+    models = served(runs)
+    for run in models.values():
         typer.echo(f"{run.name}: task {run.task}, POST /api/v1/{run.verb}")
     name = in_address(host)
     if name not in LOOPBACK:
         typer.echo(f"warning: {host} can be reached from other machines; there is no password", err=True)
     hosts = {*LOOPBACK, *(allowed_host or []), *(() if host in ("0.0.0.0", "::") else (name,))}
-    listen(create_app(found, limits, hosts), limits, host, port, lambda address: typer.echo(f"listening at {address}"))
+    listen(create_app(models, limits, hosts), limits, host, port, lambda address: typer.echo(f"listening at {address}"))
 
 
 def _limits(settings: list[str]) -> "Limits":

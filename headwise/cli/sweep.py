@@ -42,7 +42,7 @@ def sweep(
     if not names:
         raise ConfigError("name a recipe: headwise sweep RECIPE model.num_heads=1,2,4")
     runtime.apply(threads)
-    plan = plan_runs(names, settings, _seeds(seeds), lambda name, own: runs / folder_name(Path(name).stem, own))
+    plan = plan_runs(names, settings, _seeds(seeds), lambda name, keys: runs / folder_name(Path(name).stem, keys))
     points = list(sweep_runs(plan, split, limit))
     chosen = metric_of(dict(points[0].account.scores), metric or points[0].account.monitor)
     key = _key(settings)
@@ -69,7 +69,7 @@ def _seeds(text: str | None) -> list[int | None]:
 def _key(settings: Sequence[str]) -> str:
     from headwise.training.sweep import Swept
 
-    return next((found.key for found in map(Swept.parse, settings) if found), "value")
+    return next((swept.key for swept in map(Swept.parse, settings) if swept), "value")
 
 
 def _drawn(points: "list[Point]", key: str, metric: str) -> "Drawing":
@@ -77,11 +77,11 @@ def _drawn(points: "list[Point]", key: str, metric: str) -> "Drawing":
     from headwise.explain.curves import Mean, lines
 
     alone = key == "value"
-    found: dict[str, dict[str, list[float]]] = {}
+    table: dict[str, dict[str, list[float]]] = {}
     for point in points:
         line, place = ("", point.recipe) if alone else (point.recipe, point.value)
-        found.setdefault(line, {}).setdefault(place, []).append(point.account.scores[metric])
-    series = {name: [(_number(place), Mean.of(values)) for place, values in row.items()] for name, row in found.items()}
+        table.setdefault(line, {}).setdefault(place, []).append(point.account.scores[metric])
+    series = {name: [(_number(place), Mean.of(values)) for place, values in row.items()] for name, row in table.items()}
     return lines(series, across="recipe" if alone else key, down=metric)
 
 

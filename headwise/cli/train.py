@@ -48,27 +48,27 @@ def train(
     from headwise.training import recipes
 
     # the name of older versions, which torchrun takes for an option of its own
-    given = folder or run
-    where = given or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
+    run_folder = folder or run
+    where = run_folder or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
     if dry_run or smoke:
-        return _try(recipe, overrides or [], given, where, threads, dry_run=dry_run)
+        return _try(recipe, overrides or [], run_folder, where, threads, dry_run=dry_run)
     with joined("cpu") as processes:
-        wanted = together(processes, lambda: recipes.read(recipe, overrides or []))
+        config = together(processes, lambda: recipes.read(recipe, overrides or []))
     runtime.apply(threads)
-    done = trained(wanted, where, resume, allow_data_change, allow_schedule_change)
+    done = trained(config, where, resume, allow_data_change, allow_schedule_change)
     if (place := launched()) is None or place[0] == 0:
         _tell(done)
 
 
 def _try(
-    recipe: str, overrides: list[str], given: Path | None, where: Path, threads: int | None, *, dry_run: bool
+    recipe: str, overrides: list[str], run_folder: Path | None, where: Path, threads: int | None, *, dry_run: bool
 ) -> None:
     """Shows what there is to train, or trains a few steps."""
     if (place := launched()) is not None and place[1] > 1:
         alone = ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
         raise alone.reported_by(place[0] == 0)
     if not dry_run:
-        _smoke(recipe, overrides, given, threads)
+        _smoke(recipe, overrides, run_folder, threads)
         return
     _show(recipe, overrides, where, threads)
 
@@ -80,8 +80,8 @@ def _tell(done: "Run") -> None:
     if done.comparison is not None:
         typer.echo(f"against: {done.comparison}")
     typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes of training")
-    for verb, rest in (("predict", " INPUT"), ("evaluate", ""), ("explain", " INPUT")):
-        typer.echo(f"next:    headwise {verb} {done.folder}{rest}")
+    for verb, argument in (("predict", " INPUT"), ("evaluate", ""), ("explain", " INPUT")):
+        typer.echo(f"next:    headwise {verb} {done.folder}{argument}")
 
 
 def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) -> None:
@@ -90,9 +90,9 @@ def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) 
     from headwise.training import recipes
     from headwise.training.trial import preview
 
-    wanted = recipes.read(recipe, overrides)
+    config = recipes.read(recipe, overrides)
     runtime.apply(threads)
-    for line in preview(wanted, folder):
+    for line in preview(config, folder):
         typer.echo(line)
 
 
@@ -101,12 +101,12 @@ def _smoke(recipe: str, overrides: list[str], run: Path | None, threads: int | N
     from headwise import runtime
     from headwise.training.smoke import EXAMPLES, shorten, smoke
 
-    wanted = shorten(recipe, overrides)
+    config = shorten(recipe, overrides)
     runtime.apply(threads)
     with tempfile.TemporaryDirectory() as folder:
-        scores = smoke(wanted, run or Path(folder) / "run")
-    shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
-    typer.echo(f"works:   {recipe} (on at most {EXAMPLES} examples after a few steps: {shown})")
+        scores = smoke(config, run or Path(folder) / "run")
+    summary = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    typer.echo(f"works:   {recipe} (on at most {EXAMPLES} examples after a few steps: {summary})")
 
 
 def trained(
@@ -141,13 +141,13 @@ def folder_name(recipe: str, overrides: Iterable[str]) -> str:
     """
     from headwise.training.recipe import MAY_CHANGE
 
-    settings = {key.strip(): value.strip() for key, _, value in (one.partition("=") for one in overrides)}
+    settings = {key.strip(): value.strip() for key, _, value in (setting.partition("=") for setting in overrides)}
     naming = [f"{key}={value}" for key, value in settings.items() if key not in MAY_CHANGE]
     if not naming:
         return recipe
-    whole = ",".join([recipe, *sorted(naming)])
-    name = re.sub(r"[^\w.,=+-]+", "_", whole)
-    if name == whole and len(name) <= _LONGEST_NAME:
+    full_name = ",".join([recipe, *sorted(naming)])
+    name = re.sub(r"[^\w.,=+-]+", "_", full_name)
+    if name == full_name and len(name) <= _LONGEST_NAME:
         return name
     # what was cut or replaced must not make two runs one
-    return f"{name[:_LONGEST_NAME]},{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+    return f"{name[:_LONGEST_NAME]},{hashlib.sha256(full_name.encode()).hexdigest()[:8]}"

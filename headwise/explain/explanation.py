@@ -119,10 +119,10 @@ class Explanation:
 
     def _numbered(self) -> list[str]:
         """The layers that a number selects from; the pooling, which has a name, is among them only if it is alone."""
-        shown = self.shown()
-        if {self.layers[name].kind for name in shown} != {"pooled"}:
-            return shown
-        return [name for name, layer in self.layers.items() if layer.kind == "self"] or shown
+        names = self.shown()
+        if {self.layers[name].kind for name in names} != {"pooled"}:
+            return names
+        return [name for name, layer in self.layers.items() if layer.kind == "self"] or names
 
     def most_focused(self) -> str:
         """The layer whose mean over heads has the largest `focus`.
@@ -158,7 +158,7 @@ class Explanation:
             if not -len(names) <= layer < len(names):
                 raise ConfigError(f"layer {layer} is not there; the model has {len(names)} {kind} layers, from 0")
             return names[layer]
-        pooled = [name for name, each in self.layers.items() if each.kind == "pooled"]
+        pooled = [name for name, entry in self.layers.items() if entry.kind == "pooled"]
         if layer == POOLING and len(pooled) == 1:
             return pooled[0]
         if layer not in self.layers:

@@ -28,7 +28,7 @@ class Fold(NamedTuple):
 
 def tokens_of(labels: Sequence[str], tokens: Sequence[Tokens]) -> Tokens | None:
     """The tokens with these labels; None: there are none."""
-    return next((each for each in tokens if list(each.labels) == list(labels)), None)
+    return next((side for side in tokens if list(side.labels) == list(labels)), None)
 
 
 def group_numbers(labels: Sequence[str], tokens: Sequence[Tokens], fold: Fold) -> list[int]:
@@ -62,9 +62,9 @@ def fold_weights(
     """
     rows, columns = (group_numbers(side, tokens, fold) for side in sides)
     if fold.special == "share":
-        rest, total = weights[..., np.array(columns) >= 0].sum(-1, keepdims=True), weights.sum(-1, keepdims=True)
+        visible, total = weights[..., np.array(columns) >= 0].sum(-1, keepdims=True), weights.sum(-1, keepdims=True)
         # a row whose weights cancel, as differences of attention may, cannot be scaled
-        weights = weights * np.divide(total, rest, out=np.ones_like(rest), where=(rest > 0) & (total > 0))
+        weights = weights * np.divide(total, visible, out=np.ones_like(visible), where=(visible > 0) & (total > 0))
     return weights if fold == Fold() else np.stack([merge(head, rows, columns) for head in weights])
 
 

@@ -97,21 +97,21 @@ class HeadStatistics:
             return cls(np.zeros((len(STATISTICS), count)), np.zeros(count), np.eye(count), 0)
         table = describe(weights, one_sequence=one_sequence, rows=rows)
         table["entropy"] = np.minimum(1.0, table["entropy"] / np.log(counts[:, rows]).mean(-1))
-        alike = similarity(weights[:, rows])
-        table["redundancy"] = (alike.sum(1) - 1) / (count - 1) if count > 1 else np.zeros(count)
+        similarities = similarity(weights[:, rows])
+        table["redundancy"] = (similarities.sum(1) - 1) / (count - 1) if count > 1 else np.zeros(count)
         values = np.stack([table.get(name, np.full(count, np.nan)) for name in STATISTICS])
-        return cls(values, weights[:, rows].mean(1).max(-1, initial=0.0), alike, int(rows.sum()))
+        return cls(values, weights[:, rows].mean(1).max(-1, initial=0.0), similarities, int(rows.sum()))
 
     @classmethod
     def mean(cls, inputs: Sequence["HeadStatistics"]) -> "HeadStatistics":
         """The statistics over several inputs; each row counts alike."""
         rows = np.array([statistics.rows for statistics in inputs])
         shares = rows / max(1, rows.sum())
-        values, one_key, alike = (
-            np.asarray(sum(share * getattr(each, name) for share, each in zip(shares, inputs, strict=True)))
+        values, one_key, similarities = (
+            np.asarray(sum(share * getattr(statistics, name) for share, statistics in zip(shares, inputs, strict=True)))
             for name in ("values", "one_key", "alike")
         )
-        return cls(values, one_key, alike, int(rows.sum()))
+        return cls(values, one_key, similarities, int(rows.sum()))
 
 
 class Flag(NamedTuple):
@@ -190,12 +190,12 @@ def similarity(weights: Weights) -> Float[np.ndarray, "heads heads"]:
     [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
     rows = _shares(weights)
-    own = entropy(rows, np.log2)
-    alike = np.ones((len(rows), len(rows)))
+    entropies = entropy(rows, np.log2)
+    similarities = np.ones((len(rows), len(rows)))
     for head in range(len(rows)):
-        divergence = entropy((rows[head] + rows) / 2, np.log2) - (own[head] + own) / 2
-        alike[head] = 1 - np.sqrt(np.clip(divergence, 0, 1)).mean(-1)
-    return alike
+        divergence = entropy((rows[head] + rows) / 2, np.log2) - (entropies[head] + entropies) / 2
+        similarities[head] = 1 - np.sqrt(np.clip(divergence, 0, 1)).mean(-1)
+    return similarities
 
 
 def mean_similarity(inputs: Iterable[Weights]) -> Float[np.ndarray, "heads heads"]:
@@ -204,8 +204,10 @@ def mean_similarity(inputs: Iterable[Weights]) -> Float[np.ndarray, "heads heads
     >>> mean_similarity([np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.array([[[1.0]], [[1.0]]])]).tolist()
     [[1.0, 0.5], [0.5, 1.0]]
     """
-    alike, rows = zip(*((similarity(weights), weights.shape[1]) for weights in inputs), strict=True)
-    total: np.ndarray = sum((each * count for each, count in zip(alike, rows, strict=True)), np.zeros_like(alike[0]))
+    similarities, rows = zip(*((similarity(weights), weights.shape[1]) for weights in inputs), strict=True)
+    total: np.ndarray = sum(
+        (table * count for table, count in zip(similarities, rows, strict=True)), np.zeros_like(similarities[0])
+    )
     return total / sum(rows)
 
 

@@ -122,7 +122,7 @@ def layer_trace(
         tensors.pop("projected", None)
     # a decoder that goes step by step has a call for each query
     steps = _concatenate([_steps(call, head, attention, tensors) for call in layer_record.calls])
-    shapes = [(each.name, *each.shown()) for each in trace if each.calls]
+    shapes = [(entry.name, *entry.shown()) for entry in trace if entry.calls]
     return LayerTrace(name, head, list(queries), list(keys), steps, shapes)
 
 

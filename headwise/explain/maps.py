@@ -66,8 +66,8 @@ def norm(*weights: np.ndarray, keep: np.ndarray | None = None, power: float = 0.
 
     The largest one is that of all these weights that are finite and not masked, or 1 when all are zero.
     """
-    shown = [each[np.isfinite(each) if keep is None else np.isfinite(each) & keep] for each in weights]
-    return PowerNorm(power, 0.0, max(float(each.max(initial=0.0)) for each in shown) or 1.0)
+    values = [table[np.isfinite(table) if keep is None else np.isfinite(table) & keep] for table in weights]
+    return PowerNorm(power, 0.0, max(float(table.max(initial=0.0)) for table in values) or 1.0)
 
 
 def draw(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.ndarray | None = None) -> AxesImage:
@@ -137,10 +137,10 @@ def columns_height(keys: Labels, cell: float) -> float:
 
 def number_cells(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.ndarray | None) -> None:
     """Writes each weight with two digits into its cell, dark on light and light on dark."""
-    shown = np.isfinite(weights) if keep is None else np.isfinite(weights) & keep
-    colours = colormap("ink light")(scale(np.where(shown, weights, 0.0)))[..., :3]
+    visible = np.isfinite(weights) if keep is None else np.isfinite(weights) & keep
+    colours = colormap("ink light")(scale(np.where(visible, weights, 0.0)))[..., :3]
     lightness = oklab(colours.reshape(-1, 3))[:, 0].reshape(weights.shape)
-    for row, column in np.argwhere(shown):
+    for row, column in np.argwhere(visible):
         text = re.sub(r"^(\D*)0\.", r"\1.", decimals(weights[row, column]))
         ink = "#10131c" if lightness[row, column] > 0.65 else "#ffffff"
         axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=ink)

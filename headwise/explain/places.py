@@ -93,9 +93,9 @@ class OnImage(Places):
 
     def description(self) -> dict[str, Any]:
         covered = self.covered or self.pixels.shape[:2]
-        told: dict[str, Any] = {"kind": "image", "shape": [*self.pixels.shape], "covered": [*covered]}
+        fields: dict[str, Any] = {"kind": "image", "shape": [*self.pixels.shape], "covered": [*covered]}
         classes = {} if self.labels is None else {"classes": self.labels.classes}
-        return told | {"chosen": self.chosen} | classes
+        return fields | {"chosen": self.chosen} | classes
 
     def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
         grid = self.grid(len(labels))

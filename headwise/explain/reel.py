@@ -145,7 +145,7 @@ class Reel:
     def _undefined(self, layer: str) -> list[int]:
         """The rows of statistics that compare positions, of a layer over two sequences."""
         axes = [probe.layers[layer] for probe in self._facts(self.steps[-1]).probes if layer in probe.layers]
-        if all(is_one_sequence(each.kind, len(each.queries), len(each.keys)) for each in axes):
+        if all(is_one_sequence(axis.kind, len(axis.queries), len(axis.keys)) for axis in axes):
             return []
         return [self.statistics.index(name) for name in POSITIONAL if name in self.statistics]
 

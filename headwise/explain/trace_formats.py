@@ -108,20 +108,20 @@ def _tables(
     *queries, rows, columns = (trace.labels(*axis) for axis in zip(step.axes, values.shape, strict=True))
     tables = [("", values)]
     if queries:
-        tables = [(f"{at} {queries[0][at]}", values[at]) for at in _shown(len(values)) if at is not None]
-    down, across = _shown(len(rows)), _shown(len(columns))
+        tables = [(f"{at} {queries[0][at]}", values[at]) for at in _visible_rows(len(values)) if at is not None]
+    down, across = _visible_rows(len(rows)), _visible_rows(len(columns))
     for title, table in tables:
         cells = [
             [gap if row is None or column is None else _number(float(table[row, column]), tex=tex) for column in across]
             for row in down
         ]
         row_names, column_names = (
-            [gap if at is None else names[at] for at in shown] for names, shown in ((rows, down), (columns, across))
+            [gap if at is None else names[at] for at in numbers] for names, numbers in ((rows, down), (columns, across))
         )
         yield title, row_names, column_names, cells
 
 
-def _shown(length: int) -> list[int | None]:
+def _visible_rows(length: int) -> list[int | None]:
     """The rows or columns that are shown, None where some are left out."""
     half = _MOST_ROWS // 2
     return list(range(length)) if length <= _MOST_ROWS else [*range(half), None, *range(length - half, length)]

@@ -77,28 +77,28 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         request: Request, name: str, group: Name, merged: bool = False, special: Special = ""
     ) -> Response:
         """Of each layer and head of a group what it does, in a few numbers."""
-        one = explorer.trace(name)
-        found = one.group(group)
-        job = explorer.service.submit(lambda _: [one.summary(found, Fold(merged, special))], [None])
-        (told,) = await explorer.service.answer(job, request)
-        return Response(json_text({"layers": found.layers, "heads": told}), media_type=JSON, headers=KEPT)
+        traced = explorer.trace(name)
+        layer_group = traced.group(group)
+        job = explorer.service.submit(lambda _: [traced.summary(layer_group, Fold(merged, special))], [None])
+        (statistics,) = await explorer.service.answer(job, request)
+        return Response(json_text({"layers": layer_group.layers, "heads": statistics}), media_type=JSON, headers=KEPT)
 
     @app.get(f"{at}/matrix", response_class=Numbers)
     async def matrix(
         request: Request, name: str, layer: Name, head: Index, stage: Literal["scores", "masked", "weights"] = "weights"
     ) -> Response:
         """One head: (queries, keys), weights or scores."""
-        return await explorer.numbers(request, name, lambda one: one.stage(layer, head, stage))
+        return await explorer.numbers(request, name, lambda traced: traced.stage(layer, head, stage))
 
     @app.get(f"{at}/row", response_class=Numbers)
     async def row(request: Request, name: str, group: Name, q: Index | None = None, k: Index | None = None) -> Response:
         """One query, or one key, through all layers and heads."""
-        found = explorer.trace(name).group(group)
+        layer_group = explorer.trace(name).group(group)
         if (q is None) == (k is None):
             raise Problem(422, "give q or k")
-        _within("q", q, found.queries)
-        _within("k", k, found.keys)
-        return await explorer.numbers(request, name, lambda one: one.row(found, query=q, key=k))
+        _within("q", q, layer_group.queries)
+        _within("k", k, layer_group.keys)
+        return await explorer.numbers(request, name, lambda traced: traced.row(layer_group, query=q, key=k))
 
 
 def _heads(app: FastAPI, explorer: Explorer) -> None:
@@ -116,43 +116,43 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
         special: Special = "",
     ) -> Response:
         """Small pictures of all heads of some layers: (layers, heads, rows, columns), from 0 to 255."""
-        found = explorer.trace(name).group(group)
+        layer_group = explorer.trace(name).group(group)
         chosen, fold = slice(first, first + count), Fold(merged, special)
-        _within("first", first, found.layers)
-        return await explorer.numbers(request, name, lambda one: one.thumbnails(found, size, chosen, fold))
+        _within("first", first, layer_group.layers)
+        return await explorer.numbers(request, name, lambda traced: traced.thumbnails(layer_group, size, chosen, fold))
 
     @app.get(f"{at}/alike", response_class=Numbers)
     async def alike(request: Request, name: str, layer: Name) -> Response:
         """How alike the heads of a layer are: (heads, heads)."""
-        return await explorer.numbers(request, name, lambda one: one.alike(layer))
+        return await explorer.numbers(request, name, lambda traced: traced.alike(layer))
 
 
 async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTraced, request: Request) -> Response:
     run = service.find(ask.model, "trace")
     check_input(ask, service.limits)
     check_text(ask.target or "", service.limits)
-    job = service.submit(lambda _: [_looked(explorer, run, ask)], [None])
-    ((found, noted),) = await service.answer(job, request)
-    for one in found:
-        explorer.store.put(one)
-    one = found[-1]
-    groups = [asdict(group) for group in one.groups]
-    told = {"trace_id": one.id, "model": run.name, "source": one.source, "output": one.output, "groups": groups}
-    return as_json({**told, **axes(one), "warnings": noted, "change": one.change}, 201)
+    job = service.submit(lambda _: [_trace_input(explorer, run, ask)], [None])
+    ((traces, noted),) = await service.answer(job, request)
+    for trace in traces:
+        explorer.store.put(trace)
+    trace = traces[-1]
+    groups = [asdict(group) for group in trace.groups]
+    body = {"trace_id": trace.id, "model": run.name, "source": trace.source, "output": trace.output, "groups": groups}
+    return as_json({**body, **axes(trace), "warnings": noted, "change": trace.change}, 201)
 
 
-def _looked(explorer: Explorer, run: Served, ask: AskTraced) -> tuple[list[Traced], list[str]]:
+def _trace_input(explorer: Explorer, run: Served, ask: AskTraced) -> tuple[list[Traced], list[str]]:
     """The trace, behind it the one under edits if there are any; and warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         item, key = item_of(run, ask, explorer.examples, explorer.service.limits)
         run.check_target(ask.target or "", explorer.service.limits.shown_tokens)
         # what is edited is kept beside what it is compared with
-        kept = explorer.store.get(digest_of(run, item, ask.target, key)) if ask.options.edits else None
-        found = [kept or traced(run, item, ask.target, key)]
+        unedited = explorer.store.get(digest_of(run, item, ask.target, key)) if ask.options.edits else None
+        traces = [unedited or traced(run, item, ask.target, key)]
         if ask.options.edits:
-            found.append(edited(run, found[0], ask.options.edits))
-    return found, [str(one.message)[:500] for one in caught]
+            traces.append(edited(run, traces[0], ask.options.edits))
+    return traces, [str(warning.message)[:500] for warning in caught]
 
 
 def _within(name: str, value: int | None, there: list[str]) -> None:

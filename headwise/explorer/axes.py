@@ -8,10 +8,10 @@ from headwise.explain.places import Places, Tokens
 from headwise.explorer.traces import Group, Traced
 
 
-def axes(one: Traced) -> dict[str, Any]:
+def axes(traced: Traced) -> dict[str, Any]:
     """What the rows and columns of each group are, and what they lie on, as JSON."""
-    told = {"places": None if one.places is None else one.places.description()}
-    return told | {"axes": axes_of(one.groups, one.tokens, one.places)}
+    places = {"places": None if traced.places is None else traced.places.description()}
+    return places | {"axes": axes_of(traced.groups, traced.tokens, traced.places)}
 
 
 def axes_of(groups: Sequence[Group], tokens: Sequence[Tokens], places: Places | None = None) -> dict[str, Any]:
@@ -24,9 +24,9 @@ def axes_of(groups: Sequence[Group], tokens: Sequence[Tokens], places: Places | 
 
 def axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> dict[str, Any]:
     """What the places with these labels are, as JSON."""
-    if places is not None and (own := places.axis(labels)) is not None:
-        return own
-    found = tokens_of(labels, tokens)
-    if found is None:
+    if places is not None and (description := places.axis(labels)) is not None:
+        return description
+    match = tokens_of(labels, tokens)
+    if match is None:
         return {"kind": "tokens"}
-    return {"kind": "tokens", "words": list(found.words), "special": list(found.special)}
+    return {"kind": "tokens", "words": list(match.words), "special": list(match.special)}

@@ -42,17 +42,17 @@ def read_measurements(path: Path) -> list[Measurement]:
     Raises: DataError or ConfigError naming the file, and the record that is none.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise DataError(f"{path}: is no JSON; python -m benchmarks.lengths --json FILE writes it") from None
-    records = found.get("records") if isinstance(found, dict) else None
-    if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
+    records = document.get("records") if isinstance(document, dict) else None
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise DataError(f'{path}: has no list "records" of objects; python -m benchmarks.lengths --json FILE writes it')
     if len(records) > _MOST_RECORDS:
         raise DataError(f"{path}: has {len(records):,} records; at most {_MOST_RECORDS:,} are shown")
-    return [build(Measurement, each, f"{path}: record {place}") for place, each in enumerate(records)]
+    return [build(Measurement, record, f"{path}: record {place}") for place, record in enumerate(records)]
 
 
 def as_csv(records: list[Measurement]) -> str:
@@ -61,8 +61,8 @@ def as_csv(records: list[Measurement]) -> str:
     rows = csv.writer(stream, lineterminator="\n")
     names = [name for name in Measurement.model_fields if name != "fwd_ms"]
     rows.writerow([*names, "fwd_ms_p50", "fwd_ms_p90"])
-    for one in records:
-        rows.writerow([*(_cell(getattr(one, name)) for name in names), one.fwd_ms.p50, one.fwd_ms.p90])
+    for record in records:
+        rows.writerow([*(_cell(getattr(record, name)) for name in names), record.fwd_ms.p50, record.fwd_ms.p90])
     return stream.getvalue()
 
 

@@ -43,22 +43,22 @@ def _collect(name: str, above: tuple[str, ...], order: list[str], parts: dict[st
         return
     text = _read(f"js/{name}")
     for match in _IMPORT.finditer(text):
-        _collect(_beside(name, match["path"]), (*above, name), order, parts)
+        _collect(_resolve(name, match["path"]), (*above, name), order, parts)
     exports = _EXPORT.findall(text)
-    body = _EXPORT.sub("", _IMPORT.sub(lambda match: _taken(name, match), text))
+    body = _EXPORT.sub("", _IMPORT.sub(lambda match: _bind_import(name, match), text))
     if left := re.search(r"^(import|export)\b.*|\bimport\((?!\")|</script", body, re.M):
         raise ValueError(f"{name}: '{left[0]}' cannot be part of one script")
     parts[name] = f'modules["{name}"] = (() => {{\n{body}return {{ {", ".join(exports)} }};\n}})();'
     order.append(name)
 
 
-def _taken(name: str, match: re.Match[str]) -> str:
+def _bind_import(name: str, match: re.Match[str]) -> str:
     """An import as it stands in one script."""
     names = match["all"] or f"{{{match['some'].replace(' as ', ': ')}}}"
-    return f'const {names} = modules["{_beside(name, match["path"])}"];'
+    return f'const {names} = modules["{_resolve(name, match["path"])}"];'
 
 
-def _beside(name: str, path: str) -> str:
+def _resolve(name: str, path: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
 
 

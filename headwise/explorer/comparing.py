@@ -24,7 +24,7 @@ def bench_routes(records: Sequence[Measurement]) -> Callable[[FastAPI, Service],
     Args:
         records: measured before; none is measured here.
     """
-    told = [one.model_dump() for one in records]
+    measurements = [record.model_dump() for record in records]
 
     def add(app: FastAPI, service: Service) -> None:
         @app.get("/api/v1/bench", responses={200: {"content": {"text/csv": {}}}})
@@ -33,14 +33,14 @@ def bench_routes(records: Sequence[Measurement]) -> Callable[[FastAPI, Service],
             if format == "csv":
                 name = {"Content-Disposition": 'attachment; filename="headwise-bench.csv"'}
                 return Response(as_csv(list(records)), media_type="text/csv; charset=utf-8", headers=name)
-            return as_json({"records": told, "made_by": _MADE_BY, "shown_by": _SHOWN_BY})
+            return as_json({"records": measurements, "made_by": _MADE_BY, "shown_by": _SHOWN_BY})
 
         @app.get("/api/v1/patterns")
         async def named(request: Request) -> Response:
             """Masks and mechanisms of which there are pictures."""
             job = service.submit(lambda _: [patterns()], [None])
-            ((known, _),) = await service.answer(job, request)
-            return as_json({"length": LENGTH, "patterns": [asdict(one) for one in known]})
+            ((descriptions, _),) = await service.answer(job, request)
+            return as_json({"length": LENGTH, "patterns": [asdict(pattern) for pattern in descriptions]})
 
         @app.get("/api/v1/patterns/pairs", response_class=Numbers)
         async def pairs(request: Request) -> Response:

@@ -43,43 +43,43 @@ class Content:
     @property
     def numbers(self) -> int:
         """How many weights there are."""
-        return sum(len(one.layers) * one.heads * len(one.queries) * len(one.keys) for one in self.groups)
+        return sum(len(group.layers) * group.heads * len(group.queries) * len(group.keys) for group in self.groups)
 
     def group(self, name: str) -> "Content":
         """One group alone. Raises: ConfigError for a group that is not there."""
-        chosen = [one for one in self.groups if one.name == name]
+        chosen = [group for group in self.groups if group.name == name]
         if not chosen:
-            raise ConfigError(unknown("group", name, [one.name for one in self.groups]))
+            raise ConfigError(unknown("group", name, [group.name for group in self.groups]))
         return replace(self, groups=chosen)
 
     def layer(self, name: str) -> "Content":
         """One layer alone. Raises: ConfigError for a layer that is not there."""
-        chosen = [replace(one, layers=[name]) for one in self.groups if name in one.layers]
+        chosen = [replace(group, layers=[name]) for group in self.groups if name in group.layers]
         if not chosen:
-            raise ConfigError(unknown("layer", name, [layer for one in self.groups for layer in one.layers]))
+            raise ConfigError(unknown("layer", name, [layer for group in self.groups for layer in group.layers]))
         return replace(self, groups=chosen)
 
 
-def of_traced(one: Traced) -> Content:
+def of_traced(traced: Traced) -> Content:
     """What the explorer keeps of an input."""
-    shown = one.groups, one.weights, lambda name: allowed(one.trace[name])
-    return Content(one.source, one.output, *shown, one.tokens, one.places)
+    layers = traced.groups, traced.weights, lambda name: allowed(traced.trace[name])
+    return Content(traced.source, traced.output, *layers, traced.tokens, traced.places)
 
 
-def of_explanation(found: Explanation) -> Content:
+def of_explanation(explanation: Explanation) -> Content:
     """What a predictor explains. Raises: Unsupported where there is no attention in it."""
-    layers = {name: layer for name, layer in found.layers.items() if layer.kind != "tags"}
+    layers = {name: layer for name, layer in explanation.layers.items() if layer.kind != "tags"}
     if not layers:
         raise Unsupported("this model has no attention to show")
     groups = grouped({name: (layer, layer.weights.shape) for name, layer in layers.items()})
     return Content(
-        found.source,
-        found.output,
+        explanation.source,
+        explanation.output,
         groups,
         lambda name: layers[name].weights,
         lambda name: layers[name].allowed,
-        found.tokens,
-        found.places,
+        explanation.tokens,
+        explanation.places,
     )
 
 
@@ -93,44 +93,44 @@ def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = ()
     Raises:
         ConfigError: where nothing was recorded, or the batch has no such example.
     """
-    records = {one.name: one for one in trace if isinstance(one, LayerRecord) and one.calls}
+    records = {record.name: record for record in trace if isinstance(record, LayerRecord) and record.calls}
     if not records:
         raise ConfigError("no attention was recorded: run the model while the record is open")
-    sizes = {name: one.calls[-1].output.shape[0] for name, one in records.items()}
+    sizes = {name: record.calls[-1].output.shape[0] for name, record in records.items()}
     if not 0 <= example < min(sizes.values()):
         raise ConfigError(f"example {example} is not there; the batch has examples 0 to {min(sizes.values()) - 1}")
-    given = [list(map(str, side)) for side in (queries, keys) if len(side)]
-    known = {name: _labelled(one, given) for name, one in records.items()}
+    tokens = [list(map(str, side)) for side in (queries, keys) if len(side)]
+    labelled = {name: _labelled(record, tokens) for name, record in records.items()}
 
     def weights(name: str) -> Weights:
         with torch.no_grad():
-            found: np.ndarray = records[name].rows()[example].double().cpu().numpy()
-        return found
+            values: np.ndarray = records[name].rows()[example].double().cpu().numpy()
+        return values
 
-    return Content("", "", grouped(known), weights, lambda name: allowed(records[name], example))
+    return Content("", "", grouped(labelled), weights, lambda name: allowed(records[name], example))
 
 
-def _labelled(record: LayerRecord, given: list[list[str]]) -> tuple[Layer, tuple[int, int, int]]:
+def _labelled(record: LayerRecord, tokens: list[list[str]]) -> tuple[Layer, tuple[int, int, int]]:
     heads, rows, columns = shape_of(record)
     sides: list[list[str]] = []
-    for count, order in ((rows, given), (columns, given[::-1])):
+    for count, order in ((rows, tokens), (columns, tokens[::-1])):
         sides.append(next((labels for labels in order if len(labels) == count), []))
     kind: Any = record.kind
     return Layer(np.zeros((heads, 0, 0)), sides[0], sides[1], kind), (heads, rows, columns)
 
 
-def content_of(found: Any, **how: Any) -> Content:
+def content_of(source: Any, **how: Any) -> Content:
     """The content of what shows attention; `how` is for a trace, as in `of_trace`.
 
     Raises:
         ConfigError: for anything else, or for tokens of what has its own.
     """
-    if isinstance(found, Trace):
-        return of_trace(found, **how)
+    if isinstance(source, Trace):
+        return of_trace(source, **how)
     if any(how.values()):
         raise ConfigError("an explanation has its own tokens and one example: leave queries, keys and example out")
-    made: Mapping[type, Callable[[Any], Content]] = {Traced: of_traced, Explanation: of_explanation}
-    for kind, make in made.items():
-        if isinstance(found, kind):
-            return make(found)
-    raise ConfigError(f"a trace or an explanation is shown, not {type(found).__name__}")
+    makers: Mapping[type, Callable[[Any], Content]] = {Traced: of_traced, Explanation: of_explanation}
+    for kind, make in makers.items():
+        if isinstance(source, kind):
+            return make(source)
+    raise ConfigError(f"a trace or an explanation is shown, not {type(source).__name__}")

@@ -36,9 +36,9 @@ class AskMute(_Asked):
     layer: Name
     heads: list[Place] = Field(min_length=1, max_length=256)
 
-    def made(self, one: Traced) -> list[Edit]:
+    def made(self, traced: Traced) -> list[Edit]:
         """The edits that the library knows."""
-        _check(one, self.layer, *self.heads)
+        _check(traced, self.layer, *self.heads)
         return [Mute(self.layer, self.heads)]
 
 
@@ -53,9 +53,9 @@ class AskForce(_Asked):
     weight: float = Field(ge=0, le=1)
     renormalized: bool = Field(True, description="the rest of the row shares what is left; else it keeps its weights")
 
-    def made(self, one: Traced) -> list[Edit]:
+    def made(self, traced: Traced) -> list[Edit]:
         """The edits that the library knows."""
-        group = _check(one, self.layer, self.head)
+        group = _check(traced, self.layer, self.head)
         for what, place, there in (("query", self.query, group.queries), ("key", self.key, group.keys)):
             if place >= len(there):
                 raise ConfigError(f"{self.layer} has {len(there)} places as {what}, from 0; {place} is none of them")
@@ -69,12 +69,12 @@ class AskHide(_Asked):
     group: Name
     tokens: list[Place] = Field(min_length=1, max_length=512)
 
-    def made(self, one: Traced) -> list[Edit]:
+    def made(self, traced: Traced) -> list[Edit]:
         """The edits that the library knows."""
-        keys = one.group(self.group).keys
+        keys = traced.group(self.group).keys
         if max(self.tokens) >= len(keys):
             raise ConfigError(f"{self.group} has keys 0 to {len(keys) - 1}, not {max(self.tokens)}")
-        return [Hide(layer, self.tokens) for group in one.groups if group.keys == keys for layer in group.layers]
+        return [Hide(layer, self.tokens) for group in traced.groups if group.keys == keys for layer in group.layers]
 
 
 class AskNarrow(_Asked):
@@ -85,9 +85,9 @@ class AskNarrow(_Asked):
     mask: Literal["causal", "window"]
     width: int = Field(1, ge=0, le=4096, description="of a window: keys before and behind the query's place")
 
-    def made(self, one: Traced) -> list[Edit]:
+    def made(self, traced: Traced) -> list[Edit]:
         """The edits that the library knows."""
-        _check(one, self.layer)
+        _check(traced, self.layer)
         mask: Mask = Causal() if self.mask == "causal" else Window(self.width, self.width)
         return [Narrow(self.layer, mask)]
 
@@ -101,98 +101,98 @@ class AskSwap(_Asked):
     score: Name | None = Field(None, description="of `scored`: a score without parameters; the layer's own if left out")
     normalizer: Name | None = Field(None, description="of `scored`, such as sparsemax or top_k:2")
 
-    def made(self, one: Traced) -> list[Edit]:
+    def made(self, traced: Traced) -> list[Edit]:
         """The edits that the library knows."""
-        group = _check(one, self.layer)
-        (_, old) = chosen(one.seen.model, self.layer)[self.layer]
-        return [Swap(self.layer, self._built(old, one, group))]
+        group = _check(traced, self.layer)
+        (_, old) = chosen(traced.seen.model, self.layer)[self.layer]
+        return [Swap(self.layer, self._built(old, traced, group))]
 
-    def _built(self, old: Mechanism, one: Traced, group: Group) -> Mechanism:
+    def _built(self, old: Mechanism, traced: Traced, group: Group) -> Mechanism:
         # no other names: a request names no module of the server's
         if self.mechanism == "scored":
             for registry, text in ((scores.REGISTRY, self.score), (normalizers.REGISTRY, self.normalizer)):
                 if text is not None and (name := registry.parse(text).name) not in registry.names():
                     raise ConfigError(unknown(registry.noun, name, registry.names()))
-            own = (old.score, old.normalizer) if isinstance(old, Scored) else (None, None)
-            return Scored(self.score or own[0], self.normalizer or own[1])
+            defaults = (old.score, old.normalizer) if isinstance(old, Scored) else (None, None)
+            return Scored(self.score or defaults[0], self.normalizer or defaults[1])
         if self.mechanism not in mechanisms.names():
             raise ConfigError(unknown("mechanism", self.mechanism, mechanisms.names()))
         if self.score or self.normalizer:
             raise ConfigError(f"score and normalizer are of 'scored'; {self.mechanism} has its own")
-        width = one.trace[self.layer].calls[-1].call.query.shape[-1]
+        width = traced.trace[self.layer].calls[-1].call.query.shape[-1]
         sizes = {"head_dim": width, "num_heads": group.heads, "max_len": max(len(group.queries), len(group.keys))}
         # what it draws, such as random features, is always the same
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            made: Mechanism = mechanisms.mechanism_type(self.mechanism).sized(**sizes, dropout=0.0)
-        if any(True for _ in made.parameters()):
+            mechanism: Mechanism = mechanisms.mechanism_type(self.mechanism).sized(**sizes, dropout=0.0)
+        if any(True for _ in mechanism.parameters()):
             raise Unsupported(
                 f"{self.mechanism} has parameters that were never trained here; swap to one without, such as 'linear'"
             )
-        return made.to(next(one.seen.model.parameters()))
+        return mechanism.to(next(traced.seen.model.parameters()))
 
 
 AskEdit = Annotated[AskMute | AskForce | AskHide | AskNarrow | AskSwap, Field(discriminator="kind")]
 
 
-def edited(run: Served, one: Traced, asked: Sequence[Any]) -> Traced:
+def edited(run: Served, traced: Traced, requested: Sequence[Any]) -> Traced:
     """The trace of the same pass under edits, with what they change in the answer.
 
     Raises:
         ConfigError: a layer, a head or a place that is not there.
         Unsupported: an edit that this model cannot have.
     """
-    edits = tuple(each for ask in asked for each in ask.made(one))
-    told = [ask.model_dump() for ask in asked]
-    digest = hashlib.sha256(json.dumps([one.id, told]).encode()).hexdigest()
-    before, answer = said(run.predictor, one.seen), _answer(run, one, asked)
-    with edit(one.seen.model, *edits):
-        trace = one.seen.again()
-        after, answer_after = said(run.predictor, one.seen), _answer(run, one, asked)
-    found = difference(before, after)
+    edits = tuple(library_edit for ask in requested for library_edit in ask.made(traced))
+    descriptions = [ask.model_dump() for ask in requested]
+    digest = hashlib.sha256(json.dumps([traced.id, descriptions]).encode()).hexdigest()
+    before, answer = said(run.predictor, traced.seen), _answer(run, traced, requested)
+    with edit(traced.seen.model, *edits):
+        trace = traced.seen.again()
+        after, answer_after = said(run.predictor, traced.seen), _answer(run, traced, requested)
+    effects = difference(before, after)
     change = {
-        "unedited": one.id,
-        "edits": told,
-        "effect": found.effect,
-        "places": found.places(_labels(one, len(before.values))),
+        "unedited": traced.id,
+        "edits": descriptions,
+        "effect": effects.effect,
+        "places": effects.places(_labels(traced, len(before.values))),
         "answer": None if answer is None else {"before": answer, "after": answer_after},
     }
-    return replace(one, id=digest[:20], trace=trace, edits=edits, change=change, summaries={})
+    return replace(traced, id=digest[:20], trace=trace, edits=edits, change=change, summaries={})
 
 
-def _answer(run: Served, one: Traced, asked: Sequence[Any]) -> str | None:
+def _answer(run: Served, traced: Traced, requested: Sequence[Any]) -> str | None:
     """What `headwise predict` prints as things are now; None where the edits mean nothing to a new answer.
 
     What is drawn is not asked for again; nor is a continuation, whose every place is told of already.
     """
     how = run.decoding(None)
-    if one.target is not None or run.verb == "complete" or (how is not None and how.method == "sample"):
+    if traced.target is not None or run.verb == "complete" or (how is not None and how.method == "sample"):
         return None
-    if how is not None and not all(_searchable(ask, one) for ask in asked):
+    if how is not None and not all(_searchable(ask, traced) for ask in requested):
         return None
-    return "\n".join(run.predictor.write(one.item, run.predictor.predict([one.item])[0], "text"))
+    return "\n".join(run.predictor.write(traced.item, run.predictor.predict([traced.item])[0], "text"))
 
 
-def _searchable(ask: Any, one: Traced) -> bool:
+def _searchable(ask: Any, traced: Traced) -> bool:
     """Whether an edit is the same one in a search, whose hypotheses lie side by side and have places of their own."""
-    written = [group for group in one.groups if group.name.startswith("decoder")]
+    written = [group for group in traced.groups if group.name.startswith("decoder")]
     if isinstance(ask, AskHide):
-        keys = one.group(ask.group).keys
+        keys = traced.group(ask.group).keys
         return not any(group.causal and group.keys == keys for group in written)
     if isinstance(ask, AskMute) or (isinstance(ask, AskSwap) and ask.mechanism == "scored"):
         return True
     return not any(ask.layer in group.layers for group in written)
 
 
-def _labels(one: Traced, count: int) -> list[str]:
+def _labels(traced: Traced, count: int) -> list[str]:
     """The tokens at whose places something is said."""
-    sides = [group.queries for group in one.groups[::-1] if len(group.queries) == count]
+    sides = [group.queries for group in traced.groups[::-1] if len(group.queries) == count]
     return sides[0] if sides else []
 
 
-def _check(one: Traced, layer: str, *heads: int) -> Group:
+def _check(traced: Traced, layer: str, *heads: int) -> Group:
     """The group of a layer. Raises: ConfigError for a layer or a head that is not there."""
-    group = one.group_of(layer)
+    group = traced.group_of(layer)
     for head in heads:
         if head >= group.heads:
             raise ConfigError(f"{layer} has heads 0 to {group.heads - 1}, not {head}")

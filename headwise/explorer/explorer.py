@@ -35,15 +35,15 @@ class Explorer:
 
     def trace(self, name: str) -> Traced:
         """Raises: Problem 404 for a trace that is gone."""
-        found = self.store.get(name)
-        if found is None:
+        traced = self.store.get(name)
+        if traced is None:
             raise Problem(404, "this trace is not kept any more", "POST /api/v1/traces makes it again")
-        return found
+        return traced
 
     async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
         """A part of a trace as a `.npy` file."""
-        one = self.trace(name)
-        job = self.service.submit(lambda _: [npy(work(one))], [None])
+        traced = self.trace(name)
+        job = self.service.submit(lambda _: [npy(work(traced))], [None])
         (body,) = await self.service.answer(job, request)
         return as_numbers(body, "ask for rows with q=, or for fewer layers")
 

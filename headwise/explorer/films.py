@@ -35,13 +35,13 @@ class Films:
         if run.folder is None:
             raise Problem(404, f"{model} has no folder, so no film")
         if not has_film(run.folder):
-            told = "train with film.every=50 for a frame every 50 steps"
-            raise Problem(404, f"{model} has no film of its training", told)
+            hint = "train with film.every=50 for a frame every 50 steps"
+            raise Problem(404, f"{model} has no film of its training", hint)
         reel = Reel(run.folder)
-        found = self._reels.setdefault(reel.identity, reel)
+        cached = self._reels.setdefault(reel.identity, reel)
         while len(self._reels) > _REELS:
             self._reels.pop(next(iter(self._reels)))
-        return found
+        return cached
 
     async def asked(self, request: Request, identity: str, work: Callable[[Reel], Any]) -> Any:
         """What the work makes of a film. Raises: Problem 404 for one that was not told of."""
@@ -49,8 +49,8 @@ class Films:
         reel = self._reels.get(identity)
         if reel is None:
             raise Problem(404, "this film is not known any more", "GET /api/v1/films/MODEL tells what it is called now")
-        (found,) = await self._service.answer(self._service.submit(lambda _: [work(reel)], [None]), request)
-        return found
+        (answer,) = await self._service.answer(self._service.submit(lambda _: [work(reel)], [None]), request)
+        return answer
 
     async def numbers(self, request: Request, identity: str, work: Callable[[Reel], np.ndarray]) -> Response:
         """A part of a film as a `.npy` file."""
@@ -61,11 +61,11 @@ class Films:
 def add_films(app: FastAPI, service: Service) -> None:
     """Adds the routes of films to a service."""
     films = Films(service)
-    _told(app, service, films)
-    _shown(app, films)
+    _add_descriptions(app, service, films)
+    _add_pictures(app, films)
 
 
-def _told(app: FastAPI, service: Service, films: Films) -> None:
+def _add_descriptions(app: FastAPI, service: Service, films: Films) -> None:
     @app.get("/api/v1/films")
     async def known(request: Request) -> Response:
         """The runs that have a film."""
@@ -75,19 +75,19 @@ def _told(app: FastAPI, service: Service, films: Films) -> None:
     async def film(request: Request, model: str) -> Response:
         """The film of a run: its name, steps, probes, layers, and the heads that choose no key at the end."""
         job = service.submit(lambda _: [described(films.of_run(model))], [None])
-        (told,) = await service.answer(job, request)
-        return as_json({"model": model, **told})
+        (description,) = await service.answer(job, request)
+        return as_json({"model": model, **description})
 
     @app.get("/api/v1/films/{identity}/axes")
     async def axes(request: Request, identity: str, step: Index, probe: Index, layer: Name) -> Response:
         """What the rows and the columns of a layer are, and what the model answered at that step."""
-        found = await films.asked(request, identity, lambda reel: reel.axes(step, probe, layer)._asdict())
-        answer = as_json(found)
+        labels = await films.asked(request, identity, lambda reel: reel.axes(step, probe, layer)._asdict())
+        answer = as_json(labels)
         answer.headers.update(KEPT)
         return answer
 
 
-def _shown(app: FastAPI, films: Films) -> None:
+def _add_pictures(app: FastAPI, films: Films) -> None:
     at = "/api/v1/films/{identity}"
 
     @app.get(f"{at}/matrix", response_class=Numbers)
@@ -135,5 +135,5 @@ def _masked(reel: Reel, step: int, probe: int, layer: str) -> np.ndarray:
 def _head(weights: np.ndarray, head: int) -> np.ndarray:
     if head >= len(weights):
         raise Unsupported(f"this layer has heads 0 to {len(weights) - 1}, not {head}")
-    one: np.ndarray = weights[head]
-    return one
+    matrix: np.ndarray = weights[head]
+    return matrix

@@ -46,10 +46,10 @@ class AskGenerated(AskInput):
 
     def given(self) -> dict[str, Any]:
         """What it says of the search, as `headwise predict` calls it."""
-        found: dict[str, Any] = {} if self.method is None else {"method": self.method}
+        options: dict[str, Any] = {} if self.method is None else {"method": self.method}
         if self.beam is not None:
-            found["n_best" if self.method == "sample" else "beam_size"] = self.beam
-        return found if self.max_new is None else {**found, "max_len": self.max_new}
+            options["n_best" if self.method == "sample" else "beam_size"] = self.beam
+        return options if self.max_new is None else {**options, "max_len": self.max_new}
 
 
 class Read(NamedTuple):
@@ -70,9 +70,9 @@ def add_generation(app: FastAPI, explorer: Explorer) -> None:
 async def _generated(explorer: Explorer, service: Service, verb: str, ask: AskGenerated, request: Request) -> Response:
     run = service.find(ask.model, "predict")
     check_input(ask, service.limits)
-    given = ask.given()
-    check_search(given, 1, service.limits, getattr(run.predictor, "decoding", None))
-    options = run.predictor.options({**given, "prefix": ask.force} if ask.force else given)
+    search = ask.given()
+    check_search(search, 1, service.limits, getattr(run.predictor, "decoding", None))
+    options = run.predictor.options({**search, "prefix": ask.force} if ask.force else search)
     reading = service.submit(lambda _: [_read(explorer, run, ask, options)], [None])
     (read,) = await service.answer(reading, request)
     read.draft.check(ask.force)
@@ -86,7 +86,7 @@ def _read(explorer: Explorer, run: Served, ask: AskGenerated, options: Any) -> R
         warnings.simplefilter("always")
         item, key = item_of(run, ask, explorer.examples, explorer.service.limits)
         draft = run.predictor.draft(item, options)
-    return Read(item, key, draft, [str(one.message)[:500] for one in caught])
+    return Read(item, key, draft, [str(warning.message)[:500] for warning in caught])
 
 
 def _written(
@@ -107,29 +107,29 @@ def _written(
         {"start": {"model": run.name, "task": run.task, **telling.start(), "force": ask.force, "warnings": read.noted}}
     )
     with observe_search(lambda step: tell({"step": telling.step(step)})):
-        found = run.predictor.outputs(items[0], options)
+        outputs = run.predictor.outputs(items[0], options)
     hypotheses = [
         {
-            "id": telling.place(one.tokens),
-            "text": one.text,
-            "tokens": one.tokens,
-            "score": one.score,
-            "log_prob": one.log_prob,
+            "id": telling.place(output.tokens),
+            "text": output.text,
+            "tokens": output.tokens,
+            "score": output.score,
+            "log_prob": output.log_prob,
         }
-        for one in found
+        for output in outputs
     ]
-    name = _kept(run, store, items[0], read.key, found[0].text) if found else None
-    return [{"trace_id": name, "output": found[0].text if found else "", "hypotheses": hypotheses}]
+    name = _store_trace(run, store, items[0], read.key, outputs[0].text) if outputs else None
+    return [{"trace_id": name, "output": outputs[0].text if outputs else "", "hypotheses": hypotheses}]
 
 
-def _kept(run: Served, store: Store, item: Any, key: str, output: str) -> str | None:
+def _store_trace(run: Served, store: Store, item: Any, key: str, output: str) -> str | None:
     """The trace of an output, None for a model without attention."""
     try:
-        one = traced(run, item, output, key)
+        trace = traced(run, item, output, key)
     except Unsupported:
         return None
-    store.put(one)
-    return one.id
+    store.put(trace)
+    return trace.id
 
 
 Key = tuple[int, ...]
@@ -163,35 +163,35 @@ class Telling:
             "kind": self.follower.kind,
             "layers": self.follower.layers,
             "heads": 0 if weights is None else weights.shape[2],
-            "kept": self._kept(),
+            "kept": self._weights_detail(),
             "method": self.config.method,
         }
 
-    def step(self, found: SearchStep) -> Told:
+    def step(self, step: SearchStep) -> Told:
         """One step: `beams` that appear or end in it; of each beginning that was continued what was likely, and where
         it looks: `cross` has (beginnings, layers, heads, keys)."""
-        rows = list(dict.fromkeys(_keys(found.before)))
-        looked = self.follower.look(np.array(rows, dtype=np.int64).reshape(len(rows), found.step))
-        beams = list(self._appeared(found))
-        told = {"t": found.step, "beams": beams, "topk": self._likely(rows, looked)}
-        return {**told, "cross": None if looked.weights is None else packed(self._mean(looked.weights))}
+        rows = list(dict.fromkeys(_keys(step.before)))
+        outputs = self.follower.look(np.array(rows, dtype=np.int64).reshape(len(rows), step.step))
+        beams = list(self._appeared(step))
+        report = {"t": step.step, "beams": beams, "topk": self._likely(rows, outputs)}
+        return {**report, "cross": None if outputs.weights is None else packed(self._mean(outputs.weights))}
 
     def place(self, tokens: Sequence[int]) -> int | None:
         """The number of a hypothesis that has ended."""
         key = tuple(tokens)
-        ended = next((one for one in ((*key, self.draft.tokenizer.eos_id), key) if one in self._done), key)
+        ended = next((end for end in ((*key, self.draft.tokenizer.eos_id), key) if end in self._done), key)
         return self._ids.get(ended)
 
-    def _appeared(self, found: SearchStep) -> Iterator[Told]:
-        ended = {self._key(one): one for _, one in found.ended}
+    def _appeared(self, step: SearchStep) -> Iterator[Told]:
+        ended = {self._key(hypothesis): hypothesis for _, hypothesis in step.ended}
         penalty = self.config.length_penalty
-        for key, total in _keys(found.after).items():
+        for key, total in _keys(step.after).items():
             if key not in ended and key not in self._ids:
                 score = total / float(length_norms(len(key), penalty)[-1])
                 yield self._node(key, total, score, done=False)
-        for key, one in ended.items():
+        for key, hypothesis in ended.items():
             self._done.add(key)
-            yield self._node(key, one.log_prob, one.score, done=True)
+            yield self._node(key, hypothesis.log_prob, hypothesis.score, done=True)
 
     def _node(self, key: Key, total: float, score: float, *, done: bool) -> Told:
         number = self._ids.setdefault(key, len(self._ids))
@@ -199,16 +199,16 @@ class Telling:
         gained = total - self._totals[key[:-1]]
         self._totals[key] = total
         text = self.draft.tokenizer.shown(key[-1])
-        told = {"id": number, "parent": parent, "token": key[-1], "text": text, "logp": gained}
-        return {**told, "score": score, "done": done}
+        node = {"id": number, "parent": parent, "token": key[-1], "text": text, "logp": gained}
+        return {**node, "score": score, "done": done}
 
-    def _key(self, one: Hypothesis) -> Key:
-        return (*one.tokens, self.draft.tokenizer.eos_id) if one.finished else tuple(one.tokens)
+    def _key(self, hypothesis: Hypothesis) -> Key:
+        return (*hypothesis.tokens, self.draft.tokenizer.eos_id) if hypothesis.finished else tuple(hypothesis.tokens)
 
-    def _likely(self, rows: Sequence[Key], looked: Looked) -> list[Told]:
+    def _likely(self, rows: Sequence[Key], outputs: Looked) -> list[Told]:
         if not self.top_k:
             return [{"id": self._ids[key], "tokens": []} for key in rows]
-        values, tokens = top(looked.log_probs, min(self.top_k, looked.log_probs.shape[1]))
+        values, tokens = top(outputs.log_probs, min(self.top_k, outputs.log_probs.shape[1]))
         name = self.draft.tokenizer.shown
         return [
             {
@@ -222,20 +222,20 @@ class Telling:
             for key, numbers, likely in zip(rows, tokens.tolist(), values.tolist(), strict=True)
         ]
 
-    def _kept(self) -> Literal["heads", "layers", "mean"]:
+    def _weights_detail(self) -> Literal["heads", "layers", "mean"]:
         """What of the weights is sent: of every head, the means of layers, or their mean."""
         weights = self.follower.first.weights
         if weights is None:
             return "heads"
         _, layers, heads, keys = weights.shape
-        own = self.follower.kind == "self"
-        steps = self.config.max_len if own else self.config.limit(keys)
+        self_attention = self.follower.kind == "self"
+        steps = self.config.max_len if self_attention else self.config.limit(keys)
         beams = {"beam": self.config.beam_size, "sample": self.config.num_samples, "greedy": 1}[self.config.method]
-        one = 2 * beams * steps * (keys + steps * own)
-        return "heads" if one * layers * heads <= _MOST_BYTES else "layers" if one * layers <= _MOST_BYTES else "mean"
+        size = 2 * beams * steps * (keys + steps * self_attention)
+        return "heads" if size * layers * heads <= _MOST_BYTES else "layers" if size * layers <= _MOST_BYTES else "mean"
 
     def _mean(self, weights: Tensor) -> Tensor:
-        over = {"heads": (), "layers": (2,), "mean": (1, 2)}[self._kept()]
+        over = {"heads": (), "layers": (2,), "mean": (1, 2)}[self._weights_detail()]
         return weights.mean(over, keepdim=True) if over else weights
 
 

@@ -63,45 +63,45 @@ def add_graphs(app: FastAPI, explorer: Explorer) -> None:
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/graph")
-    async def graph(request: Request, name: str, asked: Asked) -> Response:
+    async def graph(request: Request, name: str, selection: Asked) -> Response:
         """Nodes with names, kinds and places in the unit square; edges as (query, key)."""
-        one = explorer.trace(name)
-        job = explorer.service.submit(lambda _: [_drawn(one, asked)], [None])
-        (told,) = await explorer.service.answer(job, request)
-        return Response(told, media_type="application/json", headers=KEPT)
+        traced = explorer.trace(name)
+        job = explorer.service.submit(lambda _: [_drawn(traced, selection)], [None])
+        (body,) = await explorer.service.answer(job, request)
+        return Response(body, media_type="application/json", headers=KEPT)
 
     @app.get(f"{at}/edges", response_class=Numbers)
-    async def edges(request: Request, name: str, asked: Asked) -> Response:
+    async def edges(request: Request, name: str, selection: Asked) -> Response:
         """The weight of each edge in every layer and head: (layers, heads, edges)."""
-        return await explorer.numbers(request, name, lambda one: edge_weights(one, asked))
+        return await explorer.numbers(request, name, lambda traced: edge_weights(traced, selection))
 
     @app.get(f"{at}/spread", response_class=Numbers)
-    async def spread(request: Request, name: str, asked: Asked) -> Response:
+    async def spread(request: Request, name: str, selection: Asked) -> Response:
         """The entropy of what each node looks at, in nats: (layers, heads, nodes)."""
-        return await explorer.numbers(request, name, lambda one: entropies(one, asked))
+        return await explorer.numbers(request, name, lambda traced: entropies(traced, selection))
 
 
-def local(one: Traced, asked: Around) -> Local:
+def local(traced: Traced, selection: Around) -> Local:
     """The nodes that are meant.
 
     Raises:
         Unsupported: for a trace that is of no graph.
         Problem: 422 for a node that is not there, or none of a graph that is too large to be drawn.
     """
-    query, key = _pairs(one, one.group(asked.group))
-    assert isinstance(one.places, InGraph), "pairs are those of a graph"
-    count = len(one.places.names)
-    middle = one.places.chosen if asked.around is None else asked.around
+    query, key = _pairs(traced, traced.group(selection.group))
+    assert isinstance(traced.places, InGraph), "pairs are those of a graph"
+    count = len(traced.places.names)
+    middle = traced.places.chosen if selection.around is None else selection.around
     if middle is not None and middle >= count:
         raise Problem(422, f"around: {middle} is beyond the last node, {count - 1}")
-    if middle is None and count > asked.most:
+    if middle is None and count > selection.most:
         raise Problem(422, f"{count:,} nodes are too many to be drawn", "say around which node")
-    hops = np.zeros(count, np.int64) if middle is None else _hops(query, key, middle, count, asked.hops)
+    hops = np.zeros(count, np.int64) if middle is None else _hops(query, key, middle, count, selection.hops)
     within = np.flatnonzero(hops >= 0)
     # of those that are as near, the ones that the node in the middle looks at most
-    looked = np.zeros(count) if middle is None else _looked(one, middle)
-    order = within[np.lexsort((within, -looked[within], hops[within]))]
-    chosen = order[: asked.most]
+    attention = np.zeros(count) if middle is None else _mean_attention(traced, middle)
+    order = within[np.lexsort((within, -attention[within], hops[within]))]
+    chosen = order[: selection.most]
     number = np.full(count, -1)
     number[chosen] = np.arange(len(chosen))
     inside = (number[query] >= 0) & (number[key] >= 0)
@@ -110,34 +110,41 @@ def local(one: Traced, asked: Around) -> Local:
     return Local(chosen, hops[chosen], pairs, len(order) - len(chosen), heard)
 
 
-def edge_weights(one: Traced, asked: Around) -> Float[np.ndarray, "layers heads edges"]:
+def edge_weights(traced: Traced, selection: Around) -> Float[np.ndarray, "layers heads edges"]:
     """The weights of the edges of a part of a graph, in the order of its pairs."""
-    part, group = local(one, asked), one.group(asked.group)
-    found = np.zeros((len(group.layers), group.heads, part.pairs.shape[1]))
+    part, group = local(traced, selection), traced.group(selection.group)
+    weights = np.zeros((len(group.layers), group.heads, part.pairs.shape[1]))
     for number, place in enumerate(part.places.tolist()):
         (mine,) = np.nonzero(part.pairs[0] == number)
         if len(mine):
-            found[:, :, mine] = _row(one, group, place)[:, :, part.places[part.pairs[1, mine]]]
-    return found
+            weights[:, :, mine] = _row(traced, group, place)[:, :, part.places[part.pairs[1, mine]]]
+    return weights
 
 
-def entropies(one: Traced, asked: Around) -> Float[np.ndarray, "layers heads nodes"]:
+def entropies(traced: Traced, selection: Around) -> Float[np.ndarray, "layers heads nodes"]:
     """The entropy, in nats, of what each node of a part looks at in the whole graph."""
-    part, group = local(one, asked), one.group(asked.group)
-    rows = np.stack([_row(one, group, place) for place in part.places.tolist()], axis=2)
+    part, group = local(traced, selection), traced.group(selection.group)
+    rows = np.stack([_row(traced, group, place) for place in part.places.tolist()], axis=2)
     logs = np.log(rows, out=np.zeros_like(rows), where=rows > 0)
     # of a row that is one key, minus nought
     return np.abs((rows * logs).sum(-1))
 
 
-def _drawn(one: Traced, asked: Around) -> str:
-    part = local(one, asked)
-    assert isinstance(one.places, InGraph), "it was looked at"
+def _drawn(traced: Traced, selection: Around) -> str:
+    part = local(traced, selection)
+    assert isinstance(traced.places, InGraph), "it was looked at"
     joined = np.zeros((len(part.places),) * 2, bool)
     joined[part.pairs[0], part.pairs[1]] = True
     spots = layout(joined).round(4).tolist()
     nodes = [
-        {"place": place, "name": one.places.names[place], "kind": one.places.kinds[place], "hop": hop, "x": x, "y": y}
+        {
+            "place": place,
+            "name": traced.places.names[place],
+            "kind": traced.places.kinds[place],
+            "hop": hop,
+            "x": x,
+            "y": y,
+        }
         | {"heard": heard}
         for place, hop, (x, y), heard in zip(
             part.places.tolist(), part.hops.tolist(), spots, part.heard.tolist(), strict=True
@@ -146,45 +153,45 @@ def _drawn(one: Traced, asked: Around) -> str:
     number = {place: at for at, place in enumerate(part.places.tolist())}
     bonds = [
         [number[first], number[second], order]
-        for (first, second), order in one.places.bonds.items()
+        for (first, second), order in traced.places.bonds.items()
         if first in number and second in number
     ]
     present = {node["kind"] for node in nodes}
-    kinds = [(kind, colour) for kind, colour in class_colours(one.places.classes).items() if kind in present]
-    told = {"nodes": nodes, "kinds": kinds, "pairs": part.pairs.T.tolist(), "bonds": bonds, "left": part.left}
-    return json.dumps(told | {"total": len(one.places.names)})
+    kinds = [(kind, colour) for kind, colour in class_colours(traced.places.classes).items() if kind in present]
+    drawing = {"nodes": nodes, "kinds": kinds, "pairs": part.pairs.T.tolist(), "bonds": bonds, "left": part.left}
+    return json.dumps(drawing | {"total": len(traced.places.names)})
 
 
-def _pairs(one: Traced, group: Group) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(traced: Traced, group: Group) -> tuple[np.ndarray, np.ndarray]:
     """(query, key) of every edge of the whole graph."""
-    calls = one.trace[group.layers[0]].calls
+    calls = traced.trace[group.layers[0]].calls
     mask = calls[0].call.mask if calls else None
     pairs = None if mask is None else mask.structure().pairs
-    if pairs is None or not isinstance(one.places, InGraph) or len(group.queries) != len(group.keys):
+    if pairs is None or not isinstance(traced.places, InGraph) or len(group.queries) != len(group.keys):
         raise Unsupported(f"{group.name} is not attention between the nodes of a graph")
     return pairs.query.cpu().numpy(), pairs.key.cpu().numpy()
 
 
 def _hops(query: np.ndarray, key: np.ndarray, middle: int, count: int, most: int) -> Int[np.ndarray, "nodes"]:
     """How many steps each node is from one, in whatever direction; -1 for those that are farther than the most."""
-    found = np.full(count, -1)
-    found[middle] = 0
+    hops = np.full(count, -1)
+    hops[middle] = 0
     for step in range(1, most + 1):
-        reached = found >= 0
+        reached = hops >= 0
         wider = np.concatenate([key[reached[query]], query[reached[key]]])
-        found[wider[found[wider] < 0]] = step
-    return found
+        hops[wider[hops[wider] < 0]] = step
+    return hops
 
 
-def _looked(one: Traced, place: int) -> Float[np.ndarray, "nodes"]:
+def _mean_attention(traced: Traced, place: int) -> Float[np.ndarray, "nodes"]:
     """How much a node looks at each other in all layers, so that every layer of a trace has the same nodes."""
-    assert isinstance(one.places, InGraph), "it was looked at"
-    count = len(one.places.names)
-    between = [group for group in one.groups if len(group.queries) == len(group.keys) == count]
-    found: np.ndarray = sum(_row(one, group, place).mean((0, 1)) for group in between) / len(between)
-    return found
+    assert isinstance(traced.places, InGraph), "it was looked at"
+    count = len(traced.places.names)
+    between = [group for group in traced.groups if len(group.queries) == len(group.keys) == count]
+    mean: np.ndarray = sum(_row(traced, group, place).mean((0, 1)) for group in between) / len(between)
+    return mean
 
 
-def _row(one: Traced, group: Group, place: int) -> Float[np.ndarray, "layers heads nodes"]:
+def _row(traced: Traced, group: Group, place: int) -> Float[np.ndarray, "layers heads nodes"]:
     rows = slice(place, place + 1)
-    return np.stack([one.weights(layer, None, rows)[:, 0] for layer in group.layers])
+    return np.stack([traced.weights(layer, None, rows)[:, 0] for layer in group.layers])

@@ -30,37 +30,37 @@ def add_images(app: FastAPI, explorer: Explorer) -> None:
     @app.get(f"{at}/mean", response_class=Numbers)
     async def mean(request: Request, name: str, group: Name) -> Response:
         """What each head of a group looks at, on the mean of its queries: (layers, heads, keys)."""
-        found = explorer.trace(name).group(group)
+        layer_group = explorer.trace(name).group(group)
         return await explorer.numbers(
-            request, name, lambda one: np.stack([one.weights(layer).mean(1) for layer in found.layers])
+            request, name, lambda traced: np.stack([traced.weights(layer).mean(1) for layer in layer_group.layers])
         )
 
     @app.get(f"{at}/rollout", response_class=Numbers)
     async def rollout(request: Request, name: str, group: Name) -> Response:
         """Attention through all layers of a group: (queries, keys)."""
-        found = explorer.trace(name).group(group)
-        return await explorer.numbers(request, name, lambda one: one.rollout(found))
+        layer_group = explorer.trace(name).group(group)
+        return await explorer.numbers(request, name, lambda traced: traced.rollout(layer_group))
 
 
-def pixels(one: Traced) -> np.ndarray:
+def pixels(traced: Traced) -> np.ndarray:
     """The image of a trace, in every so many pixels where it is large. Raises: Unsupported if there is none."""
-    if not isinstance(one.places, OnImage):
+    if not isinstance(traced.places, OnImage):
         raise Unsupported("this run reads no images")
-    return thinned(one.places.pixels)
+    return thinned(traced.places.pixels)
 
 
-def labels(one: Traced) -> np.ndarray:
+def labels(traced: Traced) -> np.ndarray:
     """The labels of the pixels that `pixels` gives. Raises: Unsupported if there are none."""
-    found = one.places.labels if isinstance(one.places, OnImage) else None
-    if found is None:
+    pixel_labels = traced.places.labels if isinstance(traced.places, OnImage) else None
+    if pixel_labels is None:
         raise Unsupported("this run tells no labels of pixels")
-    both = [found.said] if found.true is None else [found.said, found.true]
+    tables = [pixel_labels.said] if pixel_labels.true is None else [pixel_labels.said, pixel_labels.true]
     return np.stack(
-        [np.where(each >= len(found.classes), NO_CLASS, each).astype(np.uint8) for each in map(thinned, both)]
+        [np.where(ids >= len(pixel_labels.classes), NO_CLASS, ids).astype(np.uint8) for ids in map(thinned, tables)]
     )
 
 
-def thinned(whole: Shaped[np.ndarray, "height width *channels"]) -> Shaped[np.ndarray, "rows columns *channels"]:
+def thinned(image: Shaped[np.ndarray, "height width *channels"]) -> Shaped[np.ndarray, "rows columns *channels"]:
     """Every so many pixels of a large image."""
-    each = -(-max(whole.shape[:2]) // _SIDE)
-    return whole[::each, ::each]
+    stride = -(-max(image.shape[:2]) // _SIDE)
+    return image[::stride, ::stride]

@@ -44,13 +44,13 @@ class Examples:
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, list[tuple[Any, Any]]] = {}
+        self._examples: dict[str, list[tuple[Any, Any]]] = {}
 
     def of(self, run: Served) -> list[tuple[Any, Any]]:
         """Inputs, each with its example. Raises: HeadwiseError for data that is not there, or gives no inputs."""
-        if run.name not in self._found:
-            self._found[run.name] = [(run.predictor.input_of(one), one) for one in _read(run)]
-        return self._found[run.name]
+        if run.name not in self._examples:
+            self._examples[run.name] = [(run.predictor.input_of(example), example) for example in _read(run)]
+        return self._examples[run.name]
 
 
 def _read(run: Served) -> list[Any]:
@@ -66,7 +66,7 @@ def _read(run: Served) -> list[Any]:
             return examples(run.folder, "train")[:MOST]
 
 
-def item_of(run: Served, ask: AskInput, known: Examples, limits: Limits) -> tuple[Any, str]:
+def item_of(run: Served, ask: AskInput, examples: Examples, limits: Limits) -> tuple[Any, str]:
     """An input as the run's predictor reads it, and what tells it from others.
 
     Raises:
@@ -77,10 +77,10 @@ def item_of(run: Served, ask: AskInput, known: Examples, limits: Limits) -> tupl
     if ask.text is not None:
         return run.looked_at([ask.text], limits.shown_tokens)[0], f"text {ask.text}"
     if ask.example is not None:
-        found = known.of(run)
-        if ask.example >= len(found):
-            raise Problem(404, f"there is no example {ask.example}; the last is {len(found) - 1}")
-        return found[ask.example][0], f"example {ask.example}"
+        pairs = examples.of(run)
+        if ask.example >= len(pairs):
+            raise Problem(404, f"there is no example {ask.example}; the last is {len(pairs) - 1}")
+        return pairs[ask.example][0], f"example {ask.example}"
     assert ask.file is not None, "it was checked"
     data = _decoded(ask.file)
     return run.predictor.opened(data, "the file"), f"file {hashlib.sha256(data).hexdigest()}"
@@ -88,25 +88,25 @@ def item_of(run: Served, ask: AskInput, known: Examples, limits: Limits) -> tupl
 
 def check_input(ask: AskInput, limits: Limits) -> None:
     """Raises: Problem 422 for none or several inputs, or a text that is too long."""
-    if sum(one is not None for one in (ask.text, ask.example, ask.file)) != 1:
+    if sum(source is not None for source in (ask.text, ask.example, ask.file)) != 1:
         raise Problem(422, "give one of text, example and file")
     check_text(ask.text or "", limits)
 
 
-def add_examples(app: FastAPI, service: Service, known: Examples) -> None:
+def add_examples(app: FastAPI, service: Service, examples: Examples) -> None:
     """Adds the route that lists examples."""
 
     @app.get("/api/v1/examples")
     async def listed(request: Request, model: Annotated[str, Query(max_length=200)]) -> Response:
         """The examples of a run by number, each with a title and, where there is one, what is right."""
         run = service.find(model, "trace")
-        job = service.submit(lambda _: [[_titled(*pair) for pair in known.of(run)]], [None])
-        (told,) = await service.answer(job, request)
-        return as_json({"model": run.name, "input": run.predictor.given, "examples": told})
+        job = service.submit(lambda _: [[_titled(*pair) for pair in examples.of(run)]], [None])
+        (titles,) = await service.answer(job, request)
+        return as_json({"model": run.name, "input": run.predictor.given, "examples": titles})
 
 
 def _titled(item: Any, example: Any) -> dict[str, str]:
-    name = next((found for key in ("name", "smiles", "history") if (found := getattr(item, key, None))), item)
+    name = next((title_part for key in ("name", "smiles", "history") if (title_part := getattr(item, key, None))), item)
     label = getattr(example, "label", None) or getattr(example, "target", None)
     title = " ".join(name) if isinstance(name, list | tuple) else str(name)
     if hasattr(item, "pixels") or hasattr(item, "samples"):

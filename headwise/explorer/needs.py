@@ -45,21 +45,21 @@ def add_needs(app: FastAPI, explorer: Explorer) -> None:
     ) -> Response:
         """How alike all heads of a group are, layer after layer: (all heads, all heads), 1 for the same; over the rows
         of this trace and of those beside it."""
-        traces = [explorer.trace(one) for one in (name, *beside)]
-        groups = [one.group(group) for one in traces]
+        traces = [explorer.trace(trace_name) for trace_name in (name, *beside)]
+        groups = [traced.group(group) for traced in traces]
         first = groups[0]
         count = first.heads * len(first.layers)
-        for one, found in zip(traces, groups, strict=True):
+        for traced, part in zip(traces, groups, strict=True):
             of_it = (traces[0].run, traces[0].asked, first.layers, first.heads)
-            if (one.run, one.asked, found.layers, found.heads) != of_it:
+            if (traced.run, traced.asked, part.layers, part.heads) != of_it:
                 hint = "give traces of one model, edited alike"
-                raise Problem(422, f"trace {one.id} is not of the heads of {name}", hint)
-        if sum(count * count * len(found.queries) * len(found.keys) for found in groups) > _MOST_COMPARED:
+                raise Problem(422, f"trace {traced.id} is not of the heads of {name}", hint)
+        if sum(count * count * len(part.queries) * len(part.keys) for part in groups) > _MOST_COMPARED:
             raise Problem(413, f"{count} heads are too many to compare all at once", "ask for one layer: /alike?layer=")
         return await explorer.numbers(
             request,
             name,
-            lambda _: mean_similarity(np.concatenate([one.weights(layer) for layer in first.layers]) for one in traces),
+            lambda _: mean_similarity(np.concatenate([*map(traced.weights, first.layers)]) for traced in traces),
         )
 
 
@@ -70,31 +70,31 @@ async def _ablations(service: Service, verb: str, ask: AskAblations, request: Re
     for text in ask.texts:
         check_text(text, service.limits)
     job = service.submit(lambda _: [_begun(run, ask.texts, service.limits.shown_tokens)], [None])
-    ((given, layers),) = await service.answer(job, request)
-    return as_lines(_lines(service, run, given, layers))
+    ((passes, layers),) = await service.answer(job, request)
+    return as_lines(_lines(service, run, passes, layers))
 
 
 def _begun(run: Served, texts: list[str], most: int) -> tuple[list[Example], dict[str, int]]:
-    given = examples(run.predictor, run.looked_at(texts, most))
-    return given, heads_of(given[0])
+    passes = examples(run.predictor, run.looked_at(texts, most))
+    return passes, heads_of(passes[0])
 
 
-async def _lines(service: Service, run: Served, given: list[Example], layers: dict[str, int]) -> AsyncIterator[bytes]:
+async def _lines(service: Service, run: Served, passes: list[Example], layers: dict[str, int]) -> AsyncIterator[bytes]:
     """`{"layers": ...}`, a line for each head, `{"done": true}`; or `{"error": ...}`. A layer at a time is computed."""
-    yield line({"layers": layers, "texts": len(given), "heads": sum(layers.values())})
+    yield line({"layers": layers, "texts": len(passes), "heads": sum(layers.values())})
     for layer, heads in layers.items():
         try:
-            (found,) = await _worked(service, functools.partial(_muted, run, given, layer, heads))
+            (ablations,) = await _worked(service, functools.partial(_muted, run, passes, layer, heads))
         except Exception as error:  # the answer has begun, so its last line tells
             yield line(failed(error))
             return
-        for each in found:
-            yield line({"layer": each.layer, "head": each.head, **each.effect})
+        for ablation in ablations:
+            yield line({"layer": ablation.layer, "head": ablation.head, **ablation.effect})
     yield line({"done": True})
 
 
-def _muted(run: Served, given: list[Example], layer: str, heads: int, _: Any) -> list[Any]:
-    return [list(ablated(run.predictor, given, layer, heads))]
+def _muted(run: Served, passes: list[Example], layer: str, heads: int, _: Any) -> list[Any]:
+    return [list(ablated(run.predictor, passes, layer, heads))]
 
 
 async def _worked(service: Service, work: Callable[[list[Any]], list[Any]]) -> Any:

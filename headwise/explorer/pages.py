@@ -16,13 +16,13 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 def add_pages(app: FastAPI, service: Service) -> None:
     """Adds the pages to a service: `/` and what it loads from `/static`."""
-    found = _listed(files("headwise.explorer") / "static", "")
+    contents = _listed(files("headwise.explorer") / "static", "")
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
-        return _file(request, "index.html", found["index.html"])
+        return _file(request, "index.html", contents["index.html"])
 
-    for name, content in found.items():
+    for name, content in contents.items():
         app.add_api_route(f"/static/{name}", _served(name, content), include_in_schema=False)
 
     @app.get("/api/v1/ramps")
@@ -48,10 +48,10 @@ def _file(request: Request, name: str, content: bytes) -> Response:
 
 
 def _listed(folder: Traversable, front: str) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    for one in folder.iterdir():
-        if one.is_dir():
-            found |= _listed(one, f"{front}{one.name}/")
-        elif one.name.rpartition(".")[2] in _TYPES:
-            found[front + one.name] = one.read_bytes()
-    return found
+    contents: dict[str, bytes] = {}
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            contents |= _listed(entry, f"{front}{entry.name}/")
+        elif entry.name.rpartition(".")[2] in _TYPES:
+            contents[front + entry.name] = entry.read_bytes()
+    return contents

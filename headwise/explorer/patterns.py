@@ -39,11 +39,11 @@ def patterns() -> tuple[tuple[Pattern, ...], UInt8[np.ndarray, "patterns length 
     >>> int(pictures[[one.name for one in known].index("causal")].astype(bool).sum())
     528
     """
-    found = [(Pattern(name, "mask", text, "", ""), _of_mask(mask)) for name, (text, mask) in _masks().items()]
+    pairs = [(Pattern(name, "mask", text, "", ""), _of_mask(mask)) for name, (text, mask) in _masks().items()]
     for name in mechanisms.names():
         facts = mechanisms.mechanism_type(name).facts
-        found.append((Pattern(name, "mechanism", facts.formula, facts.time, facts.memory), _of_mechanism(name)))
-    return tuple(each for each, _ in found), np.stack([picture for _, picture in found])
+        pairs.append((Pattern(name, "mechanism", facts.formula, facts.time, facts.memory), _of_mechanism(name)))
+    return tuple(pattern for pattern, _ in pairs), np.stack([picture for _, picture in pairs])
 
 
 def _masks() -> dict[str, tuple[str, Mask]]:
@@ -72,12 +72,12 @@ def _of_mechanism(name: str) -> np.ndarray:
     kind = mechanisms.mechanism_type(name)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        made = kind.sized(head_dim=_WIDTH, num_heads=2, max_len=LENGTH, dropout=0.0)
+        mechanism = kind.sized(head_dim=_WIDTH, num_heads=2, max_len=LENGTH, dropout=0.0)
         query, value = (torch.randn(1, 2, LENGTH, _WIDTH) for _ in range(2))
-        made.train(False)
+        mechanism.train(False)
         mask = None if kind.facts.bidirectional else masks.Causal()
-        weights = made.weights(Call(query, query, value, mask=mask))
+        weights = mechanism.weights(Call(query, query, value, mask=mask))
     sizes = weights[0, :1].abs().numpy()
     # what is small is still a pair that met
-    shown: np.ndarray = np.maximum(thumbnails(sizes, LENGTH)[0], (sizes[0] > 0).astype(np.uint8))
-    return shown
+    picture: np.ndarray = np.maximum(thumbnails(sizes, LENGTH)[0], (sizes[0] > 0).astype(np.uint8))
+    return picture

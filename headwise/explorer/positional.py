@@ -53,30 +53,30 @@ def add_positions(app: FastAPI, explorer: Explorer) -> None:
     async def listed(request: Request) -> Response:
         """The schemes of the library, then those of the runs here."""
         # trying them draws numbers, which is the worker's alone: what it samples comes from the same generator
-        job = service.submit(lambda _: [[*_known(), *_of_runs(service)]], [None])
-        (told,) = await service.answer(job, request)
-        return as_json({"positions": told})
+        job = service.submit(lambda _: [[*_library_schemes(), *_of_runs(service)]], [None])
+        (schemes,) = await service.answer(job, request)
+        return as_json({"positions": schemes})
 
     @app.get("/api/v1/positional", response_class=Numbers)
-    async def positional(request: Request, asked: Annotated[Asked, Depends()]) -> Response:
+    async def positional(request: Request, options: Annotated[Asked, Depends()]) -> Response:
         """Values: (n, d) of vectors or of turned unit vectors, (n, n) of what is added to scores. Similarity: (n) by
         distance, or (n, n) where it is not of the distance alone."""
-        job = service.submit(lambda _: [_answer(service, asked)], [None])
+        job = service.submit(lambda _: [_answer(service, options)], [None])
         (body,) = await service.answer(job, request)
         return Numbers(body, headers={"Cache-Control": "no-store"})
 
 
-def _answer(service: Service, asked: Asked) -> bytes:
-    if asked.model is None:
-        scheme, width = built(asked.kind, asked.n, asked.d, asked.base), asked.d
+def _answer(service: Service, options: Asked) -> bytes:
+    if options.model is None:
+        scheme, width = built(options.kind, options.n, options.d, options.base), options.d
     else:
-        found = _modules(service.find(asked.model, "trace").predictor.model)
-        if asked.kind not in found:
-            raise ConfigError(unknown("position of this run", asked.kind, found))
-        scheme = found[asked.kind]
+        schemes = _modules(service.find(options.model, "trace").predictor.model)
+        if options.kind not in schemes:
+            raise ConfigError(unknown("position of this run", options.kind, schemes))
+        scheme = schemes[options.kind]
         width = _width(scheme)
-    made = values(scheme, asked.n, width, asked.head)
-    return npy((made if asked.what == "values" else similarity(scheme, made)).astype(np.float32))
+    vectors = values(scheme, options.n, width, options.head)
+    return npy((vectors if options.what == "values" else similarity(scheme, vectors)).astype(np.float32))
 
 
 def built(kind: str, n: int, d: int, base: float) -> Position:
@@ -87,12 +87,12 @@ def built(kind: str, n: int, d: int, base: float) -> Position:
     # a name such as module:Class would import what a request says
     if kind not in positions.names():
         raise ConfigError(unknown("position", kind, positions.names()))
-    made = positions.position_type(kind)
+    position_type = positions.position_type(kind)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        if _has_base(made):
-            return made(d, base=base)
-        return made.sized(d, d, _HEADS, n)
+        if _has_base(position_type):
+            return position_type(d, base=base)
+        return position_type.sized(d, d, _HEADS, n)
 
 
 def role(scheme: Position) -> Role | None:
@@ -135,17 +135,17 @@ def values(scheme: Position, n: int, d: int, head: int = 0) -> Float[np.ndarray,
     raise _depends(scheme)
 
 
-def similarity(scheme: Position, made: Float[np.ndarray, "n columns"]) -> np.ndarray:
+def similarity(scheme: Position, vectors: Float[np.ndarray, "n columns"]) -> np.ndarray:
     """Cosines of positions, or what is added to the score of each pair: (n) by distance, if that is all it depends on.
 
     >>> scheme = built("rotary", 5, 4, 100.0)
     >>> similarity(scheme, values(scheme, 5, 4)).round(2).tolist()[:2]
     [1.0, 0.7699999809265137]
     """
-    pairs = made
+    pairs = vectors
     if role(scheme) != "scores":
-        lengths = np.linalg.norm(made, axis=1, keepdims=True)
-        unit = made / np.where(lengths > 0, lengths, 1.0)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit = vectors / np.where(lengths > 0, lengths, 1.0)
         pairs = unit @ unit.T
     apart = np.abs(np.arange(len(pairs))[:, None] - np.arange(len(pairs)))
     by_distance = pairs[0]
@@ -184,7 +184,7 @@ def _kind(scheme: Position) -> str:
     return type(scheme).__module__.rpartition(".")[2]
 
 
-def _known() -> list[dict[str, Any]]:
+def _library_schemes() -> list[dict[str, Any]]:
     lines = positions.catalogue()
     return [
         {"kind": kind, "line": lines[kind], **dict(details), "base": _has_base(positions.position_type(kind))}
@@ -194,13 +194,13 @@ def _known() -> list[dict[str, Any]]:
 
 
 def _of_runs(service: Service) -> list[dict[str, Any]]:
-    found = [
+    schemes = [
         {"kind": name, "model": run.name, "line": type(scheme).__name__, "where": type(scheme).where, "base": False}
         | _tried(scheme, _width(scheme))
         for run in service.runs.values()
         for name, scheme in _modules(run.predictor.model).items()
     ]
-    return [one for one in found if one["does"]]
+    return [scheme_row for scheme_row in schemes if scheme_row["does"]]
 
 
 def _tried(scheme: Position, d: int) -> dict[str, str | None]:
@@ -219,9 +219,9 @@ def _modules(model: nn.Module) -> dict[str, Position]:
 
 def _width(scheme: Position) -> int:
     """Columns of the vectors of a scheme that has its own."""
-    own = (getattr(scheme, name, None) for name in ("head_dim", "d_model"))
+    widths = (getattr(scheme, name, None) for name in ("head_dim", "d_model"))
     table = getattr(scheme, "table", None)
-    return next((int(width) for width in own if width), 1 if table is None else int(table.shape[-1]))
+    return next((int(width) for width in widths if width), 1 if table is None else int(table.shape[-1]))
 
 
 def _has_base(kind: type[Position]) -> bool:

@@ -80,8 +80,8 @@ def _document(name: str, title: str, answers: str) -> bytes:
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:;"
         " base-uri 'none'; form-action 'none'"
     )
-    made = _PAGE.format(policy=policy, title=html.escape(title), style=style, answers=answers, script=script)
-    return made.encode("utf-8", "replace")
+    page = _PAGE.format(policy=policy, title=html.escape(title), style=style, answers=answers, script=script)
+    return page.encode("utf-8", "replace")
 
 
 def archive(content: Content) -> bytes:
@@ -112,7 +112,7 @@ def check(content: Content, form: str) -> None:
     # half precision in base64, single precision
     size = int(content.numbers * (8 / 3 if form == "html" else 4)) + _BESIDE
     if form == "html":
-        size += sum(one.heads * len(one.layers) * _HEAD * len(_folds(content, one)) for one in content.groups)
+        size += sum(group.heads * len(group.layers) * _HEAD * len(_folds(content, group)) for group in content.groups)
     if size > MOST_BYTES:
         raise ConfigError(
             f"the file would have {size / 1e6:,.0f} MB, and at most {MOST_BYTES / 1e6:,.0f} MB are written; give a"
@@ -152,19 +152,19 @@ def _answers(content: Content) -> dict[str, Any]:
 def _small(content: Content, group: Group) -> dict[str, Any]:
     """What shows all heads of a group at once, by how its tokens are folded."""
     sides, every = (group.queries, group.keys), _folds(content, group)
-    told: dict[Fold, list[Any]] = {fold: [] for fold in every}
+    summaries: dict[Fold, list[Any]] = {fold: [] for fold in every}
     pictures: dict[Fold, list[Any]] = {fold: [] for fold in every}
     # weights are made on demand, so once a layer
     for layer in group.layers:
         weights = content.weights(layer)
         for fold in every:
-            seen = fold_weights(weights, sides, content.tokens, fold)
-            told[fold].append(group.described(seen))
+            folded = fold_weights(weights, sides, content.tokens, fold)
+            summaries[fold].append(group.described(folded))
             if len(pictures[fold]) < _LAYERS:
-                pictures[fold].append(heads.thumbnails(seen, _SIDE))
+                pictures[fold].append(heads.thumbnails(folded, _SIDE))
     return {
         _named(fold): {
-            "summary": {"layers": group.layers, "heads": told[fold]},
+            "summary": {"layers": group.layers, "heads": summaries[fold]},
             "thumbs": _base64(npy(np.stack(pictures[fold]))),
         }
         for fold in every
@@ -185,9 +185,9 @@ def _hidden(content: Content, group: Group, layer: str) -> UInt8[np.ndarray, "#h
     allowed, shape = content.allowed(layer), (len(group.queries), len(group.keys))
     if allowed is None:
         return None
-    told = np.tri(*shape, shape[1] - shape[0], dtype=bool) if group.causal else np.ones(shape, bool)
+    implied = np.tri(*shape, shape[1] - shape[0], dtype=bool) if group.causal else np.ones(shape, bool)
     allowed = np.broadcast_to(allowed, (len(allowed), *shape))
-    return None if (allowed == told).all() else (~allowed).astype(np.uint8)
+    return None if (allowed == implied).all() else (~allowed).astype(np.uint8)
 
 
 def _base64(content: bytes) -> str:

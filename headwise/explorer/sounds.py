@@ -18,7 +18,7 @@ def add_sounds(app: FastAPI, explorer: Explorer) -> None:
     @app.get("/api/v1/traces/{name}/sound", response_class=Numbers)
     async def sound(request: Request, name: str) -> Response:
         """The log-mel spectrogram as the model hears it: (bands, frames), the highest band first, from 0 to 255."""
-        return await explorer.numbers(request, name, lambda one: shades(one.places))
+        return await explorer.numbers(request, name, lambda traced: shades(traced.places))
 
 
 def shades(places: Places | None) -> UInt8[np.ndarray, "bands frames"]:
@@ -28,9 +28,9 @@ def shades(places: Places | None) -> UInt8[np.ndarray, "bands frames"]:
     """
     if not isinstance(places, OnSound):
         raise Unsupported("this run reads no recordings")
-    whole = places.spectrogram[::-1]
-    if not whole.size:
+    spectrogram = places.spectrogram[::-1]
+    if not spectrogram.size:
         raise Unsupported("the recording is shorter than one frame")
-    found = whole[:, :: -(-whole.shape[1] // _FRAMES)]
-    span = found.max() - found.min()
-    return np.round(255 * (found - found.min()) / (span if span > 0 else 1)).astype(np.uint8)
+    frames = spectrogram[:, :: -(-spectrogram.shape[1] // _FRAMES)]
+    span = frames.max() - frames.min()
+    return np.round(255 * (frames - frames.min()) / (span if span > 0 else 1)).astype(np.uint8)

@@ -16,29 +16,29 @@ class Store:
 
     def __init__(self, limit: int, most: int = 256):
         self._limit, self._most = limit, most
-        self._found: OrderedDict[str, Traced] = OrderedDict()
+        self._traces: OrderedDict[str, Traced] = OrderedDict()
         # the worker keeps traces too
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._traces)
 
     @property
     def bytes(self) -> int:
         """Memory of all of them."""
-        return sum(one.bytes for one in self._found.values())
+        return sum(traced.bytes for traced in self._traces.values())
 
-    def put(self, one: Traced) -> None:
+    def put(self, traced: Traced) -> None:
         """Keeps a trace, and lets the oldest go."""
         with self._lock:
-            self._found[one.id] = one
-            self._found.move_to_end(one.id)
-            while len(self._found) > 1 and (self.bytes > self._limit or len(self._found) > self._most):
-                self._found.popitem(last=False)
+            self._traces[traced.id] = traced
+            self._traces.move_to_end(traced.id)
+            while len(self._traces) > 1 and (self.bytes > self._limit or len(self._traces) > self._most):
+                self._traces.popitem(last=False)
 
     def get(self, name: str) -> Traced | None:
         """A trace by its id; None where it is gone."""
         with self._lock:
-            if name in self._found:
-                self._found.move_to_end(name)
-            return self._found.get(name)
+            if name in self._traces:
+                self._traces.move_to_end(name)
+            return self._traces.get(name)

@@ -40,59 +40,59 @@ def add_steps(app: FastAPI, explorer: Explorer) -> None:
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/steps")
-    async def steps(request: Request, name: str, asked: Annotated[AskSteps, Query()]) -> Response:
+    async def steps(request: Request, name: str, ask: Annotated[AskSteps, Query()]) -> Response:
         """Every step of one head, with its numbers; with another temperature or less of its mask what they would be."""
-        one = explorer.trace(name)
+        traced = explorer.trace(name)
 
         def work(_: Any) -> list[str]:
-            edits = supposed(one, asked.layer, asked.temperature, asked.left_out())
-            return [one.steps(asked.layer, asked.head, *edits)]
+            edits = supposed(traced, ask.layer, ask.temperature, ask.left_out())
+            return [traced.steps(ask.layer, ask.head, *edits)]
 
-        (told,) = await explorer.service.answer(explorer.service.submit(work, [None]), request)
-        return as_steps(told, explorer.service.limits, KEPT)
+        (steps_json,) = await explorer.service.answer(explorer.service.submit(work, [None]), request)
+        return as_steps(steps_json, explorer.service.limits, KEPT)
 
     @app.get(f"{at}/changeable")
     async def can_change(request: Request, name: str, layer: Name) -> Response:
         """Of a layer whether its steps have a temperature, and the pairs that each part of its mask forbids."""
-        one = explorer.trace(name)
-        job = explorer.service.submit(lambda _: [changeable(one, layer)], [None])
-        (told,) = await explorer.service.answer(job, request)
-        return Response(json_text(told), media_type=JSON, headers=KEPT)
+        traced = explorer.trace(name)
+        job = explorer.service.submit(lambda _: [changeable(traced, layer)], [None])
+        (facts,) = await explorer.service.answer(job, request)
+        return Response(json_text(facts), media_type=JSON, headers=KEPT)
 
 
-def changeable(one: Traced, layer: str) -> dict[str, Any]:
+def changeable(traced: Traced, layer: str) -> dict[str, Any]:
     """Whether a layer has a temperature, and how many pairs each part of its mask forbids, by name, as JSON."""
-    last = _last(one, layer)
+    last = _last(traced, layer)
     batch, _, rows, columns = last.call.shape
     masks = {}
     for name, kind in KINDS.items():
-        own = [part for part in parts(last.call.mask) if isinstance(part, kind)]
+        matching = [part for part in parts(last.call.mask) if isinstance(part, kind)]
         start, device = last.call.query_start, last.call.query.device
-        tables = [part.dense(batch, 1, rows, columns, query_start=start, device=device) for part in own]
+        tables = [part.dense(batch, 1, rows, columns, query_start=start, device=device) for part in matching]
         if tables:
             keep = torch.stack([table.expand(batch, 1, rows, columns) for table in tables]).all(0)
             masks[name] = int((~keep).sum())
     return {"temperature": isinstance(last.mechanism, Scored), "masks": masks}
 
 
-def supposed(one: Traced, layer: str, temperature: float, left_out: list[str]) -> list[Edit]:
+def supposed(traced: Traced, layer: str, temperature: float, left_out: list[str]) -> list[Edit]:
     """The edits that make it so: none where it is as the model did it.
 
     Raises: Unsupported for the temperature of a mechanism that normalizes no scores.
     """
     kinds = tuple(KINDS[name] for name in left_out)
-    found: list[Edit] = [Loosen(layer, kinds)] if kinds else []
+    edits: list[Edit] = [Loosen(layer, kinds)] if kinds else []
     if temperature == 1.0:
-        return found
-    last = _last(one, layer)
-    own = last.mechanism
-    if not isinstance(own, Scored):
-        raise Unsupported(f"{layer} has no temperature: {type(own).__name__} makes its weights by no scores")
-    made = Scored(own.score or last.call.score, Tempered(own.normalizer or last.call.normalizer, temperature))
-    return [Swap(layer, made.to(last.call.query.device)), *found]
+        return edits
+    last = _last(traced, layer)
+    old = last.mechanism
+    if not isinstance(old, Scored):
+        raise Unsupported(f"{layer} has no temperature: {type(old).__name__} makes its weights by no scores")
+    new = Scored(old.score or last.call.score, Tempered(old.normalizer or last.call.normalizer, temperature))
+    return [Swap(layer, new.to(last.call.query.device)), *edits]
 
 
-def _last(one: Traced, layer: str) -> RecordedCall:
-    one.group_of(layer)
-    found: RecordedCall = one.trace[layer].calls[-1]
-    return found
+def _last(traced: Traced, layer: str) -> RecordedCall:
+    traced.group_of(layer)
+    call: RecordedCall = traced.trace[layer].calls[-1]
+    return call

@@ -92,7 +92,7 @@ class Traced:
     @property
     def bytes(self) -> int:
         """Memory of the tensors that it keeps."""
-        return sum(_bytes(one) for one in self.trace if isinstance(one, LayerRecord))
+        return sum(_bytes(record) for record in self.trace if isinstance(record, LayerRecord))
 
     @property
     def asked(self) -> list[dict[str, Any]]:
@@ -101,10 +101,10 @@ class Traced:
 
     def group(self, name: str) -> Group:
         """Raises: ConfigError for a group that is not there."""
-        found = {group.name: group for group in self.groups}
-        if name not in found:
-            raise ConfigError(unknown("group", name, found))
-        return found[name]
+        by_name = {group.name: group for group in self.groups}
+        if name not in by_name:
+            raise ConfigError(unknown("group", name, by_name))
+        return by_name[name]
 
     def group_of(self, layer: str) -> Group:
         """The group of a layer. Raises: ConfigError for a layer that is not there."""
@@ -126,8 +126,8 @@ class Traced:
         pairs = (every if heads is None else len(heads)) * len(range(rows)[queries]) * len(range(columns)[keys])
         self._check_pairs(record, pairs)
         with torch.no_grad():
-            found = record.rows(heads, queries, keys)
-        return found[0].double().cpu().numpy()
+            weights = record.rows(heads, queries, keys)
+        return weights[0].double().cpu().numpy()
 
     def stage(self, layer: str, head: int, stage: Stage) -> Float[np.ndarray, "queries keys"]:
         """The products of queries and keys, the scores under the mask with all that is added, or the weights.
@@ -145,17 +145,17 @@ class Traced:
         self._check_pairs(record, math.prod(shape_of(record)))
         steps = [stages_of(call) for call in record.calls]
         names = {"scores": ("products", "scores"), "masked": ("masked", "biased", "scaled", "scores")}[stage]
-        name = next((each for each in names if each in steps[0]), None)
+        name = next((candidate for candidate in names if candidate in steps[0]), None)
         if name is None:
             raise Unsupported(f"{layer} has no scores: its mechanism makes its weights without any")
-        found = torch.cat([step[name] for step in steps], dim=2)[0, head]
-        return found.double().cpu().numpy()
+        values = torch.cat([step[name] for step in steps], dim=2)[0, head]
+        return values.double().cpu().numpy()
 
     def summary(self, group: Group, fold: Fold) -> list[list[dict[str, float]]]:
         """Of each layer and head what it does, in a few numbers."""
         if (group.name, fold) not in self.summaries:
-            found = [group.described(self.folded(group, layer, fold)) for layer in group.layers]
-            self.summaries[group.name, fold] = found
+            statistics = [group.described(self.folded(group, layer, fold)) for layer in group.layers]
+            self.summaries[group.name, fold] = statistics
         return self.summaries[group.name, fold]
 
     def thumbnails(self, group: Group, size: int, layers: slice, fold: Fold) -> np.ndarray:
@@ -170,8 +170,8 @@ class Traced:
         """One token through all layers and heads: (layers, heads, the other side)."""
         at_query = slice(None) if query is None else slice(query, query + 1)
         at_key = slice(None) if key is None else slice(key, key + 1)
-        found = [self.weights(layer, None, at_query, at_key) for layer in group.layers]
-        return np.stack([one[:, 0] if query is not None else one[:, :, 0] for one in found])
+        weights = [self.weights(layer, None, at_query, at_key) for layer in group.layers]
+        return np.stack([block[:, 0] if query is not None else block[:, :, 0] for block in weights])
 
     def alike(self, layer: str) -> Float[np.ndarray, "heads heads"]:
         """How alike the heads of a layer are, from 0 to 1."""
@@ -189,8 +189,8 @@ class Traced:
         group, record = self.group_of(layer), self._record(layer)
         self._check_pairs(record, math.prod(shape_of(record)))
         with edit(self.seen.model, *self.edits, *others):
-            found = layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
-        return format_trace(found, "json")
+            trace = layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
+        return format_trace(trace, "json")
 
     def _check_pairs(self, record: LayerRecord, count: int) -> None:
         if count > _MOST_PAIRS:
@@ -200,8 +200,8 @@ class Traced:
 
     def _record(self, layer: str) -> LayerRecord:
         self.group_of(layer)
-        one: LayerRecord = self.trace[layer]
-        return one
+        record: LayerRecord = self.trace[layer]
+        return record
 
 
 def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:
@@ -220,14 +220,14 @@ def traced(run: Served, item: Any, target: str | None, key: str | None = None) -
     Raises: Unsupported if the model has no attention.
     """
     look = look_at(run.predictor, item, target)
-    found = look.explanation
-    names = [] if found.places is None else found.places.place_names()
+    explanation = look.explanation
+    names = [] if explanation.places is None else explanation.places.place_names()
     groups = grouped(
         {name: (_of(layer, record), shape_of(record)) for name, (layer, record) in look.layers.items()}, names
     )
     name = digest_of(run, item, target, key)
-    made_of = (found.source, found.output, groups, look.trace, look.seen, found.places, found.tokens)
-    return Traced(name, run.name, item, target, *made_of)
+    parts = (groups, look.trace, look.seen, explanation.places, explanation.tokens)
+    return Traced(name, run.name, item, target, explanation.source, explanation.output, *parts)
 
 
 def _of(layer: Layer, record: LayerRecord) -> Layer:
@@ -238,29 +238,29 @@ def _of(layer: Layer, record: LayerRecord) -> Layer:
 
 def digest_of(run: Served, item: Any, target: str | None, key: str | None = None) -> str:
     """The name of the trace of an input: after all that it depends on; arguments as of `traced`."""
-    told = json.dumps([run.identity, item if key is None else [key], target])
-    return hashlib.sha256(told.encode()).hexdigest()[:20]
+    text = json.dumps([run.identity, item if key is None else [key], target])
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def grouped(found: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()) -> list[Group]:
+def grouped(layers: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()) -> list[Group]:
     """Layers of the same part, kind, size and tokens together, in the order of the model.
 
     Args:
         names: labels of places where a layer has none.
     """
-    groups: dict[tuple[Any, ...], list[str]] = {}
-    for name, (layer, (heads, rows, columns)) in found.items():
+    members_of: dict[tuple[Any, ...], list[str]] = {}
+    for name, (layer, (heads, rows, columns)) in layers.items():
         keys = fitting(columns, layer.keys, list(names))
-        alike = (_part(name), layer.kind, heads, tuple(fitting(rows, layer.queries, keys)), tuple(keys), layer.causal)
-        groups.setdefault(alike, []).append(name)
+        shared = (_part(name), layer.kind, heads, tuple(fitting(rows, layer.queries, keys)), tuple(keys), layer.causal)
+        members_of.setdefault(shared, []).append(name)
     titles: Counter[str] = Counter()
-    made = []
-    for (part, kind, heads, queries, keys, causal), members in groups.items():
+    named_groups = []
+    for (part, kind, heads, queries, keys, causal), members in members_of.items():
         title = f"{part} {kind}"
         titles[title] += 1
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
-        made.append(Group(name, kind, members, heads, list(queries), list(keys), causal))
-    return made
+        named_groups.append(Group(name, kind, members, heads, list(queries), list(keys), causal))
+    return named_groups
 
 
 def _part(name: str) -> str:
@@ -271,10 +271,10 @@ def _part(name: str) -> str:
 
 def shape_of(record: LayerRecord) -> Shape:
     """Heads, queries, keys."""
-    shapes = [each.call.shape for each in record.calls]
+    shapes = [recorded.call.shape for recorded in record.calls]
     return record.num_heads, sum(shape[2] for shape in shapes), max(shape[3] for shape in shapes)
 
 
-def _bytes(one: LayerRecord) -> int:
-    tensors = [tensor for each in one.calls for tensor in (*each.call.tensors, each.output)]
+def _bytes(record: LayerRecord) -> int:
+    tensors = [tensor for recorded in record.calls for tensor in (*recorded.call.tensors, recorded.output)]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -25,17 +25,17 @@ def add_vocabulary(app: FastAPI, service: Service) -> None:
         """Tokens of what a run writes that begin with a text, the shortest first, and those that are this text."""
         run = service.find(model, "predict")
         job = service.submit(lambda _: [beginning(run.predictor.writes(), begins)], [None])
-        (found,) = await service.answer(job, request)
-        exact = [one["token"] for one in found if one["text"] == _read(begins)]
-        return as_json({"model": run.name, "exact": exact, "tokens": found[:most], "count": len(found)})
+        (matches,) = await service.answer(job, request)
+        exact = [match["token"] for match in matches if match["text"] == _read(begins)]
+        return as_json({"model": run.name, "exact": exact, "tokens": matches[:most], "count": len(matches)})
 
 
 def beginning(tokenizer: Tokenizer, begins: str) -> list[dict[str, Any]]:
     """Tokens with their numbers; the mark of a space before one does not count, and special tokens are none of them."""
-    wanted = _read(begins)
-    shown = ((token, tokenizer.shown(token)) for token in range(NUM_SPECIALS, tokenizer.vocab_size))
-    found = [{"token": token, "text": text} for token, text in shown if text.startswith(wanted)]
-    return sorted(found, key=lambda one: (len(one["text"]), one["text"]))
+    prefix = _read(begins)
+    texts = ((token, tokenizer.shown(token)) for token in range(NUM_SPECIALS, tokenizer.vocab_size))
+    matches = [{"token": token, "text": text} for token, text in texts if text.startswith(prefix)]
+    return sorted(matches, key=lambda match: (len(match["text"]), match["text"]))
 
 
 def _read(begins: str) -> str:

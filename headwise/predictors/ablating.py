@@ -30,24 +30,25 @@ class Ablated:
 
 def examples(predictor: Predictor[Any, Any, Any], items: Sequence[Any]) -> list[Example]:
     """The passes in which a model answers these inputs. Raises: Unsupported for a model without attention."""
-    found = []
+    pairs = []
     for item in items:
-        with passes() as made:
+        with passes() as model_passes:
             predictor.explain(item)
-        if not made:
+        if not model_passes:
             raise Unsupported("this model has no attention, so it has no heads to mute")
-        found.append(Example(made[-1], said(predictor, made[-1])))
-    return found
+        pairs.append(Example(model_passes[-1], said(predictor, model_passes[-1])))
+    return pairs
 
 
 def heads_of(example: Example) -> dict[str, int]:
     """The number of heads of each layer that takes part in a pass."""
-    return {each.name: each.num_heads for each in example.seen.again() if isinstance(each, LayerRecord) and each.calls}
+    trace = example.seen.again()
+    return {record.name: record.num_heads for record in trace if isinstance(record, LayerRecord) and record.calls}
 
 
 def ablated(
     predictor: Predictor[Any, Any, Any],
-    given: Sequence[Example],
+    cases: Sequence[Example],
     layer: str,
     heads: int,
 ) -> Iterator[Ablated]:
@@ -59,5 +60,5 @@ def ablated(
     Source: Michel, Levy, Neubig 2019, arXiv:1905.10650, section 3.
     """
     for head in range(heads):
-        effects = [difference(each.said, said(predictor, each.seen, [Mute(layer, head)])).effect for each in given]
-        yield Ablated(layer, head, {name: sum(one[name] for one in effects) / len(effects) for name in effects[0]})
+        effects = [difference(case.said, said(predictor, case.seen, [Mute(layer, head)])).effect for case in cases]
+        yield Ablated(layer, head, {name: sum(row[name] for row in effects) / len(effects) for name in effects[0]})

@@ -60,54 +60,54 @@ class Adopted(Predictor[str, str, str]):
         Raises: ConfigError: a text that is too long, or a target for an encoder, which writes nothing.
         """
         text = self.parse(item)
-        tokens, said, written = self._answer(text, target)
-        one = self.saved
-        if one.kind == "encoder-decoder":
-            inputs, labels = one.inputs(tokens, one.fitting(written[:-1])), one.labels(written)
-            read, before, behind = one.labels(tokens), labels[:-1], labels[1:]
+        tokens, output, written = self._answer(text, target)
+        saved = self.saved
+        if saved.kind == "encoder-decoder":
+            inputs, labels = saved.inputs(tokens, saved.fitting(written[:-1])), saved.labels(written)
+            read, before, behind = saved.labels(tokens), labels[:-1], labels[1:]
         else:
-            tokens = one.fitting([*tokens, *written])
-            inputs, read = one.inputs(tokens), one.labels(tokens)
+            tokens = saved.fitting([*tokens, *written])
+            inputs, read = saved.inputs(tokens), saved.labels(tokens)
             before = behind = read
-        found = looking.attended(self.model, *inputs)
-        known = [self._tokens(tokens, read)]
-        if one.kind == "encoder-decoder":
-            known += [self._tokens(written[:-1], before), self._tokens(written[1:], behind)]
-        return Explanation(text, said, self._layers(found, read, before, behind), tokens=known)
+        attention = looking.attended(self.model, *inputs)
+        sides = [self._tokens(tokens, read)]
+        if saved.kind == "encoder-decoder":
+            sides += [self._tokens(written[:-1], before), self._tokens(written[1:], behind)]
+        return Explanation(text, output, self._layers(attention, read, before, behind), tokens=sides)
 
     def _tokens(self, tokens: list[int], labels: list[str]) -> Tokens:
         return Tokens(labels, *self.saved.words(tokens))
 
     def _layers(
-        self, found: Mapping[str, Attended], read: list[str], before: list[str], behind: list[str]
+        self, attention: Mapping[str, Attended], read: list[str], before: list[str], behind: list[str]
     ) -> dict[str, Layer]:
         """Layers with their rows and columns: of what is read, of what stands before a token, of the tokens written."""
         layers = {}
-        for name, one in found.items():
-            count, kind = one.weights.shape[2], self.saved.kind
-            if one.kind == "cross":
-                layers[name] = one.layer(_repeated(behind, count), read)
+        for name, attended in attention.items():
+            count, kind = attended.weights.shape[2], self.saved.kind
+            if attended.kind == "cross":
+                layers[name] = attended.layer(_repeated(behind, count), read)
             elif kind == "encoder" or (kind == "encoder-decoder" and "encoder" in name.split(".")):
-                layers[name] = one.layer(_repeated(read, count), read, "self")
+                layers[name] = attended.layer(_repeated(read, count), read, "self")
             else:
-                layers[name] = one.layer(_repeated(before, count), before, "self", causal=True)
+                layers[name] = attended.layer(_repeated(before, count), before, "self", causal=True)
         return layers
 
     def _answer(self, text: str, target: str | None) -> tuple[list[int], str, list[int]]:
         """The tokens that are read, what is said of them, and the tokens that are written."""
-        one = self.saved
-        tokens = one.tokens(text)
-        if one.kind == "encoder":
+        saved = self.saved
+        tokens = saved.tokens(text)
+        if saved.kind == "encoder":
             if target is not None:
                 raise ConfigError("an encoder writes nothing; leave the target out")
-            return tokens, self._told(tokens), []
-        if one.kind == "decoder":
-            written = one.written(tokens, _BEHIND) if target is None else one.tokens(target, alone=False)
-            return tokens, one.text(written), written
-        written = one.written(tokens, _WRITTEN) if target is None else [one.start(), *one.tokens(target)]
-        return tokens, one.text(written[1:]), written
+            return tokens, self._encoder_output(tokens), []
+        if saved.kind == "decoder":
+            written = saved.written(tokens, _BEHIND) if target is None else saved.tokens(target, alone=False)
+            return tokens, saved.text(written), written
+        written = saved.written(tokens, _WRITTEN) if target is None else [saved.start(), *saved.tokens(target)]
+        return tokens, saved.text(written[1:]), written
 
-    def _told(self, tokens: list[int]) -> str:
+    def _encoder_output(self, tokens: list[int]) -> str:
         """What an encoder says of a text by the numbers that it gives: tokens for masks, or labels."""
         with torch.no_grad():
             logits = getattr(self.model(*self.saved.inputs(tokens)), "logits", None)
@@ -116,7 +116,7 @@ class Adopted(Predictor[str, str, str]):
             return ""
         best = logits[0].argmax(-1).tolist()
         if logits.ndim == 3 and logits.shape[-1] == config.vocab_size:
-            filled = [told if token == masked else token for token, told in zip(tokens, best, strict=True)]
+            filled = [prediction if token == masked else token for token, prediction in zip(tokens, best, strict=True)]
             return self.saved.text(filled) if masked in tokens else ""
         if logits.shape[-1] != config.num_labels:
             return ""

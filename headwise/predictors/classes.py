@@ -17,20 +17,20 @@ _SHOWN = 40
 _CONFUSED = 5
 
 
-def counted(said: Tensor, gold: Tensor, num_classes: int) -> dict[str, float]:
+def counted(predicted: Tensor, gold: Tensor, num_classes: int) -> dict[str, float]:
     """How often each class is right, predicted and gold, by its number; counts of several batches add up.
 
     Args:
         gold: `NO_TAG` where there is nothing to compare with; numbers from `num_classes` on are classes that training
             lacks.
     """
-    known = gold != NO_TAG
-    pairs = {"predicted": said[known], "gold": gold[known], "right": gold[known & (said == gold)]}
+    labelled = gold != NO_TAG
+    pairs = {"predicted": predicted[labelled], "gold": gold[labelled], "right": gold[labelled & (predicted == gold)]}
     stats: dict[str, float] = {}
     for name, numbers in pairs.items():
         # all classes that training lacks are one, which is never right
-        found = torch.bincount(numbers.clamp(max=num_classes), minlength=num_classes + 1).tolist()
-        stats |= {f"{name}_{number}": float(count) for number, count in enumerate(found)}
+        counts = torch.bincount(numbers.clamp(max=num_classes), minlength=num_classes + 1).tolist()
+        stats |= {f"{name}_{number}": float(count) for number, count in enumerate(counts)}
     return stats
 
 
@@ -51,24 +51,24 @@ def count_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, floa
     return {"accuracy": sum(right) / max(1.0, sum(gold)), "macro_f1": metrics.macro_f1(right, predicted, gold)}
 
 
-def verdict_scores(said: Sequence[Mapping[str, float]], gold: Sequence[str]) -> dict[str, float | str]:
+def verdict_scores(probabilities: Sequence[Mapping[str, float]], gold: Sequence[str]) -> dict[str, float | str]:
     """Accuracy, macro-F1, cross entropy in nats and scores by class of probabilities beside what is right.
 
     The cross entropy is over the examples whose class is known; NaN where there are none.
 
     Args:
-        said: of each example the probability of every class that is known, the likeliest first.
+        probabilities: of each example the probability of every class that is known, the likeliest first.
 
     >>> verdict_scores([{"a": 1.0, "b": 0.0}], ["b"])["accuracy"]
     0.0
     """
-    chosen = [next(iter(shares)) for shares in said]
+    chosen = [next(iter(shares)) for shares in probabilities]
     right = np.array([a == b for a, b in zip(chosen, gold, strict=True)])
-    odds = [shares[name] for shares, name in zip(said, gold, strict=True) if name in shares]
-    found = class_scores(chosen, gold)
-    scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": found.macro_f1}
+    odds = [shares[name] for shares, name in zip(probabilities, gold, strict=True) if name in shares]
+    by_class = class_scores(chosen, gold)
+    scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": by_class.macro_f1}
     scores["loss"] = float(-np.log(np.maximum(odds, 1e-38)).mean()) if odds else float("nan")
-    return scores | {"per_class": found.each} | ({"confused": found.confused} if found.confused else {})
+    return scores | {"per_class": by_class.each} | ({"confused": by_class.confused} if by_class.confused else {})
 
 
 class ClassScores(NamedTuple):
@@ -79,42 +79,47 @@ class ClassScores(NamedTuple):
     confused: str
 
 
-def class_scores(said: Sequence[str], gold: Sequence[str]) -> ClassScores:
+def class_scores(predictions: Sequence[str], gold: Sequence[str]) -> ClassScores:
     """Scores by class of what was said beside what is right.
 
-    >>> found = class_scores(["a", "b", "b"], ["a", "a", "b"])
-    >>> found.each
+    >>> scores = class_scores(["a", "b", "b"], ["a", "a", "b"])
+    >>> scores.each
     'a precision 1.000 recall 0.500 F1 0.667 (2), b precision 0.500 recall 1.000 F1 0.667 (1)'
-    >>> found.confused
+    >>> scores.confused
     'a as b (1)'
     """
-    predicted, wanted, pairs = Counter(said), Counter(gold), Counter(zip(gold, said, strict=True))
-    classes = sorted(predicted | wanted, key=lambda name: (-wanted[name], name))
-    counts = [[float(counter[name]) for name in classes] for counter in (predicted, wanted)]
+    predicted, targets, pairs = Counter(predictions), Counter(gold), Counter(zip(gold, predictions, strict=True))
+    classes = sorted(predicted | targets, key=lambda name: (-targets[name], name))
+    counts = [[float(counter[name]) for name in classes] for counter in (predicted, targets)]
     right = [float(pairs[name, name]) for name in classes]
-    each = []
-    for name, hits, found, gold_count in list(zip(classes, right, *counts, strict=True))[:_SHOWN]:
-        precision, recall = hits / max(1.0, found), hits / max(1.0, gold_count)
-        f1 = metrics.f1(hits, found, gold_count)
-        each.append(f"{name} precision {precision:.3f} recall {recall:.3f} F1 {f1:.3f} ({gold_count:,.0f})")
+    lines = []
+    for name, hits, predicted_count, gold_count in list(zip(classes, right, *counts, strict=True))[:_SHOWN]:
+        precision, recall = hits / max(1.0, predicted_count), hits / max(1.0, gold_count)
+        f1 = metrics.f1(hits, predicted_count, gold_count)
+        lines.append(f"{name} precision {precision:.3f} recall {recall:.3f} F1 {f1:.3f} ({gold_count:,.0f})")
     more = f", and {len(classes) - _SHOWN:,} more" if len(classes) > _SHOWN else ""
     wrong = Counter({pair: count for pair, count in pairs.items() if pair[0] != pair[1]})
-    mistakes = [f"{one} as {other} ({count:,})" for (one, other), count in wrong.most_common(_CONFUSED)]
-    return ClassScores(metrics.macro_f1(right, *counts), ", ".join(each) + more, ", ".join(mistakes))
+    mistakes = [f"{target} as {other} ({count:,})" for (target, other), count in wrong.most_common(_CONFUSED)]
+    return ClassScores(metrics.macro_f1(right, *counts), ", ".join(lines) + more, ", ".join(mistakes))
 
 
-def by_tag(said: Sequence[str], gold: Sequence[str]) -> tuple[float, str]:
+def by_tag(predictions: Sequence[str], gold: Sequence[str]) -> tuple[float, str]:
     """Macro-F1, and the F1 of each tag with its count, the most frequent first."""
-    right = Counter(tag for tag, other in zip(said, gold, strict=True) if tag == other)
-    return _each(right, Counter(said), Counter(gold))
+    right = Counter(tag for tag, other in zip(predictions, gold, strict=True) if tag == other)
+    return f1_by_label(right, Counter(predictions), Counter(gold))
 
 
-def _each(right: Counter[str], predicted: Counter[str], wanted: Counter[str]) -> tuple[float, str]:
-    names = sorted(predicted | wanted, key=lambda name: (-wanted[name], name))
-    counts = [[float(counter[name]) for name in names] for counter in (right, predicted, wanted)]
-    scores = [metrics.f1(*found) for found in zip(*counts, strict=True)]
-    each = [f"{name} {score:.4f} ({wanted[name]:,})" for name, score in zip(names, scores, strict=True)]
-    return metrics.macro_f1(*counts), ", ".join(each)
+def f1_by_label(right: Counter[str], predicted: Counter[str], targets: Counter[str]) -> tuple[float, str]:
+    """Macro-F1, and the F1 of each label with how often it is a target, the most frequent first.
+
+    Args:
+        right, predicted, targets: how often each label is predicted rightly, is predicted, and is the target.
+    """
+    names = sorted(predicted | targets, key=lambda name: (-targets[name], name))
+    counts = [[float(counter[name]) for name in names] for counter in (right, predicted, targets)]
+    scores = [metrics.f1(*tag_counts) for tag_counts in zip(*counts, strict=True)]
+    lines = [f"{name} {score:.4f} ({targets[name]:,})" for name, score in zip(names, scores, strict=True)]
+    return metrics.macro_f1(*counts), ", ".join(lines)
 
 
 def class_names(labels: list[str], named: list[str], noun: str = "images") -> list[str]:
@@ -129,17 +134,17 @@ def class_names(labels: list[str], named: list[str], noun: str = "images") -> li
     >>> class_names(["10", "9", "10"], [])
     ['9', '10']
     """
-    found = set(labels)
+    distinct = set(labels)
     if named:
-        if others := sorted(found - set(named)):
+        if others := sorted(distinct - set(named)):
             raise DataError(f"label '{others[0]}' is not among data.classes; name every class, or leave the list out")
         return named
-    if len(found) < 2:
-        raise DataError(f"all {noun} are of one class, '{min(found)}'; there is nothing to tell apart")
-    if all(label.isascii() and label.isdigit() for label in found):
+    if len(distinct) < 2:
+        raise DataError(f"all {noun} are of one class, '{min(distinct)}'; there is nothing to tell apart")
+    if all(label.isascii() and label.isdigit() for label in distinct):
         # as numbers are sorted, of any number of digits
-        return sorted(found, key=lambda label: (len(label.lstrip("0")), label.lstrip("0"), label))
-    return sorted(found)
+        return sorted(distinct, key=lambda label: (len(label.lstrip("0")), label.lstrip("0"), label))
+    return sorted(distinct)
 
 
 def most_frequent(counts: Mapping[str, int]) -> str:

@@ -105,28 +105,28 @@ class Follower:
         model, decoder = self._draft.model, self._draft.decoder
         with evaluating(model), torch.no_grad():
             if not has_attention(model):
-                logits, found = decoder.step(tokens.to(self._device), self._cache), []
+                logits, records = decoder.step(tokens.to(self._device), self._cache), []
             else:
                 with record(model) as trace:
                     logits = decoder.step(tokens.to(self._device), self._cache)
-                found = _seen(trace)
-        self.layers, self.kind = [one.name for one in found], found[0].kind if found else ""
-        return Looked(logits.float().log_softmax(1), _stacked(found))
+                records = _inspected_layers(trace)
+        self.layers, self.kind = [layer.name for layer in records], records[0].kind if records else ""
+        return Looked(logits.float().log_softmax(1), _stacked(records))
 
 
-def _seen(trace: Trace) -> list[LayerRecord]:
+def _inspected_layers(trace: Trace) -> list[LayerRecord]:
     """The layers that look at a source; where none does, those that look back."""
-    called = [one for one in trace if isinstance(one, LayerRecord) and one.calls]
-    return [one for one in called if one.kind == "cross"] or called
+    called = [record for record in trace if isinstance(record, LayerRecord) and record.calls]
+    return [record for record in called if record.kind == "cross"] or called
 
 
-def _stacked(found: Sequence[LayerRecord]) -> Tensor | None:
+def _stacked(records: Sequence[LayerRecord]) -> Tensor | None:
     """The last row of every layer, on the host; layers without as many heads as others show the mean of theirs."""
-    if not found:
+    if not records:
         return None
-    weights = [one.weights()[:, :, -1].float().cpu() for one in found]
-    heads, keys = {one.shape[1] for one in weights}, max(one.shape[2] for one in weights)
+    weights = [record.weights()[:, :, -1].float().cpu() for record in records]
+    heads, keys = {table.shape[1] for table in weights}, max(table.shape[2] for table in weights)
     if len(heads) > 1:
-        weights = [one.mean(1, keepdim=True) for one in weights]
+        weights = [table.mean(1, keepdim=True) for table in weights]
     # a layer that no longer keeps its first keys attends to them with nothing
-    return torch.stack([F.pad(one, (keys - one.shape[2], 0)) for one in weights], 1)
+    return torch.stack([F.pad(table, (keys - table.shape[2], 0)) for table in weights], 1)

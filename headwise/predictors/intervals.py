@@ -36,7 +36,7 @@ class Resampled:
 
 
 def interval(
-    one: Resampled, other: Resampled | None = None, rounds: int = ROUNDS, seed: int = 0
+    metric: Resampled, other: Resampled | None = None, rounds: int = ROUNDS, seed: int = 0
 ) -> tuple[float, float]:
     """The 95 % percentile interval of a score, or of the score of one less that of another on the same draws.
 
@@ -52,32 +52,32 @@ def interval(
     >>> 1 <= low < 2.5 < high <= 4, interval(mean, mean)
     (True, (0.0, 0.0))
     """
-    if other is not None and (one.name, one.groups, one.asked) != (other.name, other.groups, other.asked):
+    if other is not None and (metric.name, metric.groups, metric.asked) != (other.name, other.groups, other.asked):
         raise ConfigError(
             "the two runs were asked different things, so that their scores cannot be compared: they have to rank the"
             " same candidates; train both on the same data, with the same settings of [data] and [negatives]"
         )
     draws = np.random.default_rng(seed)
-    found = []
+    samples = []
     for _ in range(rounds):
-        weights = np.bincount(draws.integers(0, one.groups, one.groups), minlength=one.groups).astype(float)
-        found.append(one.score(weights) - (0.0 if other is None else other.score(weights)))
-    low, high = np.nanquantile(found, [(1 - _SHARE) / 2, (1 + _SHARE) / 2])
+        weights = np.bincount(draws.integers(0, metric.groups, metric.groups), minlength=metric.groups).astype(float)
+        samples.append(metric.score(weights) - (0.0 if other is None else other.score(weights)))
+    low, high = np.nanquantile(samples, [(1 - _SHARE) / 2, (1 + _SHARE) / 2])
     return float(low), float(high)
 
 
-def compare_scores(one: Resampled, other: Resampled) -> dict[str, float | str]:
+def compare_scores(metric: Resampled, other: Resampled) -> dict[str, float | str]:
     """The scores of two models on the same examples, their difference and its interval; raises as `interval`."""
-    low, high = interval(one, other)
-    here, there = one.value(), other.value()
+    low, high = interval(metric, other)
+    here, there = metric.value(), other.value()
     return {
-        one.name: here,
-        f"{one.name} of the other": there,
+        metric.name: here,
+        f"{metric.name} of the other": there,
         "difference": here - there,
-        "interval": interval_text(low, high, one),
+        "interval": interval_text(low, high, metric),
     }
 
 
-def interval_text(low: float, high: float, one: Resampled) -> str:
+def interval_text(low: float, high: float, metric: Resampled) -> str:
     """An interval in words."""
-    return f"{low:.4f} to {high:.4f} (95 %, bootstrap over {one.groups:,} {one.noun}, seed 0)"
+    return f"{low:.4f} to {high:.4f} (95 %, bootstrap over {metric.groups:,} {metric.noun}, seed 0)"

@@ -45,20 +45,20 @@ def by_length(predictor: Predictor[Any, Any, Any], examples: Sequence[Any], rang
         Unsupported: a model that reads no text.
     """
     lengths = [len(predictor.text_of(example).split()) for example in examples]
-    found = []
-    for one in ranges:
-        inside = [place for place, length in enumerate(lengths) if length in one]
+    scored = []
+    for span in ranges:
+        inside = [place for place, length in enumerate(lengths) if length in span]
         if not inside:
             continue
         scores = predictor.evaluate([examples[place] for place in inside])
         numbers = {name: float(value) for name, value in scores.items() if not isinstance(value, str)}
         mean = sum(lengths[place] for place in inside) / len(inside)
-        found.append(Bucket(one.start, one.stop - 1, len(inside), mean, numbers))
-    return found
+        scored.append(Bucket(span.start, span.stop - 1, len(inside), mean, numbers))
+    return scored
 
 
-def metric_of(scores: dict[str, float], wanted: str | None) -> str:
+def metric_of(scores: dict[str, float], name: str | None) -> str:
     """The score that is meant; the first if none is. Raises: ConfigError for one that there is not."""
-    if wanted is not None and wanted not in scores:
-        raise ConfigError(unknown("metric", wanted, scores))
-    return next(iter(scores)) if wanted is None else wanted
+    if name is not None and name not in scores:
+        raise ConfigError(unknown("metric", name, scores))
+    return next(iter(scores)) if name is None else name

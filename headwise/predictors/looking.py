@@ -100,16 +100,16 @@ def passes() -> Iterator[list[Pass]]:
     """
     token = _PASSES.set([])
     try:
-        found = _PASSES.get()
-        assert found is not None, "it was set"
-        yield found
+        pass_list = _PASSES.get()
+        assert pass_list is not None, "it was set"
+        yield pass_list
     finally:
         _PASSES.reset(token)
 
 
-def fitting(count: int, *given: list[str]) -> list[str]:
+def fitting(count: int, *candidates: list[str]) -> list[str]:
     """The first labels that are as many as there are places; numbers where none are."""
-    return next((labels for labels in given if len(labels) == count), [str(place) for place in range(count)])
+    return next((labels for labels in candidates if len(labels) == count), [str(place) for place in range(count)])
 
 
 def traced(model: nn.Module, *inputs: Any) -> Trace:
@@ -127,8 +127,8 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
             " max, a forecaster with these or with model.kind=decoder, an image classifier with model.kind=vit, a"
             " classifier of recordings with model.kind=conformer"
         )
-    if (found := _PASSES.get()) is not None:
-        found.append(Pass(model, inputs))
+    if (pass_list := _PASSES.get()) is not None:
+        pass_list.append(Pass(model, inputs))
     return Pass(model, inputs).again()
 
 
@@ -139,24 +139,24 @@ def attended(model: nn.Module, *inputs: Any) -> dict[str, Attended]:
 
 
 def layers_of(
-    found: Mapping[str, Attended], read: list[str], memory: list[str], written: list[str]
+    attention: Mapping[str, Attended], read: list[str], memory: list[str], written: list[str]
 ) -> dict[str, Layer]:
     """The layers of an encoder-decoder with what their rows and columns are.
 
     Args:
-        found: weights of one example.
+        attention: weights of one example.
         read: what the encoder's own attention goes over.
         memory: what the decoder looks at; often the same.
         written: the tokens that are written, and the end.
     """
     inputs, layers = [BOS, *written[:-1]], {}
-    for name, one in found.items():
-        if one.kind == "cross":
-            layers[name] = one.layer(written, memory)
+    for name, attended in attention.items():
+        if attended.kind == "cross":
+            layers[name] = attended.layer(written, memory)
         elif name.startswith("encoder"):
-            layers[name] = one.layer(read, read, "self")
+            layers[name] = attended.layer(read, read, "self")
         else:
-            layers[name] = one.layer(inputs, inputs, "self", causal=True)
+            layers[name] = attended.layer(inputs, inputs, "self", causal=True)
     return layers
 
 
@@ -169,15 +169,15 @@ def allowed(
         queries: first and last + 1 of those of each call; no others are computed. None: all.
     """
     tables = []
-    for each in record.calls:
-        keep = (each.call if queries is None else each.call.part(queries=queries)).keep()
-        first, last = queries or (0, each.call.shape[2])
-        rows, columns = last - first, each.call.shape[3]
+    for recorded in record.calls:
+        keep = (recorded.call if queries is None else recorded.call.part(queries=queries)).keep()
+        first, last = queries or (0, recorded.call.shape[2])
+        rows, columns = last - first, recorded.call.shape[3]
         if keep is None:
             tables.append(np.ones((1, rows, columns), bool))
         else:
-            one = keep[example if len(keep) > 1 else 0]
-            tables.append(one.expand(-1, rows, columns).cpu().numpy())
+            pairs = keep[example if len(keep) > 1 else 0]
+            tables.append(pairs.expand(-1, rows, columns).cpu().numpy())
     if all(table.all() for table in tables) or len({table.shape[2] for table in tables}) > 1:
         return None
     widest = max(len(table) for table in tables)
@@ -200,8 +200,8 @@ def target_words(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[int]:
 
     The tokens themselves, not their text cut anew, which may give others.
     """
-    found = [len(tokenizer.decode(list(tokens[: place + 1])).split()) - 1 for place in range(len(tokens))]
-    return [*(max(0, number) for number in found), -1]
+    numbers = [len(tokenizer.decode(list(tokens[: place + 1])).split()) - 1 for place in range(len(tokens))]
+    return [*(max(0, number) for number in numbers), -1]
 
 
 def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], labels: Sequence[str], *others: int) -> Tokens:
@@ -214,15 +214,15 @@ def tokens_of(tokenizer: Tokenizer, ids: Sequence[int], labels: Sequence[str], *
     special = [place for place, token in enumerate(ids) if token in silent]
     pieces = ["" if token in silent else tokenizer.piece(token).replace(SPACE_MARK, " ") for token in ids]
     ends = np.cumsum([len(piece) for piece in pieces], dtype=int).tolist()
-    found = words("".join(pieces), list(zip([0, *ends], ends, strict=False)))
+    word_of = words("".join(pieces), list(zip([0, *ends], ends, strict=False)))
     if tokenizer.config.kind != "char":
         # the mark of a space that has a token of its own is a part of the word behind it
-        behind = [*found[1:], -1]
-        found = [behind[place] if piece == " " else found[place] for place, piece in enumerate(pieces)]
+        behind = [*word_of[1:], -1]
+        word_of = [behind[place] if piece == " " else word_of[place] for place, piece in enumerate(pieces)]
     if tokenizer.config.kind == "word":
         # spaces are learned, and no token is a part of a word
-        found = [-1 if token in silent else place for place, token in enumerate(ids)]
-    return Tokens(list(labels), found, special)
+        word_of = [-1 if token in silent else place for place, token in enumerate(ids)]
+    return Tokens(list(labels), word_of, special)
 
 
 def written_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Tokens]:

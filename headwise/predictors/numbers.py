@@ -16,15 +16,15 @@ class Scale(NamedTuple):
     @classmethod
     def from_json(cls, value: Any) -> "Scale":
         """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
-        made = cls(**value)
-        if not all(isinstance(each, float) and math.isfinite(each) for each in made) or made.deviation <= 0:
-            raise ValueError(made)
-        return made
+        scale = cls(**value)
+        if not all(isinstance(number, float) and math.isfinite(number) for number in scale) or scale.deviation <= 0:
+            raise ValueError(scale)
+        return scale
 
 
-def error_counts(said: np.ndarray, gold: np.ndarray) -> dict[str, float]:
+def error_counts(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:
     """Sums over standardised numbers, of which `error_scores` makes scores; those of several batches add up."""
-    wrong = said - gold
+    wrong = predicted - gold
     sums = {"absolute": np.abs(wrong).sum(), "squares": (wrong**2).sum(), "gold": gold.sum(), "power": (gold**2).sum()}
     return {"count": float(len(gold))} | {name: float(value) for name, value in sums.items()}
 

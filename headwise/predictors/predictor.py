@@ -175,14 +175,14 @@ class Predictor(ABC, Generic[I, O, E]):
         """Baselines that need nothing beyond the files of the run, scored on these examples; here none."""
         yield from ()
 
-    def options(self, given: Mapping[str, Any]) -> Any:
+    def options(self, values: Mapping[str, Any]) -> Any:
         """What `predict` takes, from options by name; without any, None. Here the value of `option`.
 
         Raises: ConfigError naming an option that means nothing here.
         """
-        if others := [name for name in given if name != self.option]:
+        if others := [name for name in values if name != self.option]:
             raise ConfigError(f"{flag(others[0])} means nothing to this model; leave it out")
-        return given.get(self.option)
+        return values.get(self.option)
 
     def text_of(self, example: E) -> str:
         """What an example gives the model to read, with blanks between words. Raises: Unsupported if it is no text."""
@@ -246,8 +246,8 @@ class Predictor(ABC, Generic[I, O, E]):
 
     def outputs(self, item: I, options: Any = None) -> list[Any]:
         """What a search finds about an input, best first: each with its text, its tokens and its score."""
-        (found,) = cast(Sequence[list[Any]], self.predict([item], options))
-        return found
+        (outputs,) = cast(Sequence[list[Any]], self.predict([item], options))
+        return outputs
 
     def resampled(self, examples: Sequence[E]) -> Resampled:
         """The score by which two models are compared, as a function of how often each group of examples counts.

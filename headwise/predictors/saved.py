@@ -53,11 +53,11 @@ class Saved:
 
     def tokens(self, text: str, *, alone: bool = True) -> list[int]:
         """The numbers of a text's tokens; `alone`: with what stands before and after a text. Raises: ConfigError."""
-        found: list[int] = self.tokenizer(text, add_special_tokens=alone, truncation=False, padding=False)["input_ids"]
+        ids: list[int] = self.tokenizer(text, add_special_tokens=alone, truncation=False, padding=False)["input_ids"]
         rows = self.model.get_input_embeddings().weight.shape[0]
-        if found and max(found) >= rows:
-            raise ConfigError(f"{self.folder}: {_TOKENIZER} has token {max(found)}, and the model knows {rows} tokens")
-        return self.fitting(found)
+        if ids and max(ids) >= rows:
+            raise ConfigError(f"{self.folder}: {_TOKENIZER} has token {max(ids)}, and the model knows {rows} tokens")
+        return self.fitting(ids)
 
     @property
     def longest(self) -> int | None:
@@ -65,7 +65,9 @@ class Saved:
         places: int | None = getattr(self.model.config, "max_position_embeddings", None)
         tables = [getattr(module, "position_embeddings", None) for module in self.model.modules()]
         # some count their places from behind that of padding
-        starts = [one.padding_idx for one in tables if isinstance(one, nn.Embedding) and one.padding_idx is not None]
+        starts = [
+            table.padding_idx for table in tables if isinstance(table, nn.Embedding) and table.padding_idx is not None
+        ]
         return None if places is None else places - max((start + 1 for start in starts), default=0)
 
     def fitting(self, tokens: list[int]) -> list[int]:
@@ -85,20 +87,20 @@ class Saved:
         parts = self.tokenizer.convert_ids_to_tokens(list(tokens))
         decoder = json.dumps(json.loads(self.tokenizer.backend_tokenizer.to_str()).get("decoder") or {})
         special = [place for place, token in enumerate(tokens) if token in self.tokenizer.all_special_ids]
-        found, number = [-1] * len(parts), -1
+        word_of, number = [-1] * len(parts), -1
         for place, piece in enumerate(parts):
             inside = piece.startswith("##") if "WordPiece" in decoder else not piece.startswith((_SPACE, "\u0120"))
             if place in special:
                 continue
             # the first token behind a special one begins a word, whatever its mark
-            number += not (inside and place and found[place - 1] >= 0)
-            found[place] = number
-        return found, special
+            number += not (inside and place and word_of[place - 1] >= 0)
+            word_of[place] = number
+        return word_of, special
 
     def text(self, tokens: Sequence[int]) -> str:
         """What tokens spell, without special ones."""
-        found: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
-        return found.strip()
+        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+        return text.strip()
 
     def written(self, tokens: Sequence[int], most: int) -> list[int]:
         """What the model writes, at most so many tokens, greedily: behind the given ones, or from its own start."""
@@ -108,23 +110,23 @@ class Saved:
             return []
         how: dict[str, Any] = {"max_new_tokens": min(most, room), "do_sample": False, "num_beams": 1}
         with torch.no_grad():
-            found: list[int] = self.model.generate(ids, attention_mask=torch.ones_like(ids), **how)[0].tolist()
-        return found if self.kind == "encoder-decoder" else found[len(tokens) :]
+            output: list[int] = self.model.generate(ids, attention_mask=torch.ones_like(ids), **how)[0].tolist()
+        return output if self.kind == "encoder-decoder" else output[len(tokens) :]
 
     def start(self) -> int:
         """The token that an encoder-decoder begins to write from. Raises: ConfigError where none is named."""
         for config in (self.model.generation_config, self.model.config):
             for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
-                if isinstance(found := getattr(config, name, None), int):
-                    return found
+                if isinstance(token := getattr(config, name, None), int):
+                    return token
         raise ConfigError(f"{self.folder}: {_CONFIG} has no decoder_start_token_id")
 
     def inputs(self, tokens: Sequence[int], before: Sequence[int] = ()) -> tuple[Any, ...]:
         """What the model is called with, by position: the tokens it reads, and those it writes behind."""
-        given = {"input_ids": self._row(tokens)} | ({"decoder_input_ids": self._row(before)} if before else {})
+        arguments = {"input_ids": self._row(tokens)} | ({"decoder_input_ids": self._row(before)} if before else {})
         parameters = inspect.signature(self.model.forward).parameters
-        names = list(parameters)[: 1 + max(list(parameters).index(name) for name in given)]
-        return tuple(given.get(name, parameters[name].default) for name in names)
+        names = list(parameters)[: 1 + max(list(parameters).index(name) for name in arguments)]
+        return tuple(arguments.get(name, parameters[name].default) for name in names)
 
     def _row(self, tokens: Sequence[int]) -> Tensor:
         return torch.tensor([list(tokens)], device=self.model.device)
@@ -145,23 +147,23 @@ def saved(folder: Path) -> Saved:
     tokenizers, config = transformers_part("PreTrainedTokenizerFast"), transformers_part("CONFIG_MAPPING")
     how: dict[str, Any] = {"local_files_only": True}
     try:
-        found = config[values["model_type"]].from_pretrained(folder, **how)
-        found.return_dict = True
-        _check_layers(folder, found, weights)
+        settings = config[values["model_type"]].from_pretrained(folder, **how)
+        settings.return_dict = True
+        _check_layers(folder, settings, weights)
         tokenizer = tokenizers.from_pretrained(folder, **how)
         # not what its configuration may ask for, which could be fetched
         how |= {"attn_implementation": "eager", "use_safetensors": True, "output_loading_info": True}
-        model, told = kind.from_pretrained(folder, config=found, **how)
+        model, report = kind.from_pretrained(folder, config=settings, **how)
     except CheckpointError:
         raise
     except Exception as error:  # whatever a damaged file makes of the code that reads it
         line = str(error).strip().partition("\n")[0][:200]
         raise CheckpointError(f"{folder}: transformers cannot read it: {line or type(error).__name__}") from None
-    if missing := sorted(told["missing_keys"]):
+    if missing := sorted(report["missing_keys"]):
         raise CheckpointError(f"{folder}: {len(missing)} weights of {kind.__name__} are missing, such as {missing[0]}")
-    if found.is_encoder_decoder != ("decoder_input_ids" in inspect.signature(model.forward).parameters):
+    if settings.is_encoder_decoder != ("decoder_input_ids" in inspect.signature(model.forward).parameters):
         raise CheckpointError(f"{folder}: {_CONFIG} gives is_encoder_decoder a value that {kind.__name__} cannot have")
-    if found.is_encoder_decoder and not model.can_generate():
+    if settings.is_encoder_decoder and not model.can_generate():
         raise Unsupported(f"{folder}: {kind.__name__} reads and writes, and has no head that says what it writes")
     if model.can_generate():
         model.generation_config = _tokens_of(folder, model)
@@ -174,16 +176,16 @@ def saved(folder: Path) -> Saved:
 
 def _tokens_of(folder: Path, model: Any) -> Any:
     """How a model writes: greedily, between the tokens that its folder names. Raises: CheckpointError."""
-    rows, own = model.get_input_embeddings().weight.shape[0], model.generation_config
-    found = {f"{name}_token_id": getattr(own, f"{name}_token_id", None) for name in _TOKENS}
-    for name, value in found.items():
-        given = value if isinstance(value, list) else [] if value is None else [value]
-        if wrong := [one for one in given if type(one) is not int or not 0 <= one < rows]:
+    rows, defaults = model.get_input_embeddings().weight.shape[0], model.generation_config
+    special = {f"{name}_token_id": getattr(defaults, f"{name}_token_id", None) for name in _TOKENS}
+    for name, value in special.items():
+        ids = value if isinstance(value, list) else [] if value is None else [value]
+        if wrong := [token for token in ids if type(token) is not int or not 0 <= token < rows]:
             # some say by -1 that there is none
             if name not in ("bos_token_id", "eos_token_id", "pad_token_id") or type(wrong[0]) is not int:
                 raise CheckpointError(f"{folder}: {name} is {str(wrong[0])[:40]}, and the model knows {rows} tokens")
-            found[name] = [one for one in given if one not in wrong] or None
-    return transformers_part("GenerationConfig")(**found)
+            special[name] = [token for token in ids if token not in wrong] or None
+    return transformers_part("GenerationConfig")(**special)
 
 
 def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
@@ -241,8 +243,8 @@ def _class_of(folder: Path, values: dict[str, Any]) -> Any:
     """The class of transformers that the configuration names."""
     named = values.get("architectures")
     name = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
-    known = str(values.get("model_type")) in transformers_part("CONFIG_MAPPING")
-    kind = transformers_part(name) if known and name.isidentifier() else None
+    registered = str(values.get("model_type")) in transformers_part("CONFIG_MAPPING")
+    kind = transformers_part(name) if registered and name.isidentifier() else None
     if not (isinstance(kind, type) and issubclass(kind, transformers_part("PreTrainedModel"))):
         raise Unsupported(
             f"{folder}: {_CONFIG} names the model '{name[:100]}', which transformers does not have; code that comes"
@@ -255,12 +257,12 @@ def _class_of(folder: Path, values: dict[str, Any]) -> Any:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {str(error)[:100]}") from None
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise CheckpointError(f"{path} is no object of JSON")
-    return found
+    return values
 
 
 def texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
@@ -273,7 +275,7 @@ def texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
         return spelled([piece.encode() if token in added else _of_letters(piece) for token, piece in pairs])
     if "ByteFallback" in decoder:
         return spelled(
-            [bytes.fromhex(one[1]) if (one := _FALLBACK.fullmatch(piece)) else piece.encode() for piece in pieces]
+            [bytes.fromhex(match[1]) if (match := _FALLBACK.fullmatch(piece)) else piece.encode() for piece in pieces]
         )
     return pieces
 
@@ -286,16 +288,16 @@ def spelled(parts: Sequence[bytes]) -> list[str]:
     >>> spelled([b"a ", "é".encode()[:1], "é".encode()[1:] + b"!", b"\xff"])
     ['a ', 'é(1/2)', 'é(2/2)!', '\\xff']
     """
-    owners = [part for part, held in enumerate(parts) for _ in held]
-    found, text = [""] * len(parts), b"".join(parts)
+    owners = [part for part, content in enumerate(parts) for _ in content]
+    labels, text = [""] * len(parts), b"".join(parts)
     start = 0
     while start < len(text):
         character, length = _character(text[start : start + 4])
-        held = list(dict.fromkeys(owners[start : start + length]))
-        for number, part in enumerate(held, 1):
-            found[part] += character if len(held) == 1 else f"{character}({number}/{len(held)})"
+        sharing = list(dict.fromkeys(owners[start : start + length]))
+        for number, part in enumerate(sharing, 1):
+            labels[part] += character if len(sharing) == 1 else f"{character}({number}/{len(sharing)})"
         start += length
-    return found
+    return labels
 
 
 def _character(text: bytes) -> tuple[str, int]:

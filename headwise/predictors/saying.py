@@ -67,7 +67,7 @@ class Difference:
         """Each place with what was chosen there, and the likeliest choices before and after."""
         if self.before.chosen is None:
             pairs = zip(self.before.values.flatten().tolist(), self.after.values.flatten().tolist(), strict=True)
-            return [{"place": str(number), "before": one, "after": two} for number, (one, two) in enumerate(pairs)]
+            return [{"place": str(number), "before": old, "after": new} for number, (old, new) in enumerate(pairs)]
         return [
             {
                 "place": labels[row] if row < len(labels) else str(row),
@@ -82,29 +82,29 @@ class Difference:
         ]
 
 
-def said(predictor: Predictor[Any, Any, Any], seen: Pass, edits: Sequence[Edit] = ()) -> Said:
+def said(predictor: Predictor[Any, Any, Any], model_pass: Pass, edits: Sequence[Edit] = ()) -> Said:
     """What a model says in a pass under these edits; without any, the same bits as ever.
 
     Raises: Unsupported for a model whose pass gives neither choices nor numbers.
     """
-    with edit(seen.model, *edits):
-        found = seen.run()
-    if not isinstance(found, Tensor) or not found.is_floating_point() or not 1 <= found.ndim <= 3:
+    with edit(model_pass.model, *edits):
+        outputs = model_pass.run()
+    if not isinstance(outputs, Tensor) or not outputs.is_floating_point() or not 1 <= outputs.ndim <= 3:
         raise Unsupported("what this model says is no table of choices, so a change of it cannot be told in numbers")
-    scores = wide(found.detach()).double()
+    scores = wide(outputs.detach()).double()
     scores = scores[0] if scores.ndim == 3 else scores
     names = _names(predictor)
     if names is None or scores.ndim == 1 or scores.shape[-1] == 1:
         return Said(scores.reshape(-1, 1).cpu().numpy(), None, ())
     logs = _logs(predictor, scores).clamp(min=_LEAST).cpu().numpy()
-    return Said(logs, _chosen(predictor, logs, seen), names)
+    return Said(logs, _chosen(predictor, logs, model_pass), names)
 
 
 def difference(before: Said, after: Said) -> Difference:
     """What changes from one to the other; the choices that count are those before.
 
-    >>> one, two = (Said(np.log([[a, 1 - a]]), [0], "xy") for a in (0.5, 0.25))
-    >>> {name: round(value, 4) for name, value in difference(one, two).effect.items()}
+    >>> before, after = (Said(np.log([[a, 1 - a]]), [0], "xy") for a in (0.5, 0.25))
+    >>> {name: round(value, 4) for name, value in difference(before, after).effect.items()}
     {'divergence': 0.1438, 'log_prob': -0.6931}
     """
     if before.chosen is None:
@@ -112,22 +112,22 @@ def difference(before: Said, after: Said) -> Difference:
     shares = np.exp(before.values)
     terms = shares * (before.values - after.values)
     rows = np.arange(len(shares))
-    log_prob = np.stack([one.values[rows, before.chosen] for one in (before, after)], axis=1)
+    log_prob = np.stack([answer.values[rows, before.chosen] for answer in (before, after)], axis=1)
     # rounding may leave a little less than nothing
     return Difference(before, after, np.maximum(terms.sum(-1), 0.0), log_prob)
 
 
 def _names(predictor: Predictor[Any, Any, Any]) -> Any:
     """What the choices of a model are called: by number, or as a function of it; None: it says numbers."""
-    for known in ("classes", "tags", "labels"):
-        if (names := getattr(predictor, known, None)) is not None and not callable(names):
+    for field in ("classes", "tags", "labels"):
+        if (names := getattr(predictor, field, None)) is not None and not callable(names):
             return list(names)
     tokenizer = getattr(getattr(predictor, "writing", predictor), "tokenizer", None)
     if tokenizer is not None:
         return tokenizer.shown
     # classifiers of images and sounds keep them with what else they know
-    kept = getattr(predictor, "known", None)
-    return getattr(kept, "classes", getattr(kept, "outputs", None))
+    facts = getattr(predictor, "known", None)
+    return getattr(facts, "classes", getattr(facts, "outputs", None))
 
 
 def _logs(predictor: Predictor[Any, Any, Any], scores: Tensor) -> Tensor:
@@ -137,20 +137,20 @@ def _logs(predictor: Predictor[Any, Any, Any], scores: Tensor) -> Tensor:
     # tags may depend on each other, as in a chain
     lens = torch.tensor([len(scores)], device=scores.device)
     with torch.no_grad():
-        found: Tensor = tagging.probabilities(scores[None].to(next(predictor.model.parameters()).dtype), lens)[0]
-    return found.double().log()
+        shares: Tensor = tagging.probabilities(scores[None].to(next(predictor.model.parameters()).dtype), lens)[0]
+    return shares.double().log()
 
 
-def _chosen(predictor: Predictor[Any, Any, Any], logs: np.ndarray, seen: Pass) -> list[int]:
+def _chosen(predictor: Predictor[Any, Any, Any], logs: np.ndarray, model_pass: Pass) -> list[int]:
     best: list[int] = logs.argmax(-1).tolist()
-    read = seen.inputs[-1]
-    writes = hasattr(predictor, "writing") or len(seen.inputs) == 1
+    read = model_pass.inputs[-1]
+    writes = hasattr(predictor, "writing") or len(model_pass.inputs) == 1
     if not writes or read.is_floating_point() or tuple(read.shape) != (1, len(best)):
         return best
     # what was written, moved by one place; behind it the end, or what would come next
     return [*read[0, 1:].tolist(), best[-1]]
 
 
-def _likeliest(one: Said, row: int) -> list[tuple[str, float]]:
-    order = np.argsort(-one.values[row], kind="stable")[:_NAMED]
-    return [(one.name(int(choice)), float(np.exp(one.values[row, choice]))) for choice in order]
+def _likeliest(answer: Said, row: int) -> list[tuple[str, float]]:
+    order = np.argsort(-answer.values[row], kind="stable")[:_NAMED]
+    return [(answer.name(int(choice)), float(np.exp(answer.values[row, choice]))) for choice in order]

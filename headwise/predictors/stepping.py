@@ -24,15 +24,15 @@ def steps(
         ConfigError: for a layer or a head that is not there.
         Unsupported: if the model has no attention.
     """
-    with passes() as made:
-        found = predictor.explain(item, target)
-    if not isinstance(found, Explanation) or not made:
+    with passes() as model_passes:
+        explanation = predictor.explain(item, target)
+    if not isinstance(explanation, Explanation) or not model_passes:
         raise Unsupported("this model has no attention, so there are no steps of it")
-    known = layers(made[-1].model)
+    attention_layers = layers(model_passes[-1].model)
     # a picture may be of something that is no attention, such as what places say
-    name = layer if isinstance(layer, str) and layer in known else found.layer_name(layer)
-    if layer is None and name not in known:
-        name = next(iter(known))
-    shown = found.layers.get(name)
-    queries, keys = ([], []) if shown is None else (shown.queries, shown.keys)
-    return layer_trace(made[-1].model, made[-1].run, name, head, queries=queries, keys=keys)
+    name = layer if isinstance(layer, str) and layer in attention_layers else explanation.layer_name(layer)
+    if layer is None and name not in attention_layers:
+        name = next(iter(attention_layers))
+    match = explanation.layers.get(name)
+    queries, keys = ([], []) if match is None else (match.queries, match.keys)
+    return layer_trace(model_passes[-1].model, model_passes[-1].run, name, head, queries=queries, keys=keys)

@@ -47,4 +47,4 @@ def _same(parts: list[tuple[str, object]], others: list[tuple[str, object]]) -> 
     """Whether these are the same objects under the same names."""
     if len(parts) != len(others):
         return False
-    return all(one[0] == two[0] and one[1] is two[1] for one, two in zip(parts, others, strict=True))
+    return all(part[0] == other[0] and part[1] is other[1] for part, other in zip(parts, others, strict=True))

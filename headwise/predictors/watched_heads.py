@@ -35,8 +35,9 @@ class Look:
 
         An explanation may show some rows alone, or words in place of their tokens; then the places have numbers.
         """
-        layer, one = self.layers[name]
-        rows, columns = sum(each.call.shape[2] for each in one.calls), max(each.call.shape[3] for each in one.calls)
+        layer, record = self.layers[name]
+        shapes = [recorded.call.shape for recorded in record.calls]
+        rows, columns = sum(shape[2] for shape in shapes), max(shape[3] for shape in shapes)
         keys = fitting(columns, layer.keys)
         return fitting(rows, layer.queries, keys), keys
 
@@ -48,40 +49,40 @@ def look_at(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) 
         Unsupported: if the model has no attention.
         ConfigError: an input or a target that `Predictor.explain` refuses.
     """
-    with passes() as made:
-        found = predictor.explain(item, target)
-    if not isinstance(found, Explanation) or not made:
+    with passes() as model_passes:
+        explanation = predictor.explain(item, target)
+    if not isinstance(explanation, Explanation) or not model_passes:
         raise Unsupported(NOTHING)
-    trace = made[-1].again()
-    known = {_recorded(name, trace): layer for name, layer in found.layers.items()}
-    layers = {name: (layer, trace[name]) for name, layer in known.items() if name and trace[name].calls}
+    trace = model_passes[-1].again()
+    renamed = {_recorded(name, trace): layer for name, layer in explanation.layers.items()}
+    layers = {name: (layer, trace[name]) for name, layer in renamed.items() if name and trace[name].calls}
     if not layers:
         raise Unsupported(NOTHING)
-    return Look(found, made[-1], trace, layers)
+    return Look(explanation, model_passes[-1], trace, layers)
 
 
 def _recorded(name: str, trace: Trace) -> str:
     """The name by which a trace has a layer of an explanation, which may leave out how its model was wrapped."""
-    return next((one for one in trace.names() if one == name or one.endswith(f".{name}")), "")
+    return next((full_name for full_name in trace.names() if full_name == name or full_name.endswith(f".{name}")), "")
 
 
 def statistics_of(looks: Sequence[Look]) -> dict[str, HeadStatistics]:
     """The statistics of each layer by its name, over all inputs that were looked at."""
-    found: dict[str, list[HeadStatistics]] = {}
+    by_layer: dict[str, list[HeadStatistics]] = {}
     for look in looks:
         for name, (_, record) in look.layers.items():
             weights = record.weights()[0].double().cpu().numpy()
             same = is_one_sequence(record.kind, *weights.shape[1:])
-            found.setdefault(name, []).append(HeadStatistics.of(weights, count_allowed(record), one_sequence=same))
-    return {name: HeadStatistics.mean(parts) for name, parts in found.items()}
+            by_layer.setdefault(name, []).append(HeadStatistics.of(weights, count_allowed(record), one_sequence=same))
+    return {name: HeadStatistics.mean(parts) for name, parts in by_layer.items()}
 
 
 def count_allowed(record: LayerRecord) -> np.ndarray:
     """How many keys each row may attend to, by mask and bias: (1 or heads, queries), of the first input of a batch."""
     parts = []
-    for each in record.calls:
-        _, _, rows, keys = each.call.shape
-        keep = each.call.keep()
+    for recorded in record.calls:
+        _, _, rows, keys = recorded.call.shape
+        keep = recorded.call.keep()
         count = torch.full((1, rows), keys) if keep is None else keep.expand(-1, -1, rows, keys)[0].sum(-1)
         parts.append(count.double().cpu().numpy())
     widest = max(len(part) for part in parts)

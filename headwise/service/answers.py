@@ -14,25 +14,25 @@ JSON, LINES = "application/json", "application/x-ndjson"
 NOT_KEPT = {"Cache-Control": "no-store"}
 
 
-def as_steps(told: str, limits: Limits, headers: Mapping[str, str]) -> Response:
+def as_steps(text: str, limits: Limits, headers: Mapping[str, str]) -> Response:
     """Every step of a head. Raises: Problem 413 where they are too many numbers for an answer."""
-    if len(told) > limits.shown_bytes:
+    if len(text) > limits.shown_bytes:
         raise Problem(
-            413, f"the steps have {len(told):,} bytes", "send a shorter text, or use `headwise explain --trace`"
+            413, f"the steps have {len(text):,} bytes", "send a shorter text, or use `headwise explain --trace`"
         )
-    return Response(told, headers=headers, media_type=JSON)
+    return Response(text, headers=headers, media_type=JSON)
 
 
-def as_json(told: Any, status: int = 200) -> Response:
+def as_json(content: Any, status: int = 200) -> Response:
     """An answer that nobody keeps; escapes keep what somebody sent from being anything but text."""
-    return Response(json_text(told), status, NOT_KEPT, media_type=JSON)
+    return Response(json_text(content), status, NOT_KEPT, media_type=JSON)
 
 
-def line(told: Any) -> bytes:
+def line(content: Any) -> bytes:
     """A line of an answer of JSON lines."""
-    return json_text(told).encode() + b"\n"
+    return json_text(content).encode() + b"\n"
 
 
-def as_lines(told: AsyncIterator[bytes]) -> Response:
+def as_lines(lines: AsyncIterator[bytes]) -> Response:
     """An answer of JSON lines, sent as they are made; nobody keeps it."""
-    return StreamingResponse(told, headers=NOT_KEPT, media_type=LINES)
+    return StreamingResponse(lines, headers=NOT_KEPT, media_type=LINES)

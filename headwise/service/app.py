@@ -45,8 +45,8 @@ class Service:
             if len(fitting) == 1:
                 return fitting[0]
             names = ", ".join(run.name for run in fitting)
-            told = f"{len(fitting)} runs can {verb}: {names}" if fitting else f"no run here can {verb}"
-            raise Problem(422 if fitting else 404, told, 'say which with "model"' if fitting else "")
+            detail = f"{len(fitting)} runs can {verb}: {names}" if fitting else f"no run here can {verb}"
+            raise Problem(422 if fitting else 404, detail, 'say which with "model"' if fitting else "")
         if name not in self.runs:
             raise Problem(404, "there is no such model", "GET /api/v1/meta lists them")
         if self.runs[name] not in fitting:
@@ -134,7 +134,7 @@ def create_app(
     )
     # what waits, and what is begun
     app.state.give_up = lambda: service.worker.close(0.0)
-    _looks(app, service)
+    _add_status(app, service)
     for verb in sorted({"predict", *(run.verb for run in service.runs.values())}):
         able = [run for run in service.runs.values() if verb in (run.verb, "predict")]
         # any verb may be asked to stream, and says who can
@@ -150,7 +150,7 @@ def create_app(
     return app
 
 
-def _looks(app: FastAPI, service: Service) -> None:
+def _add_status(app: FastAPI, service: Service) -> None:
     """What costs nothing to ask."""
 
     @app.get("/health")
@@ -198,20 +198,20 @@ def route(
     """
 
     async def answer(request: Request) -> Response:
-        begun, told = time.perf_counter(), 500
+        begun, code = time.perf_counter(), 500
         try:
             response: Response = await handler(service, verb, parsed(await request.body(), kind), request)
-            told = response.status_code
+            code = response.status_code
             return response
         except HeadwiseError as error:
             problem = refused(error)
-            told = problem.status
+            code = problem.status
             raise problem from None
         except Problem as problem:
-            told = problem.status
+            code = problem.status
             raise
         finally:
-            service.meters.answered(verb, told, time.perf_counter() - begun)
+            service.meters.answered(verb, code, time.perf_counter() - begun)
 
     body = {"required": True, "content": {JSON: {"schema": schema_of(kind)}}}
     app.add_api_route(
@@ -222,7 +222,7 @@ def route(
         openapi_extra={"requestBody": body},
         response_class=Response,
         status_code=status,
-        responses={status: {"content": {each: {} for each in media}}},
+        responses={status: {"content": {media_type: {} for media_type in media}}},
     )
     service.posts[f"/api/v1/{verb}"] = answer
 
@@ -230,28 +230,28 @@ def route(
 async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> Response:
     run = service.find(ask.model, verb)
     check(ask, service.limits, getattr(run.predictor, "decoding", None))
-    given = ask.options.model_dump(exclude_none=True)
-    options = run.predictor.options(given)
+    settings = ask.options.model_dump(exclude_none=True)
+    options = run.predictor.options(settings)
     items = run.looked_at(ask.texts, service.limits.shown_tokens) if ask.attention else run.items(ask.texts)
     if ask.stream:
         return _streamed(service, run, ask, items, options)
-    told = {"model": run.name, "task": run.task}
+    body = {"model": run.name, "task": run.task}
     if ask.attention:
-        job = service.submit(lambda items: _shown(run, items, options), items)
+        job = service.submit(lambda items: _attended_answers(run, items, options), items)
         outputs, attention = zip(*await service.answer(job, request), strict=True)
-        return as_json({**told, "outputs": outputs, "attention": attention})
+        return as_json({**body, "outputs": outputs, "attention": attention})
     how = run.decoding(options)
     # what is drawn does not depend on who else asks
     alone = how is not None and how.method == "sample"
-    key = None if alone else (run.name, json.dumps(given, sort_keys=True))
+    key = None if alone else (run.name, json.dumps(settings, sort_keys=True))
     predictor = run.predictor
     job = service.submit(lambda items: predictor.predict(items, options), items, key, lambda: predictor.flow(options))
     # written here, beside the products of others, and not by the thread that makes these
-    found = zip(items, await service.answer(job, request), strict=True)
-    return as_json({**told, "outputs": [run.written(item, output, options) for item, output in found]})
+    pairs = zip(items, await service.answer(job, request), strict=True)
+    return as_json({**body, "outputs": [run.written(item, output, options) for item, output in pairs]})
 
 
-def _shown(run: Served, items: list[Any], options: Any) -> list[tuple[Any, Any]]:
+def _attended_answers(run: Served, items: list[Any], options: Any) -> list[tuple[Any, Any]]:
     """Of each input the answer, and the attention."""
     return list(zip(run.answers(items, options), map(run.attention, items), strict=True))
 
@@ -270,5 +270,5 @@ async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -
     check_text(ask.text, service.limits)
     items = run.looked_at([ask.text], service.limits.shown_tokens)
     job = service.submit(lambda items: [run.steps(item, None, ask.layer, ask.head) for item in items], items)
-    (told,) = await service.answer(job, request)
-    return as_steps(told, service.limits, NOT_KEPT)
+    (steps,) = await service.answer(job, request)
+    return as_steps(steps, service.limits, NOT_KEPT)

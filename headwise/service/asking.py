@@ -74,16 +74,16 @@ def schema_of(kind: type[BaseModel]) -> dict[str, Any]:
     schema = kind.model_json_schema()
     parts = schema.pop("$defs", {})
 
-    def whole(value: Any) -> Any:
+    def resolve(value: Any) -> Any:
         if isinstance(value, list):
-            return [whole(each) for each in value]
+            return [resolve(element) for element in value]
         if not isinstance(value, dict):
             return value
         name = str(value.get("$ref", "")).rpartition("/")[2]
-        return {key: whole(each) for key, each in {**parts.get(name, {}), **value}.items() if key != "$ref"}
+        return {key: resolve(child) for key, child in {**parts.get(name, {}), **value}.items() if key != "$ref"}
 
-    found: dict[str, Any] = whole(schema)
-    return found
+    resolved: dict[str, Any] = resolve(schema)
+    return resolved
 
 
 def check(ask: Ask, limits: Limits, decoding: DecodingConfig | None = None) -> None:
@@ -106,8 +106,8 @@ def check_search(options: Mapping[str, Any], count: int, limits: Limits, decodin
     _at_most("options.beam_size and n_best", hypotheses, limits.beam)
     _at_most("options.max_len", sizes.get("max_len", 1), limits.max_len)
     if decoding is not None:
-        own = {"beam": decoding.beam_size, "sample": decoding.num_samples, "greedy": 1}[decoding.method]
-        work = count * max(hypotheses, own) * sizes.get("max_len", decoding.max_len)
+        width = {"beam": decoding.beam_size, "sample": decoding.num_samples, "greedy": 1}[decoding.method]
+        work = count * max(hypotheses, width) * sizes.get("max_len", decoding.max_len)
         _at_most("texts x beam_size x max_len", work, limits.work)
 
 
@@ -132,10 +132,10 @@ def _constant(name: str) -> NoReturn:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    body = dict(pairs)
+    if len(body) < len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return body
 
 
 def _check(value: Any, depth: int) -> None:
@@ -148,9 +148,9 @@ def _check(value: Any, depth: int) -> None:
         except UnicodeEncodeError:
             raise Problem(400, "a text holds half of a surrogate pair") from None
     elif isinstance(value, dict):
-        for key, each in value.items():
+        for key, child in value.items():
             _check(key, depth + 1)
-            _check(each, depth + 1)
+            _check(child, depth + 1)
     elif isinstance(value, list):
-        for each in value:
-            _check(each, depth + 1)
+        for child in value:
+            _check(child, depth + 1)

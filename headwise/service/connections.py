@@ -197,13 +197,13 @@ class Connection(H11Protocol):
             going_on = h11.InformationalResponse(status_code=100, headers=[], reason="Continue")
             self.transport.write(self.conn.send(going_on))
             for after in _TOLD_S:
-                self.loop.call_later(after, self._told)
+                self.loop.call_later(after, self._abort_on_error)
 
-    def _told(self) -> None:
+    def _abort_on_error(self) -> None:
         if self.transport.is_closing():
             return
-        own = self.transport.get_extra_info("socket")
-        if own is not None and own.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self.transport.abort()
 
     def _refuse(self) -> None:

@@ -164,16 +164,16 @@ async def _answer(problem: Problem, send: Send) -> None:
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
     """Gives the body that was read, then whatever else comes: that the client has left."""
-    given = False
+    delivered = False
 
-    async def again() -> Message:
-        nonlocal given
-        if given:
+    async def replay() -> Message:
+        nonlocal delivered
+        if delivered:
             return await receive()
-        given = True
+        delivered = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return again
+    return replay
 
 
 def _name_of(host: bytes) -> str:

@@ -18,8 +18,8 @@ class Problem(Exception):
 
     def body(self) -> bytes:
         """The document, as JSON that is plain ASCII: it can hold what somebody sent."""
-        told = {"status": self.status, "title": HTTPStatus(self.status).phrase, "detail": self.detail}
-        return json.dumps(told | ({"hint": self.hint} if self.hint else {})).encode()
+        fields = {"status": self.status, "title": HTTPStatus(self.status).phrase, "detail": self.detail}
+        return json.dumps(fields | ({"hint": self.hint} if self.hint else {})).encode()
 
 
 MEDIA_TYPE = "application/problem+json"

@@ -15,7 +15,7 @@ _FOLDERS = re.compile(r"(?<![^\s'\"(])/(?:[^\s/:;,'\"]+/)*(?=[^\s/])")
 
 def refusing(app: FastAPI) -> None:
     """What goes wrong is a problem document."""
-    app.add_exception_handler(Problem, _told)
+    app.add_exception_handler(Problem, _respond)
     app.add_exception_handler(HeadwiseError, _of_headwise)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(404, _not_found)
@@ -38,17 +38,17 @@ def without_folders(message: str) -> str:
 
 async def _of_headwise(request: Request, error: Exception) -> Response:
     assert isinstance(error, HeadwiseError)
-    return await _told(request, refused(error))
+    return await _respond(request, refused(error))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part)[:40] for part in first["loc"][1:])
-    return await _told(request, Problem(422, f"{place}: {first['msg']}", "the keys are in /api/v1/openapi.json"))
+    return await _respond(request, Problem(422, f"{place}: {first['msg']}", "the keys are in /api/v1/openapi.json"))
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _respond(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     headers = NOT_KEPT | error.headers
     return Response(error.body(), error.status, headers, media_type=MEDIA_TYPE)
@@ -56,8 +56,8 @@ async def _told(request: Request, error: Exception) -> Response:
 
 async def _not_found(request: Request, error: Exception) -> Response:
     problem = Problem(404, "there is nothing at this address", "/api/v1/openapi.json lists what there is")
-    return await _told(request, problem)
+    return await _respond(request, problem)
 
 
 async def _no_method(request: Request, error: Exception) -> Response:
-    return await _told(request, Problem(405, "this address does not answer this method"))
+    return await _respond(request, Problem(405, "this address does not answer this method"))

@@ -74,8 +74,8 @@ class Served:
 
     def answers(self, items: Sequence[Any], options: Any) -> list[Any]:
         """What `headwise predict --json` prints for each input, as an object."""
-        found = self.predictor.predict(items, options)
-        return [self.written(item, one, options) for item, one in zip(items, found, strict=True)]
+        outputs = self.predictor.predict(items, options)
+        return [self.written(item, output, options) for item, output in zip(items, outputs, strict=True)]
 
     def written(self, item: Any, output: Any, options: Any) -> Any:
         """What `headwise predict --json` prints for an input and its output, as an object."""
@@ -83,13 +83,13 @@ class Served:
 
     def decoding(self, options: Any) -> DecodingConfig | None:
         """How it searches when told `options`, as the recipe says where these do not; None: there is no search."""
-        found: DecodingConfig | None = getattr(options or self.predictor, "decoding", None)
-        return found
+        config: DecodingConfig | None = getattr(options or self.predictor, "decoding", None)
+        return config
 
     def attention(self, item: Any) -> dict[str, Any]:
         """The weights of every layer while the model answers an input. Raises: Unsupported if it has no attention."""
-        found = self.predictor.explain(item)
-        if not isinstance(found, Explanation):
+        explanation = self.predictor.explain(item)
+        if not isinstance(explanation, Explanation):
             raise Unsupported("this model has no attention to return")
         layers = {
             name: {
@@ -98,9 +98,9 @@ class Served:
                 "keys": layer.keys,
                 "weights": layer.weights.round(6).tolist(),
             }
-            for name, layer in found.layers.items()
+            for name, layer in explanation.layers.items()
         }
-        return {"source": found.source, "output": found.output, "layers": layers}
+        return {"source": explanation.source, "output": explanation.output, "layers": layers}
 
     def steps(self, item: Any, target: str | None, layer: str | None, head: int) -> str:
         """Every step of one head while the model answers an input, as JSON."""
@@ -124,7 +124,7 @@ def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool 
         ConfigError: two folders of the same name, a name that is not UTF-8, or a run whose inputs are files where these
             are not wanted.
     """
-    found: dict[str, Served] = {}
+    runs: dict[str, Served] = {}
     names = [folder.resolve().name for folder in (*folders, *others)]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"two runs are called {twice}; rename one of the folders")
@@ -138,11 +138,11 @@ def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool 
                 f"{folder}: task {task} reads files, and no path is taken from a request; `headwise explain` reads them"
             )
         options = tuple(kind for kind in task_type(task).options if kind.adds_to == "predict")
-        found[name] = Served(name, task, predictor, options, _identity([folder / MODEL]), folder)
+        runs[name] = Served(name, task, predictor, options, _identity([folder / MODEL]), folder)
     for name, folder in zip(names[len(folders) :], others, strict=True):
         adopted = Adopted(saved(folder))
-        found[name] = Served(name, "adopted", adopted, (), _identity(adopted.saved.files), folder)
-    return found
+        runs[name] = Served(name, "adopted", adopted, (), _identity(adopted.saved.files), folder)
+    return runs
 
 
 def _identity(files: Sequence[Path]) -> str:

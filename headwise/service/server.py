@@ -107,19 +107,19 @@ class _Server(uvicorn.Server):
                 loop.remove_reader(place)
         # those who were let in before have their connection now
         await asyncio.sleep(0)
-        waiting = [one for place in sockets for one in _waiting(place)]
+        waiting = [client for place in sockets for client in _waiting(place)]
         for server in self.servers:
             server.close()
-        await asyncio.gather(*(loop.connect_accepted_socket(self._connection, one) for one in waiting))
+        await asyncio.gather(*(loop.connect_accepted_socket(self._connection, client) for client in waiting))
         for _ in range(3):
             await asyncio.sleep(0)
 
     def _connection(self) -> asyncio.Protocol:
         kind = self.config.http_protocol_class
-        found: asyncio.Protocol = kind(
+        protocol: asyncio.Protocol = kind(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )  # type: ignore[call-arg]
-        return found
+        return protocol
 
 
 def _protocol(limits: Limits, line: Line) -> type[Connection]:

@@ -41,7 +41,7 @@ def streamed(
     def tell(piece: Told | None) -> None:
         loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
-    job = submit(lambda given: work(given, tell), items)
+    job = submit(lambda inputs: work(inputs, tell), items)
     job.answer.add_done_callback(lambda _: tell(None))
     lines = _lines(job, pieces, last)
     # who leaves before the first line never begins to read, so nothing in there ends
@@ -81,17 +81,17 @@ def continued(run: Served, options: Any) -> Callable[[list[Any], Callable[[Told]
     """Work that tells a continuation as `{"text": piece}`; joined, they are all of it but for what `stop` cuts off."""
 
     def work(items: list[Any], tell: Callable[[Told], None]) -> list[Any]:
-        tokens, shown = list[int](), ""
+        tokens, sent = list[int](), ""
         tokenizer = run.predictor.writes()
 
-        def step(found: SearchStep) -> None:
-            nonlocal shown
-            tokens.extend(found.after.tokens[:1, -1].tolist())
+        def step(update: SearchStep) -> None:
+            nonlocal sent
+            tokens.extend(update.after.tokens[:1, -1].tolist())
             text = tokenizer.decode(tokens)
             # a character of several tokens is shown when it is whole
-            if text.startswith(shown) and not text.endswith(_BROKEN) and text != shown:
-                tell({"text": text[len(shown) :]})
-                shown = text
+            if text.startswith(sent) and not text.endswith(_BROKEN) and text != sent:
+                tell({"text": text[len(sent) :]})
+                sent = text
 
         with observe_search(step):
             return run.answers(items, options)

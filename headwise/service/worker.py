@@ -69,13 +69,13 @@ class Worker:
     Args:
         waiting: jobs that may wait.
         together: items that are answered in one go.
-        told: is told how many items were answered together.
+        report_size: is told how many items were answered together.
     """
 
-    def __init__(self, waiting: int, together: int, told: Callable[[int], None] = lambda _: None):
+    def __init__(self, waiting: int, together: int, report_size: Callable[[int], None] = lambda _: None):
         self._jobs: deque[Job] = deque()
         self._begun: list[Job] = []
-        self._waiting, self._together, self._told = waiting, together, told
+        self._waiting, self._together, self._report_size = waiting, together, report_size
         self._changed = threading.Condition()
         self.closed = False
         self._thread = threading.Thread(target=self._work, name="headwise worker", daemon=True)
@@ -133,13 +133,13 @@ class Worker:
 
     def _take(self, key: Hashable | None, room: int) -> list[Job]:
         """The first job, and those that go with it, as many as there is room for."""
-        taken, count = dict[Job, None](), 0
+        batch, count = dict[Job, None](), 0
         for job in self._jobs:
-            if not taken or (key is not None and job.key == key and count + len(job.items) <= room):
-                taken[job] = None
+            if not batch or (key is not None and job.key == key and count + len(job.items) <= room):
+                batch[job] = None
                 count += len(job.items)
-        self._jobs = deque(job for job in self._jobs if job not in taken)
-        return list(taken)
+        self._jobs = deque(job for job in self._jobs if job not in batch)
+        return list(batch)
 
     def _joining(self, key: Hashable, room: int) -> list[Job]:
         """Those that may join, while nothing else is next."""
@@ -172,7 +172,7 @@ class Worker:
         try:
             while jobs or going.places:
                 if added := going.add(_alive(jobs)):
-                    self._told(added)
+                    self._report_size(added)
                 going.step()
                 jobs = self._joining(key, self._together - len(going.places))
         finally:
@@ -202,7 +202,7 @@ class Worker:
                 raise Expired
 
         items = [item for job in jobs for item in job.items]
-        self._told(len(items))
+        self._report_size(len(items))
         with observe_search(still_wanted), cancelled_by(still_wanted):
             return list(jobs[0].run(items))
 
@@ -255,7 +255,7 @@ def _alive(jobs: Iterable[Job]) -> list[Job]:
 
 def _over(jobs: Iterable[Job]) -> list[Job]:
     """These, each once, told that it is too late."""
-    found = list(dict.fromkeys(jobs))
-    for job in found:
+    expired = list(dict.fromkeys(jobs))
+    for job in expired:
         job.answer.set_exception(Expired())
-    return found
+    return expired

@@ -181,9 +181,9 @@ class DecoderBlock(nn.Module):
         self, X: Float[Tensor, "batch steps num_hiddens"], state: DecoderState
     ) -> tuple[Float[Tensor, "batch steps num_hiddens"], DecoderState]:
         enc_outputs, enc_valid_lens, blocks = state
-        seen = blocks[self.i]
-        past = 0 if seen is None else seen.shape[1]
-        key_values = X if seen is None else torch.cat((seen, X), dim=1)
+        cache = blocks[self.i]
+        past = 0 if cache is None else cache.shape[1]
+        key_values = X if cache is None else torch.cat((cache, X), dim=1)
         batch, steps, _ = X.shape
         # a step sees what came before it, and itself
         dec_valid_lens = torch.arange(past + 1, past + steps + 1, device=X.device).repeat(batch, 1)

@@ -21,7 +21,7 @@ from headwise.explain.explanation import Explanation, Layer
 from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
-from headwise.predictors.classes import _each, by_tag
+from headwise.predictors.classes import by_tag, f1_by_label
 from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.processes import divided
 from headwise.tasks.tagging.model import Independent, LinearChain, TokenTagger
@@ -81,7 +81,7 @@ def span_scores(best: _Tags, gold: _Tags, scheme: Scheme) -> dict[str, float | s
         "span_precision": totals[0] / max(1.0, totals[1]),
         "span_recall": totals[0] / max(1.0, totals[2]),
         "span_f1_strict": metrics.f1(*(float(counter.total()) for counter in strict)),
-        "per_span": _each(right, predicted, expected)[1],
+        "per_span": f1_by_label(right, predicted, expected)[1],
     }
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from torch.nn import functional as F
 
 from headwise.attention.masks import Causal, Edges
@@ -155,11 +155,11 @@ def test_any_score_normalizer_and_mechanism(fields):
 def test_what_cannot_be_is_refused_by_name():
     with pytest.raises(ConfigError, match=r"num_heads \(8\) must divide d_model \(7\)"):
         GraphAttentionConfig(d_model=7)
-    with pytest.raises(ConfigError, match="unknown score 'gats'; did you mean 'gat'"):
+    with pytest.raises(ValidationError, match="unknown score 'gats'; did you mean 'gat'"):
         GraphAttentionConfig(score="gats")
     with pytest.raises(ConfigError, match="score and normalizer belong to mechanism 'scored', not to 'talking_heads'"):
         GraphAttentionConfig(mechanism="talking_heads", score="dot")
-    with pytest.raises(ConfigError, match="unknown mechanism"):
+    with pytest.raises(ValidationError, match="unknown mechanism"):
         GraphAttentionConfig(mechanism="scord")
     with pytest.raises(Unsupported, match=r"(?i)linear.*mask"):
         GraphAttentionConfig(d_model=8, mechanism="linear").encoder(FEATURES, LABELS)(features().float(), graph(True))
