@@ -150,9 +150,7 @@ class _Limited(io.RawIOBase):
 def _unpacked(archive: Path) -> Iterator[_Limited]:
     with archive.open("rb") as file:
         start = file.read(8)
-    opened = next(
-        (opener for magic, opener in _PACKED.items() if start.startswith(magic)), lambda path: path.open("rb")
-    )
+    opened = next((form for magic, form in _PACKED.items() if start.startswith(magic)), lambda path: path.open("rb"))
     with opened(archive) as stream:
         yield _Limited(stream, archive)
 

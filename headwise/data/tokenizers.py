@@ -261,12 +261,10 @@ def _train(backend: Any, texts: list[str], config: TokenizerConfig) -> None:
 
 def _refuse_other(described: Any, config: TokenizerConfig) -> None:
     """Everything but the words must be as the configuration makes it: no padding, no cutting, no chance."""
-    untrained = json.loads(_untrained(config).to_str())
-    pairs = [
-        (part, described.get(part), untrained[part]) for part in untrained if part not in ("model", "added_tokens")
-    ]
+    fresh = json.loads(_untrained(config).to_str())
+    pairs = [(part, described.get(part), fresh[part]) for part in fresh if part not in ("model", "added_tokens")]
     model = described["model"]
-    pairs += [(f"model.{part}", model.get(part), value) for part, value in untrained["model"].items()]
+    pairs += [(f"model.{part}", model.get(part), value) for part, value in fresh["model"].items()]
     for part, actual, expected in pairs:
         if actual != expected and part not in ("model.vocab", "model.merges"):
             raise ValueError(f"its {part} is not what its configuration makes")

@@ -39,17 +39,17 @@ def train_unigram(words: Mapping[str, int], size: int) -> Pieces:
     alphabet = [letter for letter, _ in sorted(letters.items(), key=_by_count)][:size]
     counts = _seeds(frequencies, (size - len(alphabet)) * _SEEDS_PER_PIECE)
     counts.update({letter: letters[letter] for letter in alphabet})
-    protected = set(alphabet)
+    fixed = set(alphabet)
     texts = [word for word, _ in frequencies]
     weights = np.array([count for _, count in frequencies], dtype=np.int64)
     while True:
         for _ in range(_ROUNDS_AT_ONE_SIZE):
             pieces = _scored(counts)
-            counts = _recount(pieces, texts, weights, protected)
+            counts = _recount(pieces, texts, weights, fixed)
         if len(counts) <= size:
             return _scored(counts)
         target = max(size, int(len(counts) * _KEPT_PER_ROUND))
-        counts = _pruned(counts, protected, target)
+        counts = _pruned(counts, fixed, target)
 
 
 def _seeds(frequencies: list[tuple[str, int]], size: int) -> dict[str, int]:
@@ -73,7 +73,7 @@ def _scored(counts: Mapping[str, int]) -> Pieces:
     return [(piece, math.log(count / total)) for piece, count in sorted(counts.items(), key=_by_count)]
 
 
-def _recount(pieces: Pieces, texts: list[str], weights: np.ndarray, protected: set[str]) -> dict[str, int]:
+def _recount(pieces: Pieces, texts: list[str], weights: np.ndarray, fixed: set[str]) -> dict[str, int]:
     """How often each piece stands in the best segmentations; unused pieces go, single characters stay with one."""
     backend = Backend(models.Unigram([("", _UNKNOWN_SCORE), *pieces], unk_id=0))
     rows = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
@@ -82,22 +82,20 @@ def _recount(pieces: Pieces, texts: list[str], weights: np.ndarray, protected: s
     # integers up to 2^53 add exactly in float64
     totals = np.bincount(ids, weights=np.repeat(weights, lengths), minlength=len(pieces) + 1)[1:].astype(np.int64)
     return {
-        piece: max(int(count), 1)
-        for (piece, _), count in zip(pieces, totals, strict=True)
-        if count or piece in protected
+        piece: max(int(count), 1) for (piece, _), count in zip(pieces, totals, strict=True) if count or piece in fixed
     }
 
 
-def _pruned(counts: Mapping[str, int], protected: set[str], size: int) -> dict[str, int]:
+def _pruned(counts: Mapping[str, int], fixed: set[str], size: int) -> dict[str, int]:
     """Keeps the `size` pieces whose removal would lower the likelihood most."""
     scores = dict(_scored(counts))
     losses = [
         (-count * (scores[piece] - _best_split(piece, scores)), piece)
         for piece, count in counts.items()
-        if piece not in protected
+        if piece not in fixed
     ]
     losses.sort()
-    chosen = protected.union(piece for _, piece in losses[: size - len(protected)])
+    chosen = fixed.union(piece for _, piece in losses[: size - len(fixed)])
     return {piece: count for piece, count in counts.items() if piece in chosen}
 
 

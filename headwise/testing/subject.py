@@ -69,7 +69,7 @@ class Subject:
 
     def __init__(self, name: str, make: Callable[[int, float], Callable[..., Any]]):
         self.name, self.make = name, make
-        self._made: dict[tuple[int, torch.dtype, float, int], Mechanism] = {}
+        self._cache: dict[tuple[int, torch.dtype, float, int], Mechanism] = {}
 
     def module(
         self,
@@ -81,14 +81,14 @@ class Subject:
     ) -> Mechanism:
         """The mechanism for so many heads, with the same numbers as parameters whatever their type."""
         kind = (heads, dtype, dropout, seed)
-        if kind not in self._made:
+        if kind not in self._cache:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 mechanism = self.make(heads, dropout)
-                self._made[kind] = _settled(
+                self._cache[kind] = _settled(
                     mechanism if isinstance(mechanism, Mechanism) else Function(mechanism), dtype
                 )
-        return self._made[kind].train(training)
+        return self._cache[kind].train(training)
 
     def of(self, case: Case, *, dropout: float = 0.0, seed: int = 0) -> Mechanism:
         """The mechanism of a case."""

@@ -51,9 +51,9 @@ def sums(numbers: Numbers, vectors: ByColumn, graph: Graph) -> ByRow:
     return output
 
 
-def products(by_row: ByRow, by_column: ByColumn, graph: Graph) -> Numbers:
+def products(left: ByRow, right: ByColumn, graph: Graph) -> Numbers:
     """The dot product of the row's and the column's vector for each pair."""
-    output: Tensor = _Products.apply(by_row, by_column, *graph)
+    output: Tensor = _Products.apply(left, right, *graph)
     return output
 
 
@@ -163,24 +163,19 @@ class _Products(torch.autograd.Function):
     """Dot products over the pairs."""
 
     @staticmethod
-    def forward(by_row, by_column, row, column, start, turn, turned_row, turned_start):
-        size = (by_row.shape[1], by_column.shape[1])
-        if torch.compiler.is_compiling() or by_row.device.type != "cpu" or row.shape[0] > size[0] * size[1]:
-            return (by_row.index_select(1, row) * by_column.index_select(1, column)).sum(-1)
+    def forward(left, right, row, column, start, turn, turned_row, turned_start):
+        size = (left.shape[1], right.shape[1])
+        if torch.compiler.is_compiling() or left.device.type != "cpu" or row.shape[0] > size[0] * size[1]:
+            return (left.index_select(1, row) * right.index_select(1, column)).sum(-1)
         # a little more than half the time of what stands above
         offsets = F.pad(start, (0, 1), value=row.shape[0])
         with warnings.catch_warnings():
             # says once that sparse tensors are in beta
             warnings.simplefilter("ignore")
             pattern = torch.sparse_csr_tensor(
-                offsets.int(),
-                column.int(),
-                by_row.new_zeros(row.shape),
-                size,
-                device=by_row.device,
-                check_invariants=False,
+                offsets.int(), column.int(), left.new_zeros(row.shape), size, device=left.device, check_invariants=False
             )
-        return torch.sparse.sampled_addmm(pattern, by_row, by_column.mT, beta=0.0).values()
+        return torch.sparse.sampled_addmm(pattern, left, right.mT, beta=0.0).values()
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -188,14 +183,14 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        by_row, by_column, *pattern = ctx.saved_tensors
-        d_row = _Sums.apply(gradient, by_column, *pattern) if ctx.needs_input_grad[0] else None
-        d_column = _TurnedSums.apply(gradient, by_row, *pattern) if ctx.needs_input_grad[1] else None
-        return d_row, d_column, *(6 * [None])
+        left, right, *pattern = ctx.saved_tensors
+        d_left = _Sums.apply(gradient, right, *pattern) if ctx.needs_input_grad[0] else None
+        d_right = _TurnedSums.apply(gradient, left, *pattern) if ctx.needs_input_grad[1] else None
+        return d_left, d_right, *(6 * [None])
 
     @staticmethod
-    def vmap(info, in_dims, by_row, by_column, *rest):
-        return _folded(_Products, info.batch_size, in_dims, (by_row, by_column), rest)
+    def vmap(info, in_dims, left, right, *rest):
+        return _folded(_Products, info.batch_size, in_dims, (left, right), rest)
 
 
 def _folded(function, batch, in_dims, tensors, rest):

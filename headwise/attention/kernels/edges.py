@@ -144,18 +144,16 @@ def _form(call: Call, pattern: Graph) -> Form:
     if score.is_dot():
         query, key, scale = score.as_dot(query, key)
         parts = (query.flatten(0, 1), per_head(key, heads).flatten(0, 1))
-        return parts, lambda row, column: products(row, column, pattern) * scale
+        return parts, lambda q, k: products(q, k, pattern) * scale
     key = per_head(key, heads)
     if isinstance(score, GAT):
         # two numbers for each node
         parts = (_along(query, score.query), _along(key, score.key))
-        return parts, lambda row, column: F.leaky_relu(
-            gather(row, pattern.row) + gather(column, pattern.column), score.slope
-        )
+        return parts, lambda q, k: F.leaky_relu(gather(q, pattern.row) + gather(k, pattern.column), score.slope)
     if isinstance(score, Additive):
         # projected once for each node, not for each pair
         of_sums = with_tensors_of_now(_OfSums(score))
-        table = _listed(call, *score.project(query, key), pattern, lambda row, column: of_sums(row + column))
+        table = _listed(call, *score.project(query, key), pattern, lambda q, k: of_sums(q + k))
     else:
         table = _listed(call, query, key, pattern)
     return (table.flatten(0, 1),), lambda table: table
