@@ -147,16 +147,16 @@ class KeyValues(Kept):
     def expand(self, beams: int) -> None:
         if not self.shares_beams:
             self.beams = beams
-            self._each(lambda tensor: tensor.repeat_interleave(beams, dim=0))
+            self._apply(lambda tensor: tensor.repeat_interleave(beams, dim=0))
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         if not self.shares_beams:
-            self._each(lambda tensor: tensor.index_select(0, index))
+            self._apply(lambda tensor: tensor.index_select(0, index))
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        self._each(lambda tensor: tensor.index_select(0, rows_of(sentences, self.beams)))
+        self._apply(lambda tensor: tensor.index_select(0, rows_of(sentences, self.beams)))
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> None:
+    def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
         if self.keys is not None and self.values is not None:
             self.keys, self.values = change(self.keys), change(self.values)
 
@@ -170,17 +170,17 @@ class States(Kept):
     beams: int = 1
 
     def expand(self, beams: int) -> None:
-        self._each(lambda tensor: tensor.repeat_interleave(beams, dim=0))
+        self._apply(lambda tensor: tensor.repeat_interleave(beams, dim=0))
         self.beams = beams
 
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
-        self._each(lambda tensor: tensor.index_select(0, index))
+        self._apply(lambda tensor: tensor.index_select(0, index))
 
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
         rows = rows_of(sentences, self.beams)
-        self._each(lambda tensor: tensor.index_select(0, rows))
+        self._apply(lambda tensor: tensor.index_select(0, rows))
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> None:
+    def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
         if self.tensors is not None:
             self.tensors = tuple(change(tensor) for tensor in self.tensors)
 
@@ -238,15 +238,15 @@ def rows_of(sentences: Int[Tensor, "kept"], beams: int) -> Int[Tensor, "rows"]:
     return (sentences[:, None] * beams + torch.arange(beams, device=sentences.device)).flatten()
 
 
-def _before(x: Tensor, kept: Tensor) -> Tensor:
+def _before(x: Tensor, stored: Tensor) -> Tensor:
     """Kept inputs in the type of the new ones: precision may change between two segments, as to validate."""
-    if kept.shape[::2] != x.shape[::2]:
+    if stored.shape[::2] != x.shape[::2]:
         batch, width = x.shape[::2]
         raise ShapeError(
-            f"the memory of earlier segments is {tuple(kept.shape)}, the new segment ({batch}, length, {width}):"
+            f"the memory of earlier segments is {tuple(stored.shape)}, the new segment ({batch}, length, {width}):"
             " keep the rows of both alike, or start with an empty memory"
         )
-    return kept.to(x.dtype)
+    return stored.to(x.dtype)
 
 
 def _room(tensor: Tensor, capacity: int) -> Tensor:

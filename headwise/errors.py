@@ -123,13 +123,13 @@ def flag(name: str) -> str:
     return "--beam" if name == "beam_size" else f"--{name.removeprefix('test_').replace('_', '-')}"
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: str, choices: Iterable[str]) -> str:
     """The message for an unknown name, with the nearest known one.
 
     >>> unknown("kernel", "fuzed", ["plain", "fused"])
     "unknown kernel 'fuzed'; did you mean 'fused'?"
     """
-    names, name = sorted(known), _short(name)
+    names, name = sorted(choices), _short(name)
     nearest = difflib.get_close_matches(name, names[:_MOST_COMPARED], n=1)
     advice = f"did you mean '{nearest[0]}'?" if nearest else f"known: {listing(names)}"
     return f"unknown {kind} '{name}'; {advice}"

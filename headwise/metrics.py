@@ -214,7 +214,7 @@ def alignment_scores(
     }
 
 
-def spearman(one: Sequence[float], two: Sequence[float]) -> float:
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     """The correlation of the ranks of two lists of numbers, -1 to 1; equal numbers share the mean of their ranks.
 
     NaN where there are fewer than two numbers, or all of a list are equal.
@@ -224,12 +224,12 @@ def spearman(one: Sequence[float], two: Sequence[float]) -> float:
     >>> round(spearman([1, 2, 3, 4], [10, 20, 20, 5]), 4)
     -0.3162
     """
-    if len(one) != len(two):
-        raise DataError(f"{len(one)} numbers against {len(two)}: give two lists of one length")
+    if len(first) != len(second):
+        raise DataError(f"{len(first)} numbers against {len(second)}: give two lists of one length")
     from scipy.stats import rankdata
 
-    ranks = rankdata([one, two], axis=1)
-    if len(one) < 2 or not np.ptp(ranks, axis=1).all():
+    ranks = rankdata([first, second], axis=1)
+    if len(first) < 2 or not np.ptp(ranks, axis=1).all():
         return math.nan
     return float(np.corrcoef(ranks)[0, 1])
 

@@ -185,14 +185,14 @@ def _wrong_value(name: str, detail: ErrorDetails) -> str:
     if expected is not None:
         return f"{name}: must be {expected}, not {shown(value)}"
     if fault in _BOUNDS:
-        bounds = {key: _whole(bound) for key, bound in context.items()}
+        bounds = {key: _as_integer(bound) for key, bound in context.items()}
         return f"{name}: {_BOUNDS[fault].format(**bounds)}, not {shown(value)}"
     message = detail["msg"].removeprefix("Value error, ")
     text = message if isinstance(value, Mapping) else f"{message} (got {shown(value)})"
     return f"{name}: {text}" if name else text
 
 
-def _whole(value: Any) -> Any:
+def _as_integer(value: Any) -> Any:
     return int(value) if isinstance(value, float) and math.isfinite(value) and value == int(value) else value
 
 

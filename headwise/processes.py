@@ -128,8 +128,8 @@ class Group(Processes):
                 outcome = [(True, work())]
             except BaseException as error:
                 failure = error
-                known = isinstance(error, HeadwiseError)
-                outcome = [(False, error if known else MachineError(f"{self} failed: {error!r}"))]
+                reportable = isinstance(error, HeadwiseError)
+                outcome = [(False, error if reportable else MachineError(f"{self} failed: {error!r}"))]
         distributed.broadcast_object_list(outcome, src=0, group=self.control)
         if failure is not None:
             raise failure

@@ -87,8 +87,8 @@ class Registry(Generic[T]):
         """The object of a name. Raises: ConfigError as `find`, for a missing argument, or as the class."""
         creator = self._creator(text)
         sized = hasattr(creator.kind, "sized")
-        made: T = creator.sized(**sizes) if sized else creator(**{key: sizes[key] for key in sizes if key in creator})
-        return made
+        member: T = creator.sized(**sizes) if sized else creator(**{key: sizes[key] for key in sizes if key in creator})
+        return member
 
     def arguments(self, kind: type[Any]) -> dict[str, inspect.Parameter]:
         """What may be written after a name: arguments of the constructor that are plain values or have a registry."""
@@ -100,10 +100,10 @@ class Registry(Generic[T]):
 
     def details(self) -> dict[str, list[tuple[str, str]]]:
         """The arguments of every member that has some, as they are written: "rank=256"; needed ones without a value."""
-        found = {name: self.arguments(self._class(name)) for name in self.names()}
+        by_name = {name: self.arguments(self._class(name)) for name in self.names()}
         return {
             name: [("arguments", ", ".join(starmap(_shown, arguments.items())))]
-            for name, arguments in found.items()
+            for name, arguments in by_name.items()
             if arguments
         }
 
@@ -138,9 +138,9 @@ class Registry(Generic[T]):
         return Creator(kind, self._arguments(kind, spec), needed)
 
     def _home(self, name: str) -> Any:
-        known = self.members()
+        members = self.members()
         spellings = (name, name.replace("_", "-"), name.replace("-", "_"))
-        return next((known[each] for each in spellings if each in known), None)
+        return next((members[spelling] for spelling in spellings if spelling in members), None)
 
     def _class(self, name: str) -> type[T]:
         home = self._home(name)
@@ -149,8 +149,8 @@ class Registry(Generic[T]):
             raise ConfigError(unknown(self.noun, name, self.names()) + advice)
         if isinstance(home, str):
             classes = [value for value in vars(importlib.import_module(home)).values() if isinstance(value, type)]
-            found = [one for one in classes if issubclass(one, self.kind) and one.__module__ == home]
-            name, home = home, found[0] if found else None
+            candidates = [cls for cls in classes if issubclass(cls, self.kind) and cls.__module__ == home]
+            name, home = home, candidates[0] if candidates else None
         elif home is None:
             home = imported(name)
         if not (isinstance(home, type) and issubclass(home, self.kind)):
@@ -162,30 +162,30 @@ class Registry(Generic[T]):
 
     def _arguments(self, kind: type[T], spec: Spec) -> dict[str, Any]:
         """What is written, by name."""
-        known = self.arguments(kind)
-        if len(spec.values) > len(known):
-            takes = f"takes {', '.join(known)}" if known else "has no arguments"
-            raise ConfigError(f"{self.noun} '{spec.name}' {takes}, got '{spec.values[len(known)]}'")
-        given: dict[str, Any] = {}
-        for key, value in (*zip(known, spec.values, strict=False), *spec.named):
-            if key not in known:
-                raise ConfigError(unknown(f"argument of {self.noun} '{spec.name}':", key, known))
-            if key in given:
+        parameters = self.arguments(kind)
+        if len(spec.values) > len(parameters):
+            takes = f"takes {', '.join(parameters)}" if parameters else "has no arguments"
+            raise ConfigError(f"{self.noun} '{spec.name}' {takes}, got '{spec.values[len(parameters)]}'")
+        arguments: dict[str, Any] = {}
+        for key, value in (*zip(parameters, spec.values, strict=False), *spec.named):
+            if key not in parameters:
+                raise ConfigError(unknown(f"argument of {self.noun} '{spec.name}':", key, parameters))
+            if key in arguments:
                 raise ConfigError(f"{self.noun} '{spec.name}' got {key} twice")
             place = f"{key} of {self.noun} '{spec.name}'"
             nested = self.nested.get(key)
             if nested is None or value is None:
-                given[key] = self._typed(place, known[key].annotation, value)
+                arguments[key] = self._typed(place, parameters[key].annotation, value)
             else:
-                given[key] = nested(str(value))
-        return given
+                arguments[key] = nested(str(value))
+        return arguments
 
     def _typed(self, place: str, annotation: Any, value: Any) -> Any:
         try:
             return _fitting(annotation, value)
         except TypeError:
-            wanted = inspect.formatannotation(annotation).replace("collections.abc.", "").replace("typing.", "")
-            raise ConfigError(f"{place} must be {wanted}, not '{value}'") from None
+            expected = inspect.formatannotation(annotation).replace("collections.abc.", "").replace("typing.", "")
+            raise ConfigError(f"{place} must be {expected}, not '{value}'") from None
 
 
 class Creator:
@@ -225,7 +225,7 @@ def as_text(value: Any) -> Any:
         return value
     if not isinstance(name := value.get("name"), str):
         raise ConfigError('a table needs a name, such as {name = "linformer", rank = 64}')
-    parts = [f"{key}={_written(each)}" for key, each in value.items() if key != "name"]
+    parts = [f"{key}={_written(argument)}" for key, argument in value.items() if key != "name"]
     return f"{name}:{','.join(parts)}" if parts else name
 
 
@@ -272,7 +272,7 @@ def imported(name: str) -> Any:
         raise ConfigError(f"module '{module}' fails when it is imported: {type(error).__name__}: {error}") from error
     for part in attribute.split("."):
         if not hasattr(value, part):
-            names = [known for known in dir(value) if not known.startswith("_")]
+            names = [member for member in dir(value) if not member.startswith("_")]
             raise ConfigError(unknown(f"attribute of module '{module}':", part, names))
         value = getattr(value, part)
     return value
@@ -301,7 +301,7 @@ def _fitting(annotation: Any, value: Any) -> Any:
             with suppress(TypeError):
                 return _fitting(option, value)
     elif origin in (Sequence, tuple) and isinstance(value, list):
-        return tuple(_fitting(options[0], each) for each in value)
+        return tuple(_fitting(options[0], element) for element in value)
     elif (type(value) is int and abs(value) >= 2**63) or (type(value) is float and not math.isfinite(value)):
         raise TypeError
     elif annotation is float and type(value) is int:
@@ -328,7 +328,7 @@ def _written(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"({as_text(value)})"
     if isinstance(value, list | tuple):
-        return f"[{','.join(json.dumps(each) if isinstance(each, str) else _written(each) for each in value)}]"
+        return f"[{','.join(json.dumps(part) if isinstance(part, str) else _written(part) for part in value)}]"
     if isinstance(value, str) and not value.startswith("(") and (_SIGNS & set(value) or _value(value) != value):
         return json.dumps(value, ensure_ascii=False)
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -76,9 +76,9 @@ def apply(threads: int | None = None, *, keep_memory: bool = True, fast_products
         if threads < 1:
             raise ConfigError(f"threads ({threads}) must be at least 1")
         torch.set_num_threads(threads)
-    kept = keep_memory and keep_freed_memory()
+    keeps_memory = keep_memory and keep_freed_memory()
     products, reason = choose_products(try_other=fast_products)
-    return Settings(torch.get_num_threads(), kept, products, reason)
+    return Settings(torch.get_num_threads(), keeps_memory, products, reason)
 
 
 def keep_freed_memory() -> bool:
@@ -290,7 +290,7 @@ def report() -> list[tuple[str, str, str]]:
     """(what, value, advice) rows for `headwise doctor`; advice is empty where nothing is to be done."""
     settings = apply()
     float32, bfloat16 = gigaflops(torch.float32), gigaflops(torch.bfloat16)
-    kept = "kept after a step" if settings.keeps_memory else "given back to the system after a step"
+    freed_memory = "kept after a step" if settings.keeps_memory else "given back to the system after a step"
     fast = training_precision(float32, bfloat16)[0] == "bf16"
     return [
         ("processor", processor(), ""),
@@ -298,7 +298,7 @@ def report() -> list[tuple[str, str, str]]:
         ("threads", str(settings.threads), "" if settings.threads > 1 else "--threads N uses more cores"),
         ("matrix products", f"float32 {float32:.0f}, bfloat16 {bfloat16:.0f} GFLOP/s a thread", ""),
         ("float32 products", f"{settings.products}: {settings.reason}", ""),
-        ("freed memory", kept, "" if settings.keeps_memory else "needs glibc; large tensors cost page faults"),
+        ("freed memory", freed_memory, "" if settings.keeps_memory else "needs glibc; large tensors cost page faults"),
         ("bfloat16", "fast here", "training.precision=auto trains faster") if fast else ("bfloat16", "not faster", ""),
     ]
 

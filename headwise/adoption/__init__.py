@@ -46,8 +46,8 @@ def adopt(model: nn.Module) -> nn.Module:
     if hasattr(model, _BEFORE):
         raise ConfigError(f"this {type(model).__name__} is adopted already; release(model) undoes it")
     modules = [(name, part) for name, part in model.named_modules() if not isinstance(part, modeling.PreTrainedModel)]
-    found = {name: module for name, module in modules if _asks_interface(type(module))}
-    if not found:
+    layers = {name: module for name, module in modules if _asks_interface(type(module))}
+    if not layers:
         raise Unsupported(
             f"{type(model).__name__} computes its attention by itself, not through transformers' AttentionInterface;"
             " its weights are to be seen with attn_implementation='eager' and output_attentions=True only"
@@ -57,7 +57,7 @@ def adopt(model: nn.Module) -> nn.Module:
     before = _implementations(model.config)
     model.set_attn_implementation(NAME)
     setattr(model, _BEFORE, before)
-    for name, module in found.items():
+    for name, module in layers.items():
         module.add_module("mechanism", Scored())
         setattr(module, _CROSS, _is_cross(name, module))
     return model
@@ -116,14 +116,14 @@ def attention(
     return output.transpose(1, 2).contiguous(), None
 
 
-def _placed(given: Tensor | Pattern, position: Tensor | None, key_len: int) -> tuple[Mask | None, Tensor | None, int]:
+def _placed(mask: Tensor | Pattern, position: Tensor | None, key_len: int) -> tuple[Mask | None, Tensor | None, int]:
     """(mask, bias, position of the first query) of what a model gave as its mask and its bias."""
-    if isinstance(given, Pattern):
-        return given.mask, position, given.query_start
-    given = given[..., :key_len]
-    if given.dtype == torch.bool:
-        return Table(given), position, 0
-    return None, given if position is None else given + position, 0
+    if isinstance(mask, Pattern):
+        return mask.mask, position, mask.query_start
+    mask = mask[..., :key_len]
+    if mask.dtype == torch.bool:
+        return Table(mask), position, 0
+    return None, mask if position is None else mask + position, 0
 
 
 def _score(scaling: float | None, softcap: float | None, width: int) -> Score:
@@ -134,11 +134,11 @@ def _score(scaling: float | None, softcap: float | None, width: int) -> Score:
 def _normalizer(sinks: Tensor | None) -> Normalizer:
     if sinks is None:
         return _SOFTMAX
-    made = Sinks(sinks.shape[0])
+    normalizer = Sinks(sinks.shape[0])
     # the module's own in place of new ones
-    del made.logits
-    made.logits = sinks  # type: ignore[assignment]
-    return made
+    del normalizer.logits
+    normalizer.logits = sinks  # type: ignore[assignment]
+    return normalizer
 
 
 def transformers_part(name: str) -> Any:
@@ -153,10 +153,10 @@ def _transformers(module: str = "") -> ModuleType:
         version = tuple(int(part) for part in package.__version__.split(".")[:2])
         if version >= _OLDEST:
             return importlib.import_module(f"transformers.{module}") if module else package
-        found = f"found {package.__version__}"
+        installed = f"found {package.__version__}"
     except ImportError:
-        found = "there is none"
-    raise ConfigError(f"adopt needs transformers 5.20 or newer, {found}: pip install 'headwise[hf]'")
+        installed = "there is none"
+    raise ConfigError(f"adopt needs transformers 5.20 or newer, {installed}: pip install 'headwise[hf]'")
 
 
 def _asks_interface(kind: type[nn.Module]) -> bool:

@@ -158,8 +158,8 @@ def _padding(real: Tensor | None, key_len: int, shift: int) -> Mask | None:
     """Which keys are real, from `shift` on; transformers looks too, unless it traces: ones alone are no mask."""
     if real is None:
         return None
-    seen = F.pad(real, (0, max(0, key_len + shift - real.shape[-1])))[:, shift : shift + key_len].bool()
-    return Table(seen[:, None, None]) if _is_traced(seen) or not bool(seen.all()) else None
+    keep = F.pad(real, (0, max(0, key_len + shift - real.shape[-1])))[:, shift : shift + key_len].bool()
+    return Table(keep[:, None, None]) if _is_traced(keep) or not bool(keep.all()) else None
 
 
 def _is_traced(tensor: Tensor) -> bool:
@@ -168,10 +168,10 @@ def _is_traced(tensor: Tensor) -> bool:
     return bool(is_tracing(tensor))
 
 
-def _both(one: Mask | None, two: Mask | None) -> Mask | None:
-    if one is None or two is None:
-        return two if one is None else one
-    return one & two
+def _both(first: Mask | None, second: Mask | None) -> Mask | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
 
 
 def _all_of(functions: Sequence[MaskFunction], shift: int) -> Mask | None:
@@ -181,8 +181,8 @@ def _all_of(functions: Sequence[MaskFunction], shift: int) -> Mask | None:
         if packed and _name(function) == "remap_positions_for_packed_sequence":
             # positions start again in each sequence, and within one sequence distances stay what they are
             inner = translated(_values(function)["mask_function"], shift)
-            kept = inner is None or inner.structure().band is not None
-            mask = _both(mask, inner if kept else _Predicate(function, shift))
+            keeps_band = inner is None or inner.structure().band is not None
+            mask = _both(mask, inner if keeps_band else _Predicate(function, shift))
         else:
             mask = _both(mask, translated(function, shift))
     return mask

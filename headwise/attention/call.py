@@ -104,9 +104,9 @@ class Call:
     @property
     def tensors(self) -> list[Tensor]:
         """All tensors that the output is made of, those of score and normalizer too."""
-        found = [self.query, self.key, self.value, *(() if self.bias is None else (self.bias,))]
-        found += () if self.relative is None else self.relative.tensors
-        return [*found, *tensors_of(self.score).values(), *tensors_of(self.normalizer).values()]
+        tensors = [self.query, self.key, self.value, *(() if self.bias is None else (self.bias,))]
+        tensors += () if self.relative is None else self.relative.tensors
+        return [*tensors, *tensors_of(self.score).values(), *tensors_of(self.normalizer).values()]
 
     @property
     def learns(self) -> bool:
@@ -228,8 +228,8 @@ def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
         if not tensor.is_floating_point():
             raise ShapeError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
         if tensor.dtype != query.dtype or tensor.device != query.device:
-            given = f"query {query.dtype} on {query.device}, {name} {tensor.dtype} on {tensor.device}"
-            raise ShapeError(f"{given}: bring them to one type and device, with .to(query)")
+            placement = f"query {query.dtype} on {query.device}, {name} {tensor.dtype} on {tensor.device}"
+            raise ShapeError(f"{placement}: bring them to one type and device, with .to(query)")
     if not query.shape[0] == key.shape[0] == value.shape[0]:
         raise ShapeError(f"batch differs: query {query.shape[0]}, key {key.shape[0]}, value {value.shape[0]}")
     if key.shape[1:3] != value.shape[1:3]:
@@ -238,7 +238,7 @@ def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise ShapeError(f"heads of key and value ({key.shape[1]}) must divide heads of query ({query.shape[1]})")
 
 
-def _check_bias(bias: Tensor, query: Tensor, wanted: tuple[int, int, int, int]) -> None:
+def _check_bias(bias: Tensor, query: Tensor, shape: tuple[int, int, int, int]) -> None:
     if not isinstance(bias, Tensor):
         raise ShapeError(f"bias must be a tensor, got {type(bias).__name__}")
     if not bias.is_floating_point():
@@ -247,7 +247,7 @@ def _check_bias(bias: Tensor, query: Tensor, wanted: tuple[int, int, int, int]) 
         raise ShapeError(f"bias is on {bias.device}, query on {query.device}: bring them to one device")
     if (
         bias.ndim != 4
-        or bias.shape[3] != wanted[3]
-        or any(n not in (1, m) for n, m in zip(bias.shape, wanted, strict=True))
+        or bias.shape[3] != shape[3]
+        or any(n not in (1, m) for n, m in zip(bias.shape, shape, strict=True))
     ):
-        raise ShapeError(f"bias {tuple(bias.shape)} does not fit (batch, heads, query_len, key_len) = {wanted}")
+        raise ShapeError(f"bias {tuple(bias.shape)} does not fit (batch, heads, query_len, key_len) = {shape}")

@@ -48,19 +48,19 @@ def call_with(
     (PyTorch's issue 164759): here every place is exchanged once.
     """
     own = tensors_of(module)
-    given = {id(own[name]): tensor for name, tensor in tensors.items()}
-    named = {name: given[id(tensor)] for name, tensor in _places(module).items() if id(tensor) in given}
+    replacements = {id(own[name]): tensor for name, tensor in tensors.items()}
+    named = {name: replacements[id(tensor)] for name, tensor in _places(module).items() if id(tensor) in replacements}
     output: Tensor = torch.func.functional_call(module, named, inputs, options, tie_weights=False)
     return output
 
 
 def _places(module: nn.Module) -> dict[str, Tensor]:
     """The parameters and buffers of every part, each part under one of its names."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for path, part in module.named_modules():
         own = (
             *part.named_parameters(path, recurse=False, remove_duplicate=False),
             *part.named_buffers(path, recurse=False, remove_duplicate=False),
         )
-        found.update(own)
-    return found
+        tensors.update(own)
+    return tensors

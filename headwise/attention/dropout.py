@@ -87,12 +87,12 @@ def _factors(x: Float[Tensor, "*shape"], dropout: float) -> Float[Tensor, "*shap
     """What each element is multiplied by: 0 where its byte is below a bound from 1 to 255, else the same scale."""
     share = round(dropout * 2**24)
     # bytes alone tell rates apart by 1/256: the bound is one higher in some of the columns, drawn anew each time
-    whole, more = divmod(share, 2**16)
-    low = (_bits((_COLUMNS // 4,), x).view(torch.int16) < more - 2**15).to(torch.int8).add_(whole - 129)
+    bound, more = divmod(share, 2**16)
+    low = (_bits((_COLUMNS // 4,), x).view(torch.int16) < more - 2**15).to(torch.int8).add_(bound - 129)
     words = _bits((-(-x.numel() // _COLUMNS), _COLUMNS // 8), x)
     # 0 or 1; to compare, whose result is bool, is slower
-    kept = words.view(torch.int8).clamp(low, low + 1).sub_(low).view(-1)[: x.numel()].view(x.shape)
-    return kept.to(x.dtype).mul_(2**24 / (2**24 - share))
+    keep = words.view(torch.int8).clamp(low, low + 1).sub_(low).view(-1)[: x.numel()].view(x.shape)
+    return keep.to(x.dtype).mul_(2**24 / (2**24 - share))
 
 
 def _bits(shape: tuple[int, ...], like: Tensor) -> Tensor:

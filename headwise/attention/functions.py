@@ -8,13 +8,13 @@ from headwise.attention.precision import autocast_dtype
 from headwise.errors import ConfigError, ShapeError
 
 
-def check_function(kind: str, function: object, wanted: str) -> None:
+def check_function(kind: str, function: object, signature: str) -> None:
     """Raises: ConfigError if it is a class in place of an instance, or cannot be called."""
     if isinstance(function, type):
         name = function.__name__
         raise ConfigError(f"{kind} is the class {name}; pass an instance, {name}()")
     if not callable(function):
-        raise ConfigError(f"{kind} must be a name, a module or a function {wanted}, got {type(function).__name__}")
+        raise ConfigError(f"{kind} must be a name, a module or a function {signature}, got {type(function).__name__}")
 
 
 def name_of(function: Callable[..., Tensor]) -> str:
@@ -29,6 +29,6 @@ def check_result(result: object, kind: str, shape: tuple[int, ...], like: Tensor
     if result.is_floating_point() and autocast_dtype(result.device) is not None:
         result = result.to(like.dtype)
     if tuple(result.shape) != shape or result.dtype != like.dtype:
-        given = f"{tuple(result.shape)} {result.dtype}"
-        raise ShapeError(f"{kind} must return {shape} {like.dtype}, got {given}")
+        actual = f"{tuple(result.shape)} {result.dtype}"
+        raise ShapeError(f"{kind} must return {shape} {like.dtype}, got {actual}")
     return result

@@ -47,44 +47,44 @@ def definition(call: Call) -> list[Step]:
     """
     keep, clean = call.keep(), call.zero_unseen()
     query, key = wide(clean.query), wide(per_head(clean.key, clean.query.shape[1]))
-    found = _scores(call, query, key)
-    total, added_up = found[-1].values, found[-1].symbol
+    steps = _scores(call, query, key)
+    total, added_up = steps[-1].values, steps[-1].symbol
     if clean.bias is not None:
         added = clean.bias.to(total.dtype).expand_as(total)
-        found.append(Step("bias", "B", r"B", PAIRS, added, "what position or caller adds to the scores"))
+        steps.append(Step("bias", "B", r"B", PAIRS, added, "what position or caller adds to the scores"))
         total, added_up = total + added, f"{added_up} + B"
     if clean.relative is not None and clean.relative.has_bias():
         added = clean.relative.bias(*clean.shape[2:], clean.query_start).to(total.dtype).expand_as(total)
-        found.append(Step("relative", "R", r"R_{ij} = r(j - i)", PAIRS, added, "what the distance of a pair adds"))
+        steps.append(Step("relative", "R", r"R_{ij} = r(j - i)", PAIRS, added, "what the distance of a pair adds"))
         total, added_up = total + added, f"{added_up} + R"
-    if found[-1].name in ("bias", "relative"):
-        found.append(Step("biased", "S'", f"S' = {added_up}", PAIRS, total, "the scores with all that is added"))
+    if steps[-1].name in ("bias", "relative"):
+        steps.append(Step("biased", "S'", f"S' = {added_up}", PAIRS, total, "the scores with all that is added"))
     if keep is not None:
         shown = keep.expand_as(total)
         text = "a pair that the mask forbids has no score: minus infinity"
         masked = total.masked_fill(~shown, -math.inf)
-        formula = rf"M_{{ij}} = {found[-1].symbol}_{{ij}} \text{{ if allowed, else }} -\infty"
-        found.append(Step("masked", "M", formula, PAIRS, masked, text))
+        formula = rf"M_{{ij}} = {steps[-1].symbol}_{{ij}} \text{{ if allowed, else }} -\infty"
+        steps.append(Step("masked", "M", formula, PAIRS, masked, text))
     name = clean.normalizer.name
     if isinstance(clean.normalizer, Tempered):
         name = clean.normalizer.normalizer.name
-        cooled, temperature = found[-1].values / clean.normalizer.temperature, f"{clean.normalizer.temperature:g}"
-        formula = rf"T = {found[-1].symbol} / {temperature}"
-        found.append(Step("tempered", "T", formula, PAIRS, cooled, f"divided by the temperature, {temperature}"))
+        cooled, temperature = steps[-1].values / clean.normalizer.temperature, f"{clean.normalizer.temperature:g}"
+        formula = rf"T = {steps[-1].symbol} / {temperature}"
+        steps.append(Step("tempered", "T", formula, PAIRS, cooled, f"divided by the temperature, {temperature}"))
     text = f"{name} over the keys of each query: a row of shares" if name == "softmax" else f"{name} of each row"
     weights = clean.normalizer(total, keep)
-    formula = rf"A = \operatorname{{{name.partition(':')[0].replace('_', ' ')}}}({found[-1].symbol})"
-    return [*found, Step("weights", "A", formula, PAIRS, weights, text)]
+    formula = rf"A = \operatorname{{{name.partition(':')[0].replace('_', ' ')}}}({steps[-1].symbol})"
+    return [*steps, Step("weights", "A", formula, PAIRS, weights, text)]
 
 
 def _scores(call: Call, query: Tensor, key: Tensor) -> list[Step]:
     score = call.score
     if type(score) is scores.ScaledDot:
         width = query.shape[-1]
-        found = [Step("products", "P", r"P = Q K^\top", PAIRS, query @ key.mT, "each query times each key")]
+        steps = [Step("products", "P", r"P = Q K^\top", PAIRS, query @ key.mT, "each query times each key")]
         text = f"divided by the square root of their width, {width}"
         # by the score's own order of operations, so that it is the number that is used
-        return [*found, Step("scaled", "S", rf"S = P / \sqrt{{{width}}}", PAIRS, score(query, key), text)]
+        return [*steps, Step("scaled", "S", rf"S = P / \sqrt{{{width}}}", PAIRS, score(query, key), text)]
     name = type(score).__name__
     if score.is_dot():
         formula, text = r"S = Q K^\top", "each query times each key"

@@ -152,10 +152,10 @@ class Structure:
         if self.lens is None and first <= 0 and end >= place.key_len:
             return None
         keys = torch.arange(place.key_len, device=place.device)
-        seen = keys.view(1, -1) < end if self.lens is None else keys < self.lens.to(place.device)[:, None]
+        visible = keys.view(1, -1) < end if self.lens is None else keys < self.lens.to(place.device)[:, None]
         if self.lens is not None and end < place.key_len:
-            seen = seen & (keys < end)
-        return (seen & (keys >= first) if first > 0 else seen).unsqueeze(1)
+            visible = visible & (keys < end)
+        return (visible & (keys >= first) if first > 0 else visible).unsqueeze(1)
 
     def _of_queries(self) -> QueryMask:
         place = self.at
@@ -200,8 +200,8 @@ class Structure:
             size = (place.batch, place.heads, last - first, high - low)
             where = {"query_start": place.query_start + first, "key_start": low}
             table = self.mask.dense(*size, **where, device=place.device)
-            seen = table.any(2).expand(*table.shape[:2], high - low)
-            keys = keys | F.pad(seen, (low, place.key_len - high))
+            visible = table.any(2).expand(*table.shape[:2], high - low)
+            keys = keys | F.pad(visible, (low, place.key_len - high))
             queries.append(table.any(3).expand(*table.shape[:2], last - first))
         return keys, torch.cat(queries, 2)
 
@@ -211,46 +211,46 @@ class Structure:
         query, key = self.pairs.query.to(device), self.pairs.key.to(device)
         # pairs of other queries and keys become others, of which the mask is asked: no shape depends on values
         query, key = query.clamp(first, first + query_len - 1), key.clamp(max=key_len - 1)
-        each = torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1)
-        allowed = self.mask(*each, query, key)
+        indices = torch.arange(batch, device=device).view(-1, 1, 1), torch.arange(heads, device=device).view(-1, 1)
+        allowed = self.mask(*indices, query, key)
         allowed = allowed.reshape((1,) * (3 - allowed.ndim) + tuple(allowed.shape)).long()
         keys = torch.zeros(*allowed.shape[:2], key_len, dtype=torch.long, device=key.device).index_add(2, key, allowed)
         queries = torch.zeros(*allowed.shape[:2], query_len, dtype=torch.long, device=key.device)
         return keys > 0, queries.index_add(2, query - first, allowed) > 0
 
 
-def meet(mask: Any, one: Structure, two: Structure) -> Structure:
+def meet(mask: Any, left: Structure, right: Structure) -> Structure:
     """The structure of a mask that allows what both others allow."""
     band, lens = None, None
-    if one.band is not None and two.band is not None:
-        band = (tighter(one.band[0], two.band[0]), tighter(one.band[1], two.band[1]))
-        lens = two.lens if one.lens is None else one.lens
-        if one.lens is not None and two.lens is not None:
-            lens = torch.minimum(one.lens, two.lens.to(one.lens.device))
-    pairs = two.pairs if one.pairs is None else one.pairs
-    if one.pairs is not None and two.pairs is not None and one.pairs.query.shape[0] > two.pairs.query.shape[0]:
-        pairs = two.pairs
-    within = (tighter(one.within[0], two.within[0]), tighter(one.within[1], two.within[1]))
-    of_keys, itself = one.of_keys and two.of_keys, one.itself and two.itself
-    return Structure(mask, one.place, band, lens, within, pairs, of_keys, itself, (one, two))
+    if left.band is not None and right.band is not None:
+        band = (tighter(left.band[0], right.band[0]), tighter(left.band[1], right.band[1]))
+        lens = right.lens if left.lens is None else left.lens
+        if left.lens is not None and right.lens is not None:
+            lens = torch.minimum(left.lens, right.lens.to(left.lens.device))
+    pairs = right.pairs if left.pairs is None else left.pairs
+    if left.pairs is not None and right.pairs is not None and left.pairs.query.shape[0] > right.pairs.query.shape[0]:
+        pairs = right.pairs
+    within = (tighter(left.within[0], right.within[0]), tighter(left.within[1], right.within[1]))
+    of_keys, itself = left.of_keys and right.of_keys, left.itself and right.itself
+    return Structure(mask, left.place, band, lens, within, pairs, of_keys, itself, (left, right))
 
 
-def join(mask: Any, one: Structure, two: Structure) -> Structure:
+def join(mask: Any, left: Structure, right: Structure) -> Structure:
     """The structure of a mask that allows what one of two others allows."""
-    within = (_looser(one.within[0], two.within[0]), _looser(one.within[1], two.within[1]))
-    of_keys, itself = one.of_keys and two.of_keys, one.itself and two.itself
-    return Structure(mask, one.place, within=within, of_keys=of_keys, itself=itself, parts=(one, two))
+    within = (_looser(left.within[0], right.within[0]), _looser(left.within[1], right.within[1]))
+    of_keys, itself = left.of_keys and right.of_keys, left.itself and right.itself
+    return Structure(mask, left.place, within=within, of_keys=of_keys, itself=itself, parts=(left, right))
 
 
-def tighter(one: int | None, two: int | None) -> int | None:
+def tighter(first: int | None, second: int | None) -> int | None:
     """The smaller of two bounds; None is no bound."""
-    if one is None or two is None:
-        return two if one is None else one
-    return min(one, two)
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)
 
 
-def _looser(one: int | None, two: int | None) -> int | None:
-    return None if one is None or two is None else max(one, two)
+def _looser(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else max(first, second)
 
 
 def _strips(band: Band, place: Place) -> list[tuple[int, int, int, int]]:

@@ -53,11 +53,11 @@ def weights(
 
 
 def select_weights(
-    whole: Float[Tensor, "batch heads query_len key_len"], heads: Sequence[int] | None, queries: slice, keys: slice
+    full: Float[Tensor, "batch heads query_len key_len"], heads: Sequence[int] | None, queries: slice, keys: slice
 ) -> Float[Tensor, "batch wanted queries keys"]:
     """These heads, queries and keys of a table that is there. Raises: ShapeError as `weights` does."""
-    limits(whole.shape, heads, queries, keys)
-    return (whole if heads is None else whole[:, list(heads)])[:, :, queries, keys]
+    limits(full.shape, heads, queries, keys)
+    return (full if heads is None else full[:, list(heads)])[:, :, queries, keys]
 
 
 def limits(

@@ -53,13 +53,13 @@ def unpack(
             is new.
     """
     written: list[Path] = []
-    seen: set[str] = set()
+    names: set[str] = set()
     left = max_bytes
     with _faults(archive):
         for number, member in enumerate(_members(archive), 1):
             if number > max_files:
                 raise DataError(f"{archive}: more than {max_files:,} members; this is no data set")
-            name = _checked(archive, member, seen)
+            name = _checked(archive, member, names)
             if member.odd == "folder" or not (wanted is None or wanted(member.name)):
                 continue
             if member.size > left:
@@ -72,7 +72,7 @@ def unpack(
     return written
 
 
-def _checked(archive: Path, member: _Member, seen: set[str]) -> PurePosixPath:
+def _checked(archive: Path, member: _Member, names: set[str]) -> PurePosixPath:
     name = PurePosixPath(member.name)
     fault = None
     if len(member.name) > _MOST_NAME:
@@ -83,11 +83,11 @@ def _checked(archive: Path, member: _Member, seen: set[str]) -> PurePosixPath:
         fault = "has a name that is no plain path"
     elif member.odd not in (None, "folder"):
         fault = f"is a {member.odd}"
-    elif member.odd is None and str(name).casefold() in seen:
+    elif member.odd is None and str(name).casefold() in names:
         fault = "is there twice"
     if fault:
         raise DataError(f"{archive}: member {member.name!r} {fault}; nothing of such an archive is trusted")
-    seen.add(str(name).casefold())
+    names.add(str(name).casefold())
     return name
 
 
@@ -108,8 +108,8 @@ def _copied(member: _Member, out: IO[bytes], left: int, archive: Path, limit: in
 def _members(archive: Path) -> Iterator[_Member]:
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
-            for one in packed.infolist():
-                yield _Member(one.filename, one.file_size, _zip_kind(one), partial(packed.open, one))
+            for info in packed.infolist():
+                yield _Member(info.filename, info.file_size, _zip_kind(info), partial(packed.open, info))
         return
     with _unpacked(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
         for entry in tar:
@@ -134,8 +134,8 @@ class _Limited(io.RawIOBase):
 
     def seek(self, place: int, whence: int = 0) -> int:
         self._check(place)
-        found: int = self._stream.seek(place, whence)
-        return found
+        position: int = self._stream.seek(place, whence)
+        return position
 
     def tell(self) -> int:
         place: int = self._stream.tell()
@@ -150,18 +150,18 @@ class _Limited(io.RawIOBase):
 def _unpacked(archive: Path) -> Iterator[_Limited]:
     with archive.open("rb") as file:
         start = file.read(8)
-    opened = next((found for magic, found in _PACKED.items() if start.startswith(magic)), lambda path: path.open("rb"))
+    opened = next((form for magic, form in _PACKED.items() if start.startswith(magic)), lambda path: path.open("rb"))
     with opened(archive) as stream:
         yield _Limited(stream, archive)
 
 
-def _zip_kind(one: zipfile.ZipInfo) -> str | None:
-    kind = stat.S_IFMT(one.external_attr >> 16)
-    if one.is_dir():
+def _zip_kind(info: zipfile.ZipInfo) -> str | None:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if info.is_dir():
         return "folder"
     if kind not in (0, stat.S_IFREG):
         return "link" if kind == stat.S_IFLNK else "device"
-    return "file that is encrypted" if one.flag_bits & 1 else None
+    return "file that is encrypted" if info.flag_bits & 1 else None
 
 
 def _tar_kind(entry: tarfile.TarInfo) -> str | None:

@@ -90,9 +90,9 @@ class BadLines:
     def add(self, line: BadLine) -> None:
         """Counts a line, and keeps it if it is among the first five of its kind."""
         self.counts[line.kind] += 1
-        kept = self.first.setdefault(line.kind, [])
-        if len(kept) < _KEPT:
-            kept.append(line)
+        samples = self.first.setdefault(line.kind, [])
+        if len(samples) < _KEPT:
+            samples.append(line)
 
     def settle(self, rule: BadRule, report: str | None = "", key: str = "bad_lines") -> None:
         """Ends the reading of a recipe's file.
@@ -105,7 +105,7 @@ class BadLines:
         """
         if rule == "skip" or not self.total:
             return
-        shown = sorted((line for kept in self.first.values() for line in kept), key=lambda line: line.line)[:_SHOWN]
+        shown = sorted((line for lines in self.first.values() for line in lines), key=lambda line: line.line)[:_SHOWN]
         rest = self.total - len(shown)
         listed = "; ".join(line.text("recipe") for line in shown) + (f"; and {rest:,} more" if rest else "")
         command = " ".join(filter(None, ["headwise data report", shown[0].name, report]))

@@ -104,9 +104,9 @@ def fit_lengths(
     count = int(len(fits) - fits.sum())
     if too_long == "truncate":
         return Fitted(sources.cut(max_source_len), targets.cut(max_target_len), np.arange(len(fits)), count, count)
-    kept = np.flatnonzero(fits if too_long == "drop" else targets.lengths <= max_target_len)
-    chosen = sources.take(kept)
-    return Fitted(chosen.cut(max_source_len), targets.take(kept), kept, count, int((~fits[kept]).sum()))
+    rows = np.flatnonzero(fits if too_long == "drop" else targets.lengths <= max_target_len)
+    chosen = sources.take(rows)
+    return Fitted(chosen.cut(max_source_len), targets.take(rows), rows, count, int((~fits[rows]).sum()))
 
 
 _TENSORS = ("src", "src_lens", "tgt_in", "tgt_out", "tgt_lens")
@@ -124,7 +124,7 @@ class OnDevice:
         # a copy to the host has to have ended before its numbers are read
         waits = torch.device(device).type == "cpu"
         moved: dict[str, Any] = {}
-        for name in (each.name for each in fields(self)):
+        for name in (spec.name for spec in fields(self)):
             value = getattr(self, name)
             if isinstance(value, Tensor):
                 moved[name] = value.to(device, non_blocking=not waits)

@@ -37,12 +37,12 @@ class Spacing(Config):
     @classmethod
     def learn(cls, texts: Iterable[Sequence[Piece]]) -> "Spacing":
         """Follows the majority, mark by mark; marks never seen beside a word follow English usage."""
-        before, after, beside = _Counts(), _Counts(), _Counts()
+        before, after, between = _Counts(), _Counts(), _Counts()
         marks: set[str] = set()
         for pieces in texts:
             for (left, (_, end)), (right, (start, _)) in itertools.pairwise(pieces):
                 if _is_mark(left) and _is_mark(right):
-                    beside[left + right, end == start] += 1
+                    between[left + right, end == start] += 1
                 else:
                     before[right, end == start] += 1
                     after[left, end == start] += 1
@@ -51,8 +51,8 @@ class Spacing(Config):
             no_space_before="".join(sorted(m for m in marks - _QUOTES if _glued(before, m, m in _CLOSING))),
             no_space_after="".join(sorted(m for m in marks - _QUOTES if _glued(after, m, m in _OPENING))),
             quotes="".join(sorted(m for m in marks & _QUOTES if _paired(before, after, m))),
-            touching=tuple(sorted({pair for pair, _ in beside if _glued(beside, pair, False)})),
-            apart=tuple(sorted({pair for pair, _ in beside if not _glued(beside, pair, True)})),
+            touching=tuple(sorted({pair for pair, _ in between if _glued(between, pair, False)})),
+            apart=tuple(sorted({pair for pair, _ in between if not _glued(between, pair, True)})),
         )
 
     def join(self, words: Sequence[str]) -> str:

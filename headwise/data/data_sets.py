@@ -82,8 +82,8 @@ def find(name: str) -> DataSet:
 
 def state(data: DataSet, place: Path) -> str:
     """Whether the files are there: "there", "missing", or "partly"; their content is not looked at."""
-    found = [(place / file.name).is_file() for file in data.files]
-    return "there" if all(found) else "partly" if any(found) else "missing"
+    present = [(place / file.name).is_file() for file in data.files]
+    return "there" if all(present) else "partly" if any(present) else "missing"
 
 
 def fetch(
@@ -115,16 +115,16 @@ def fetch(
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place.parent) as work:
             source = _source(data, url, Path(work), given, progress)
-            for file in (one for one in missing if one.url == url):
+            for file in (entry for entry in missing if entry.url == url):
                 _put(file, data, source, place, Path(work))
                 yield place / file.name, "fetched"
 
 
-def _source(data: DataSet, url: str, work: Path, given: Path | None, progress: Progress | None) -> Path:
+def _source(data: DataSet, url: str, work: Path, folder: Path | None, progress: Progress | None) -> Path:
     """What the address gives, as a file."""
     name = Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)).name
-    if given is not None and (given / name).is_file():
-        return given / name
+    if folder is not None and (folder / name).is_file():
+        return folder / name
     try:
         download(url, work / name, max_bytes=data.limit_bytes, progress=progress)
     except DataError as error:
@@ -134,24 +134,24 @@ def _source(data: DataSet, url: str, work: Path, given: Path | None, progress: P
 
 def _put(file: File, data: DataSet, source: Path, place: Path, work: Path) -> None:
     if file.member is not None:
-        wanted = file.member
+        member = file.member
         inside = Path(tempfile.mkdtemp(dir=work))
         # the outermost folder of an archive of a repository is named after a commit
-        found = unpack(source, inside, wanted=lambda name: _is_in(wanted, name), max_bytes=data.limit_bytes)
-        if not found:
-            raise DataError(f"{file.url}: no '{wanted}' in it; the archive has changed; see {data.home}")
-        source = inside if wanted.endswith("/") else found[0]
-    made = work / f"made-{file.name}"
-    FORMS[file.form](source, made)
-    _check(made, file, data.moving, f"the original may have changed: see {data.home}")
+        members = unpack(source, inside, wanted=lambda name: _is_in(member, name), max_bytes=data.limit_bytes)
+        if not members:
+            raise DataError(f"{file.url}: no '{member}' in it; the archive has changed; see {data.home}")
+        source = inside if member.endswith("/") else members[0]
+    output = work / f"made-{file.name}"
+    FORMS[file.form](source, output)
+    _check(output, file, data.moving, f"the original may have changed: see {data.home}")
     place.mkdir(parents=True, exist_ok=True)
     with replacing(place / file.name) as temporary:
-        copied(made, temporary)
+        copied(output, temporary)
 
 
-def _is_in(wanted: str, name: str) -> bool:
+def _is_in(member: str, name: str) -> bool:
     """Whether a member of an archive is the one that is wanted, or in the folder that is."""
-    return f"/{wanted}" in f"/{name}" if wanted.endswith("/") else f"/{name}".endswith(f"/{wanted}")
+    return f"/{member}" in f"/{name}" if member.endswith("/") else f"/{name}".endswith(f"/{member}")
 
 
 def _check(path: Path, file: File, moving: bool, advice: str) -> None:

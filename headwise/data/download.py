@@ -60,7 +60,7 @@ def download(
     if urllib.parse.urlsplit(url).scheme not in SCHEMES:
         raise ConfigError(f"'{url}' is no address that can be fetched; it must start with {', '.join(SCHEMES)}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    seen = hashlib.new(digest[0] if digest else "sha256")
+    hasher = hashlib.new(digest[0] if digest else "sha256")
     with replacing(path) as temporary, temporary.open("xb") as out, closing(_answer(url)) as answer:
         total = _announced(answer, url)
         if total is not None and total > max_bytes:
@@ -72,16 +72,16 @@ def download(
                 raise DataError(f"{url}: gives more than the {max_bytes:,} bytes that are allowed")
             if time.monotonic() > ends:
                 raise DataError(f"{url}: took longer than {limit_s:,.0f} s ({done:,} bytes came); try again later")
-            seen.update(block)
+            hasher.update(block)
             out.write(block)
             if progress is not None:
                 progress(done, total)
         if total is not None and done != total:
             raise DataError(f"{url}: broke off after {done:,} of {total:,} bytes; run the same command again")
-        if digest is not None and seen.hexdigest() != digest[1]:
+        if digest is not None and hasher.hexdigest() != digest[1]:
             raise DataError(
-                f"{url}: its {digest[0]} is {seen.hexdigest()}, not {digest[1]}: changed at its source, or damaged on "
-                "the way; nothing was kept; try again, or find the original file"
+                f"{url}: its {digest[0]} is {hasher.hexdigest()}, not {digest[1]}: changed at its source, or damaged "
+                "on the way; nothing was kept; try again, or find the original file"
             )
 
 

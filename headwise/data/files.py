@@ -319,4 +319,4 @@ class Bytes:
 
     def digests(self, key: str) -> dict[str, str]:
         """By key and role: of a single file that of its bytes, of several what `listed` gives."""
-        return {f"{key}{role}": found[""] if "" in found else listed(found) for role, found in self._read.items()}
+        return {f"{key}{role}": files[""] if "" in files else listed(files) for role, files in self._read.items()}

@@ -72,24 +72,24 @@ def recordings(source: Path, target: Path) -> None:
 
     Raises: DataError for a recording that is not mono, 16 bit, of 8 kHz; or none at all.
     """
-    found = sorted((_taken(path), path) for path in source.rglob("*.wav"))
-    if not found:
+    takes = sorted((_parse_name(path), path) for path in source.rglob("*.wav"))
+    if not takes:
         raise DataError(f"{source}: no recordings in it; expected names such as 7_jackson_32.wav")
-    audio = [_samples(path) for _, path in found]
-    speakers = sorted({speaker for (_, speaker, _), _ in found})
+    audio = [_samples(path) for _, path in takes]
+    speakers = sorted({speaker for (_, speaker, _), _ in takes})
     np.savez_compressed(
         target,
         audio=np.concatenate(audio),
-        offsets=np.cumsum([0, *(len(one) for one in audio)], dtype=np.int64),
-        labels=np.array([digit for (digit, _, _), _ in found], np.uint8),
-        speaker_ids=np.array([speakers.index(speaker) for (_, speaker, _), _ in found], np.uint8),
+        offsets=np.cumsum([0, *(len(samples) for samples in audio)], dtype=np.int64),
+        labels=np.array([digit for (digit, _, _), _ in takes], np.uint8),
+        speaker_ids=np.array([speakers.index(speaker) for (_, speaker, _), _ in takes], np.uint8),
         speakers=np.array(speakers),
-        take=np.array([take for (_, _, take), _ in found], np.uint8),
+        take=np.array([take for (_, _, take), _ in takes], np.uint8),
         sample_rate=np.array(8000, np.int64),
     )
 
 
-def _taken(path: Path) -> tuple[int, str, int]:
+def _parse_name(path: Path) -> tuple[int, str, int]:
     parts = path.stem.split("_")
     if len(parts) != 3 or not (parts[0].isdecimal() and parts[2].isdecimal()):
         raise DataError(f"{path}: is not named digit_speaker_take.wav, such as 7_jackson_32.wav")

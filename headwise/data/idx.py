@@ -55,17 +55,17 @@ def parse_idx(data: bytes, name: str, max_bytes: int = MAX_BYTES) -> UInt8[np.nd
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) if data.startswith(_GZIP) else io.BytesIO(data) as stream:
             sizes = _sizes(stream.read, name)
-            wanted = math.prod(sizes)
-            check_size(wanted + len(data), f"{name}: the header says {' x '.join(map(str, sizes))} bytes", max_bytes)
-            body = _read(stream.read, wanted + 1)
+            size = math.prod(sizes)
+            check_size(size + len(data), f"{name}: the header says {' x '.join(map(str, sizes))} bytes", max_bytes)
+            body = _read(stream.read, size + 1)
     except EOFError:
         raise DataError(f"{name}: the gzip data ends early: the file is truncated; fetch it again") from None
     except (zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: the gzip data is damaged ({error}); fetch it again") from None
     shape = " x ".join(map(str, sizes))
-    if len(body) < wanted:
+    if len(body) < size:
         raise DataError(f"{name}: the header says {shape} bytes, but only {len(body):,} follow; fetch the file again")
-    if len(body) > wanted:
+    if len(body) > size:
         raise DataError(f"{name}: more than the {shape} bytes of the header follow; fetch the file again")
     return np.frombuffer(body, np.uint8).reshape(sizes)
 
@@ -91,29 +91,29 @@ def parse_npz(
     Raises:
         DataError: `name: ...` for damaged content, objects in place of numbers or texts, false sizes.
     """
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     left = max_bytes - (0 if isinstance(source, Path) else len(source))
     try:
         with zipfile.ZipFile(source if isinstance(source, Path) else io.BytesIO(source)) as archive:
             inside = {member.filename.removesuffix(".npy"): member.filename for member in archive.infolist()}
             for key in [key for key in keys if key in inside] if keys else inside:
-                found[key] = _member(archive, inside[key], f"{name}: {key}", left, least)
-                left -= max(found[key].nbytes, found[key].size * least)
+                arrays[key] = _member(archive, inside[key], f"{name}: {key}", left, least)
+                left -= max(arrays[key].nbytes, arrays[key].size * least)
     except FileNotFoundError:
         raise DataError(f"{name}: no such file") from None
     except _DAMAGED as error:
         raise DataError(f"{name}: is damaged or no .npz file ({error}); fetch or write it again") from None
-    if keys and keys[0] not in found:
+    if keys and keys[0] not in arrays:
         listed = listing(sorted(inside)) or "none"
         raise DataError(f"{name}: has no array '{keys[0]}'; it has: {listed}; set {setting} to one of them")
-    return found
+    return arrays
 
 
-def check_size(size: int, said: str, max_bytes: int) -> None:
-    """Refuses what would take more bytes than are allowed. Raises: DataError, which begins with what is said of it."""
+def check_size(size: int, claim: str, max_bytes: int) -> None:
+    """Refuses what would take more bytes than are allowed. Raises: DataError, which begins with `claim`."""
     if size > max_bytes:
         raise DataError(
-            f"{said}, {size:,} bytes in memory, more than {max_bytes:,}; make it smaller, or raise data.max_bytes"
+            f"{claim}, {size:,} bytes in memory, more than {max_bytes:,}; make it smaller, or raise data.max_bytes"
         )
 
 
@@ -128,11 +128,11 @@ def _member(archive: zipfile.ZipFile, member: str, place: str, max_bytes: int, l
             raise DataError(f"{place}: is no array of numpy ({str(error)[:80]}); write it with numpy.savez") from None
         if kind.hasobject:
             raise DataError(f"{place}: holds Python objects, which may be code; write numbers or texts of fixed width")
-        count, said = math.prod(shape), f"{place}: the header says {shape} of {kind}"
-        check_size(count * max(kind.itemsize, least), said, max_bytes)
+        count, claim = math.prod(shape), f"{place}: the header says {shape} of {kind}"
+        check_size(count * max(kind.itemsize, least), claim, max_bytes)
         body = _read(stream.read, count * kind.itemsize + 1, start.read())
     if not kind.itemsize or min(shape, default=0) < 0 or count * kind.itemsize != len(body):
-        raise DataError(f"{said}, but {len(body):,} bytes follow; write it again")
+        raise DataError(f"{claim}, but {len(body):,} bytes follow; write it again")
     return np.frombuffer(body, kind).reshape(shape, order="F" if fortran else "C")
 
 

@@ -90,8 +90,8 @@ class Inspection:
 
 def _by_kind(lines: BadLines | Odd) -> dict[str, Any]:
     first = {
-        kind: [{"line": at} if isinstance(at, int) else {"line": at.line, "what": _advised(at)} for at in found]
-        for kind, found in lines.first.items()
+        kind: [{"line": at} if isinstance(at, int) else {"line": at.line, "what": _advised(at)} for at in samples]
+        for kind, samples in lines.first.items()
     }
     return {kind: {"count": count, "first": first[kind]} for kind, count in lines.counts.most_common()}
 

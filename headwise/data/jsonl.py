@@ -93,8 +93,8 @@ def _span(value: Any, number: int, key: str) -> Span:
 def _unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(items)
     if len(record) < len(items):
-        seen: set[str] = set()
-        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        keys: set[str] = set()
+        twice = next(key for key, _ in items if key in keys or keys.add(key))  # type: ignore[func-returns-value]
         raise DataError(f"the key {twice!r} stands twice in one object")
     return record
 
@@ -117,10 +117,10 @@ def _refuse_guess(record: dict[str, Any], source_key: str | None, target_key: st
         return
     names = [key for key, value in record.items() if isinstance(value, str)]
     if len(names) == 2 and source_key is None and target_key is None:
-        one, other = names
+        first, second = names
         raise DataError(
-            f"the fields are {one!r} and {other!r}; say which is source and which is target",
-            {"source_key": one, "target_key": other},
+            f"the fields are {first!r} and {second!r}; say which is source and which is target",
+            {"source_key": first, "target_key": second},
         )
 
 

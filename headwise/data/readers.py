@@ -112,10 +112,10 @@ def read_pairs(
 def take(items: Iterable[T], limit: int | None, *, to_end: bool = False) -> list[T]:
     """The first `limit` items, all if None; `to_end` reads on all the same, since the rest has to be in order too."""
     walked = iter(items)
-    taken = list(itertools.islice(walked, limit))
+    selected = list(itertools.islice(walked, limit))
     if to_end:
         collections.deque(walked, maxlen=0)
-    return taken
+    return selected
 
 
 def scan_pairs(

@@ -110,7 +110,7 @@ def report(pairs: Sequence[Pair], *, held_out: Sequence[Pair] | None = None) -> 
     """
     if not pairs:
         raise DataError("no sentence pairs to report on")
-    known, asked = _parts(pairs, held_out)
+    reference, probe = _parts(pairs, held_out)
     translations: dict[str, set[str]] = {}
     for pair in pairs:
         translations.setdefault(pair.source, set()).add(pair.target)
@@ -120,8 +120,8 @@ def report(pairs: Sequence[Pair], *, held_out: Sequence[Pair] | None = None) -> 
     lines = [pair.line for pair in pairs]
     return Report(
         pairs=len(pairs),
-        source=_side([p.source for p in pairs], lines, [p.source for p in known], [p.source for p in asked]),
-        target=_side([p.target for p in pairs], lines, [p.target for p in known], [p.target for p in asked]),
+        source=_side([p.source for p in pairs], lines, [p.source for p in reference], [p.source for p in probe]),
+        target=_side([p.target for p in pairs], lines, [p.target for p in reference], [p.target for p in probe]),
         duplicates=len(pairs) - sum(several),
         ambiguous=sum(count > 1 for count in several),
         most_translations=max(several),
@@ -172,14 +172,14 @@ def _rank(values: np.ndarray, share: float) -> int:
 def _parts(pairs: Sequence[Pair], held_out: Sequence[Pair] | None) -> tuple[Sequence[Pair], Sequence[Pair]]:
     if held_out is not None:
         return pairs, held_out
-    known: list[Pair] = []
-    asked: list[Pair] = []
+    reference: list[Pair] = []
+    probe: list[Pair] = []
     for pair in pairs:
-        (asked if source_place(pair.source, 0) < _HELD_OUT else known).append(pair)
-    return known, asked
+        (probe if source_place(pair.source, 0) < _HELD_OUT else reference).append(pair)
+    return reference, probe
 
 
-def _side(texts: list[str], lines: list[int], known: list[str], asked: list[str]) -> Side:
+def _side(texts: list[str], lines: list[int], reference: list[str], probe: list[str]) -> Side:
     counts = Counter(word for text in texts for word in text.split())
     letters = Counter("".join(texts))
     scripts = script_counts(letters)
@@ -189,7 +189,7 @@ def _side(texts: list[str], lines: list[int], known: list[str], asked: list[str]
         characters=measure([len(text) for text in texts]),
         words=measure([_words(text) for text in texts]),
         running_words=sum(counts.values()),
-        cutoffs=_cutoffs(counts, known, asked),
+        cutoffs=_cutoffs(counts, reference, probe),
         embedding_hint=embedding_size(len(counts)),
         empty_lines=tuple(line for text, line in zip(texts, lines, strict=True) if not text),
         scripts={name: count / total for name, count in scripts.items()},
@@ -202,17 +202,17 @@ def _words(text: str) -> int:
     return text.count(" ") + 1 if text else 0
 
 
-def _cutoffs(counts: Counter[str], known: list[str], asked: list[str]) -> tuple[Cutoff, ...]:
-    seen = Counter(word for text in known for word in text.split())
-    wanted = Counter(word for text in asked for word in text.split())
-    running, asked_words = sum(counts.values()), sum(wanted.values())
-    found = []
+def _cutoffs(counts: Counter[str], reference: list[str], probe: list[str]) -> tuple[Cutoff, ...]:
+    reference_counts = Counter(word for text in reference for word in text.split())
+    probe_counts = Counter(word for text in probe for word in text.split())
+    running, probe_words = sum(counts.values()), sum(probe_counts.values())
+    cutoffs = []
     for frequency in _CUTOFFS:
-        kept = [count for count in counts.values() if count >= frequency]
-        missing = sum(count for word, count in wanted.items() if seen[word] < frequency)
-        unknown = missing / asked_words if asked_words else None
-        found.append(Cutoff(frequency, len(kept), sum(kept) / running if running else 0.0, unknown))
-    return tuple(found)
+        frequent = [count for count in counts.values() if count >= frequency]
+        missing = sum(count for word, count in probe_counts.items() if reference_counts[word] < frequency)
+        unknown = missing / probe_words if probe_words else None
+        cutoffs.append(Cutoff(frequency, len(frequent), sum(frequent) / running if running else 0.0, unknown))
+    return tuple(cutoffs)
 
 
 def _outliers(pairs: Sequence[Pair]) -> list[int]:

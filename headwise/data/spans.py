@@ -63,15 +63,15 @@ def spans(tags: Sequence[str]) -> list[Span]:
     >>> spans(["I-PER", "I-PER", "O", "B-LOC", "B-LOC"])
     [Span(label='PER', start=0, end=2), Span(label='LOC', start=3, end=4), Span(label='LOC', start=4, end=5)]
     """
-    found, start, before = [], 0, (OUTSIDE, "")
+    entities, start, before = [], 0, (OUTSIDE, "")
     for place, here in enumerate([*map(_parted, tags), (OUTSIDE, "")]):
         changed = before[1] != here[1]
         if before[0] != OUTSIDE and (before[0] in "ES" or here[0] in "BSO" or changed):
-            found.append(Span(before[1], start, place))
+            entities.append(Span(before[1], start, place))
         if here[0] != OUTSIDE and (here[0] in "BS" or before[0] in "ESO" or changed):
             start = place
         before = here
-    return found
+    return entities
 
 
 def strict_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
@@ -84,11 +84,11 @@ def strict_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
     [Span(label='LOC', start=2, end=4)]
     """
     outside = (OUTSIDE, "")
-    read = [one if one[0] in "BIESO" else outside for one in map(_parted, tags)]
+    read = [tag if tag[0] in "BIESO" else outside for tag in map(_parted, tags)]
     if scheme in ("iob1", "iob2"):
-        read = [one if one[0] in "BIO" else outside for one in read]
+        read = [tag if tag[0] in "BIO" else outside for tag in read]
     read.append(outside)
-    rules, found = _RULES[scheme], []
+    rules, entities = _RULES[scheme], []
     before, start = outside, 0
     while start < len(read):
         end = start + 1
@@ -96,9 +96,9 @@ def strict_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
             while end < len(read) and _fits(rules.inside, read[end - 1], read[end]):
                 end += 1
             if end < len(read) and _fits(rules.end, read[end - 1], read[end]):
-                found.append(Span(read[start][1], start, end))
+                entities.append(Span(read[start][1], start, end))
         before, start = read[end - 1], end
-    return found
+    return entities
 
 
 def legal(
@@ -114,7 +114,7 @@ def legal(
     """
     read, outside = [_parted(tag) for tag in tags], (OUTSIDE, "")
     first = np.array([_follows(scheme, outside, tag) for tag in read])
-    between = np.array([[_follows(scheme, one, other) for other in read] for one in read])
+    between = np.array([[_follows(scheme, previous, other) for other in read] for previous in read])
     last = np.array([_follows(scheme, tag, outside) for tag in read])
     return first, between, last
 
@@ -128,9 +128,9 @@ def recognised(sentences: Iterable[Sequence[str]]) -> Scheme:
     ('iob2', 'iob1', 'none')
     """
     counts = Counter(map(tuple, sentences))
-    known = {tag: _parted(tag, "?") for tag in {tag for sentence in counts for tag in sentence}}
-    letters = {tag[0] for tag in known if tag != OUTSIDE}
-    if "?" in {read[0] for read in known.values()} or not letters & set("BISU"):
+    parsed = {tag: _parted(tag, "?") for tag in {tag for sentence in counts for tag in sentence}}
+    letters = {tag[0] for tag in parsed if tag != OUTSIDE}
+    if "?" in {read[0] for read in parsed.values()} or not letters & set("BISU"):
         return "none"
     if letters <= set("BI"):
         broken = {scheme: _broken(counts, scheme) for scheme in ("iob2", "iob1")}
@@ -143,7 +143,7 @@ def illegal_sentences(sentences: Iterable[Sequence[str]], scheme: Scheme) -> int
     return 0 if scheme == "none" else _broken(Counter(map(tuple, sentences)), scheme)
 
 
-def tags_of(found: Iterable[Span], count: int) -> list[str]:
+def tags_of(entities: Iterable[Span], count: int) -> list[str]:
     """The tags of so many words in IOB2.
 
     Raises:
@@ -153,11 +153,11 @@ def tags_of(found: Iterable[Span], count: int) -> list[str]:
     ['O', 'B-PER', 'I-PER', 'O']
     """
     tags = [OUTSIDE] * count
-    for label, start, end in found:
+    for label, start, end in entities:
         if not 0 <= start < end <= count:
             raise DataError(f"the span {start} to {end} is not among the {count} words; a span begins before it ends")
-        if taken := [place for place in range(start, end) if tags[place] != OUTSIDE]:
-            raise DataError(f"two spans have word {taken[0]}, counted from 0; a word can be in one span only")
+        if occupied := [place for place in range(start, end) if tags[place] != OUTSIDE]:
+            raise DataError(f"two spans have word {occupied[0]}, counted from 0; a word can be in one span only")
         tags[start:end] = [f"B-{label}", *[f"I-{label}"] * (end - start - 1)]
     return tags
 
@@ -171,8 +171,8 @@ def _parted(tag: str, other: str = OUTSIDE) -> _Prefixed:
 
 
 def _fits(rules: tuple[str, ...], before: _Prefixed, here: _Prefixed) -> bool:
-    wanted = {"*", "=" if before[1] == here[1] else "!"}
-    return any(rule[0] in ("?", before[0]) and rule[1] in ("?", here[0]) and rule[2] in wanted for rule in rules)
+    relations = {"*", "=" if before[1] == here[1] else "!"}
+    return any(rule[0] in ("?", before[0]) and rule[1] in ("?", here[0]) and rule[2] in relations for rule in rules)
 
 
 def _follows(scheme: Scheme, before: _Prefixed, here: _Prefixed) -> bool:

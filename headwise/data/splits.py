@@ -50,8 +50,8 @@ class Splits(Generic[T]):
     @property
     def notes(self) -> list[str]:
         """What is odd about the data."""
-        found = {split: overlap.describe(self.nouns) for split, overlap in self.overlaps.items()}
-        return [f"{split}: {note}" for notes in (self.skipped, found) for split, note in notes.items()]
+        overlaps = {split: overlap.describe(self.nouns) for split, overlap in self.overlaps.items()}
+        return [f"{split}: {note}" for notes in (self.skipped, overlaps) for split, note in notes.items()]
 
     def __iter__(self) -> Iterator[tuple[str, list[T]]]:
         return iter(self.examples.items())
@@ -102,28 +102,28 @@ class DataSet(Generic[T]):
         skipped: dict[str, str] = {}
         with digested(own_files(self.config, self.files)) as digests:
             for split in own_files(self.config):
-                taken = self._bytes()
-                read[split], bad = self.read_file(split, taken)
+                reader = self._bytes()
+                read[split], bad = self.read_file(split, reader)
                 skipped |= {split: bad.note()} if bad.total else {}
-                digests |= taken.digests(split)
+                digests |= reader.digests(split)
         return Splits(read, digests, skipped, {}, self.nouns)
 
-    def read_file(self, split: str, taken: Bytes | None = None) -> tuple[list[T], BadLines]:
+    def read_file(self, split: str, reader: Bytes | None = None) -> tuple[list[T], BadLines]:
         """The examples of a split's own file, and its bad lines; as `stream`."""
         bad = BadLines(self.unit)
-        return list(self.stream(split, bad, taken)), bad
+        return list(self.stream(split, bad, reader)), bad
 
-    def stream(self, split: str, bad: BadLines | None = None, taken: Bytes | None = None) -> Iterator[T]:
+    def stream(self, split: str, bad: BadLines | None = None, reader: Bytes | None = None) -> Iterator[T]:
         """The examples of a split's own file, one after another.
 
         Args:
             bad: collects what cannot be read.
-            taken: collects digests.
+            reader: collects digests.
 
         Raises: DataError: there is nothing in the file, or, at its end, bad lines that are not to be skipped.
         """
         bad = BadLines(self.unit) if bad is None else bad
-        good, count = bad.good(self.scan(split, taken or self._bytes())), 0
+        good, count = bad.good(self.scan(split, reader or self._bytes())), 0
         for example in islice(good, self.limit if split == "train" else None):
             count += 1
             yield example
@@ -261,14 +261,14 @@ class Overlap:
 
     def describe(self, nouns: Nouns) -> str:
         """How many there are, and the first lines of those that have one."""
-        seen = f"{len(self.source_lines):,} of {self.held_out:,} held-out {nouns.sources or nouns.examples}"
-        seen += " are in the training part"
+        text = f"{len(self.source_lines):,} of {self.held_out:,} held-out {nouns.sources or nouns.examples}"
+        text += " are in the training part"
         if self.source_lines and nouns.answer:
-            seen += f", {len(self.pair_lines):,} with the same {nouns.answer}"
+            text += f", {len(self.pair_lines):,} with the same {nouns.answer}"
         if not any(self.source_lines):
-            return seen
+            return text
         more = ", ..." if len(self.source_lines) > 5 else ""
-        return f"{seen}: line {', '.join(map(str, self.source_lines[:5]))}{more}"
+        return f"{text}: line {', '.join(map(str, self.source_lines[:5]))}{more}"
 
 
 def overlap(train: Iterable[Pair], held_out: Sequence[Pair], lowercase: bool = False) -> Overlap:
@@ -284,18 +284,18 @@ def overlap(train: Iterable[Pair], held_out: Sequence[Pair], lowercase: bool = F
     answers: dict[str, set[str]] = {}
     for pair in train:
         answers.setdefault(key(pair), set()).add(pair.target)
-    seen = [pair for pair in held_out if key(pair) in answers]
-    same = tuple(pair.line for pair in seen if pair.target in answers[key(pair)])
-    return Overlap(tuple(pair.line for pair in seen), same, len(held_out))
+    overlapping = [pair for pair in held_out if key(pair) in answers]
+    same = tuple(pair.line for pair in overlapping if pair.target in answers[key(pair)])
+    return Overlap(tuple(pair.line for pair in overlapping), same, len(held_out))
 
 
 def overlaps_of(
     examples: Mapping[str, Sequence[T]], own: Collection[str], pair: Callable[[T], Pair], lowercase: bool = False
 ) -> dict[str, Overlap]:
     """The overlaps with train, where there are any, of the splits that have a file of their own."""
-    given = [split for split in SPLITS[1:] if split in own]
-    if not given:
+    splits = [split for split in SPLITS[1:] if split in own]
+    if not splits:
         return {}
     trained = [pair(example) for example in examples["train"]]
-    found = {split: overlap(trained, [pair(example) for example in examples[split]], lowercase) for split in given}
-    return {split: overlap for split, overlap in found.items() if overlap.source_lines}
+    overlaps = {split: overlap(trained, [pair(example) for example in examples[split]], lowercase) for split in splits}
+    return {split: overlap for split, overlap in overlaps.items() if overlap.source_lines}

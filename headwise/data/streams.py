@@ -45,12 +45,12 @@ class Portions(Sequence[list[int]]):
     def __getitem__(self, place: slice) -> list[list[int]]: ...
     def __getitem__(self, place: int | slice) -> list[int] | list[list[int]]:
         if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
+            return [self[batch] for batch in range(*place.indices(len(self)))]
         if not 0 <= place < len(self):
             raise IndexError(place)
         start = place * self._size
-        found: list[int] = self._places(start, min(start + self._size, self._count)).tolist()
-        return found
+        numbers: list[int] = self._places(start, min(start + self._size, self._count)).tolist()
+        return numbers
 
 
 def shuffled_places(count: int, seed: int, stream: int) -> Places:
@@ -73,10 +73,10 @@ def shuffled_places(count: int, seed: int, stream: int) -> Places:
     @lru_cache(maxsize=2)
     def members(number: int) -> np.ndarray:
         own = blocks[number * _BLOCKS : (number + 1) * _BLOCKS]
-        found = (own[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
+        numbers = (own[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
         if number == last:
-            found = np.concatenate([found, np.arange(len(blocks) * _BLOCK, count)])
-        return found[permutation(len(found), seed, _STREAMS + (stream << 24) + number)]
+            numbers = np.concatenate([numbers, np.arange(len(blocks) * _BLOCK, count)])
+        return numbers[permutation(len(numbers), seed, _STREAMS + (stream << 24) + number)]
 
     def places(start: int, stop: int) -> np.ndarray:
         numbers = range(min(start // group, last), min((stop - 1) // group, last) + 1)
@@ -109,21 +109,21 @@ class Shards:
         start, stop, step = places.indices(len(self))
         if step != 1:
             raise ShapeError(f"a slice of shards has no step, got {step}")
-        found: list[np.ndarray] = []
+        pieces: list[np.ndarray] = []
         number = bisect_right(self._starts, start) - 1
         while start < stop:
             begin = self._starts[number]
-            found.append(self.parts[number][start - begin : stop - begin])
+            pieces.append(self.parts[number][start - begin : stop - begin])
             number += 1
             start = self._starts[number]
-        return found[0] if len(found) == 1 else np.concatenate(found) if found else self.parts[0][:0]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces) if pieces else self.parts[0][:0]
 
     def first(self, count: int) -> "Shards":
         """The first numbers, which are not read."""
         count = min(count, len(self))
         number = max(1, bisect_right(self._starts, count - 1))
-        kept = self.parts[:number]
-        return Shards([*kept[:-1], kept[-1][: count - self._starts[number - 1]]])
+        parts = self.parts[:number]
+        return Shards([*parts[:-1], parts[-1][: count - self._starts[number - 1]]])
 
 
 # the numbers of a text, wherever they are
@@ -148,10 +148,10 @@ class Text:
 
     def first(self, count: int) -> "Text":
         """Its first tokens, and their share of the characters."""
-        kept = min(count, len(self))
+        length = min(count, len(self))
         tokens = self.tokens
-        beginning = tokens.first(kept + 1) if isinstance(tokens, Shards) else tokens[: kept + 1]
-        return Text(beginning, self.chars * kept / max(1, len(self)))
+        beginning = tokens.first(length + 1) if isinstance(tokens, Shards) else tokens[: length + 1]
+        return Text(beginning, self.chars * length / max(1, len(self)))
 
 
 @dataclass
@@ -228,9 +228,9 @@ def windows(text: Text, length: int, rows: int, *, seed: int = 0, shuffle: bool 
         room = max(1, min(length, count - length + 1))
         # numbers of their own, so that the cut tells nothing of the order
         offset = int(permutation(room, seed, 2 * epoch + 1)[0])
-        found = max(1, (count - offset) // length)
-        places = shuffled_places(found, seed, 2 * epoch)
-        return Portions(found, rows, lambda start, stop: offset + length * places(start, stop))
+        num_windows = max(1, (count - offset) // length)
+        places = shuffled_places(num_windows, seed, 2 * epoch)
+        return Portions(num_windows, rows, lambda start, stop: offset + length * places(start, stop))
 
     def collate(starts: list[int]) -> TextBatch:
         return text_batch(text, [(start, min(start + length, count)) for start in starts])
@@ -265,11 +265,11 @@ class Stream(Source[TextBatch]):
         if self.position == 0:
             self._carry = Carry()
         steps = range(self.position, end) if rows else ()
-        taken = [text_batch(self.text, self._windows(step, rows), self._carry) for step in steps]
+        batches = [text_batch(self.text, self._windows(step, rows), self._carry) for step in steps]
         self.position = end
         if self.position == self.size():
             self.epoch, self.position = self.epoch + 1, 0
-        return taken
+        return batches
 
     def example(self) -> TextBatch:
         # with a memory of its own, so that nothing of it is carried on
@@ -283,20 +283,20 @@ class Stream(Source[TextBatch]):
         return {str(place): tensor for place, tensor in enumerate(self._carry.tensors)} if self.position else {}
 
     def together(self, shares: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        made: dict[str, Tensor] = {}
+        joined: dict[str, Tensor] = {}
         rows = len(self.bounds) - 1
         for name in shares[0]:
             # a process without rows carries nothing
             parts = [share[name] for share in shares if name in share]
-            made[name] = parts[0].new_empty((rows, *parts[0].shape[1:]))
+            joined[name] = parts[0].new_empty((rows, *parts[0].shape[1:]))
             for rank, part in enumerate(parts):
-                made[name][rank :: len(shares)] = part
-        return made
+                joined[name][rank :: len(shares)] = part
+        return joined
 
     def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor], rank: int = 0, world: int = 1) -> None:
         super().restore(state, tensors)
-        found = self._fitting(tensors, len(self.bounds) - 1)
-        self._carry = Carry(found if world == 1 else [tensor[rank::world] for tensor in found])
+        carried = self._fitting(tensors, len(self.bounds) - 1)
+        self._carry = Carry(carried if world == 1 else [tensor[rank::world] for tensor in carried])
 
     def _fitting(self, tensors: Mapping[str, Tensor], rows: int) -> list[Tensor]:
         """What was carried to this place, in its order. Raises: ShapeError for another number, shape or type."""
@@ -304,12 +304,12 @@ class Stream(Source[TextBatch]):
         count = len(tensors) if memory is None else memory.layers if self.position else 0
         names = [str(place) for place in range(count)]
         if tensors.keys() != set(names):
-            given = ", ".join(sorted(tensors)) or "none"
-            raise ShapeError(f"{count} tensors, named from 0, are carried to batch {self.position}; here are {given}")
+            listed = ", ".join(sorted(tensors)) or "none"
+            raise ShapeError(f"{count} tensors, named from 0, are carried to batch {self.position}; here are {listed}")
         if memory is not None:
-            wanted = [rows, min(memory.length, self.position * self.length), memory.width]
+            shape = [rows, min(memory.length, self.position * self.length), memory.width]
             for name in names:
-                _check_carried(name, tensors[name], wanted)
+                _check_carried(name, tensors[name], shape)
         return [tensors[name] for name in names]
 
     def _windows(self, step: int, rows: range) -> list[tuple[int, int]]:
@@ -318,9 +318,9 @@ class Stream(Source[TextBatch]):
         return [(start, min(start + self.length, end)) for start, end in zip(starts, ends, strict=True)]
 
 
-def _check_carried(name: str, tensor: Tensor, wanted: list[int]) -> None:
-    if list(tensor.shape) != wanted or not tensor.is_floating_point():
-        raise ShapeError(f"'{name}' is {tensor.dtype} {list(tensor.shape)}, not numbers of a floating type {wanted}")
+def _check_carried(name: str, tensor: Tensor, shape: list[int]) -> None:
+    if list(tensor.shape) != shape or not tensor.is_floating_point():
+        raise ShapeError(f"'{name}' is {tensor.dtype} {list(tensor.shape)}, not numbers of a floating type {shape}")
 
 
 def _check(text: Text, length: int, rows: int) -> None:

@@ -76,7 +76,7 @@ def stream(problem: str, seed: int, part: str, sizes: Sizes) -> Iterator[tuple[s
     >>> next(stream("reverse", 1, "train", Sizes(symbols=3, shortest=4, longest=4)))
     ('a b a c', 'c a b a')
     """
-    found = _problem(problem)
+    definition = _problem(problem)
     low, high = sizes.lengths(problem)
     if part == "longer":
         low, high = high + 1, 2 * high
@@ -86,7 +86,7 @@ def stream(problem: str, seed: int, part: str, sizes: Sizes) -> Iterator[tuple[s
         for place in itertools.count():
             # a text as seed goes through SHA-512: the same numbers everywhere
             numbers = random.Random(f"{problem} {seed} {part} {place}")
-            yield found.draw(numbers, numbers.randint(low, high), letters)
+            yield definition.draw(numbers, numbers.randint(low, high), letters)
 
     return drawn()
 
@@ -109,7 +109,7 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
     {'train.tsv': 20, 'valid.tsv': 2, 'test.tsv': 2, 'longer.tsv': 2}
     """
     sizes = sizes or Sizes()
-    names, trained, made = _problem(problem).names, set[str](), dict[Path, tuple[int, bytes]]()
+    names, trained, contents = _problem(problem).names, set[str](), dict[Path, tuple[int, bytes]]()
     for part in PARTS:
         examples = stream(problem, seed, part, sizes)
         if part == "train":
@@ -118,14 +118,14 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
         else:
             rows = _unseen(examples, trained, max(1, sizes.count // 10), part)
         path = folder / f"{part}.tsv"
-        made[path] = len(rows), _table(rows, names)
-        if path.exists() and path.read_bytes() != made[path][1]:
+        contents[path] = len(rows), _table(rows, names)
+        if path.exists() and path.read_bytes() != contents[path][1]:
             raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    for path, (_, content) in made.items():
+    for path, (_, content) in contents.items():
         with replacing(path) as temporary:
             temporary.write_bytes(content)
-    return {path: count for path, (count, _) in made.items()}
+    return {path: count for path, (count, _) in contents.items()}
 
 
 def _problem(name: str) -> Problem:
@@ -179,9 +179,9 @@ def _lookup(numbers: random.Random, length: int, letters: list[str]) -> tuple[st
     """Pairs of a letter and a digit, then one of the letters; the letters differ as far as there are enough."""
     keys = numbers.sample(letters, min(length, len(letters)))
     values = [str(numbers.randrange(10)) for _ in keys]
-    asked = numbers.randrange(len(keys))
+    index = numbers.randrange(len(keys))
     pairs = [word for pair in zip(keys, values, strict=True) for word in pair]
-    return " ".join([*pairs, keys[asked]]), values[asked]
+    return " ".join([*pairs, keys[index]]), values[index]
 
 
 def _odd(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
@@ -200,19 +200,19 @@ def _parity(numbers: random.Random, length: int, letters: list[str]) -> tuple[st
 def _brackets(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
     """Half of them balanced; the other half have one bracket turned into another one."""
     text: list[str] = []
-    open_ones: list[str] = []
+    open_brackets: list[str] = []
     length += length % 2
     while len(text) < length:
-        room = len(open_ones) < length - len(text)
-        if open_ones and (not room or numbers.random() < 0.5):
-            text.append(_OPENING[open_ones.pop()])
+        room = len(open_brackets) < length - len(text)
+        if open_brackets and (not room or numbers.random() < 0.5):
+            text.append(_OPENING[open_brackets.pop()])
         else:
-            open_ones.append(numbers.choice("(["))
-            text.append(open_ones[-1])
+            open_brackets.append(numbers.choice("(["))
+            text.append(open_brackets[-1])
     if numbers.random() < 0.5:
         return " ".join(text), "balanced"
     place = numbers.randrange(length)
-    text[place] = numbers.choice([one for one in "()[]" if one != text[place]])
+    text[place] = numbers.choice([bracket for bracket in "()[]" if bracket != text[place]])
     return " ".join(text), "broken"
 
 

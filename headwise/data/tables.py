@@ -60,7 +60,7 @@ class Row:
 
 
 def scan_rows(
-    path: str | os.PathLike[str], how: Table, wanted: Sequence[Key], optional: Sequence[Key] = ()
+    path: str | os.PathLike[str], how: Table, required: Sequence[Key], optional: Sequence[Key] = ()
 ) -> Iterator[Row | BadLine]:
     """The rows of a file, one after another, with the lines that are bad; blank lines are skipped.
 
@@ -69,28 +69,28 @@ def scan_rows(
     ends and doubled quotes; in TSV a quote is a character. Cells are text; those of JSON lines are of any kind.
 
     Args:
-        wanted: the columns or fields that every row must have.
+        required: the columns or fields that every row must have.
         optional: those that are given where they are there.
 
     Raises:
-        DataError: the file cannot be read any further: it lacks a wanted column, or a quote is never closed.
+        DataError: the file cannot be read any further: it lacks a required column, or a quote is never closed.
     """
     name = os.fspath(path)
     kind = format_of(name, how.max_line_bytes) if how.format == "auto" else how.format
     if kind == "jsonl":
-        yield from _records(name, how, wanted, optional)
+        yield from _records(name, how, required, optional)
         return
     rows = _tsv(name, how) if kind == "tsv" else _Csv(name, how).rows()
     chosen: dict[Key, int] | None = None
     width = 0
-    for found in rows:
-        if isinstance(found, BadLine):
-            yield found
+    for row in rows:
+        if isinstance(row, BadLine):
+            yield row
             continue
-        line, cells = found
+        line, cells = row
         if chosen is None:
-            width, chosen = len(cells), _chosen(f"{name}:{line}", cells, how, wanted, optional)
-            if any(isinstance(key, str) for key in wanted):
+            width, chosen = len(cells), _chosen(f"{name}:{line}", cells, how, required, optional)
+            if any(isinstance(key, str) for key in required):
                 continue
         if len(cells) != width:
             advice = "; put a text with a delimiter in quotes" if kind == "csv" and len(cells) > width else ""
@@ -145,14 +145,14 @@ def named_format(path: str) -> str | None:
     return _ENDINGS.get(ending_of(path))
 
 
-def _records(name: str, how: Table, wanted: Sequence[Key], optional: Sequence[Key]) -> Iterator[Row | BadLine]:
-    for found in _objects(name, how):
-        if isinstance(found, BadLine):
-            yield found
+def _records(name: str, how: Table, required: Sequence[Key], optional: Sequence[Key]) -> Iterator[Row | BadLine]:
+    for entry in _objects(name, how):
+        if isinstance(entry, BadLine):
+            yield entry
             continue
-        number, record = found
+        number, record = entry
         try:
-            cells: dict[Key, Any] = {key: any_field(record, str(key)) for key in wanted}
+            cells: dict[Key, Any] = {key: any_field(record, str(key)) for key in required}
         except DataError as error:
             yield BadLine(name, number, "fields", error.message)
         else:
@@ -214,35 +214,37 @@ class _Csv:
                 if any(cell and not cell.isspace() for cell in cells):
                     yield line, cells
 
-    def _fault(self, line: int, told: str) -> BadLine:
-        if not told or told == "unexpected end of data":
+    def _fault(self, line: int, reason: str) -> BadLine:
+        if not reason or reason == "unexpected end of data":
             # what follows cannot be told from what is quoted
-            limit = f" within {self.how.max_line_bytes:,} bytes" if not told else ""
+            limit = f" within {self.how.max_line_bytes:,} bytes" if not reason else ""
             raise DataError(f"{self.name}:{line}: a quote opens in this row and is never closed{limit}; close it")
-        if "expected after" in told:
-            told = 'a character stands behind a closing quote; double the quotes inside a cell: ""so""'
-        elif "new-line" in told:
-            told = "a carriage return stands inside a cell; put the cell in quotes, or end lines with \\n"
+        if "expected after" in reason:
+            reason = 'a character stands behind a closing quote; double the quotes inside a cell: ""so""'
+        elif "new-line" in reason:
+            reason = "a carriage return stands inside a cell; put the cell in quotes, or end lines with \\n"
         else:
-            told = f"not valid CSV: {told}"
-        return BadLine(self.name, line, "quoting", told)
+            reason = f"not valid CSV: {reason}"
+        return BadLine(self.name, line, "quoting", reason)
 
 
 class _Endless(Exception):
     """A row that does not end."""
 
 
-def _chosen(place: str, first: list[str], how: Table, wanted: Sequence[Key], optional: Sequence[Key]) -> dict[Key, int]:
+def _chosen(
+    place: str, first: list[str], how: Table, required: Sequence[Key], optional: Sequence[Key]
+) -> dict[Key, int]:
     """Where the columns stand, by what the first line says. Raises: DataError at `place`."""
     names = [cell.strip() for cell in first]
     # of columns with one name the first
     where, counts = {name: place for place, name in reversed([*enumerate(names)])}, Counter(names)
-    found: dict[Key, int] = {}
-    for key in [*wanted, *optional]:
+    columns: dict[Key, int] = {}
+    for key in [*required, *optional]:
         if isinstance(key, int):
             if key < len(names):
-                found[key] = key
-            elif key in wanted:
+                columns[key] = key
+            elif key in required:
                 raise DataError(
                     f"{place}: {count_columns(len(names))}, but column {key} is asked for; columns are counted from 0"
                 )
@@ -251,10 +253,10 @@ def _chosen(place: str, first: list[str], how: Table, wanted: Sequence[Key], opt
         elif counts[key] > 1:
             raise DataError(f"{place}: two columns are named '{key[:100]}'; give each a name of its own")
         elif key in where:
-            found[key] = where[key]
-        elif key in wanted:
+            columns[key] = where[key]
+        elif key in required:
             raise _missing(place, key, names, how)
-    return found
+    return columns
 
 
 def _missing(place: str, key: str, names: list[str], how: Table) -> DataError:
@@ -262,10 +264,10 @@ def _missing(place: str, key: str, names: list[str], how: Table) -> DataError:
     if len(names) == 1 and other is not None:
         return DataError(f"{place}: one column with {other} in it, no '{key}'; set data.delimiter or data.format")
     shown = ", ".join(f"'{name[:_SHOWN]}'" for name in names[:_COLUMNS]) + (", ..." if len(names) > _COLUMNS else "")
-    told = f"{place}: no column is named '{key}', but {shown}; say with {how.named_by} what yours are called"
+    message = f"{place}: no column is named '{key}', but {shown}; say with {how.named_by} what yours are called"
     if len(names) == 1 or not how.numbered:
-        return DataError(told)
-    return DataError(f"{told}, or that there is no line of names", {"columns": (0, 1)})
+        return DataError(message)
+    return DataError(f"{message}, or that there is no line of names", {"columns": (0, 1)})
 
 
 def count_columns(count: int) -> str:
@@ -354,8 +356,8 @@ def moment_of(value: Any, fault: Fault, what: str) -> float:
     """
     if isinstance(value, str) and "-" in value.strip()[1:] and ("e" not in value.lower()):
         try:
-            found = datetime.fromisoformat(value.strip())
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+            moment = datetime.fromisoformat(value.strip())
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             raise fault(
                 f"{value.strip()[:30]!r} is no date; write a number or an ISO date such as 2026-01-31T12:00:00"

@@ -106,14 +106,14 @@ class Tokenizer:
         return cls.from_bytes(data, os.fspath(path))
 
     @classmethod
-    def from_bytes(cls, data: bytes, name: str, wanted: TokenizerConfig | None = None) -> "Tokenizer":
-        """A tokenizer from the bytes of its file; `name` stands in errors, and `wanted` is what it must be made by."""
+    def from_bytes(cls, data: bytes, name: str, expected: TokenizerConfig | None = None) -> "Tokenizer":
+        """A tokenizer from the bytes of its file; `name` stands in errors, and `expected` must have made it."""
         try:
             document = json.loads(data)
             if document["format"] != _FORMAT or document["version"] != 1:
                 raise ValueError(f"format {document['format']!r} version {document['version']!r} is not known")
             config = TokenizerConfig.model_validate(document["config"])
-            if wanted not in (None, config):
+            if expected not in (None, config):
                 raise ValueError("it is of another configuration than the recipe's")
             _refuse_other(document["tokenizer"], config)
             spacing = Spacing.model_validate(document["spacing"])
@@ -254,26 +254,26 @@ def _train(backend: Any, texts: list[str], config: TokenizerConfig) -> None:
     if config.kind == "bpe":
         # the most frequent characters, so that a large script cannot exceed the size
         options |= {"initial_alphabet": [SPACE_MARK], "limit_alphabet": size}
-    made = trainers.BpeTrainer if config.kind == "bpe" else trainers.WordLevelTrainer
+    trainer = trainers.BpeTrainer if config.kind == "bpe" else trainers.WordLevelTrainer
     with threads_for(len(texts)):
-        backend.train_from_iterator(texts, made(**options))
+        backend.train_from_iterator(texts, trainer(**options))
 
 
 def _refuse_other(described: Any, config: TokenizerConfig) -> None:
     """Everything but the words must be as the configuration makes it: no padding, no cutting, no chance."""
-    wanted = json.loads(_untrained(config).to_str())
-    pairs = [(part, described.get(part), wanted[part]) for part in wanted if part not in ("model", "added_tokens")]
+    fresh = json.loads(_untrained(config).to_str())
+    pairs = [(part, described.get(part), fresh[part]) for part in fresh if part not in ("model", "added_tokens")]
     model = described["model"]
-    pairs += [(f"model.{part}", model.get(part), value) for part, value in wanted["model"].items()]
-    for part, given, expected in pairs:
-        if given != expected and part not in ("model.vocab", "model.merges"):
+    pairs += [(f"model.{part}", model.get(part), value) for part, value in fresh["model"].items()]
+    for part, actual, expected in pairs:
+        if actual != expected and part not in ("model.vocab", "model.merges"):
             raise ValueError(f"its {part} is not what its configuration makes")
 
 
 def _word_counts(backend: Any, texts: Iterable[str], config: TokenizerConfig) -> Counter[str]:
     words = Counter[str]()
-    whole = config.spaces == "kept"
-    for word, count in Counter(word for text in texts for word in ([text] if whole else text.split())).items():
+    keeps_spaces = config.spaces == "kept"
+    for word, count in Counter(word for text in texts for word in ([text] if keeps_spaces else text.split())).items():
         lowered = backend.normalizer.normalize_str(word) if backend.normalizer else word
         for part, _ in backend.pre_tokenizer.pre_tokenize_str(lowered):
             words[part] += count

@@ -39,27 +39,27 @@ def train_unigram(words: Mapping[str, int], size: int) -> Pieces:
     alphabet = [letter for letter, _ in sorted(letters.items(), key=_by_count)][:size]
     counts = _seeds(frequencies, (size - len(alphabet)) * _SEEDS_PER_PIECE)
     counts.update({letter: letters[letter] for letter in alphabet})
-    kept = set(alphabet)
+    fixed = set(alphabet)
     texts = [word for word, _ in frequencies]
     weights = np.array([count for _, count in frequencies], dtype=np.int64)
     while True:
         for _ in range(_ROUNDS_AT_ONE_SIZE):
             pieces = _scored(counts)
-            counts = _recount(pieces, texts, weights, kept)
+            counts = _recount(pieces, texts, weights, fixed)
         if len(counts) <= size:
             return _scored(counts)
         target = max(size, int(len(counts) * _KEPT_PER_ROUND))
-        counts = _pruned(counts, kept, target)
+        counts = _pruned(counts, fixed, target)
 
 
 def _seeds(frequencies: list[tuple[str, int]], size: int) -> dict[str, int]:
     """Substrings of two or more characters that occur twice or more, the ones that cover most text."""
-    found = Counter[str]()
+    counts = Counter[str]()
     for word, count in frequencies:
         for start in range(len(word) - 1):
             for end in range(start + 2, min(len(word), start + _MAX_PIECE) + 1):
-                found[word[start:end]] += count
-    useful = [(piece, count) for piece, count in found.items() if count > 1]
+                counts[word[start:end]] += count
+    useful = [(piece, count) for piece, count in counts.items() if count > 1]
     useful.sort(key=lambda item: (-item[1] * len(item[0]), item[0]))
     return dict(useful[: max(size, 0)])
 
@@ -73,7 +73,7 @@ def _scored(counts: Mapping[str, int]) -> Pieces:
     return [(piece, math.log(count / total)) for piece, count in sorted(counts.items(), key=_by_count)]
 
 
-def _recount(pieces: Pieces, texts: list[str], weights: np.ndarray, kept: set[str]) -> dict[str, int]:
+def _recount(pieces: Pieces, texts: list[str], weights: np.ndarray, fixed: set[str]) -> dict[str, int]:
     """How often each piece stands in the best segmentations; unused pieces go, single characters stay with one."""
     backend = Backend(models.Unigram([("", _UNKNOWN_SCORE), *pieces], unk_id=0))
     rows = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
@@ -82,20 +82,20 @@ def _recount(pieces: Pieces, texts: list[str], weights: np.ndarray, kept: set[st
     # integers up to 2^53 add exactly in float64
     totals = np.bincount(ids, weights=np.repeat(weights, lengths), minlength=len(pieces) + 1)[1:].astype(np.int64)
     return {
-        piece: max(int(count), 1) for (piece, _), count in zip(pieces, totals, strict=True) if count or piece in kept
+        piece: max(int(count), 1) for (piece, _), count in zip(pieces, totals, strict=True) if count or piece in fixed
     }
 
 
-def _pruned(counts: Mapping[str, int], kept: set[str], size: int) -> dict[str, int]:
+def _pruned(counts: Mapping[str, int], fixed: set[str], size: int) -> dict[str, int]:
     """Keeps the `size` pieces whose removal would lower the likelihood most."""
     scores = dict(_scored(counts))
     losses = [
         (-count * (scores[piece] - _best_split(piece, scores)), piece)
         for piece, count in counts.items()
-        if piece not in kept
+        if piece not in fixed
     ]
     losses.sort()
-    chosen = kept.union(piece for _, piece in losses[: size - len(kept)])
+    chosen = fixed.union(piece for _, piece in losses[: size - len(fixed)])
     return {piece: count for piece, count in counts.items() if piece in chosen}
 
 

@@ -161,14 +161,14 @@ class BeamSearch:
         """
         self._ended_now, self.done = [], []
         step, before = self.step, None if self._observer is None else self._partial(self._read_rows())
-        order, kept = self._move(*self._select(totals, parents * (1 if step else self.size), tokens))
+        order, remaining = self._move(*self._select(totals, parents * (1 if step else self.size), tokens))
         if self._observer is not None and before is not None:
             self._observer(SearchStep(step, before, self._partial(slice(None)), self._ended_now))
         if step == 0 and self.size > 1:
             self.cache.expand(self.size)
             order = None
-        if kept is not None and len(kept):
-            self.cache.keep(torch.from_numpy(kept).to(device))
+        if remaining is not None and len(remaining):
+            self.cache.keep(torch.from_numpy(remaining).to(device))
         if order is not None:
             self.cache.reorder(torch.from_numpy(order).to(device))
 
@@ -218,13 +218,13 @@ class BeamSearch:
         if not done.any():
             return parents if moved else None, None
         self.done = self._sentences[done & ~self._dropped].tolist()
-        kept, stay = (~done).nonzero()[0], (~done).repeat(self.size)
-        self.rules, self._totals = self.rules.keep(kept), totals[kept]
-        self._sentences, self._dropped = self._sentences[kept], self._dropped[kept]
+        remaining, stay = (~done).nonzero()[0], (~done).repeat(self.size)
+        self.rules, self._totals = self.rules.keep(remaining), totals[remaining]
+        self._sentences, self._dropped = self._sentences[remaining], self._dropped[remaining]
         self._tokens, self._history = tokens[stay], self._history[stay]
-        gone = ((kept - np.arange(len(kept))) * self.size).repeat(self.size)
+        gone = ((remaining - np.arange(len(remaining))) * self.size).repeat(self.size)
         parents = parents[stay] - gone
-        return parents if (parents != np.arange(len(parents))).any() else None, kept
+        return parents if (parents != np.arange(len(parents))).any() else None, remaining
 
     def _settled(self) -> np.ndarray:
         """Which sentences have no better hypothesis left to find."""

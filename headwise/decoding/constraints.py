@@ -52,10 +52,10 @@ class Constraints:
         """The step from which no token is forced."""
         return max(map(len, self.prefix), default=0)
 
-    def keep(self, kept: Int[np.ndarray, "kept"]) -> "Constraints":
+    def keep(self, sentences: Int[np.ndarray, "kept"]) -> "Constraints":
         """The rules of these sentences only."""
-        prefix = [self.prefix[sentence] for sentence in kept]
-        columns = {name: getattr(self, name)[kept] for name in ("bos_id", "min_len", "max_len")}
+        prefix = [self.prefix[sentence] for sentence in sentences]
+        columns = {name: getattr(self, name)[sentences] for name in ("bos_id", "min_len", "max_len")}
         return replace(self, prefix=prefix, **columns)
 
     def check_cache(self, cache: Cache) -> None:

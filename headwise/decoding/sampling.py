@@ -157,9 +157,9 @@ def follow(
         if not stay.any():
             break
         if not stay.all():
-            kept = np.flatnonzero(stay)
-            cache.keep(torch.from_numpy(kept).to(device))
-            rules, stay = rules.keep(kept), stay.repeat(per_sentence)
+            remaining = np.flatnonzero(stay)
+            cache.keep(torch.from_numpy(remaining).to(device))
+            rules, stay = rules.keep(remaining), stay.repeat(per_sentence)
             rows, tokens = rows.keep(stay), tokens[stay]
     ordered = [results[index] for index in range(len(results))]
     return [ordered[start : start + per_sentence] for start in range(0, len(ordered), per_sentence)]
@@ -197,10 +197,10 @@ class _Rows:
         ended = {}
         ending = (finished | dead | (self.limit == step + 1)) & self.open
         for row in np.flatnonzero(ending).tolist():
-            kept = self.history[row, : step if finished[row] or dead[row] else step + 1]
+            ids = self.history[row, : step if finished[row] or dead[row] else step + 1]
             log_prob = float(self.total[row])
             score = log_prob / float(norms[step if dead[row] else step + 1])
-            ended[int(self.index[row])] = Hypothesis(kept.tolist(), score, log_prob, bool(finished[row]))
+            ended[int(self.index[row])] = Hypothesis(ids.tolist(), score, log_prob, bool(finished[row]))
             self.open[row] = False
         return ended
 

@@ -114,14 +114,14 @@ class MultiHeadAttention(nn.Module):
         is left out. With a cache of `Segments` it sees the segments before x.
         """
         self._check(x, memory)
-        kept = None if cache is None else cache.memory
-        if memory is not None or (isinstance(kept, KeyValues) and kept.fixed):
-            return self._join(self._attend_memory(x, memory, mask, kept))
-        if cache is not None and not isinstance(kept, Segments):
+        stored = None if cache is None else cache.memory
+        if memory is not None or (isinstance(stored, KeyValues) and stored.fixed):
+            return self._join(self._attend_memory(x, memory, mask, stored))
+        if cache is not None and not isinstance(stored, Segments):
             return self._join(self._attend_step(*self._project(x), mask, cache))
-        if not isinstance(kept, Segments):
+        if not isinstance(stored, Segments):
             return self._join(self._attend(*self._project(x), mask, 0))
-        query, key, value = self._project(kept.extend(x))
+        query, key, value = self._project(stored.extend(x))
         start = key.shape[2] - x.shape[1]
         return self._join(self._attend(query[:, :, start:], key, value, mask, start))
 
@@ -177,18 +177,18 @@ class MultiHeadAttention(nn.Module):
         return output
 
     def _attend_memory(
-        self, x: Tensor, memory: Tensor | None, mask: Mask | None, kept: KeyValues | States | Segments | None
+        self, x: Tensor, memory: Tensor | None, mask: Mask | None, stored: KeyValues | States | Segments | None
     ) -> Tensor:
         """Cross-attention to a memory, or to the keys and values that are kept of it."""
-        if not (kept is None or isinstance(kept, KeyValues)):
+        if not (stored is None or isinstance(stored, KeyValues)):
             raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
         if memory is not None:
             key, value = self.project_memory(_without_unseen(memory, mask, self.num_heads, x.shape[1]))
-            if kept is not None:
-                kept.fill(key, value)
+            if stored is not None:
+                stored.fill(key, value)
         else:
-            assert kept is not None
-            key, value = kept.read()
+            assert stored is not None
+            key, value = stored.read()
         if self.memory_projection is None:
             query = self._project(x)[0]
         else:
@@ -250,12 +250,12 @@ class MultiHeadAttention(nn.Module):
     def _check(self, x: Tensor, memory: Tensor | None) -> None:
         if x.shape[-1] != self.d_model:
             raise ShapeError(f"x is {x.shape[-1]} wide, but the layer was built for d_model = {self.d_model}")
-        wanted = self.d_model if self.memory_dim is None else self.memory_dim
-        if memory is not None and memory.shape[-1] != wanted:
+        width = self.d_model if self.memory_dim is None else self.memory_dim
+        if memory is not None and memory.shape[-1] != width:
             advice = (
                 "; build the layer with memory_dim for a memory of another width" if self.memory_dim is None else ""
             )
-            raise ShapeError(f"the memory is {memory.shape[-1]} wide, but the layer was built for {wanted}{advice}")
+            raise ShapeError(f"the memory is {memory.shape[-1]} wide, but the layer was built for {width}{advice}")
 
 
 def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int) -> Mechanism:
@@ -294,19 +294,19 @@ def rotated(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
     return position.rotate(heads.unsqueeze(-2), step.position).squeeze(-2)
 
 
-def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
-    if one is None or two is None:
-        return two if one is None else one
-    return one + two
+def _added(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
 
 
 def check_heads(
     d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None = None, value_dim: int | None = None
 ) -> None:
     """Raises: ConfigError if the heads do not fit the width, naming the nearest numbers that do."""
-    for name, given in (("head_dim", head_dim), ("value_dim", value_dim)):
-        if given is not None and given < 1:
-            raise ConfigError(f"{name} ({given}) must be 1 or more, or None")
+    for name, size in (("head_dim", head_dim), ("value_dim", value_dim)):
+        if size is not None and size < 1:
+            raise ConfigError(f"{name} ({size}) must be 1 or more, or None")
     if num_heads < 1 or (head_dim is None and d_model % num_heads):
         fitting = [heads for heads in range(1, d_model + 1) if d_model % heads == 0]
         nearest = sorted(sorted(fitting, key=lambda heads: abs(heads - num_heads))[:3])

@@ -72,8 +72,8 @@ class RoundedLinear(nn.Module):
         self._state, self._sums = _state(linear.weight), _sums(linear.weight)
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
-        made = F.linear(x.bfloat16(), self._copy).to(x.dtype)
-        return made if self.bias is None else made.add_(self.bias)
+        output = F.linear(x.bfloat16(), self._copy).to(x.dtype)
+        return output if self.bias is None else output.add_(self.bias)
 
     @property
     def weight(self) -> Tensor:
@@ -171,11 +171,11 @@ class PlainFeedForward:
 
     def __call__(self, x: Tensor) -> Tensor:
         entering = self._before(x)
-        made = self._outer(self._inner(entering).relu_()) if self._relu else self._whole(entering)
-        return self._after(made.add_(x))
+        output = self._outer(self._inner(entering).relu_()) if self._relu else self._whole(entering)
+        return self._after(output.add_(x))
 
 
-def seen(query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, grouped: bool) -> Tensor:
+def attend_visible(query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, grouped: bool) -> Tensor:
     """Scaled dot-product attention to what the mask shows: zeros for a row that sees nothing."""
     bias, empty = None, None
     if mask is not None:
@@ -318,7 +318,7 @@ class DecodingBlock(nn.Module):
     def _attend_memory(self, query: Tensor, part: Step) -> Tensor:
         assert self._cross is not None
         assert isinstance(part.cross.memory, KeyValues)
-        return seen(query, *part.cross.memory.read(), part.memory_mask, self._cross.grouped)
+        return attend_visible(query, *part.cross.memory.read(), part.memory_mask, self._cross.grouped)
 
 
 @dataclass(slots=True)
@@ -362,7 +362,7 @@ class EncodingBlock(nn.Module):
         query, key, value = self._own.packed(packed)
         if self._own.position is not None:
             query, key = self._own.position.rotate(query, 0), self._own.position.rotate(key, 0)
-        return seen(query, key, value, part.mask, self._own.grouped)
+        return attend_visible(query, key, value, part.mask, self._own.grouped)
 
 
 def _twin(child: nn.Module) -> nn.Module:

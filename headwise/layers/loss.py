@@ -51,12 +51,12 @@ def real_rows(
     Args:
         num_tokens: how many positions are real.
     """
-    rows, wanted = hidden.flatten(0, 1), targets.flatten()
-    if num_tokens == wanted.numel():
-        return rows, wanted
+    rows, flat_targets = hidden.flatten(0, 1), targets.flatten()
+    if num_tokens == flat_targets.numel():
+        return rows, flat_targets
     real = torch.arange(targets.shape[1], device=lens.device) < lens[:, None]
     places = real.flatten().nonzero().squeeze(1)
-    return rows.index_select(0, places), wanted.index_select(0, places)
+    return rows.index_select(0, places), flat_targets.index_select(0, places)
 
 
 def vocabulary_loss(
@@ -102,27 +102,27 @@ class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         ctx.smoothing, ctx.low = inputs[4:]
-        made = output[1:]
-        ctx.mark_non_differentiable(*(gradient for gradient in made if gradient is not None))
-        ctx.save_for_backward(*inputs[:4], *made)
+        grads = output[1:]
+        ctx.mark_non_differentiable(*(gradient for gradient in grads if gradient is not None))
+        ctx.save_for_backward(*inputs[:4], *grads)
 
     @staticmethod
     def backward(ctx, gradient, *_):
         saved = ctx.saved_tensors
         hidden, weight, bias, targets = saved[:4]
         twice = torch.is_grad_enabled()
-        made = _differentiable(hidden, weight, bias, targets, ctx.smoothing, ctx.low) if twice else saved[4:]
-        return *(None if one is None else one * gradient for one in made), None, None, None
+        grads = _differentiable(hidden, weight, bias, targets, ctx.smoothing, ctx.low) if twice else saved[4:]
+        return *(None if grad is None else grad * gradient for grad in grads), None, None, None
 
     @staticmethod
     def vmap(info, in_dims, *inputs):
         rows = [
-            [one if dim is None else one.select(dim, number) for one, dim in zip(inputs, in_dims, strict=True)]
+            [arg if dim is None else arg.select(dim, number) for arg, dim in zip(inputs, in_dims, strict=True)]
             for number in range(info.batch_size)
         ]
         outputs = zip(*(_VocabularyLoss.apply(*row) for row in rows), strict=True)
-        stacked = tuple(None if made[0] is None else torch.stack(made) for made in outputs)
-        return stacked, tuple(None if made is None else 0 for made in stacked)
+        stacked = tuple(None if output[0] is None else torch.stack(output) for output in outputs)
+        return stacked, tuple(None if output is None else 0 for output in stacked)
 
 
 Made = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
@@ -151,8 +151,8 @@ def _chunked(
         logits = F.linear(rows, low_weight, low_bias)
         odds = logits.softmax(-1)
         # unlike an index, it refuses numbers below 0
-        wanted = logits.gather(1, target.unsqueeze(1)).squeeze(1).to(exact)
-        total = total + (_log_sum(logits, odds, exact) - (1.0 - smoothing) * wanted).sum()
+        target_logits = logits.gather(1, target.unsqueeze(1)).squeeze(1).to(exact)
+        total = total + (_log_sum(logits, odds, exact) - (1.0 - smoothing) * target_logits).sum()
         if not gradients:
             continue
         # setting is free where adding (`scatter_add_`) copies the whole block of a half-precision type
@@ -199,7 +199,7 @@ def _differentiable(
     """The gradients of `_chunked` by the plain formula, which autograd can differentiate again."""
     rows, low_weight = hidden.to(low), weight.to(low)
     odds = F.linear(rows, low_weight, None if bias is None else bias.to(low)).softmax(-1)
-    wanted = torch.arange(weight.shape[0], device=targets.device) == targets[:, None]
-    error = odds - smoothing / weight.shape[0] - (1.0 - smoothing) * wanted.to(low)
+    one_hot = torch.arange(weight.shape[0], device=targets.device) == targets[:, None]
+    error = odds - smoothing / weight.shape[0] - (1.0 - smoothing) * one_hot.to(low)
     d_bias = None if bias is None else error.sum(0).to(bias.dtype)
     return (error @ low_weight).to(hidden.dtype), (error.mT @ rows).to(weight.dtype), d_bias

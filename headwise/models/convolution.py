@@ -32,8 +32,8 @@ class Offsets(Mask):
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         # sums in place of a table, which a compiled program cannot make for each pair
         own = [(head == number, offset) for number, offset in enumerate(self.offsets)]
-        row = query // self.out_columns * self.stride[0] + self.first[0] + sum(one * down for one, (down, _) in own)
-        column = query % self.out_columns * self.stride[1] + self.first[1] + sum(one * right for one, (_, right) in own)
+        row = query // self.out_columns * self.stride[0] + self.first[0] + sum(hit * down for hit, (down, _) in own)
+        column = query % self.out_columns * self.stride[1] + self.first[1] + sum(hit * right for hit, (_, right) in own)
         inside = (row >= 0) & (row < self.rows) & (column >= 0) & (column < self.columns)
         return inside & (key == row * self.columns + column)
 

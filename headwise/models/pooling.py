@@ -137,8 +137,8 @@ class AttentionOverSequence(SequencePooling):
 
     def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         x = zeroed_beyond(x, valid_lens)
-        asked = self.query.to(x.dtype).expand(x.shape[0], -1) if self.last is None else self.last(x, valid_lens)
-        pooled: Tensor = self.attention(asked[:, None], x, mask=Padding(valid_lens))
+        query = self.query.to(x.dtype).expand(x.shape[0], -1) if self.last is None else self.last(x, valid_lens)
+        pooled: Tensor = self.attention(query[:, None], x, mask=Padding(valid_lens))
         return pooled[:, 0]
 
 
@@ -177,8 +177,8 @@ class SequencePoolingConfig(Config):
         """A new pooling of states of this width, the last columns of which were read backwards."""
         last = LastOfSequence(backward)
         if self.kind != "attention":
-            made = {"mean": MeanOverSequence(), "max": MaxOverSequence(), "last": last, "cls": FirstOfSequence()}
-            return made[self.kind]
+            poolings = {"mean": MeanOverSequence(), "max": MaxOverSequence(), "last": last, "cls": FirstOfSequence()}
+            return poolings[self.kind]
         head_dim = width // self.num_heads
         score = scores.build(self.score, head_dim, head_dim, head_dim, self.num_heads)
         mechanism = Scored(score, normalizers.build(self.normalizer, self.num_heads))

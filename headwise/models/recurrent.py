@@ -64,8 +64,8 @@ def read_both(
     directions: Iterable[nn.Module], x: Float[Tensor, "steps batch input_dim"], lens: Int[Tensor, "batch"]
 ) -> tuple[Float[Tensor, "steps batch width"], Float[Tensor, "batch state_dim"]]:
     """As `read`, by one layer for each direction, forwards first: their states side by side."""
-    found = [read(cast(Any, layer), x, lens, bool(back)) for back, layer in enumerate(directions)]
-    hidden, last = zip(*found, strict=True)
+    outputs = [read(cast(Any, layer), x, lens, bool(back)) for back, layer in enumerate(directions)]
+    hidden, last = zip(*outputs, strict=True)
     return torch.cat(hidden, -1), torch.cat(last, -1)
 
 

@@ -236,7 +236,7 @@ class _Recomputed(torch.autograd.Function):
             y2, d_y1 = y2 - branch, d_y1 + d_input
             branch, d_input = gradients.through(coupling.f, f"{i}.f.", {"mask": ctx.mask}, before_f, y2, d_y1)
             y1, d_y2 = y1 - branch, d_y2 + d_input
-        return d_y1, d_y2, None, None, None, *gradients.found.values()
+        return d_y1, d_y2, None, None, None, *gradients.gradients.values()
 
 
 class _Gradients:
@@ -244,7 +244,7 @@ class _Gradients:
 
     def __init__(self, tensors: dict[str, Tensor]):
         self.tensors = tensors
-        self.found: dict[str, Tensor | None] = dict.fromkeys(tensors)
+        self.gradients: dict[str, Tensor | None] = dict.fromkeys(tensors)
 
     def through(
         self,
@@ -263,10 +263,10 @@ class _Gradients:
         x = x.detach().requires_grad_()
         with torch.enable_grad(), moment.restored():
             output = call_with(branch, own, (x,), options)
-            wanted = [x, *learned.values()]
-            d_x, *found = torch.autograd.grad(output, wanted, d_output.to(output.dtype), allow_unused=True)
-        for name, gradient in zip(learned, found, strict=True):
-            known = self.found[prefix + name]
+            inputs = [x, *learned.values()]
+            d_x, *grads = torch.autograd.grad(output, inputs, d_output.to(output.dtype), allow_unused=True)
+        for name, gradient in zip(learned, grads, strict=True):
+            total = self.gradients[prefix + name]
             if gradient is not None:
-                self.found[prefix + name] = gradient if known is None else known + gradient
+                self.gradients[prefix + name] = gradient if total is None else total + gradient
         return output.detach(), torch.zeros_like(x) if d_x is None else d_x

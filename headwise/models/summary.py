@@ -14,13 +14,13 @@ def summary(model: nn.Module) -> str:
     A tensor that two parts share is counted once, at its first name.
     """
     rows: list[tuple[str, str, str]] = []
-    seen: dict[int, str] = {}
+    names: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         shape = " x ".join(map(str, parameter.shape))
-        if id(parameter) in seen:
-            rows.append((name, shape, f"shared with {seen[id(parameter)]}"))
+        if id(parameter) in names:
+            rows.append((name, shape, f"shared with {names[id(parameter)]}"))
             continue
-        seen[id(parameter)] = name
+        names[id(parameter)] = name
         rows.append((name, shape, f"{parameter.numel():,}" + ("" if parameter.requires_grad else " frozen")))
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     lines = [f"{name:<{widths[0]}}  {shape:<{widths[1]}}  {count}" for name, shape, count in rows]

@@ -22,11 +22,11 @@ def runge_kutta(change: Change, place: int, state: Float[Tensor, "*axes"], step:
     >>> round(runge_kutta(lambda place, p: p, 0, torch.ones(1), 0.1).item(), 4)  # exp(0.1)
     1.1052
     """
-    one = change(place, state)
-    two = change(place + 1, torch.add(state, one, alpha=step / 2))
-    three = change(place + 1, torch.add(state, two, alpha=step / 2))
-    four = change(place + 2, torch.add(state, three, alpha=step))
-    ends, middles = one + four, two + three
+    k1 = change(place, state)
+    k2 = change(place + 1, torch.add(state, k1, alpha=step / 2))
+    k3 = change(place + 1, torch.add(state, k2, alpha=step / 2))
+    k4 = change(place + 2, torch.add(state, k3, alpha=step))
+    ends, middles = k1 + k4, k2 + k3
     return state.add(ends, alpha=step / 6).add(middles, alpha=step / 3)
 
 

@@ -46,8 +46,8 @@ class Recurrent(Generated):
         cell, readout = self.cell, self.readout.weight.to(dtype)
         inner, bias = cell.weight_hh.to(dtype), cell.bias_hh.to(dtype)
         inputs = moved(sinusoids(length, self.hidden, 0, readout.device), readout)
-        given = F.linear(inputs, cell.weight_ih.to(dtype), cell.bias_ih.to(dtype))
-        gates, candidates = given.split((2 * self.hidden, self.hidden), dim=-1)
+        projected = F.linear(inputs, cell.weight_ih.to(dtype), cell.bias_ih.to(dtype))
+        gates, candidates = projected.split((2 * self.hidden, self.hidden), dim=-1)
         state, states = readout.new_zeros(self.hidden), []
         for gate, candidate in zip(gates.unbind(), candidates.unbind(), strict=True):
             before = torch.addmv(bias, inner, state)

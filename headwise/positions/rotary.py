@@ -229,8 +229,8 @@ def _interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     if not traced and x.storage_offset() % 2 == 0 and x.device.type in ("cpu", "cuda"):
         # one product that reads and writes once; compilers have no complex numbers
         return torch.view_as_real(torch.view_as_complex(pairs) * torch.complex(cos, sin)).flatten(-2)
-    one, two = pairs.unbind(-1)
-    return torch.stack((one * cos - two * sin, two * cos + one * sin), dim=-1).flatten(-2)
+    even, odd = pairs.unbind(-1)
+    return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
 
 
 def _half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -61,13 +61,13 @@ class Trace:
 
     def clear(self) -> None:
         """Forgets the calls so far, and with them their tensors."""
-        for each in self:
-            each.calls.clear()
+        for entry in self:
+            entry.calls.clear()
 
     def table(self) -> str:
         """What was called, with the shapes of the latest call, in the order of the model: a part before its whole."""
         head = ("name", "what", "calls", "shape")
-        rows = [head] + [(each.name, *_with_count(each)) for each in self if each.calls]
+        rows = [head] + [(entry.name, *_with_count(entry)) for entry in self if entry.calls]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         return "\n".join("  ".join([*map(str.ljust, row, widths), row[3]]).rstrip() for row in rows)
 
@@ -89,13 +89,13 @@ def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] =
     """
     if kind not in ("attention", "all"):
         raise ConfigError(unknown("kind of record", kind, ("attention", "all")))
-    found = chosen(model, *patterns)
+    matches = chosen(model, *patterns)
     records: dict[str, LayerRecord | OutputRecord] = {}
     with ExitStack() as stack:
         for name, module in _around(model) if kind == "all" else []:
             records[name] = output = OutputRecord(name, type(module).__name__)
             stack.callback(module.register_forward_hook(output._keep).remove)
-        for name, (_, mechanism) in found.items():
+        for name, (_, mechanism) in matches.items():
             records[name] = layer = LayerRecord(name)
             stack.enter_context(joined(mechanism, look=layer._keep))
         yield Trace(_ordered(model, records))
@@ -121,6 +121,6 @@ def _ordered(model: nn.Module, records: dict[str, Any]) -> dict[str, Any]:
     return {name: records[name] for name in sorted(records, key=end)}
 
 
-def _with_count(each: LayerRecord | OutputRecord) -> tuple[str, str, str]:
-    what, shape = each.shown()
-    return what, str(len(each.calls)), shape
+def _with_count(entry: LayerRecord | OutputRecord) -> tuple[str, str, str]:
+    what, shape = entry.shown()
+    return what, str(len(entry.calls)), shape

@@ -54,12 +54,12 @@ def recorded(
     """
     if not torch.compiler.is_compiling() and torch.func.debug_unwrap(output, recurse=True).ndim != output.ndim:
         raise Unsupported("a record cannot keep what torch.vmap maps: call the model without it while a record is open")
-    made = RecordedCall(mechanism, _detached(call), output.detach(), changes)
-    state = _state(made)
+    call_record = RecordedCall(mechanism, _detached(call), output.detach(), changes)
+    state = _state(call_record)
     # a compiled program cannot look at values
     if earlier and not torch.compiler.is_compiling() and _same(state, earlier):
-        return replace(made, state=earlier)
-    return replace(made, state={name: part.detach().clone() for name, part in state.items()})
+        return replace(call_record, state=earlier)
+    return replace(call_record, state={name: part.detach().clone() for name, part in state.items()})
 
 
 class _Reader(nn.Module):
@@ -77,19 +77,19 @@ class _Reader(nn.Module):
 def _state(recorded: RecordedCall) -> dict[str, Tensor]:
     """The tensors of the modules that a reader has, each once."""
     parts = {"mechanism": recorded.mechanism, "score": recorded.call.score, "normalizer": recorded.call.normalizer}
-    found, seen = {}, set()
+    tensors, ids = {}, set()
     for part, module in parts.items():
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            if id(tensor) not in seen:
-                seen.add(id(tensor))
-                found[f"{part}.{name}"] = tensor
-    return found
+            if id(tensor) not in ids:
+                ids.add(id(tensor))
+                tensors[f"{part}.{name}"] = tensor
+    return tensors
 
 
-def _same(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> bool:
-    return one.keys() == two.keys() and all(
-        tensor.shape == two[name].shape and tensor.device == two[name].device and torch.equal(tensor, two[name])
-        for name, tensor in one.items()
+def _same(state: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> bool:
+    return state.keys() == old.keys() and all(
+        tensor.shape == old[name].shape and tensor.device == old[name].device and torch.equal(tensor, old[name])
+        for name, tensor in state.items()
     )
 
 

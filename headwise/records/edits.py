@@ -46,8 +46,8 @@ class Mute(Edit):
     def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
         return self.resumed(output, call)
 
-    def weights(self, whole: Tensor, call: Call) -> Tensor:
-        return self.resumed(whole, call)
+    def weights(self, weights: Tensor, call: Call) -> Tensor:
+        return self.resumed(weights, call)
 
     def resumed(self, output: Tensor, call: Call) -> Tensor:
         heads = _heads(self.pattern, self.heads, call)
@@ -73,27 +73,27 @@ class Replace(Edit):
     def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
         heads, call = _heads(self.pattern, self.heads, call), call.zero_unseen()
         with uncast(output):
-            new = self._made(None if isinstance(self.new, Tensor) else earlier(), heads, call)
+            new = self._new_weights(None if isinstance(self.new, Tensor) else earlier(), heads, call)
             value = wide(call.value[:, [head // call.group for head in heads]])
             part = new.to(value.dtype) @ value
             if call.relative is not None and call.relative.value_table is not None:
                 part = part + call.relative.part(heads).values(new.to(value.dtype), call.query_start)
         return output.index_copy(1, torch.tensor(heads, device=output.device), part.to(output.dtype))
 
-    def weights(self, whole: Tensor, call: Call) -> Tensor:
+    def weights(self, weights: Tensor, call: Call) -> Tensor:
         heads = _heads(self.pattern, self.heads, call)
-        new = self._made(whole, heads, call).to(whole.dtype)
-        return whole.index_copy(1, torch.tensor(heads, device=whole.device), new)
+        new = self._new_weights(weights, heads, call).to(weights.dtype)
+        return weights.index_copy(1, torch.tensor(heads, device=weights.device), new)
 
-    def _made(self, whole: Tensor | None, heads: list[int], call: Call) -> Tensor:
-        new = self.new if isinstance(self.new, Tensor) else self.new(whole[:, heads])  # type: ignore[index]
-        wanted = (call.shape[0], len(heads), *call.shape[2:])
+    def _new_weights(self, weights: Tensor | None, heads: list[int], call: Call) -> Tensor:
+        new = self.new if isinstance(self.new, Tensor) else self.new(weights[:, heads])  # type: ignore[index]
+        shape = (call.shape[0], len(heads), *call.shape[2:])
         try:
-            return new.expand(wanted)
+            return new.expand(shape)
         except RuntimeError:
             raise ShapeError(
                 f"new weights of {self.pattern} are {tuple(new.shape)};"
-                f" they must broadcast to (batch, heads, query_len, key_len) = {wanted}"
+                f" they must broadcast to (batch, heads, query_len, key_len) = {shape}"
             ) from None
 
 
@@ -151,8 +151,8 @@ class Force(Edit):
     def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
         return self._as_replaced(call).after(output, call, earlier) if self._meets(call) else output
 
-    def weights(self, whole: Tensor, call: Call) -> Tensor:
-        return self._as_replaced(call).weights(whole, call) if self._meets(call) else whole
+    def weights(self, weights: Tensor, call: Call) -> Tensor:
+        return self._as_replaced(call).weights(weights, call) if self._meets(call) else weights
 
     def _as_replaced(self, call: Call) -> Replace:
         return Replace(self.pattern, partial(self._forced, self.query - call.query_start), self.head)
@@ -161,14 +161,14 @@ class Force(Edit):
         return 0 <= self.query - call.query_start < call.shape[2] and self.key < call.shape[3]
 
     def _forced(self, row: int, weights: Tensor) -> Tensor:
-        found = weights.clone()
+        forced = weights.clone()
         if self.renormalized:
-            found[:, :, row, self.key] = 0.0
-            rest = found[:, :, row].sum(-1, keepdim=True)
-            wanted = (weights[:, :, row].sum(-1, keepdim=True) - self.weight).clamp(min=0)
-            found[:, :, row] *= torch.where(rest > 0, wanted / rest, 0.0)
-        found[:, :, row, self.key] = self.weight
-        return found
+            forced[:, :, row, self.key] = 0.0
+            rest = forced[:, :, row].sum(-1, keepdim=True)
+            remaining = (weights[:, :, row].sum(-1, keepdim=True) - self.weight).clamp(min=0)
+            forced[:, :, row] *= torch.where(rest > 0, remaining / rest, 0.0)
+        forced[:, :, row, self.key] = self.weight
+        return forced
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,13 +216,13 @@ class Swap(Edit):
     mechanism: Mechanism | Callable[[], Mechanism]
 
     def open(self, model: nn.Module, stack: ExitStack) -> None:
-        found = chosen(model, self.pattern)
-        if isinstance(self.mechanism, Mechanism) and len(found) > 1:
+        layers = chosen(model, self.pattern)
+        if isinstance(self.mechanism, Mechanism) and len(layers) > 1:
             raise ConfigError(
-                f"{len(found)} layers match '{self.pattern}': pass a function that makes a mechanism for each,"
+                f"{len(layers)} layers match '{self.pattern}': pass a function that makes a mechanism for each,"
                 f" such as lambda: {type(self.mechanism).__name__}()"
             )
-        for name, old in found.values():
+        for name, old in layers.values():
             new = self.mechanism if isinstance(self.mechanism, Mechanism) else self.mechanism()
             if not name or not isinstance(new, Mechanism):
                 what = "a mechanism inside the model" if not name else f"to a Mechanism, not to {type(new).__name__}"
@@ -253,14 +253,14 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
     >>> trace["first"].weights(queries=slice(1)).tolist()
     [[[[0.5, 0.5, 0.0]], [[0.0, 0.0, 0.0]]]]
     """
-    wrong = [each for each in edits if not isinstance(each, Edit)]
+    wrong = [change for change in edits if not isinstance(change, Edit)]
     if wrong:
         raise ConfigError(
             f"edit takes Mute, Replace, Force, Hide, Narrow, Loosen and Swap, not {type(wrong[0]).__name__}"
         )
     with ExitStack() as stack:
-        for each in sorted(edits, key=lambda one: not isinstance(one, Swap)):
-            each.open(model, stack)
+        for change in sorted(edits, key=lambda change: not isinstance(change, Swap)):
+            change.open(model, stack)
         yield
 
 
@@ -274,8 +274,8 @@ def _exchange(model: nn.Module, name: str, old: Mechanism, new: Mechanism) -> No
 
 def _heads(name: str, heads: int | Sequence[int] | None, call: Call) -> list[int]:
     every = call.shape[1]
-    asked = list(range(every)) if heads is None else [heads] if isinstance(heads, int) else list(heads)
-    wrong = [head for head in asked if not 0 <= head < every]
+    indices = list(range(every)) if heads is None else [heads] if isinstance(heads, int) else list(heads)
+    wrong = [head for head in indices if not 0 <= head < every]
     if wrong:
         raise ConfigError(f"{name} has heads 0 to {every - 1}, not {wrong[0]}")
-    return asked
+    return indices

@@ -74,12 +74,12 @@ class LayerRecord:
 
         A layer that a model calls several times in one pass, as ALBERT does, has a sequence for each of them.
         """
-        found: list[LayerRecord] = []
-        for each in self.calls:
-            if not found or not _goes_on(found[-1].calls[-1].call, each.call):
-                found.append(LayerRecord(self.name))
-            found[-1].calls.append(each)
-        return found
+        sequences: list[LayerRecord] = []
+        for call in self.calls:
+            if not sequences or not _goes_on(sequences[-1].calls[-1].call, call.call):
+                sequences.append(LayerRecord(self.name))
+            sequences[-1].calls.append(call)
+        return sequences
 
     def rows(
         self, head: int | Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
@@ -94,7 +94,7 @@ class LayerRecord:
         if len(self.calls) == 1:
             return last.weights(heads, queries, keys)
         # a decoder that goes step by step: the rows of each call, over the keys there were at that step
-        firsts = [first for each in self.sequences() for first in each._first_keys()]
+        firsts = [first for sequence in self.sequences() for first in sequence._first_keys()]
         rows = [F.pad(call.weights(heads), (first, 0)) for call, first in zip(self.calls, firsts, strict=True)]
         if len({row.shape[0] for row in rows}) > 1:
             raise ConfigError(f"{self.name} was called for different batches; read its `calls` one by one")
@@ -111,8 +111,8 @@ class LayerRecord:
         """The position of each call's first key: above 0 where a cache has dropped keys that no query sees any more."""
         positions: list[int] = []
         expected = 0
-        for each in self.calls:
-            start, new = each.call.query_start, each.call.shape[2]
+        for entry in self.calls:
+            start, new = entry.call.query_start, entry.call.shape[2]
             # a call from position 0 begins a sequence; a later one goes on where the one before it ended
             expected = max(start, expected) if positions and start else start
             positions.append(expected - start)
@@ -159,9 +159,9 @@ class OutputRecord:
         return self.kind, f"{tuple(self.output.shape)}"
 
     def _keep(self, module: nn.Module, inputs: tuple[Any, ...], result: Any) -> None:
-        found = _first(result)
-        if found is not None and not _again():
-            self.calls.append(found.detach())
+        output = _first(result)
+        if output is not None and not _again():
+            self.calls.append(output.detach())
 
 
 def _goes_on(before: Call, call: Call) -> bool:

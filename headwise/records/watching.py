@@ -31,9 +31,9 @@ class Change:
         """The output in place of this one. `earlier`: the weights as the changes before this one leave them."""
         return output
 
-    def weights(self, whole: Tensor, call: Call) -> Tensor:
+    def weights(self, weights: Tensor, call: Call) -> Tensor:
         """The weights of all heads, queries and keys in place of these."""
-        return whole
+        return weights
 
     def resumed(self, output: Tensor, call: Call) -> Tensor:
         """The output of new tokens in place of this one, where a mechanism goes on from a state."""
@@ -121,8 +121,8 @@ def joined(mechanism: Mechanism, *, change: Change | None = None, look: Looker |
     try:
         yield
     finally:
-        watch.changes = [each for each in watch.changes if each is not change]
-        watch.lookers = [each for each in watch.lookers if each is not look]
+        watch.changes = [other for other in watch.changes if other is not change]
+        watch.lookers = [other for other in watch.lookers if other is not look]
         if not watch.changes and not watch.lookers:
             watch.leave()
 
@@ -140,10 +140,10 @@ def weights(
     with _shown(mechanism):
         if not changes:
             return mechanism.weights(call, heads, queries, keys)
-        whole = mechanism.weights(call)
+        full = mechanism.weights(call)
     for change in changes:
-        whole = change.weights(whole, call)
-    return select_weights(whole, heads, queries, keys)
+        full = change.weights(full, call)
+    return select_weights(full, heads, queries, keys)
 
 
 @contextmanager
@@ -171,24 +171,24 @@ def call_of(inputs: tuple[Any, ...], options: dict[str, Any]) -> Call:
 
 def layers(model: nn.Module) -> dict[str, tuple[str, Mechanism]]:
     """(name of the module, mechanism) by the name of the layer: every mechanism that is no part of another one."""
-    found: dict[str, tuple[str, Mechanism]] = {}
+    by_name: dict[str, tuple[str, Mechanism]] = {}
     inside: tuple[str, ...] = ()
     for name, module in model.named_modules():
         if isinstance(module, Mechanism) and not name.startswith(inside):
             # what torch.compile puts around a module is no part of its name
             shown = name.replace("_orig_mod.", "")
             shown = shown.removesuffix(".mechanism") if shown != "mechanism" else ""
-            found[shown or type(module).__name__] = (name, module)
+            by_name[shown or type(module).__name__] = (name, module)
             inside = (*inside, f"{name}." if name else "")
-    return found
+    return by_name
 
 
 def chosen(model: nn.Module, *patterns: str) -> dict[str, tuple[str, Mechanism]]:
     """The layers that match a pattern, all if there is none. Raises: ConfigError if a pattern matches no layer."""
-    found = layers(model)
-    if not found:
+    candidates = layers(model)
+    if not candidates:
         raise ConfigError(f"{type(model).__name__} has no attention layer: no module of it is a Mechanism")
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in found):
-            raise ConfigError(unknown("attention layer", pattern, found))
-    return {name: layer for name, layer in found.items() if any(fnmatchcase(name, p) for p in patterns or ("*",))}
+        if not any(fnmatchcase(name, pattern) for name in candidates):
+            raise ConfigError(unknown("attention layer", pattern, candidates))
+    return {name: layer for name, layer in candidates.items() if any(fnmatchcase(name, p) for p in patterns or ("*",))}

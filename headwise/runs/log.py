@@ -59,7 +59,7 @@ class RunLog:
         """Hands on an event. Numbers that are not finite become null in metrics.jsonl, since JSON has none."""
         if event["event"] in NUMBERED:
             self._metrics.add(json.dumps(_plain(event), ensure_ascii=False))
-        self._each(lambda listener: listener.take(event))
+        self._notify(lambda listener: listener.take(event))
         if self._on_event is not None:
             self._on_event(event)
 
@@ -74,16 +74,16 @@ class RunLog:
     def sync(self) -> None:
         """Makes the lines so far survive a power failure; called before the checkpoint that follows them."""
         self._metrics.sync()
-        self._each(lambda listener: listener.sync())
+        self._notify(lambda listener: listener.sync())
 
     def close(self) -> None:
         """Closes files, listeners and display."""
-        self._each(lambda listener: listener.close())
+        self._notify(lambda listener: listener.close())
         self.display.close()
         self._metrics.close()
         self._text.close()
 
-    def _each(self, call: Callable[[Listener], None]) -> None:
+    def _notify(self, call: Callable[[Listener], None]) -> None:
         for listener in list(self._listeners):
             try:
                 call(listener)

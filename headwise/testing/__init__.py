@@ -41,9 +41,9 @@ def certify(target: Any, *, only: Collection[str] = (), quick: bool = False) -> 
     ['does not apply', 'holds']
     """
     subject = resolve(target)
-    wanted = invariants(subject)
-    ids = [invariant.id for invariant in wanted]
-    for one in only:
-        if one not in ids:
-            raise ConfigError(unknown("invariant", one, ids))
-    return (verdict(one, subject, quick=quick) for one in wanted if not only or one.id in only)
+    applicable = invariants(subject)
+    ids = [invariant.id for invariant in applicable]
+    for name in only:
+        if name not in ids:
+            raise ConfigError(unknown("invariant", name, ids))
+    return (verdict(invariant, subject, quick=quick) for invariant in applicable if not only or invariant.id in only)

@@ -33,9 +33,9 @@ def _differences(subject: Subject, case: Case) -> str | None:
     call, module = case.call(learns=True), subject.of(case)
     own = {name: p.detach().clone().requires_grad_() for name, p in module.named_parameters()}
 
-    def function(*given: Tensor) -> Tensor:
-        inner = called(given[:3], call.mask)
-        output: Tensor = functional_call(module, dict(zip(own, given[3:], strict=True)), (inner,))
+    def function(*tensors: Tensor) -> Tensor:
+        inner = called(tensors[:3], call.mask)
+        output: Tensor = functional_call(module, dict(zip(own, tensors[3:], strict=True)), (inner,))
         return output
 
     try:
@@ -66,9 +66,9 @@ def _kernels(subject: Subject, case: Case) -> str | None:
         if kernel.refusal(call) is not None:
             continue
         output = kernel.compute(call)
-        found = (output, *gradients(output, inputs(call)))
-        expected = expected or found
-        wrong = results_apart(f"of kernel {name} against plain", found, expected, 4 * TOLERANCE[case.dtype])
+        results = (output, *gradients(output, inputs(call)))
+        expected = expected or results
+        wrong = results_apart(f"of kernel {name} against plain", results, expected, 4 * TOLERANCE[case.dtype])
         if wrong is not None:
             return wrong
     return None
@@ -91,9 +91,9 @@ def _layout(subject: Subject, case: Case) -> str | None:
             # the gradient that comes back is turned as well
             output = subject.run(case, called(leaves, call.mask)).mT
             results.append((output, *gradients(output, leaves)))
-        found = results_apart("for other strides", results[0], results[1], tolerance)
-        if found is not None:
-            return found
+        fault = results_apart("for other strides", results[0], results[1], tolerance)
+        if fault is not None:
+            return fault
     return None
 
 
@@ -104,9 +104,9 @@ def _no_axes(subject: Subject, quick: bool) -> Iterator[Case]:
 
 
 def _empty_axes(subject: Subject, case: Case) -> str | None:
-    found = subject.results(case, case.call(learns=True))
-    wrong = nonzero("output", found[0]) if case.key_len == 0 else None
-    for name, tensor in zip(RESULTS, found, strict=True):
+    results = subject.results(case, case.call(learns=True))
+    wrong = nonzero("output", results[0]) if case.key_len == 0 else None
+    for name, tensor in zip(RESULTS, results, strict=True):
         wrong = wrong or not_finite(name, tensor)
     return wrong
 
@@ -133,14 +133,14 @@ def _types(subject: Subject, case: Case) -> str | None:
         if output.dtype != dtype:
             return f"output is {output.dtype}, inputs are {dtype}"
         above = drawn(output.shape, torch.bfloat16, 7).to(dtype)
-        found = torch.autograd.grad(output, leaves, above, allow_unused=True)
-        results.append((output, *(torch.zeros(()) if gradient is None else gradient for gradient in found)))
+        grads = torch.autograd.grad(output, leaves, above, allow_unused=True)
+        results.append((output, *(torch.zeros(()) if gradient is None else gradient for gradient in grads)))
     return results_apart("against float64", results[0], results[1], TOLERANCE[case.dtype])
 
 
 def _once(subject: Subject, quick: bool) -> Iterator[Case]:
-    found = over([subject.open_mask], dtypes=(torch.float32,), modes=(True,))(subject, quick)
-    return (case for case in found if case.key_len > 1)
+    cases = over([subject.open_mask], dtypes=(torch.float32,), modes=(True,))(subject, quick)
+    return (case for case in cases if case.key_len > 1)
 
 
 def _dropped(subject: Subject, case: Case, call: Call) -> Tensor:
@@ -154,13 +154,13 @@ def _dropout(subject: Subject, case: Case) -> str | None:
     over 300 draws nothing changes, within five standard errors."""
     call, quiet = case.call(), replace(case, training=False)
     output = subject.run(quiet, call)
-    found = (
+    fault = (
         apart("output in train without dropout", subject.run(case, call), output)
         or apart("output in eval with dropout 0.5", _dropped(subject, quiet, call), output)
         or apart("output of the same seed", _dropped(subject, case, call), _dropped(subject, case, call))
     )
-    if found is not None or case.heads > 2:
-        return found
+    if fault is not None or case.heads > 2:
+        return fault
     many = called((tensor[:1].repeat(300, 1, 1, 1) for tensor in inputs(call)), call.mask)
     dropped = _dropped(subject, replace(case, batch=300), many).double()
     error, mean = dropped.std(0, keepdim=True) / 300**0.5, dropped.mean(0, keepdim=True)
@@ -171,20 +171,20 @@ def _dropout(subject: Subject, case: Case) -> str | None:
 def _saved(subject: Subject, case: Case) -> str | None:
     """What is in the state is all that counts, and so is what is given for a call, for its gradients too."""
     call, other = case.call(), subject.of(case, seed=1)
-    given = {
+    state = {
         name: tensor.clone().requires_grad_(tensor.is_floating_point())
         for name, tensor in subject.of(case).state_dict().items()
     }
-    before = functional_call(other, given, (call,))
-    other.load_state_dict(given)
+    before = functional_call(other, state, (call,))
+    other.load_state_dict(state)
     after = other(call)
     own = {name: parameter for name, parameter in other.named_parameters() if parameter.requires_grad}
-    d_before, d_after = gradients(before, [given[name] for name in own]), gradients(after, list(own.values()))
-    found = apart("output after saving and loading", after, subject.run(case, call))
-    found = found or apart("output with parameters given for the call", before, after)
-    for name, one, two in zip(own, d_before, d_after, strict=True):
-        found = found or apart(f"gradient of {name} given for the call", one, two)
-    return found
+    d_before, d_after = gradients(before, [state[name] for name in own]), gradients(after, list(own.values()))
+    fault = apart("output after saving and loading", after, subject.run(case, call))
+    fault = fault or apart("output with parameters given for the call", before, after)
+    for name, d_state, d_own in zip(own, d_before, d_after, strict=True):
+        fault = fault or apart(f"gradient of {name} given for the call", d_state, d_own)
+    return fault
 
 
 INVARIANTS = (

@@ -42,8 +42,8 @@ class Case:
         shapes = [(self.batch, self.heads, self.query_len, HEAD_DIM)]
         shapes += [(self.batch, self.kv_heads, self.key_len, width) for width in (HEAD_DIM, VALUE_DIM)]
         sizes = (self.size, self.size, 1.0)
-        made = [drawn(s, self.dtype, self.seed + i, z) for i, (s, z) in enumerate(zip(shapes, sizes, strict=True))]
-        return called((tensor.requires_grad_(learns) for tensor in made), MASKS[self.mask](self))
+        tensors = [drawn(s, self.dtype, self.seed + i, z) for i, (s, z) in enumerate(zip(shapes, sizes, strict=True))]
+        return called((tensor.requires_grad_(learns) for tensor in tensors), MASKS[self.mask](self))
 
     def keep(self) -> Tensor:
         """Which pairs may meet, (batch, heads, query_len, key_len)."""
@@ -56,9 +56,9 @@ class Case:
         return self.keep().any(2).unflatten(1, (self.kv_heads, -1)).any(2).unsqueeze(-1)
 
     def __str__(self) -> str:
-        given = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        settings = [(field.name, getattr(self, field.name)) for field in fields(self)]
         default = Case()
-        return f"Case({', '.join(f'{name}={value!r}' for name, value in given if value != getattr(default, name))})"
+        return f"Case({', '.join(f'{name}={value!r}' for name, value in settings if value != getattr(default, name))})"
 
 
 def called(tensors: Iterable[Tensor], mask: Mask | None) -> Call:
@@ -143,17 +143,17 @@ def over(
     """
 
     def cases(subject: Any, quick: bool) -> Iterator[Case]:
-        wanted = [mask for mask in subject.masks if masks is None or mask in masks]
+        honoured = [mask for mask in subject.masks if masks is None or mask in masks]
         alike = square or not subject.facts.cross
         fitting = [size for size in (QUICK if quick else SIZES) if max(size[3:]) <= longest]
         for number, (batch, heads, kv_heads, query_len, key_len) in enumerate(fitting):
             small = Case(batch, heads, kv_heads, key_len if alike else query_len, key_len)
             if quick:
-                for turn, mask in enumerate(wanted if number == len(fitting) - 1 else wanted[:1], number):
+                for turn, mask in enumerate(honoured if number == len(fitting) - 1 else honoured[:1], number):
                     dtype, training = dtypes[turn % len(dtypes)], modes[turn % len(modes)]
                     yield replace(small, mask=mask, dtype=dtype, training=training)
                 continue
-            for dtype, mask, training, seed in product(dtypes, wanted, modes, (0,) if key_len > 3 else (0, 100)):
+            for dtype, mask, training, seed in product(dtypes, honoured, modes, (0,) if key_len > 3 else (0, 100)):
                 yield replace(small, mask=mask, dtype=dtype, training=training, seed=seed)
 
     return cases

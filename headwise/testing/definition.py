@@ -64,14 +64,14 @@ def _large_too(subject: Subject, quick: bool) -> Iterator[Case]:
 
 def _defined(subject: Subject, case: Case) -> str | None:
     call = case.call()
-    for one in (call, biased(case, call)) if subject.facts.bias else (call,):
-        output = subject.run(case, one)
+    for variant in (call, biased(case, call)) if subject.facts.bias else (call,):
+        output = subject.run(case, variant)
         if output.dtype != case.dtype:
             return f"output is {output.dtype}, inputs are {case.dtype}"
-        what = "output" if one.bias is None else "output under a bias"
-        found = apart(what, output, expected(subject, case, one), TOLERANCE[case.dtype] * case.size**2)
-        if found is not None:
-            return found
+        what = "output" if variant.bias is None else "output under a bias"
+        fault = apart(what, output, expected(subject, case, variant), TOLERANCE[case.dtype] * case.size**2)
+        if fault is not None:
+            return fault
     return None
 
 
@@ -79,17 +79,17 @@ def _weights(subject: Subject, case: Case) -> str | None:
     """Zero where forbidden, as promised elsewhere, those that are used, and the same in parts."""
     call, keep, mechanism = case.call(), case.keep(), subject.of(case)
     shown = mechanism.weights(call)
-    found = nonzero("weight of a forbidden pair", shown, ~keep)
+    fault = nonzero("weight of a forbidden pair", shown, ~keep)
     if subject.normalizes_as(_POSITIVE):
-        found = found or nonzero("a weight below 0", shown.clamp(max=0.0))
+        fault = fault or nonzero("a weight below 0", shown.clamp(max=0.0))
     if subject.normalizes_as(_SIMPLEX):
         sums, tolerance = keep.any(-1).double(), max(1e-6, TOLERANCE[case.dtype])
-        found = found or apart("sum of the weights of a row", shown.double().sum(-1), sums, tolerance)
+        fault = fault or apart("sum of the weights of a row", shown.double().sum(-1), sums, tolerance)
     head, row, tolerance = case.heads - 1, case.query_len // 2, 4 * TOLERANCE[case.dtype]
     part = mechanism.weights(call, heads=[head], queries=slice(row, None), keys=slice(1, None))
     used = shown.double() @ per_head(call.value, case.heads).double()
     return (
-        found
+        fault
         or apart("weights of one head, some rows and keys", part, shown[:, head:, row:, 1:], tolerance)
         or apart("weights @ value", used, subject.run(case, call), tolerance)
     )

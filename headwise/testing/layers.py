@@ -25,8 +25,8 @@ def layer(subject: Subject, case: Case) -> MultiHeadAttention:
     """The layer around the mechanism of a case, the same at each call."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(case.seed)
-        made = MultiHeadAttention(case.heads * HEAD_DIM, case.heads, subject.of(case), num_kv_heads=case.kv_heads)
-    return made.to(case.dtype).train(case.training)
+        attention = MultiHeadAttention(case.heads * HEAD_DIM, case.heads, subject.of(case), num_kv_heads=case.kv_heads)
+    return attention.to(case.dtype).train(case.training)
 
 
 def _input(case: Case) -> Tensor:
@@ -42,37 +42,37 @@ def _square(subject: Subject, quick: bool) -> Iterator[Case]:
 
 def _learns(subject: Subject, case: Case) -> str | None:
     """Every parameter of layer and mechanism gets a finite gradient, and some number of it is not 0."""
-    made, x = layer(subject, case), _input(case).requires_grad_()
-    output = made(x, mask=case.call().mask)
-    names, parameters = zip(*made.named_parameters(), strict=True)
-    found = not_finite("output of the layer", output)
+    attention, x = layer(subject, case), _input(case).requires_grad_()
+    output = attention(x, mask=case.call().mask)
+    names, parameters = zip(*attention.named_parameters(), strict=True)
+    fault = not_finite("output of the layer", output)
     above = drawn(output.shape, output.dtype, 7)
     gained = torch.autograd.grad((output * above).sum(), parameters, allow_unused=True)
     for name, gradient in zip(names, gained, strict=True):
         if gradient is None:
             return f"parameter {name} has no gradient"
-        found = found or not_finite(f"gradient of parameter {name}", gradient)
+        fault = fault or not_finite(f"gradient of parameter {name}", gradient)
         # a short sequence need not reach every part: one block has no neighbour to be sorted to
-        if found is None and case.key_len == _LONG and case.mask == subject.open_mask and not bool(gradient.any()):
-            found = f"gradient of parameter {name} is 0 everywhere"
-    return found
+        if fault is None and case.key_len == _LONG and case.mask == subject.open_mask and not bool(gradient.any()):
+            fault = f"gradient of parameter {name} is 0 everywhere"
+    return fault
 
 
 def _recorded(subject: Subject, case: Case) -> str | None:
     """Recorded or not, outputs and gradients are the same, and what is shown are the weights of the call."""
-    made, x, mask = layer(subject, case), _input(case).requires_grad_(), case.call().mask
-    alone = made(x, mask=mask)
+    attention, x, mask = layer(subject, case), _input(case).requires_grad_(), case.call().mask
+    alone = attention(x, mask=mask)
     (d_alone,) = gradients(alone, [x])
-    with record(made) as trace:
-        watched = made(x, mask=mask)
-    (seen,) = trace
-    call, head, row = seen.calls[0].call, case.heads - 1, case.key_len // 2
-    expected, tolerance = made.mechanism.weights(call), TOLERANCE[case.dtype]
-    some = seen.weights(head=head, queries=slice(row, None))
+    with record(attention) as trace:
+        watched = attention(x, mask=mask)
+    (layer_record,) = trace
+    call, head, row = layer_record.calls[0].call, case.heads - 1, case.key_len // 2
+    expected, tolerance = attention.mechanism.weights(call), TOLERANCE[case.dtype]
+    some = layer_record.weights(head=head, queries=slice(row, None))
     return (
         apart("output while recorded", watched, alone)
         or apart("gradient while recorded", gradients(watched, [x])[0], d_alone)
-        or apart("recorded weights", seen.weights(), expected, tolerance)
+        or apart("recorded weights", layer_record.weights(), expected, tolerance)
         or apart("recorded weights of one head and some rows", some, expected[:, head:, row:], tolerance)
     )
 
@@ -85,11 +85,13 @@ def _no_steps(subject: Subject) -> str | None:
 
 @torch.no_grad()
 def _steps(subject: Subject, case: Case) -> str | None:
-    made, x = layer(subject, case), _input(case)
-    whole = made(x, mask=Causal())
-    memory = made.new_cache()
-    steps = [made(x[:, t : t + 1], mask=Causal(), cache=AttentionStep(memory, position=t)) for t in range(case.key_len)]
-    return apart("output step by step with a cache", torch.cat(steps, 1), whole, 4 * TOLERANCE[case.dtype])
+    attention, x = layer(subject, case), _input(case)
+    full = attention(x, mask=Causal())
+    memory = attention.new_cache()
+    steps = [
+        attention(x[:, t : t + 1], mask=Causal(), cache=AttentionStep(memory, position=t)) for t in range(case.key_len)
+    ]
+    return apart("output step by step with a cache", torch.cat(steps, 1), full, 4 * TOLERANCE[case.dtype])
 
 
 def _no_state(subject: Subject) -> str | None:
@@ -106,19 +108,19 @@ def _forms(subject: Subject, case: Case) -> str | None:
     """Going on from a state, in pieces of any size, is the causal form."""
     call, mechanism = case.call(), subject.of(case)
     assert isinstance(mechanism, Recurrent)
-    whole, length = subject.run(case, call), case.key_len
+    full, length = subject.run(case, call), case.key_len
     for piece in {1, 2, max(1, length - 1), length}:
         state: State | None = None
         outputs = []
         for at in range(0, length, piece):
             output, state = mechanism.resume(_part(call, at, at + piece), state)
             outputs.append(output)
-        found = apart(f"output in pieces of {piece}", torch.cat(outputs, 2), whole, 4 * TOLERANCE[case.dtype])
+        fault = apart(f"output in pieces of {piece}", torch.cat(outputs, 2), full, 4 * TOLERANCE[case.dtype])
         shapes = [tuple(tensor.shape) for tensor in state or ()]
-        if found is None and any(shape[0] != case.batch for shape in shapes):
-            found = f"the tensors of the state have shapes {shapes}; the first axis must be the batch"
-        if found is not None:
-            return found
+        if fault is None and any(shape[0] != case.batch for shape in shapes):
+            fault = f"the tensors of the state have shapes {shapes}; the first axis must be the batch"
+        if fault is not None:
+            return fault
     return None
 
 

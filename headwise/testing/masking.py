@@ -34,27 +34,27 @@ def _filled(call: Call, where: Tensor, content: float) -> Call:
 
 def _empty(subject: Subject, case: Case) -> str | None:
     call, filled = case.call(learns=True), case.keep().any(-1, keepdim=True)
-    output, *whole = subject.results(case, call)
+    output, *grads = subject.results(case, call)
     with torch.no_grad():
-        looked = subject.run(case, call)
-    found = nonzero("output of a query without a key", output, ~filled)
-    found = found or nonzero("the same without gradients", looked, ~filled)
+        inference_output = subject.run(case, call)
+    fault = nonzero("output of a query without a key", output, ~filled)
+    fault = fault or nonzero("the same without gradients", inference_output, ~filled)
     for name, alone, of_all in zip(
-        RESULTS[1:], gradients(output.masked_fill(filled, 0.0), inputs(call)), whole, strict=True
+        RESULTS[1:], gradients(output.masked_fill(filled, 0.0), inputs(call)), grads, strict=True
     ):
-        found = found or nonzero(f"{name} from a query without a key", alone) or not_finite(name, of_all)
-    return found
+        fault = fault or nonzero(f"{name} from a query without a key", alone) or not_finite(name, of_all)
+    return fault
 
 
 def _hidden(subject: Subject, case: Case) -> str | None:
     call, hidden = case.call(learns=True), ~case.seen()
     expected = subject.results(case, call)
-    found = nonzero("gradient of a hidden key", expected[2], hidden)
-    found = found or nonzero("gradient of a hidden value", expected[3], hidden)
+    fault = nonzero("gradient of a hidden key", expected[2], hidden)
+    fault = fault or nonzero("gradient of a hidden value", expected[3], hidden)
     for content in (1e30, _NAN, float("-inf")):
         changed = subject.results(case, _filled(call, hidden, content))
-        found = found or results_apart(f"with {content:g} under the mask", changed, expected, 0.0)
-    return found
+        fault = fault or results_apart(f"with {content:g} under the mask", changed, expected, 0.0)
+    return fault
 
 
 def _alone(subject: Subject, case: Case) -> str | None:
@@ -66,9 +66,9 @@ def _alone(subject: Subject, case: Case) -> str | None:
         last = (torch.arange(count) == count - 1).view([-1 if axis == at else 1 for at in range(4)])
         after = subject.results(case, _filled(call, last, _NAN))
         rest = [[t.narrow(axis, 0, t.shape[axis] // count * (count - 1)) for t in some] for some in (after, before)]
-        found = results_apart("beside a NaN", rest[0], rest[1], 0.0)
-        if found is not None:
-            return found
+        fault = results_apart("beside a NaN", rest[0], rest[1], 0.0)
+        if fault is not None:
+            return fault
     return None
 
 
@@ -100,20 +100,20 @@ def _support(subject: Subject, case: Case) -> str | None:
     keep = case.keep() if subject.head_state() is None else case.keep().any(1, keepdim=True).expand(case.keep().shape)
     for key in range(case.key_len):
         sees, at = keep[..., key : key + 1], torch.arange(case.key_len).view(1, 1, -1, 1) == key
-        what, found = f"of queries that may not see key {key}", None
+        what, fault = f"of queries that may not see key {key}", None
         for content in (3.0, 1e30):
             changed = subject.run(case, _filled(call, at, content))
-            one, two = (each.masked_fill(sees, 0.0) for each in (changed, output))
-            found = found or apart(f"output {what}, which becomes {content:g},", one, two, 1e-6)
+            actual, reference = (tensor.masked_fill(sees, 0.0) for tensor in (changed, output))
+            fault = fault or apart(f"output {what}, which becomes {content:g},", actual, reference, 1e-6)
         d_query, d_key, d_value = gradients(output.masked_fill(sees, 0.0), inputs(call))
-        found = found or nonzero(f"gradient of other queries, {what}", d_query, sees)
-        found = found or nonzero(f"gradient of the key, {what}", d_key, at) or nonzero("of its value", d_value, at)
-        if found is not None:
-            return found
+        fault = fault or nonzero(f"gradient of other queries, {what}", d_query, sees)
+        fault = fault or nonzero(f"gradient of the key, {what}", d_key, at) or nonzero("of its value", d_value, at)
+        if fault is not None:
+            return fault
     return None
 
 
-def _asked(subject: Subject, quick: bool) -> Iterator[Case]:
+def _promise_cases(subject: Subject, quick: bool) -> Iterator[Case]:
     return (Case(2, 2, 2, 4, 4, mask=mask, dtype=torch.float32) for mask in MASKS)
 
 
@@ -140,7 +140,7 @@ def _others(subject: Subject, case: Case) -> str | None:
     # large enough to change which key is the best
     bias = drawn((1, case.heads, *call.shape[2:]), case.dtype, 3, 10.0)
     relative = Relative(low=-1, scalar=drawn((case.heads, 3), case.dtype, 4, 10.0))
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "bias": bias,
         "relative": relative,
         "score": Dot(-3.0),
@@ -149,11 +149,11 @@ def _others(subject: Subject, case: Case) -> str | None:
     }
     if isinstance(mechanism, Scored):
         # its own score and normalizer come before those of a call
-        asked = {name: value for name, value in asked.items() if getattr(mechanism, name, None) is None}
+        options = {name: value for name, value in options.items() if getattr(mechanism, name, None) is None}
     plain = subject.run(case, call)
-    for name, given in asked.items():
+    for name, option in options.items():
         try:
-            changed = subject.run(case, replace(call, **{name: given}))
+            changed = subject.run(case, replace(call, **{name: option}))
         except Unsupported:
             if getattr(facts, name, False) and subject.states_facts:
                 return f"it refuses {name}, which its facts promise"
@@ -181,5 +181,5 @@ INVARIANTS = (
         _no_masks,
     ),
     Invariant("support", "an output depends on no key that is forbidden, nor later", _patterned, _support),
-    Invariant("honest", "honours or refuses masks, biases and the rest as it says", _asked, _honest),
+    Invariant("honest", "honours or refuses masks, biases and the rest as it says", _promise_cases, _honest),
 )

@@ -87,34 +87,34 @@ def _predicate(subject: MaskSubject, case: Pattern) -> str | None:
         allowed = bool(mask(*(torch.tensor(index) for index in place)))
         if allowed != bool(table[batch, head, row, key]):
             return f"at (batch, head, query, key) {place} the predicate says {allowed}, the table {not allowed}"
-        said = explain(mask, place[2], key, batch=batch, head=head)
-        if ("may not attend" in said) == allowed:
-            return f"at (batch, head, query, key) {place} it says '{said}', the predicate says {allowed}"
+        explanation = explain(mask, place[2], key, batch=batch, head=head)
+        if ("may not attend" in explanation) == allowed:
+            return f"at (batch, head, query, key) {place} it says '{explanation}', the predicate says {allowed}"
     return None
 
 
-def _told(subject: MaskSubject, case: Pattern) -> str | None:
+def _structure(subject: MaskSubject, case: Pattern) -> str | None:
     """Bands, `key_mask` and `query_mask` are exact; `within` and `pairs` leave nothing out."""
     mask = case.mask(subject)
     for part in (mask, mask & Window(2, 1), mask | Window(1, 0)):
         table, no = case.table(part), torch.zeros(case.shape, dtype=torch.bool)
         structure = part.structure(Place(*case.shape, case.start, table.device))
-        found = apart("pairs outside of within", table & ~_inside(case, structure.within), no)
+        fault = apart("pairs outside of within", table & ~_inside(case, structure.within), no)
         if structure.band is not None and structure.lens is None:
-            found = found or apart("band", _inside(case, structure.band), table)
+            fault = fault or apart("band", _inside(case, structure.band), table)
         if structure.pairs is not None:
             listed = set(zip(structure.pairs.query.tolist(), structure.pairs.key.tolist(), strict=True))
             places = table.any(1).any(0).nonzero().tolist()
             lost = [(row + case.start, key) for row, key in places if (row + case.start, key) not in listed]
-            found = found or (f"pairs that are not listed: {lost[0]}" if lost else None)
-        for name, shown, known in (
+            fault = fault or (f"pairs that are not listed: {lost[0]}" if lost else None)
+        for name, shown, claim in (
             ("key", table.any(2), structure.key_mask()),
             ("query", table.any(3), structure.query_mask()),
         ):
-            exact = torch.ones_like(shown) if known is None else known.expand_as(shown)
-            found = found or apart(f"`{name}_mask`", exact, shown)
-        if found is not None:
-            return found
+            exact = torch.ones_like(shown) if claim is None else claim.expand_as(shown)
+            fault = fault or apart(f"`{name}_mask`", exact, shown)
+        if fault is not None:
+            return fault
     return None
 
 
@@ -136,15 +136,15 @@ def _honoured(subject: MaskSubject, case: Pattern) -> str | None:
         if kernel.refusal(call) is not None:
             continue
         output = kernel.compute(call)
-        found = apart(f"output of kernel {name}", output, expected, 1e-12)
-        found = found or nonzero(f"output of kernel {name} without a key", output, ~table.any(-1, keepdim=True))
-        if found is not None:
-            return found
+        fault = apart(f"output of kernel {name}", output, expected, 1e-12)
+        fault = fault or nonzero(f"output of kernel {name} without a key", output, ~table.any(-1, keepdim=True))
+        if fault is not None:
+            return fault
     return None
 
 
 INVARIANTS = (
     Invariant("predicate", "predicate, table and words say the same", _patterns, _predicate),
-    Invariant("told", "what planners are told leaves no pair out", _patterns, _told),
+    Invariant("told", "what planners are told leaves no pair out", _patterns, _structure),
     Invariant("kernels", "every kernel honours it", _patterns, _honoured),
 )

@@ -34,16 +34,16 @@ def apart(what: str, actual: Tensor, expected: Tensor, tolerance: float = 0.0) -
     if most <= allowed:
         return None
     place = tuple(int(i) for i in torch.unravel_index(worst, actual.shape))
-    found, wanted = actual.flatten()[worst].item(), expected.flatten()[worst].item()
-    return f"{what} differs by {most:.3g} at {place}: {found:.6g}, expected {wanted:.6g} (allowed {allowed:.2g})"
+    number, reference = actual.flatten()[worst].item(), expected.flatten()[worst].item()
+    return f"{what} differs by {most:.3g} at {place}: {number:.6g}, expected {reference:.6g} (allowed {allowed:.2g})"
 
 
 def results_apart(what: str, actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> str | None:
     """The same for an output and the gradients of query, key and value, which may differ by four times as much."""
-    for name, one, two in zip(RESULTS, actual, expected, strict=True):
-        found = apart(f"{name} {what}", one, two, tolerance if name == "output" else 4 * tolerance)
-        if found is not None:
-            return found
+    for name, tensor, reference in zip(RESULTS, actual, expected, strict=True):
+        fault = apart(f"{name} {what}", tensor, reference, tolerance if name == "output" else 4 * tolerance)
+        if fault is not None:
+            return fault
     return None
 
 
@@ -74,5 +74,5 @@ def gradients(output: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     if not inputs:
         return ()
     weights = drawn(output.shape, output.dtype, 7)
-    found = torch.autograd.grad((output * weights).sum(), list(inputs), allow_unused=True, retain_graph=True)
-    return tuple(torch.zeros_like(t) if g is None else g for g, t in zip(found, inputs, strict=True))
+    grads = torch.autograd.grad((output * weights).sum(), list(inputs), allow_unused=True, retain_graph=True)
+    return tuple(torch.zeros_like(t) if g is None else g for g, t in zip(grads, inputs, strict=True))

@@ -37,11 +37,11 @@ class PositionSubject:
         """A fresh scheme with the same parameters at each call."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            made = self.make()
-            for parameter in made.parameters():
+            scheme = self.make()
+            for parameter in scheme.parameters():
                 # numbers that bfloat16 has too: every type computes the same function
                 parameter.data = (parameter + 0.1 * torch.randn(parameter.shape)).to(torch.bfloat16).float()
-        return made.to(dtype)
+        return scheme.to(dtype)
 
     def layer(self, dtype: torch.dtype) -> MultiHeadAttention:
         """A layer around the scheme."""
@@ -90,8 +90,8 @@ def _padded(subject: PositionSubject, case: Place) -> str | None:
     right = layer(torch.cat((x, junk), 1), mask=Padding(torch.full((2,), case.length)))
     keep = (torch.arange(both) >= more).expand(both, both)
     left = layer(torch.cat((junk, x), 1), mask=Table(keep.clone()))
-    found = apart("output with padding on the right", right[:, : case.length], alone, TOLERANCE[case.dtype])
-    return found or apart("output with padding on the left", left[:, more:], alone, TOLERANCE[case.dtype])
+    fault = apart("output with padding on the right", right[:, : case.length], alone, TOLERANCE[case.dtype])
+    return fault or apart("output with padding on the left", left[:, more:], alone, TOLERANCE[case.dtype])
 
 
 def _beyond(subject: PositionSubject, quick: bool) -> Iterator[Place]:
@@ -109,11 +109,11 @@ def _no_wrap(subject: PositionSubject, case: Place) -> str | None:
         output = layer(position.embed(case.x(), 0))
     except HeadwiseError as error:
         return None if any(digit in str(error) for digit in "0123456789") else f"the error names no length: {error}"
-    found = not_finite("vector", vectors) or not_finite("output", output)
-    if found is None and position.steps and type(position).embed is not Position.embed:
+    fault = not_finite("vector", vectors) or not_finite("output", output)
+    if fault is None and position.steps and type(position).embed is not Position.embed:
         same = (vectors[:-1] == vectors[-1]).all(-1).nonzero().flatten().tolist()
-        found = f"position {case.length - 1} has the vector of position {same[0]}" if same else None
-    return found
+        fault = f"position {case.length - 1} has the vector of position {same[0]}" if same else None
+    return fault
 
 
 def _works(subject: PositionSubject, case: Place) -> str | None:
@@ -126,10 +126,10 @@ def _works(subject: PositionSubject, case: Place) -> str | None:
         or position.rotate(tokens[:, None, :, :HEAD_DIM], 0).dtype != case.dtype
     ):
         return f"it turns {case.dtype} into another type"
-    whole = layer(position.embed(tokens, 0), mask=Causal())
+    full = layer(position.embed(tokens, 0), mask=Causal())
     own = dict(position.named_parameters())
     if own and case.length > 1:
-        gained = torch.autograd.grad(whole.square().sum(), list(own.values()), allow_unused=True)
+        gained = torch.autograd.grad(full.square().sum(), list(own.values()), allow_unused=True)
         for name, gradient in zip(own, gained, strict=True):
             wrong = "has no gradient" if gradient is None else not_finite("has a gradient that", gradient)
             if wrong is not None:
@@ -141,8 +141,8 @@ def _works(subject: PositionSubject, case: Place) -> str | None:
         for t in range(case.length) if position.steps else ():
             token = position.embed(tokens[:, t : t + 1], t)
             steps.append(layer(token, mask=Causal(), cache=AttentionStep(memory, position=t)))
-    found = apart("output against float64", whole, wide, TOLERANCE[case.dtype])
-    return found or (apart("output step by step", torch.cat(steps, 1), whole, TOLERANCE[case.dtype]) if steps else None)
+    fault = apart("output against float64", full, wide, TOLERANCE[case.dtype])
+    return fault or (apart("output step by step", torch.cat(steps, 1), full, TOLERANCE[case.dtype]) if steps else None)
 
 
 INVARIANTS = (

@@ -51,12 +51,12 @@ class Function(Mechanism):
     def compute(self, call: Call) -> Tensor:
         options = {name: getattr(call, name) for name in ("mask", "bias", "relative")}
         options |= {"query_start": call.query_start or None}
-        given = {name: option for name, option in options.items() if option is not None}
-        for name in given:
+        requested = {name: option for name, option in options.items() if option is not None}
+        for name in requested:
             if name not in self.takes:
                 raise Unsupported(f"it takes no {name}")
         key, value = (per_head(tensor, call.shape[1]) for tensor in (call.key, call.value))
-        return self.function(call.query, key, value, **given)
+        return self.function(call.query, key, value, **requested)
 
 
 class Subject:
@@ -69,7 +69,7 @@ class Subject:
 
     def __init__(self, name: str, make: Callable[[int, float], Callable[..., Any]]):
         self.name, self.make = name, make
-        self._made: dict[tuple[int, torch.dtype, float, int], Mechanism] = {}
+        self._cache: dict[tuple[int, torch.dtype, float, int], Mechanism] = {}
 
     def module(
         self,
@@ -81,12 +81,14 @@ class Subject:
     ) -> Mechanism:
         """The mechanism for so many heads, with the same numbers as parameters whatever their type."""
         kind = (heads, dtype, dropout, seed)
-        if kind not in self._made:
+        if kind not in self._cache:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                made = self.make(heads, dropout)
-                self._made[kind] = _settled(made if isinstance(made, Mechanism) else Function(made), dtype)
-        return self._made[kind].train(training)
+                mechanism = self.make(heads, dropout)
+                self._cache[kind] = _settled(
+                    mechanism if isinstance(mechanism, Mechanism) else Function(mechanism), dtype
+                )
+        return self._cache[kind].train(training)
 
     def of(self, case: Case, *, dropout: float = 0.0, seed: int = 0) -> Mechanism:
         """The mechanism of a case."""
@@ -95,12 +97,12 @@ class Subject:
     def run(self, case: Case, call: Call, *, dropout: float = 0.0) -> Tensor:
         """The output for a call in the type and mode of a case. Raises: ShapeError if it is no such tensor."""
         output = self.of(case, dropout=dropout)(call)
-        wanted = (*call.shape[:3], call.value.shape[-1])
+        expected = (*call.shape[:3], call.value.shape[-1])
         if not isinstance(output, Tensor):
             raise ShapeError(f"it returns {type(output).__name__}, no tensor (batch, heads, query_len, value_dim)")
-        if tuple(output.shape) != wanted:
+        if tuple(output.shape) != expected:
             have = tuple(output.shape)
-            raise ShapeError(f"it returns shape {have}; (batch, heads, query_len, value_dim) is {wanted}")
+            raise ShapeError(f"it returns shape {have}; (batch, heads, query_len, value_dim) is {expected}")
         return output
 
     def results(self, case: Case, call: Call) -> tuple[Tensor, ...]:
@@ -122,10 +124,10 @@ class Subject:
     def masks(self) -> tuple[str, ...]:
         """Names of the masks that it promises to honour; of a function that says nothing this is found out."""
         facts = self.facts
-        known = {"any": tuple(MASKS), "keys": KEYS, "none": ("none", "causal")}[facts.honours]
-        found = [name for name in MASKS if name in known]
-        found = [name for name in found if (facts.causal if name in CAUSAL else facts.bidirectional)]
-        return tuple(found if self.states_facts else [name for name in found if not self._refuses(name)])
+        honoured = {"any": tuple(MASKS), "keys": KEYS, "none": ("none", "causal")}[facts.honours]
+        names = [name for name in MASKS if name in honoured]
+        names = [name for name in names if (facts.causal if name in CAUSAL else facts.bidirectional)]
+        return tuple(names if self.states_facts else [name for name in names if not self._refuses(name)])
 
     @property
     def open_mask(self) -> str:

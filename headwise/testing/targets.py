@@ -46,22 +46,22 @@ def resolve(target: Any) -> AnySubject:
     families = _families()
     family, _, name = target.partition(".") if target.partition(".")[0] in families else ("", "", target)
     # arguments may stand after a name, as in top_k:8
-    known = name.partition(":")[0]
-    found = {one: make for one, (names, make) in families.items() if known in names and family in ("", one)}
-    if not found and ":" in target:
+    registered = name.partition(":")[0]
+    makers = {kind: make for kind, (names, make) in families.items() if registered in names and family in ("", kind)}
+    if not makers and ":" in target:
         # what is to be tried is the user's own word
         with trusting():
             return _checked(_of(target, _OWN.find(target) if target.count(":") > 1 else imported(target)))
-    if not found:
+    if not makers:
         advice = "; a thing of your own is named module:attribute, such as my_module:MyAttention"
         raise ConfigError(
             unknown("target", target, [name for names, _ in families.values() for name in names]) + advice
         )
-    if len(found) > 1:
+    if len(makers) > 1:
         raise ConfigError(
-            f"target '{target}' is the name of several; write {' or '.join(f'{one}.{name}' for one in found)}"
+            f"target '{target}' is the name of several; write {' or '.join(f'{kind}.{name}' for kind in makers)}"
         )
-    return _checked(next(iter(found.values()))(name))
+    return _checked(next(iter(makers.values()))(name))
 
 
 def _families() -> dict[str, tuple[Any, Callable[[str], AnySubject]]]:
@@ -88,42 +88,42 @@ def _normalizing(name: str) -> Callable[[int, float], Scored]:
     return lambda heads, dropout: Scored(normalizer=normalizers.build(name, heads), dropout=dropout)
 
 
-def _of(name: str, found: Any) -> AnySubject:
+def _of(name: str, target: Any) -> AnySubject:
     """What a user's object is: class, instance or function."""
-    kind = found if isinstance(found, type) else found.kind if isinstance(found, Creator) else type(found)
+    kind = target if isinstance(target, type) else target.kind if isinstance(target, Creator) else type(target)
     if issubclass(kind, Position):
-        return PositionSubject(name, _placed(found))
+        return PositionSubject(name, _placed(target))
     if issubclass(kind, Mask):
-        sample: Mask = found() if isinstance(found, type | Creator) else found
+        sample: Mask = target() if isinstance(target, type | Creator) else target
         return MaskSubject(name, lambda batch, n: sample)
     if issubclass(kind, Score):
-        return Subject(name, lambda heads, dropout: Scored(_sized(found, heads, dropout), dropout=dropout))
+        return Subject(name, lambda heads, dropout: Scored(_sized(target, heads, dropout), dropout=dropout))
     if issubclass(kind, Normalizer):
-        return Subject(name, lambda heads, dropout: Scored(normalizer=_sized(found, heads, dropout), dropout=dropout))
-    if not callable(found):
+        return Subject(name, lambda heads, dropout: Scored(normalizer=_sized(target, heads, dropout), dropout=dropout))
+    if not callable(target):
         raise ConfigError(f"'{name}' is {kind.__name__}, which cannot be called with query, key and value")
-    return Subject(name, _built(found))
+    return Subject(name, _built(target))
 
 
-def _placed(found: Any) -> Callable[[], Position]:
-    is_class = isinstance(found, type | Creator) and hasattr(found, "sized")
-    return lambda: found.sized(D_MODEL, HEAD_DIM, HEADS, PLACES) if is_class else found
+def _placed(target: Any) -> Callable[[], Position]:
+    is_class = isinstance(target, type | Creator) and hasattr(target, "sized")
+    return lambda: target.sized(D_MODEL, HEAD_DIM, HEADS, PLACES) if is_class else target
 
 
-def _built(found: Any) -> Callable[[int, float], Any]:
-    return lambda heads, dropout: _sized(found, heads, dropout)
+def _built(target: Any) -> Callable[[int, float], Any]:
+    return lambda heads, dropout: _sized(target, heads, dropout)
 
 
-def _sized(found: Any, heads: int, dropout: float) -> Any:
+def _sized(target: Any, heads: int, dropout: float) -> Any:
     """A class is built by its `sized`, or by the sizes that its constructor has arguments for."""
-    if not isinstance(found, type | Creator):
-        return found
+    if not isinstance(target, type | Creator):
+        return target
     sizes: dict[str, Any] = {"head_dim": HEAD_DIM, "num_heads": heads, "max_len": MAX_LEN, "dropout": dropout}
-    sized = getattr(found, "sized", None)
+    sized = getattr(target, "sized", None)
     if sized is not None:
         return sized(**sizes)
     sizes |= dict.fromkeys(("query_dim", "key_dim", "hidden", "dim"), HEAD_DIM)
-    return found(**{name: size for name, size in sizes.items() if name in inspect.signature(found).parameters})
+    return target(**{name: size for name, size in sizes.items() if name in inspect.signature(target).parameters})
 
 
 def _checked(subject: AnySubject) -> AnySubject:

@@ -242,5 +242,5 @@ def _described(look: Look, target: str | None) -> dict[str, Any]:
 
 def _size(record: LayerRecord) -> int:
     """Bytes of the weights of a layer, and of a mask for each head."""
-    rows, keys = sum(each.call.shape[2] for each in record.calls), max(each.call.shape[3] for each in record.calls)
+    rows, keys = sum(call.call.shape[2] for call in record.calls), max(call.call.shape[3] for call in record.calls)
     return (_BYTES + 1) * record.num_heads * rows * keys

@@ -276,8 +276,8 @@ def flattened(recipe: Recipe) -> dict[str, Any]:
 @functools.cache
 def recipe_type(task: str, config_type: type[Config]) -> type[Recipe]:
     """The recipes of a task: its own fields and those of every recipe."""
-    made = create_model("Recipe", __base__=(Recipe, config_type), __doc__=f"A recipe of the task '{task}'.")
-    return cast(type[Recipe], made)
+    recipe = create_model("Recipe", __base__=(Recipe, config_type), __doc__=f"A recipe of the task '{task}'.")
+    return cast(type[Recipe], recipe)
 
 
 def _with_width(recipe: Recipe, name: str) -> Recipe:

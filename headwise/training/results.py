@@ -107,7 +107,9 @@ def _section(name: str, rows: list[Row], figures: list[Figure]) -> str:
     lines += [_line(group, metric) for group in groups.values()]
     baselines = _baselines(list(groups.values()), metric)
     others = [(f"baseline: {name}", value) for name, value in baselines]
-    others += [(f"{each.system}: {each.source}", f"{each.value:g}") for each in figures if each.metric == metric]
+    others += [
+        (f"{figure.system}: {figure.source}", f"{figure.value:g}") for figure in figures if figure.metric == metric
+    ]
     lines += [_table_row(cells) + " | | | | | |" for cells in others]
     if sentences := [sentence for group in groups.values() if (sentence := _comparison(group, metric))]:
         lines += ["", *sentences]

@@ -62,7 +62,7 @@ def plan_runs(
     """
     swept = [key for key in map(Swept.parse, settings) if key is not None]
     if len(swept) > 1:
-        keys = " and ".join(each.key for each in swept)
+        keys = " and ".join(sweep.key for sweep in swept)
         raise ConfigError(f"{keys} have several values each; sweep one key, and give several recipes for the other")
     fixed = [setting for setting in settings if Swept.parse(setting) is None]
     key, values = (swept[0].key, swept[0].values) if swept else ("", ("",))

@@ -47,34 +47,34 @@ def sums(numbers: Numbers, vectors: ByColumn, graph: Graph) -> ByRow:
     >>> sums(torch.ones(1, 3), torch.ones(1, 2, 1), graph(one, one, torch.arange(3), 2, 2)).flatten().tolist()
     [2.0, 1.0]
     """
-    found: Tensor = _Sums.apply(numbers, vectors, *graph)
-    return found
+    output: Tensor = _Sums.apply(numbers, vectors, *graph)
+    return output
 
 
-def products(one: ByRow, two: ByColumn, graph: Graph) -> Numbers:
+def products(left: ByRow, right: ByColumn, graph: Graph) -> Numbers:
     """The dot product of the row's and the column's vector for each pair."""
-    found: Tensor = _Products.apply(one, two, *graph)
-    return found
+    output: Tensor = _Products.apply(left, right, *graph)
+    return output
 
 
 def softmax(scores: Numbers, graph: Graph) -> Numbers:
     """Weights that sum to 1 over the pairs of each row; 0 for a score of minus infinity, also where no other stands."""
-    found: Tensor = _Softmax.apply(scores, *graph)
-    return found
+    output: Tensor = _Softmax.apply(scores, *graph)
+    return output
 
 
-def taken(numbers: Float[Tensor, "items tokens"], index: Int[Tensor, "pairs"]) -> Numbers:
+def gather(numbers: Float[Tensor, "items tokens"], index: Int[Tensor, "pairs"]) -> Numbers:
     """For each pair the number of the row or column with this index."""
     items, tokens = numbers.shape
-    return numbers.flatten().index_select(0, _beside(index, items, tokens)).view(items, -1)
+    return numbers.flatten().index_select(0, _offset_index(index, items, tokens)).view(items, -1)
 
 
 class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(scores, row, column, start, turn, turned_row, turned_start):
         items, pairs = scores.shape
-        place, count = _beside(row, items, start.shape[0]), items * start.shape[0]
-        offsets = F.pad(_beside(start, items, pairs), (0, 1), value=items * pairs)
+        place, count = _offset_index(row, items, start.shape[0]), items * start.shape[0]
+        offsets = F.pad(_offset_index(start, items, pairs), (0, 1), value=items * pairs)
         flat = scores.detach().flatten()
         # the lowest finite number in place of minus infinity, of which differences are no numbers
         top = torch.segment_reduce(flat, "max", offsets=offsets, unsafe=True).clamp(min=torch.finfo(flat.dtype).min)
@@ -91,9 +91,9 @@ class _Softmax(torch.autograd.Function):
     def backward(ctx, gradient):
         weights, row, start = ctx.saved_tensors
         items, rows = weights.shape[0], start.shape[0]
-        place, found = _beside(row, items, rows), gradient * weights
-        sums = found.new_zeros(items * rows).index_add(0, place, found.flatten())
-        return found - weights * sums.index_select(0, place).view_as(weights), *(6 * [None])
+        place, weighted = _offset_index(row, items, rows), gradient * weights
+        sums = weighted.new_zeros(items * rows).index_add(0, place, weighted.flatten())
+        return weighted - weights * sums.index_select(0, place).view_as(weights), *(6 * [None])
 
     @staticmethod
     def vmap(info, in_dims, scores, *graph):
@@ -149,33 +149,33 @@ class _TurnedSums(torch.autograd.Function):
 def _summed(numbers, vectors, place, start):
     """Of each range of pairs that starts at `start`, the sum of number times the vector at its place."""
     items, length = vectors.shape[0], vectors.shape[1]
-    found = F.embedding_bag(
-        _beside(place, items, length),
+    totals = F.embedding_bag(
+        _offset_index(place, items, length),
         vectors.detach().flatten(0, 1).contiguous(),
-        _beside(start, items, place.shape[0]),
+        _offset_index(start, items, place.shape[0]),
         mode="sum",
         per_sample_weights=numbers.detach().flatten(),
     )
-    return found.unflatten(0, (items, start.shape[0]))
+    return totals.unflatten(0, (items, start.shape[0]))
 
 
 class _Products(torch.autograd.Function):
     """Dot products over the pairs."""
 
     @staticmethod
-    def forward(one, two, row, column, start, turn, turned_row, turned_start):
-        size = (one.shape[1], two.shape[1])
-        if torch.compiler.is_compiling() or one.device.type != "cpu" or row.shape[0] > size[0] * size[1]:
-            return (one.index_select(1, row) * two.index_select(1, column)).sum(-1)
+    def forward(left, right, row, column, start, turn, turned_row, turned_start):
+        size = (left.shape[1], right.shape[1])
+        if torch.compiler.is_compiling() or left.device.type != "cpu" or row.shape[0] > size[0] * size[1]:
+            return (left.index_select(1, row) * right.index_select(1, column)).sum(-1)
         # a little more than half the time of what stands above
         offsets = F.pad(start, (0, 1), value=row.shape[0])
         with warnings.catch_warnings():
             # says once that sparse tensors are in beta
             warnings.simplefilter("ignore")
             pattern = torch.sparse_csr_tensor(
-                offsets.int(), column.int(), one.new_zeros(row.shape), size, device=one.device, check_invariants=False
+                offsets.int(), column.int(), left.new_zeros(row.shape), size, device=left.device, check_invariants=False
             )
-        return torch.sparse.sampled_addmm(pattern, one, two.mT, beta=0.0).values()
+        return torch.sparse.sampled_addmm(pattern, left, right.mT, beta=0.0).values()
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -183,14 +183,14 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        one, two, *pattern = ctx.saved_tensors
-        d_one = _Sums.apply(gradient, two, *pattern) if ctx.needs_input_grad[0] else None
-        d_two = _TurnedSums.apply(gradient, one, *pattern) if ctx.needs_input_grad[1] else None
-        return d_one, d_two, *(6 * [None])
+        left, right, *pattern = ctx.saved_tensors
+        d_left = _Sums.apply(gradient, right, *pattern) if ctx.needs_input_grad[0] else None
+        d_right = _TurnedSums.apply(gradient, left, *pattern) if ctx.needs_input_grad[1] else None
+        return d_left, d_right, *(6 * [None])
 
     @staticmethod
-    def vmap(info, in_dims, one, two, *rest):
-        return _folded(_Products, info.batch_size, in_dims, (one, two), rest)
+    def vmap(info, in_dims, left, right, *rest):
+        return _folded(_Products, info.batch_size, in_dims, (left, right), rest)
 
 
 def _folded(function, batch, in_dims, tensors, rest):
@@ -202,7 +202,7 @@ def _folded(function, batch, in_dims, tensors, rest):
     return function.apply(*items, *rest).unflatten(0, (batch, -1)), 0
 
 
-def _beside(index: Int[Tensor, "places"], items: int, step: int) -> Int[Tensor, "all_places"]:
+def _offset_index(index: Int[Tensor, "places"], items: int, step: int) -> Int[Tensor, "all_places"]:
     """The index of one item for all of them side by side."""
     if items == 1:
         return index

@@ -66,13 +66,13 @@ def holds(call: Call) -> int:
         again = (call.group > 1) + (not is_plain(call.score))
         return copies + again * item * batch * heads * length * dims + tables * (2 + item)
     # one phase after another; what each keeps for the gradient stays
-    kept, made = layout.every if call.learns else 1, max(4, item)
-    if made > item or call.group > 1 or not is_plain(call.score):
+    phases, wide_item = layout.every if call.learns else 1, max(4, item)
+    if wide_item > item or call.group > 1 or not is_plain(call.score):
         # keys and values of blocks, which overlap, in float32 and for each head
-        copies += made * batch * heads * kept * layout.groups * layout.width * dims
+        copies += wide_item * batch * heads * phases * layout.groups * layout.width * dims
     table = plain.table_bytes(call, pairs(call) // layout.every, tables // layout.every)
     # of the tables that a phase makes, half are there when it has ended
-    return copies + table + (kept - 1) * table // 2
+    return copies + table + (phases - 1) * table // 2
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -169,15 +169,15 @@ def _table(call: Call, layout: Layout, phase: int) -> tuple[Keep, Live | None]:
     key = group * layout.stride + phase * layout.block + column + layout.first
     there, beyond = (key >= 0) & (key < key_len), query >= query_len
     band, start = call.structure.band, call.query_start
-    whole = band is not None and call.structure.lens is None and sum(band) >= 0
-    if whole and layout.first + query_len <= key_len and start + band[1] >= 0:
+    full_band = band is not None and call.structure.lens is None and sum(band) >= 0
+    if full_band and layout.first + query_len <= key_len and start + band[1] >= 0:
         far = column + layout.first - start - row
         keep = (far >= -band[0]) & (far <= band[1]) & there | beyond
         return keep[None, None], None
     # positions beyond the ends are read as the nearest
-    sequences, each = (torch.arange(n, device=device).view(-1, 1, 1, 1) for n in (batch, heads))
+    sequences, head = (torch.arange(n, device=device).view(-1, 1, 1, 1) for n in (batch, heads))
     query, key = query.clamp(max=query_len - 1) + start, key.clamp(0, key_len - 1)
-    keep = call.mask(sequences.unsqueeze(-1), each, query, key) & there
+    keep = call.mask(sequences.unsqueeze(-1), head, query, key) & there
     keep = keep.reshape((1,) * (5 - keep.ndim) + tuple(keep.shape))
     live = keep.any(-1, keepdim=True)
     return keep | ~live | beyond, live

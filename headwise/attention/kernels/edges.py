@@ -18,7 +18,7 @@ from headwise.attention.call import Call, is_plain, per_head
 from headwise.attention.checkpointing import can_checkpoint, checkpointed, with_tensors_of_now
 from headwise.attention.dropout import drop
 from headwise.attention.kernels import plain
-from headwise.attention.kernels._edges_graph import Graph, graph, products, softmax, sums, taken
+from headwise.attention.kernels._edges_graph import Graph, gather, graph, products, softmax, sums
 from headwise.attention.masks import Edges, Shared
 from headwise.attention.normalizers import Function, Normalizer, Softmax
 from headwise.attention.precision import wide
@@ -144,16 +144,16 @@ def _form(call: Call, pattern: Graph) -> Form:
     if score.is_dot():
         query, key, scale = score.as_dot(query, key)
         parts = (query.flatten(0, 1), per_head(key, heads).flatten(0, 1))
-        return parts, lambda one, two: products(one, two, pattern) * scale
+        return parts, lambda q, k: products(q, k, pattern) * scale
     key = per_head(key, heads)
     if isinstance(score, GAT):
         # two numbers for each node
         parts = (_along(query, score.query), _along(key, score.key))
-        return parts, lambda one, two: F.leaky_relu(taken(one, pattern.row) + taken(two, pattern.column), score.slope)
+        return parts, lambda q, k: F.leaky_relu(gather(q, pattern.row) + gather(k, pattern.column), score.slope)
     if isinstance(score, Additive):
         # projected once for each node, not for each pair
         of_sums = with_tensors_of_now(_OfSums(score))
-        table = _listed(call, *score.project(query, key), pattern, lambda one, two: of_sums(one + two))
+        table = _listed(call, *score.project(query, key), pattern, lambda q, k: of_sums(q + k))
     else:
         table = _listed(call, query, key, pattern)
     return (table.flatten(0, 1),), lambda table: table
@@ -210,7 +210,7 @@ def _weights(normalizer: Normalizer, scores: Listed, keep: Keep | None, pattern:
     """Weights by rows of 1, 2, 3 or 4, 5 to 8 ... pairs, padded to one width."""
     degree = pattern.degree()
     size = degree.clamp(min=1).double().log2().ceil().long().masked_fill(degree == 0, -1)
-    slot, found, count = torch.empty_like(pattern.row), [scores[..., :0]], 0
+    slot, weights, count = torch.empty_like(pattern.row), [scores[..., :0]], 0
     for power in size.unique().tolist():
         if power < 0:
             continue
@@ -222,5 +222,5 @@ def _weights(normalizer: Normalizer, scores: Listed, keep: Keep | None, pattern:
         count += valid.numel()
         padded = scores.index_select(2, place.flatten()).unflatten(2, place.shape)
         allowed = valid.expand(1, 1, -1, -1) if keep is None else valid & keep[..., place]
-        found.append(normalizer(padded, allowed).flatten(2))
-    return torch.cat(found, -1).index_select(2, slot)
+        weights.append(normalizer(padded, allowed).flatten(2))
+    return torch.cat(weights, -1).index_select(2, slot)

@@ -101,8 +101,8 @@ def biases(call: Call) -> int:
 
 def _learn(relative: Relative) -> bool:
     """Whether a gradient may be asked of them, by `backward` or by a transform."""
-    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in relative.tensors)
-    return wanted or not can_checkpoint(relative.tensors)
+    tracked = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in relative.tensors)
+    return tracked or not can_checkpoint(relative.tensors)
 
 
 def _bias(call: Call) -> Tensor | None:

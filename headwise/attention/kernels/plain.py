@@ -102,12 +102,12 @@ def normalized(
     Half-precision scores are computed in float32: rounded to bfloat16 they would be wrong by whole units when large.
     """
     query, key = wide(call.query), wide(per_head(call.key, call.query.shape[1]))
-    found = (score or call.score)(query, key)
-    if found.shape != call.shape:
-        wanted = f"(batch, heads, query_len, key_len) = {call.shape}"
-        raise ShapeError(f"score {type(call.score).__name__} must return {wanted}, got {tuple(found.shape)}")
+    scores = (score or call.score)(query, key)
+    if scores.shape != call.shape:
+        expected = f"(batch, heads, query_len, key_len) = {call.shape}"
+        raise ShapeError(f"score {type(call.score).__name__} must return {expected}, got {tuple(scores.shape)}")
     if call.bias is not None:
-        found = found + call.bias.to(found.dtype)
+        scores = scores + call.bias.to(scores.dtype)
     if call.relative is not None and call.relative.has_bias():
-        found = found + call.relative.bias(*call.shape[2:], call.query_start).to(found.dtype)
-    return (normalizer or call.normalizer)(found, keep)
+        scores = scores + call.relative.bias(*call.shape[2:], call.query_start).to(scores.dtype)
+    return (normalizer or call.normalizer)(scores, keep)

@@ -64,8 +64,8 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     def strip(first: int, last: int, low: int, high: int, *tensors: Any) -> Tensor:
         query, key, value, bias, *terms = tensors
         relative = None if placed is None else placed(*terms)
-        whole = Call(query, key, value, score, normalizer, mask, bias, relative, dropout, start)
-        part = whole.part(queries=(first, last), keys=(low, high))
+        full = Call(query, key, value, score, normalizer, mask, bias, relative, dropout, start)
+        part = full.part(queries=(first, last), keys=(low, high))
         return plain.attention(part, part.keep(), scored, weighted)
 
     tensors = (query, key, value, call.bias, *terms)

@@ -26,9 +26,9 @@ class Padding(Mask):
     def __post_init__(self) -> None:
         check_tensor("Padding", "valid_lens", self.valid_lens)
         if self.valid_lens.ndim not in (1, 2) or not counts(self.valid_lens):
-            given = f"{tuple(self.valid_lens.shape)} {self.valid_lens.dtype}"
+            actual = f"{tuple(self.valid_lens.shape)} {self.valid_lens.dtype}"
             hint = "; which keys are real is said by Table(...)" if self.valid_lens.dtype == torch.bool else ""
-            raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {given}{hint}")
+            raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {actual}{hint}")
         object.__setattr__(self, "_longest", limits("Padding: valid_lens", self.valid_lens))
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -40,12 +40,12 @@ class Padding(Mask):
         if place is not None:
             batch, _, query_len, key_len, query_start, _ = place
             if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
-                wanted = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
-                raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {wanted}")
+                expected = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
+                raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {expected}")
             # steps over a cache have the keys so far
-            whole = query_len > 1 if query_start == 0 else key_len != query_start + query_len
+            complete = query_len > 1 if query_start == 0 else key_len != query_start + query_len
             # no number of a batch for a compiled program, which would be made again for each
-            if whole and not torch.compiler.is_compiling() and 0 < key_len < self._longest:
+            if complete and not torch.compiler.is_compiling() and 0 < key_len < self._longest:
                 longest = self._longest
                 raise ShapeError(f"Padding: valid_lens of up to {longest}, but there are {key_len} keys")
         if lens.ndim == 1:
@@ -53,14 +53,14 @@ class Padding(Mask):
         return Structure(self, place)
 
     def key_mask(self, structure: Structure) -> KeyMask:
-        lens, key_len = self._asked(structure), structure.at.key_len
+        lens, key_len = self._query_lens(structure), structure.at.key_len
         # zero lengths beside them: there may be no query
         return (torch.arange(key_len, device=lens.device) < F.pad(lens, (0, 1)).amax(-1)[:, None]).unsqueeze(1)
 
     def query_mask(self, structure: Structure) -> QueryMask:
-        return (self._asked(structure) > 0).unsqueeze(1)
+        return (self._query_lens(structure) > 0).unsqueeze(1)
 
-    def _asked(self, structure: Structure) -> Tensor:
+    def _query_lens(self, structure: Structure) -> Tensor:
         """The lengths of the queries that there are."""
         place = structure.at
         return self.valid_lens.to(place.device)[:, place.query_start : place.query_start + place.query_len]
@@ -124,12 +124,12 @@ class Table(Mask):
             rows = rows[..., key_start : key_start + key_len]
         return self._fitting(rows, (batch, heads, query_len, key_len), query_start).to(device or rows.device)
 
-    def _fitting(self, rows: Tensor, wanted: tuple[int, int, int, int], query_start: int) -> Tensor:
+    def _fitting(self, rows: Tensor, shape: tuple[int, int, int, int], query_start: int) -> Tensor:
         # the last row of a table that ends too early is no row for all queries
-        ends_early = self._four_axes().shape[2] != 1 and rows.shape[2] != wanted[2]
-        if ends_early or any(have not in (1, want) for have, want in zip(rows.shape, wanted, strict=True)):
+        ends_early = self._four_axes().shape[2] != 1 and rows.shape[2] != shape[2]
+        if ends_early or any(have not in (1, want) for have, want in zip(rows.shape, shape, strict=True)):
             raise ShapeError(
-                f"Table {tuple(self.allowed.shape)} does not fit (batch, heads, query_len, key_len) = {wanted}"
+                f"Table {tuple(self.allowed.shape)} does not fit (batch, heads, query_len, key_len) = {shape}"
                 + (f" from query {query_start}" if query_start else "")
             )
         return rows
@@ -166,8 +166,8 @@ class Prefix(Mask):
 
     def structure(self, place: Place | None = None) -> Structure:
         if place is not None and self.prefix_lens.shape[0] != place.batch:
-            wanted = f"expected ({place.batch})"
-            raise ShapeError(f"Prefix: prefix_lens {tuple(self.prefix_lens.shape)} do not fit; {wanted}")
+            expected = f"expected ({place.batch})"
+            raise ShapeError(f"Prefix: prefix_lens {tuple(self.prefix_lens.shape)} do not fit; {expected}")
         return Structure(self, place, itself=True)
 
     def key_mask(self, structure: Structure) -> KeyMask:
@@ -210,8 +210,8 @@ class Documents(Mask):
         if place is not None:
             needed = max(place.query_start + place.query_len, place.key_len)
             if self.ids.shape[0] != place.batch or self.ids.shape[1] < needed:
-                wanted = f"expected ({place.batch}, {needed})"
-                raise ShapeError(f"Documents: ids {tuple(self.ids.shape)} do not fit; {wanted}")
+                expected = f"expected ({place.batch}, {needed})"
+                raise ShapeError(f"Documents: ids {tuple(self.ids.shape)} do not fit; {expected}")
         return Structure(self, place, itself=True)
 
     def key_mask(self, structure: Structure) -> KeyMask:
@@ -228,10 +228,10 @@ class Documents(Mask):
         return ids[:, place.query_start : place.query_start + place.query_len], ids[:, : place.key_len]
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
-        one, two = int(self.ids[batch, query]), int(self.ids[batch, key])
-        if two < 0:
+        query_document, key_document = int(self.ids[batch, query]), int(self.ids[batch, key])
+        if key_document < 0:
             return f"key {key} is padding"
-        return f"query {query} is in document {one}, key {key} in document {two}"
+        return f"query {query} is in document {query_document}, key {key} in document {key_document}"
 
 
 def _among(
@@ -275,8 +275,8 @@ class Edges(Mask):
         pairs = replace(pairs, turn=pairs.key.argsort(stable=True))
         # which nodes see one, and are seen by one; None: all of them
         ends = [codes.new_zeros(self.nodes).index_fill(0, end, 1).bool() for end in (pairs.query, pairs.key)]
-        live, seen = (None if bool(nodes.all()) else nodes.view(1, 1, -1) for nodes in ends)
-        self.__dict__.update(_codes=codes, _pairs=pairs, _live=live, _seen=seen)
+        live, visible = (None if bool(nodes.all()) else nodes.view(1, 1, -1) for nodes in ends)
+        self.__dict__.update(_codes=codes, _pairs=pairs, _live=live, _seen=visible)
 
     def with_self_loops(self) -> "Edges":
         """The same graph in which every node also sees itself."""
@@ -288,9 +288,9 @@ class Edges(Mask):
         query, key = torch.broadcast_tensors(query, key)
         if codes.numel() == 0:
             return torch.zeros(query.shape, dtype=torch.bool, device=key.device)
-        wanted = query * self.nodes + key
-        found = codes[torch.searchsorted(codes, wanted).clamp_(max=codes.numel() - 1)]
-        return (found == wanted) & (key < self.nodes)
+        pair_codes = query * self.nodes + key
+        nearest = codes[torch.searchsorted(codes, pair_codes).clamp_(max=codes.numel() - 1)]
+        return (nearest == pair_codes) & (key < self.nodes)
 
     def structure(self, place: Place | None = None) -> Structure:
         return Structure(self, place, pairs=self.__dict__["_pairs"])

@@ -131,8 +131,8 @@ class And(Mask):
             place = structure.at
             if not structure.itself or place.query_start != 0 or place.key_len > place.query_len:
                 return structure.reach()[0]
-        one, two = left.key_mask(), right.key_mask()
-        return one & two if one is not None and two is not None else two if one is None else one
+        first, second = left.key_mask(), right.key_mask()
+        return first & second if first is not None and second is not None else second if first is None else first
 
     def dense(self, *size: Any, **where: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
         return self.left.dense(*size, **where) & self.right.dense(*size, **where)
@@ -156,12 +156,12 @@ class Or(Mask):
         return join(self, self.left.structure(place), self.right.structure(place))
 
     def key_mask(self, structure: Structure) -> KeyMask:
-        one, two = (part.key_mask() for part in structure.parts)
-        return None if one is None or two is None else one | two
+        first, second = (part.key_mask() for part in structure.parts)
+        return None if first is None or second is None else first | second
 
     def query_mask(self, structure: Structure) -> QueryMask:
-        one, two = (part.query_mask() for part in structure.parts)
-        return None if one is None or two is None else one | two
+        first, second = (part.query_mask() for part in structure.parts)
+        return None if first is None or second is None else first | second
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         both = (self.left, self.right)
@@ -300,10 +300,10 @@ def counts(numbers: Tensor) -> bool:
     return numbers.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def check_tensor(mask: str, name: str, given: object) -> None:
+def check_tensor(mask: str, name: str, tensor: object) -> None:
     """Raises: ShapeError for what is no tensor."""
-    if not isinstance(given, Tensor):
-        raise ShapeError(f"{mask}: {name} must be a tensor, got {type(given).__name__}; pass torch.tensor(...)")
+    if not isinstance(tensor, Tensor):
+        raise ShapeError(f"{mask}: {name} must be a tensor, got {type(tensor).__name__}; pass torch.tensor(...)")
 
 
 def are_whole(numbers: object) -> bool:

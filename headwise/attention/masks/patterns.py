@@ -273,15 +273,15 @@ class BigBird(Mask):
         check_sizes(self, length=1, block=1, window=1, random=0)
         if not self.window % 2:
             raise ShapeError(f"{self}: window must be an odd number of blocks")
-        count, given = -(-self.length // self.block), self.global_blocks
+        count, blocks = -(-self.length // self.block), self.global_blocks
         if self.blocks is not None:
             if self.blocks.shape != (count, count) or self.blocks.dtype != torch.bool:
                 shape = f"{tuple(self.blocks.shape)} {self.blocks.dtype}"
                 raise ShapeError(f"BigBird: blocks must be a bool tensor ({count}, {count}), got {shape}")
             return
-        if isinstance(given, int):
+        if isinstance(blocks, int):
             check_sizes(self, global_blocks=0)
-        everywhere = tuple(range(min(given, count))) if isinstance(given, int) else given
+        everywhere = tuple(range(min(blocks, count))) if isinstance(blocks, int) else blocks
         if not are_whole(everywhere) or not all(0 <= b < count for b in everywhere):
             raise ShapeError(f"{self}: global_blocks must be a number of blocks, or blocks from 0 to {count - 1}")
         object.__setattr__(self, "blocks", self._drawn(count, everywhere))
@@ -324,12 +324,12 @@ class BigBird(Mask):
     def _drawn(self, count: int, everywhere: tuple[int, ...]) -> Tensor:
         row = torch.arange(count)
         chosen = torch.isin(row, torch.tensor(everywhere, dtype=torch.long))
-        seen = ((row[:, None] - row).abs() <= self.window // 2) | chosen | chosen[:, None]
+        keep = ((row[:, None] - row).abs() <= self.window // 2) | chosen | chosen[:, None]
         # the largest of random numbers among the blocks that are not seen yet
         lots = torch.rand(count, count, generator=torch.Generator().manual_seed(self.seed), device="cpu")
-        lots = lots.to(row.device).masked_fill_(seen, -1.0)
+        lots = lots.to(row.device).masked_fill_(keep, -1.0)
         drawn = lots.topk(min(self.random, count), dim=-1)
-        return seen.scatter(1, drawn.indices, seen.gather(1, drawn.indices) | (drawn.values >= 0.0))
+        return keep.scatter(1, drawn.indices, keep.gather(1, drawn.indices) | (drawn.values >= 0.0))
 
 
 def _apart(query: int, key: int) -> str:

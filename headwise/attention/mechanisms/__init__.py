@@ -47,13 +47,13 @@ def is_scored(name: str) -> bool:
 
 def details() -> dict[str, list[tuple[str, str]]]:
     """(what, value) of every mechanism that states its facts: formula, paper, cost, what it can do."""
-    found = {}
+    rows = {}
     for name in names():
         facts = getattr(mechanism_type(name), "facts", None)
         if facts is not None:
             can = {"causal": facts.causal, "cross-attention": facts.cross, "recurrent form": facts.recurrent}
             can |= {"bias": facts.bias, "relative positions": facts.relative}
-            found[name] = [
+            rows[name] = [
                 *REGISTRY.details().get(name, []),
                 ("formula", facts.formula),
                 ("paper", facts.paper),
@@ -64,4 +64,4 @@ def details() -> dict[str, list[tuple[str, str]]]:
                 ("can", ", ".join(what if able else f"no {what}" for what, able in can.items())),
                 ("masks", facts.masks),
             ]
-    return found
+    return rows

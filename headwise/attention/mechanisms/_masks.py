@@ -88,10 +88,10 @@ def front(tensor: Float[Tensor, "..."], length: int, axis: int = 2) -> Float[Ten
     return tensor.narrow(axis, 0, length)
 
 
-def check_built(module: nn.Module, what: str, built: object, given: object) -> None:
+def check_built(module: nn.Module, what: str, built: object, actual: object) -> None:
     """Raises: ShapeError if something with parameters for one size meets another."""
-    if built != given:
-        raise ShapeError(f"{type(module).__name__} was built for {what} {built}, got {given}")
+    if built != actual:
+        raise ShapeError(f"{type(module).__name__} was built for {what} {built}, got {actual}")
 
 
 def check_length(mechanism: Mechanism, max_len: int, length: int) -> None:

@@ -36,7 +36,7 @@ class Kernelised(Recurrent, ABC):
     """
 
     @abstractmethod
-    def phi(self, query: Query, key: Key, kept: State) -> tuple[Features, Features, State]:
+    def phi(self, query: Query, key: Key, past: State) -> tuple[Features, Features, State]:
         """The features of queries and keys, and what later calls have to know of these keys; first () is known."""
 
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -60,7 +60,7 @@ class Kernelised(Recurrent, ABC):
             key = hidden(key, keys)
             products = query @ per_head(key, query.shape[1]).mT
         names = ("queries", "phi"), ("keys", "phi")
-        found = [
+        steps = [
             Step("query features", r"\phi(Q)", r"\phi(Q)", names[0], query, "features in place of the exponential"),
             Step("key features", r"\phi(K)", r"\phi(K)", names[1], key, "the same of the keys; 0 where hidden"),
             Step(
@@ -69,16 +69,16 @@ class Kernelised(Recurrent, ABC):
         ]
         text = "each product divided by the sum of its row" + (" up to the query" if causal else "")
         formula = r"A_{ij} = P_{ij} / \textstyle\sum_k P_{ik}"
-        return [*found, Step("weights", "A", formula, PAIRS, self.weights(call), text)]
+        return [*steps, Step("weights", "A", formula, PAIRS, self.weights(call), text)]
 
     def resume(self, call: Call, state: State | None) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
         """The output of new tokens; the state is sum_j phi(k_j) [v_j, 1]^T, (batch, kv_heads, features, dim + 1)."""
         self.require_terms(call)
         with uncast(call.query):
-            past, kept = (None, ()) if state is None else (state[0], state[1:])
-            query, key, kept = self.phi(wide(call.query), wide(call.key), kept)
+            past, key_state = (None, ()) if state is None else (state[0], state[1:])
+            query, key, key_state = self.phi(wide(call.query), wide(call.key), key_state)
             output, past = scan(query, key, F.pad(wide(call.value), (0, 1), value=1.0), past)
-            return _divided(output).to(call.value.dtype), (past, *kept)
+            return _divided(output).to(call.value.dtype), (past, *key_state)
 
 
 class Decaying(Recurrent, ABC):
@@ -144,14 +144,14 @@ def scan(
     traced = torch.compiler.is_compiling()
     # the smallest power of two that holds the length, which a traced program does not know
     size = CHUNK if traced else min(CHUNK, 1 << max(0, length - 1).bit_length())
-    whole = size * chunks(length, size)
-    q, k, v = (_chunked(tensor, key.shape[1], whole, size) for tensor in (query, key, value))
+    padded_len = size * chunks(length, size)
+    q, k, v = (_chunked(tensor, key.shape[1], padded_len, size) for tensor in (query, key, value))
     share = None
     if log_decay is None:
         # (batch, kv_heads, chunks, group * size, size)
         near = (q @ k.mT).unflatten(3, (-1, size)).tril().flatten(3, 4) @ v
     else:
-        g = _chunked(log_decay, key.shape[1], whole, size)
+        g = _chunked(log_decay, key.shape[1], padded_len, size)
         near, since, left, total = (_scalar_pairs if g.shape[-1] == 1 else _gated_pairs)(q, k, v, g)
         q, k, share = q * since.exp(), k * left.exp(), total.exp().mT
     steps = k.mT @ v
@@ -191,8 +191,8 @@ def _scalar_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, T
     since = g.cumsum(3)
     later = torch.ones(q.shape[3], q.shape[3], dtype=torch.bool, device=q.device).triu(1)
     decay = (since - since.mT).masked_fill(later, float("-inf")).exp()
-    whole = since[:, :, :, -1:]
-    return (q @ k.mT * decay) @ v, since, whole - since, whole
+    total = since[:, :, :, -1:]
+    return (q @ k.mT * decay) @ v, since, total - since, total
 
 
 def _gated_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -207,19 +207,19 @@ def _gated_pairs(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Te
     # (batch, heads, chunks, parts, size, size, features), then the sum over features
     decay = (_between(size, g.device, last=True).to(g).flatten(0, 1) @ g).unflatten(-2, (size, size)).exp()
     itself = (q.unsqueeze(-2) * decay * k.unsqueeze(-3)).sum(-1).tril()
-    one = torch.ones(max(size, parts), max(size, parts), dtype=g.dtype, device=g.device)
-    since, left, whole = one[:size, :size].tril() @ g, one[:size, :size].triu(1) @ g, g.sum(-2)
+    ones = torch.ones(max(size, parts), max(size, parts), dtype=g.dtype, device=g.device)
+    since, left, totals = ones[:size, :size].tril() @ g, ones[:size, :size].triu(1) @ g, g.sum(-2)
     # (batch, heads, chunks, part of the key, part of the query, features)
-    decay = (_between(parts, g.device, last=False).to(g).transpose(0, 1).flatten(0, 1) @ whole).exp()
-    decay = decay.unflatten(-2, (parts, parts)) * one[:parts, :parts].triu(1).unsqueeze(-1)
-    asked = (q * since.exp()).unsqueeze(3) * decay.unsqueeze(-2)
-    others = (asked.flatten(-3, -2) @ (k * left.exp()).mT).unflatten(-2, (parts, size))
+    decay = (_between(parts, g.device, last=False).to(g).transpose(0, 1).flatten(0, 1) @ totals).exp()
+    decay = decay.unflatten(-2, (parts, parts)) * ones[:parts, :parts].triu(1).unsqueeze(-1)
+    decayed_query = (q * since.exp()).unsqueeze(3) * decay.unsqueeze(-2)
+    others = (decayed_query.flatten(-3, -2) @ (k * left.exp()).mT).unflatten(-2, (parts, size))
     scores = others + torch.diag_embed(itself.movedim(3, -1), dim1=3, dim2=4)
     # from (key part, query part, query, key) to (query part x query, key part x key)
     scores = scores.permute(0, 1, 2, 4, 5, 3, 6).flatten(5, 6).flatten(3, 4)
-    since = since + (one[:parts, :parts].tril(-1) @ whole).unsqueeze(-2)
-    left = left + (one[:parts, :parts].triu(1) @ whole).unsqueeze(-2)
-    return scores @ v, since.flatten(3, 4), left.flatten(3, 4), whole.sum(-2, keepdim=True)
+    since = since + (ones[:parts, :parts].tril(-1) @ totals).unsqueeze(-2)
+    left = left + (ones[:parts, :parts].triu(1) @ totals).unsqueeze(-2)
+    return scores @ v, since.flatten(3, 4), left.flatten(3, 4), totals.sum(-2, keepdim=True)
 
 
 def _between(size: int, device: torch.device, *, last: bool) -> Tensor:

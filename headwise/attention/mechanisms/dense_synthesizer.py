@@ -62,17 +62,17 @@ class DenseSynthesizer(Mechanism):
         self.dropout = dropout
 
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        return planner.run(self._asked(call, self.dropout if self.training else 0.0))
+        return planner.run(self._as_scored(call, self.dropout if self.training else 0.0))
 
     def compute_weights(
         self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout."""
-        return exact_weights(self._asked(call, 0.0), heads, queries, keys)
+        return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
 
-    def _asked(self, call: Call, dropout: float) -> Call:
-        (heads, _, head_dim), (batch, given, _, length) = self.inner.shape, call.shape
-        check_built(self, "(heads, head_dim)", (heads, head_dim), (given, call.query.shape[-1]))
+    def _as_scored(self, call: Call, dropout: float) -> Call:
+        (heads, _, head_dim), (batch, call_heads, _, length) = self.inner.shape, call.shape
+        check_built(self, "(heads, head_dim)", (heads, head_dim), (call_heads, call.query.shape[-1]))
         check_length(self, self.positions.shape[1], length)
         query = call.query
         with uncast(query):

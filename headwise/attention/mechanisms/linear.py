@@ -119,5 +119,5 @@ class Linear(Kernelised):
         super().__init__()
         self.features = Elu() if features is None else features
 
-    def phi(self, query: Query, key: Key, kept: State) -> tuple[Features, Features, State]:
-        return self.features(query), self.features(key), kept
+    def phi(self, query: Query, key: Key, past: State) -> tuple[Features, Features, State]:
+        return self.features(query), self.features(key), past

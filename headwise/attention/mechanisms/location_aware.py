@@ -118,8 +118,8 @@ class LocationAware(Mechanism):
         self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The alignments themselves, before dropout."""
-        whole = self._aligned(call.zero_unseen(), None)[0]
-        return select_weights(whole, heads, queries, keys)
+        weights = self._aligned(call.zero_unseen(), None)[0]
+        return select_weights(weights, heads, queries, keys)
 
     def resume(
         self, call: Call, alignment: Float[Tensor, "batch heads known"] | None
@@ -171,8 +171,8 @@ class LocationAware(Mechanism):
         if not weights.shape[2]:
             # a convolution refuses to slide over no keys at all
             return weights.new_zeros(*weights.shape, self.location.out_channels)
-        found = times(self.location, weights.flatten(0, 1).unsqueeze(1))
-        return found.mT.unflatten(0, weights.shape[:2])
+        features = times(self.location, weights.flatten(0, 1).unsqueeze(1))
+        return features.mT.unflatten(0, weights.shape[:2])
 
 
 def _before(alignment: Tensor | None, projected_keys: Tensor) -> Tensor:
@@ -180,6 +180,6 @@ def _before(alignment: Tensor | None, projected_keys: Tensor) -> Tensor:
     if alignment is None:
         return projected_keys.new_zeros(projected_keys.shape[:3])
     if alignment.shape[:2] != projected_keys.shape[:2] or alignment.shape[2] > projected_keys.shape[2]:
-        wanted, given = tuple(projected_keys.shape[:3]), tuple(alignment.shape)
-        raise ShapeError(f"alignment {given} does not fit (batch, heads, keys) = {wanted}")
+        expected, actual = tuple(projected_keys.shape[:3]), tuple(alignment.shape)
+        raise ShapeError(f"alignment {actual} does not fit (batch, heads, keys) = {expected}")
     return F.pad(alignment.to(projected_keys.dtype), (0, projected_keys.shape[2] - alignment.shape[2]))

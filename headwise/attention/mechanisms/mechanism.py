@@ -147,8 +147,8 @@ class Mechanism(nn.Module, ABC):
         batch, kv_heads, key_len, _ = call.key.shape
         identity = torch.eye(key_len, dtype=call.key.dtype, device=call.key.device)
         # a hidden key has no weight: zeros in its row too
-        whole = self(replace(call, value=identity.expand(batch, kv_heads, key_len, key_len), clean=False))
-        return select_weights(whole, heads, queries, keys)
+        weights = self(replace(call, value=identity.expand(batch, kv_heads, key_len, key_len), clean=False))
+        return select_weights(weights, heads, queries, keys)
 
     def compute_stages(self, call: Call) -> list[Step]:
         """`stages` of a call that the facts allow; here the weights."""
@@ -172,15 +172,15 @@ class Mechanism(nn.Module, ABC):
             raise Unsupported(f"{name} is self-attention: {what}; use mechanism 'scored' to attend to another sequence")
 
     def _require_mask(self, call: Call) -> None:
-        name, facts, found = type(self).__name__, self.facts, parts(call.mask)
-        for part in found if facts.honours != "any" else ():
+        name, facts, masks = type(self).__name__, self.facts, parts(call.mask)
+        for part in masks if facts.honours != "any" else ():
             causal = part.structure().causal
             if not (facts.causal if causal else facts.honours == "keys" and is_of_keys(part, call)):
                 kind = type(part).__name__
                 raise Unsupported(
                     f"{name} cannot honour the mask {kind}; it honours {facts.masks}; use mechanism 'scored'"
                 )
-        if not facts.bidirectional and not any(part.structure().causal for part in found):
+        if not facts.bidirectional and not any(part.structure().causal for part in masks):
             shown = "no mask" if call.mask is None else f"the mask {type(call.mask).__name__}"
             raise Unsupported(
                 f"{name} got {shown}, but its memory runs from a key to later queries: pass mask=Causal(), with padding"

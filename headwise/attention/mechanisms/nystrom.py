@@ -114,8 +114,8 @@ def _inverse(
     # weights are not negative, so these are the norms for infinity and 1; without any key both are 0
     norms = weights.sum(-1).amax(-1) * weights.sum(-2).amax(-1)
     inverse = weights.mT / norms.clamp(min=torch.finfo(weights.dtype).tiny)[..., None, None]
-    one = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+    identity = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
     for _ in range(steps):
         product = weights @ inverse
-        inverse = 0.25 * inverse @ (13 * one - product @ (15 * one - product @ (7 * one - product)))
+        inverse = 0.25 * inverse @ (13 * identity - product @ (15 * identity - product @ (7 * identity - product)))
     return inverse

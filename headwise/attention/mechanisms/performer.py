@@ -90,11 +90,11 @@ class Performer(Kernelised):
         half_square = x.square().sum(-1, keepdim=True) / 2
         return x @ self.projection.to(x.dtype).mT - half_square - math.log(self.projection.shape[0]) / 2
 
-    def phi(self, query: Query, key: Key, kept: State) -> tuple[Features, Features, State]:
+    def phi(self, query: Query, key: Key, past: State) -> tuple[Features, Features, State]:
         """The features of queries and keys, and the largest exponent of the first key, (batch, kv_heads, 1, 1)."""
         query_logs, key_logs = self.log_features(query), self.log_features(key)
         # every query sees the first key, and a factor common to all keys cancels
-        offset = kept[0] if kept else F.pad(key_logs.detach()[:, :, :1], (0, 0, 0, 1))[:, :, :1].amax(-1, keepdim=True)
+        offset = past[0] if past else F.pad(key_logs.detach()[:, :, :1], (0, 0, 0, 1))[:, :, :1].amax(-1, keepdim=True)
         # larger ones, divided by the smallest total that counts, would overflow in the gradient
         highest = -2.0 * math.log(torch.finfo(key_logs.dtype).eps)
         queries = (query_logs - query_logs.detach().amax(-1, keepdim=True)).exp()

@@ -63,18 +63,18 @@ class RandomSynthesizer(Mechanism):
         self.dropout = dropout
 
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        return planner.run(self._asked(call, self.dropout if self.training else 0.0)).to(call.value.dtype)
+        return planner.run(self._as_scored(call, self.dropout if self.training else 0.0)).to(call.value.dtype)
 
     def compute_weights(
         self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout."""
-        return exact_weights(self._asked(call, 0.0), heads, queries, keys)
+        return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
 
-    def _asked(self, call: Call, dropout: float) -> Call:
+    def _as_scored(self, call: Call, dropout: float) -> Call:
         heads, max_len, _ = self.scores.shape
-        batch, given, query_len, length = call.shape
-        check_built(self, "heads", heads, given)
+        batch, call_heads, query_len, length = call.shape
+        check_built(self, "heads", heads, call_heads)
         last = call.query_start + query_len
         check_length(self, max_len, last)
         check_length(self, max_len, length)

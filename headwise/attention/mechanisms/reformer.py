@@ -105,14 +105,14 @@ class Reformer(Mechanism):
         # columns that are still wanted: half as many as buckets
         left = torch.where(count > self.chunk, count // self.chunk, 0).clamp(max=self.columns)
         bucket = torch.zeros_like(turned[0, ..., 0], dtype=torch.long)
-        for one in turned:
+        for projections in turned:
             used = left.clamp(max=_COLUMNS)
-            outside = torch.arange(one.shape[-1], device=one.device) >= used.unsqueeze(-1)
-            both = [side.masked_fill(outside, float("-inf")) for side in (one, -one)]
-            found = torch.cat(both, -1).argmax(-1)
+            outside = torch.arange(projections.shape[-1], device=projections.device) >= used.unsqueeze(-1)
+            both = [side.masked_fill(outside, float("-inf")) for side in (projections, -projections)]
+            choice = torch.cat(both, -1).argmax(-1)
             # columns that are not used lie between those of x R and those of -x R
-            found = torch.where(found >= one.shape[-1], found - one.shape[-1] + used, found)
-            bucket = bucket * (2 * used).clamp(min=1) + found
+            choice = torch.where(choice >= projections.shape[-1], choice - projections.shape[-1] + used, choice)
+            bucket = bucket * (2 * used).clamp(min=1) + choice
             left = left // used.clamp(min=1) // 2
         return bucket.masked_fill(~exist.unsqueeze(2), 2 * self.columns)
 
@@ -129,13 +129,13 @@ class Reformer(Mechanism):
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, order: "Order") -> Tensor:
         # (batch, heads, rounds, chunks, chunk, keys of two chunks)
-        scores = order.chunks(query) @ _beside(order.chunks(key)).mT
+        scores = order.chunks(query) @ _with_previous(order.chunks(key)).mT
         itself = F.pad(torch.eye(self.chunk, dtype=torch.bool, device=query.device), (self.chunk, 0))
         scores = torch.where(itself, _ITSELF, scores) + order.shares().to(scores.dtype)
         top = scores.detach().amax(-1, keepdim=True)
         powers = (scores - top).exp()
         used = drop(powers, self.dropout if self.training else 0.0)
-        sums = used @ _beside(order.chunks(value)), powers.sum(-1, keepdim=True)
+        sums = used @ _with_previous(order.chunks(value)), powers.sum(-1, keepdim=True)
         top, weighted, total = (order.restored(tensor) for tensor in (top, *sums))
         # (batch, heads, rounds, length, 1): how much of a softmax over all rounds each one holds
         share = (top - top.amax(2, keepdim=True)).exp()
@@ -176,7 +176,7 @@ class Order(NamedTuple):
         met, times = [], torch.zeros((), dtype=torch.uint8, device=self.code.device)
         for turn, code in enumerate(self.code.unbind(2)):
             codes = self.chunks(code.unsqueeze(-1))
-            apart = codes - _beside(codes, -1 - self.reach).mT
+            apart = codes - _with_previous(codes, -1 - self.reach).mT
             near = (apart >= 0) & (apart <= self.reach)
             met.append(near[:, :, turn])
             times = times + near
@@ -190,7 +190,7 @@ def _picked(tensor: Tensor, index: Tensor) -> Tensor:
     return tensor.flatten(0, 2).index_select(0, (first + index).flatten()).view(*index.shape, dim)
 
 
-def _beside(chunks: Tensor, absent: int = 0) -> Tensor:
+def _with_previous(chunks: Tensor, absent: int = 0) -> Tensor:
     """Each chunk (axis 3) behind the one before it; `absent` stands before the first."""
     before = F.pad(chunks, (0, 0, 0, 0, 1, 0), value=absent)[:, :, :, :-1]
     return torch.cat((before, chunks), 4)

@@ -65,22 +65,22 @@ class Scored(Mechanism):
         self.dropout, self.kernel = dropout, kernel
 
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        return planner.run(self._asked(call, self.dropout if self.training else 0.0), self.kernel)
+        return planner.run(self._as_scored(call, self.dropout if self.training else 0.0), self.kernel)
 
     def compute_weights(
         self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The weights before dropout, which for this mechanism are the definition's own; only what is asked for."""
-        return exact_weights(self._asked(call, 0.0), heads, queries, keys)
+        return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
 
     def compute_stages(self, call: Call) -> list[Step]:
         """Products, scale, what is added, mask, normalizer."""
-        return definition(self._asked(call, 0.0))
+        return definition(self._as_scored(call, 0.0))
 
     def extra_repr(self) -> str:
         return f"dropout={self.dropout}, kernel={self.kernel}"
 
-    def _asked(self, call: Call, dropout: float) -> Call:
+    def _as_scored(self, call: Call, dropout: float) -> Call:
         if self.score is None and self.normalizer is None and not dropout:
             return call
         score = call.score if self.score is None else self.score

@@ -97,10 +97,10 @@ class Sinkhorn(Mechanism):
         """S: row i says of which blocks the block beside block i is made; keys that do not exist are zeros."""
         count = exist.sum(-2)
         pooled = key.sum(-2) / count.clamp(min=1)
-        wanted = times(self.outer, times(self.inner, pooled).relu())
+        logits = times(self.outer, times(self.inner, pooled).relu())
         there, itself = count > 0, torch.eye(key.shape[3], dtype=torch.bool, device=key.device)
         # a block without a token stays where it is, so that no other row or column knows of it
-        scores = (wanted[..., : key.shape[3]] / self.temperature).masked_fill(~(there & there.mT), float("-inf"))
+        scores = (logits[..., : key.shape[3]] / self.temperature).masked_fill(~(there & there.mT), float("-inf"))
         scores = scores.masked_fill(~there & itself, 0.0)
         for _ in range(self.iterations):
             scores = scores - scores.logsumexp(-2, keepdim=True)

@@ -67,8 +67,8 @@ class TalkingHeads(Mechanism):
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The mixed weights before dropout; a row need not sum to 1."""
         with uncast(call.query):
-            whole = plain.normalized(*self._mixed(call.zero_unseen()))
-        return select_weights(whole, heads, queries, keys)
+            weights = plain.normalized(*self._mixed(call.zero_unseen()))
+        return select_weights(weights, heads, queries, keys)
 
     def extra_repr(self) -> str:
         return f"num_heads={self.before.shape[0]}, dropout={self.dropout}"

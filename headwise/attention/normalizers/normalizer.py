@@ -39,8 +39,8 @@ class Normalizer(nn.Module, ABC):
 
 def allowed(scores: Scores, keep: Keep | None) -> Float[Tensor, "#batch #heads #query_len 1"]:
     """Allowed keys of each row, at least 1."""
-    seen = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool) if keep is None else keep
-    return seen.expand(*seen.shape[:-1], scores.shape[-1]).sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
+    visible = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool) if keep is None else keep
+    return visible.expand(*visible.shape[:-1], scores.shape[-1]).sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
 
 
 class Function(Normalizer):

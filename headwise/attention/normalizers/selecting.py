@@ -54,10 +54,10 @@ class TopK(Normalizer):
         self.k = k
 
     def forward(self, scores: Scores, keep: Keep | None) -> Scores:
-        seen = hide(scores.detach(), keep, float("-inf"))
+        masked = hide(scores.detach(), keep, float("-inf"))
         # one column more, so that there are k of them, or all
-        least = F.pad(seen, (0, 1), value=float("-inf")).topk(min(self.k, seen.shape[-1] + 1), -1).values[..., -1:]
-        above, equal = seen > least, seen == least
+        least = F.pad(masked, (0, 1), value=float("-inf")).topk(min(self.k, masked.shape[-1] + 1), -1).values[..., -1:]
+        above, equal = masked > least, masked == least
         # a score equal to the k-th counts only while there is room
         room = self.k - above.sum(-1, keepdim=True)
         chosen = above | (equal & (equal.cumsum(-1) <= room))

@@ -92,5 +92,5 @@ class Distance(Product):
 def _with(x: Tensor, half: int) -> Tensor:
     """x beside 1 and -|x|^2 / 2, which of these first is told by `half`: the halves of a query and a key meet ones."""
     square = -x.square().sum(-1, keepdim=True) / 2
-    one = torch.ones_like(square)
-    return torch.cat([x, one, square] if half else [x, square, one], -1)
+    ones = torch.ones_like(square)
+    return torch.cat([x, ones, square] if half else [x, square, ones], -1)

@@ -88,10 +88,10 @@ def times(layer: nn.Module, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     return layer(x.to(dtype)).to(x.dtype)
 
 
-def check_built(score: Score, built: tuple[int, ...], given: tuple[int, int]) -> None:
+def check_built(score: Score, built: tuple[int, ...], actual: tuple[int, int]) -> None:
     """Raises: ShapeError if a score with parameters meets vectors of other widths."""
-    if built != given:
-        raise ShapeError(f"{type(score).__name__} was built for (query_dim, key_dim) = {built}, got {given}")
+    if built != actual:
+        raise ShapeError(f"{type(score).__name__} was built for (query_dim, key_dim) = {built}, got {actual}")
 
 
 def check_heads(score: Score, built: int, query: Query) -> None:
