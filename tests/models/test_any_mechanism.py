@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from pydantic import ValidationError
 from test_cached_steps import LENS, walk
 
 from headwise import positions
@@ -66,11 +67,11 @@ def test_what_cannot_read_or_write_is_named(build):
         build(position="convolutional")
     with pytest.raises(ConfigError, match=r"'scored'.*'linear'"):
         build(mechanism="linear", normalizer="relu")
-    with pytest.raises(ConfigError, match="unknown mechanism 'linaer'"):
+    with pytest.raises(ValidationError, match="unknown mechanism 'linaer'"):
         build(mechanism="linaer")
-    with pytest.raises(ConfigError, match="unknown normalizer 'sparsmax'"):
+    with pytest.raises(ValidationError, match="unknown normalizer 'sparsmax'"):
         build(normalizer="sparsmax")
-    with pytest.raises(ConfigError, match="unknown score 'adative'"):
+    with pytest.raises(ValidationError, match="unknown score 'adative'"):
         build(score="adative")
     with pytest.raises(ConfigError, match=r"mechanism 'linear' .*position 't5'"):
         build(decoder_mechanism="linear", position="t5")

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 from test_token_encoders import config_of
 from torch import nn
 
@@ -167,7 +168,7 @@ def test_what_does_not_fit_is_refused():
     SequencePoolingConfig(kind="cls").check(config_of("gru"))
     with pytest.raises(ConfigError, match=r"num_heads \(3\) must divide d_model \(14\)"):
         SequencePoolingConfig(kind="attention", num_heads=3).check(config_of("gru"))
-    with pytest.raises(ConfigError, match="unknown score 'dott'"):
+    with pytest.raises(ValidationError, match="unknown score 'dott'"):
         SequencePoolingConfig(kind="attention", score="dott")
-    with pytest.raises(ConfigError, match="unknown normalizer"):
+    with pytest.raises(ValidationError, match="unknown normalizer"):
         SequencePoolingConfig(kind="attention", normalizer="softmux")

@@ -294,7 +294,7 @@ def test_wrong_configurations(values, message):
     ],
 )
 def test_wrong_parts(values, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises((ConfigError, ValidationError), match=message):
         build_transformer(TransformerConfig(encoder_layers=1, decoder_layers=1, **values), 17, 17, joint=True)
 
 

@@ -92,7 +92,7 @@ def test_options_reach_the_search():
     assert made.options({}) is None
     with pytest.raises(ConfigError, match="max_len_a is for outputs with a source; max_len alone"):
         made.options({"max_len_a": 2.0})
-    with pytest.raises(ConfigError, match="beam_sise"):
+    with pytest.raises(ConfigError, match="--beam-sise"):
         made.options({"beam_sise": 2})
 
 
