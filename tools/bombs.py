@@ -15,7 +15,10 @@ import torch
 from numpy.lib import format as npy
 from PIL import Image as pillow
 
+from headwise.data.files import read_lines
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import HeadwiseError
+from headwise.predictors.predictor import unknown_tokens
 from headwise.tasks.graphs.graphs import GraphConfig, read_graph
 from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.images.pixels import Shape, adapted
@@ -77,6 +80,8 @@ def bombs(size: int = 1 << 30, largest: int = 1 << 24) -> dict[str, tuple[Write,
         "double.wav": (partial(wave, samples=largest, rate=384_000, bits=64), read_sounds),
         "long.wav": (partial(wave, samples=largest, rate=8000), read_sounds),
         "sound.npz": (partial(arrays, sizes=sounds), read_sounds),
+        "line.txt": (partial(line, size=largest), read_text),
+        "long-line.txt": (partial(line, size=(1 << 18) - 1), read_text),
         "graph-diagonal.npz": (partial(diagonal, nodes=largest >> 9), read_nodes),
         **{
             f"graph-{name}.npz": (partial(arrays, sizes=sizes, fill=int(name == "ones")), read_nodes)
@@ -179,6 +184,11 @@ def chunks(path: Path, size: int) -> None:
     path.write_bytes(struct.pack("<4sI4s", b"RIFF", size, b"WAVE") + struct.pack("<4sI", b"junk", 0) * (size // 8))
 
 
+def line(path: Path, size: int) -> None:
+    """One line of so many full stops."""
+    path.write_bytes(b"." * size)
+
+
 def diagonal(path: Path, nodes: int) -> None:
     """A graph with a feature for each node, of which it has one."""
     each, none = np.arange(nodes), np.zeros((1, 2), int)
@@ -198,6 +208,13 @@ def read_sounds(path: Path) -> None:
         one = _whole(found)
         for heard in (at_rate(one, 16_000), one):
             log_mel(torch.from_numpy(heard.samples), heard.rate, 80)
+
+
+def read_text(path: Path) -> None:
+    """As training and prediction do; each character is a token."""
+    tokenizer = Tokenizer.train([".", "a"], TokenizerConfig(kind="char"))
+    for _, text in read_lines(path):
+        unknown_tokens(tokenizer, [text])
 
 
 def read_nodes(path: Path) -> None:

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from headwise.data import files
-from headwise.data.files import MAX_LINE_BYTES, decode_lines, digested, read_lines, resolve, sha256
+from headwise.data.files import TEXT_LINE_BYTES, decode_lines, digested, read_lines, resolve, sha256
 from headwise.errors import DataError
 
 
@@ -149,7 +149,7 @@ def test_huge_line_is_refused_in_little_memory(tmp_path, packed):
         for _ in range(64):
             stream.write(b"x" * (1 << 20))
     tracemalloc.start()
-    refused(path, rf"huge:1: the line is longer than {MAX_LINE_BYTES:,} bytes")
+    refused(path, rf"huge:1: the line is longer than {TEXT_LINE_BYTES:,} bytes")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 << 20

@@ -14,7 +14,7 @@ from torch import Tensor
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule, strict
 from headwise.data.batches import OnDevice, Ragged, padded
-from headwise.data.files import MAX_LINE_BYTES, ending_of, resolve, scan_lines
+from headwise.data.files import TEXT_LINE_BYTES, ending_of, resolve, scan_lines
 from headwise.data.readers import Pair
 from headwise.data.splits import DataSet, Nouns
 from headwise.data.tables import (
@@ -65,7 +65,7 @@ class LabelledConfig(Config):
     test_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's texts held out to test")
     split_seed: int = Field(0, description="another seed gives another split")
     max_len: int = Field(256, ge=1, description="tokens of a text that are read; what follows is left out")
-    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+    max_line_bytes: int = Field(TEXT_LINE_BYTES, ge=1, description="longer lines are refused")
 
     @field_validator("columns")
     @classmethod

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadLines, BadRule
-from headwise.data.files import MAX_LINE_BYTES, data_cache, require_file, resolve, scan_lines, sha256
+from headwise.data.files import TEXT_LINE_BYTES, data_cache, require_file, resolve, scan_lines, sha256
 from headwise.data.streams import Text
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError, MachineError
@@ -23,7 +23,7 @@ IN_MEMORY_CHARS = 1 << 23
 # characters that a tokenizer is trained on at most
 TRAINED_CHARS = 1 << 26
 # characters that are encoded together
-_CHUNK_CHARS = 1 << 20
+_CHUNK_CHARS = 1 << 18
 # more lines than any file has
 _ALL = 1 << 62
 
@@ -39,7 +39,7 @@ class TextConfig(Config):
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train before the test part, in characters")
     test_fraction: float = Field(0.05, ge=0, lt=1, description="part of train at its end, in characters")
     bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip it")
-    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+    max_line_bytes: int = Field(TEXT_LINE_BYTES, ge=1, description="longer lines are refused")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Portion:
     start: int
     stop: int
     chars: int
-    max_line_bytes: int = MAX_LINE_BYTES
+    max_line_bytes: int = TEXT_LINE_BYTES
     bad: str = ""
 
     def lines(self) -> Iterator[str]:

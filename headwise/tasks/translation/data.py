@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule
 from headwise.data.batches import LongRule, Ragged
-from headwise.data.files import MAX_LINE_BYTES, resolve, scan_lines
+from headwise.data.files import TEXT_LINE_BYTES, resolve, scan_lines
 from headwise.data.jsonl import any_field, kind_name, parse_object, text_field, texts
 from headwise.data.readers import EmptyRule, Pair, PairFormat, Reading, scan_pairs
 from headwise.data.splits import SPLITS, DataSet, Nouns
@@ -54,7 +54,7 @@ class DataConfig(Config):
     too_long: LongRule = Field(
         "drop", description="longer pairs: drop them, truncate both sides, or truncate_source and drop longer targets"
     )
-    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+    max_line_bytes: int = Field(TEXT_LINE_BYTES, ge=1, description="longer lines are refused")
 
     @model_validator(mode="after")
     def _targets_have_sources(self) -> "DataConfig":
@@ -117,7 +117,7 @@ class DialogueConfig(Config):
     split_seed: int = Field(0, description="another seed gives another split")
     max_source_len: int = Field(256, ge=1, description="tokens read before an answer; the oldest turns give way")
     max_target_len: int = Field(128, ge=1, description="longest answer, in tokens; longer ones are not trained on")
-    max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
+    max_line_bytes: int = Field(TEXT_LINE_BYTES, ge=1, description="longer lines are refused")
 
 
 class Dialogue(NamedTuple):

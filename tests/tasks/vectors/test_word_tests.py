@@ -96,7 +96,7 @@ def test_labels(file):
         ("labels", "cat\t\n", r"f.tsv:1: the label of 'cat' is empty; write one or remove the line"),
         ("labels", "cat\tN\na\tD\ncat\tV\n", r"f.tsv:3: 'cat' is V here and N in line 1; give each word one label"),
         ("labels", "a\x00\tN\n", r"f.tsv:1: NUL byte"),
-        ("labels", "x" * (1 << 20) + "yz\tN\n", r"f.tsv:1: the line is longer than 1,048,576 bytes"),
+        ("labels", "x" * (1 << 18) + "yz\tN\n", r"f.tsv:1: the line is longer than 262,144 bytes"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(file, kind, content, message):
