@@ -21,6 +21,7 @@ from headwise.tasks.images.demo import IMAGE_SEGMENT
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
 from headwise.tasks.images.image_sets import ImageSet, constants, examples_of, measured
 from headwise.tasks.images.masks import MaskBatch, MasksConfig, classes_of, load_masks, scan_of
+from headwise.tasks.images.options import PictureOptions
 from headwise.tasks.images.pixel_labeller import Painted, PixelClasses, PixelLabeller, pixel_scores
 from headwise.tasks.images.pixels import Image, Shape
 from headwise.tasks.images.segmenter import Segmenter, build_segmenter
@@ -76,6 +77,7 @@ class ImageSegment(ImageTask):
 
     name: ClassVar[str] = "image-segment"
     demo: ClassVar[Demo | None] = IMAGE_SEGMENT
+    options = (PictureOptions,)
     unit: ClassVar[str] = "pixels"
     config_type: ClassVar[type[Config]] = ImageSegmentConfig
     metrics: ClassVar[tuple[Metric, ...]] = (

@@ -202,6 +202,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
     reads = "file"
     given = "image"
+    option = "max_pixels"
     ending: ClassVar[str] = ".png"
 
     def __init__(
@@ -235,12 +236,16 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         return strict(scan_masks(path, None, self.data.model_copy(update={"format": "auto"}), masked=False))
 
     @torch.inference_mode()
-    def predict(self, items: Sequence[Image | str] | Image | str, options: Any = None) -> list[Painted]:
+    def predict(self, items: Sequence[Image | str] | Image | str, options: int | None = None) -> list[Painted]:
         """The labels of the pixels of each picture, in its own size; a text is the path of a picture.
+
+        Args:
+            options: pixels of a picture at most where `data.size` is absent; None: 262,144, or as many as training had.
 
         Raises: DataError for a picture that cannot be read, has other channels, or a size that the model cannot read.
         """
         images = self.inputs(items)
+        self._check_sizes(images, options)
         together: list[tuple[list[Image], Shape]] = []
         for shape, alike in groupby(images, self._shape):
             same = list(alike)
@@ -251,6 +256,18 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             return self._painted(*part)
 
         return [output for _, outputs in divided(painted, together) for output in outputs]
+
+    def _check_sizes(self, images: Sequence[Image], most: int | None = None) -> None:
+        """Raises: DataError for a picture of more pixels where each keeps its size: the model needs memory for each."""
+        if self.data.size is not None:
+            return
+        most = most or max(PREDICTION_PIXELS, self.known.shape.height * self.known.shape.width)
+        for image in images:
+            if (pixels := image.shape.height * image.shape.width) > most:
+                raise DataError(
+                    f"{image.name}: {pixels:,} pixels, and pictures that keep their size have at most {most:,}; make it"
+                    " smaller, or predict with a larger --max-pixels"
+                )
 
     def write(self, item: Image, output: Painted, form: Form, options: Any = None) -> list[str]:
         """`class share` for each class in the picture, the largest first; or JSON with its name and size."""
@@ -271,7 +288,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
         Raises: DataError: no pictures, pictures without a mask, or masks that count nowhere.
         """
-        counts = self._confusion(examples, [output.labels for output in self.predict(examples)])
+        counts = self._confusion(examples, [output.labels for output in self.predict(examples, self.data.max_pixels)])
         return confusion_scores(counts, [*self.known.classes, _LACKED])
 
     def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
@@ -296,6 +313,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             target: `row,column` of that pixel, from 0, in the picture as the model reads it; its middle if None.
         """
         (image,) = self.inputs(item)
+        self._check_sizes([image])
         shape = self._shape(image)
         pixel, read = _pixel(target, shape), self._filled(shape)
         (classes,) = self._predicted([image], shape)

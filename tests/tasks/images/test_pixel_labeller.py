@@ -203,6 +203,18 @@ def test_scores_are_over_all_pixels_of_all_pictures(monkeypatch):
     )
 
 
+def test_a_picture_that_keeps_its_size_has_no_more_pixels_than_asked_for():
+    predictor, wide, large = labeller(), image(8, 1 << 15, 3), image(8, (1 << 15) + 4, 3, name="large.png")
+    predictor.predict([wide])
+    with pytest.raises(DataError, match=r"large\.png: 262,176 pixels.* 262,144.*--max-pixels"):
+        predictor.explain(large)
+    with pytest.raises(DataError, match=r"large\.png: 262,176 pixels.* 262,144.*--max-pixels"):
+        predictor.predict([wide, large])
+    (output,) = predictor.predict(large, predictor.options({"max_pixels": 1 << 19}))
+    assert output.labels.shape == (8, (1 << 15) + 4)
+    assert labeller(size=[8, 12]).predict(large)[0].labels.shape == (8, (1 << 15) + 4)
+
+
 def test_scores_need_pictures_masks_and_pixels_that_count():
     predictor = labeller()
     for examples in ([], [image(8, 12, 3, mask=np.full((8, 12), -1, np.int16))]):
