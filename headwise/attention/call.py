@@ -21,7 +21,7 @@ from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Call:
     """normalizer(score(query, key) + bias + relative under mask) @ value, with dropout on the weights.
 
@@ -65,24 +65,23 @@ class Call:
     structure: Any = None
 
     def __post_init__(self) -> None:
-        store = object.__setattr__
         if not isinstance(self.score, Score):
-            store(self, "score", scores.as_score(self.score))
+            self.score = scores.as_score(self.score)
         if not isinstance(self.normalizer, Normalizer):
-            store(self, "normalizer", normalizers.build(self.normalizer))
+            self.normalizer = normalizers.build(self.normalizer)
         _check_tensors(self.query, self.key, self.value)
         self.score.check(self.query.shape[-1], self.key.shape[-1])
         start = self.query_start
         if not isinstance(start, int | torch.SymInt) or (isinstance(start, int) and not 0 <= start < 2**62):
             raise ShapeError(f"query_start must be a position from 0 on, got {start!r}")
         if self.mask is None:
-            store(self, "structure", _OPEN)
+            self.structure = _OPEN
         else:
             if not isinstance(self.mask, Mask):
-                store(self, "mask", _as_mask(self.mask))
+                self.mask = _as_mask(self.mask)
             place = Place(*self.shape, self.query_start, self.query.device)
             if self.structure is None or self.structure.mask is not self.mask or self.structure.place != place:
-                store(self, "structure", self.mask.structure(place))
+                self.structure = self.mask.structure(place)
         if self.bias is not None:
             _check_bias(self.bias, self.query, self.shape)
         if self.relative is not None:
@@ -116,7 +115,7 @@ class Call:
 
     def keep(self) -> Bool[Tensor, "#batch #heads #query_len #key_len"] | None:
         """The table of what mask and bias allow; None if they allow everything."""
-        keep = None if self.mask is None else self.structure.table()
+        keep = None if self.structure.open else self.structure.table()
         if self.bias is None:
             return keep
         allowed = self.bias != -math.inf
@@ -125,7 +124,7 @@ class Call:
     def tabled(self) -> int:
         """Pairs in the table of `keep`, which is as wide as mask and bias need; 0 without both. Computes nothing."""
         shapes = [] if self.bias is None else [self.bias.shape]
-        if self.mask is not None:
+        if not self.structure.open:
             try:
                 shapes.append(self.mask.dense(*self.shape, query_start=self.query_start, device="meta").shape)
             except (RuntimeError, NotImplementedError):
@@ -139,7 +138,7 @@ class Call:
         Their weights are zero, but not their products with values and with the gradients of queries. Queries that may
         attend to nothing are zero too, unless nothing but keys and values that are zeros meets them.
         """
-        if self.mask is None or self.clean:
+        if self.structure.open or self.clean:
             return self
         keys, key, value, query = self.structure.key_mask(), self.key, self.value, self.query
         if keys is not None:
@@ -173,7 +172,9 @@ class Call:
             groups = [head // self.group for head in heads]
             query, key, value = query[:, heads], key[:, groups], value if shared else value[:, groups]
             bias = bias[:, heads] if bias is not None and bias.shape[1] > 1 else bias
-        if mask is not None and (heads, queries, keys) != (None, None, None):
+        if self.structure.open:
+            mask = None
+        elif (heads, queries, keys) != (None, None, None):
             mask = Part(mask, None if heads is None else tuple(heads), low)
         relative = None if self.relative is None else self.relative.part(heads, queries, keys)
         start = self.query_start + first

@@ -46,7 +46,7 @@ def _is_sparse(call: Call) -> bool:
 
 def _has_blocks(call: Call) -> bool:
     """A mask that is not causal, over so many blocks of 128 x 128 that a program is worth seconds of compiling."""
-    return call.mask is not None and not call.structure.causal and min(call.shape[2:]) >= 1024
+    return not (call.structure.open or call.structure.causal) and min(call.shape[2:]) >= 1024
 
 
 def _is_tiled_well(call: Call) -> bool:

@@ -59,6 +59,7 @@ class Structure:
         place: sizes, start and device; None: nothing is computed.
         band: the mask allows exactly the pairs of this band whose key is below `lens`; None: not of this form.
         lens: keys of each sequence, beside a band; None: all.
+        least: the fewest of them, as far as the host knows.
         within: the mask allows no pair outside this band.
         pairs: the mask allows no pair outside this list, if it is given by one, as a graph is.
         of_keys: every query sees the same keys.
@@ -70,6 +71,7 @@ class Structure:
     place: Place | None = None
     band: Band | None = None
     lens: Int[Tensor, "batch"] | None = None
+    least: int = 0
     within: Band = (None, None)
     pairs: Pairs | None = None
     of_keys: bool = False
@@ -82,6 +84,11 @@ class Structure:
         """The place, where something is to be computed."""
         assert self.place is not None
         return self.place
+
+    @property
+    def open(self) -> bool:
+        """Whether the mask allows every pair."""
+        return self.band == (None, None) and self.lens is None
 
     @property
     def causal(self) -> bool:
@@ -167,7 +174,11 @@ class Structure:
             mask: QueryMask = self.mask.query_mask(self)
             return mask
         left, right = self.band
-        if self.lens is None and (self.prefix or self._each_sees(left or 0, right, place)):
+        if self.prefix:
+            if self.lens is None or self.least > 0:
+                return None
+            return (self.lens.to(place.device) > 0).view(-1, 1, 1).expand(-1, 1, place.query_len)
+        if self.lens is None and self._each_sees(left or 0, right, place):
             return None
         query = torch.arange(place.query_start, place.query_start + place.query_len, device=place.device)
         # the first and the last key of each query
@@ -221,18 +232,19 @@ class Structure:
 
 def meet(mask: Any, left: Structure, right: Structure) -> Structure:
     """The structure of a mask that allows what both others allow."""
-    band, lens = None, None
+    band, lens, least = None, None, 0
     if left.band is not None and right.band is not None:
         band = (tighter(left.band[0], right.band[0]), tighter(left.band[1], right.band[1]))
-        lens = right.lens if left.lens is None else left.lens
+        known = right if left.lens is None else left
+        lens, least = known.lens, known.least
         if left.lens is not None and right.lens is not None:
-            lens = torch.minimum(left.lens, right.lens.to(left.lens.device))
+            lens, least = torch.minimum(left.lens, right.lens.to(left.lens.device)), min(left.least, right.least)
     pairs = right.pairs if left.pairs is None else left.pairs
     if left.pairs is not None and right.pairs is not None and left.pairs.query.shape[0] > right.pairs.query.shape[0]:
         pairs = right.pairs
     within = (tighter(left.within[0], right.within[0]), tighter(left.within[1], right.within[1]))
     of_keys, itself = left.of_keys and right.of_keys, left.itself and right.itself
-    return Structure(mask, left.place, band, lens, within, pairs, of_keys, itself, (left, right))
+    return Structure(mask, left.place, band, lens, least, within, pairs, of_keys, itself, (left, right))
 
 
 def join(mask: Any, left: Structure, right: Structure) -> Structure:

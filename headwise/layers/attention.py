@@ -236,10 +236,14 @@ class MultiHeadAttention(nn.Module):
         """Queries, keys and values of one input."""
         if self.memory_projection is not None:
             raise ShapeError("this layer was built for cross-attention (memory_dim): pass memory")
-        query, key, value = self.projection(x).split(self.widths(), -1)
-        query = _heads(query, self.head_dim)
-        key = query if self.shared in ("qk", "qkv") else _heads(key, self.head_dim)
-        value = key if self.shared in ("kv", "qkv") else _heads(value, self.value_dim)
+        columns, widths, dim = self.projection(x), self.widths(), self.head_dim
+        if self.value_dim == dim:
+            query, key, value = _heads(columns, dim).split([width // dim for width in widths], 1)
+        else:
+            parts = zip(columns.split(widths, -1), (dim, dim, self.value_dim), strict=True)
+            query, key, value = (_heads(part, part_dim) for part, part_dim in parts)
+        key = query if self.shared in ("qk", "qkv") else key
+        value = key if self.shared in ("kv", "qkv") else value
         return times(self.query_norm, query), times(self.key_norm, key), value
 
     def _join(self, heads: Tensor) -> Tensor:

@@ -179,6 +179,16 @@ def test_work_is_what_is_really_done():
     assert plan(*tensors(8192, 8192), mask=edges).flops == 2 * 2 * 4 * 8000 * (32 + 32)
 
 
+@on_the_host("lengths on a device are not read")
+@pytest.mark.parametrize("mask", [None, Causal()])
+def test_lengths_that_fill_every_sequence_take_the_path_without_them(mask):
+    x, full, ragged = torch.randn(2, 2, 5, 4), Padding(torch.tensor([5, 5])), Padding(torch.tensor([5, 4]))
+    masked = full if mask is None else mask & full
+    assert torch.equal(attend(x, x, x, mask=masked), attend(x, x, x, mask=mask))
+    assert plan(x, x, x, mask=masked) == plan(x, x, x, mask=mask)
+    assert plan(x, x, x, mask=ragged if mask is None else mask & ragged) != plan(x, x, x, mask=mask)
+
+
 def test_a_plan_depends_on_the_call_alone():
     """Twice the same, whatever was planned before, and with nothing written anywhere in between."""
     call = Call(*tensors(300, 300))

@@ -132,7 +132,7 @@ def _change(call: Call) -> Change | None:
 
 def _blocks(call: Call) -> Any:
     """The blocks of 128 x 128 pairs in which the mask allows something, made once for a shared mask."""
-    if call.mask is None:
+    if call.structure.open:
         return None
     from torch.nn.attention.flex_attention import create_block_mask
 

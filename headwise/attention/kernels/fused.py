@@ -74,7 +74,7 @@ def _copied_bytes(call: Call) -> int:
     """Bytes of queries, keys and values without what nobody sees, as their score turns them, and of one width."""
     inputs = (call.query, call.key, call.value)
     numbers, item = sum(tensor.numel() for tensor in inputs), call.query.element_size()
-    copied = item * numbers if call.mask is not None or _tabled(call) else 0
+    copied = item * numbers if not call.structure.open or _tabled(call) else 0
     if not is_plain(call.score):
         # once in the type of the score, once more as it leaves them
         copied += 2 * max(4, item) * numbers
@@ -136,17 +136,17 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 def _computed(call: Call) -> Tensor:
     causal = _is_causal(call)
     keep, bias, query, live = None if causal else call.keep(), _bias(call), call.query, None
-    if keep is not None:
+    if keep is not None and (live := _live(call, keep)) is not None:
         # a row without a key sees all of them with a query of zeros and is zeroed afterwards: its softmax and its
         # gradient are finite whatever a backend does with rows of minus infinities
-        live = keep.any(-1, keepdim=True)
         query = zeroed(query, live)
     query, key, value, scale = call.products(query=query)
-    if keep is not None and live is not None:
-        keep = (keep | ~live).expand(-1, -1, -1, key.shape[2])
-        if bias is not None:
-            low = torch.where(live, -math.inf, 0.0).to(query.dtype)
-            bias = torch.where(keep & live, bias.to(query.dtype), low)
+    added = bias
+    if keep is not None and bias is not None:
+        hidden = -math.inf if live is None else torch.where(live, -math.inf, 0.0).to(query.dtype)
+        added = torch.where(keep, bias.to(query.dtype), hidden)
+    elif keep is not None:
+        added = (keep if live is None else keep | ~live).expand(-1, -1, -1, key.shape[2])
     width = value.shape[-1]
     if query.shape[-1] != width:
         # unequal widths would make SDPA keep the scores, on a CPU
@@ -156,7 +156,7 @@ def _computed(call: Call) -> Tensor:
         query,
         key,
         value,
-        attn_mask=keep if bias is None else bias,
+        attn_mask=added,
         dropout_p=call.dropout,
         is_causal=causal,
         scale=scale,
@@ -165,6 +165,14 @@ def _computed(call: Call) -> Tensor:
     )[..., :width]
     output = output.to(call.value.dtype)
     return output if live is None else zeroed(output, live)
+
+
+def _live(call: Call, keep: Tensor) -> Tensor | None:
+    """Which rows see a key, with an axis of size 1 for keys; None: all of them."""
+    if call.bias is not None:
+        return keep.any(-1, keepdim=True)
+    queries = call.structure.query_mask()
+    return None if queries is None else queries.unsqueeze(-1)
 
 
 def _is_causal(call: Call) -> bool:

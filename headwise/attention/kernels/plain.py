@@ -45,7 +45,7 @@ def copied_bytes(call: Call) -> int:
         numbers += group * (call.key.numel() + call.value.numel())
     if not is_plain(call.score):
         numbers += group * call.key.numel()
-    cleaned = 0 if call.mask is None else item * (call.key.numel() + call.value.numel())
+    cleaned = 0 if call.structure.open else item * (call.key.numel() + call.value.numel())
     return cleaned + max(4, item) * numbers
 
 

@@ -21,7 +21,8 @@ class Padding(Mask):
     """
 
     valid_lens: Integer[Tensor, "batch"] | Integer[Tensor, "batch query_len"]
-    _longest: int = field(default=0, init=False, repr=False)
+    # the shortest length and the longest, where they can be read
+    _limits: tuple[int, int] = field(default=(0, 0), init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_tensor("Padding", "valid_lens", self.valid_lens)
@@ -29,14 +30,15 @@ class Padding(Mask):
             actual = f"{tuple(self.valid_lens.shape)} {self.valid_lens.dtype}"
             hint = "; which keys are real is said by Table(...)" if self.valid_lens.dtype == torch.bool else ""
             raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {actual}{hint}")
-        object.__setattr__(self, "_longest", limits("Padding: valid_lens", self.valid_lens))
+        object.__setattr__(self, "_limits", limits("Padding: valid_lens", self.valid_lens))
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         lens = self.valid_lens.to(key.device)
         return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
 
     def structure(self, place: Place | None = None) -> Structure:
-        lens = self.valid_lens
+        # no number of a batch for a compiled program, which would be made again for each
+        lens, (least, longest) = self.valid_lens, (0, 0) if torch.compiler.is_compiling() else self._limits
         if place is not None:
             batch, _, query_len, key_len, query_start, _ = place
             if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
@@ -44,12 +46,12 @@ class Padding(Mask):
                 raise ShapeError(f"Padding: valid_lens {tuple(lens.shape)} do not fit; expected {expected}")
             # steps over a cache have the keys so far
             complete = query_len > 1 if query_start == 0 else key_len != query_start + query_len
-            # no number of a batch for a compiled program, which would be made again for each
-            if complete and not torch.compiler.is_compiling() and 0 < key_len < self._longest:
-                longest = self._longest
+            if complete and 0 < key_len < longest:
                 raise ShapeError(f"Padding: valid_lens of up to {longest}, but there are {key_len} keys")
         if lens.ndim == 1:
-            return Structure(self, place, (None, None), lens, of_keys=True, itself=True)
+            full = place is not None and 0 < place.key_len <= least
+            known = {"lens": None if full else lens, "least": least}
+            return Structure(self, place, (None, None), **known, of_keys=True, itself=True)
         return Structure(self, place)
 
     def key_mask(self, structure: Structure) -> KeyMask:

@@ -322,18 +322,18 @@ def check_sizes(mask: object, **least: int) -> None:
             raise ShapeError(f"{mask}: {name} must be a whole number, {lowest} or more and below 2^31")
 
 
-def limits(name: str, lens: Tensor) -> int:
-    """The longest length; 0 where no values can be read: outside memory of the host, or traced.
+def limits(name: str, lens: Tensor) -> tuple[int, int]:
+    """The shortest and the longest length; (0, 0) where no values can be read: outside memory of the host, or traced.
 
     Raises: ShapeError for a length below 0.
     """
     if torch.compiler.is_compiling() or lens.device.type != "cpu" or lens.numel() == 0:
-        return 0
+        return 0, 0
     try:
         least, longest = (int(limit) for limit in torch.func.debug_unwrap(lens, recurse=True).aminmax())
     except RuntimeError:
         # fake, or traced by something else than a compiler
-        return 0
+        return 0, 0
     if least < 0:
         raise ShapeError(f"{name} must be 0 or more, got {least}")
-    return longest
+    return least, longest
