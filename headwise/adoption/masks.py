@@ -97,7 +97,7 @@ class _Recent(Mask):
 
     def structure(self, place: Place | None = None) -> Structure:
         band = (self.width - 1, None)
-        return Structure(self, place, band, within=band, itself=True)
+        return Structure(self, place, band, within=band, seen_by_own_query=True)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"key {key} is not among the {self.width} last up to query {query}"

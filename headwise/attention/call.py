@@ -146,7 +146,7 @@ class Call:
                 keys = keys.unflatten(1, (-1, self.group)).any(2)
             key, value = zeroed(key, keys.unsqueeze(-1)), zeroed(value, keys.unsqueeze(-1))
         alone = is_plain(self.score) and type(self.normalizer) is normalizers.Softmax
-        if not (alone and self.structure.prefix) and (queries := self.structure.query_mask()) is not None:
+        if not (alone and self.structure.leading_keys) and (queries := self.structure.query_mask()) is not None:
             query = zeroed(query, queries.unsqueeze(-1))
         if key is self.key and query is self.query:
             return self

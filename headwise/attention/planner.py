@@ -24,7 +24,7 @@ class Rule(NamedTuple):
     """A row of the table: this kernel, where this holds, for this reason."""
 
     kernel: str
-    holds: Callable[[Call], bool]
+    condition: Callable[[Call], bool]
     reason: str
 
 
@@ -51,7 +51,7 @@ def _has_blocks(call: Call) -> bool:
 
 def _is_tiled_well(call: Call) -> bool:
     """Whether SDPA keeps no table, and its tiles are not slower than the table of `plain`, as they can be on a CPU."""
-    if fused.materialises(call) or fused.biases(call) >= _LONG:
+    if fused.keeps_scores(call) or fused.biases(call) >= _LONG:
         return False
     return call.query.device.type != "cpu" or call.shape[2] * call.shape[3] > _most_pairs_untiled(call)
 
@@ -116,7 +116,7 @@ TABLE: tuple[Rule, ...] = (
 )
 # lengths of an exported program may vary: no choice by size, no loop over them
 EXPORTED: tuple[Rule, ...] = (
-    Rule("fused", lambda call: not fused.materialises(call), "softmax of a dot product, of any length"),
+    Rule("fused", lambda call: not fused.keeps_scores(call), "softmax of a dot product, of any length"),
     Rule("plain", _always, "the definition, of any length"),
 )
 
@@ -127,7 +127,7 @@ class Plan:
 
     `flops` counts multiplications and additions of the forward pass that are really done, under the mask as the kernel
     honours it; `bytes` what is in memory at the height of the forward pass, inputs and output included, within a factor
-    of 2 from a mebibyte on, without what a mask needs to make its table; `materialises` says what that is besides.
+    of 2 from a mebibyte on, without what a mask needs to make its table; `keeps` says what that is besides.
     """
 
     kernel: str
@@ -135,13 +135,13 @@ class Plan:
     refusals: dict[str, str]
     flops: int
     bytes: int
-    materialises: str
+    keeps: str
 
     def __str__(self) -> str:
         lines = [f"kernel   {self.kernel}: {self.reason}"]
         lines += [f"not      {name}: {why}" for name, why in self.refusals.items()]
         lines.append(f"work     {self.flops:,} floating-point operations, {self.bytes:,} bytes in memory")
-        lines.append(f"keeps    {self.materialises}")
+        lines.append(f"keeps    {self.keeps}")
         return "\n".join(lines)
 
 
@@ -150,7 +150,7 @@ def run(call: Call, kernel: str = "auto") -> Tensor:
 
     Inputs keep the type that autocast gave them; inside, each kernel chooses its own.
     """
-    chosen = _chosen(call)[0].kernel if kernel == "auto" else _named(call, kernel)
+    chosen = _choose(call)[0].kernel if kernel == "auto" else _check_kernel(call, kernel)
     with uncast(call.query):
         unread = chosen == "edges" and edges.reads_listed_alone(call)
         output: Tensor = KERNELS[chosen].compute(call if unread else call.zero_unseen())
@@ -159,15 +159,15 @@ def run(call: Call, kernel: str = "auto") -> Tensor:
 
 def plan(call: Call, kernel: str = "auto") -> Plan:
     """The plan for a call. Raises: Unsupported if the named kernel cannot compute it."""
-    rule, passed = _chosen(call)
+    rule, passed = _choose(call)
     name, reason = rule.kernel, rule.reason
     if kernel != "auto":
-        name, reason = _named(call, kernel), "asked for"
+        name, reason = _check_kernel(call, kernel), "asked for"
     others = [other for other in KERNELS if other != name]
     first = f"{name} comes first" if kernel == "auto" else f"{name} is asked for"
     refusals = {other: KERNELS[other].refusal(call) or passed.get(other, first) for other in others}
     module = KERNELS[name]
-    pairs, width = module.pairs(call), call.score.pair_width(call.query)
+    pairs, width = module.num_pairs(call), call.score.pair_width(call.query)
     batch, heads, query_len, _ = call.shape
     numbers = call.query.numel() + call.key.numel() + call.value.numel()
     numbers += batch * heads * query_len * call.value.shape[-1]
@@ -176,23 +176,23 @@ def plan(call: Call, kernel: str = "auto") -> Plan:
         reason=reason,
         refusals=refusals,
         flops=2 * pairs * (width + call.value.shape[-1]),
-        bytes=numbers * call.query.element_size() + module.holds(call),
-        materialises=module.keeps(call),
+        bytes=numbers * call.query.element_size() + module.peak_bytes(call),
+        keeps=module.memory_summary(call),
     )
 
 
-def _chosen(call: Call) -> tuple[Rule, dict[str, str]]:
+def _choose(call: Call) -> tuple[Rule, dict[str, str]]:
     """The rule that a call meets first, and why exact kernels before it were passed over."""
     passed: dict[str, str] = {}
     for rule in EXPORTED if torch.compiler.is_exporting() else TABLE:
-        if not rule.holds(call):
+        if not rule.condition(call):
             passed[rule.kernel] = f"exact, but only for calls of another kind: {rule.reason}"
         elif KERNELS[rule.kernel].refusal(call) is None:
             return rule, passed
     raise AssertionError("the definition computes every call")
 
 
-def _named(call: Call, kernel: str) -> str:
+def _check_kernel(call: Call, kernel: str) -> str:
     if not isinstance(kernel, str) or kernel not in KERNELS:
         raise ConfigError(unknown("kernel", str(kernel), KERNELS))
     why = KERNELS[kernel].refusal(call)

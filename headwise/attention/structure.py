@@ -26,12 +26,12 @@ _PAIRS, _ROWS = 1 << 20, 16
 class Pairs:
     """Pairs (query[i], key[i]) of positions in ascending order of query, then key, each once.
 
-    `turn` puts them in ascending order of key, if it is known.
+    `by_key` puts them in ascending order of key, if it is known.
     """
 
     query: Int[Tensor, "pairs"]
     key: Int[Tensor, "pairs"]
-    turn: Int[Tensor, "pairs"] | None = None
+    by_key: Int[Tensor, "pairs"] | None = None
 
 
 class Place(NamedTuple):
@@ -62,8 +62,8 @@ class Structure:
         least: the fewest of them, as far as the host knows.
         within: the mask allows no pair outside this band.
         pairs: the mask allows no pair outside this list, if it is given by one, as a graph is.
-        of_keys: every query sees the same keys.
-        itself: a key that some query sees is also seen by the query at its own position, in every sequence.
+        same_keys: every query sees the same keys.
+        seen_by_own_query: a key that some query sees is also seen by the query at its own position, in every sequence.
         parts: the structures of the masks that this one is made of.
     """
 
@@ -74,8 +74,8 @@ class Structure:
     least: int = 0
     within: Band = (None, None)
     pairs: Pairs | None = None
-    of_keys: bool = False
-    itself: bool = False
+    same_keys: bool = False
+    seen_by_own_query: bool = False
     parts: "tuple[Structure, ...]" = ()
     _cache: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -101,7 +101,7 @@ class Structure:
         return self.within[0] is not None and self.within[1] is not None
 
     @property
-    def prefix(self) -> bool:
+    def leading_keys(self) -> bool:
         """Whether each query sees the first keys up to some number: one that sees none is in a sequence without any."""
         return self.band is not None and self.band[0] is None and (self.band[1] is None or self.band[1] >= 0)
 
@@ -169,12 +169,16 @@ class Structure:
         if 0 in place[:4]:
             return torch.zeros(1, 1, place.query_len, dtype=torch.bool, device=place.device)
         if self.band is None:
-            if self.itself and place.query_start + place.query_len <= place.key_len and self.key_mask() is None:
+            if (
+                self.seen_by_own_query
+                and place.query_start + place.query_len <= place.key_len
+                and self.key_mask() is None
+            ):
                 return None
             mask: QueryMask = self.mask.query_mask(self)
             return mask
         left, right = self.band
-        if self.prefix:
+        if self.leading_keys:
             if self.lens is None or self.least > 0:
                 return None
             return (self.lens.to(place.device) > 0).view(-1, 1, 1).expand(-1, 1, place.query_len)
@@ -230,11 +234,11 @@ class Structure:
         return keys > 0, queries.index_add(2, query - first, allowed) > 0
 
 
-def meet(mask: Any, left: Structure, right: Structure) -> Structure:
+def intersection(mask: Any, left: Structure, right: Structure) -> Structure:
     """The structure of a mask that allows what both others allow."""
     band, lens, least = None, None, 0
     if left.band is not None and right.band is not None:
-        band = (tighter(left.band[0], right.band[0]), tighter(left.band[1], right.band[1]))
+        band = (smaller_bound(left.band[0], right.band[0]), smaller_bound(left.band[1], right.band[1]))
         known = right if left.lens is None else left
         lens, least = known.lens, known.least
         if left.lens is not None and right.lens is not None:
@@ -242,26 +246,35 @@ def meet(mask: Any, left: Structure, right: Structure) -> Structure:
     pairs = right.pairs if left.pairs is None else left.pairs
     if left.pairs is not None and right.pairs is not None and left.pairs.query.shape[0] > right.pairs.query.shape[0]:
         pairs = right.pairs
-    within = (tighter(left.within[0], right.within[0]), tighter(left.within[1], right.within[1]))
-    of_keys, itself = left.of_keys and right.of_keys, left.itself and right.itself
-    return Structure(mask, left.place, band, lens, least, within, pairs, of_keys, itself, (left, right))
+    within = (smaller_bound(left.within[0], right.within[0]), smaller_bound(left.within[1], right.within[1]))
+    same_keys = left.same_keys and right.same_keys
+    seen_by_own_query = left.seen_by_own_query and right.seen_by_own_query
+    return Structure(mask, left.place, band, lens, least, within, pairs, same_keys, seen_by_own_query, (left, right))
 
 
-def join(mask: Any, left: Structure, right: Structure) -> Structure:
+def union(mask: Any, left: Structure, right: Structure) -> Structure:
     """The structure of a mask that allows what one of two others allows."""
-    within = (_looser(left.within[0], right.within[0]), _looser(left.within[1], right.within[1]))
-    of_keys, itself = left.of_keys and right.of_keys, left.itself and right.itself
-    return Structure(mask, left.place, within=within, of_keys=of_keys, itself=itself, parts=(left, right))
+    within = (_larger_bound(left.within[0], right.within[0]), _larger_bound(left.within[1], right.within[1]))
+    same_keys = left.same_keys and right.same_keys
+    seen_by_own_query = left.seen_by_own_query and right.seen_by_own_query
+    return Structure(
+        mask,
+        left.place,
+        within=within,
+        same_keys=same_keys,
+        seen_by_own_query=seen_by_own_query,
+        parts=(left, right),
+    )
 
 
-def tighter(first: int | None, second: int | None) -> int | None:
+def smaller_bound(first: int | None, second: int | None) -> int | None:
     """The smaller of two bounds; None is no bound."""
     if first is None or second is None:
         return second if first is None else first
     return min(first, second)
 
 
-def _looser(first: int | None, second: int | None) -> int | None:
+def _larger_bound(first: int | None, second: int | None) -> int | None:
     return None if first is None or second is None else max(first, second)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headwise.attention.call import per_head
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.precision import uncast, wide
-from headwise.attention.steps import PAIRS, Step
+from headwise.attention.stages import PAIRS, Stage
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.layers.attention import MultiHeadAttention
 from headwise.records import RecordedCall, record
@@ -35,7 +35,7 @@ EXAMPLES = {"illustrated": "dot", "illustrated-scaled": "scaled_dot"}
 
 @dataclass(frozen=True, eq=False)
 class TracedStep:
-    """A step with the numbers of one example and one head; see `Step`."""
+    """A step with the numbers of one example and one head; see `Stage`."""
 
     name: str
     symbol: str
@@ -200,14 +200,14 @@ def _steps(
         steps = [*_before(recorded, attention, tensors), *recorded.mechanism.stages(call)]
         if recorded.changes:
             text = "the weights that count, after what was changed"
-            steps.append(Step("changed weights", "A'", "A'", PAIRS, recorded.weights(), text))
+            steps.append(Stage("changed weights", "A'", "A'", PAIRS, recorded.weights(), text))
         weighted = _weighted_values(call.value, steps[-1].values, call.query.shape[1], head)
         if weighted is not None:
             text = "each value times its weight; their sum over the keys is the output"
-            steps.append(Step("weighted values", "W", r"W_{ij} = A_{ij} v_j", (*PAIRS, "features"), weighted, text))
+            steps.append(Stage("weighted values", "W", r"W_{ij} = A_{ij} v_j", (*PAIRS, "features"), weighted, text))
         text = "what this head returns"
         formula = r"O = A V" if call.relative is None or call.relative.value_table is None else r"O = A V + R_V"
-        steps.append(Step("output", "O", formula, ("queries", "features"), recorded.output, text))
+        steps.append(Stage("output", "O", formula, ("queries", "features"), recorded.output, text))
         steps += _after(attention, tensors)
     return [_of_head(step, head) for step in steps]
 
@@ -219,29 +219,29 @@ def _weighted_values(value: Tensor, weights: Tensor, heads: int, head: int) -> T
     return factors * values if factors.numel() * values.shape[-1] <= _MOST_NUMBERS else None
 
 
-def _before(recorded: RecordedCall, attention: MultiHeadAttention | None, tensors: dict[str, Tensor]) -> list[Step]:
+def _before(recorded: RecordedCall, attention: MultiHeadAttention | None, tensors: dict[str, Tensor]) -> list[Stage]:
     """From the input to queries, keys and values."""
     call = recorded.call
     queries, keys = ("queries", "features"), ("keys", "features")
     key, value = (per_head(tensor, call.query.shape[1]) for tensor in (call.key, call.value))
     steps = []
     if "input" in tensors:
-        steps.append(Step("input", "X", "X", queries, _one_head(tensors["input"]), "what the layer is given"))
+        steps.append(Stage("input", "X", "X", queries, _one_head(tensors["input"]), "what the layer is given"))
     if "memory" in tensors:
         text = "what is looked at: another sequence"
-        steps.append(Step("memory", "C", "C", keys, _one_head(tensors["memory"]), text))
+        steps.append(Stage("memory", "C", "C", keys, _one_head(tensors["memory"]), text))
     formula = _product("Q", "X", attention)
     plain = None if attention is None or call.cross else _projected_query(attention, tensors, call.query.shape)
     if plain is not None and not torch.equal(plain, call.query):
         text = "before norms and position turn it"
-        steps.append(Step("plain query", "Q_0", _product("Q_0", "X", attention), queries, plain, text))
+        steps.append(Stage("plain query", "Q_0", _product("Q_0", "X", attention), queries, plain, text))
         formula = r"Q = r(Q_0)"
     source = "C" if call.cross else "X"
     return [
         *steps,
-        Step("query", "Q", formula, queries, call.query, "what each position asks for"),
-        Step("key", "K", _product("K", source, attention), keys, key, "what each position is found by"),
-        Step("value", "V", _product("V", source, attention), keys, value, "what each position hands on"),
+        Stage("query", "Q", formula, queries, call.query, "what each position asks for"),
+        Stage("key", "K", _product("K", source, attention), keys, key, "what each position is found by"),
+        Stage("value", "V", _product("V", source, attention), keys, value, "what each position hands on"),
     ]
 
 
@@ -261,7 +261,7 @@ def _projected_query(attention: MultiHeadAttention, tensors: dict[str, Tensor], 
     return plain if plain.shape == shape else None
 
 
-def _after(attention: MultiHeadAttention | None, tensors: dict[str, Tensor]) -> list[Step]:
+def _after(attention: MultiHeadAttention | None, tensors: dict[str, Tensor]) -> list[Stage]:
     """From the outputs of the heads to that of the layer."""
     if attention is None or "joined" not in tensors or isinstance(attention.output, nn.Identity):
         return []
@@ -271,8 +271,8 @@ def _after(attention: MultiHeadAttention | None, tensors: dict[str, Tensor]) -> 
     text = "the outputs of all heads, side by side" if side else "the mean of the outputs of all heads"
     bias = " + b_O" if getattr(attention.output, "bias", None) is not None else ""
     return [
-        Step("joined", "H", formula, axes, _one_head(tensors["joined"]), text),
-        Step(
+        Stage("joined", "H", formula, axes, _one_head(tensors["joined"]), text),
+        Stage(
             "layer output", "Y", rf"Y = H W_O{bias}", axes, _one_head(tensors["layer output"]), "what the layer returns"
         ),
     ]
@@ -283,7 +283,7 @@ def _one_head(tensor: Tensor) -> Tensor:
     return tensor.detach().unsqueeze(1)
 
 
-def _of_head(step: Step, head: int) -> TracedStep:
+def _of_head(step: Stage, head: int) -> TracedStep:
     values = step.values.detach()
     numbers = values[0, head if values.shape[1] > 1 else 0].double().cpu().numpy()
     return TracedStep(step.name, step.symbol, step.formula, step.axes, numbers, step.text)

@@ -19,7 +19,7 @@ from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
 from headwise.positions.position import Position
 
-Shared = Literal["none", "qk", "kv", "qkv"]
+SharedProjection = Literal["none", "qk", "kv", "qkv"]
 Combine = Literal["concat", "mean"]
 
 
@@ -72,7 +72,7 @@ class MultiHeadAttention(nn.Module):
         position: Position | None = None,
         norm: Callable[[int], nn.Module] | None = None,
         bias: bool = True,
-        shared: Shared = "none",
+        shared: SharedProjection = "none",
         combine: Combine = "concat",
     ):
         super().__init__()
@@ -130,7 +130,7 @@ class MultiHeadAttention(nn.Module):
         if isinstance(self.mechanism, Recurrent):
             return States()
         placed = self.position is None or self.position.side_by_side()
-        return KeyValues(shares_beams=placed and self.mechanism.facts.steps == "shared")
+        return KeyValues(shares_beams=placed and self.mechanism.facts.cache == "shared")
 
     def project_memory(
         self, memory: Float[Tensor, "batch memory_len memory_dim"]
@@ -325,7 +325,7 @@ def check_heads(
 
 
 def check_shared(
-    shared: Shared, num_heads: int, num_kv_heads: int, memory_dim: int | None, head_dim: int, value_dim: int
+    shared: SharedProjection, num_heads: int, num_kv_heads: int, memory_dim: int | None, head_dim: int, value_dim: int
 ) -> None:
     """Raises: ConfigError if projections that are to be one matrix differ in size."""
     if shared in ("qk", "qkv") and num_kv_heads != num_heads:

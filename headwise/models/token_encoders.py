@@ -272,7 +272,7 @@ class AttentionConfig(BlocksConfig):
 
     def has_table(self) -> bool:
         """Whether there are weights for each place, so that no input has more places than `max_len`."""
-        return self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
+        return self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
 
     def encoder(self) -> TokenEncoder:
         head_dim = self.d_model // self.num_heads

@@ -9,7 +9,7 @@ from headwise.attention import masks, mechanisms, normalizers
 from headwise.attention.masks import Mask
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.layers.attention import Combine, Shared, check_heads
+from headwise.layers.attention import Combine, SharedProjection, check_heads
 from headwise.layers.blocks import Residual
 from headwise.layers.norms import Norm, build_norm
 from headwise.models.initializers import Scheme
@@ -52,7 +52,7 @@ class StackConfig(SublayerConfig):
     value_dim: int | None = Field(
         None, ge=1, le=2**20, description="width of the values of a head; that of its keys if absent"
     )
-    shared: Shared = Field("none", description="projections that are one matrix: none, qk, kv or qkv")
+    shared: SharedProjection = Field("none", description="projections that are one matrix: none, qk, kv or qkv")
     combine: Combine = Field("concat", description="heads are joined, or averaged")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every sublayer")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
@@ -189,7 +189,7 @@ class DecoderConfig(StackConfig):
 
     def places(self) -> int | None:
         """The longest text in tokens, where the model has a table of positions."""
-        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
+        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
         return self.max_len if tabled else None
 
     def fewest_tensors(self) -> int:
@@ -203,7 +203,7 @@ class DecoderConfig(StackConfig):
                 f"memory_len needs a position that does not number the tokens, since remembered ones have no number;"
                 f" position '{self.position}' numbers the tokens; these fit: {fitting}"
             )
-        if facts.recurrent or facts.steps != "shared":
+        if facts.recurrent or facts.cache != "shared":
             raise ConfigError(f"mechanism '{self.mechanism}' cannot read keys of earlier segments; set memory_len to 0")
 
 
@@ -222,4 +222,4 @@ def _hides(name: str) -> bool:
 
 def _writes(name: str) -> bool:
     facts = mechanisms.mechanism_type(name).facts
-    return facts.causal and facts.steps != "none"
+    return facts.causal and facts.cache != "none"

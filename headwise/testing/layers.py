@@ -80,7 +80,7 @@ def _recorded(subject: Subject, case: Case) -> str | None:
 def _no_steps(subject: Subject) -> str | None:
     if not subject.facts.causal or "causal" not in subject.masks:
         return "it cannot hide later keys, and says so"
-    return "it reads sequences as a whole, and says so" if subject.facts.steps == "none" else None
+    return "it reads sequences as a whole, and says so" if subject.facts.cache == "none" else None
 
 
 @torch.no_grad()

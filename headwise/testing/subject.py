@@ -45,7 +45,7 @@ class Function(Mechanism):
             cross=True,
             bias="bias" in self.takes,
             relative="relative" in self.takes,
-            steps="shared" if "query_start" in self.takes else "none",
+            cache="shared" if "query_start" in self.takes else "none",
         )
 
     def compute(self, call: Call) -> Tensor:

@@ -288,6 +288,6 @@ def test_it_says_what_of_the_call_prevents_it(kind):
 
 def test_it_says_what_it_computes_and_keeps():
     call = Call(torch.zeros(2, 3, 640, 4), torch.zeros(2, 1, 640, 4), torch.zeros(2, 1, 640, 3), mask=Window(60, 4))
-    assert banded.pairs(call) == 2 * 3 * 640 * (64 + 64)
-    assert banded.keeps(call) == "a table of the band, 327,680 bytes for each that differs"
-    assert banded.keeps(replace(call, dropout=0.1)) == "the scores of the band, 1,966,080 bytes"
+    assert banded.num_pairs(call) == 2 * 3 * 640 * (64 + 64)
+    assert banded.memory_summary(call) == "a table of the band, 327,680 bytes for each that differs"
+    assert banded.memory_summary(replace(call, dropout=0.1)) == "the scores of the band, 1,966,080 bytes"

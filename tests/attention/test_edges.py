@@ -327,5 +327,5 @@ def test_it_says_what_of_the_call_prevents_it(kind):
 
 def test_it_says_what_it_computes_and_keeps():
     call = Call(*tensors(), mask=Edges(torch.tensor([[0, 1, 1], [1, 2, 3]]), 11))
-    assert edges.pairs(call) == 2 * 6 * 3
-    assert edges.keeps(call) == "two numbers for each edge and head, 288 bytes"
+    assert edges.num_pairs(call) == 2 * 6 * 3
+    assert edges.memory_summary(call) == "two numbers for each edge and head, 288 bytes"

@@ -309,9 +309,9 @@ def test_dropout_drops_what_it_should_and_the_same_going_back(kernel):
 def test_strips_read_only_the_keys_of_their_band(monkeypatch):
     monkeypatch.setattr(strips, "_NUMBERS", 1)
     x = torch.randn(1, 2, 64, 4)
-    assert strips.pairs(Call(x, x, x, mask=Causal())) == 2 * sum(16 * last for last in (16, 32, 48, 64))
-    assert strips.pairs(Call(x, x, x, mask=Window(1, 1))) == 2 * 16 * (17 + 18 + 18 + 17)
-    assert strips.pairs(Call(x, x, x)) == 2 * 64 * 64
+    assert strips.num_pairs(Call(x, x, x, mask=Causal())) == 2 * sum(16 * last for last in (16, 32, 48, 64))
+    assert strips.num_pairs(Call(x, x, x, mask=Window(1, 1))) == 2 * 16 * (17 + 18 + 18 + 17)
+    assert strips.num_pairs(Call(x, x, x)) == 2 * 64 * 64
     torch.testing.assert_close(
         strips.compute(Call(x, x, x, mask=Window(1, 1))), plain.compute(Call(x, x, x, mask=Window(1, 1)))
     )

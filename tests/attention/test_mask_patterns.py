@@ -166,7 +166,7 @@ def test_an_edge_given_twice_counts_once_and_order_does_not_matter():
         (Documents(torch.tensor(IDS)), 1, 4, "query 1 is in document 3, key 4 in document 0"),
         (Documents(torch.tensor([IDS[1], IDS[0]])), 6, 5, "key 5 is padding"),
         (Edges(torch.tensor([SOURCES, TARGETS]), 7), 4, 0, "no edge leads from node 0 to node 4"),
-        (Table(torch.zeros(7, 7, dtype=torch.bool)), 1, 2, "the table says no to query 1 and key 2"),
+        (Table(torch.zeros(7, 7, dtype=torch.bool)), 1, 2, "the table does not allow query 1 to attend to key 2"),
         (
             Causal() & Window(9, 9) & Padding(torch.tensor([1, 1])),
             0,

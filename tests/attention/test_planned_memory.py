@@ -132,7 +132,7 @@ def test_the_table_that_a_mask_needs_is_counted_without_making_it():
     shared = Documents(torch.zeros(4, 4096, dtype=torch.long)).shared()
     plan = planner.plan(Call(x, x, x, mask=shared), "fused")
     assert 356 << 20 <= plan.bytes <= 2 * 356 << 20
-    assert plan.materialises.endswith(f"and the table of mask and bias, {4 * 4096 * 4096 * 4:,} bytes")
+    assert plan.keeps.endswith(f"and the table of mask and bias, {4 * 4096 * 4096 * 4:,} bytes")
     assert not shared._latest[0]._cache
     assert Call(x, x, x, mask=Padding(torch.tensor([3, 2, 1, 0]))).tabled() == 4 * 4096
     assert Call(x, x, x, mask=Causal()).tabled() == 4096 * 4096

@@ -66,7 +66,7 @@ def test_the_kernel_for_each_kind_of_call(call, options, kernel):
         assert why
         assert f"not      {name}: {why}" in text
     assert f"{chosen.flops:,} floating-point operations" in text
-    assert chosen.materialises in text
+    assert chosen.keeps in text
 
 
 @on_the_host("these are rules for a CPU")
@@ -139,7 +139,7 @@ def test_positions_are_written_out_for_tiles_where_they_do_not_learn():
     relative = Relative(-511, scalar=slopes)
     call = Call(*tensors(512, 512, grad=True), relative=relative)
     assert planner.plan(call).kernel == "fused"
-    assert f"mask and bias, {4 * 512 * 512 * 4:,} bytes" in planner.plan(call).materialises
+    assert f"mask and bias, {4 * 512 * 512 * 4:,} bytes" in planner.plan(call).keeps
     learned = replace(call, relative=Relative(-511, scalar=slopes.clone().requires_grad_()))
     assert planner.plan(learned).refusals["fused"] == "its relative positions learn"
     with torch.no_grad():
@@ -171,7 +171,7 @@ def test_why_each_other_kernel_does_not_is_said_of_the_call():
 def test_work_is_what_is_really_done():
     chosen = plan(*tensors(5, 7), kernel="plain")
     assert chosen.flops == 2 * 2 * 4 * 5 * 7 * (32 + 32)
-    assert chosen.materialises == f"scores (2, 4, 5, 7), {2 * 4 * 5 * 7 * 4:,} bytes"
+    assert chosen.keeps == f"scores (2, 4, 5, 7), {2 * 4 * 5 * 7 * 4:,} bytes"
     whole = plan(*tensors(8192, 8192), kernel="fused").flops
     assert plan(*tensors(8192, 8192), mask=Causal()).flops < 0.51 * whole
     assert plan(*tensors(8192, 8192), mask=Window(32, 32)).flops < 0.03 * whole

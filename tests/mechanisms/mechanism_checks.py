@@ -241,10 +241,10 @@ def refuses(mechanism, *, heads=4, dim=6):
     for other in [] if facts.bidirectional else [None, Padding(torch.tensor([2, 3]))]:
         with pytest.raises(Unsupported, match=f"{name} got .*, but its memory runs .*use mechanism 'linear'"):
             mechanism(replace(call, mask=other))
-    if facts.steps == "none":
+    if facts.cache == "none":
         with pytest.raises(Unsupported, match=f"{name} reads a sequence as a whole and cannot go on from position 3"):
             mechanism(replace(call, query_start=3))
-    if facts.steps == "none" and not facts.cross:
+    if facts.cache == "none" and not facts.cross:
         with pytest.raises(Unsupported, match=rf"{name} is self-attention: query_len \(3\) and key_len \(5\)"):
             mechanism(replace(call, query=call.query[:, :, :3]))
 

@@ -15,7 +15,7 @@ READERS = [name for name in mechanisms.names() if mechanism_type(name).facts.bid
 WRITERS = [
     name
     for name in mechanisms.names()
-    if mechanism_type(name).facts.causal and mechanism_type(name).facts.steps != "none"
+    if mechanism_type(name).facts.causal and mechanism_type(name).facts.cache != "none"
 ]
 
 

@@ -1,8 +1,9 @@
 """The ways to compute a call, one file each; the folder is the registry.
 
 A kernel is a module with five functions: `refusal(call)` says in words what of the call it cannot compute exactly, or
-None; `compute(call)` returns the output, equal to `plain`; `pairs(call)` counts the pairs whose score it computes;
-`keeps(call)` says what is in memory besides inputs and output, `holds(call)` how many bytes that takes at its height.
+None; `compute(call)` returns the output, equal to `plain`; `num_pairs(call)` counts the pairs whose score it computes;
+`memory_summary(call)` says what is in memory besides inputs and output, `peak_bytes(call)` how many bytes of it there
+are at the height of the forward pass.
 """
 
 import importlib

@@ -39,25 +39,25 @@ def refusal(call: Call) -> str | None:
     return None
 
 
-def pairs(call: Call) -> int:
+def num_pairs(call: Call) -> int:
     """Blocks of queries times the keys that a block can reach."""
     layout = Layout.of(call)
     return math.prod((*call.shape[:2], layout.groups, layout.every, layout.block, layout.width))
 
 
-def keeps(call: Call) -> str:
+def memory_summary(call: Call) -> str:
     """What stays in memory for the gradient besides inputs and output."""
     if _is_tiled(call):
-        return f"a table of the band, {4 * pairs(call) // math.prod(call.shape[:2]):,} bytes for each that differs"
-    return f"the scores of the band, {4 * pairs(call):,} bytes"
+        return f"a table of the band, {4 * num_pairs(call) // math.prod(call.shape[:2]):,} bytes for each that differs"
+    return f"the scores of the band, {4 * num_pairs(call):,} bytes"
 
 
-def holds(call: Call) -> int:
+def peak_bytes(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output."""
     item, layout = call.query.element_size(), Layout.of(call)
     (batch, heads), dims = call.shape[:2], call.query.shape[-1] + call.value.shape[-1]
     alike = call.structure.band is not None and call.structure.lens is None
-    tables = pairs(call) // (batch * heads) * (1 if alike else batch)
+    tables = num_pairs(call) // (batch * heads) * (1 if alike else batch)
     length = layout.groups * layout.stride + (layout.every - 1) * layout.block
     copies = item * (2 * call.query.numel() + call.key.numel() + call.value.numel())
     copies += item * batch * heads // call.group * length * dims
@@ -70,7 +70,7 @@ def holds(call: Call) -> int:
     if wide_item > item or call.group > 1 or not is_plain(call.score):
         # keys and values of blocks, which overlap, in float32 and for each head
         copies += wide_item * batch * heads * phases * layout.groups * layout.width * dims
-    table = plain.table_bytes(call, pairs(call) // layout.every, tables // layout.every)
+    table = plain.table_bytes(call, num_pairs(call) // layout.every, tables // layout.every)
     # of the tables that a phase makes, half are there when it has ended
     return copies + table + (phases - 1) * table // 2
 

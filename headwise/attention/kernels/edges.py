@@ -64,17 +64,17 @@ def _is_listed(call: Call) -> bool:
     return isinstance(mask, Edges) and call.query_start == 0 and mask.nodes <= min(call.shape[2:])
 
 
-def pairs(call: Call) -> int:
+def num_pairs(call: Call) -> int:
     """The candidate pairs of every head."""
     return call.shape[0] * call.shape[1] * call.structure.pairs.query.shape[0]
 
 
-def keeps(call: Call) -> str:
+def memory_summary(call: Call) -> str:
     """What stays in memory for the gradient besides inputs and output."""
-    return f"two numbers for each edge and head, {2 * 4 * pairs(call):,} bytes"
+    return f"two numbers for each edge and head, {2 * 4 * num_pairs(call):,} bytes"
 
 
-def holds(call: Call) -> int:
+def peak_bytes(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output: scores, weights, and indices of the pairs."""
     listed = call.structure.pairs.query.shape[0]
     width = 1 if call.score.is_dot() or isinstance(call.score, GAT) else 2 * call.score.kept_width(call.query)
@@ -82,7 +82,7 @@ def holds(call: Call) -> int:
     features = width * call.shape[0] * call.shape[1] * min(step, listed)
     values = 2 * math.prod(call.shape[:2]) * call.shape[3] * call.value.shape[-1]
     copied = plain.copied_bytes(replace(call, mask=None) if reads_listed_alone(call) else call)
-    return copied + 4 * (2 * pairs(call) + features + values) + 8 * 8 * listed
+    return copied + 4 * (2 * num_pairs(call) + features + values) + 8 * 8 * listed
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -129,7 +129,7 @@ def _pattern(call: Call) -> tuple[Graph, Keep | None]:
     pairs, start, device = call.structure.pairs, call.query_start, call.query.device
     query, key = pairs.query.to(device), pairs.key.to(device)
     row, column = (query - start).clamp(0, query_len - 1), key.clamp(max=key_len - 1)
-    turn = key.argsort(stable=True) if pairs.turn is None else pairs.turn.to(device)
+    turn = key.argsort(stable=True) if pairs.by_key is None else pairs.by_key.to(device)
     pattern = graph(row, column, turn, query_len, key_len)
     if _is_listed(call):
         return pattern, None

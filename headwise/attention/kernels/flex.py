@@ -56,7 +56,7 @@ def unfit(call: Call) -> str | None:
     return None
 
 
-def pairs(call: Call) -> int:
+def num_pairs(call: Call) -> int:
     """Pairs in blocks of 128 x 128 that a band touches, or all."""
     batch, heads, query_len, key_len = call.shape
     left, right = call.structure.within
@@ -66,12 +66,12 @@ def pairs(call: Call) -> int:
     return batch * heads * 128 * 128 * sum(max(0, b - a) for a, b in zip(low, high, strict=True))
 
 
-def keeps(call: Call) -> str:
+def memory_summary(call: Call) -> str:
     """What stays in memory for the gradient besides inputs and output."""
     return f"one number a row, {math.prod(call.shape[:3]) * 4:,} bytes"
 
 
-def holds(call: Call) -> int:
+def peak_bytes(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output, without the table of blocks."""
     return 4 * math.prod(call.shape[:3])
 

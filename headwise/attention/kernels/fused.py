@@ -40,7 +40,7 @@ def refusal(call: Call) -> str | None:
     return None
 
 
-def pairs(call: Call) -> int:
+def num_pairs(call: Call) -> int:
     """All pairs; half of them where the mask is causal."""
     _, _, query_len, key_len = call.shape
     if not _is_causal(call):
@@ -49,9 +49,9 @@ def pairs(call: Call) -> int:
     return call.shape[0] * call.shape[1] * (full * (full + 1) // 2 + (query_len - full) * key_len)
 
 
-def keeps(call: Call) -> str:
+def memory_summary(call: Call) -> str:
     """What stays in memory for the gradient besides inputs and output."""
-    if materialises(call):
+    if keeps_scores(call):
         return (
             f"scores ({', '.join(map(str, call.shape))}), {math.prod(call.shape) * call.query.element_size():,} bytes"
         )
@@ -60,12 +60,12 @@ def keeps(call: Call) -> str:
     return f"{row}, and the table of mask and bias, {tabled * call.query.element_size():,} bytes" if tabled else row
 
 
-def holds(call: Call) -> int:
+def peak_bytes(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output."""
     # a score of half-precision vectors is float32, and so is then what SDPA is given
     item = call.query.element_size() if is_plain(call.score) else max(4, call.query.element_size())
     tabled = _tabled(call)
-    scores = 4 * item * math.prod(call.shape) if materialises(call) else 4 * math.prod(call.shape[:3])
+    scores = 4 * item * math.prod(call.shape) if keeps_scores(call) else 4 * math.prod(call.shape[:3])
     # the table, the same with rows that see nothing, and the numbers that SDPA adds
     return scores + _copied_bytes(call) + tabled * (2 + item)
 
@@ -78,7 +78,7 @@ def _copied_bytes(call: Call) -> int:
     if not is_plain(call.score):
         # once in the type of the score, once more as it leaves them
         copied += 2 * max(4, item) * numbers
-    if materialises(call):
+    if keeps_scores(call):
         copied += item * call.group * (call.key.numel() + call.value.numel())
     width = max(call.query.shape[-1], call.value.shape[-1])
     padded = sum(math.prod(tensor.shape[:3]) * width for tensor in inputs if tensor.shape[-1] < width)
@@ -113,7 +113,7 @@ def _bias(call: Call) -> Tensor | None:
     return bias if call.bias is None else bias + call.bias
 
 
-def materialises(call: Call) -> bool:
+def keeps_scores(call: Call) -> bool:
     """Whether SDPA keeps a table of scores: on a CPU with dropout, and for a bias that learns."""
     return learns(call.bias) or (call.dropout > 0.0 and call.query.device.type == "cpu")
 

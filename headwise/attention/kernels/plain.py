@@ -18,12 +18,12 @@ def refusal(call: Call) -> str | None:
     return None
 
 
-def pairs(call: Call) -> int:
+def num_pairs(call: Call) -> int:
     """All of them."""
     return math.prod(call.shape)
 
 
-def keeps(call: Call) -> str:
+def memory_summary(call: Call) -> str:
     """The table of scores, and for a score that is no product what it has for each pair."""
     shown, count = ", ".join(map(str, call.shape)), math.prod(call.shape) * 4
     width = call.score.kept_width(call.query)
@@ -32,7 +32,7 @@ def keeps(call: Call) -> str:
     return f"features ({shown}, {width}), {count * width:,} bytes"
 
 
-def holds(call: Call) -> int:
+def peak_bytes(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output."""
     return table_bytes(call, math.prod(call.shape), call.tabled()) + copied_bytes(call)
 

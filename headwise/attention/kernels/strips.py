@@ -29,12 +29,12 @@ def refusal(call: Call) -> str | None:
     return None
 
 
-def pairs(call: Call) -> int:
+def num_pairs(call: Call) -> int:
     """Rows of every strip times the keys that its band reaches."""
     return call.shape[0] * call.shape[1] * sum((b - a) * (high - low) for a, b, low, high in _strips(call))
 
 
-def keeps(call: Call) -> str:
+def memory_summary(call: Call) -> str:
     """What is in memory at once."""
     rows, keys = max(((b - a), (high - low)) for a, b, low, high in _strips(call))
     width = call.score.kept_width(call.query)
@@ -42,7 +42,7 @@ def keeps(call: Call) -> str:
     return f"scores of {rows} rows at a time, {count:,} bytes"
 
 
-def holds(call: Call) -> int:
+def peak_bytes(call: Call) -> int:
     """Bytes at the height of the forward pass besides inputs and output: a strip, and inputs in float32."""
     rows, keys = max(((b - a), (high - low)) for a, b, low, high in _strips(call))
     share = rows * keys / (call.shape[2] * call.shape[3])

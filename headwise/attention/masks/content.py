@@ -7,7 +7,7 @@ from jaxtyping import Bool, Integer
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.masks.mask import Mask, check_tensor, counts, limits
+from headwise.attention.masks.mask import Mask, check_tensor, is_integer, length_range
 from headwise.attention.structure import KeyMask, Pairs, Place, QueryMask, Structure
 from headwise.errors import ShapeError, Unsupported
 
@@ -22,15 +22,15 @@ class Padding(Mask):
 
     valid_lens: Integer[Tensor, "batch"] | Integer[Tensor, "batch query_len"]
     # the shortest length and the longest, where they can be read
-    _limits: tuple[int, int] = field(default=(0, 0), init=False, repr=False)
+    _lengths: tuple[int, int] = field(default=(0, 0), init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_tensor("Padding", "valid_lens", self.valid_lens)
-        if self.valid_lens.ndim not in (1, 2) or not counts(self.valid_lens):
+        if self.valid_lens.ndim not in (1, 2) or not is_integer(self.valid_lens):
             actual = f"{tuple(self.valid_lens.shape)} {self.valid_lens.dtype}"
             hint = "; which keys are real is said by Table(...)" if self.valid_lens.dtype == torch.bool else ""
             raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {actual}{hint}")
-        object.__setattr__(self, "_limits", limits("Padding: valid_lens", self.valid_lens))
+        object.__setattr__(self, "_lengths", length_range("Padding: valid_lens", self.valid_lens))
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         lens = self.valid_lens.to(key.device)
@@ -38,7 +38,7 @@ class Padding(Mask):
 
     def structure(self, place: Place | None = None) -> Structure:
         # no number of a batch for a compiled program, which would be made again for each
-        lens, (least, longest) = self.valid_lens, (0, 0) if torch.compiler.is_compiling() else self._limits
+        lens, (least, longest) = self.valid_lens, (0, 0) if torch.compiler.is_compiling() else self._lengths
         if place is not None:
             batch, _, query_len, key_len, query_start, _ = place
             if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
@@ -50,8 +50,8 @@ class Padding(Mask):
                 raise ShapeError(f"Padding: valid_lens of up to {longest}, but there are {key_len} keys")
         if lens.ndim == 1:
             full = place is not None and 0 < place.key_len <= least
-            known = {"lens": None if full else lens, "least": least}
-            return Structure(self, place, (None, None), **known, of_keys=True, itself=True)
+            rest = None if full else lens
+            return Structure(self, place, (None, None), rest, least, same_keys=True, seen_by_own_query=True)
         return Structure(self, place)
 
     def key_mask(self, structure: Structure) -> KeyMask:
@@ -95,7 +95,7 @@ class Table(Mask):
     def structure(self, place: Place | None = None) -> Structure:
         if place is not None:
             self._fitting(self._rows(place.query_start, place.query_len), place.shape, place.query_start)
-        return Structure(self, place, of_keys=self._four_axes().shape[2] == 1)
+        return Structure(self, place, same_keys=self._four_axes().shape[2] == 1)
 
     def _four_axes(self) -> Tensor:
         if self.allowed.ndim == 3:
@@ -141,7 +141,7 @@ class Table(Mask):
         return table if table.shape[2] == 1 else table[:, :, first : first + count]
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
-        return f"the table says no to query {query} and key {key}"
+        return f"the table does not allow query {query} to attend to key {key}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +158,10 @@ class Prefix(Mask):
 
     def __post_init__(self) -> None:
         check_tensor("Prefix", "prefix_lens", self.prefix_lens)
-        if self.prefix_lens.ndim != 1 or not counts(self.prefix_lens):
+        if self.prefix_lens.ndim != 1 or not is_integer(self.prefix_lens):
             shape = tuple(self.prefix_lens.shape)
             raise ShapeError(f"Prefix needs whole lengths (batch), got {shape} {self.prefix_lens.dtype}")
-        limits("Prefix: prefix_lens", self.prefix_lens)
+        length_range("Prefix: prefix_lens", self.prefix_lens)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key <= query) | (key < self.prefix_lens.to(key.device)[batch])
@@ -170,7 +170,7 @@ class Prefix(Mask):
         if place is not None and self.prefix_lens.shape[0] != place.batch:
             expected = f"expected ({place.batch})"
             raise ShapeError(f"Prefix: prefix_lens {tuple(self.prefix_lens.shape)} do not fit; {expected}")
-        return Structure(self, place, itself=True)
+        return Structure(self, place, seen_by_own_query=True)
 
     def key_mask(self, structure: Structure) -> KeyMask:
         place = structure.at
@@ -199,7 +199,7 @@ class Documents(Mask):
 
     def __post_init__(self) -> None:
         check_tensor("Documents", "ids", self.ids)
-        if self.ids.ndim != 2 or not counts(self.ids):
+        if self.ids.ndim != 2 or not is_integer(self.ids):
             shape = tuple(self.ids.shape)
             raise ShapeError(f"Documents needs whole numbers (batch, length), got {shape} {self.ids.dtype}")
 
@@ -214,7 +214,7 @@ class Documents(Mask):
             if self.ids.shape[0] != place.batch or self.ids.shape[1] < needed:
                 expected = f"expected ({place.batch}, {needed})"
                 raise ShapeError(f"Documents: ids {tuple(self.ids.shape)} do not fit; {expected}")
-        return Structure(self, place, itself=True)
+        return Structure(self, place, seen_by_own_query=True)
 
     def key_mask(self, structure: Structure) -> KeyMask:
         queries, keys = self._ids(structure)
@@ -264,7 +264,7 @@ class Edges(Mask):
     def __post_init__(self) -> None:
         index = self.edge_index
         check_tensor("Edges", "edge_index", index)
-        if index.ndim != 2 or index.shape[0] != 2 or not counts(index):
+        if index.ndim != 2 or index.shape[0] != 2 or not is_integer(index):
             raise ShapeError(f"Edges needs whole numbers (2, edges), got {tuple(index.shape)} {index.dtype}")
         if index.is_meta:
             raise Unsupported("Edges lists its pairs when it is made, so edge_index has to hold numbers; it is on meta")
@@ -274,7 +274,7 @@ class Edges(Mask):
         # one number for an edge, in ascending order of target, then source
         codes = torch.unique(index[1].long() * self.nodes + index[0].long())
         pairs = Pairs(codes // max(1, self.nodes), codes % max(1, self.nodes))
-        pairs = replace(pairs, turn=pairs.key.argsort(stable=True))
+        pairs = replace(pairs, by_key=pairs.key.argsort(stable=True))
         # which nodes see one, and are seen by one; None: all of them
         ends = [codes.new_zeros(self.nodes).index_fill(0, end, 1).bool() for end in (pairs.query, pairs.key)]
         live, visible = (None if bool(nodes.all()) else nodes.view(1, 1, -1) for nodes in ends)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.attention.structure import KeyMask, Place, QueryMask, Structure, join, meet
+from headwise.attention.structure import KeyMask, Place, QueryMask, Structure, intersection, union
 from headwise.errors import ConfigError, ShapeError
 
 
@@ -54,7 +54,7 @@ class Mask(ABC):
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         """Why this pair, which is forbidden, is."""
-        return f"{type(self).__name__} says no to query {query} and key {key}"
+        return f"{type(self).__name__} does not allow query {query} to attend to key {key}"
 
     def over(
         self, batch: Int[Tensor, "b"], head: Int[Tensor, "h"], query: Int[Tensor, "q"], key: Int[Tensor, "k"]
@@ -122,14 +122,14 @@ class And(Mask):
         return self.left(batch, head, query, key) & self.right(batch, head, query, key)
 
     def structure(self, place: Place | None = None) -> Structure:
-        return meet(self, self.left.structure(place), self.right.structure(place))
+        return intersection(self, self.left.structure(place), self.right.structure(place))
 
     def key_mask(self, structure: Structure) -> KeyMask:
         left, right = structure.parts
-        if not (left.of_keys or right.of_keys):
+        if not (left.same_keys or right.same_keys):
             # a key that both show to some query need not be one that both show to the same query
             place = structure.at
-            if not structure.itself or place.query_start != 0 or place.key_len > place.query_len:
+            if not structure.seen_by_own_query or place.query_start != 0 or place.key_len > place.query_len:
                 return structure.reach()[0]
         first, second = left.key_mask(), right.key_mask()
         return first & second if first is not None and second is not None else second if first is None else first
@@ -153,7 +153,7 @@ class Or(Mask):
         return self.left(batch, head, query, key) | self.right(batch, head, query, key)
 
     def structure(self, place: Place | None = None) -> Structure:
-        return join(self, self.left.structure(place), self.right.structure(place))
+        return union(self, self.left.structure(place), self.right.structure(place))
 
     def key_mask(self, structure: Structure) -> KeyMask:
         first, second = (part.key_mask() for part in structure.parts)
@@ -178,7 +178,7 @@ class Not(Mask):
         return ~self.mask(batch, head, query, key)
 
     def structure(self, place: Place | None = None) -> Structure:
-        return Structure(self, place, of_keys=self.mask.structure(place).of_keys)
+        return Structure(self, place, same_keys=self.mask.structure(place).same_keys)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"query {query} and key {key} are what {type(self.mask).__name__} allows, which is inverted"
@@ -295,7 +295,7 @@ def empty_rows(
     return rows + rows.new_tensor([0, 0, query_start])
 
 
-def counts(numbers: Tensor) -> bool:
+def is_integer(numbers: Tensor) -> bool:
     """Whether they are whole numbers that PyTorch computes with; a bool tensor says which, not how many."""
     return numbers.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -322,7 +322,7 @@ def check_sizes(mask: object, **least: int) -> None:
             raise ShapeError(f"{mask}: {name} must be a whole number, {lowest} or more and below 2^31")
 
 
-def limits(name: str, lens: Tensor) -> tuple[int, int]:
+def length_range(name: str, lens: Tensor) -> tuple[int, int]:
     """The shortest and the longest length; (0, 0) where no values can be read: outside memory of the host, or traced.
 
     Raises: ShapeError for a length below 0.

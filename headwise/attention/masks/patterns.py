@@ -22,7 +22,7 @@ class _Near(Mask, ABC):
         return (None, None)
 
     def structure(self, place: Place | None = None) -> Structure:
-        return Structure(self, place, within=self._within(), itself=True)
+        return Structure(self, place, within=self._within(), seen_by_own_query=True)
 
     def key_mask(self, structure: Structure) -> KeyMask:
         place = structure.at
@@ -37,7 +37,7 @@ class Causal(Mask):
         return key <= query
 
     def structure(self, place: Place | None = None) -> Structure:
-        return Structure(self, place, (None, 0), within=(None, 0), itself=True)
+        return Structure(self, place, (None, 0), within=(None, 0), seen_by_own_query=True)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"key {key} comes after query {query}"
@@ -62,7 +62,7 @@ class Window(Mask):
 
     def structure(self, place: Place | None = None) -> Structure:
         band = (self.left, self.right)
-        return Structure(self, place, band, within=band, itself=True)
+        return Structure(self, place, band, within=band, seen_by_own_query=True)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"key {key} is {_apart(query, key)}; it allows {self.left} before and {self.right} after"

@@ -15,7 +15,7 @@ from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import Keys, chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Recurrent, State
 from headwise.attention.precision import uncast, wide
-from headwise.attention.steps import PAIRS, Step
+from headwise.attention.stages import PAIRS, Stage
 
 CHUNK = 64
 PART = 8
@@ -52,7 +52,7 @@ class Kernelised(Recurrent, ABC):
                 output = (rows @ (key.mT @ value).unsqueeze(2)).flatten(1, 2)
             return _divided(output).to(call.value.dtype)
 
-    def compute_stages(self, call: Call) -> list[Step]:
+    def compute_stages(self, call: Call) -> list[Stage]:
         """The features of queries and keys, their products, and these divided by their sums."""
         with uncast(call.query):
             query, key, _, causal, keys = parts(call)
@@ -60,16 +60,16 @@ class Kernelised(Recurrent, ABC):
             key = hidden(key, keys)
             products = query @ per_head(key, query.shape[1]).mT
         names = ("queries", "phi"), ("keys", "phi")
-        steps = [
-            Step("query features", r"\phi(Q)", r"\phi(Q)", names[0], query, "features in place of the exponential"),
-            Step("key features", r"\phi(K)", r"\phi(K)", names[1], key, "the same of the keys; 0 where hidden"),
-            Step(
+        stages = [
+            Stage("query features", r"\phi(Q)", r"\phi(Q)", names[0], query, "features in place of the exponential"),
+            Stage("key features", r"\phi(K)", r"\phi(K)", names[1], key, "the same of the keys; 0 where hidden"),
+            Stage(
                 "products", "P", r"P = \phi(Q)\,\phi(K)^\top", PAIRS, products, "never made when it runs: it sums keys"
             ),
         ]
         text = "each product divided by the sum of its row" + (" up to the query" if causal else "")
         formula = r"A_{ij} = P_{ij} / \textstyle\sum_k P_{ik}"
-        return [*steps, Step("weights", "A", formula, PAIRS, self.weights(call), text)]
+        return [*stages, Stage("weights", "A", formula, PAIRS, self.weights(call), text)]
 
     def resume(self, call: Call, state: State | None) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
         """The output of new tokens; the state is sum_j phi(k_j) [v_j, 1]^T, (batch, kv_heads, features, dim + 1)."""

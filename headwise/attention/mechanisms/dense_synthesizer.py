@@ -48,7 +48,7 @@ class DenseSynthesizer(Mechanism):
         cross=True,
         bias=True,
         relative=True,
-        steps="own",
+        cache="per_hypothesis",
     )
 
     def __init__(self, num_heads: int, head_dim: int, max_len: int, dropout: float = 0.0):

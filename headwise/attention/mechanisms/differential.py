@@ -52,7 +52,7 @@ class Differential(Mechanism):
         cross=True,
         bias=True,
         relative=True,
-        steps="shared",
+        cache="shared",
     )
 
     def __init__(self, head_dim: int, *, lambda_init: float = 0.8, dropout: float = 0.0):

@@ -51,7 +51,7 @@ class GatedLinear(Decaying):
         honours="keys",
         bidirectional=False,
         causal=True,
-        steps="shared",
+        cache="shared",
     )
 
     def __init__(self, head_dim: int, rank: int = 16, temperature: float = 16.0):

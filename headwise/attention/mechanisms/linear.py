@@ -112,7 +112,7 @@ class Linear(Kernelised):
         honours="keys",
         causal=True,
         cross=True,
-        steps="shared",
+        cache="shared",
     )
 
     def __init__(self, features: FeatureMap | None = None):

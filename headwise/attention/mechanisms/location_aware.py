@@ -118,7 +118,7 @@ class LocationAware(Mechanism):
         self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The alignments themselves, before dropout."""
-        weights = self._aligned(call.zero_unseen(), None)[0]
+        weights = self._aligned(call, None)[0]
         return select_weights(weights, heads, queries, keys)
 
     def resume(

@@ -14,7 +14,7 @@ from headwise.attention.call import Call
 from headwise.attention.masks import Mask, parts
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
-from headwise.attention.steps import PAIRS, Step
+from headwise.attention.stages import PAIRS, Stage
 from headwise.attention.weights import select_weights
 from headwise.errors import ConfigError, Unsupported
 
@@ -39,8 +39,8 @@ class Facts:
         relative: whether it honours relative positions.
         scored: whether it takes score, normalizer and dropout of a call in place of its own.
         bidirectional: whether it can let queries see later keys; else every call needs a causal mask.
-        steps: how it goes on from cached keys: "shared" if those of several hypotheses may lie side by side, told apart
-            by a bias, "own" if each hypothesis needs its own, "none" if one step does not follow another.
+        cache: how cached keys continue: "shared" if several hypotheses may share one cache, separated by a bias,
+            "per_hypothesis" if each needs its own, "none" if one step does not follow another.
     """
 
     formula: str = "not stated"
@@ -57,7 +57,7 @@ class Facts:
     relative: bool = False
     scored: bool = False
     bidirectional: bool = True
-    steps: Literal["shared", "own", "none"] = "none"
+    cache: Literal["shared", "per_hypothesis", "none"] = "none"
 
     @property
     def masks(self) -> str:
@@ -113,7 +113,7 @@ class Mechanism(nn.Module, ABC):
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         """The attention output. Raises: Unsupported for what the facts exclude."""
         self.require(call)
-        return self.compute(call if self.planned else call.zero_unseen())
+        return self.compute(self._cleaned(call))
 
     @final
     def weights(
@@ -125,16 +125,16 @@ class Mechanism(nn.Module, ABC):
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The matrix W with output = W @ value, cut. Raises: Unsupported for what the facts exclude."""
         self.require(call)
-        return self.compute_weights(call, heads, queries, keys)
+        return self.compute_weights(self._cleaned(call), heads, queries, keys)
 
     @final
-    def stages(self, call: Call) -> list[Step]:
+    def stages(self, call: Call) -> list[Stage]:
         """What lies between query, key and value and the output, each with formula and numbers.
 
         Raises: Unsupported for what the facts exclude.
         """
         self.require(call)
-        return self.compute_stages(call.zero_unseen())
+        return self.compute_stages(self._cleaned(call))
 
     @abstractmethod
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -150,10 +150,13 @@ class Mechanism(nn.Module, ABC):
         weights = self(replace(call, value=identity.expand(batch, kv_heads, key_len, key_len), clean=False))
         return select_weights(weights, heads, queries, keys)
 
-    def compute_stages(self, call: Call) -> list[Step]:
+    def compute_stages(self, call: Call) -> list[Stage]:
         """`stages` of a call that the facts allow; here the weights."""
         text = "what each value counts for each query; this mechanism has no scores that a normalizer acts on"
-        return [Step("weights", "A", r"O = A V", PAIRS, self.weights(call), text)]
+        return [Stage("weights", "A", r"O = A V", PAIRS, self.weights(call), text)]
+
+    def _cleaned(self, call: Call) -> Call:
+        return call if self.planned else call.zero_unseen()
 
     def require(self, call: Call) -> None:
         """Raises: Unsupported for what the call asks and the facts exclude."""
@@ -161,12 +164,12 @@ class Mechanism(nn.Module, ABC):
         name, facts = type(self).__name__, self.facts
         if facts.honours != "any" or not facts.bidirectional:
             self._require_mask(call)
-        if facts.steps == "none" and call.query_start:
+        if facts.cache == "none" and call.query_start:
             raise Unsupported(
                 f"{name} reads a sequence as a whole and cannot go on from position {call.query_start};"
                 " pass the whole sequence, or use mechanism 'scored'"
             )
-        if not facts.cross and (call.cross or (facts.steps == "none" and call.shape[2] != call.shape[3])):
+        if not facts.cross and (call.cross or (facts.cache == "none" and call.shape[2] != call.shape[3])):
             lengths = f"query_len ({call.shape[2]}) and key_len ({call.shape[3]}) must be equal"
             what = "the keys are of another sequence" if call.cross else lengths
             raise Unsupported(f"{name} is self-attention: {what}; use mechanism 'scored' to attend to another sequence")
@@ -206,7 +209,7 @@ class Mechanism(nn.Module, ABC):
 
 def is_of_keys(mask: Mask, call: Call) -> bool:
     """Whether a mask shows every query the same keys: says so, or has one row in its table for two queries."""
-    if mask.structure().of_keys:
+    if mask.structure().same_keys:
         return True
     batch, heads, query_len, key_len = call.shape
     size = (batch, heads, min(2, query_len), key_len)

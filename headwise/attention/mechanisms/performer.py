@@ -53,7 +53,7 @@ class Performer(Kernelised):
         honours="keys",
         causal=True,
         cross=True,
-        steps="shared",
+        cache="shared",
     )
 
     projection: Float[Tensor, "features head_dim"]

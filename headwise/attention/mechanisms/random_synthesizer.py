@@ -48,7 +48,7 @@ class RandomSynthesizer(Mechanism):
         cross=True,
         bias=True,
         relative=True,
-        steps="own",
+        cache="per_hypothesis",
     )
 
     scores: Float[Tensor, "heads max_len max_len"]

@@ -44,7 +44,7 @@ class Retention(Decaying):
         honours="keys",
         bidirectional=False,
         causal=True,
-        steps="shared",
+        cache="shared",
     )
 
     fade: Float[Tensor, "heads"]

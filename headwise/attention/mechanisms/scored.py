@@ -12,7 +12,7 @@ from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.normalizers import Normalizer
 from headwise.attention.scores import Score
-from headwise.attention.steps import Step, definition
+from headwise.attention.stages import Stage, definition
 from headwise.attention.weights import weights as exact_weights
 
 
@@ -47,7 +47,7 @@ class Scored(Mechanism):
         bias=True,
         relative=True,
         scored=True,
-        steps="shared",
+        cache="shared",
     )
 
     planned = True
@@ -73,7 +73,7 @@ class Scored(Mechanism):
         """The weights before dropout, which for this mechanism are the definition's own; only what is asked for."""
         return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
 
-    def compute_stages(self, call: Call) -> list[Step]:
+    def compute_stages(self, call: Call) -> list[Stage]:
         """Products, scale, what is added, mask, normalizer."""
         return definition(self._as_scored(call, 0.0))
 

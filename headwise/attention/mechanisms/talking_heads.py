@@ -49,7 +49,7 @@ class TalkingHeads(Mechanism):
         cross=True,
         bias=True,
         relative=True,
-        steps="shared",
+        cache="shared",
     )
 
     def __init__(self, num_heads: int, dropout: float = 0.0):
@@ -67,7 +67,7 @@ class TalkingHeads(Mechanism):
     ) -> Float[Tensor, "batch heads queries keys"]:
         """The mixed weights before dropout; a row need not sum to 1."""
         with uncast(call.query):
-            weights = plain.normalized(*self._mixed(call.zero_unseen()))
+            weights = plain.normalized(*self._mixed(call))
         return select_weights(weights, heads, queries, keys)
 
     def extra_repr(self) -> str:

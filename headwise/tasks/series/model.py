@@ -45,7 +45,7 @@ class StepwiseConfig(StackConfig):
 
     def places(self) -> int | None:
         """The most steps that it reads, where it has a table of their places."""
-        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
+        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
         return self.max_len if tabled else None
 
     def fewest_tensors(self) -> int:

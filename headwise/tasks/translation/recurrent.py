@@ -67,7 +67,7 @@ class AdditiveAttention(Mechanism):
         honours="any",
         causal=True,
         cross=True,
-        steps="shared",
+        cache="shared",
     )
 
     def __init__(self, hidden: int, normalizer: Normalizer | str = "softmax", dropout: float = 0.0):
@@ -100,7 +100,7 @@ class AdditiveAttention(Mechanism):
         # the axis of the only head serves queries on one side and keys on the other
         features = torch.tanh(call.query.transpose(1, 2) + call.key)
         scores: Tensor = self.value(features).movedim(-1, 1)
-        if call.mask is None or type(self.normalizer) is not Softmax:
+        if call.structure.open or type(self.normalizer) is not Softmax:
             weights: Tensor = self.normalizer(scores, call.keep())
             return weights
         # `Softmax`, with what the mask means for it made once for all steps
