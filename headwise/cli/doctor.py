@@ -1,6 +1,5 @@
 """`headwise doctor`: what this machine and installation can do, with advice where something is missing."""
 
-import importlib.util
 from importlib import metadata
 from typing import Annotated
 
@@ -24,7 +23,7 @@ def doctor(
     sections = {
         "versions": [(name, metadata.version(name), "") for name in PACKAGES],
         "machine": runtime.report(),
-        "extras": [_extra(module, extra) for module, extra in EXTRAS.items()],
+        "extras": _extras(),
         "fonts": _fonts(),
         "data": _data(),
     }
@@ -46,10 +45,15 @@ def _section(title: str, rows: list[Row]) -> None:
         typer.echo(f"  {name:<{width}}  {value}" + (f"  ({advice})" if advice else ""))
 
 
-def _extra(module: str, extra: str) -> Row:
-    if importlib.util.find_spec(module) is not None:
-        return module, metadata.version(module), ""
-    return module, "not installed", f"pip install 'headwise[{extra}]'"
+def _extras() -> list[Row]:
+    # a module may be of a package with another name, as mlflow is of mlflow-skinny
+    packages = metadata.packages_distributions()
+    return [
+        (module, metadata.version(packages[module][0]), "")
+        if module in packages
+        else (module, "not installed", f"pip install 'headwise[{extra}]'")
+        for module, extra in EXTRAS.items()
+    ]
 
 
 def _fonts() -> list[Row]:

@@ -310,9 +310,13 @@ def test_the_doctor_reports_versions_fonts_and_data(headwise, monkeypatch):
     from headwise import runtime
 
     monkeypatch.setattr(runtime, "report", lambda: [("threads", "1", "more are faster")])
+    monkeypatch.setattr("importlib.metadata.packages_distributions", lambda: {"mlflow": ["pytest"]})
     monkeypatch.setenv("HEADWISE_DATA", "/nowhere")
     code, out, _ = headwise("doctor")
     assert code == 0
+    # the package that a module is of may have another name
+    assert f"  mlflow        {pytest.__version__}\n" in out
+    assert "  wandb         not installed  (pip install 'headwise[wandb]')" in out
     assert "  threads  1  (more are faster)" in out
     for section in ("versions", "machine", "extras", "fonts", "data"):
         assert f"{section}\n" in out
