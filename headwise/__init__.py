@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headwise.explorer.notebook import show
     from headwise.layers.attention import MultiHeadAttention
     from headwise.positions.position import Position
+    from headwise.predictors.attribution import attribute
     from headwise.records import Hide, Mute, Replace, Swap, edit, record
     from headwise.runtime import apply as tune
     from headwise.training.loading import load
@@ -55,6 +56,7 @@ _HOMES = {
     "headwise.explorer.notebook": ("show",),
     "headwise.layers.attention": ("MultiHeadAttention",),
     "headwise.positions.position": ("Position",),
+    "headwise.predictors.attribution": ("attribute",),
     "headwise.records": ("Hide", "Mute", "Replace", "Swap", "edit", "record"),
     "headwise.training.loading": ("load",),
     "headwise.training.train": ("train",),
@@ -96,6 +98,7 @@ __all__ = [
     "Window",
     "adopt",
     "attend",
+    "attribute",
     "edit",
     "load",
     "plan",

@@ -97,7 +97,13 @@ THIRD_PARTY = {
     "rdkit": {"tasks.graphs.molecules"},
     "sklearn": {"predictors.baselines", "tasks.series.baselines"},
     "threadpoolctl": {"tasks.series.baselines"},
-    "scipy": {"metrics", "tasks.series.baselines", "tasks.graphs.node_labeller", "tasks.ranking.ranker"},
+    "scipy": {
+        "metrics",
+        "tasks.series.baselines",
+        "tasks.graphs.node_labeller",
+        "tasks.ranking.ranker",
+        "predictors.attribution",
+    },
 }
 
 

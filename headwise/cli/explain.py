@@ -22,27 +22,30 @@ def explain(
     every: Annotated[bool, typer.Option("--all", help="Also draw a picture of each layer.")] = False,
     top: Annotated[int, typer.Option(min=1, help="Number of attended tokens to list for each token.")] = 3,
     table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
+    by: Annotated[
+        str | None, typer.Option(help="What counts, not raw weights: norms, rollout, integrated, ...")
+    ] = None,
     trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,
     ablate: Annotated[bool, typer.Option("--ablate", help="Print what muting each head alone changes.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one page to open in a browser, not pictures.")] = None,
     example: Annotated[str | None, typer.Option(help="Steps without a run: illustrated, illustrated-scaled.")] = None,
 ) -> None:
     """Draw what a model attends to, on one page, and list it for each token."""
-    import headwise
     from headwise import runtime
 
     if example is not None:
-        others = (run, text, target, layer, heads, html, ablate or None)
+        others = (run, text, target, layer, heads, by, html, ablate or None)
         return _print_example(example, trace or "markdown", alone=all(other is None for other in others))
     if run is None or text is None:
         raise ConfigError("give a run folder and an input, or --example illustrated")
     runtime.apply(fast_products=False)
     if ablate:
-        return _print_ablated(run, text, alone=not any((target, layer, heads, trace, html, table, every)))
+        return _print_ablated(run, text, alone=not any((target, layer, heads, by, trace, html, table, every)))
     if trace is not None and html is None:
+        if by is not None:
+            raise ConfigError("--trace shows the steps of attention and --by another rule: leave one of them out")
         return _print_trace(run, text, target, trace, layer, heads)
-    predictor = headwise.load(run)
-    explanation: Explained = predictor.explain(predictor.parse(text), target)
+    explanation = _explained(run, text, target, by)
     chosen, only = numbered(layer), heads_of(heads)
     if html is not None:
         lines = [_page(explanation, html, chosen, alone=not (every or table or trace) and formats == "png")]
@@ -52,6 +55,17 @@ def explain(
     describe(explanation, chosen, only, top)
     for line in lines:
         typer.echo(line)
+
+
+def _explained(run: Path, text: str, target: str | None, by: str | None) -> "Explained":
+    import headwise
+
+    predictor = headwise.load(run)
+    item = predictor.parse(text)
+    explanation: Explained = (
+        predictor.explain(item, target) if by is None else headwise.attribute(predictor, item, by, target)
+    )
+    return explanation
 
 
 def _page(explanation: "Explained", path: Path, layer: str | int | None, *, alone: bool) -> str:
@@ -96,7 +110,7 @@ def _print_ablated(run: Path, text: str, *, alone: bool) -> None:
     """What each head alone does for the answer, most first."""
     if not alone:
         raise ConfigError(
-            "--ablate lists every head; leave --target, --layer, --heads, --trace, --table, --all and --html out"
+            "--ablate lists every head; leave --target, --layer, --heads, --by, --trace, --table, --all and --html out"
         )
     import headwise
     from headwise.predictors.ablating import ablated, examples, heads_of

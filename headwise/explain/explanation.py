@@ -15,6 +15,7 @@ from headwise.explain.places import Places, Tokens
 from headwise.explain.values import Drawing, require_formats
 
 Heads = int | Sequence[int] | None
+Kind = Literal["self", "cross", "pooled", "tags"]
 
 POOLING = "pooling"
 _EXACT = 1e-2  # weights of a softmax sum to one within this
@@ -35,7 +36,7 @@ class Layer:
     weights: Float[np.ndarray, "heads queries keys"]
     queries: list[str]
     keys: list[str]
-    kind: Literal["self", "cross", "pooled", "tags"]
+    kind: Kind
     causal: bool = False
     allowed: Bool[np.ndarray, "#heads #queries #keys"] | None = None
 

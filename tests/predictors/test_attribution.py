@@ -1,0 +1,207 @@
+"""Rules of attribution: each against its formula written as a loop, gradients against Captum, and what rows sum to."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from captum.attr import InputXGradient, IntegratedGradients
+
+from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.decoding.search import DecodingConfig
+from headwise.errors import ConfigError, Unsupported
+from headwise.layers.embeddings import TokenEmbedding
+from headwise.models.decoder_only import build_decoder
+from headwise.models.transformer import build_transformer
+from headwise.models.transformer_config import DecoderConfig, TransformerConfig
+from headwise.predictors.attribution import METHODS, attribute, shares
+from headwise.predictors.looking import passes
+from headwise.tasks.language.continuer import Continuer
+from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
+from headwise.tasks.translation.translator import Translator
+
+SOURCE, TARGET = "the cat sleeps .", "le chat dort bien ."
+WORDS = TokenizerConfig(kind="word", joint=False)
+# the rules whose rows add up over all inputs
+WHOLE = ["rollout", "flow", "gradient", "integrated", "occlusion"]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    torch.manual_seed(1)
+    source, target = Tokenizer.train([SOURCE, "a dog ."], WORDS), Tokenizer.train([TARGET, "un chien ."], WORDS)
+    config = TransformerConfig(d_model=8, d_ff=11, num_heads=2, encoder_layers=2, decoder_layers=2, dropout=0.5)
+    model = build_transformer(config, source.vocab_size, target.vocab_size, joint=False).double()
+    return Translator(model.train(), source, target, DecodingConfig(method="greedy", max_len=7))
+
+
+@pytest.fixture(scope="module")
+def continuer():
+    torch.manual_seed(2)
+    letters = Tokenizer.train(["abcabcab"], TokenizerConfig(kind="char", spaces="kept"))
+    config = DecoderConfig(d_model=12, d_ff=23, num_heads=3, num_layers=2, position="rotary")
+    model = build_decoder(config, letters.vocab_size).double().eval()
+    return Continuer(model, letters, DecodingConfig(method="greedy", max_len=4), 16, config.places())
+
+
+def means(explanation):
+    """The mean over the heads of each layer, by name."""
+    return {name: layer.weights.mean(0) for name, layer in explanation.layers.items()}
+
+
+def mixed(weights):
+    return (weights + np.eye(len(weights))) / 2
+
+
+def test_norms_are_the_lengths_of_what_each_key_adds(translator):
+    attribution, explanation = attribute(translator, SOURCE, "norms", TARGET), translator.explain(SOURCE, TARGET)
+    name = "decoder.blocks.1.cross_attention"
+    with passes() as model_passes:
+        translator.explain(SOURCE, TARGET)
+    values, output = model_passes[-1].again()[name].value[0], translator.model.decoder.blocks[1].cross_attention.output
+    for head, weights in enumerate(explanation.layers[name].weights):
+        columns = output.weight[:, 4 * head : 4 * head + 4]
+        lengths = [float((columns @ value).norm().detach()) for value in values[head]]
+        expected = [[weight * length for weight, length in zip(row, lengths, strict=True)] for row in weights]
+        np.testing.assert_allclose(attribution.layers[name].weights[head], shares(np.array(expected)), atol=1e-12)
+    assert list(attribution.layers) == list(explanation.layers)
+    assert attribution.row_error < 1e-12
+
+
+def test_rollout_multiplies_the_layers_of_encoder_and_decoder(translator):
+    attribution, table = attribute(translator, SOURCE, "rollout", TARGET), means(translator.explain(SOURCE, TARGET))
+    encoder = mixed(table["encoder.blocks.1.self_attention"]) @ mixed(table["encoder.blocks.0.self_attention"])
+    written, read = np.eye(6), np.zeros((6, 5))
+    for block in (f"decoder.blocks.{number}" for number in range(2)):
+        written, read = (mixed(table[f"{block}.self_attention"]) @ part for part in (written, read))
+        written, read = written / 2, read / 2 + table[f"{block}.cross_attention"] @ encoder / 2
+    np.testing.assert_allclose(attribution.layers["rollout from encoder"].weights[0], read, atol=1e-12)
+    np.testing.assert_allclose(attribution.layers["rollout from decoder"].weights[0], written, atol=1e-12)
+    source, target = attribution.layers["rollout from encoder"], attribution.layers["rollout from decoder"]
+    assert (source.queries[0], source.keys[0], source.kind) == ("le", "the", "cross")
+    assert (target.keys[0], target.kind) == ("<bos>", "self")
+
+
+def test_flow_is_the_maximum_flow_of_a_graph_of_the_layers(continuer):
+    attribution, tables = attribute(continuer, "abc", "flow"), [*means(continuer.explain("abc")).values()]
+    length, graph = len(tables[0]), nx.DiGraph()
+    for level, table in enumerate(map(mixed, tables)):
+        for row in range(length):
+            for column in np.flatnonzero(table[row]):
+                graph.add_edge((level + 1, row), (level, int(column)), capacity=table[row, column])
+    flows = np.array(
+        [
+            [
+                nx.maximum_flow_value(graph, (len(tables), row), (0, column)) if (0, column) in graph else 0.0
+                for column in range(length)
+            ]
+            for row in range(length)
+        ]
+    )
+    np.testing.assert_allclose(attribution.layers["flow"].weights[0], shares(flows), atol=1e-4)
+    # nothing flows to later tokens
+    assert np.triu(attribution.layers["flow"].weights[0], 1).max() == 0.0
+
+
+class FromVectors(torch.nn.Module):
+    """The log-probability of one token at one place, from the vectors of the tokens."""
+
+    def __init__(self, model, tokens):
+        super().__init__()
+        self.model, self.tokens = model, tokens
+
+    def forward(self, vectors, place, token):
+        (embedding,) = (module for module in self.model.modules() if isinstance(module, TokenEmbedding))
+        handle = embedding.register_forward_hook(lambda *_: vectors)
+        try:
+            return self.model(self.tokens.expand(len(vectors), -1))[:, place].log_softmax(-1)[:, token]
+        finally:
+            handle.remove()
+
+
+@pytest.mark.parametrize(("rule", "other"), [("gradient", InputXGradient), ("integrated", IntegratedGradients)])
+def test_gradients_are_those_of_captum(continuer, rule, other):
+    attribution = attribute(continuer, "abc", rule)
+    with passes() as model_passes:
+        continuer.explain("abc")
+    (tokens,) = model_passes[-1].inputs
+    with torch.no_grad():
+        (embedding,) = (module for module in continuer.model.modules() if isinstance(module, TokenEmbedding))
+        vectors = embedding(tokens)
+        best = continuer.model(tokens)[0].argmax(-1)
+        unknown = embedding(torch.full_like(tokens, Tokenizer.unk_id))
+    options = {}
+    if rule == "integrated":
+        options = {"n_steps": 50, "method": "riemann_middle", "baselines": unknown}
+    written = [*tokens[0, 1:].tolist(), int(best[-1])]
+    for place, token in enumerate(written):
+        expected = other(FromVectors(continuer.model, tokens)).attribute(
+            vectors.requires_grad_(), additional_forward_args=(place, token), **options
+        )
+        np.testing.assert_allclose(attribution.signed[rule][place], expected[0].sum(-1).detach().numpy(), atol=1e-7)
+
+
+def test_integrated_gradients_sum_to_what_the_input_brings(translator):
+    attribution = attribute(translator, SOURCE, "integrated", TARGET)
+    occluded = attribute(translator, SOURCE, "occlusion", TARGET)
+    with passes() as model_passes:
+        translator.explain(SOURCE, TARGET)
+    model, inputs = translator.model.eval(), model_passes[-1].inputs
+    with torch.no_grad():
+        # behind what is written, what would come next
+        index = torch.tensor([*inputs[-1][0, 1:].tolist(), int(model(*inputs)[0, -1].argmax())])
+
+    def log_probs(*unknown):
+        embeddings = [module for module in model.modules() if isinstance(module, TokenEmbedding)]
+
+        def hook(module, inputs, output):
+            others = module.forward(torch.full_like(inputs[0], Tokenizer.unk_id))
+            for place in unknown[embeddings.index(module)] if unknown else ():
+                output[:, place] = others[:, place]
+            return output
+
+        handles = [module.register_forward_hook(hook) for module in embeddings]
+        with torch.no_grad():
+            scores = model(*inputs)[0].log_softmax(-1)
+        for handle in handles:
+            handle.remove()
+        return scores[torch.arange(len(index)), index].numpy()
+
+    whole = log_probs()
+    total = sum(table.sum(-1) for table in attribution.signed.values())
+    np.testing.assert_allclose(total, whole - log_probs(range(5), range(6)), atol=2e-2)
+    for token in range(5):
+        expected = whole - log_probs([token], [])
+        np.testing.assert_allclose(occluded.signed["occlusion of the source"][:, token], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", WHOLE)
+def test_shares_of_a_row_are_one_over_all_inputs(translator, continuer, rule):
+    for predictor, item, target in ((translator, SOURCE, TARGET), (continuer, "abc", None)):
+        mode = predictor.model.training
+        attribution = attribute(predictor, item, rule, target)
+        totals = sum(layer.weights[0].sum(-1) for layer in attribution.layers.values())
+        np.testing.assert_allclose(totals, 1.0, atol=1e-9)
+        assert predictor.model.training == mode
+        assert all(parameter.grad is None for parameter in predictor.model.parameters())
+        assert METHODS[rule].caution in attribution.lines()[-1]
+
+
+def test_a_decoder_over_recurrent_states_is_attributed_too():
+    torch.manual_seed(3)
+    source, target = Tokenizer.train([SOURCE], WORDS), Tokenizer.train([TARGET], WORDS)
+    config = RecurrentConfig(embed_dim=5, hidden_dim=7, num_layers=1)
+    model = build_recurrent(config, source.vocab_size, target.vocab_size)
+    predictor = Translator(model, source, target, DecodingConfig(method="greedy", max_len=7))
+    rollout, explanation = attribute(predictor, SOURCE, "rollout", TARGET), predictor.explain(SOURCE, TARGET)
+    (layer,) = explanation.layers.values()
+    np.testing.assert_allclose(rollout.layers["rollout"].weights[0], layer.mean(), atol=1e-6)
+    with pytest.raises(Unsupported, match=r"no output matrix.*rollout"):
+        attribute(predictor, SOURCE, "norms", TARGET)
+
+
+def test_what_cannot_be_attributed_is_refused(translator, continuer):
+    with pytest.raises(ConfigError, match="unknown attribution 'rolout'; did you mean 'rollout'"):
+        attribute(translator, SOURCE, "rolout")
+    long = Continuer(continuer.model, continuer.tokenizer, continuer.decoding, 80, None)
+    with pytest.raises(Unsupported, match=r"up to 64 tokens, not 80.*rollout"):
+        attribute(long, "abc" * 25, "flow")
