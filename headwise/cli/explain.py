@@ -34,17 +34,15 @@ def explain(
     from headwise import runtime
 
     if example is not None:
-        others = (run, text, target, layer, heads, by, html, ablate or None)
-        return _print_example(example, trace or "markdown", alone=all(other is None for other in others))
+        alone = not any((run, text, target, layer, heads, by, html, ablate))
+        return _print_example(example, trace or "markdown", alone=alone)
     if run is None or text is None:
         raise ConfigError("give a run folder and an input, or --example illustrated")
     runtime.apply(fast_products=False)
     if ablate:
         return _print_ablated(run, text, alone=not any((target, layer, heads, by, trace, html, table, every)))
     if trace is not None and html is None:
-        if by is not None:
-            raise ConfigError("--trace shows the steps of attention and --by another rule: leave one of them out")
-        return _print_trace(run, text, target, trace, layer, heads)
+        return _print_trace(run, text, target, trace, layer, heads, alone=by is None)
     explanation = _explained(run, text, target, by)
     chosen, only = numbered(layer), heads_of(heads)
     if html is not None:
@@ -53,8 +51,7 @@ def explain(
         kinds = [kind.strip() for kind in formats.split(",")]
         lines = [] if table else list(map(str, explanation.write(folder, kinds, chosen, only, every=every)))
     describe(explanation, chosen, only, top)
-    for line in lines:
-        typer.echo(line)
+    typer.echo("\n".join(lines), nl=bool(lines))
 
 
 def _explained(run: Path, text: str, target: str | None, by: str | None) -> "Explained":
@@ -93,7 +90,11 @@ def _print_example(name: str, form: str, *, alone: bool) -> None:
     typer.echo(format_trace(example_trace(name), form))
 
 
-def _print_trace(run: Path, text: str, target: str | None, form: str, layer: str | None, heads: str | None) -> None:
+def _print_trace(
+    run: Path, text: str, target: str | None, form: str, layer: str | None, heads: str | None, *, alone: bool
+) -> None:
+    if not alone:
+        raise ConfigError("--trace shows the steps of attention, and --by another rule: leave one of them out")
     import headwise
     from headwise.explain.trace_formats import check_form, format_trace
     from headwise.predictors.stepping import steps
