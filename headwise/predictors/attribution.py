@@ -255,10 +255,11 @@ Change = Callable[[int, Tensor, Tensor], Tensor]
 
 
 @contextmanager
-def _embeddings(model: nn.Module, change: Change) -> Iterator[None]:
+def _embeddings(look: Look, change: Change) -> Iterator[None]:
     """While open, the vectors of tokens pass through this change; those of a source come first."""
-    modules = [module for module in model.modules() if isinstance(module, TokenEmbedding)]
-    if not modules:
+    model = look.model_pass.model
+    modules = [module for module in model.modules() if isinstance(module, TokenEmbedding | nn.Embedding)]
+    if not modules or not _has_tokens(look.predictor):
         raise Unsupported("this model reads no tokens, so there are no vectors of tokens to change; use by='rollout'")
     number = 0
 
@@ -275,6 +276,14 @@ def _embeddings(model: nn.Module, change: Change) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _has_tokens(predictor: Predictor[Any, Any, Any]) -> bool:
+    """Whether it reads numbers of a tokenizer of this package, whose unknown token is known."""
+    try:
+        return isinstance(predictor.writes(), Tokenizer)
+    except Unsupported:
+        return any(isinstance(value, Tokenizer) for value in vars(predictor).values())
 
 
 def _chosen(look: Look) -> tuple[Said, Callable[[Tensor], Tensor]]:
@@ -311,7 +320,7 @@ def _gradients(look: Look, points: Sequence[float], *, from_unknown: bool) -> li
             vectors.append((start + point * ways[-1]).requires_grad_())  # noqa: B023
             return vectors[-1]  # noqa: B023
 
-        with torch.enable_grad(), _embeddings(look.model_pass.model, moved):
+        with torch.enable_grad(), _embeddings(look, moved):
             numbers = counted(look.model_pass.model(*look.model_pass.inputs))
         rows = [torch.autograd.grad(number, vectors, retain_graph=True, materialize_grads=True) for number in numbers]
         products = [torch.stack([(row[part] * way).sum(-1)[0] for row in rows]) for part, way in enumerate(ways)]
@@ -361,7 +370,7 @@ def _occlusion(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
 
     def run(change: Change) -> np.ndarray:
         poll_cancellation()
-        with torch.no_grad(), _embeddings(look.model_pass.model, change):
+        with torch.no_grad(), _embeddings(look, change):
             return counted(look.model_pass.model(*look.model_pass.inputs)).double().cpu().numpy()
 
     before = run(measure)

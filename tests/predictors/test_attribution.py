@@ -195,6 +195,8 @@ def test_a_decoder_over_recurrent_states_is_attributed_too():
     rollout, explanation = attribute(predictor, SOURCE, "rollout", TARGET), predictor.explain(SOURCE, TARGET)
     (layer,) = explanation.layers.values()
     np.testing.assert_allclose(rollout.layers["rollout"].weights[0], layer.mean(), atol=1e-6)
+    gradient = attribute(predictor, SOURCE, "gradient", TARGET)
+    assert [table.shape for table in gradient.signed.values()] == [(6, 5), (6, 6)]
     with pytest.raises(Unsupported, match=r"no output matrix.*rollout"):
         attribute(predictor, SOURCE, "norms", TARGET)
 
