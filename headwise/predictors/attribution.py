@@ -323,7 +323,7 @@ def _gradients(look: Look, points: Sequence[float], *, from_unknown: bool) -> li
         with torch.enable_grad(), _embeddings(look, moved):
             numbers = counted(look.model_pass.model(*look.model_pass.inputs))
         rows = [torch.autograd.grad(number, vectors, retain_graph=True, materialize_grads=True) for number in numbers]
-        products = [torch.stack([(row[part] * way).sum(-1)[0] for row in rows]) for part, way in enumerate(ways)]
+        products = [torch.stack([(row[part] * way).sum(-1).flatten() for row in rows]) for part, way in enumerate(ways)]
         tables = [product.double().cpu().numpy() / len(points) for product in products]
         sums = [total + table for total, table in zip(sums, tables, strict=True)] if sums else tables
     return sums
@@ -365,7 +365,7 @@ def _occlusion(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
     lengths: list[int] = []
 
     def measure(number: int, output: Tensor, unknown: Tensor) -> Tensor:
-        lengths.append(output.shape[1])
+        lengths.append(output.shape[:-1].numel())
         return output
 
     def run(change: Change) -> np.ndarray:
@@ -378,10 +378,13 @@ def _occlusion(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
     for place, length in enumerate(lengths):
         columns = []
         for token in range(length):
-            keep = torch.arange(length).unsqueeze(-1) != token
+            keep = torch.arange(length) != token
 
             def without(number: int, output: Tensor, unknown: Tensor) -> Tensor:
-                return torch.where(keep.to(output.device), output, unknown) if number == place else output  # noqa: B023
+                if number != place:  # noqa: B023
+                    return output
+                # the batch, which is one example, may be the first axis or the second
+                return torch.where(keep.to(output.device).view(*output.shape[:-1], 1), output, unknown)  # noqa: B023
 
             columns.append(before - run(without))
         tables.append(np.stack(columns, -1))
