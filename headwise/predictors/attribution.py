@@ -8,6 +8,7 @@ them proves what a model would do with another input.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -313,20 +314,29 @@ def _gradients(look: Look, points: Sequence[float], *, from_unknown: bool) -> li
         poll_cancellation()
         vectors: list[Tensor] = []
         ways: list[Tensor] = []
-
-        def moved(number: int, output: Tensor, unknown: Tensor) -> Tensor:
-            start = unknown.detach() if from_unknown else torch.zeros_like(output)
-            ways.append(output.detach() - start)  # noqa: B023
-            vectors.append((start + point * ways[-1]).requires_grad_())  # noqa: B023
-            return vectors[-1]  # noqa: B023
-
-        with torch.enable_grad(), _embeddings(look, moved):
+        with torch.enable_grad(), _embeddings(look, partial(_moved, point, from_unknown, ways, vectors)):
             numbers = counted(look.model_pass.model(*look.model_pass.inputs))
         rows = [torch.autograd.grad(number, vectors, retain_graph=True, materialize_grads=True) for number in numbers]
         products = [torch.stack([(row[part] * way).sum(-1).flatten() for row in rows]) for part, way in enumerate(ways)]
         tables = [product.double().cpu().numpy() / len(points) for product in products]
         sums = [total + table for total, table in zip(sums, tables, strict=True)] if sums else tables
     return sums
+
+
+def _moved(
+    point: float,
+    from_unknown: bool,
+    ways: list[Tensor],
+    vectors: list[Tensor],
+    number: int,
+    output: Tensor,
+    unknown: Tensor,
+) -> Tensor:
+    """The vectors at a point of their way, which a gradient is taken at; both are put into the lists."""
+    start = unknown.detach() if from_unknown else torch.zeros_like(output)
+    ways.append(output.detach() - start)
+    vectors.append((start + point * ways[-1]).requires_grad_())
+    return vectors[-1]
 
 
 def _by_token(look: Look, rule: str, tables: list[np.ndarray]) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
@@ -376,19 +386,18 @@ def _occlusion(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
     before = run(measure)
     tables = []
     for place, length in enumerate(lengths):
-        columns = []
-        for token in range(length):
-            keep = torch.arange(length) != token
-
-            def without(number: int, output: Tensor, unknown: Tensor) -> Tensor:
-                if number != place:  # noqa: B023
-                    return output
-                # the batch, which is one example, may be the first axis or the second
-                return torch.where(keep.to(output.device).view(*output.shape[:-1], 1), output, unknown)  # noqa: B023
-
-            columns.append(before - run(without))
+        columns = [before - run(partial(_without, place, token)) for token in range(length)]
         tables.append(np.stack(columns, -1))
     return _by_token(look, "occlusion", tables)
+
+
+def _without(place: int, token: int, number: int, output: Tensor, unknown: Tensor) -> Tensor:
+    """The vectors with the unknown token in place of one of an input; of another input as they are."""
+    if number != place:
+        return output
+    # the batch, which is one example, may be the first axis or the second
+    chosen = torch.arange(output.shape[:-1].numel(), device=output.device).view(*output.shape[:-1], 1) == token
+    return torch.where(chosen, unknown, output)
 
 
 METHODS: dict[str, Method] = {
