@@ -25,6 +25,7 @@ def explain(
     by: Annotated[
         str | None, typer.Option(help="What counts, not raw weights: norms, rollout, integrated, ...")
     ] = None,
+    other: Annotated[str | None, typer.Option(help="Another input of as many tokens, for --by patching.")] = None,
     trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,
     ablate: Annotated[bool, typer.Option("--ablate", help="Print what muting each head alone changes.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one page to open in a browser, not pictures.")] = None,
@@ -34,8 +35,8 @@ def explain(
     from headwise import runtime
 
     if example is not None:
-        alone = not any((run, text, target, layer, heads, by, html, ablate))
-        return _print_example(example, trace or "markdown", alone=alone)
+        others = run, text, target, layer, heads, by, html, ablate
+        return _print_example(example, trace or "markdown", alone=not any(others))
     if run is None or text is None:
         raise ConfigError("give a run folder and an input, or --example illustrated")
     runtime.apply(fast_products=False)
@@ -43,25 +44,28 @@ def explain(
         return _print_ablated(run, text, alone=not any((target, layer, heads, by, trace, html, table, every)))
     if trace is not None and html is None:
         return _print_trace(run, text, target, trace, layer, heads, alone=by is None)
-    explanation = _explained(run, text, target, by)
-    chosen, only = numbered(layer), heads_of(heads)
+    explanation, chosen, only = _explained(run, text, target, by, other), numbered(layer), heads_of(heads)
     if html is not None:
         lines = [_page(explanation, html, chosen, alone=not (every or table or trace) and formats == "png")]
     else:
-        kinds = [kind.strip() for kind in formats.split(",")]
-        lines = [] if table else list(map(str, explanation.write(folder, kinds, chosen, only, every=every)))
+        how = [kind.strip() for kind in formats.split(",")], chosen, only
+        lines = [] if table else list(map(str, explanation.write(folder, *how, every=every)))
     describe(explanation, chosen, only, top)
     typer.echo("\n".join(lines), nl=bool(lines))
 
 
-def _explained(run: Path, text: str, target: str | None, by: str | None) -> "Explained":
+def _explained(run: Path, text: str, target: str | None, by: str | None, other: str | None) -> "Explained":
     import headwise
 
+    if by is None and other is not None:
+        raise ConfigError("--other is for --by patching; leave it out")
     predictor = headwise.load(run)
     item = predictor.parse(text)
-    explanation: Explained = (
-        predictor.explain(item, target) if by is None else headwise.attribute(predictor, item, by, target)
-    )
+    explanation: Explained
+    if by is None:
+        explanation = predictor.explain(item, target)
+    else:
+        explanation = headwise.attribute(predictor, item, by, target, other)
     return explanation
 
 

@@ -25,6 +25,7 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.explanation import Explanation, Heads, Kind, Layer
 from headwise.layers.attention import MultiHeadAttention
+from headwise.layers.blocks import Block
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import Pass, numbers, passes
@@ -60,16 +61,17 @@ class Attribution(Explanation):
 
     def lines(self, layer: str | int | None = None, heads: Heads = None, *, top: int = 3) -> list[str]:
         """The inputs that count most for each output, and what the rule says and does not say."""
-        heading = f"{self.caption(layer, heads)}: what counts most for each token"
+        heading = f"{self.caption(layer, heads)}: what counts most in each row"
         return [heading, self.table(layer, heads, top=top), "", self.note]
 
 
 class Look(NamedTuple):
-    """A model that answered: what its attention did, in which pass, and what it said."""
+    """A model that answered: what its attention did, in which pass; the pass of another input, if there is one."""
 
     predictor: Predictor[Any, Any, Any]
     explanation: Explanation
     model_pass: Pass
+    other: Pass | None = None
 
 
 class Method(NamedTuple):
@@ -81,13 +83,16 @@ class Method(NamedTuple):
     compute: Callable[[Look], tuple[dict[str, Layer], dict[str, np.ndarray]]]
 
 
-def attribute(predictor: Predictor[Any, Any, Any], item: Any, by: str, target: str | None = None) -> Attribution:
-    """How much each input counts for each output.
+def attribute(
+    predictor: Predictor[Any, Any, Any], item: Any, by: str, target: str | None = None, other: Any = None
+) -> Attribution:
+    """How much each input counts for each output; for "lens" and "patching", what each block does.
 
     Args:
         item: an input, or a text that `predictor.parse` reads.
         by: a key of `METHODS`.
         target: the output to account for; None: the model's own.
+        other: for "patching", an input of as many tokens.
 
     Raises:
         ConfigError: no such rule.
@@ -95,15 +100,35 @@ def attribute(predictor: Predictor[Any, Any, Any], item: Any, by: str, target: s
     """
     if by not in METHODS:
         raise ConfigError(unknown("attribution", by, METHODS))
+    if (by == "patching") != (other is not None):
+        raise ConfigError("by='patching' needs another input, and no other rule takes one")
+    explanation, model_pass = _answered(predictor, item, target)
+    look = Look(predictor, explanation, model_pass)
+    if other is not None:
+        # what writes is made to write the same
+        output = target or (explanation.output if _writes(predictor) else None)
+        look = look._replace(other=_answered(predictor, other, output)[1])
+    method = METHODS[by]
+    attributed, signed = method.compute(look)
+    note = f"{by}: {method.formula}\nsource: {method.source}\nnot said: {method.caution}"
+    shown = explanation.source, explanation.output, attributed
+    return Attribution(*shown, note=note, tokens=explanation.tokens, method=by, signed=signed)
+
+
+def _answered(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> tuple[Explanation, Pass]:
     with passes() as model_passes:
         explanation = predictor.explain(item, target)
     if not model_passes or not isinstance(explanation, Explanation):
         raise Unsupported("this model has no attention, so there is nothing to attribute")
-    method = METHODS[by]
-    attributed, signed = method.compute(Look(predictor, explanation, model_passes[-1]))
-    note = f"{by}: {method.formula}\nsource: {method.source}\nnot said: {method.caution}"
-    shown = explanation.source, explanation.output, attributed
-    return Attribution(*shown, note=note, tokens=explanation.tokens, method=by, signed=signed)
+    return explanation, model_passes[-1]
+
+
+def _writes(predictor: Predictor[Any, Any, Any]) -> bool:
+    try:
+        predictor.writes()
+    except Unsupported:
+        return False
+    return True
 
 
 def shares(scores: Float[np.ndarray, "*rows keys"]) -> Float[np.ndarray, "*rows keys"]:
@@ -400,6 +425,95 @@ def _without(place: int, token: int, number: int, output: Tensor, unknown: Tenso
     return torch.where(chosen, unknown, output)
 
 
+def _stacks(model: nn.Module) -> dict[str, dict[str, Block]]:
+    """The blocks of each stack by their names, in the order of the model. Raises: Unsupported for a model without."""
+    stacks: dict[str, dict[str, Block]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Block):
+            stacks.setdefault(name.rpartition(".")[0], {})[name] = module
+    if not stacks:
+        raise Unsupported("this model is not built of blocks, so nothing can be read or put between them")
+    return stacks
+
+
+@contextmanager
+def _blocks(modules: Mapping[str, Block], change: Callable[[str, Tensor], Tensor]) -> Iterator[None]:
+    """While open, the outputs of these blocks pass through this change."""
+
+    def hook(name: str, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        return change(name, output)
+
+    handles = [module.register_forward_hook(partial(hook, name)) for name, module in modules.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _outputs(model_pass: Pass, blocks: Mapping[str, Block]) -> dict[str, Tensor]:
+    """What each of these blocks returns in a pass."""
+    outputs: dict[str, Tensor] = {}
+
+    def keep(name: str, output: Tensor) -> Tensor:
+        outputs[name] = output
+        return output
+
+    with _blocks(blocks, keep):
+        model_pass.run()
+    return outputs
+
+
+def _lens(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
+    answer, counted = _chosen(look)
+    if answer.chosen is None:
+        raise Unsupported("this model says numbers, which have no probability to follow from block to block")
+    *_, (stack, blocks) = _stacks(look.model_pass.model).items()
+    outputs, last = _outputs(look.model_pass, blocks), list(blocks)[-1]
+    rows = []
+    for name in blocks:
+        with _blocks({last: blocks[last]}, lambda _, output, name=name: outputs[name]):  # type: ignore[misc]
+            rows.append(counted(look.model_pass.run()).exp().double().cpu().numpy())
+    keys = [answer.name(choice) for choice in answer.chosen]
+    return {f"lens of {stack}": Layer(np.stack(rows)[None], list(blocks), keys, "cross")}, {}
+
+
+def _patching(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
+    assert look.other is not None
+    sizes, other_sizes = (
+        [part.shape for part in model_pass.inputs if isinstance(part, Tensor)]
+        for model_pass in (look.model_pass, look.other)
+    )
+    if sizes != other_sizes:
+        raise ConfigError("the other input has another number of tokens, so its places are not those of the first one")
+    _, counted = _chosen(look)
+
+    def patched(blocks: Mapping[str, Block], change: Callable[[str, Tensor], Tensor]) -> float:
+        assert look.other is not None
+        with _blocks(blocks, change):
+            return float(counted(look.other.run()).sum())
+
+    whole, without = float(counted(look.model_pass.run()).sum()), patched({}, lambda _, output: output)
+    attributed, signed = {}, {}
+    for stack, blocks in _stacks(look.model_pass.model).items():
+        outputs = _outputs(look.model_pass, blocks)
+        places = range(next(iter(outputs.values())).shape[1])
+        table = [
+            [patched({name: block}, partial(_put, outputs, at)) for at in places] for name, block in blocks.items()
+        ]
+        restored = (np.array(table) - without) / (whole - without)
+        keys = _labels(len(places), [layer.keys for layer in look.explanation.layers.values()])
+        attributed[f"patching of {stack}"] = Layer(restored.clip(0, 1)[None], list(blocks), keys, "cross")
+        signed[f"patching of {stack}"] = restored
+    return attributed, signed
+
+
+def _put(outputs: Mapping[str, Tensor], place: int, name: str, output: Tensor) -> Tensor:
+    """The output of a block with that of another pass at one place."""
+    here = torch.arange(output.shape[1], device=output.device)[:, None] == place
+    return torch.where(here, outputs[name], output)
+
+
 METHODS: dict[str, Method] = {
     "norms": Method(
         "||A_ij v_j W_o|| of each head, as shares of a row",
@@ -437,5 +551,17 @@ METHODS: dict[str, Method] = {
         "Zeiler and Fergus 2014, arXiv:1311.2901, section 2.2; Li et al. 2016, arXiv:1612.08220",
         "what tokens do together, and what is left of a token in the tokens beside it",
         _occlusion,
+    ),
+    "lens": Method(
+        "the probability of each output, were the rest of the model to read block l in place of the last one",
+        "nostalgebraist 2020, 'interpreting GPT: the logit lens'; Belrose et al. 2023, arXiv:2303.08112",
+        "what a block knows in a form that only later blocks read: nothing trained it to be read by the output",
+        _lens,
+    ),
+    "patching": Method(
+        "(log p(y) with block l at place j taken from the input - log p(y) of the other) / (the whole difference)",
+        "Vig et al. 2020, arXiv:2004.12265; Meng et al. 2022, arXiv:2202.05262, section 2.1 (causal tracing)",
+        "what other inputs would show; a place that restores all need not be the only one",
+        _patching,
     ),
 }

@@ -207,3 +207,61 @@ def test_what_cannot_be_attributed_is_refused(translator, continuer):
     long = Continuer(continuer.model, continuer.tokenizer, continuer.decoding, 80, None)
     with pytest.raises(Unsupported, match=r"up to 64 tokens, not 80.*rollout"):
         attribute(long, "abc" * 25, "flow")
+
+
+def test_the_last_block_says_what_the_model_says_and_others_what_the_head_reads_in_them(translator):
+    attribution = attribute(translator, SOURCE, "lens", TARGET)
+    (layer,) = attribution.layers.values()
+    assert layer.queries == ["decoder.blocks.0", "decoder.blocks.1"]
+    assert layer.keys[:5] == ["le", "chat", "dort", "bien", "."]
+    with passes() as model_passes:
+        translator.explain(SOURCE, TARGET)
+    model, inputs, hidden = translator.model.eval(), model_passes[-1].inputs, []
+    handles = [block.register_forward_hook(lambda *call: hidden.append(call[-1])) for block in model.decoder.blocks]
+    with torch.no_grad():
+        index = [*inputs[-1][0, 1:].tolist(), int(model(*inputs)[0, -1].argmax())]
+        read = [model.decoder.output(model.decoder.norm(output))[0].softmax(-1) for output in hidden]
+    for handle in handles:
+        handle.remove()
+    expected = np.stack([probabilities[range(6), index].numpy() for probabilities in read])
+    np.testing.assert_allclose(layer.weights[0], expected, atol=1e-12)
+
+
+def test_patching_every_place_of_a_block_restores_the_whole(continuer):
+    with pytest.raises(ConfigError, match="another number of tokens"):
+        attribute(continuer, "abc", "patching", other="ab")
+    for by, other in (("patching", None), ("lens", "abd")):
+        with pytest.raises(ConfigError, match="'patching' needs another input"):
+            attribute(continuer, "abc", by, other=other)
+    attribution = attribute(continuer, "abc", "patching", target="a", other="acc")
+    (restored,) = attribution.signed.values()
+    # the inputs differ at place 2 alone: what is before it is the same in both, and causal blocks cannot tell more
+    assert np.abs(restored[:, :2]).max() < 1e-12
+    # below all blocks but the first, place 2 holds all that is different
+    assert restored.shape[1] == len(attribution.layers["patching of decoder.blocks"].keys)
+    with passes() as model_passes:
+        continuer.explain("abc", "a")
+        continuer.explain("acc", "a")
+    whole, without = (log_prob_of(model_pass) for model_pass in model_passes)
+    blocks = continuer.model.decoder.blocks
+    outputs = []
+    handle = blocks[0].register_forward_hook(lambda *call: outputs.append(call[-1]))
+    model_passes[0].run()
+    handle.remove()
+
+    def put(module, inputs, output):
+        return torch.cat([output[:, :2], outputs[0][:, 2:3], output[:, 3:]], 1)
+
+    handle = blocks[0].register_forward_hook(put)
+    patched = log_prob_of(model_passes[1], chosen_by=model_passes[0])
+    handle.remove()
+    without = log_prob_of(model_passes[1], chosen_by=model_passes[0])
+    assert restored[0, 2] == pytest.approx((patched - without) / (whole - without), abs=1e-9)
+
+
+def log_prob_of(model_pass, chosen_by=None):
+    """Of all that a pass says: the tokens behind each place, and the likeliest behind the last."""
+    chosen_by = chosen_by or model_pass
+    tokens, best = chosen_by.inputs[0][0, 1:].tolist(), int(chosen_by.run()[0, -1].argmax())
+    scores = model_pass.run()[0].log_softmax(-1)
+    return float(scores[range(len(tokens) + 1), [*tokens, best]].sum())
