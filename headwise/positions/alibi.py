@@ -1,13 +1,11 @@
 """Scores that fall linearly with distance, faster in some heads than in others."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions.position import Position
+from headwise.positions.position import Key, Position, Query
 
 
 def slopes(num_heads: int) -> tuple[float, ...]:
@@ -52,13 +50,7 @@ class Alibi(Position):
             raise ConfigError(f"alibi positions need at least 1 head, got {num_heads}")
         self.slopes = slopes(num_heads)
 
-    def relative(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        low: int,
-        high: int,
-    ) -> Relative:
+    def relative(self, query: Query, key: Key, low: int, high: int) -> Relative:
         dtype = wide(query).dtype
         distances = torch.arange(low, high + 1, dtype=dtype, device=query.device).abs_()
         return Relative(low, scalar=torch.tensor(self.slopes, dtype=dtype, device=query.device)[:, None] * -distances)

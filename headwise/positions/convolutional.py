@@ -1,12 +1,11 @@
 """Position from the neighbourhood: each column of the input is convolved and added to itself."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from headwise.errors import ConfigError, Unsupported
-from headwise.positions.position import Position
+from headwise.positions.position import Embedded, Position
 
 
 class Convolutional(Position):
@@ -50,7 +49,7 @@ class Convolutional(Position):
         """Causal, since a model may use it in a decoder too, where a later token must not be seen."""
         return cls(d_model, causal=True)
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         if start > 0:
             raise Unsupported(
                 f"convolutional positions see the inputs before a token, got tokens from position {start} on without"

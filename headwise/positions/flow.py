@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError
-from headwise.positions.position import Generated, at_least_single
+from headwise.positions.position import Generated
 
 Change = Callable[[int, Tensor], Tensor]
 
@@ -74,7 +74,8 @@ class Flow(Generated):
         nn.init.normal_(self.outer, std=0.1 * hidden**-0.5)
 
     def vectors(self, length: int) -> Float[Tensor, "length d_model"]:
-        dtype = at_least_single(self.first.dtype)
+        # float32 at least: the rounding errors of hundreds of steps add up
+        dtype = torch.promote_types(self.first.dtype, torch.float32)
         first, inner, drift, inner_bias, outer, outer_bias = (
             parameter.to(dtype)
             for parameter in (self.first, self.inner, self.drift, self.inner_bias, self.outer, self.outer_bias)

@@ -1,12 +1,11 @@
 """A learned vector for each position."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions.position import Position
+from headwise.positions.position import Embedded, Position
 
 
 class Learned(Position):
@@ -42,7 +41,7 @@ class Learned(Position):
         self.table = nn.Parameter(torch.empty(max_len, d_model))
         nn.init.normal_(self.table, std=0.02)
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         end = start + x.shape[-2]
         if end <= self.table.shape[0]:
             return x + self.table[start:end].to(x.dtype)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.attention.precision import wide
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions.position import Position
+from headwise.positions.position import Position, Projected
 from headwise.positions.sinusoidal import angles, frequencies, moved
 from headwise.registry import Registry
 
@@ -207,9 +207,7 @@ class Rotary(Position):
         plain = frequencies(self.columns, self.base, device)
         return plain if self.scaling is None else self.scaling.scaled(plain, self.base)
 
-    def rotate(
-        self, heads: Float[Tensor, "*batch length head_dim"], start: int
-    ) -> Float[Tensor, "*batch length head_dim"]:
+    def rotate(self, heads: Projected, start: int) -> Projected:
         if heads.shape[-1] != self.head_dim:
             raise ShapeError(f"rotary positions of width {self.head_dim} meet heads of width {heads.shape[-1]}")
         first = wide(heads if self.columns == self.head_dim else heads[..., : self.columns])

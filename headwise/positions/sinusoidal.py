@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions.position import Position
+from headwise.positions.position import Embedded, Position
 
 # devices that have float64; for any other, angles are computed on the processor and moved
 _EXACT = ("cpu", "cuda", "meta")
@@ -93,7 +93,7 @@ class Sinusoidal(Position):
         # the first positions; no buffer, which a cast of the model would round; none in a model without memory
         self._first = sinusoids(0 if torch.get_default_device().type == "meta" else _FIRST, d_model, base=base)
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         length = x.shape[-2]
         if x.shape[-1] != self.d_model:
             raise ShapeError(f"sinusoidal positions of width {self.d_model} meet embeddings of width {x.shape[-1]}")

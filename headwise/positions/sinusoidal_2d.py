@@ -3,11 +3,11 @@
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from headwise.errors import ConfigError
-from headwise.positions.position import Position
+from headwise.positions.position import Embedded, Position
 from headwise.positions.sinusoidal import exact, frequencies, moved, waves
 
 
@@ -51,7 +51,7 @@ class Sinusoidal2d(Position):
     def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Sinusoidal2d":
         return cls(d_model, width)
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         turns = frequencies(self.d_model // 2, 10000.0, x.device)
         coordinates = places(start, x.shape[-2], self.width, exact(x.device))
         return x + moved(torch.cat([waves(axis[:, None] * turns) for axis in coordinates], dim=-1), x)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions.position import Position
+from headwise.positions.position import Key, Position, Query
 
 
 class T5(Position):
@@ -73,13 +73,7 @@ class T5(Position):
             return bucket(distances.neg().clamp(min=0), self._starts)
         return bucket(distances.abs(), self._starts) + (distances > 0) * (self.table.shape[0] // 2)
 
-    def relative(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        low: int,
-        high: int,
-    ) -> Relative:
+    def relative(self, query: Query, key: Key, low: int, high: int) -> Relative:
         low, high = torch.sym_max(low, -self.max_distance), torch.sym_min(high, self.max_distance)
         return Relative(low, scalar=self.table.mT.index_select(1, self.buckets(low, high)))
 
