@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.attention import masks
 from headwise.attention.call import Call, per_head
@@ -86,12 +86,6 @@ def front(tensor: Float[Tensor, "..."], length: int, axis: int = 2) -> Float[Ten
     if torch.compiler.is_compiling():
         return tensor.index_select(axis, torch.arange(length, device=tensor.device))
     return tensor.narrow(axis, 0, length)
-
-
-def check_built(module: nn.Module, what: str, built: object, actual: object) -> None:
-    """Raises: ShapeError if something with parameters for one size meets another."""
-    if built != actual:
-        raise ShapeError(f"{type(module).__name__} was built for {what} {built}, got {actual}")
 
 
 def check_length(mechanism: Mechanism, max_len: int, length: int) -> None:

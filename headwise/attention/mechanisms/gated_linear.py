@@ -4,10 +4,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.mechanisms._masks import Keys, check_built, hidden
+from headwise.attention.mechanisms._masks import Keys, hidden
 from headwise.attention.mechanisms._sums import Decaying, Key, LogDecay, Query
 from headwise.attention.mechanisms.mechanism import Facts
-from headwise.attention.scores.score import times
+from headwise.attention.scores.score import check_built, times
 from headwise.errors import ConfigError
 
 

@@ -6,10 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms._sums import Features, Kernelised, Key, Query
 from headwise.attention.mechanisms.mechanism import Facts, State
-from headwise.attention.scores.score import times
+from headwise.attention.scores.score import check_built, times
 
 Vectors = Float[Tensor, "batch heads length head_dim"]
 

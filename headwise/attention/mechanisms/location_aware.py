@@ -1,6 +1,6 @@
 """Location-aware attention: each query also sees where the one before it looked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from headwise.attention import normalizers
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
 from headwise.attention.normalizers import Keep, Normalizer, Scores, softmax
 from headwise.attention.precision import uncast, wide
 from headwise.attention.scores import Additive
@@ -114,9 +114,7 @@ class LocationAware(Mechanism):
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return self.resume(call, None)[0]
 
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
         """The alignments themselves, before dropout."""
         weights = self._aligned(call.zero_unseen(), None)[0]
         return select_weights(weights, heads, queries, keys)

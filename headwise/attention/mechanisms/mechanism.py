@@ -72,6 +72,9 @@ class Facts:
 
 
 State = tuple[Tensor, ...]
+# numbers of query heads; None: all
+Heads = Sequence[int] | None
+Weights = Float[Tensor, "batch heads queries keys"]
 # what a mechanism defines in place of what checks its calls
 _DEFINED = {"forward": "compute", "weights": "compute_weights", "stages": "compute_stages"}
 
@@ -117,12 +120,8 @@ class Mechanism(nn.Module, ABC):
 
     @final
     def weights(
-        self,
-        call: Call,
-        heads: Sequence[int] | None = None,
-        queries: slice = slice(None),
-        keys: slice = slice(None),
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        self, call: Call, heads: Heads = None, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Weights:
         """The matrix W with output = W @ value, cut. Raises: Unsupported for what the facts exclude."""
         self.require(call)
         return self.compute_weights(call, heads, queries, keys)
@@ -140,9 +139,7 @@ class Mechanism(nn.Module, ABC):
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         """The attention output of a call that the facts allow; keys and values that no query sees are zero."""
 
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
         """`weights` of a call that the facts allow: the mechanism applied to identity values, in `eval()` or not."""
         batch, kv_heads, key_len, _ = call.key.shape
         identity = torch.eye(key_len, dtype=call.key.dtype, device=call.key.device)

@@ -1,6 +1,5 @@
 """Attention weights that depend on no input: a learned or a fixed matrix for each head."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -9,10 +8,11 @@ from torch import Tensor, nn
 
 from headwise.attention import planner
 from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._masks import check_built, check_length, front
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms._masks import check_length, front
+from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
 from headwise.attention.precision import wide
 from headwise.attention.scores import Dot
+from headwise.attention.scores.score import check_built
 from headwise.attention.weights import weights as exact_weights
 
 
@@ -65,9 +65,7 @@ class RandomSynthesizer(Mechanism):
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return planner.run(self._as_scored(call, self.dropout if self.training else 0.0)).to(call.value.dtype)
 
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
         """The weights before dropout."""
         return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
 

@@ -9,9 +9,10 @@ from torch.nn import functional as F
 
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
-from headwise.attention.mechanisms._masks import check_built, chunks, front, hidden, parts
+from headwise.attention.mechanisms._masks import chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.precision import uncast
+from headwise.attention.scores.score import check_built
 from headwise.errors import ConfigError
 
 # the score of a token with itself, which counts only where it meets no other

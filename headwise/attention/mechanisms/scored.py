@@ -1,6 +1,6 @@
 """Attention by its definition: a score, a normalizer, a weighted sum."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headwise.attention import normalizers, planner, scores
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
 from headwise.attention.normalizers import Normalizer
 from headwise.attention.scores import Score
 from headwise.attention.steps import Step, definition
@@ -67,9 +67,7 @@ class Scored(Mechanism):
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return planner.run(self._as_scored(call, self.dropout if self.training else 0.0), self.kernel)
 
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
         """The weights before dropout, which for this mechanism are the definition's own; only what is asked for."""
         return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
 

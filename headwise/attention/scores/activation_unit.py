@@ -69,7 +69,7 @@ class ActivationUnit(Score):
 
     def check(self, query_dim: int, key_dim: int) -> None:
         dim = self.first.in_features // 4
-        check_built(self, (dim, dim), (query_dim, key_dim))
+        check_built(self, "(query_dim, key_dim)", (dim, dim), (query_dim, key_dim))
 
     def _parts(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The first layer's weights of the query, the key and their product."""

@@ -67,4 +67,4 @@ class Additive(Score):
         return self.value.in_features
 
     def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, (self.query.in_features, self.key.in_features), (query_dim, key_dim))
+        check_built(self, "(query_dim, key_dim)", (self.query.in_features, self.key.in_features), (query_dim, key_dim))

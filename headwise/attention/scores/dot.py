@@ -65,7 +65,7 @@ class Bilinear(Product):
         return query @ self.weight.to(query.dtype), key, 1.0
 
     def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, tuple(self.weight.shape), (query_dim, key_dim))
+        check_built(self, "(query_dim, key_dim)", tuple(self.weight.shape), (query_dim, key_dim))
 
 
 def _root(query: Tensor) -> float:

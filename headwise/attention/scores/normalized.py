@@ -20,7 +20,6 @@ from headwise.attention.scores.score import (
     Score,
     Scores,
     check_built,
-    check_heads,
 )
 from headwise.errors import ConfigError
 
@@ -52,7 +51,7 @@ class Cosine(Product):
         self.largest = largest
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
-        check_heads(self, len(self.log_scale), query)
+        check_built(self, "heads", len(self.log_scale), query.shape[1])
         scale = self.log_scale.to(wide(query)).clamp(max=math.log(self.largest)).exp()
         return (_unit(query) * scale[:, None, None]).to(query.dtype), _unit(key).to(key.dtype), 1.0
 
@@ -86,7 +85,7 @@ class QKNorm(Product):
         return _rms_norm(query, self.query_gain), _rms_norm(key, self.key_gain), len(self.query_gain) ** -0.5
 
     def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, (len(self.query_gain), len(self.key_gain)), (query_dim, key_dim))
+        check_built(self, "(query_dim, key_dim)", (len(self.query_gain), len(self.key_gain)), (query_dim, key_dim))
 
 
 def _unit(x: Float[Tensor, "*axes dim"]) -> Float[Tensor, "*axes dim"]:
