@@ -17,7 +17,7 @@ from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.caches import AttentionStep, KeyValues
 from headwise.layers.attention import MultiHeadAttention, rotated, rows_of_beams
-from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
+from headwise.layers.blocks import DecoderBlock, EncoderBlock, Lens, Residual, Vectors
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 
@@ -278,14 +278,14 @@ class DecodingBlock(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch length d_model"],
+        x: Vectors,
         memory: Float[Tensor, "batch memory_len width"] | None,
         *,
         mask: Mask | None,
         memory_mask: Mask | None,
         self_cache: AttentionStep | None = None,
         cross_cache: AttentionStep | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+    ) -> Vectors:
         """What the block that this one was made of computes; cached steps go to `together`."""
         output: Tensor = self.block(
             x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache
@@ -344,12 +344,8 @@ class EncodingBlock(nn.Module):
         self._feed_forward = PlainFeedForward(block.feed_forward, block.feed_forward_residual)
 
     def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-        cache: AttentionStep | None = None,
-        valid_lens: Int[Tensor, "batch"] | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+        self, x: Vectors, mask: Mask | None, cache: AttentionStep | None = None, valid_lens: Lens = None
+    ) -> Vectors:
         """What the block that this one was made of computes."""
         output: Tensor = self.block(x, mask, cache, valid_lens)
         return output

@@ -5,7 +5,6 @@ from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.checkpointing import call_with, can_checkpoint, tensors_of
@@ -14,11 +13,11 @@ from headwise.attention.masks import Mask
 from headwise.attention.precision import autocast_dtype
 from headwise.errors import ConfigError, Unsupported
 from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.blocks import EncoderBlock, Residual
+from headwise.layers.blocks import EncoderBlock, Lens, Residual, Vectors
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 
-Pair = tuple[Float[Tensor, "batch length d_model"], Float[Tensor, "batch length d_model"]]
+Pair = tuple[Vectors, Vectors]
 
 
 class Reversible(nn.Module):
@@ -41,21 +40,11 @@ class Reversible(nn.Module):
         super().__init__()
         self.f, self.g = f, g
 
-    def forward(
-        self,
-        x1: Float[Tensor, "batch length d_model"],
-        x2: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-    ) -> Pair:
+    def forward(self, x1: Vectors, x2: Vectors, mask: Mask | None) -> Pair:
         y1 = x1 + self.f(x2, mask=mask)
         return y1, x2 + self.g(y1)
 
-    def inverse(
-        self,
-        y1: Float[Tensor, "batch length d_model"],
-        y2: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-    ) -> Pair:
+    def inverse(self, y1: Vectors, y2: Vectors, mask: Mask | None) -> Pair:
         """The inputs of these outputs."""
         x2 = y2 - self.g(y1)
         return y1 - self.f(x2, mask=mask), x2
@@ -78,12 +67,7 @@ class ReversibleSequence(nn.Module):
         super().__init__()
         self.couplings = nn.ModuleList(couplings)
 
-    def forward(
-        self,
-        x1: Float[Tensor, "batch length d_model"],
-        x2: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-    ) -> Pair:
+    def forward(self, x1: Vectors, x2: Vectors, mask: Mask | None) -> Pair:
         own = tensors_of(self.couplings)
         tensors = (x1, x2, *own.values())
         learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
@@ -104,9 +88,7 @@ class AttentionBranch(nn.Module):
         self.norm, self.dropout = _parts(residual)
         self.attention = attention
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], *, mask: Mask | None
-    ) -> Float[Tensor, "batch length d_model"]:
+    def forward(self, x: Vectors, *, mask: Mask | None) -> Vectors:
         branch: Tensor = self.dropout(self.attention(self.norm(x), mask=mask))
         return branch
 
@@ -119,7 +101,7 @@ class FeedForwardBranch(nn.Module):
         self.norm, self.dropout = _parts(residual)
         self.feed_forward = feed_forward
 
-    def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
+    def forward(self, x: Vectors) -> Vectors:
         branch: Tensor = self.dropout(self.feed_forward(self.norm(x)))
         return branch
 
@@ -155,12 +137,7 @@ class ReversibleEncoder(nn.Module):
             ]
         )
 
-    def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-        valid_lens: Int[Tensor, "batch"] | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+    def forward(self, x: Vectors, mask: Mask | None, valid_lens: Lens = None) -> Vectors:
         """As a block; its norms need no `valid_lens`."""
         y1, y2 = self.blocks(x, x, mask)
         return (y1 + y2) / 2

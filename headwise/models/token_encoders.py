@@ -16,7 +16,7 @@ from headwise.attention.precision import uncast
 from headwise.attention.zeros import zeroed_beyond
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.layers.blocks import Residual
+from headwise.layers.blocks import Residual, Vectors
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import build_norm, normed
@@ -25,6 +25,9 @@ from headwise.models.recurrent import build_layer, read_both
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig, SublayerConfig
 from headwise.positions import build as build_position
+
+Lens = Int[Tensor, "batch"]
+States = Float[Tensor, "batch length width"]
 
 
 class TokenEncoder(nn.Module, ABC):
@@ -39,9 +42,7 @@ class TokenEncoder(nn.Module, ABC):
     context: int | None = None
 
     @abstractmethod
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         """Outputs beyond `valid_lens` are undefined; inputs there are ignored.
 
         The batch and the length may be 0.
@@ -58,18 +59,14 @@ class AloneEncoder(TokenEncoder):
         self.feed_forward, self.residual = feed_forward, residual
         self.width = feed_forward.outer.out_features
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         x = zeroed_beyond(x, valid_lens)
         branch = self.feed_forward(self.residual.entering(x, valid_lens))
         joined: Tensor = self.residual(x, branch, valid_lens)
         return joined
 
 
-def side_by_side(
-    x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"], radius: int
-) -> Float[Tensor, "batch length window"]:
+def side_by_side(x: Vectors, valid_lens: Lens, radius: int) -> Float[Tensor, "batch length window"]:
     """[x_{i-r}; ...; x_{i+r}] for every position i, with zeros beyond the ends of a sequence.
 
     >>> import torch
@@ -96,9 +93,7 @@ class WindowEncoder(TokenEncoder):
         self.join, self.alone, self.radius, self.width = join, alone, radius, alone.width
         self.context = 2 * radius + 1
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         states: Tensor = self.alone(self.join(side_by_side(x, valid_lens, self.radius)), valid_lens)
         return states
 
@@ -120,9 +115,7 @@ class ConvolutionEncoder(TokenEncoder):
         self.norm, self.width = norm, convolutions[0].out_channels
         self.context = 1 + sum(convolution.kernel_size[0] - 1 for convolution in convolutions)
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         if x.shape[1] == 0:
             # PyTorch's convolution refuses an empty sequence
             return normed(self.norm, x, valid_lens)
@@ -149,9 +142,7 @@ class BidirectionalEncoder(TokenEncoder):
         ahead, back = (layer.hidden_size for layer in layers[-1])
         self.width, self.backward = ahead + back, back
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         with uncast(x):
             # under autocast the input may be half precision; the parameters of the cells are not
             parameter = next(self.parameters())
@@ -171,9 +162,7 @@ class AttentionEncoder(TokenEncoder):
         super().__init__()
         self.encoder, self.width = encoder, width
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         states: Tensor = self.encoder(zeroed_beyond(x, valid_lens), valid_lens).states
         return states
 
