@@ -12,12 +12,17 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from headwise.errors import Unsupported
 from headwise.textbook.attention import AdditiveAttention
 
+Tokens = Int[Tensor, "batch steps"]
+# how many of the tokens of each sequence are real; None: all
+Lens = Int[Tensor, "batch"] | None
+Logits = Float[Tensor, "batch steps vocab"]
+
 
 class Encoder(nn.Module, ABC):
     """Reads the source: forward(X, valid_lens) returns what the decoder's `init_state` takes."""
 
     @abstractmethod
-    def forward(self, X: Int[Tensor, "batch steps"], valid_lens: Int[Tensor, "batch"] | None = None) -> Any:
+    def forward(self, X: Tokens, valid_lens: Lens = None) -> Any:
         """The states of the source."""
 
 
@@ -25,11 +30,11 @@ class Decoder(nn.Module, ABC):
     """Writes the target from a state that each call takes and returns."""
 
     @abstractmethod
-    def init_state(self, enc_outputs: Any, enc_valid_lens: Int[Tensor, "batch"] | None) -> Any:
+    def init_state(self, enc_outputs: Any, enc_valid_lens: Lens) -> Any:
         """The state before the first step."""
 
     @abstractmethod
-    def forward(self, X: Int[Tensor, "batch steps"], state: Any) -> tuple[Float[Tensor, "batch steps vocab"], Any]:
+    def forward(self, X: Tokens, state: Any) -> tuple[Logits, Any]:
         """Logits of the next token at every step, and the state after the last."""
 
 
@@ -57,11 +62,8 @@ class EncoderDecoder(nn.Module):
         self.decoder = decoder
 
     def forward(
-        self,
-        enc_X: Int[Tensor, "batch src_steps"],
-        dec_X: Int[Tensor, "batch steps"],
-        enc_valid_lens: Int[Tensor, "batch"] | None = None,
-    ) -> tuple[Float[Tensor, "batch steps vocab"], Any]:
+        self, enc_X: Int[Tensor, "batch src_steps"], dec_X: Tokens, enc_valid_lens: Lens = None
+    ) -> tuple[Logits, Any]:
         state = self.decoder.init_state(self.encoder(enc_X, enc_valid_lens), enc_valid_lens)
         logits, state = self.decoder(dec_X, state)
         return logits, state
@@ -92,7 +94,7 @@ class Seq2SeqEncoder(Encoder):
         self.rnn = _gru(embed_size, num_hiddens, num_layers, dropout)
 
     def forward(
-        self, X: Int[Tensor, "batch steps"], valid_lens: Int[Tensor, "batch"] | None = None
+        self, X: Tokens, valid_lens: Lens = None
     ) -> tuple[Float[Tensor, "steps batch num_hiddens"], Float[Tensor, "num_layers batch num_hiddens"]]:
         embedded = self.embedding(X).transpose(0, 1)
         if valid_lens is None:
@@ -126,15 +128,11 @@ class Seq2SeqDecoder(Decoder):
         self.rnn = _gru(embed_size + num_hiddens, num_hiddens, num_layers, dropout)
         self.dense = nn.Linear(num_hiddens, vocab_size)
 
-    def init_state(
-        self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Int[Tensor, "batch"] | None = None
-    ) -> Sequence[Any]:
+    def init_state(self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Lens = None) -> Sequence[Any]:
         """The last states of the encoder's layers, and that of the top layer as the context."""
         return enc_outputs[1], enc_outputs[1][-1]
 
-    def forward(
-        self, X: Int[Tensor, "batch steps"], state: Sequence[Any]
-    ) -> tuple[Float[Tensor, "batch steps vocab"], Sequence[Any]]:
+    def forward(self, X: Tokens, state: Sequence[Any]) -> tuple[Logits, Sequence[Any]]:
         hidden_state, context = state
         embedded = self.embedding(X).transpose(0, 1)
         context_and_X = torch.cat((embedded, context.expand(len(embedded), *context.shape)), dim=-1)
@@ -165,16 +163,12 @@ class Seq2SeqAttentionDecoder(AttentionDecoder):
         self.dense = nn.Linear(num_hiddens, vocab_size)
         self._last: tuple[Tensor, Tensor, Tensor | None] | None = None
 
-    def init_state(
-        self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Int[Tensor, "batch"] | None
-    ) -> Sequence[Any]:
+    def init_state(self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Lens) -> Sequence[Any]:
         """The encoder's outputs, batch first; the last states of its layers; its lengths."""
         outputs, hidden_state = enc_outputs
         return outputs.transpose(0, 1), hidden_state, enc_valid_lens
 
-    def forward(
-        self, X: Int[Tensor, "batch steps"], state: Sequence[Any]
-    ) -> tuple[Float[Tensor, "batch steps vocab"], Sequence[Any]]:
+    def forward(self, X: Tokens, state: Sequence[Any]) -> tuple[Logits, Sequence[Any]]:
         enc_outputs, hidden_state, enc_valid_lens = state
         queries, outputs = [], []
         for x in self.embedding(X).split(1, dim=1):

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.positions.sinusoidal import Sinusoidal, sinusoids
 from headwise.textbook.attention import MultiHeadAttention
-from headwise.textbook.seq2seq import AttentionDecoder, Encoder
+from headwise.textbook.seq2seq import AttentionDecoder, Encoder, Lens, Logits, Tokens
 
+Vectors = Float[Tensor, "batch steps num_hiddens"]
 NormShape = int | Sequence[int]
 # states of the encoder, their lengths, and for each block the earlier target states or None
 DecoderState = Sequence[Any]
@@ -46,9 +47,7 @@ class PositionalEncoding(nn.Module):
         """The first `max_len` rows, on the device and in the dtype of the module."""
         return sinusoids(self.max_len, self.num_hiddens)[None].to(next(self.buffers()))
 
-    def forward(
-        self, X: Float[Tensor, "batch steps num_hiddens"], start: int = 0
-    ) -> Float[Tensor, "batch steps num_hiddens"]:
+    def forward(self, X: Vectors, start: int = 0) -> Vectors:
         """`start` is the position of the first step."""
         encoded: Tensor = self.dropout(self.position.embed(X, start))
         return encoded
@@ -132,9 +131,7 @@ class EncoderBlock(nn.Module):
         self.ffn = PositionWiseFFN(ffn_num_input, ffn_num_hiddens, num_hiddens)
         self.addnorm2 = AddNorm(norm_shape, dropout)
 
-    def forward(
-        self, X: Float[Tensor, "batch steps num_hiddens"], valid_lens: Int[Tensor, "batch"] | None
-    ) -> Float[Tensor, "batch steps num_hiddens"]:
+    def forward(self, X: Vectors, valid_lens: Lens) -> Vectors:
         Y = self.addnorm1(X, self.attention(X, X, X, valid_lens))
         return self.addnorm2(Y, self.ffn(Y))
 
@@ -177,9 +174,7 @@ class DecoderBlock(nn.Module):
         self.ffn = PositionWiseFFN(ffn_num_input, ffn_num_hiddens, num_hiddens)
         self.addnorm3 = AddNorm(norm_shape, dropout)
 
-    def forward(
-        self, X: Float[Tensor, "batch steps num_hiddens"], state: DecoderState
-    ) -> tuple[Float[Tensor, "batch steps num_hiddens"], DecoderState]:
+    def forward(self, X: Vectors, state: DecoderState) -> tuple[Vectors, DecoderState]:
         enc_outputs, enc_valid_lens, blocks = state
         cache = blocks[self.i]
         past = 0 if cache is None else cache.shape[1]
@@ -232,9 +227,7 @@ class TransformerEncoder(Encoder):
         for layer in range(num_layers):
             self.blks.add_module(f"block{layer}", EncoderBlock(*sizes, dropout, use_bias))
 
-    def forward(
-        self, X: Int[Tensor, "batch steps"], valid_lens: Int[Tensor, "batch"] | None = None
-    ) -> Float[Tensor, "batch steps num_hiddens"]:
+    def forward(self, X: Tokens, valid_lens: Lens = None) -> Vectors:
         X = self.pos_encoding(self.embedding(X) * math.sqrt(self.num_hiddens))
         for block in self.blks:
             X = block(X, valid_lens)
@@ -289,14 +282,12 @@ class TransformerDecoder(AttentionDecoder):
         self.dense = nn.Linear(num_hiddens, vocab_size)
 
     def init_state(
-        self, enc_outputs: Float[Tensor, "batch src_steps num_hiddens"], enc_valid_lens: Int[Tensor, "batch"] | None
+        self, enc_outputs: Float[Tensor, "batch src_steps num_hiddens"], enc_valid_lens: Lens
     ) -> DecoderState:
         """The states and lengths of the encoder, and no target yet."""
         return enc_outputs, enc_valid_lens, [None] * self.num_layers
 
-    def forward(
-        self, X: Int[Tensor, "batch steps"], state: DecoderState
-    ) -> tuple[Float[Tensor, "batch steps vocab"], DecoderState]:
+    def forward(self, X: Tokens, state: DecoderState) -> tuple[Logits, DecoderState]:
         first = state[2][0] if self.num_layers else None
         past = 0 if first is None else first.shape[1]
         X = self.pos_encoding(self.embedding(X) * math.sqrt(self.num_hiddens), past)
