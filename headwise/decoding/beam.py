@@ -13,16 +13,16 @@ from torch import Tensor
 from headwise.caches import Cache
 from headwise.decoding.constraints import Constraints, allowed_log_probs
 from headwise.decoding.hypotheses import (
+    OBSERVER,
     Hypothesis,
     PartialHypotheses,
     SearchStep,
     StepDecoder,
     device_of,
     length_norms,
-    search_observer,
 )
 from headwise.decoding.top import continuations
-from headwise.errors import ConfigError, ShapeError
+from headwise.errors import ConfigError
 
 N = TypeVar("N")
 
@@ -96,7 +96,7 @@ class BeamSearch:
         rules.check_cache(cache)
         self.cache, self.rules, self.size, self.step = cache, rules, beam_size, 0
         self._n_best, self._norms = n_best, length_norms(rules.longest, rules.length_penalty)
-        self._observer = search_observer()
+        self._observer = OBSERVER.get()
         sentences = rules.sentences
         # of each open sentence: its index in the input, and whether it was dropped
         self._sentences, self._dropped = np.arange(sentences), np.zeros(sentences, dtype=bool)
@@ -268,12 +268,9 @@ def take_all(searches: Sequence[BeamSearch], logits: Float[Tensor, "rows vocab"]
     Raises: as `beam_search`; ShapeError for another number of rows.
     """
     histories, row = [(search.rules, search.history) for search in searches], 0
-    rows = sum(len(history) for _, history in histories)
-    if len(logits) != rows:
-        raise ShapeError(f"the decoder returned {len(logits)} rows of logits for {rows} tokens")
     for search in searches:
         if search.step == 0:
-            search.rules.check_logits(logits, rows)
+            search.rules.check_ids(logits.shape[1])
     log_probs = allowed_log_probs(logits, histories)
     for (width, size), group in groupby(searches, key=lambda search: (search.width, search.size)):
         alike = list(group)

@@ -64,11 +64,8 @@ class Constraints:
         if started != self.sentences:
             raise ConfigError(f"max_len is for {self.sentences} sentences, but the decoder was started with {started}")
 
-    def check_logits(self, logits: Float[Tensor, "rows vocab"], rows: int) -> None:
-        """Raises: ShapeError if a step returned another number of rows, ConfigError for ids beyond the vocabulary."""
-        if logits.shape[0] != rows:
-            raise ShapeError(f"the decoder returned {logits.shape[0]} rows of logits for {rows} tokens")
-        vocab = logits.shape[1]
+    def check_ids(self, vocab: int) -> None:
+        """Raises: ConfigError for token ids beyond a vocabulary of this size."""
         if vocab < 2:
             raise ConfigError("a vocabulary needs the end of sentence and at least one more token")
         ids = [*self.banned, self.eos_id, *self.bos_id.tolist(), *(token for tokens in self.prefix for token in tokens)]
@@ -144,19 +141,22 @@ def allowed_log_probs(
     Args:
         histories: of each search whose rows these are, one after another: its rules, and the tokens of its rows so far.
 
-    Raises: Diverged if a logit is NaN or plus infinity.
+    Raises: ShapeError for another number of rows; Diverged if a logit is NaN or plus infinity.
     """
+    rows = sum(len(history) for _, history in histories)
+    if len(logits) != rows:
+        raise ShapeError(f"the decoder returned {len(logits)} rows of logits for {rows} tokens")
     wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     # a new tensor, so the masks below may be written into it
     log_probs = wide.log_softmax(1)
     # the sum over a row is in each of its entries: one column shows every NaN
     finite, row = not math.isnan(log_probs[:, 0].sum().item()), 0
     for rules, history in histories:
-        rows = slice(row, row + len(history))
+        own = slice(row, row + len(history))
         if not finite:
-            _clear_empty(wide[rows], log_probs[rows], history.shape[1] + 1)
-        _forbid(log_probs[rows], rules, history)
-        row = rows.stop
+            _clear_empty(wide[own], log_probs[own], history.shape[1] + 1)
+        _forbid(log_probs[own], rules, history)
+        row = own.stop
     return log_probs
 
 
