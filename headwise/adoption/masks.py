@@ -82,8 +82,7 @@ class _Predicate(Mask):
     shift: int
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        allowed: Tensor = self.function(batch, head, query + self.shift, key + self.shift)
-        return allowed
+        return self.function(batch, head, query + self.shift, key + self.shift)
 
 
 @dataclass(frozen=True, eq=False)

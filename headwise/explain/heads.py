@@ -238,8 +238,7 @@ def _at_offset(rows: np.ndarray, offset: int, counted: Bool[np.ndarray, "queries
     """The weight of the key at this offset, of each counted row that has such a key."""
     keys = np.arange(rows.shape[1]) + offset
     (queries,) = np.nonzero((keys >= 0) & (keys < rows.shape[2]) & counted)
-    diagonal: np.ndarray = rows[:, queries, keys[queries]]
-    return diagonal
+    return rows[:, queries, keys[queries]]
 
 
 def _mean(values: Float[np.ndarray, "heads rows"]) -> Float[np.ndarray, "heads"]:

@@ -173,8 +173,7 @@ class MultiHeadAttention(nn.Module):
             bias = _added(self.position.bias(query, key, start), bias)
             relative = self._relative(query, key, start, step)
         call = Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start)
-        output: Tensor = self.mechanism(call)
-        return output
+        return self.mechanism(call)
 
     def _attend_memory(
         self, x: Tensor, memory: Tensor | None, mask: Mask | None, stored: KeyValues | States | Segments | None
@@ -193,8 +192,7 @@ class MultiHeadAttention(nn.Module):
             query = self._project(x)[0]
         else:
             query = times(self.query_norm, _heads(self.projection(x), self.head_dim))
-        output: Tensor = self.mechanism(Call(query, key, value, mask=mask, cross=True))
-        return output
+        return self.mechanism(Call(query, key, value, mask=mask, cross=True))
 
     def _attend_step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
         """Self-attention of new tokens after those that the cache holds."""
@@ -244,8 +242,7 @@ class MultiHeadAttention(nn.Module):
 
     def _join(self, heads: Tensor) -> Tensor:
         joined = heads.transpose(1, 2).flatten(2) if self.combine == "concat" else heads.mean(1)
-        output: Tensor = self.output(joined)
-        return output
+        return self.output(joined)
 
     def _check(self, x: Tensor, memory: Tensor | None) -> None:
         if x.shape[-1] != self.d_model:

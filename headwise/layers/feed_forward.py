@@ -40,8 +40,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        output: Tensor = self.outer(self.dropout(self._activated(self.inner(x))))
-        return output
+        return self.outer(self.dropout(self._activated(self.inner(x))))
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}"

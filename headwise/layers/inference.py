@@ -287,10 +287,7 @@ class DecodingBlock(nn.Module):
         cross_cache: AttentionStep | None = None,
     ) -> Vectors:
         """What the block that this one was made of computes; cached steps go to `together`."""
-        output: Tensor = self.block(
-            x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache
-        )
-        return output
+        return self.block(x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache)
 
     def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Step]) -> Float[Tensor, "rows d_model"]:
         """One cached step of several searches."""
@@ -347,8 +344,7 @@ class EncodingBlock(nn.Module):
         self, x: Vectors, mask: Mask | None, cache: AttentionStep | None = None, valid_lens: Lens = None
     ) -> Vectors:
         """What the block that this one was made of computes."""
-        output: Tensor = self.block(x, mask, cache, valid_lens)
-        return output
+        return self.block(x, mask, cache, valid_lens)
 
     def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Read]) -> Float[Tensor, "rows d_model"]:
         """The tokens of several batches."""

@@ -90,8 +90,7 @@ def _loss(
 ) -> Tensor:
     if not torch.is_grad_enabled():
         return _chunked(hidden, weight, bias, targets, smoothing, low, gradients=False)[0]
-    loss: Tensor = _VocabularyLoss.apply(hidden, weight, bias, targets, smoothing, low)[0]
-    return loss
+    return _VocabularyLoss.apply(hidden, weight, bias, targets, smoothing, low)[0]
 
 
 class _VocabularyLoss(torch.autograd.Function):

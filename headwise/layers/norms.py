@@ -87,9 +87,7 @@ def normed(
 ) -> Float[Tensor, "batch length width"]:
     """norm(x), where a batch norm is told which tokens are real; without lengths, all are."""
     if not isinstance(norm, TokenBatchNorm):
-        alone: Tensor = norm(x)
-        return alone
+        return norm(x)
     if valid_lens is None:
         valid_lens = torch.full((x.shape[0],), x.shape[1], device=x.device)
-    together: Tensor = norm(x, valid_lens)
-    return together
+    return norm(x, valid_lens)

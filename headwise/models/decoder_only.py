@@ -56,8 +56,7 @@ class DecoderOnly(nn.Module):
         self, tokens: Int[Tensor, "batch length"], segments: Sequence[Segments] | None = None
     ) -> Float[Tensor, "batch length vocab"]:
         """Logits of the next token at every position."""
-        logits: Tensor = self.output(self.hidden(tokens, segments))
-        return logits
+        return self.output(self.hidden(tokens, segments))
 
     def segments(self, inputs: Sequence[Float[Tensor, "batch kept d_model"]] = ()) -> list[Segments] | None:
         """The memory of every layer, with the inputs of earlier segments or empty; None: the model has no memory.

@@ -57,8 +57,7 @@ class PooledEncoder(nn.Module):
             tokens: of length 1 at least.
             valid_lens: real tokens of each text; 0: an empty one.
         """
-        logits: Tensor = self.head(self.dropout(self.pooling(*self.states(tokens, valid_lens))))
-        return logits
+        return self.head(self.dropout(self.pooling(*self.states(tokens, valid_lens))))
 
 
 def build_pooled_encoder(

@@ -59,8 +59,7 @@ class Decoder(nn.Module, ABC):
 
     def forward(self, tokens: Target, memory: Memory, memory_lens: Lens) -> Float[Tensor, "batch tgt_len vocab"]:
         """Logits of the next token at every position."""
-        logits: Tensor = self.output(self.hidden(tokens, memory, memory_lens))
-        return logits
+        return self.output(self.hidden(tokens, memory, memory_lens))
 
     @abstractmethod
     def start(self, memory: Memory, memory_lens: Lens) -> Cache:

@@ -71,8 +71,7 @@ def read_both(
 
 def _states(layer: nn.GRU | nn.LSTMCell, x: Tensor) -> Tensor:
     if isinstance(layer, nn.GRU) and x.shape[0] > 0:
-        every: Tensor = layer(x)[0]
-        return every
+        return layer(x)[0]
     parts = 2 if isinstance(layer, nn.LSTMCell) else 1
     state: State = (x.new_zeros(x.shape[1], layer.hidden_size),) * parts
     states: list[Tensor] = []

@@ -89,8 +89,7 @@ class AttentionBranch(nn.Module):
         self.attention = attention
 
     def forward(self, x: Vectors, *, mask: Mask | None) -> Vectors:
-        branch: Tensor = self.dropout(self.attention(self.norm(x), mask=mask))
-        return branch
+        return self.dropout(self.attention(self.norm(x), mask=mask))
 
 
 class FeedForwardBranch(nn.Module):
@@ -102,8 +101,7 @@ class FeedForwardBranch(nn.Module):
         self.feed_forward = feed_forward
 
     def forward(self, x: Vectors) -> Vectors:
-        branch: Tensor = self.dropout(self.feed_forward(self.norm(x)))
-        return branch
+        return self.dropout(self.feed_forward(self.norm(x)))
 
 
 class ReversibleEncoder(nn.Module):

@@ -62,8 +62,7 @@ class AloneEncoder(TokenEncoder):
     def forward(self, x: Vectors, valid_lens: Lens) -> States:
         x = zeroed_beyond(x, valid_lens)
         branch = self.feed_forward(self.residual.entering(x, valid_lens))
-        joined: Tensor = self.residual(x, branch, valid_lens)
-        return joined
+        return self.residual(x, branch, valid_lens)
 
 
 def side_by_side(x: Vectors, valid_lens: Lens, radius: int) -> Float[Tensor, "batch length window"]:
@@ -94,8 +93,7 @@ class WindowEncoder(TokenEncoder):
         self.context = 2 * radius + 1
 
     def forward(self, x: Vectors, valid_lens: Lens) -> States:
-        states: Tensor = self.alone(self.join(side_by_side(x, valid_lens, self.radius)), valid_lens)
-        return states
+        return self.alone(self.join(side_by_side(x, valid_lens, self.radius)), valid_lens)
 
 
 class ConvolutionEncoder(TokenEncoder):
@@ -163,8 +161,7 @@ class AttentionEncoder(TokenEncoder):
         self.encoder, self.width = encoder, width
 
     def forward(self, x: Vectors, valid_lens: Lens) -> States:
-        states: Tensor = self.encoder(zeroed_beyond(x, valid_lens), valid_lens).states
-        return states
+        return self.encoder(zeroed_beyond(x, valid_lens), valid_lens).states
 
 
 class AloneConfig(SublayerConfig):

@@ -135,8 +135,7 @@ class TransformerDecoder(Decoder):
         for layer, block in enumerate(self.blocks):
             before = None if segments is None else AttentionStep(segments[layer], 0)
             x = block(x, states, mask=mask, memory_mask=memory_mask, self_cache=before)
-        normed: Tensor = self.norm(x)
-        return normed
+        return self.norm(x)
 
     def start(self, memory: Memory, memory_lens: Lens) -> TransformerCache:
         """Projects the memory for every layer, once; beams share it."""
@@ -186,8 +185,7 @@ class TransformerDecoder(Decoder):
             x = block.together(x, own) if isinstance(block, DecodingBlock) else _one_by_one(block, x, own)
         x = self.norm(x)
         beside()
-        logits: Tensor = self.output(x)
-        return logits
+        return self.output(x)
 
 
 def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Step]) -> Tensor:

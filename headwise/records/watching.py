@@ -165,8 +165,7 @@ def _shown(mechanism: Mechanism) -> Iterator[None]:
 
 def call_of(inputs: tuple[Any, ...], options: dict[str, Any]) -> Call:
     """The call that a mechanism was given, by position or by name."""
-    call: Call = inputs[0] if inputs else options["call"]
-    return call
+    return inputs[0] if inputs else options["call"]
 
 
 def layers(model: nn.Module) -> dict[str, tuple[str, Mechanism]]:

@@ -35,8 +35,7 @@ def _differences(subject: Subject, case: Case) -> str | None:
 
     def function(*tensors: Tensor) -> Tensor:
         inner = called(tensors[:3], call.mask)
-        output: Tensor = functional_call(module, dict(zip(own, tensors[3:], strict=True)), (inner,))
-        return output
+        return functional_call(module, dict(zip(own, tensors[3:], strict=True)), (inner,))
 
     try:
         gradcheck(function, (*inputs(call), *own.values()), fast_mode=True)

@@ -49,8 +49,7 @@ class PositionalEncoding(nn.Module):
 
     def forward(self, X: Vectors, start: int = 0) -> Vectors:
         """`start` is the position of the first step."""
-        encoded: Tensor = self.dropout(self.position.embed(X, start))
-        return encoded
+        return self.dropout(self.position.embed(X, start))
 
 
 class PositionWiseFFN(nn.Module):

@@ -97,8 +97,7 @@ class Tempered(Normalizer):
         self.normalizer, self.temperature = normalizer, temperature
 
     def forward(self, scores: Scores, keep: Keep | None) -> Scores:
-        weights: Scores = self.normalizer(scores / self.temperature, keep)
-        return weights
+        return self.normalizer(scores / self.temperature, keep)
 
     @property
     def name(self) -> str:

@@ -87,8 +87,7 @@ def entmax(scores: Scores, keep: Keep | None, alpha: float) -> Scores:
     if scores.shape[-1] == 0:
         return scores
     function = _Entmax if torch.compiler.is_compiling() else _ForwardToo
-    weights: Tensor = function.apply(hide(scores, keep, float("-inf")), alpha)
-    return weights
+    return function.apply(hide(scores, keep, float("-inf")), alpha)
 
 
 class _Entmax(torch.autograd.Function):
