@@ -81,7 +81,7 @@ class MultiHeadAttention(nn.Module):
         self.head_dim = head_dim or d_model // num_heads
         self.value_dim = value_dim or self.head_dim
         self.memory_dim, self.shared, self.combine = memory_dim, shared, combine
-        check_shared(shared, num_heads, self.num_kv_heads, memory_dim, self.head_dim, self.value_dim)
+        self._check_shared()
         self.mechanism = _mechanism(mechanism, self.head_dim, num_heads)
         self.position = position
         query, key, value = self.widths()
@@ -172,8 +172,7 @@ class MultiHeadAttention(nn.Module):
                 query, key = self.position.rotate(query, start), self.position.rotate(key, 0)
             bias = _added(self.position.bias(query, key, start), bias)
             relative = self._relative(query, key, start, step)
-        call = Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start)
-        return self.mechanism(call)
+        return self.mechanism(Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start))
 
     def _attend_memory(
         self, x: Tensor, memory: Tensor | None, mask: Mask | None, stored: KeyValues | States | Segments | None
@@ -249,10 +248,18 @@ class MultiHeadAttention(nn.Module):
             raise ShapeError(f"x is {x.shape[-1]} wide, but the layer was built for d_model = {self.d_model}")
         width = self.d_model if self.memory_dim is None else self.memory_dim
         if memory is not None and memory.shape[-1] != width:
-            advice = (
-                "; build the layer with memory_dim for a memory of another width" if self.memory_dim is None else ""
-            )
+            advice = "" if self.memory_dim else "; build the layer with memory_dim for a memory of another width"
             raise ShapeError(f"the memory is {memory.shape[-1]} wide, but the layer was built for {width}{advice}")
+
+    def _check_shared(self) -> None:
+        """Raises: ConfigError if projections that are to be one matrix differ in size."""
+        name, heads, kv_heads = f"shared='{self.shared}'", self.num_heads, self.num_kv_heads
+        if self.shared in ("qk", "qkv") and kv_heads != heads:
+            raise ConfigError(f"{name} needs as many key heads as query heads, got {kv_heads} and {heads}")
+        if self.shared in ("qk", "qkv") and self.memory_dim is not None:
+            raise ConfigError(f"{name} projects x and the memory alike: leave memory_dim out")
+        if self.shared in ("kv", "qkv") and self.value_dim != self.head_dim:
+            raise ConfigError(f"{name} makes values as wide as keys ({self.head_dim}): leave value_dim out")
 
 
 def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int) -> Mechanism:
@@ -307,29 +314,9 @@ def check_heads(
     if num_heads < 1 or (head_dim is None and d_model % num_heads):
         fitting = [heads for heads in range(1, d_model + 1) if d_model % heads == 0]
         nearest = sorted(sorted(fitting, key=lambda heads: abs(heads - num_heads))[:3])
-        raise ConfigError(
-            f"num_heads ({num_heads}) must divide d_model ({d_model}); nearest that do: {_listed(nearest)}"
-        )
+        names = ", ".join(map(str, nearest))
+        raise ConfigError(f"num_heads ({num_heads}) must divide d_model ({d_model}); nearest that do: {names}")
     if num_kv_heads is not None and (num_kv_heads < 1 or num_heads % num_kv_heads):
         fitting = [heads for heads in range(1, num_heads + 1) if num_heads % heads == 0]
-        raise ConfigError(
-            f"num_kv_heads ({num_kv_heads}) must divide num_heads ({num_heads}); these do: {_listed(fitting)}"
-        )
-
-
-def check_shared(
-    shared: Shared, num_heads: int, num_kv_heads: int, memory_dim: int | None, head_dim: int, value_dim: int
-) -> None:
-    """Raises: ConfigError if projections that are to be one matrix differ in size."""
-    if shared in ("qk", "qkv") and num_kv_heads != num_heads:
-        raise ConfigError(
-            f"shared='{shared}' needs as many key heads as query heads, got {num_kv_heads} and {num_heads}"
-        )
-    if shared in ("qk", "qkv") and memory_dim is not None:
-        raise ConfigError(f"shared='{shared}' projects x and the memory alike: leave memory_dim out")
-    if shared in ("kv", "qkv") and value_dim != head_dim:
-        raise ConfigError(f"shared='{shared}' makes values as wide as keys ({head_dim}): leave value_dim out")
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers))
+        names = ", ".join(map(str, fitting))
+        raise ConfigError(f"num_kv_heads ({num_kv_heads}) must divide num_heads ({num_heads}); these do: {names}")

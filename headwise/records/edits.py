@@ -121,11 +121,8 @@ class Hide(Edit):
             hidden = self.tokens[:, None, None, : call.shape[3]]
         else:
             keys = torch.arange(call.shape[3], device=call.query.device)
-            hidden = torch.isin(keys, torch.tensor(list(self.tokens), dtype=keys.dtype, device=keys.device)).view(
-                1, 1, 1, -1
-            )
-        others = Table(~hidden)
-        return replace(call, mask=others if call.mask is None else call.mask & others)
+            hidden = torch.isin(keys, keys.new_tensor(list(self.tokens)))[None, None, None]
+        return _narrowed(call, Table(~hidden))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +180,7 @@ class Narrow(Edit):
     mask: Mask
 
     def before(self, call: Call) -> Call:
-        return replace(call, mask=self.mask if call.mask is None else call.mask & self.mask)
+        return _narrowed(call, self.mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,6 +267,10 @@ def _exchange(model: nn.Module, name: str, old: Mechanism, new: Mechanism) -> No
     if watch is not None:
         watch.move(new)
     model.set_submodule(name, new, strict=True)
+
+
+def _narrowed(call: Call, mask: Mask) -> Call:
+    return replace(call, mask=mask if call.mask is None else call.mask & mask)
 
 
 def _heads(name: str, heads: int | Sequence[int] | None, call: Call) -> list[int]:
