@@ -93,7 +93,6 @@ def constraints(
         bos_id: the token that the first step reads, one for all sentences or one each
         min_len: fewest tokens, prefix included, one number for all sentences or one each
         no_repeat_ngram: no n-gram of this many tokens occurs twice in a hypothesis; 0 is off
-        banned: tokens that are never chosen
         prefix: forced first tokens of each sentence; their log-probabilities count
         length_penalty: 0 ranks by log-probability, 1 by its mean over tokens; greedy search and sampling only report
             the score

@@ -68,7 +68,6 @@ class HeadStatistics:
             heads, 0 where there is no other. Distance and own position are NaN where the keys are another sequence.
         one_key: the mean weight of the key that is attended to most.
         alike: the `similarity` of each two heads.
-        rows: the number of rows.
     """
 
     values: Float[np.ndarray, "statistics heads"]

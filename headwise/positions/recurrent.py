@@ -18,7 +18,6 @@ class Recurrent(Generated):
     no more than that for a whole batch; decoding step by step, n is the step. No export with a dynamic length.
 
     Args:
-        d_model: width of the embeddings.
         hidden: width of the state h and of s(t), even.
     Raises:
         ConfigError: for an odd or empty state.

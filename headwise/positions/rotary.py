@@ -159,10 +159,8 @@ class Rotary(Position):
     Qwen and GPT-NeoX ("half"). Either loads the weights of its kind as they are.
 
     Args:
-        head_dim: width of a head.
         base: ratio of the slowest to the fastest period.
         columns: r, how many leading columns are turned, even; the others stay as they are. All if None.
-        layout: which columns form a pair.
         scaling: to run a trained model on longer inputs: `Linear`, `Ntk`, `Yarn` or `Llama3`.
     Raises:
         ConfigError: for an odd width, another layout, and a base that is not above 0.

@@ -35,11 +35,7 @@ class Edit(Change):
 
 @dataclass(frozen=True, eq=False)
 class Mute(Edit):
-    """The output of some heads is zero, as if all their weights were; all other heads stay bit-identical.
-
-    Args:
-        heads: one head or several.
-    """
+    """The output of some heads is zero, as if all their weights were; all other heads stay bit-identical."""
 
     heads: int | Sequence[int]
 
@@ -64,7 +60,6 @@ class Replace(Edit):
     Args:
         new: weights that broadcast to (batch, heads, query_len, key_len), or a function from the weights there are,
             without dropout, to new ones of that shape.
-        heads: one head or several; all if None.
     """
 
     new: Float[Tensor, "..."] | Callable[[Tensor], Tensor]

@@ -38,7 +38,6 @@ class MaskSubject:
     """A mask to be tried.
 
     Args:
-        name: for messages.
         make: (batch, positions) -> the mask.
     """
 

@@ -26,7 +26,6 @@ class PositionSubject:
     """A position scheme to be tried.
 
     Args:
-        name: for messages.
         make: makes it for D_MODEL, HEAD_DIM, HEADS and MAX_LEN.
     """
 

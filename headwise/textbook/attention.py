@@ -107,10 +107,7 @@ class AdditiveAttention(_Attention):
     """Attention with the score w_v . tanh(W_q q + W_k k); queries and keys may have different widths.
 
     Args:
-        key_size: width of a key.
-        query_size: width of a query.
         num_hiddens: width of the sum inside tanh.
-        dropout: probability of dropping a weight while training.
     Source: Bahdanau et al. 2015, arXiv:1409.0473, appendix A.1.2; Dive into Deep Learning, section 11.3.
 
     >>> attention = AdditiveAttention(key_size=2, query_size=20, num_hiddens=8, dropout=0.1).eval()
@@ -137,8 +134,6 @@ class AdditiveAttention(_Attention):
 class DotProductAttention(_Attention):
     """Attention with the score q . k / sqrt(d), without parameters.
 
-    Args:
-        dropout: probability of dropping a weight while training.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Dive into Deep Learning, section 11.3.
 
     >>> attention = DotProductAttention(dropout=0.5).eval()
@@ -158,11 +153,8 @@ class MultiHeadAttention(nn.Module):
     `attention.attention_weights` has the weights of all heads: (batch * num_heads, queries, keys).
 
     Args:
-        key_size, query_size, value_size: widths of the inputs.
         num_hiddens: width of the result and of all heads together.
         num_heads: a divisor of num_hiddens.
-        dropout: probability of dropping a weight while training.
-        bias: whether the four projections have biases.
     Raises:
         ConfigError: heads that do not divide num_hiddens.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Dive into Deep Learning, section 11.5.

@@ -30,7 +30,6 @@ class Vocab:
     """Tokens and their numbers, the most frequent first; an unknown token has the number of "<unk>", which is 0.
 
     Args:
-        tokens: a list of tokens, or a list of such lists.
         min_freq: tokens seen fewer times are unknown.
         reserved_tokens: numbered from 1, before those of `tokens`.
     Source: Dive into Deep Learning, section 8.2 of the Chinese second edition.
@@ -175,8 +174,6 @@ def load_data_nmt(
     unknown.
 
     Args:
-        batch_size: sentence pairs in a batch.
-        num_steps: columns of a batch.
         num_examples: how many pairs of the file are read, from its first; None: all.
         path: a file of tab-separated pairs, English first, plain or gzip: as it stands, or in the data cache, which
             `HEADWISE_DATA` names; `headwise:NAME` is one that ships. The book's file where it is left out.

@@ -52,7 +52,6 @@ class EncoderDecoder(nn.Module):
 
     Args:
         encoder: its output is what the decoder's `init_state` takes.
-        decoder: with attention or without.
     Source: Zhang et al., Dive into Deep Learning, section 10.6.
     """
 
@@ -75,10 +74,6 @@ class Seq2SeqEncoder(Encoder):
     With `valid_lens` the last state is that after the last real token; the book runs on over the padding.
 
     Args:
-        vocab_size: tokens.
-        embed_size: width of the embeddings.
-        num_hiddens: width of the states.
-        num_layers: GRU layers.
         dropout: on the output of every layer but the last, while training.
     Source: Dive into Deep Learning, section 10.7.
 
@@ -109,7 +104,7 @@ class Seq2SeqDecoder(Decoder):
     """GRU layers without attention; at each step they read [embedding; context], the encoder's last state as context.
 
     Args:
-        vocab_size, embed_size, num_hiddens, num_layers: as in `Seq2SeqEncoder`; the last two are the encoder's.
+        num_hiddens, num_layers: those of the encoder.
         dropout: between the layers, while training.
     Source: Cho et al. 2014, arXiv:1406.1078; Dive into Deep Learning, section 9.7 of the Chinese second edition.
         There the context is the last state of the piece that is read, which in prediction is one token long; here it
@@ -144,7 +139,7 @@ class Seq2SeqAttentionDecoder(AttentionDecoder):
     """GRU layers that read [context; embedding] at each step; the query of the context is the top state before it.
 
     Args:
-        vocab_size, embed_size, num_hiddens, num_layers: as in `Seq2SeqEncoder`; the last two are the encoder's.
+        num_hiddens, num_layers: those of the encoder.
         dropout: between the layers, and on attention weights.
     Source: Bahdanau et al. 2015, arXiv:1409.0473, section 3.1; Dive into Deep Learning, section 11.4.
 

@@ -23,7 +23,6 @@ class PositionalEncoding(nn.Module):
 
     Args:
         num_hiddens: width of X, even.
-        dropout: on the sum, while training.
         max_len: rows that `P` shows; X may be longer.
     Raises:
         ConfigError: for an odd width.
@@ -55,10 +54,6 @@ class PositionalEncoding(nn.Module):
 class PositionWiseFFN(nn.Module):
     """W_2 relu(W_1 x), the same for every position.
 
-    Args:
-        ffn_num_input: width of x.
-        ffn_num_hiddens: width inside.
-        ffn_num_outputs: width of the result.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; Dive into Deep Learning, section 11.7.
 
     >>> PositionWiseFFN(4, 4, 8)(torch.ones(2, 3, 4)).shape
@@ -80,7 +75,6 @@ class AddNorm(nn.Module):
 
     Args:
         normalized_shape: the last axes of X, as `nn.LayerNorm` takes them.
-        dropout: on Y, while training.
 
     >>> AddNorm([3, 4], 0.5)(torch.ones(2, 3, 4), torch.ones(2, 3, 4)).shape
     torch.Size([2, 3, 4])
@@ -102,7 +96,6 @@ class EncoderBlock(nn.Module):
         key_size, query_size, value_size, num_hiddens: widths, all that of X.
         norm_shape: the last axes of X that are normalised together.
         ffn_num_input: num_hiddens.
-        ffn_num_hiddens: width inside the position-wise network.
         num_heads, dropout, use_bias: of the attention; the dropout also of both AddNorms.
 
     >>> block = EncoderBlock(24, 24, 24, 24, [100, 24], 24, 48, 8, 0.5)
@@ -191,8 +184,6 @@ class TransformerEncoder(Encoder):
     """Embeddings times sqrt(num_hiddens), positions, and a stack of `EncoderBlock`.
 
     Args:
-        vocab_size: tokens.
-        num_layers: blocks.
         key_size ... use_bias: as in `EncoderBlock`.
 
     >>> encoder = TransformerEncoder(200, 24, 24, 24, 24, [100, 24], 24, 48, 8, 2, 0.5)
@@ -245,8 +236,6 @@ class TransformerDecoder(AttentionDecoder):
     same logits. A state is a value: a call returns a new one.
 
     Args:
-        vocab_size: tokens.
-        num_layers: blocks.
         key_size ... dropout: as in `EncoderBlock`.
 
     >>> decoder = TransformerDecoder(200, 24, 24, 24, 24, [24], 24, 48, 8, 2, 0.5)

@@ -47,7 +47,6 @@ class Nystrom(Mechanism):
     may be negative, nothing can be causal, and there is no dropout of weights.
 
     Args:
-        landmarks: number of segments.
         steps: of the iteration for the inverse; None: exactly, by singular values, for finite inputs.
         residual: added to the output, such as a `ValueConvolution`; linear in the values.
     Raises:

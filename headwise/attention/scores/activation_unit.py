@@ -22,7 +22,6 @@ class ActivationUnit(Score):
     -|q - k|_1, which is largest at q = k.
 
     Args:
-        dim: width of a query and of a key.
         hidden: widths of the hidden layers, at least one.
         activation: "prelu" or "sigmoid".
     Raises:

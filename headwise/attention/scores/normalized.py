@@ -67,8 +67,6 @@ class QKNorm(Product):
     norm before it: that is the `norm` option of `MultiHeadAttention`. A rotation keeps lengths, so the two differ only
     in where the gains stand.
 
-    Args:
-        dim: width of a query and of a key.
     Source: Dehghani et al. 2023, arXiv:2302.05442, sec. 2, there with LayerNorm without biases; Henry et al. 2020,
     arXiv:2010.04245. Root mean square norms (Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4) have become usual here.
 
