@@ -6,11 +6,11 @@ Rows are queries ("attends from"), columns are keys ("attends to"), in every fig
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 from jaxtyping import Bool, Float
 
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
+from headwise.explain.heads import pooled
 from headwise.explain.values import Array, array
 
 QUERY, KEY = "query: attends from", "key: attends to"
@@ -86,7 +86,7 @@ def page(
     maps.colour_bar(axes, image, upper, "probability" if kind == "tags" else "attention weight")
     maps.caption(axes, values, allowed)
     if below:
-        small = [_pooled(array(layer)) for layer in layers]
+        small = [pooled(array(layer), THUMBNAIL) for layer in layers]
         maps.draw_heads(figure.place(left, bottom, *lower), small, side, chosen)
     return figure
 
@@ -127,11 +127,3 @@ def heads(
     maps.name_grid(figure, QUERY, KEY, title)
     maps.shared_colour_bar(figure, image)
     return figure
-
-
-def _pooled(heads: np.ndarray) -> np.ndarray:
-    """The largest weight of each block, such that no side is longer than a thumbnail."""
-    for axis in (1, 2):
-        block = -(-heads.shape[axis] // THUMBNAIL)
-        heads = np.maximum.reduceat(heads, np.arange(0, heads.shape[axis], block), axis=axis)
-    return heads

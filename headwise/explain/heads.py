@@ -170,14 +170,20 @@ def thumbnails(weights: Weights, size: int) -> UInt8[np.ndarray, "heads rows col
     >>> thumbnails(np.eye(4)[None], 2)[0].tolist()
     [[255, 0], [0, 255]]
     """
-    heads, queries, keys = weights.shape
-    rows, columns = _edges(queries, size), _edges(keys, size)
-    if not queries or not keys:
-        return np.zeros((heads, len(rows), len(columns)), dtype=np.uint8)
-    pooled = np.maximum.reduceat(np.maximum.reduceat(weights, rows, axis=1), columns, axis=2)
-    largest = pooled.max(axis=(1, 2), keepdims=True, initial=0.0)
-    shares = np.divide(pooled, largest, out=np.zeros_like(pooled, dtype=float), where=largest > 0)
+    small = pooled(weights, size)
+    largest = small.max(axis=(1, 2), keepdims=True, initial=0.0)
+    shares = np.divide(small, largest, out=np.zeros_like(small, dtype=float), where=largest > 0)
     return np.rint(np.sqrt(np.clip(shares, 0, 1)) * 255).astype(np.uint8)
+
+
+def pooled(weights: Weights, size: int) -> Float[np.ndarray, "heads rows columns"]:
+    """The largest weight of each cell of a table with at most `size` rows and columns."""
+    for axis in (1, 2):
+        length = weights.shape[axis]
+        if length > size:
+            # where each of `size` parts of equal length begins
+            weights = np.maximum.reduceat(weights, np.arange(size) * length // size, axis=axis)
+    return weights
 
 
 def similarity(weights: Weights) -> Float[np.ndarray, "heads heads"]:
@@ -242,9 +248,3 @@ def _at_offset(rows: np.ndarray, offset: int, counted: Bool[np.ndarray, "queries
 
 def _mean(values: Float[np.ndarray, "heads rows"]) -> Float[np.ndarray, "heads"]:
     return np.asarray(values.mean(-1)) if values.shape[-1] else np.zeros(len(values))
-
-
-def _edges(length: int, size: int) -> np.ndarray:
-    """Where each of at most `size` parts of equal length begins."""
-    count = min(length, size)
-    return np.arange(count) * length // max(1, count)

@@ -167,7 +167,8 @@ class SequencePoolingConfig(Config):
                 ' itself alone; set pooling.kind to "last" or another one'
             )
         if self.kind == "attention":
-            check_heads(_width(encoder), self.num_heads, None)
+            both = isinstance(encoder, BidirectionalConfig)
+            check_heads(2 * encoder.hidden_dim if both else encoder.d_model, self.num_heads, None)
 
     def pooling(self, width: int, backward: int) -> SequencePooling:
         """A new pooling of states of this width, the last columns of which were read backwards."""
@@ -180,7 +181,3 @@ class SequencePoolingConfig(Config):
         mechanism = Scored(score, normalizers.build(self.normalizer, self.num_heads))
         attention = MultiHeadAttention(width, self.num_heads, mechanism, memory_dim=width)
         return AttentionOverSequence(attention, last if self.query == "last" else None)
-
-
-def _width(encoder: EncoderConfig | BlocksConfig) -> int:
-    return 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model

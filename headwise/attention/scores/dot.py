@@ -42,7 +42,8 @@ class ScaledDot(Product):
     """
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
-        return query, key, _root(query)
+        # a head of no width has no score; any finite scale will do
+        return query, key, max(1, query.shape[-1]) ** -0.5
 
 
 class Bilinear(Product):
@@ -64,11 +65,6 @@ class Bilinear(Product):
         check_built(self, "(query_dim, key_dim)", tuple(self.weight.shape), (query_dim, key_dim))
 
 
-def _root(query: Tensor) -> float:
-    # a head of no width has no score; any finite scale will do
-    return max(1, query.shape[-1]) ** -0.5
-
-
 class Distance(Product):
     """-|q - k|^2 / (2 sqrt(d)): the nearer a key is to the query, the higher; under softmax a Gaussian kernel.
 
@@ -81,8 +77,7 @@ class Distance(Product):
     """
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
-        width = query.shape[-1]
-        return _with(query, half=0), _with(key, half=1), 1 / math.sqrt(width) if width else 1.0
+        return _with(query, half=0), _with(key, half=1), 1 / math.sqrt(max(1, query.shape[-1]))
 
 
 def _with(x: Tensor, half: int) -> Tensor:
