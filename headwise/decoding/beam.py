@@ -28,12 +28,7 @@ N = TypeVar("N")
 
 
 def beam_search(
-    decoder: StepDecoder,
-    cache: Cache,
-    rules: Constraints,
-    *,
-    beam_size: int,
-    n_best: int = 1,
+    decoder: StepDecoder, cache: Cache, rules: Constraints, *, beam_size: int, n_best: int = 1
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of each sentence, best first, in the order of the sentences.
 

@@ -34,8 +34,7 @@ class DecodingConfig(Config):
     max_len_b: float = Field(10.0, ge=0, description="... plus this many")
     max_len: int = Field(256, ge=1, description="longest output of all, in tokens")
     precision: Literal["fp32", "bf16"] = Field(
-        "fp32",
-        description="bf16: large products in bfloat16; faster where `headwise doctor` says so, less exact",
+        "fp32", description="bf16: large products in bfloat16; faster where `headwise doctor` says so, less exact"
     )
     no_repeat_ngram: int = Field(0, ge=0, description="no n-gram of this many tokens occurs twice; 0: off")
     num_samples: int = Field(1, ge=1, le=65536, description="sample: outputs per sentence")
@@ -124,12 +123,7 @@ class DecodingConfig(Config):
 
 
 def search(
-    decoder: StepDecoder,
-    cache: Cache,
-    config: DecodingConfig,
-    rules: Constraints,
-    *,
-    draws: Draws | None = None,
+    decoder: StepDecoder, cache: Cache, config: DecodingConfig, rules: Constraints, *, draws: Draws | None = None
 ) -> list[list[Hypothesis]]:
     """Decodes as configured: `n_best` hypotheses of each sentence, one if greedy, or `num_samples`.
 

@@ -128,8 +128,7 @@ class ReversibleEncoder(nn.Module):
         self.blocks = ReversibleSequence(
             [
                 Reversible(
-                    AttentionBranch(block.self_attention, block.attention_residual),
-                    FeedForwardBranch(*_second(block)),
+                    AttentionBranch(block.self_attention, block.attention_residual), FeedForwardBranch(*_second(block))
                 )
                 for block in blocks
             ]

@@ -119,11 +119,7 @@ def use_svg_display() -> None:
 
 
 def show_list_len_pair_hist(
-    legend: Sequence[str],
-    xlabel: str,
-    ylabel: str,
-    xlist: Sequence[Sequence[Any]],
-    ylist: Sequence[Sequence[Any]],
+    legend: Sequence[str], xlabel: str, ylabel: str, xlist: Sequence[Sequence[Any]], ylist: Sequence[Sequence[Any]]
 ) -> None:
     """Draws a histogram of the lengths of lists, for two lists of lists side by side.
 
