@@ -9,7 +9,6 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention import mechanisms
 from headwise.attention.dropout import drop
 from headwise.attention.masks import Causal
 from headwise.attention.precision import uncast
@@ -173,10 +172,6 @@ class AloneConfig(SublayerConfig):
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
-    def fewest_tensors(self) -> int:
-        """A lower bound for the number of parameters: the norms and biases of every layer."""
-        return 4
-
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
         return _alone(self, self.d_model, self.d_ff, self.dropout)
@@ -191,9 +186,6 @@ class WindowConfig(SublayerConfig):
     radius: int = Field(2, ge=0, description="neighbouring words seen on each side")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
     initializer: Scheme = Field("xavier", description="of the linear layers")
-
-    def fewest_tensors(self) -> int:
-        return 4
 
     def encoder(self) -> TokenEncoder:
         join = nn.Linear((2 * self.radius + 1) * self.d_model, self.d_model)
@@ -255,10 +247,6 @@ class AttentionConfig(BlocksConfig):
 
     def looks_ahead(self) -> bool:
         return not self.causal
-
-    def has_table(self) -> bool:
-        """Whether there are weights for each place, so that no input has more places than `max_len`."""
-        return self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
 
     def encoder(self) -> TokenEncoder:
         head_dim = self.d_model // self.num_heads
