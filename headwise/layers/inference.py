@@ -164,7 +164,9 @@ class PlainAttention:
 class PlainFeedForward:
     """A feed-forward network inside its residual."""
 
-    def __init__(self, feed_forward: FeedForward, residual: Residual):
+    def __init__(self, feed_forward: FeedForward | None, residual: Residual | None):
+        assert feed_forward is not None
+        assert residual is not None
         self._whole, self._relu = feed_forward, feed_forward.activation == "relu"
         self._inner, self._outer = _product(feed_forward.inner), _product(feed_forward.outer)
         self._before, self._after = _norm(residual.before), _norm(residual.after)
@@ -269,8 +271,6 @@ class DecodingBlock(nn.Module):
         super().__init__()
         self.block = block
         self._own = PlainAttention(block.self_attention, block.self_residual)
-        assert block.feed_forward is not None
-        assert block.feed_forward_residual is not None
         self._feed_forward = PlainFeedForward(block.feed_forward, block.feed_forward_residual)
         self._cross: PlainAttention | None = None
         if block.cross_attention is not None and block.cross_residual is not None:
@@ -336,8 +336,6 @@ class EncodingBlock(nn.Module):
         super().__init__()
         self.block = block
         self._own = PlainAttention(block.self_attention, block.attention_residual)
-        assert block.feed_forward is not None
-        assert block.feed_forward_residual is not None
         self._feed_forward = PlainFeedForward(block.feed_forward, block.feed_forward_residual)
 
     def forward(

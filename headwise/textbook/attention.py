@@ -14,6 +14,9 @@ from headwise.attention.scores import Additive, ScaledDot, Score
 from headwise.errors import Unsupported
 from headwise.layers.attention import check_heads
 
+Queries = Float[Tensor, "batch queries query_size"]
+Keys = Float[Tensor, "batch keys key_size"]
+Values = Float[Tensor, "batch keys value_size"]
 ValidLens = Int[Tensor, "batch"] | Int[Tensor, "batch queries"] | None
 
 
@@ -65,11 +68,7 @@ class _Attention(nn.Module, ABC):
         """How alike a query and a key are."""
 
     def forward(
-        self,
-        queries: Float[Tensor, "batch queries query_size"],
-        keys: Float[Tensor, "batch keys key_size"],
-        values: Float[Tensor, "batch keys value_size"],
-        valid_lens: ValidLens = None,
+        self, queries: Queries, keys: Keys, values: Values, valid_lens: ValidLens = None
     ) -> Float[Tensor, "batch queries value_size"]:
         self._last = queries.detach(), keys.detach(), valid_lens
         rate = self.dropout.p if self.dropout.training else 0.0
@@ -78,12 +77,7 @@ class _Attention(nn.Module, ABC):
             query, key, value, score=self.score(), mask=_mask(valid_lens, key.shape[2]), dropout=rate
         ).squeeze(1)
 
-    def weights(
-        self,
-        queries: Float[Tensor, "batch queries query_size"],
-        keys: Float[Tensor, "batch keys key_size"],
-        valid_lens: ValidLens,
-    ) -> Float[Tensor, "batch queries keys"]:
+    def weights(self, queries: Queries, keys: Keys, valid_lens: ValidLens) -> Float[Tensor, "batch queries keys"]:
         """The weights of these inputs before dropout, without a gradient."""
         with torch.no_grad():
             query, key = queries.unsqueeze(1), keys.unsqueeze(1)
@@ -184,11 +178,7 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
 
     def forward(
-        self,
-        queries: Float[Tensor, "batch queries query_size"],
-        keys: Float[Tensor, "batch keys key_size"],
-        values: Float[Tensor, "batch keys value_size"],
-        valid_lens: ValidLens = None,
+        self, queries: Queries, keys: Keys, values: Values, valid_lens: ValidLens = None
     ) -> Float[Tensor, "batch queries num_hiddens"]:
         if valid_lens is not None:
             # the heads of a sequence stand side by side

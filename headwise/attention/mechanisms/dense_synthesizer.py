@@ -3,20 +3,17 @@
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from headwise.attention import planner
 from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import check_length, front
-from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
+from headwise.attention.mechanisms.mechanism import Facts, Rescored
 from headwise.attention.precision import uncast
 from headwise.attention.scores import Dot
 from headwise.attention.scores.score import check_built
-from headwise.attention.weights import weights as exact_weights
 
 
-class DenseSynthesizer(Mechanism):
+class DenseSynthesizer(Rescored):
     """softmax(W_2 relu(W_1 q + b_1) + b_2) v: the score of key j is output j of a network that sees no key.
 
     That is a dot product of relu(W_1 q + b_1) with a learned vector for each position, so time and memory are those of
@@ -60,14 +57,7 @@ class DenseSynthesizer(Mechanism):
             nn.init.normal_(weight, std=head_dim**-0.5)
         self.dropout = dropout
 
-    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        return planner.run(self._as_scored(call, self.dropout if self.training else 0.0))
-
-    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
-        """The weights before dropout."""
-        return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
-
-    def _as_scored(self, call: Call, dropout: float) -> Call:
+    def as_scored(self, call: Call, dropout: float) -> Call:
         (heads, _, head_dim), (batch, call_heads, _, length) = self.inner.shape, call.shape
         check_built(self, "(heads, head_dim)", (heads, head_dim), (call_heads, call.query.shape[-1]))
         check_length(self, self.positions.shape[1], length)

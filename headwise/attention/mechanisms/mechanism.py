@@ -10,12 +10,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.attention import planner
 from headwise.attention.call import Call
 from headwise.attention.masks import Mask, parts
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.attention.steps import PAIRS, Step
 from headwise.attention.weights import select_weights
+from headwise.attention.weights import weights as exact_weights
 from headwise.errors import ConfigError, Unsupported
 
 
@@ -208,6 +210,25 @@ def is_of_keys(mask: Mask, call: Call) -> bool:
     batch, heads, query_len, key_len = call.shape
     size = (batch, heads, min(2, query_len), key_len)
     return mask.dense(*size, query_start=call.query_start, device=call.query.device).shape[2] == 1
+
+
+class Rescored(Mechanism, ABC):
+    """Scored attention of another call, on the kernel that the planner chooses for that one."""
+
+    dropout: float
+    kernel: str = "auto"
+
+    @abstractmethod
+    def as_scored(self, call: Call, dropout: float) -> Call:
+        """The other call, with this dropout of its weights."""
+
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        other = self.as_scored(call, self.dropout if self.training else 0.0)
+        return planner.run(other, self.kernel).to(call.value.dtype)
+
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
+        """The weights before dropout; only what is asked for is computed."""
+        return exact_weights(self.as_scored(call, 0.0), heads, queries, keys)
 
 
 class Recurrent(Mechanism, ABC):

@@ -6,17 +6,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention import planner
 from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import check_length, front
-from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
+from headwise.attention.mechanisms.mechanism import Facts, Rescored
 from headwise.attention.precision import wide
 from headwise.attention.scores import Dot
 from headwise.attention.scores.score import check_built
-from headwise.attention.weights import weights as exact_weights
 
 
-class RandomSynthesizer(Mechanism):
+class RandomSynthesizer(Rescored):
     """softmax(R) v with a matrix R of scores for each head: static mixing, the same for every input.
 
     Query and key are not read but for their lengths. Every mask, bias and relative position is honoured. Time and
@@ -61,14 +59,7 @@ class RandomSynthesizer(Mechanism):
             self.register_buffer("scores", scores)
         self.dropout = dropout
 
-    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        return planner.run(self._as_scored(call, self.dropout if self.training else 0.0)).to(call.value.dtype)
-
-    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
-        """The weights before dropout."""
-        return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
-
-    def _as_scored(self, call: Call, dropout: float) -> Call:
+    def as_scored(self, call: Call, dropout: float) -> Call:
         heads, max_len, _ = self.scores.shape
         batch, call_heads, query_len, length = call.shape
         check_built(self, "heads", heads, call_heads)
