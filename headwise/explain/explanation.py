@@ -46,8 +46,7 @@ class Layer:
 
     def mean(self, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
         """The mean of these heads, or of all. Raises: ConfigError for an unknown head."""
-        chosen = self.numbers(heads)
-        return self.weights[chosen].mean(axis=0)
+        return self.weights[self.numbers(heads)].mean(axis=0)
 
     def numbers(self, heads: Heads) -> list[int]:
         """The numbers of these heads, or of all. Raises: ConfigError for an unknown head."""

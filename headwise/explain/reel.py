@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections import OrderedDict
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +64,7 @@ class Reel:
 
     def __init__(self, run: str | os.PathLike[str]) -> None:
         self._film = Film.read(Path(run))
-        self._frames: OrderedDict[int, tuple[dict[str, np.ndarray], _Facts]] = OrderedDict()
+        self._frame = lru_cache(_CACHED)(self._read_frame)
         self._curves: dict[str, np.ndarray] = {}
         if not self.steps:
             raise ConfigError(f"{run}: has no film; train with film.every=50 for a frame every 50 steps")
@@ -160,21 +160,16 @@ class Reel:
     def _facts(self, step: int) -> _Facts:
         return self._frame(step)[1]
 
-    def _frame(self, step: int) -> tuple[dict[str, np.ndarray], _Facts]:
-        if step not in self._frames:
-            tensors, texts = self._film.frame(step)
-            arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
-            name = f"{self._film.folder}: the frame of step {step}"
-            try:
-                facts = build(_Facts, json.loads(texts["film"]), "description")
-            except (LookupError, ValueError, RecursionError, ConfigError) as error:
-                raise CheckpointError(f"{name} is damaged: {error}") from None
-            _check(arrays, facts, name)
-            self._frames[step] = arrays, facts
-        self._frames.move_to_end(step)
-        while len(self._frames) > _CACHED:
-            self._frames.popitem(last=False)
-        return self._frames[step]
+    def _read_frame(self, step: int) -> tuple[dict[str, np.ndarray], _Facts]:
+        tensors, texts = self._film.frame(step)
+        arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
+        name = f"{self._film.folder}: the frame of step {step}"
+        try:
+            facts = build(_Facts, json.loads(texts["film"]), "description")
+        except (LookupError, ValueError, RecursionError, ConfigError) as error:
+            raise CheckpointError(f"{name} is damaged: {error}") from None
+        _check(arrays, facts, name)
+        return arrays, facts
 
 
 def _check(tensors: Mapping[str, np.ndarray], facts: _Facts, name: str) -> None:

@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, TypeGuard, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -44,9 +44,7 @@ def for_inference(model: M, precision: Precision = "fp32") -> M:
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
     if precision == "bf16":
-        _replace(
-            twin, lambda child: RoundedLinear(child) if isinstance(child, nn.Linear) and is_rounded(child) else child
-        )
+        _replace(twin, lambda child: RoundedLinear(child) if is_rounded(child) else child)
     _replace(twin, _twin)
     return twin.eval()
 
@@ -95,7 +93,7 @@ class RoundedLinear(nn.Module):
         return self._state == _state(weight) and torch.equal(self._sums, _sums(weight))
 
 
-def is_rounded(linear: nn.Module) -> bool:
+def is_rounded(linear: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether bfloat16 pays for this layer: a plain `nn.Linear`, large, in float32 on a processor."""
     if type(linear) is not nn.Linear:
         return False
