@@ -69,8 +69,7 @@ class Constraints:
         if vocab < 2:
             raise ConfigError("a vocabulary needs the end of sentence and at least one more token")
         ids = [*self.banned, self.eos_id, *self.bos_id.tolist(), *(token for tokens in self.prefix for token in tokens)]
-        wrong = [token for token in ids if not 0 <= token < vocab]
-        if wrong:
+        if wrong := [token for token in ids if not 0 <= token < vocab]:
             raise ConfigError(f"token {wrong[0]} is outside the vocabulary of {vocab} tokens")
 
 

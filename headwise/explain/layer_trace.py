@@ -201,8 +201,7 @@ def _steps(
         if recorded.changes:
             text = "the weights that count, after what was changed"
             steps.append(Step("changed weights", "A'", "A'", PAIRS, recorded.weights(), text))
-        weighted = _weighted_values(call.value, steps[-1].values, call.query.shape[1], head)
-        if weighted is not None:
+        if (weighted := _weighted_values(call.value, steps[-1].values, call.query.shape[1], head)) is not None:
             text = "each value times its weight; their sum over the keys is the output"
             steps.append(Step("weighted values", "W", r"W_{ij} = A_{ij} v_j", (*PAIRS, "features"), weighted, text))
         text = "what this head returns"

@@ -17,7 +17,7 @@ from headwise.attention.masks import Mask, Table, without
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast, wide
 from headwise.errors import ConfigError, ShapeError
-from headwise.records.watching import Change, Weights, chosen, joined, watched
+from headwise.records.watching import Change, Weights, chosen, head_numbers, joined, watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Mute(Edit):
         return self.resumed(weights, call)
 
     def resumed(self, output: Tensor, call: Call) -> Tensor:
-        heads = _heads(self.pattern, self.heads, call)
+        heads = head_numbers(self.pattern, self.heads, call.shape[1])
         return output.index_fill(1, torch.tensor(heads, device=output.device), 0.0)
 
 
@@ -66,7 +66,7 @@ class Replace(Edit):
     heads: int | Sequence[int] | None = None
 
     def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
-        heads, call = _heads(self.pattern, self.heads, call), call.zero_unseen()
+        heads, call = head_numbers(self.pattern, self.heads, call.shape[1]), call.zero_unseen()
         with uncast(output):
             new = self._new_weights(None if isinstance(self.new, Tensor) else earlier(), heads, call)
             value = wide(call.value[:, [head // call.group for head in heads]])
@@ -76,7 +76,7 @@ class Replace(Edit):
         return output.index_copy(1, torch.tensor(heads, device=output.device), part.to(output.dtype))
 
     def weights(self, weights: Tensor, call: Call) -> Tensor:
-        heads = _heads(self.pattern, self.heads, call)
+        heads = head_numbers(self.pattern, self.heads, call.shape[1])
         new = self._new_weights(weights, heads, call).to(weights.dtype)
         return weights.index_copy(1, torch.tensor(heads, device=weights.device), new)
 
@@ -245,8 +245,7 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
     >>> trace["first"].weights(queries=slice(1)).tolist()
     [[[[0.5, 0.5, 0.0]], [[0.0, 0.0, 0.0]]]]
     """
-    wrong = [change for change in edits if not isinstance(change, Edit)]
-    if wrong:
+    if wrong := [change for change in edits if not isinstance(change, Edit)]:
         raise ConfigError(
             f"edit takes Mute, Replace, Force, Hide, Narrow, Loosen and Swap, not {type(wrong[0]).__name__}"
         )
@@ -258,20 +257,10 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
 
 def _exchange(model: nn.Module, name: str, old: Mechanism, new: Mechanism) -> None:
     """The module of this name is another one, watched by whoever watched the old one."""
-    watch = watched(old)
-    if watch is not None:
+    if (watch := watched(old)) is not None:
         watch.move(new)
     model.set_submodule(name, new, strict=True)
 
 
 def _narrowed(call: Call, mask: Mask) -> Call:
     return replace(call, mask=mask if call.mask is None else call.mask & mask)
-
-
-def _heads(name: str, heads: int | Sequence[int] | None, call: Call) -> list[int]:
-    every = call.shape[1]
-    indices = list(range(every)) if heads is None else [heads] if isinstance(heads, int) else list(heads)
-    wrong = [head for head in indices if not 0 <= head < every]
-    if wrong:
-        raise ConfigError(f"{name} has heads 0 to {every - 1}, not {wrong[0]}")
-    return indices

@@ -14,7 +14,7 @@ from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.cancellation import poll_cancellation
 from headwise.errors import ConfigError
 from headwise.records.calls import RecordedCall, recorded
-from headwise.records.watching import Change
+from headwise.records.watching import Change, head_numbers
 
 # says whether gradients flow just now
 _TRACKER = ModuleTracker()
@@ -86,11 +86,8 @@ class LayerRecord:
     ) -> Float[Tensor, "batch heads query_len key_len"]:
         """`weights` of all calls, the rows of each below those of the one before, whatever sequence they are of."""
         poll_cancellation()
-        heads = None if head is None else [head] if isinstance(head, int) else list(head)
         last = self._last()
-        wrong = [index for index in heads or () if not 0 <= index < self.num_heads]
-        if wrong:
-            raise ConfigError(f"{self.name} has heads 0 to {self.num_heads - 1}, not {wrong[0]}")
+        heads = None if head is None else head_numbers(self.name, head, self.num_heads)
         if len(self.calls) == 1:
             return last.weights(heads, queries, keys)
         # a decoder that goes step by step: the rows of each call, over the keys there were at that step

@@ -168,6 +168,14 @@ def call_of(inputs: tuple[Any, ...], options: dict[str, Any]) -> Call:
     return inputs[0] if inputs else options["call"]
 
 
+def head_numbers(layer: str, heads: int | Sequence[int] | None, count: int) -> list[int]:
+    """The numbers of these heads of a layer, of all if None. Raises: ConfigError for a head that it lacks."""
+    numbers = list(range(count)) if heads is None else [heads] if isinstance(heads, int) else list(heads)
+    if wrong := [head for head in numbers if not 0 <= head < count]:
+        raise ConfigError(f"{layer} has heads 0 to {count - 1}, not {wrong[0]}")
+    return numbers
+
+
 def layers(model: nn.Module) -> dict[str, tuple[str, Mechanism]]:
     """(name of the module, mechanism) by the name of the layer: every mechanism that is no part of another one."""
     by_name: dict[str, tuple[str, Mechanism]] = {}

@@ -51,8 +51,7 @@ class Verdict:
 
 def verdict(invariant: Invariant, subject: Any, *, quick: bool = False) -> Verdict:
     """Tries the cases in order and stops at the first that fails; an error in one is a failure."""
-    why = invariant.applies(subject)
-    if why is not None:
+    if why := invariant.applies(subject):
         return Verdict(invariant.id, invariant.title, "does not apply", why)
     tried = 0
     for case in invariant.cases(subject, quick):

@@ -121,8 +121,7 @@ def _honoured(subject: MaskSubject, case: Place) -> str | None:
             continue
         output = kernel.compute(call)
         fault = apart(f"output of kernel {name}", output, expected, 1e-12)
-        fault = fault or nonzero(f"output of kernel {name} without a key", output, ~table.any(-1, keepdim=True))
-        if fault is not None:
+        if fault := fault or nonzero(f"output of kernel {name} without a key", output, ~table.any(-1, keepdim=True)):
             return fault
     return None
 

@@ -119,8 +119,7 @@ def _sized(target: Any, heads: int, dropout: float) -> Any:
     if not isinstance(target, type | Creator):
         return target
     sizes: dict[str, Any] = {"head_dim": HEAD_DIM, "num_heads": heads, "max_len": MAX_LEN, "dropout": dropout}
-    sized = getattr(target, "sized", None)
-    if sized is not None:
+    if sized := getattr(target, "sized", None):
         return sized(**sizes)
     sizes |= dict.fromkeys(("query_dim", "key_dim", "hidden", "dim"), HEAD_DIM)
     return target(**{name: size for name, size in sizes.items() if name in inspect.signature(target).parameters})
