@@ -167,8 +167,8 @@ class SequencePoolingConfig(Config):
                 ' itself alone; set pooling.kind to "last" or another one'
             )
         if self.kind == "attention":
-            both = isinstance(encoder, BidirectionalConfig)
-            check_heads(2 * encoder.hidden_dim if both else encoder.d_model, self.num_heads, None)
+            width = 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model
+            check_heads(width, self.num_heads, None)
 
     def pooling(self, width: int, backward: int) -> SequencePooling:
         """A new pooling of states of this width, the last columns of which were read backwards."""
