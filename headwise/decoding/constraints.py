@@ -96,8 +96,7 @@ def constraints(
         length_penalty: 0 ranks by log-probability, 1 by its mean over tokens; greedy search and sampling only report
             the score
 
-    Raises:
-        ConfigError: for lengths that contradict each other or the prefix, or another number of sentences.
+    Raises: ConfigError for lengths that contradict each other or the prefix, or another number of sentences.
 
     >>> rules = constraints([5, 8], bos_id=0, eos_id=1, min_len=2)
     >>> rules.sentences, rules.longest, rules.min_len.tolist()

@@ -92,8 +92,7 @@ class DecodingConfig(Config):
     def with_options(self, options: Mapping[str, Any]) -> "DecodingConfig":
         """The configuration with these keys replaced; an option implies its method, and `n_best` counts samples too.
 
-        Raises:
-            ConfigError: for options that belong to another method, or values that are not allowed.
+        Raises: ConfigError for options that belong to another method, or values that are not allowed.
 
         >>> DecodingConfig().with_options({"top_k": 5, "n_best": 2}).num_samples
         2

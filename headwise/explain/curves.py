@@ -62,8 +62,7 @@ def lines(series: Series, *, across: str, down: str, title: str = "") -> Picture
 
     Args:
         across, down: names of the axes.
-    Raises:
-        DataError: nothing to draw.
+    Raises: DataError: nothing to draw.
 
     >>> drawn = lines({"rnn": [(1, Mean(0.9, 0.0, 1)), (2, Mean(0.8, 0.1, 3))]}, across="distance", down="accuracy")
     >>> drawn.axes[0].get_xlabel()
@@ -108,8 +107,7 @@ def lines(series: Series, *, across: str, down: str, title: str = "") -> Picture
 def training_curve(rows: Iterable[Mapping[str, object]], *, title: str = "") -> Picture:
     """Loss and metrics over the steps of a run, from the rows of its `metrics.jsonl`.
 
-    Raises:
-        DataError: if no row has a step and a number.
+    Raises: DataError if no row has a step and a number.
 
     >>> training_curve([{"step": 1, "loss": 5.0}, {"step": 2, "metrics": {"bleu": 3.0}}]).axes[1].get_ylabel()
     'valid bleu'

@@ -127,8 +127,7 @@ class Explanation:
 
         Layers differ; neither the first nor the last need be the one that aligns words.
 
-        Raises:
-            Unsupported: if the model has no attention.
+        Raises: Unsupported if the model has no attention.
         """
         if not self.layers:
             raise Unsupported("this model has no attention, so there is nothing to show")
@@ -145,8 +144,7 @@ class Explanation:
             layer: name, `pooling` for the layer that makes one vector of the sequence, or number from 0 (-1 is the
                 last) among the other layers of `shown`; the most focused if None.
 
-        Raises:
-            ConfigError: for an unknown layer.
+        Raises: ConfigError for an unknown layer.
         """
         if layer is None:
             return self.most_focused()
@@ -221,8 +219,7 @@ class Explanation:
             layer: name, or number from 0 among those of `shown` (-1 is the last); the most focused if None.
             heads: one number from 0, or several, whose mean is drawn; all if None.
 
-        Raises:
-            ConfigError: for an unknown layer, head or suffix.
+        Raises: ConfigError for an unknown layer, head or suffix.
         """
         from headwise.explain.canvas import save
 
@@ -256,8 +253,7 @@ class Explanation:
             layer, heads: as in `save`.
             every: every layer too, in a file of its own.
 
-        Raises:
-            ConfigError: for a format that cannot be drawn.
+        Raises: ConfigError for a format that cannot be drawn.
         """
         from headwise.explain.canvas import save
 

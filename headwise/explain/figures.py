@@ -54,8 +54,7 @@ def page(
             if columns are tags of the rows; in these the strongest cell of each row is framed.
         keep: True where the mask allows a weight; other cells are hatched.
 
-    Raises:
-        ShapeError: if labels and weights do not fit.
+    Raises: ShapeError if labels and weights do not fit.
 
     >>> drawn = page(np.eye(2), ["va", "!"], ["go", "."], [np.ones((3, 2, 2)) / 2])
     >>> [text.get_text() for text in drawn.axes[1].get_xticklabels()]

@@ -19,8 +19,7 @@ class FeedForward(nn.Module):
     Args:
         d_ff: width inside; with "swiglu" there are two such products.
         activation: "relu", "gelu", "silu" or "swiglu".
-    Raises:
-        ConfigError: another activation.
+    Raises: ConfigError: another activation.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; Shazeer 2020, arXiv:2002.05202, eq. 6 (SwiGLU, with biases).
 
     >>> import torch

@@ -58,8 +58,7 @@ class ReversibleSequence(nn.Module):
     the parameters, nothing else that f or g may read; f and g must not change when run twice (no batch
     normalisation).
 
-    Raises:
-        Unsupported: for a second derivative.
+    Raises: Unsupported for a second derivative.
     Source: Gomez et al. 2017, arXiv:1707.04585, algorithm 1.
     """
 
@@ -112,8 +111,7 @@ class ReversibleEncoder(nn.Module):
 
     Args:
         blocks: pre-norm blocks, whose sublayers are taken over; a norm after the sum could not be undone.
-    Raises:
-        ConfigError: for post-norm blocks, batch norms, and blocks without a residual or a feed-forward.
+    Raises: ConfigError for post-norm blocks, batch norms, and blocks without a residual or a feed-forward.
     Source: Kitaev et al. 2020, arXiv:2001.04451, section 3.
 
     >>> from headwise.attention.mechanisms.scored import Scored

@@ -27,8 +27,7 @@ class Alibi(Position):
 
     The paper is causal, where |i - j| = i - j; both sides are treated alike here, as its authors advise for encoders.
 
-    Raises:
-        ConfigError: without heads.
+    Raises: ConfigError: without heads.
     Source: Press et al. 2022, arXiv:2108.12409, section 3 and, for numbers of heads that are no power of two, its code.
 
     >>> query = torch.zeros(1, 2, 3, 8)

@@ -40,8 +40,7 @@ class Flow(Generated):
 
     Args:
         hidden: width inside h.
-    Raises:
-        ConfigError: for a step that is not positive or no hidden width.
+    Raises: ConfigError for a step that is not positive or no hidden width.
     Source: Liu et al. 2020, arXiv:2003.09229 (FLOATER). The paper adds vectors at every block and solves with a
         library; here they are added to the embeddings and the step is of fixed size.
 

@@ -19,8 +19,7 @@ class Recurrent(Generated):
 
     Args:
         hidden: width of the state h and of s(t), even.
-    Raises:
-        ConfigError: for an odd or empty state.
+    Raises: ConfigError for an odd or empty state.
     Source: a recurrent position encoder as weighed in Liu et al. 2020, arXiv:2003.09229; the cell is that of Cho et
         al. 2014, arXiv:1406.1078. The paper gives no network; the input and the readout W are this package's.
 

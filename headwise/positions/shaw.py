@@ -17,8 +17,7 @@ class Shaw(Position):
 
     Args:
         max_distance: k, from which on distances are alike.
-    Raises:
-        ConfigError: for a distance below 0.
+    Raises: ConfigError for a distance below 0.
     Source: Shaw et al. 2018, arXiv:1803.02155, eq. 3 to 5.
 
     >>> query = torch.zeros(1, 3, 5, 8)

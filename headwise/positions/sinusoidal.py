@@ -72,8 +72,7 @@ class Sinusoidal(Position):
     Args:
         d_model: width of the embeddings, even.
         base: ratio of the slowest to the fastest period.
-    Raises:
-        ConfigError: for an odd width, and a base that is not above 0.
+    Raises: ConfigError for an odd width, and a base that is not above 0.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 
     >>> Sinusoidal(32).embed(torch.zeros(2, 60, 32), 0).shape

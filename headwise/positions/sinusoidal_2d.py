@@ -19,8 +19,7 @@ class Sinusoidal2d(Position):
     Args:
         d_model: width of the embeddings, a multiple of 4.
         width: patches in a row of the image.
-    Raises:
-        ConfigError: for a width that leaves a sine without its cosine, or a grid without columns.
+    Raises: ConfigError for a width that leaves a sine without its cosine, or a grid without columns.
     Source: Parmar et al. 2018, arXiv:1802.05751, section 3.1; the sinusoids are those of Vaswani et al. 2017,
         arXiv:1706.03762, section 3.5, for d_model / 2 columns.
 

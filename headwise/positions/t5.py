@@ -25,8 +25,7 @@ class T5(Position):
         bidirectional: whether earlier and later keys are told apart; otherwise all later ones count as distance 0.
         num_buckets: rows of the table, even; at least 4 if bidirectional, else 2.
         max_distance: distance from which on all are one bucket; beyond the distances that have one of their own.
-    Raises:
-        ConfigError: for buckets or distances that leave no room for both kinds of buckets.
+    Raises: ConfigError for buckets or distances that leave no room for both kinds of buckets.
     Source: Raffel et al. 2020, arXiv:1910.10683, section 2.1, and its code.
 
     >>> query = torch.zeros(1, 3, 5, 8)

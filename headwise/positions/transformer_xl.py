@@ -19,8 +19,7 @@ class TransformerXL(Position):
 
     Args:
         d_model: width of the sinusoids, even.
-    Raises:
-        ConfigError: for an odd width.
+    Raises: ConfigError for an odd width.
     Source: Dai et al. 2019, arXiv:1901.02860, section 3.3. W, u and v are those of a layer in the paper if each layer
         has its own instance; layers that share one share them.
 

@@ -85,8 +85,7 @@ def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] =
         patterns: names of layers, `*` and `?` allowed, such as "decoder.*.cross_attention"; default: all layers.
         kind: "attention", or "all" to record also what the modules around it return: embeddings, parts of blocks,
             blocks, encoder, decoder, the model.
-    Raises:
-        ConfigError: a pattern that no attention layer matches.
+    Raises: ConfigError: a pattern that no attention layer matches.
     """
     if kind not in ("attention", "all"):
         raise ConfigError(unknown("kind of record", kind, ("attention", "all")))

@@ -234,8 +234,7 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
 
     Args:
         edits: `Mute`, `Replace`, `Force`, `Hide`, `Narrow`, `Loosen`, `Swap`, each with the names of its layers.
-    Raises:
-        ConfigError: a name that no attention layer has, or a head that a layer lacks.
+    Raises: ConfigError: a name that no attention layer has, or a head that a layer lacks.
 
     >>> from headwise.layers.attention import MultiHeadAttention
     >>> from headwise.records import record

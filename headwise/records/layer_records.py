@@ -63,8 +63,7 @@ class LayerRecord:
             head: one, several, or all heads; the axis stays.
             queries: rows to show; `Scored` computes no others.
             keys: columns to show.
-        Raises:
-            ConfigError: there is no such head, or the calls are not the steps of one sequence.
+        Raises: ConfigError: there is no such head, or the calls are not the steps of one sequence.
         """
         self._check_steps()
         return self.rows(head, queries, keys)

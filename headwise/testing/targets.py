@@ -33,8 +33,7 @@ def resolve(target: Any) -> AnySubject:
         target: a class, an object or a function; "module:attribute", looked for in the current folder too; or a
             registered name such as "linear", with its family before a dot where several have that name, as in
             "normalizers.relu".
-    Raises:
-        ConfigError: no such module, attribute or name; it cannot be built or called, and why.
+    Raises: ConfigError: no such module, attribute or name; it cannot be built or called, and why.
 
     >>> resolve("linear").name
     'linear'

@@ -89,8 +89,7 @@ class _Attention(nn.Module, ABC):
 
         A call stores references to its inputs, no weights and no graph.
 
-        Raises:
-            Unsupported: before the first call.
+        Raises: Unsupported: before the first call.
         """
         if self._last is None:
             raise Unsupported("there are no attention_weights yet: call the module first")
@@ -149,8 +148,7 @@ class MultiHeadAttention(nn.Module):
     Args:
         num_hiddens: width of the result and of all heads together.
         num_heads: a divisor of num_hiddens.
-    Raises:
-        ConfigError: heads that do not divide num_hiddens.
+    Raises: ConfigError: heads that do not divide num_hiddens.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Dive into Deep Learning, section 11.5.
 
     >>> attention = MultiHeadAttention(100, 100, 100, 100, 5, 0.5).eval()
@@ -225,8 +223,7 @@ class NWKernelRegression(nn.Module):
     def attention_weights(self) -> Float[Tensor, "queries keys"]:
         """The weights of the last call, computed on access with the current width.
 
-        Raises:
-            Unsupported: before the first call.
+        Raises: Unsupported: before the first call.
         """
         if self._last is None:
             raise Unsupported("there are no attention_weights yet: call the module first")

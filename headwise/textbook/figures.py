@@ -32,8 +32,7 @@ def show_heatmaps(
         ylabel: beside the first column.
         titles: one for each column.
         figsize: inches.
-    Raises:
-        ShapeError: not four axes, or titles that are not one for each column.
+    Raises: ShapeError: not four axes, or titles that are not one for each column.
     """
     if matrices.ndim != 4 or 0 in matrices.shape:
         raise ShapeError(

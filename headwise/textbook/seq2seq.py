@@ -179,8 +179,7 @@ class Seq2SeqAttentionDecoder(AttentionDecoder):
     def attention_weights(self) -> list[Float[Tensor, "batch 1 src_steps"]]:
         """The weights of each step of the last call before dropout, computed on access.
 
-        Raises:
-            Unsupported: before the first call.
+        Raises: Unsupported: before the first call.
         """
         if self._last is None:
             raise Unsupported("there are no attention_weights yet: call the decoder first")

@@ -24,8 +24,7 @@ class PositionalEncoding(nn.Module):
     Args:
         num_hiddens: width of X, even.
         max_len: rows that `P` shows; X may be longer.
-    Raises:
-        ConfigError: for an odd width.
+    Raises: ConfigError for an odd width.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; Dive into Deep Learning, section 11.6. `start` is not
         in the book, whose decoder gives every token that it predicts position 0.
 

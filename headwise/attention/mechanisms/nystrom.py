@@ -49,8 +49,7 @@ class Nystrom(Mechanism):
     Args:
         steps: of the iteration for the inverse; None: exactly, by singular values, for finite inputs.
         residual: added to the output, such as a `ValueConvolution`; linear in the values.
-    Raises:
-        Unsupported: for another sequence, a mask that is no padding, a bias, relative positions or a later start.
+    Raises: Unsupported for another sequence, a mask that is no padding, a bias, relative positions or a later start.
     Source: Xiong et al. 2021, arXiv:2102.03902, section 3, the iteration for the inverse included; each matrix is
     scaled by its own norms before it, not by the largest of the batch, so that sentences do not see each other.
 

@@ -27,8 +27,7 @@ class TalkingHeads(Mechanism):
     Args:
         num_heads: heads before, between and after the mixtures.
         dropout: probability of dropping a mixed weight while training.
-    Raises:
-        ShapeError: for other heads than it was built for.
+    Raises: ShapeError for other heads than it was built for.
     Source: Shazeer et al. 2020, arXiv:2003.02436, section 4, with as many heads at each place (h_k = h = h_v). The
     mixtures start as identities, which is softmax attention.
 

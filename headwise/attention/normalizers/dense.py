@@ -82,8 +82,7 @@ class Scalable(Normalizer):
 
     Args:
         scale: factor of ln n, above 0; Nakanishi learns it for each head, a typical value is 0.43.
-    Raises:
-        ConfigError: a scale that is not above 0.
+    Raises: ConfigError: a scale that is not above 0.
     Source: Nakanishi 2025, arXiv:2501.19399, eq. 2, n^(scale s_j) / sum n^(scale s_k), with one fixed scale;
     Chiang and Cholak 2022, arXiv:2202.12172, with scale 1.
 

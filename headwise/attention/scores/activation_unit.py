@@ -24,8 +24,7 @@ class ActivationUnit(Score):
     Args:
         hidden: widths of the hidden layers, at least one.
         activation: "prelu" or "sigmoid".
-    Raises:
-        ConfigError: an unknown activation, or no hidden layer.
+    Raises: ConfigError: an unknown activation, or no hidden layer.
     Source: Zhou et al. 2018, arXiv:1706.06978, sec. 4.3 and figure 2, with the inputs of the authors' code (the figure
     leaves q - k out). The paper uses the scores as they are: normalizer "identity".
 

@@ -14,8 +14,7 @@ class Dot(Product):
 
     Args:
         scale: a fixed factor.
-    Raises:
-        ConfigError: a scale that is not finite.
+    Raises: ConfigError: a scale that is not finite.
 
     >>> Dot(scale=0.25)(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)).item()
     1.0

@@ -33,8 +33,7 @@ class Cosine(Product):
         num_heads: heads of the query; each learns the logarithm of its scale.
         scale: where the scales start, above 0.
         largest: the scales are cut here, which bounds the scores.
-    Raises:
-        ConfigError: a scale that is not above 0, or beyond the largest.
+    Raises: ConfigError: a scale that is not above 0, or beyond the largest.
     Source: Liu et al. 2022, arXiv:2111.09883, eq. 2 (scale = 1 / tau, tau above 0.01; the logarithm is learned);
     Henry et al. 2020, arXiv:2010.04245 (one scale for all heads, started from the length).
 
@@ -108,8 +107,7 @@ class SoftCap(Score):
     Args:
         score: the inner score.
         cap: the bound, above 0; scores far below it hardly change.
-    Raises:
-        ConfigError: a cap that is not above 0 and finite, or an inner score that is no `Score`.
+    Raises: ConfigError: a cap that is not above 0 and finite, or an inner score that is no `Score`.
     Source: Gemma team 2024, arXiv:2408.00118, sec. 2 (logit soft-capping, cap 50 in attention).
 
     >>> import torch
