@@ -85,6 +85,3 @@ class Differential(Mechanism):
         queries = F.pad(call.query[..., :half], (0, half)), F.pad(call.query[..., half:], (half, 0))
         first, second = (replace(call, query=query, score=Dot(half**-0.5), dropout=dropout) for query in queries)
         return first, second
-
-    def extra_repr(self) -> str:
-        return f"head_dim={self.head_dim}, lambda_init={self.lambda_init}, dropout={self.dropout}"

@@ -68,6 +68,3 @@ class GatedLinear(Decaying):
 
     def log_decays(self, query: Query, key: Key, keys: Keys | None) -> LogDecay:
         return hidden(self.log_gates(key), keys)
-
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"

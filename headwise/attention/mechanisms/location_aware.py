@@ -131,9 +131,6 @@ class LocationAware(Mechanism):
             used = drop(weights, self.dropout if self.training else 0.0)
             return (used @ value).to(call.value.dtype), last
 
-    def extra_repr(self) -> str:
-        return f"sharpening={self.sharpening}, dropout={self.dropout}"
-
     def _aligned(self, call: Call, alignment: Tensor | None) -> tuple[Tensor, Tensor]:
         """The weights of all queries, one after another, and those of the last."""
         self.require_terms(call)

@@ -170,6 +170,11 @@ class Mechanism(nn.Module, ABC):
             what = "the keys are of another sequence" if call.cross else lengths
             raise Unsupported(f"{name} is self-attention: {what}; use mechanism 'scored' to attend to another sequence")
 
+    def extra_repr(self) -> str:
+        """The arguments of the constructor that are numbers or words and still there by their names."""
+        values = {name: getattr(self, name, None) for name in signature(type(self)).parameters}
+        return ", ".join(f"{name}={value}" for name, value in values.items() if isinstance(value, int | float | str))
+
     def _require_mask(self, call: Call) -> None:
         name, facts, masks = type(self).__name__, self.facts, parts(call.mask)
         for part in masks if facts.honours != "any" else ():

@@ -90,9 +90,6 @@ class Nystrom(Mechanism):
                 output = output + self.residual(per_head(value, query.shape[1]))
             return output.to(call.value.dtype)
 
-    def extra_repr(self) -> str:
-        return f"landmarks={self.landmarks}, steps={self.steps}"
-
 
 def _shares(
     exist: Bool[Tensor, "#batch #heads length"], landmarks: int, dtype: torch.dtype

@@ -69,6 +69,3 @@ class Scored(Rescored):
     def compute_stages(self, call: Call) -> list[Step]:
         """Products, scale, what is added, mask, normalizer."""
         return definition(self.as_scored(call, 0.0))
-
-    def extra_repr(self) -> str:
-        return f"dropout={self.dropout}, kernel={self.kernel}"

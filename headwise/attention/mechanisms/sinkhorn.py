@@ -132,10 +132,6 @@ class Sinkhorn(Mechanism):
         output = planner.run(Call(query, key, value, mask=mask, dropout=self.dropout if self.training else 0.0))
         return output.unflatten(0, (batch, blocks)).transpose(1, 2).flatten(2, 3)
 
-    def extra_repr(self) -> str:
-        sizes = f"max_len={self.max_len}, block={self.block}, span={self.span}"
-        return f"{sizes}, iterations={self.iterations}, dropout={self.dropout}"
-
 
 def _grouped(tensor: Float[Tensor, "..."] | Bool[Tensor, "..."], groups: int, size: int) -> Tensor:
     """Axis 2 in groups of this size, zeros behind the end."""
