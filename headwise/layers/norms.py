@@ -10,6 +10,7 @@ from headwise.attention.precision import uncast
 from headwise.attention.zeros import zeroed_beyond
 from headwise.errors import ConfigError, unknown
 
+Tokens = Float[Tensor, "batch length width"]
 Norm = Literal["none", "layer", "batch", "rms"]
 
 
@@ -40,9 +41,7 @@ class TokenBatchNorm(nn.Module):
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("variance", torch.ones(width))
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Tokens, valid_lens: Int[Tensor, "batch"]) -> Tokens:
         with uncast(x):
             # in the type of the statistics, float32 at least
             read = zeroed_beyond(x, valid_lens).to(torch.promote_types(self.mean.dtype, torch.float32))
@@ -81,9 +80,7 @@ def build_norm(name: str, width: int) -> nn.Module:
     return nn.LayerNorm(width) if name == "layer" else nn.Identity()
 
 
-def normed(
-    norm: nn.Module, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"] | None
-) -> Float[Tensor, "batch length width"]:
+def normed(norm: nn.Module, x: Tokens, valid_lens: Int[Tensor, "batch"] | None) -> Tokens:
     """norm(x), where a batch norm is told which tokens are real; without lengths, all are."""
     if not isinstance(norm, TokenBatchNorm):
         return norm(x)

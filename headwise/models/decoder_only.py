@@ -14,6 +14,10 @@ from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
 
+Tokens = Int[Tensor, "batch length"]
+# the memory of each layer
+Past = Sequence[Segments] | None
+
 
 class DecoderOnly(nn.Module):
     """A stack of causal self-attention that continues a sequence of tokens.
@@ -40,9 +44,7 @@ class DecoderOnly(nn.Module):
         """Maps hidden states to the vocabulary."""
         return self.decoder.output
 
-    def hidden(
-        self, tokens: Int[Tensor, "batch length"], segments: Sequence[Segments] | None = None
-    ) -> Float[Tensor, "batch length width"]:
+    def hidden(self, tokens: Tokens, segments: Past = None) -> Float[Tensor, "batch length width"]:
         """States before the vocabulary; position t sees tokens 0..t, and the tokens before these in `segments`.
 
         Args:
@@ -52,9 +54,7 @@ class DecoderOnly(nn.Module):
         """
         return self.decoder.hidden(tokens, None, None, segments)
 
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], segments: Sequence[Segments] | None = None
-    ) -> Float[Tensor, "batch length vocab"]:
+    def forward(self, tokens: Tokens, segments: Past = None) -> Float[Tensor, "batch length vocab"]:
         """Logits of the next token at every position."""
         return self.output(self.hidden(tokens, segments))
 

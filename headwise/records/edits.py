@@ -17,7 +17,7 @@ from headwise.attention.masks import Mask, Table, without
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast, wide
 from headwise.errors import ConfigError, ShapeError
-from headwise.records.watching import Change, Weights, chosen, head_numbers, joined, watched
+from headwise.records.watching import Change, Heads, Weights, chosen, head_numbers, joined, watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Replace(Edit):
     """
 
     new: Float[Tensor, "..."] | Callable[[Tensor], Tensor]
-    heads: int | Sequence[int] | None = None
+    heads: Heads = None
 
     def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
         heads, call = head_numbers(self.pattern, self.heads, call.shape[1]), call.zero_unseen()

@@ -1,6 +1,6 @@
 """The records of one module: the calls of an attention layer, the outputs of any other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,11 +10,11 @@ from torch.nn import functional as F
 from torch.utils.module_tracker import ModuleTracker
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.mechanisms.mechanism import Mechanism, Weights
 from headwise.cancellation import poll_cancellation
 from headwise.errors import ConfigError
 from headwise.records.calls import RecordedCall, recorded
-from headwise.records.watching import Change, head_numbers
+from headwise.records.watching import Change, Heads, head_numbers
 
 # says whether gradients flow just now
 _TRACKER = ModuleTracker()
@@ -51,9 +51,7 @@ class LayerRecord:
         """The values of the latest call."""
         return self._last().call.value
 
-    def weights(
-        self, head: int | Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
-    ) -> Float[Tensor, "batch heads query_len key_len"]:
+    def weights(self, head: Heads = None, queries: slice = slice(None), keys: slice = slice(None)) -> Weights:
         """Exact weights, computed now from what the layer was given; the kernel that ran is not asked again.
 
         They are those of the parameters at the time of the call, also after an optimizer step (`changed` of a call
@@ -80,9 +78,7 @@ class LayerRecord:
             sequences[-1].calls.append(call)
         return sequences
 
-    def rows(
-        self, head: int | Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
-    ) -> Float[Tensor, "batch heads query_len key_len"]:
+    def rows(self, head: Heads = None, queries: slice = slice(None), keys: slice = slice(None)) -> Weights:
         """`weights` of all calls, the rows of each below those of the one before, whatever sequence they are of."""
         poll_cancellation()
         last = self._last()

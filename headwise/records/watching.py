@@ -16,6 +16,7 @@ from headwise.cancellation import poll_cancellation
 from headwise.errors import ConfigError, Unsupported, unknown
 
 _SLOT = "watch"
+Heads = int | Sequence[int] | None
 # computes the weights of all heads, queries and keys
 Weights = Callable[[], Tensor]
 
@@ -168,7 +169,7 @@ def call_of(inputs: tuple[Any, ...], options: dict[str, Any]) -> Call:
     return inputs[0] if inputs else options["call"]
 
 
-def head_numbers(layer: str, heads: int | Sequence[int] | None, count: int) -> list[int]:
+def head_numbers(layer: str, heads: Heads, count: int) -> list[int]:
     """The numbers of these heads of a layer, of all if None. Raises: ConfigError for a head that it lacks."""
     numbers = list(range(count)) if heads is None else [heads] if isinstance(heads, int) else list(heads)
     if wrong := [head for head in numbers if not 0 <= head < count]:
