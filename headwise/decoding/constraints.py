@@ -108,13 +108,12 @@ def constraints(
             raise ConfigError(f"the number of sentences is not clear: max_len {sentences}, {name} {len(value)}")
     if no_repeat_ngram < 0:
         raise ConfigError(f"no_repeat_ngram ({no_repeat_ngram}) must be 0 (off) or more")
-    shortest, longest = _spread(min_len, sentences), _spread(max_len, sentences)
+    first, shortest, longest = (np.full(sentences, value, np.int64) for value in (bos_id, min_len, max_len))
     forced = [list(tokens) for tokens in prefix] if prefix is not None else [[] for _ in range(sentences)]
     for sentence, (low, high, tokens) in enumerate(zip(shortest.tolist(), longest.tolist(), forced, strict=True)):
         _check_lengths(f"sentence {sentence}", low, high, len(tokens))
         if eos_id in tokens:
             raise ConfigError(f"sentence {sentence}: the prefix contains the end of sentence ({eos_id})")
-    first = _spread(bos_id, sentences)
     return Constraints(first, eos_id, shortest, longest, no_repeat_ngram, list(banned), forced, length_penalty)
 
 
@@ -194,7 +193,3 @@ def _repeats(history: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     ends = history[:, None, history.shape[1] - size + 1 :]
     rows, grams_at = (grams[:, :, :-1] == ends).all(-1).nonzero()
     return rows, grams[rows, grams_at, -1]
-
-
-def _spread(value: int | Sequence[int], sentences: int) -> np.ndarray:
-    return np.broadcast_to(np.asarray(value, dtype=np.int64), (sentences,)).copy()

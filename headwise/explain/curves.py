@@ -1,6 +1,6 @@
 """Line plots: the course of a training, and measurements with the spread of repeated ones."""
 
-import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,9 +41,7 @@ class Mean:
         """
         if not values:
             raise DataError("there is no mean of no values")
-        mean = math.fsum(values) / len(values)
-        square = math.fsum((value - mean) ** 2 for value in values)
-        return cls(mean, math.sqrt(square / (len(values) - 1)) if len(values) > 1 else 0.0, len(values))
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
 
     def __str__(self) -> str:
         digits = 2 if abs(self.value) >= 10 else 4

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwise.attention import masks
 from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.mechanisms.mechanism import Mechanism, table_of_two
 from headwise.attention.precision import wide
 from headwise.attention.zeros import zeroed
 from headwise.errors import ShapeError
@@ -50,16 +50,12 @@ def parts(call: Call) -> Parts:
 
 def _split(call: Call) -> tuple[bool, Keys | None]:
     """Whether the mask hides later keys, and which keys exist; of a mask that `Mechanism.require` let pass."""
-    batch, heads, query_len, key_len = call.shape
     causal, keys = False, None
     for part in masks.parts(call.mask):
         if part.structure().causal:
             causal = True
             continue
-        # a mask that does not depend on the query answers two of them with one row
-        size = (batch, heads, min(2, query_len), key_len)
-        table = part.dense(*size, query_start=call.query_start, device=call.query.device)
-        shown = table.squeeze(2).expand(-1, -1, key_len)
+        shown = table_of_two(part, call).squeeze(2).expand(-1, -1, call.shape[3])
         keys = shown if keys is None else keys & shown
     return causal, keys
 

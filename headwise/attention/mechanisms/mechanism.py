@@ -7,7 +7,7 @@ from inspect import signature
 from typing import ClassVar, Literal, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwise.attention import planner
@@ -210,11 +210,13 @@ class Mechanism(nn.Module, ABC):
 
 def is_of_keys(mask: Mask, call: Call) -> bool:
     """Whether a mask shows every query the same keys: says so, or has one row in its table for two queries."""
-    if mask.structure().of_keys:
-        return True
+    return mask.structure().of_keys or table_of_two(mask, call).shape[2] == 1
+
+
+def table_of_two(mask: Mask, call: Call) -> Bool[Tensor, "#batch #heads _ #key_len"]:
+    """The table of a mask for two queries: a mask that does not depend on the query gives them one row."""
     batch, heads, query_len, key_len = call.shape
-    size = (batch, heads, min(2, query_len), key_len)
-    return mask.dense(*size, query_start=call.query_start, device=call.query.device).shape[2] == 1
+    return mask.dense(batch, heads, min(2, query_len), key_len, query_start=call.query_start, device=call.query.device)
 
 
 class Rescored(Mechanism, ABC):
