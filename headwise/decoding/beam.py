@@ -47,7 +47,6 @@ def beam_search(
         cache: what the decoder's `start` returned; it is used up
         rules: lengths, first and last tokens and what else a hypothesis must obey, from `constraints`
         beam_size: hypotheses a sentence that go on, at least `n_best`
-
     Raises:
         ConfigError: for contradicting sizes, tokens outside the vocabulary or another number of sentences than the
             cache has
@@ -339,7 +338,6 @@ class Flow(Generic[N]):
 
         Args:
             beside: called before the longest product, so that threads that it wakes run beside that.
-
         Raises: Diverged as `beam_search`; no member can go on after it.
         """
         if not self._members:

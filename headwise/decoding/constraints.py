@@ -95,7 +95,6 @@ def constraints(
         prefix: forced first tokens of each sentence; their log-probabilities count
         length_penalty: 0 ranks by log-probability, 1 by its mean over tokens; greedy search and sampling only report
             the score
-
     Raises: ConfigError for lengths that contradict each other or the prefix, or another number of sentences.
 
     >>> rules = constraints([5, 8], bos_id=0, eos_id=1, min_len=2)
@@ -136,7 +135,6 @@ def allowed_log_probs(
 
     Args:
         histories: of each search whose rows these are, one after another: its rules, and the tokens of its rows so far.
-
     Raises: ShapeError for another number of rows; Diverged if a logit is NaN or plus infinity.
     """
     rows = sum(len(history) for _, history in histories)

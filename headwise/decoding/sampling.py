@@ -98,7 +98,6 @@ def sample(
         top_p: of these only the fewest most probable ones that together have this share (Holtzman et al. 2019,
             arXiv 1904.09751, section 3.1); 1 is all
         generator: of random numbers, on the CPU; None is torch's global one
-
     Raises: ConfigError for values out of range; else as `beam_search`.
     """
     _check(num_samples, temperature, top_k, top_p)

@@ -143,7 +143,6 @@ class Explanation:
         Args:
             layer: name, `pooling` for the layer that makes one vector of the sequence, or number from 0 (-1 is the
                 last) among the other layers of `shown`; the most focused if None.
-
         Raises: ConfigError for an unknown layer.
         """
         if layer is None:
@@ -218,7 +217,6 @@ class Explanation:
         Args:
             layer: name, or number from 0 among those of `shown` (-1 is the last); the most focused if None.
             heads: one number from 0, or several, whose mean is drawn; all if None.
-
         Raises: ConfigError for an unknown layer, head or suffix.
         """
         from headwise.explain.canvas import save
@@ -252,7 +250,6 @@ class Explanation:
         Args:
             layer, heads: as in `save`.
             every: every layer too, in a file of its own.
-
         Raises: ConfigError for a format that cannot be drawn.
         """
         from headwise.explain.canvas import save

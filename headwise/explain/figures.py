@@ -53,7 +53,6 @@ def page(
         kind: "cross" if rows are target tokens and columns source tokens, "pooled" if the only row is an answer, "tags"
             if columns are tags of the rows; in these the strongest cell of each row is framed.
         keep: True where the mask allows a weight; other cells are hatched.
-
     Raises: ShapeError if labels and weights do not fit.
 
     >>> drawn = page(np.eye(2), ["va", "!"], ["go", "."], [np.ones((3, 2, 2)) / 2])

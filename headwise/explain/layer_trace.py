@@ -92,7 +92,6 @@ def layer_trace(
         layer: a name as `headwise.record` gives it; the first attention layer if None.
         head: a query head, from 0.
         queries, keys: labels, where they are known.
-
     Raises:
         ConfigError: an unknown layer or head.
         Unsupported: the layer was not called over whole sequences.

@@ -194,7 +194,6 @@ def rows_of(reel: Reel, statistic: str, layer: str = "") -> list[dict[str, Any]]
 
     Args:
         layer: only layers whose names contain this.
-
     Raises: ConfigError for an unknown statistic.
     """
     if statistic not in reel.statistics:

@@ -49,7 +49,6 @@ class DecoderOnly(nn.Module):
 
         Args:
             segments: the result of `self.segments`; the tokens are added to them.
-
         Raises: ShapeError for segments of another number of layers.
         """
         return self.decoder.hidden(tokens, None, None, segments)
