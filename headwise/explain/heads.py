@@ -210,10 +210,7 @@ def mean_similarity(inputs: Iterable[Weights]) -> Float[np.ndarray, "heads heads
     [[1.0, 0.5], [0.5, 1.0]]
     """
     similarities, rows = zip(*((similarity(weights), weights.shape[1]) for weights in inputs), strict=True)
-    total: np.ndarray = sum(
-        (table * count for table, count in zip(similarities, rows, strict=True)), np.zeros_like(similarities[0])
-    )
-    return total / sum(rows)
+    return np.average(similarities, axis=0, weights=rows)
 
 
 def rollout(layers: Iterable[Weights]) -> Float[np.ndarray, "queries keys"]:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -19,7 +19,7 @@ from headwise.runs.film import Film
 _CACHED = 8
 
 
-class _Layer(Config):
+class Axes(Config):
     """The rows and columns of a layer in a probe."""
 
     kind: str
@@ -34,7 +34,7 @@ class _Probe(Config):
     source: str
     target: str | None
     output: str
-    layers: dict[str, _Layer]
+    layers: dict[str, Axes]
 
 
 class _Facts(Config):
@@ -44,16 +44,6 @@ class _Facts(Config):
     statistics: list[str]
     probes: list[_Probe]
     flags: dict[str, list[tuple[int, Odd, int]]]
-
-
-class Axes(NamedTuple):
-    """The rows and columns of a layer in a probe, and the output of the model there."""
-
-    queries: list[str]
-    keys: list[str]
-    kind: str
-    causal: bool
-    output: str
 
 
 class Reel:
@@ -103,11 +93,14 @@ class Reel:
 
     def axes(self, step: int, probe: int, layer: str) -> Axes:
         """The rows and columns of a layer. Raises: ConfigError for an unknown step, probe or layer."""
-        layers, output = self._probe(step, probe).layers, self._probe(step, probe).output
+        layers = self._probe(step, probe).layers
         if layer not in layers:
             raise ConfigError(unknown("layer", layer, layers))
-        axes = layers[layer]
-        return Axes(axes.queries, axes.keys, axes.kind, axes.causal, output)
+        return layers[layer]
+
+    def output(self, step: int, probe: int) -> str:
+        """The output of the model for a probe. Raises: ConfigError for an unknown step or probe."""
+        return self._probe(step, probe).output
 
     def weights(self, step: int, probe: int, layer: str) -> Float[np.ndarray, "heads queries keys"]:
         """Exact weights. Raises: as `axes`."""
