@@ -70,7 +70,6 @@ class PartialHypotheses:
 
     Args:
         sentences: the index of each one's sentence in the batch.
-        tokens: of each so far.
         totals: the log-probability of each; minus infinity for a row without hypothesis.
     """
 

@@ -46,9 +46,7 @@ def page(
     than 48 rows or columns are pooled by their maximum, so that no strong weight is averaged away.
 
     Args:
-        weights: the large map.
         queries, keys: a label for each row and each column.
-        layers: the small maps; one array for each layer.
         chosen: (layer, head) of the small maps whose mean is the large one; they are framed.
         kind: "cross" if rows are target tokens and columns source tokens, "pooled" if the only row is an answer, "tags"
             if columns are tags of the rows; in these the strongest cell of each row is framed.

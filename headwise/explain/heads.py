@@ -35,7 +35,6 @@ def describe(
 
     Args:
         one_sequence: row and column i are the same position.
-        rows: the rows that count; None: all.
 
     >>> table = describe(np.eye(4)[None, [0, 0, 1, 2]], one_sequence=True)
     >>> {name: float(values[0]) for name, values in table.items() if name != "first"}

@@ -50,7 +50,6 @@ class LayerTrace:
     """What one head of one layer computed for one input.
 
     Args:
-        queries, keys: a label for each.
         shapes: (name, what, shape) of everything that the model computed on the way, in its order.
     """
 

@@ -324,11 +324,7 @@ class Read(Part):
 
 
 class EncodingBlock(nn.Module):
-    """An encoder block that reads several batches at once: what `EncoderBlock` computes of each, in less time.
-
-    Args:
-        block: one of scaled dot products under softmax without position biases.
-    """
+    """An encoder block that reads several batches at once: what `EncoderBlock` computes of each, in less time."""
 
     def __init__(self, block: EncoderBlock):
         super().__init__()

@@ -82,7 +82,6 @@ class WindowEncoder(TokenEncoder):
 
     Args:
         join: maps the 2r + 1 vectors of a window to one.
-        alone: the network after it.
     Source: Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.2.1.
     """
 
@@ -102,7 +101,6 @@ class ConvolutionEncoder(TokenEncoder):
 
     Args:
         convolutions: of an odd size, padded to keep the length.
-        residuals: one for each.
         norm: closes the stack.
     """
 

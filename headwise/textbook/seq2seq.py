@@ -50,8 +50,6 @@ class AttentionDecoder(Decoder):
 class EncoderDecoder(nn.Module):
     """An encoder and a decoder trained together: logits and state of the decoder over the states of the encoder.
 
-    Args:
-        encoder: its output is what the decoder's `init_state` takes.
     Source: Zhang et al., Dive into Deep Learning, section 10.6.
     """
 

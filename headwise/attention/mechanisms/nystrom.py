@@ -19,7 +19,6 @@ class ValueConvolution(nn.Module):
     """A convolution of the values along the sequence, one filter a head: added to the output, it eases training.
 
     Args:
-        num_heads: filters.
         kernel_size: taps of a filter, odd.
     Source: Xiong et al. 2021, arXiv:2102.03902, section 3 ("skip connection").
     """

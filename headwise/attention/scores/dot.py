@@ -12,8 +12,6 @@ from headwise.errors import ConfigError
 class Dot(Product):
     """scale q . k (Luong et al. 2015, arXiv:1508.04025, eq. 8 "dot").
 
-    Args:
-        scale: a fixed factor.
     Raises: ConfigError: a scale that is not finite.
 
     >>> Dot(scale=0.25)(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)).item()

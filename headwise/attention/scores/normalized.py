@@ -105,7 +105,6 @@ class SoftCap(Score):
     No dot product any more, whatever the inner score is.
 
     Args:
-        score: the inner score.
         cap: the bound, above 0; scores far below it hardly change.
     Raises: ConfigError: a cap that is not above 0 and finite, or an inner score that is no `Score`.
     Source: Gemma team 2024, arXiv:2408.00118, sec. 2 (logit soft-capping, cap 50 in attention).
