@@ -19,6 +19,8 @@ from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
 from headwise.positions.position import Position
 
+Vectors = Float[Tensor, "batch length d_model"]
+Memory = Float[Tensor, "batch memory_len memory_dim"]
 Shared = Literal["none", "qk", "kv", "qkv"]
 Combine = Literal["concat", "mean"]
 
@@ -97,12 +99,7 @@ class MultiHeadAttention(nn.Module):
         return self.num_heads * self.head_dim, key, 0 if self.shared in ("kv", "qkv") else value
 
     def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        memory: Float[Tensor, "batch memory_len memory_dim"] | None = None,
-        *,
-        mask: Mask | None = None,
-        cache: AttentionStep | None = None,
+        self, x: Vectors, memory: Memory | None = None, *, mask: Mask | None = None, cache: AttentionStep | None = None
     ) -> Float[Tensor, "batch length width"]:
         """Self-attention over x, or cross-attention from x to a memory.
 
@@ -117,10 +114,10 @@ class MultiHeadAttention(nn.Module):
         if cache is not None and not isinstance(stored, Segments):
             return self._join(self._attend_step(*self._project(x), mask, cache))
         if not isinstance(stored, Segments):
-            return self._join(self._attend(*self._project(x), mask, 0))
+            return self._join(self._attend(*self._project(x), mask, 0, None))
         query, key, value = self._project(stored.extend(x))
         start = key.shape[2] - x.shape[1]
-        return self._join(self._attend(query[:, :, start:], key, value, mask, start))
+        return self._join(self._attend(query[:, :, start:], key, value, mask, start, None))
 
     def new_cache(self) -> KeyValues | States:
         """An empty cache for this layer's self-attention."""
@@ -130,7 +127,7 @@ class MultiHeadAttention(nn.Module):
         return KeyValues(shares_beams=placed and self.mechanism.facts.steps == "shared")
 
     def project_memory(
-        self, memory: Float[Tensor, "batch memory_len memory_dim"]
+        self, memory: Memory
     ) -> tuple[Float[Tensor, "batch kv_heads memory_len dim"], Float[Tensor, "batch kv_heads memory_len value_dim"]]:
         """Keys and values of a memory, to be kept while it is attended to."""
         if self.memory_projection is None:

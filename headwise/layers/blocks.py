@@ -6,11 +6,10 @@ from torch import Tensor, nn
 from headwise.attention.dropout import drop, dropout_add
 from headwise.attention.masks import Mask
 from headwise.caches import AttentionStep
-from headwise.layers.attention import MultiHeadAttention
+from headwise.layers.attention import MultiHeadAttention, Vectors
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import normed
 
-Vectors = Float[Tensor, "batch length d_model"]
 # the real tokens of each row; None: all are
 Lens = Int[Tensor, "batch"] | None
 

@@ -16,8 +16,8 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.caches import AttentionStep, KeyValues
-from headwise.layers.attention import MultiHeadAttention, rotated, rows_of_beams
-from headwise.layers.blocks import DecoderBlock, EncoderBlock, Lens, Residual, Vectors
+from headwise.layers.attention import MultiHeadAttention, Vectors, rotated, rows_of_beams
+from headwise.layers.blocks import DecoderBlock, EncoderBlock, Lens, Residual
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 

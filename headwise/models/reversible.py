@@ -12,8 +12,8 @@ from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Mask
 from headwise.attention.precision import autocast_dtype
 from headwise.errors import ConfigError, Unsupported
-from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.blocks import EncoderBlock, Lens, Residual, Vectors
+from headwise.layers.attention import MultiHeadAttention, Vectors
+from headwise.layers.blocks import EncoderBlock, Lens, Residual
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 

@@ -15,7 +15,8 @@ from headwise.attention.precision import uncast
 from headwise.attention.zeros import zeroed_beyond
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.layers.blocks import Residual, Vectors
+from headwise.layers.attention import Vectors
+from headwise.layers.blocks import Residual
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import build_norm, normed
