@@ -53,6 +53,7 @@ def page(
         keep: True where the mask allows a weight; other cells are hatched.
     Raises: ShapeError if labels and weights do not fit.
 
+    >>> import numpy as np
     >>> drawn = page(np.eye(2), ["va", "!"], ["go", "."], [np.ones((3, 2, 2)) / 2])
     >>> [text.get_text() for text in drawn.axes[1].get_xticklabels()]
     ['head 0', 'head 1', 'head 2']
@@ -100,6 +101,7 @@ def heads(
     Args:
         queries, keys, keep: as in `page`.
 
+    >>> import numpy as np
     >>> len(heads(np.ones((3, 2, 2)) / 2, ["a", "b"], ["a", "b"]).axes)
     4
     """
