@@ -94,8 +94,7 @@ def attention(
     mechanism = getattr(module, "mechanism", None)
     if not isinstance(mechanism, Mechanism):
         raise ConfigError(f"{type(module).__name__} has no mechanism: headwise.adopt(model) gives it one")
-    refused = [name for name in _REFUSED if others.get(name) is not None]
-    if refused:
+    if refused := [name for name in _REFUSED if others.get(name) is not None]:
         raise Unsupported(f"{type(module).__name__} gives its attention '{refused[0]}', which no call can say")
     if isinstance(scaling, Tensor):
         query, scaling = query * scaling, 1.0
@@ -103,8 +102,7 @@ def attention(
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         attention_mask = Pattern(Causal() if causal and query.shape[2] > 1 else None)
     mask, bias, start = _placed(attention_mask, position_bias, key.shape[2])
-    watch = watched(mechanism)
-    if watch is not None:
+    if (watch := watched(mechanism)) is not None:
         # static caches write over what a record holds on to
         watch.copies = not key.requires_grad
     if not query.dtype == key.dtype == value.dtype:

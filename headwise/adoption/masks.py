@@ -1,5 +1,7 @@
 """The masks of transformers as Headwise masks: what its mask functions are made of is read, so that plans see it."""
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
@@ -82,8 +84,7 @@ class _Predicate(Mask):
     shift: int
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        allowed: Tensor = self.function(batch, head, query + self.shift, key + self.shift)
-        return allowed
+        return self.function(batch, head, query + self.shift, key + self.shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,12 +191,7 @@ def _all_of(functions: Sequence[MaskFunction], shift: int) -> Mask | None:
 
 def _any_of(functions: Sequence[MaskFunction], shift: int) -> Mask | None:
     masks = [translated(function, shift) for function in functions]
-    if None in masks:
-        return None
-    joined = masks[0]
-    for mask in masks[1:]:
-        joined = joined | mask  # type: ignore[operator]
-    return joined
+    return None if None in masks else functools.reduce(operator.or_, masks)
 
 
 # made of nothing

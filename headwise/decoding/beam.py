@@ -13,27 +13,22 @@ from torch import Tensor
 from headwise.caches import Cache
 from headwise.decoding.constraints import Constraints, allowed_log_probs
 from headwise.decoding.hypotheses import (
+    OBSERVER,
     Hypothesis,
     PartialHypotheses,
     SearchStep,
     StepDecoder,
     device_of,
     length_norms,
-    search_observer,
 )
 from headwise.decoding.top import continuations
-from headwise.errors import ConfigError, ShapeError
+from headwise.errors import ConfigError
 
 N = TypeVar("N")
 
 
 def beam_search(
-    decoder: StepDecoder,
-    cache: Cache,
-    rules: Constraints,
-    *,
-    beam_size: int,
-    n_best: int = 1,
+    decoder: StepDecoder, cache: Cache, rules: Constraints, *, beam_size: int, n_best: int = 1
 ) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of each sentence, best first, in the order of the sentences.
 
@@ -52,7 +47,6 @@ def beam_search(
         cache: what the decoder's `start` returned; it is used up
         rules: lengths, first and last tokens and what else a hypothesis must obey, from `constraints`
         beam_size: hypotheses a sentence that go on, at least `n_best`
-
     Raises:
         ConfigError: for contradicting sizes, tokens outside the vocabulary or another number of sentences than the
             cache has
@@ -96,7 +90,7 @@ class BeamSearch:
         rules.check_cache(cache)
         self.cache, self.rules, self.size, self.step = cache, rules, beam_size, 0
         self._n_best, self._norms = n_best, length_norms(rules.longest, rules.length_penalty)
-        self._observer = search_observer()
+        self._observer = OBSERVER.get()
         sentences = rules.sentences
         # of each open sentence: its index in the input, and whether it was dropped
         self._sentences, self._dropped = np.arange(sentences), np.zeros(sentences, dtype=bool)
@@ -268,12 +262,9 @@ def take_all(searches: Sequence[BeamSearch], logits: Float[Tensor, "rows vocab"]
     Raises: as `beam_search`; ShapeError for another number of rows.
     """
     histories, row = [(search.rules, search.history) for search in searches], 0
-    rows = sum(len(history) for _, history in histories)
-    if len(logits) != rows:
-        raise ShapeError(f"the decoder returned {len(logits)} rows of logits for {rows} tokens")
     for search in searches:
         if search.step == 0:
-            search.rules.check_logits(logits, rows)
+            search.rules.check_ids(logits.shape[1])
     log_probs = allowed_log_probs(logits, histories)
     for (width, size), group in groupby(searches, key=lambda search: (search.width, search.size)):
         alike = list(group)
@@ -347,7 +338,6 @@ class Flow(Generic[N]):
 
         Args:
             beside: called before the longest product, so that threads that it wakes run beside that.
-
         Raises: Diverged as `beam_search`; no member can go on after it.
         """
         if not self._members:

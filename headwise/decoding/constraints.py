@@ -64,16 +64,12 @@ class Constraints:
         if started != self.sentences:
             raise ConfigError(f"max_len is for {self.sentences} sentences, but the decoder was started with {started}")
 
-    def check_logits(self, logits: Float[Tensor, "rows vocab"], rows: int) -> None:
-        """Raises: ShapeError if a step returned another number of rows, ConfigError for ids beyond the vocabulary."""
-        if logits.shape[0] != rows:
-            raise ShapeError(f"the decoder returned {logits.shape[0]} rows of logits for {rows} tokens")
-        vocab = logits.shape[1]
+    def check_ids(self, vocab: int) -> None:
+        """Raises: ConfigError for token ids beyond a vocabulary of this size."""
         if vocab < 2:
             raise ConfigError("a vocabulary needs the end of sentence and at least one more token")
         ids = [*self.banned, self.eos_id, *self.bos_id.tolist(), *(token for tokens in self.prefix for token in tokens)]
-        wrong = [token for token in ids if not 0 <= token < vocab]
-        if wrong:
+        if wrong := [token for token in ids if not 0 <= token < vocab]:
             raise ConfigError(f"token {wrong[0]} is outside the vocabulary of {vocab} tokens")
 
 
@@ -96,13 +92,10 @@ def constraints(
         bos_id: the token that the first step reads, one for all sentences or one each
         min_len: fewest tokens, prefix included, one number for all sentences or one each
         no_repeat_ngram: no n-gram of this many tokens occurs twice in a hypothesis; 0 is off
-        banned: tokens that are never chosen
         prefix: forced first tokens of each sentence; their log-probabilities count
         length_penalty: 0 ranks by log-probability, 1 by its mean over tokens; greedy search and sampling only report
             the score
-
-    Raises:
-        ConfigError: for lengths that contradict each other or the prefix, or another number of sentences.
+    Raises: ConfigError for lengths that contradict each other or the prefix, or another number of sentences.
 
     >>> rules = constraints([5, 8], bos_id=0, eos_id=1, min_len=2)
     >>> rules.sentences, rules.longest, rules.min_len.tolist()
@@ -114,13 +107,12 @@ def constraints(
             raise ConfigError(f"the number of sentences is not clear: max_len {sentences}, {name} {len(value)}")
     if no_repeat_ngram < 0:
         raise ConfigError(f"no_repeat_ngram ({no_repeat_ngram}) must be 0 (off) or more")
-    shortest, longest = _spread(min_len, sentences), _spread(max_len, sentences)
+    first, shortest, longest = (np.full(sentences, value, np.int64) for value in (bos_id, min_len, max_len))
     forced = [list(tokens) for tokens in prefix] if prefix is not None else [[] for _ in range(sentences)]
     for sentence, (low, high, tokens) in enumerate(zip(shortest.tolist(), longest.tolist(), forced, strict=True)):
         _check_lengths(f"sentence {sentence}", low, high, len(tokens))
         if eos_id in tokens:
             raise ConfigError(f"sentence {sentence}: the prefix contains the end of sentence ({eos_id})")
-    first = _spread(bos_id, sentences)
     return Constraints(first, eos_id, shortest, longest, no_repeat_ngram, list(banned), forced, length_penalty)
 
 
@@ -143,20 +135,22 @@ def allowed_log_probs(
 
     Args:
         histories: of each search whose rows these are, one after another: its rules, and the tokens of its rows so far.
-
-    Raises: Diverged if a logit is NaN or plus infinity.
+    Raises: ShapeError for another number of rows; Diverged if a logit is NaN or plus infinity.
     """
+    rows = sum(len(history) for _, history in histories)
+    if len(logits) != rows:
+        raise ShapeError(f"the decoder returned {len(logits)} rows of logits for {rows} tokens")
     wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     # a new tensor, so the masks below may be written into it
     log_probs = wide.log_softmax(1)
     # the sum over a row is in each of its entries: one column shows every NaN
     finite, row = not math.isnan(log_probs[:, 0].sum().item()), 0
     for rules, history in histories:
-        rows = slice(row, row + len(history))
+        own = slice(row, row + len(history))
         if not finite:
-            _clear_empty(wide[rows], log_probs[rows], history.shape[1] + 1)
-        _forbid(log_probs[rows], rules, history)
-        row = rows.stop
+            _clear_empty(wide[own], log_probs[own], history.shape[1] + 1)
+        _forbid(log_probs[own], rules, history)
+        row = own.stop
     return log_probs
 
 
@@ -197,7 +191,3 @@ def _repeats(history: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     ends = history[:, None, history.shape[1] - size + 1 :]
     rows, grams_at = (grams[:, :, :-1] == ends).all(-1).nonzero()
     return rows, grams[rows, grams_at, -1]
-
-
-def _spread(value: int | Sequence[int], sentences: int) -> np.ndarray:
-    return np.broadcast_to(np.asarray(value, dtype=np.int64), (sentences,)).copy()

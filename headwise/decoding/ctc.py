@@ -68,8 +68,7 @@ def occupancy(log_probs: Float[Tensor, "places outputs"], units: list[int]) -> F
 
     Source: Graves et al. 2006, "Connectionist Temporal Classification", eq. 14; Graves 2012, section 7.3.
 
-    Raises:
-        ValueError: more units than the places can hold.
+    Raises: ValueError: more units than the places can hold.
     """
     if fewest_places(units) > len(log_probs):
         raise ValueError(f"{len(units)} units do not fit in {len(log_probs)} places")

@@ -70,7 +70,6 @@ class PartialHypotheses:
 
     Args:
         sentences: the index of each one's sentence in the batch.
-        tokens: of each so far.
         totals: the log-probability of each; minus infinity for a row without hypothesis.
     """
 
@@ -97,7 +96,8 @@ class SearchStep:
 
 
 Observer = Callable[[SearchStep], None]
-_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+# of a search that begins now
+OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 
 @contextmanager
@@ -106,20 +106,15 @@ def observe_search(observer: Observer) -> Iterator[None]:
 
     An observer that is open already is called first. The search itself is the same.
     """
-    outer = _OBSERVER.get()
+    outer = OBSERVER.get()
 
     def both(step: SearchStep) -> None:
         if outer is not None:
             outer(step)
         observer(step)
 
-    token = _OBSERVER.set(both)
+    token = OBSERVER.set(both)
     try:
         yield
     finally:
-        _OBSERVER.reset(token)
-
-
-def search_observer() -> Observer | None:
-    """The observer of a search that begins now."""
-    return _OBSERVER.get()
+        OBSERVER.reset(token)

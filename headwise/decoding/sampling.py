@@ -12,13 +12,13 @@ from torch import Tensor
 from headwise.caches import Cache
 from headwise.decoding.constraints import Constraints, allowed_log_probs
 from headwise.decoding.hypotheses import (
+    OBSERVER,
     Hypothesis,
     PartialHypotheses,
     SearchStep,
     StepDecoder,
     device_of,
     length_norms,
-    search_observer,
 )
 from headwise.decoding.top import argmax, top
 from headwise.errors import ConfigError
@@ -26,10 +26,7 @@ from headwise.errors import ConfigError
 # below it fp32 quotients leave their range; so sharp a distribution is its largest entry anyway
 COLDEST = 1e-30
 
-Choose = Callable[
-    [Float[Tensor, "rows vocab"], Int[np.ndarray, "rows"]],
-    tuple[Int[Tensor, "rows"], Float[Tensor, "rows"]],
-]
+Choose = Callable[[Float[Tensor, "rows vocab"], Int[np.ndarray, "rows"]], Int[Tensor, "rows"]]
 
 
 def greedy(decoder: StepDecoder, cache: Cache, rules: Constraints) -> list[list[Hypothesis]]:
@@ -40,12 +37,7 @@ def greedy(decoder: StepDecoder, cache: Cache, rules: Constraints) -> list[list[
     Args:
         cache, rules: as for `beam_search`, whose errors it raises.
     """
-
-    def choose(log_probs: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        tokens = argmax(log_probs)
-        return tokens, log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
-
-    return follow(decoder, cache, rules, per_sentence=1, choose=choose)
+    return follow(decoder, cache, rules, per_sentence=1, choose=lambda log_probs, rows: argmax(log_probs))
 
 
 class Draws:
@@ -106,16 +98,14 @@ def sample(
         top_p: of these only the fewest most probable ones that together have this share (Holtzman et al. 2019,
             arXiv 1904.09751, section 3.1); 1 is all
         generator: of random numbers, on the CPU; None is torch's global one
-
     Raises: ConfigError for values out of range; else as `beam_search`.
     """
     _check(num_samples, temperature, top_k, top_p)
     count = rules.sentences * num_samples
 
-    def choose(log_probs: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+    def choose(log_probs: Tensor, rows: np.ndarray) -> Tensor:
         noise = torch.rand(count, generator=generator, dtype=torch.float64, device="cpu")[torch.from_numpy(rows)]
-        tokens = draw(log_probs, noise.to(log_probs.device), temperature=temperature, top_k=top_k, top_p=top_p)
-        return tokens, log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
+        return draw(log_probs, noise.to(log_probs.device), temperature=temperature, top_k=top_k, top_p=top_p)
 
     return follow(decoder, cache, rules, per_sentence=num_samples, choose=choose)
 
@@ -130,11 +120,11 @@ def follow(
     leaves the batch when all of its hypotheses have ended.
 
     Args:
-        choose: (log-probabilities, index of each row in the first batch) -> tokens and their log-probabilities
+        choose: (log-probabilities, index of each row in the first batch) -> tokens
     """
     rules.check_cache(cache)
     norms = length_norms(rules.longest, rules.length_penalty)
-    device, observer = device_of(decoder), search_observer()
+    device, observer = device_of(decoder), OBSERVER.get()
     rows = _Rows.start(rules, per_sentence)
     results: dict[int, Hypothesis] = {}
     tokens = rules.bos_id.repeat(per_sentence)
@@ -143,9 +133,11 @@ def follow(
     for step in range(rules.longest):
         logits = decoder.step(torch.from_numpy(tokens).to(device), cache)
         if step == 0:
-            rules.check_logits(logits, len(tokens))
-        chosen, log_probs = choose(allowed_log_probs(logits, [(rules, rows.history[:, :step])]), rows.index)
-        tokens, gain, alive = chosen.cpu().numpy(), log_probs.double().cpu().numpy(), rows.open.copy()
+            rules.check_ids(logits.shape[1])
+        log_probs = allowed_log_probs(logits, [(rules, rows.history[:, :step])])
+        chosen = choose(log_probs, rows.index)
+        gain = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1).double().cpu().numpy()
+        tokens, alive = chosen.cpu().numpy(), rows.open.copy()
         before = None if observer is None else rows.partial(step, alive, per_sentence)
         ended = rows.extend(step, tokens, gain, rules.eos_id, norms)
         results.update(ended)

@@ -34,8 +34,7 @@ class DecodingConfig(Config):
     max_len_b: float = Field(10.0, ge=0, description="... plus this many")
     max_len: int = Field(256, ge=1, description="longest output of all, in tokens")
     precision: Literal["fp32", "bf16"] = Field(
-        "fp32",
-        description="bf16: large products in bfloat16; faster where `headwise doctor` says so, less exact",
+        "fp32", description="bf16: large products in bfloat16; faster where `headwise doctor` says so, less exact"
     )
     no_repeat_ngram: int = Field(0, ge=0, description="no n-gram of this many tokens occurs twice; 0: off")
     num_samples: int = Field(1, ge=1, le=65536, description="sample: outputs per sentence")
@@ -93,8 +92,7 @@ class DecodingConfig(Config):
     def with_options(self, options: Mapping[str, Any]) -> "DecodingConfig":
         """The configuration with these keys replaced; an option implies its method, and `n_best` counts samples too.
 
-        Raises:
-            ConfigError: for options that belong to another method, or values that are not allowed.
+        Raises: ConfigError for options that belong to another method, or values that are not allowed.
 
         >>> DecodingConfig().with_options({"top_k": 5, "n_best": 2}).num_samples
         2
@@ -124,12 +122,7 @@ class DecodingConfig(Config):
 
 
 def search(
-    decoder: StepDecoder,
-    cache: Cache,
-    config: DecodingConfig,
-    rules: Constraints,
-    *,
-    draws: Draws | None = None,
+    decoder: StepDecoder, cache: Cache, config: DecodingConfig, rules: Constraints, *, draws: Draws | None = None
 ) -> list[list[Hypothesis]]:
     """Decodes as configured: `n_best` hypotheses of each sentence, one if greedy, or `num_samples`.
 

@@ -1,6 +1,6 @@
 """Line plots: the course of a training, and measurements with the spread of repeated ones."""
 
-import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,9 +41,7 @@ class Mean:
         """
         if not values:
             raise DataError("there is no mean of no values")
-        mean = math.fsum(values) / len(values)
-        square = math.fsum((value - mean) ** 2 for value in values)
-        return cls(mean, math.sqrt(square / (len(values) - 1)) if len(values) > 1 else 0.0, len(values))
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
 
     def __str__(self) -> str:
         digits = 2 if abs(self.value) >= 10 else 4
@@ -62,8 +60,7 @@ def lines(series: Series, *, across: str, down: str, title: str = "") -> Picture
 
     Args:
         across, down: names of the axes.
-    Raises:
-        DataError: nothing to draw.
+    Raises: DataError: nothing to draw.
 
     >>> drawn = lines({"rnn": [(1, Mean(0.9, 0.0, 1)), (2, Mean(0.8, 0.1, 3))]}, across="distance", down="accuracy")
     >>> drawn.axes[0].get_xlabel()
@@ -108,8 +105,7 @@ def lines(series: Series, *, across: str, down: str, title: str = "") -> Picture
 def training_curve(rows: Iterable[Mapping[str, object]], *, title: str = "") -> Picture:
     """Loss and metrics over the steps of a run, from the rows of its `metrics.jsonl`.
 
-    Raises:
-        DataError: if no row has a step and a number.
+    Raises: DataError if no row has a step and a number.
 
     >>> training_curve([{"step": 1, "loss": 5.0}, {"step": 2, "metrics": {"bleu": 3.0}}]).axes[1].get_ylabel()
     'valid bleu'

@@ -47,9 +47,7 @@ class Layer:
 
     def mean(self, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
         """The mean of these heads, or of all. Raises: ConfigError for an unknown head."""
-        chosen = self.numbers(heads)
-        mean: np.ndarray = self.weights[chosen].mean(axis=0)
-        return mean
+        return self.weights[self.numbers(heads)].mean(axis=0)
 
     def numbers(self, heads: Heads) -> list[int]:
         """The numbers of these heads, or of all. Raises: ConfigError for an unknown head."""
@@ -130,8 +128,7 @@ class Explanation:
 
         Layers differ; neither the first nor the last need be the one that aligns words.
 
-        Raises:
-            Unsupported: if the model has no attention.
+        Raises: Unsupported if the model has no attention.
         """
         if not self.layers:
             raise Unsupported("this model has no attention, so there is nothing to show")
@@ -147,9 +144,7 @@ class Explanation:
         Args:
             layer: name, `pooling` for the layer that makes one vector of the sequence, or number from 0 (-1 is the
                 last) among the other layers of `shown`; the most focused if None.
-
-        Raises:
-            ConfigError: for an unknown layer.
+        Raises: ConfigError for an unknown layer.
         """
         if layer is None:
             return self.most_focused()
@@ -223,9 +218,7 @@ class Explanation:
         Args:
             layer: name, or number from 0 among those of `shown` (-1 is the last); the most focused if None.
             heads: one number from 0, or several, whose mean is drawn; all if None.
-
-        Raises:
-            ConfigError: for an unknown layer, head or suffix.
+        Raises: ConfigError for an unknown layer, head or suffix.
         """
         from headwise.explain.canvas import save
 
@@ -258,9 +251,7 @@ class Explanation:
         Args:
             layer, heads: as in `save`.
             every: every layer too, in a file of its own.
-
-        Raises:
-            ConfigError: for a format that cannot be drawn.
+        Raises: ConfigError for a format that cannot be drawn.
         """
         from headwise.explain.canvas import save
 

@@ -6,11 +6,11 @@ Rows are queries ("attends from"), columns are keys ("attends to"), in every fig
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 from jaxtyping import Bool, Float
 
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
+from headwise.explain.heads import pooled
 from headwise.explain.values import Array, array
 
 QUERY, KEY = "query: attends from", "key: attends to"
@@ -46,17 +46,14 @@ def page(
     than 48 rows or columns are pooled by their maximum, so that no strong weight is averaged away.
 
     Args:
-        weights: the large map.
         queries, keys: a label for each row and each column.
-        layers: the small maps; one array for each layer.
         chosen: (layer, head) of the small maps whose mean is the large one; they are framed.
         kind: "cross" if rows are target tokens and columns source tokens, "pooled" if the only row is an answer, "tags"
             if columns are tags of the rows; in these the strongest cell of each row is framed.
         keep: True where the mask allows a weight; other cells are hatched.
+    Raises: ShapeError if labels and weights do not fit.
 
-    Raises:
-        ShapeError: if labels and weights do not fit.
-
+    >>> import numpy as np
     >>> drawn = page(np.eye(2), ["va", "!"], ["go", "."], [np.ones((3, 2, 2)) / 2])
     >>> [text.get_text() for text in drawn.axes[1].get_xticklabels()]
     ['head 0', 'head 1', 'head 2']
@@ -86,7 +83,7 @@ def page(
     maps.colour_bar(axes, image, upper, "probability" if kind == "tags" else "attention weight")
     maps.caption(axes, values, allowed)
     if below:
-        small = [_pooled(array(layer)) for layer in layers]
+        small = [pooled(array(layer), THUMBNAIL) for layer in layers]
         maps.draw_heads(figure.place(left, bottom, *lower), small, side, chosen)
     return figure
 
@@ -104,6 +101,7 @@ def heads(
     Args:
         queries, keys, keep: as in `page`.
 
+    >>> import numpy as np
     >>> len(heads(np.ones((3, 2, 2)) / 2, ["a", "b"], ["a", "b"]).axes)
     4
     """
@@ -127,11 +125,3 @@ def heads(
     maps.name_grid(figure, QUERY, KEY, title)
     maps.shared_colour_bar(figure, image)
     return figure
-
-
-def _pooled(heads: np.ndarray) -> np.ndarray:
-    """The largest weight of each block, such that no side is longer than a thumbnail."""
-    for axis in (1, 2):
-        block = -(-heads.shape[axis] // THUMBNAIL)
-        heads = np.maximum.reduceat(heads, np.arange(0, heads.shape[axis], block), axis=axis)
-    return heads

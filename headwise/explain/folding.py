@@ -58,7 +58,6 @@ def fold_weights(
 
     Args:
         sides: the labels of its queries and of its keys.
-        tokens: of either side.
     """
     rows, columns = (group_numbers(side, tokens, fold) for side in sides)
     if fold.special == "share":

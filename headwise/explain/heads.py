@@ -35,7 +35,6 @@ def describe(
 
     Args:
         one_sequence: row and column i are the same position.
-        rows: the rows that count; None: all.
 
     >>> table = describe(np.eye(4)[None, [0, 0, 1, 2]], one_sequence=True)
     >>> {name: float(values[0]) for name, values in table.items() if name != "first"}
@@ -68,7 +67,6 @@ class HeadStatistics:
             heads, 0 where there is no other. Distance and own position are NaN where the keys are another sequence.
         one_key: the mean weight of the key that is attended to most.
         alike: the `similarity` of each two heads.
-        rows: the number of rows.
     """
 
     values: Float[np.ndarray, "statistics heads"]
@@ -171,14 +169,20 @@ def thumbnails(weights: Weights, size: int) -> UInt8[np.ndarray, "heads rows col
     >>> thumbnails(np.eye(4)[None], 2)[0].tolist()
     [[255, 0], [0, 255]]
     """
-    heads, queries, keys = weights.shape
-    rows, columns = _edges(queries, size), _edges(keys, size)
-    if not queries or not keys:
-        return np.zeros((heads, len(rows), len(columns)), dtype=np.uint8)
-    pooled = np.maximum.reduceat(np.maximum.reduceat(weights, rows, axis=1), columns, axis=2)
-    largest = pooled.max(axis=(1, 2), keepdims=True, initial=0.0)
-    shares = np.divide(pooled, largest, out=np.zeros_like(pooled, dtype=float), where=largest > 0)
+    small = pooled(weights, size)
+    largest = small.max(axis=(1, 2), keepdims=True, initial=0.0)
+    shares = np.divide(small, largest, out=np.zeros_like(small, dtype=float), where=largest > 0)
     return np.rint(np.sqrt(np.clip(shares, 0, 1)) * 255).astype(np.uint8)
+
+
+def pooled(weights: Weights, size: int) -> Float[np.ndarray, "heads rows columns"]:
+    """The largest weight of each cell of a table with at most `size` rows and columns."""
+    for axis in (1, 2):
+        length = weights.shape[axis]
+        if length > size:
+            # where each of `size` parts of equal length begins
+            weights = np.maximum.reduceat(weights, np.arange(size) * length // size, axis=axis)
+    return weights
 
 
 def similarity(weights: Weights) -> Float[np.ndarray, "heads heads"]:
@@ -205,10 +209,7 @@ def mean_similarity(inputs: Iterable[Weights]) -> Float[np.ndarray, "heads heads
     [[1.0, 0.5], [0.5, 1.0]]
     """
     similarities, rows = zip(*((similarity(weights), weights.shape[1]) for weights in inputs), strict=True)
-    total: np.ndarray = sum(
-        (table * count for table, count in zip(similarities, rows, strict=True)), np.zeros_like(similarities[0])
-    )
-    return total / sum(rows)
+    return np.average(similarities, axis=0, weights=rows)
 
 
 def rollout(layers: Iterable[Weights]) -> Float[np.ndarray, "queries keys"]:
@@ -238,15 +239,8 @@ def _at_offset(rows: np.ndarray, offset: int, counted: Bool[np.ndarray, "queries
     """The weight of the key at this offset, of each counted row that has such a key."""
     keys = np.arange(rows.shape[1]) + offset
     (queries,) = np.nonzero((keys >= 0) & (keys < rows.shape[2]) & counted)
-    diagonal: np.ndarray = rows[:, queries, keys[queries]]
-    return diagonal
+    return rows[:, queries, keys[queries]]
 
 
 def _mean(values: Float[np.ndarray, "heads rows"]) -> Float[np.ndarray, "heads"]:
     return np.asarray(values.mean(-1)) if values.shape[-1] else np.zeros(len(values))
-
-
-def _edges(length: int, size: int) -> np.ndarray:
-    """Where each of at most `size` parts of equal length begins."""
-    count = min(length, size)
-    return np.arange(count) * length // max(1, count)

@@ -50,7 +50,6 @@ class LayerTrace:
     """What one head of one layer computed for one input.
 
     Args:
-        queries, keys: a label for each.
         shapes: (name, what, shape) of everything that the model computed on the way, in its order.
     """
 
@@ -92,7 +91,6 @@ def layer_trace(
         layer: a name as `headwise.record` gives it; the first attention layer if None.
         head: a query head, from 0.
         queries, keys: labels, where they are known.
-
     Raises:
         ConfigError: an unknown layer or head.
         Unsupported: the layer was not called over whole sequences.
@@ -201,8 +199,7 @@ def _steps(
         if recorded.changes:
             text = "the weights that count, after what was changed"
             steps.append(Stage("changed weights", "A'", "A'", PAIRS, recorded.weights(), text))
-        weighted = _weighted_values(call.value, steps[-1].values, call.query.shape[1], head)
-        if weighted is not None:
+        if (weighted := _weighted_values(call.value, steps[-1].values, call.query.shape[1], head)) is not None:
             text = "each value times its weight; their sum over the keys is the output"
             steps.append(Stage("weighted values", "W", r"W_{ij} = A_{ij} v_j", (*PAIRS, "features"), weighted, text))
         text = "what this head returns"

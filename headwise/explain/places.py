@@ -107,7 +107,6 @@ class InGraph(Places):
     """Rows and columns are the nodes of a graph; the masks of its layers have the edges.
 
     Args:
-        names: of every node.
         kinds: the predicted or true class of every node.
         classes: of nodes, in the order of the model.
         chosen: the node that an explanation shows; None: all nodes.
@@ -136,7 +135,6 @@ class Tokens:
     """Rows or columns are tokens of a text.
 
     Args:
-        labels: a label for each.
         words: the word of each token, from 0; -1: none.
         special: indices of tokens that stand for no text, such as begin and end.
     """
@@ -152,7 +150,6 @@ class OnSound(Places):
 
     Args:
         spectrogram: the input of the model, the lowest band first.
-        seconds: length of the recording.
     """
 
     spectrogram: Float[np.ndarray, "bands frames"]

@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections import OrderedDict
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -19,7 +19,7 @@ from headwise.runs.film import Film
 _CACHED = 8
 
 
-class _Layer(Config):
+class Axes(Config):
     """The rows and columns of a layer in a probe."""
 
     kind: str
@@ -34,7 +34,7 @@ class _Probe(Config):
     source: str
     target: str | None
     output: str
-    layers: dict[str, _Layer]
+    layers: dict[str, Axes]
 
 
 class _Facts(Config):
@@ -46,16 +46,6 @@ class _Facts(Config):
     flags: dict[str, list[tuple[int, Odd, int]]]
 
 
-class Axes(NamedTuple):
-    """The rows and columns of a layer in a probe, and the output of the model there."""
-
-    queries: list[str]
-    keys: list[str]
-    kind: str
-    causal: bool
-    output: str
-
-
 class Reel:
     """The film in a run folder, as it is now.
 
@@ -64,7 +54,7 @@ class Reel:
 
     def __init__(self, run: str | os.PathLike[str]) -> None:
         self._film = Film.read(Path(run))
-        self._frames: OrderedDict[int, tuple[dict[str, np.ndarray], _Facts]] = OrderedDict()
+        self._frame = lru_cache(_CACHED)(self._read_frame)
         self._curves: dict[str, np.ndarray] = {}
         if not self.steps:
             raise ConfigError(f"{run}: has no film; train with film.every=50 for a frame every 50 steps")
@@ -103,11 +93,14 @@ class Reel:
 
     def axes(self, step: int, probe: int, layer: str) -> Axes:
         """The rows and columns of a layer. Raises: ConfigError for an unknown step, probe or layer."""
-        layers, output = self._probe(step, probe).layers, self._probe(step, probe).output
+        layers = self._probe(step, probe).layers
         if layer not in layers:
             raise ConfigError(unknown("layer", layer, layers))
-        axes = layers[layer]
-        return Axes(axes.queries, axes.keys, axes.kind, axes.causal, output)
+        return layers[layer]
+
+    def output(self, step: int, probe: int) -> str:
+        """The output of the model for a probe. Raises: ConfigError for an unknown step or probe."""
+        return self._probe(step, probe).output
 
     def weights(self, step: int, probe: int, layer: str) -> Float[np.ndarray, "heads queries keys"]:
         """Exact weights. Raises: as `axes`."""
@@ -160,21 +153,16 @@ class Reel:
     def _facts(self, step: int) -> _Facts:
         return self._frame(step)[1]
 
-    def _frame(self, step: int) -> tuple[dict[str, np.ndarray], _Facts]:
-        if step not in self._frames:
-            tensors, texts = self._film.frame(step)
-            arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
-            name = f"{self._film.folder}: the frame of step {step}"
-            try:
-                facts = build(_Facts, json.loads(texts["film"]), "description")
-            except (LookupError, ValueError, RecursionError, ConfigError) as error:
-                raise CheckpointError(f"{name} is damaged: {error}") from None
-            _check(arrays, facts, name)
-            self._frames[step] = arrays, facts
-        self._frames.move_to_end(step)
-        while len(self._frames) > _CACHED:
-            self._frames.popitem(last=False)
-        return self._frames[step]
+    def _read_frame(self, step: int) -> tuple[dict[str, np.ndarray], _Facts]:
+        tensors, texts = self._film.frame(step)
+        arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
+        name = f"{self._film.folder}: the frame of step {step}"
+        try:
+            facts = build(_Facts, json.loads(texts["film"]), "description")
+        except (LookupError, ValueError, RecursionError, ConfigError) as error:
+            raise CheckpointError(f"{name} is damaged: {error}") from None
+        _check(arrays, facts, name)
+        return arrays, facts
 
 
 def _check(tensors: Mapping[str, np.ndarray], facts: _Facts, name: str) -> None:
@@ -199,7 +187,6 @@ def rows_of(reel: Reel, statistic: str, layer: str = "") -> list[dict[str, Any]]
 
     Args:
         layer: only layers whose names contain this.
-
     Raises: ConfigError for an unknown statistic.
     """
     if statistic not in reel.statistics:

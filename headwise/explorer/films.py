@@ -81,8 +81,10 @@ def _add_descriptions(app: FastAPI, service: Service, films: Films) -> None:
     @app.get("/api/v1/films/{identity}/axes")
     async def axes(request: Request, identity: str, step: Index, probe: Index, layer: Name) -> Response:
         """What the rows and the columns of a layer are, and what the model answered at that step."""
-        labels = await films.asked(request, identity, lambda reel: reel.axes(step, probe, layer)._asdict())
-        answer = as_json(labels)
+        labels, output = await films.asked(
+            request, identity, lambda reel: (reel.axes(step, probe, layer).model_dump(), reel.output(step, probe))
+        )
+        answer = as_json({**labels, "output": output})
         answer.headers.update(KEPT)
         return answer
 

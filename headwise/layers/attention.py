@@ -19,6 +19,8 @@ from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
 from headwise.positions.position import Position
 
+Vectors = Float[Tensor, "batch length d_model"]
+Memory = Float[Tensor, "batch memory_len memory_dim"]
 SharedProjection = Literal["none", "qk", "kv", "qkv"]
 Combine = Literal["concat", "mean"]
 
@@ -33,8 +35,6 @@ class MultiHeadAttention(nn.Module):
     tokens of a self-attention are queries too, so a model zeroes what lies beyond the lengths at its input.
 
     Args:
-        d_model: width of x and of the result.
-        num_heads: heads of the query.
         mechanism: what each head computes, an object or a name of `headwise list mechanisms`, which is built for 512
             positions without dropout; `Scored()` if None.
         num_kv_heads: heads of key and value, a divisor of num_heads (grouped-query; 1: multi-query); all if None.
@@ -44,7 +44,6 @@ class MultiHeadAttention(nn.Module):
         position: a scheme that acts on queries, keys or scores (rotary); self-attention only.
         norm: of queries and of keys before they are turned by the position, as a function from the width of a head to
             a module, such as `nn.RMSNorm`; score "qk_norm" norms after the turn.
-        bias: whether the projections have biases.
         shared: "qk", "kv" or "qkv" give queries and keys, keys and values, or all three, one matrix. With Q = K most
             of a row's weight lies on its diagonal, so a layer of this kind is nearly a position-wise one.
         combine: "concat" joins the heads' outputs before W_o, "mean" averages them, for heads as wide as the model.
@@ -81,7 +80,7 @@ class MultiHeadAttention(nn.Module):
         self.head_dim = head_dim or d_model // num_heads
         self.value_dim = value_dim or self.head_dim
         self.memory_dim, self.shared, self.combine = memory_dim, shared, combine
-        check_shared(shared, num_heads, self.num_kv_heads, memory_dim, self.head_dim, self.value_dim)
+        self._check_shared()
         self.mechanism = _mechanism(mechanism, self.head_dim, num_heads)
         self.position = position
         query, key, value = self.widths()
@@ -100,12 +99,7 @@ class MultiHeadAttention(nn.Module):
         return self.num_heads * self.head_dim, key, 0 if self.shared in ("kv", "qkv") else value
 
     def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        memory: Float[Tensor, "batch memory_len memory_dim"] | None = None,
-        *,
-        mask: Mask | None = None,
-        cache: AttentionStep | None = None,
+        self, x: Vectors, memory: Memory | None = None, *, mask: Mask | None = None, cache: AttentionStep | None = None
     ) -> Float[Tensor, "batch length width"]:
         """Self-attention over x, or cross-attention from x to a memory.
 
@@ -120,10 +114,10 @@ class MultiHeadAttention(nn.Module):
         if cache is not None and not isinstance(stored, Segments):
             return self._join(self._attend_step(*self._project(x), mask, cache))
         if not isinstance(stored, Segments):
-            return self._join(self._attend(*self._project(x), mask, 0))
+            return self._join(self._attend(*self._project(x), mask, 0, None))
         query, key, value = self._project(stored.extend(x))
         start = key.shape[2] - x.shape[1]
-        return self._join(self._attend(query[:, :, start:], key, value, mask, start))
+        return self._join(self._attend(query[:, :, start:], key, value, mask, start, None))
 
     def new_cache(self) -> KeyValues | States:
         """An empty cache for this layer's self-attention."""
@@ -133,7 +127,7 @@ class MultiHeadAttention(nn.Module):
         return KeyValues(shares_beams=placed and self.mechanism.facts.cache == "shared")
 
     def project_memory(
-        self, memory: Float[Tensor, "batch memory_len memory_dim"]
+        self, memory: Memory
     ) -> tuple[Float[Tensor, "batch kv_heads memory_len dim"], Float[Tensor, "batch kv_heads memory_len value_dim"]]:
         """Keys and values of a memory, to be kept while it is attended to."""
         if self.memory_projection is None:
@@ -172,9 +166,7 @@ class MultiHeadAttention(nn.Module):
                 query, key = self.position.rotate(query, start), self.position.rotate(key, 0)
             bias = _added(self.position.bias(query, key, start), bias)
             relative = self._relative(query, key, start, step)
-        call = Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start)
-        output: Tensor = self.mechanism(call)
-        return output
+        return self.mechanism(Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start))
 
     def _attend_memory(
         self, x: Tensor, memory: Tensor | None, mask: Mask | None, stored: KeyValues | States | Segments | None
@@ -193,8 +185,7 @@ class MultiHeadAttention(nn.Module):
             query = self._project(x)[0]
         else:
             query = times(self.query_norm, _heads(self.projection(x), self.head_dim))
-        output: Tensor = self.mechanism(Call(query, key, value, mask=mask, cross=True))
-        return output
+        return self.mechanism(Call(query, key, value, mask=mask, cross=True))
 
     def _attend_step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
         """Self-attention of new tokens after those that the cache holds."""
@@ -248,18 +239,25 @@ class MultiHeadAttention(nn.Module):
 
     def _join(self, heads: Tensor) -> Tensor:
         joined = heads.transpose(1, 2).flatten(2) if self.combine == "concat" else heads.mean(1)
-        output: Tensor = self.output(joined)
-        return output
+        return self.output(joined)
 
     def _check(self, x: Tensor, memory: Tensor | None) -> None:
         if x.shape[-1] != self.d_model:
             raise ShapeError(f"x is {x.shape[-1]} wide, but the layer was built for d_model = {self.d_model}")
         width = self.d_model if self.memory_dim is None else self.memory_dim
         if memory is not None and memory.shape[-1] != width:
-            advice = (
-                "; build the layer with memory_dim for a memory of another width" if self.memory_dim is None else ""
-            )
+            advice = "" if self.memory_dim else "; build the layer with memory_dim for a memory of another width"
             raise ShapeError(f"the memory is {memory.shape[-1]} wide, but the layer was built for {width}{advice}")
+
+    def _check_shared(self) -> None:
+        """Raises: ConfigError if projections that are to be one matrix differ in size."""
+        name, heads, kv_heads = f"shared='{self.shared}'", self.num_heads, self.num_kv_heads
+        if self.shared in ("qk", "qkv") and kv_heads != heads:
+            raise ConfigError(f"{name} needs as many key heads as query heads, got {kv_heads} and {heads}")
+        if self.shared in ("qk", "qkv") and self.memory_dim is not None:
+            raise ConfigError(f"{name} projects x and the memory alike: leave memory_dim out")
+        if self.shared in ("kv", "qkv") and self.value_dim != self.head_dim:
+            raise ConfigError(f"{name} makes values as wide as keys ({self.head_dim}): leave value_dim out")
 
 
 def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int) -> Mechanism:
@@ -314,29 +312,9 @@ def check_heads(
     if num_heads < 1 or (head_dim is None and d_model % num_heads):
         fitting = [heads for heads in range(1, d_model + 1) if d_model % heads == 0]
         nearest = sorted(sorted(fitting, key=lambda heads: abs(heads - num_heads))[:3])
-        raise ConfigError(
-            f"num_heads ({num_heads}) must divide d_model ({d_model}); nearest that do: {_listed(nearest)}"
-        )
+        names = ", ".join(map(str, nearest))
+        raise ConfigError(f"num_heads ({num_heads}) must divide d_model ({d_model}); nearest that do: {names}")
     if num_kv_heads is not None and (num_kv_heads < 1 or num_heads % num_kv_heads):
         fitting = [heads for heads in range(1, num_heads + 1) if num_heads % heads == 0]
-        raise ConfigError(
-            f"num_kv_heads ({num_kv_heads}) must divide num_heads ({num_heads}); these do: {_listed(fitting)}"
-        )
-
-
-def check_shared(
-    shared: SharedProjection, num_heads: int, num_kv_heads: int, memory_dim: int | None, head_dim: int, value_dim: int
-) -> None:
-    """Raises: ConfigError if projections that are to be one matrix differ in size."""
-    if shared in ("qk", "qkv") and num_kv_heads != num_heads:
-        raise ConfigError(
-            f"shared='{shared}' needs as many key heads as query heads, got {num_kv_heads} and {num_heads}"
-        )
-    if shared in ("qk", "qkv") and memory_dim is not None:
-        raise ConfigError(f"shared='{shared}' projects x and the memory alike: leave memory_dim out")
-    if shared in ("kv", "qkv") and value_dim != head_dim:
-        raise ConfigError(f"shared='{shared}' makes values as wide as keys ({head_dim}): leave value_dim out")
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers))
+        names = ", ".join(map(str, fitting))
+        raise ConfigError(f"num_kv_heads ({num_kv_heads}) must divide num_heads ({num_heads}); these do: {names}")

@@ -6,9 +6,12 @@ from torch import Tensor, nn
 from headwise.attention.dropout import drop, dropout_add
 from headwise.attention.masks import Mask
 from headwise.caches import AttentionStep
-from headwise.layers.attention import MultiHeadAttention
+from headwise.layers.attention import MultiHeadAttention, Vectors
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import normed
+
+# the real tokens of each row; None: all are
+Lens = Int[Tensor, "batch"] | None
 
 
 class Block(nn.Module):
@@ -21,7 +24,6 @@ class Residual(nn.Module):
     Args:
         before: norm of the sublayer's input, or Identity.
         after: norm of the sum, or Identity.
-        dropout: on the sublayer's output.
         skip: whether x is added; without, what comes out is what the sublayer says.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 5.4 (post); Xiong et al. 2020, arXiv:2002.04745 (pre).
     """
@@ -40,19 +42,12 @@ class Residual(nn.Module):
         """norm(x + dropout(sublayer(x)))."""
         return cls(nn.Identity(), nn.LayerNorm(d_model), dropout)
 
-    def entering(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"] | None = None
-    ) -> Float[Tensor, "batch length d_model"]:
-        """What the sublayer reads; `valid_lens`: the real tokens of each row, None where all are."""
+    def entering(self, x: Vectors, valid_lens: Lens = None) -> Vectors:
+        """What the sublayer reads."""
         return normed(self.before, x, valid_lens)
 
-    def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        branch: Float[Tensor, "batch length d_model"],
-        valid_lens: Int[Tensor, "batch"] | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
-        """Joins a sublayer's output to its input; `valid_lens`: the real tokens of each row, None where all are."""
+    def forward(self, x: Vectors, branch: Vectors, valid_lens: Lens = None) -> Vectors:
+        """Joins a sublayer's output to its input."""
         dropout = self.dropout if self.training else 0.0
         joined = dropout_add(x, branch, dropout) if self.skip else drop(branch.to(x.dtype), dropout)
         return normed(self.after, joined, valid_lens)
@@ -76,12 +71,8 @@ class EncoderBlock(Block):
         self.feed_forward, self.feed_forward_residual = feed_forward, feed_forward_residual
 
     def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-        cache: AttentionStep | None = None,
-        valid_lens: Int[Tensor, "batch"] | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+        self, x: Vectors, mask: Mask | None, cache: AttentionStep | None = None, valid_lens: Lens = None
+    ) -> Vectors:
         """With a cache, x follows the tokens that the cache holds; a batch norm reads `valid_lens` (None: all)."""
         entering = self.attention_residual.entering(x, valid_lens)
         x = self.attention_residual(x, self.self_attention(entering, mask=mask, cache=cache), valid_lens)
@@ -114,14 +105,14 @@ class DecoderBlock(Block):
 
     def forward(
         self,
-        x: Float[Tensor, "batch length d_model"],
+        x: Vectors,
         memory: Float[Tensor, "batch memory_len width"] | None,
         *,
         mask: Mask | None,
         memory_mask: Mask | None,
         self_cache: AttentionStep | None = None,
         cross_cache: AttentionStep | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+    ) -> Vectors:
         """`memory` may be left out once the cross cache holds it."""
         x = self.self_residual(x, self.self_attention(self.self_residual.before(x), mask=mask, cache=self_cache))
         if self.cross_attention is not None and self.cross_residual is not None:

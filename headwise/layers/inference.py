@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, TypeGuard, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -16,8 +16,8 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.caches import AttentionStep, KeyValues
-from headwise.layers.attention import MultiHeadAttention, rotated, rows_of_beams
-from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
+from headwise.layers.attention import MultiHeadAttention, Vectors, rotated, rows_of_beams
+from headwise.layers.blocks import DecoderBlock, EncoderBlock, Lens, Residual
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 
@@ -44,9 +44,7 @@ def for_inference(model: M, precision: Precision = "fp32") -> M:
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
     if precision == "bf16":
-        _replace(
-            twin, lambda child: RoundedLinear(child) if isinstance(child, nn.Linear) and is_rounded(child) else child
-        )
+        _replace(twin, lambda child: RoundedLinear(child) if is_rounded(child) else child)
     _replace(twin, _twin)
     return twin.eval()
 
@@ -95,7 +93,7 @@ class RoundedLinear(nn.Module):
         return self._state == _state(weight) and torch.equal(self._sums, _sums(weight))
 
 
-def is_rounded(linear: nn.Module) -> bool:
+def is_rounded(linear: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether bfloat16 pays for this layer: a plain `nn.Linear`, large, in float32 on a processor."""
     if type(linear) is not nn.Linear:
         return False
@@ -164,7 +162,9 @@ class PlainAttention:
 class PlainFeedForward:
     """A feed-forward network inside its residual."""
 
-    def __init__(self, feed_forward: FeedForward, residual: Residual):
+    def __init__(self, feed_forward: FeedForward | None, residual: Residual | None):
+        assert feed_forward is not None
+        assert residual is not None
         self._whole, self._relu = feed_forward, feed_forward.activation == "relu"
         self._inner, self._outer = _product(feed_forward.inner), _product(feed_forward.outer)
         self._before, self._after = _norm(residual.before), _norm(residual.after)
@@ -269,8 +269,6 @@ class DecodingBlock(nn.Module):
         super().__init__()
         self.block = block
         self._own = PlainAttention(block.self_attention, block.self_residual)
-        assert block.feed_forward is not None
-        assert block.feed_forward_residual is not None
         self._feed_forward = PlainFeedForward(block.feed_forward, block.feed_forward_residual)
         self._cross: PlainAttention | None = None
         if block.cross_attention is not None and block.cross_residual is not None:
@@ -278,19 +276,16 @@ class DecodingBlock(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch length d_model"],
+        x: Vectors,
         memory: Float[Tensor, "batch memory_len width"] | None,
         *,
         mask: Mask | None,
         memory_mask: Mask | None,
         self_cache: AttentionStep | None = None,
         cross_cache: AttentionStep | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+    ) -> Vectors:
         """What the block that this one was made of computes; cached steps go to `together`."""
-        output: Tensor = self.block(
-            x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache
-        )
-        return output
+        return self.block(x, memory, mask=mask, memory_mask=memory_mask, self_cache=self_cache, cross_cache=cross_cache)
 
     def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Step]) -> Float[Tensor, "rows d_model"]:
         """One cached step of several searches."""
@@ -329,30 +324,19 @@ class Read(Part):
 
 
 class EncodingBlock(nn.Module):
-    """An encoder block that reads several batches at once: what `EncoderBlock` computes of each, in less time.
-
-    Args:
-        block: one of scaled dot products under softmax without position biases.
-    """
+    """An encoder block that reads several batches at once: what `EncoderBlock` computes of each, in less time."""
 
     def __init__(self, block: EncoderBlock):
         super().__init__()
         self.block = block
         self._own = PlainAttention(block.self_attention, block.attention_residual)
-        assert block.feed_forward is not None
-        assert block.feed_forward_residual is not None
         self._feed_forward = PlainFeedForward(block.feed_forward, block.feed_forward_residual)
 
     def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-        cache: AttentionStep | None = None,
-        valid_lens: Int[Tensor, "batch"] | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+        self, x: Vectors, mask: Mask | None, cache: AttentionStep | None = None, valid_lens: Lens = None
+    ) -> Vectors:
         """What the block that this one was made of computes."""
-        output: Tensor = self.block(x, mask, cache, valid_lens)
-        return output
+        return self.block(x, mask, cache, valid_lens)
 
     def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Read]) -> Float[Tensor, "rows d_model"]:
         """The tokens of several batches."""

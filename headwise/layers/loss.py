@@ -82,16 +82,9 @@ def vocabulary_loss(
     """
     low = autocast_dtype(hidden.device) or hidden.dtype
     with uncast(hidden):
-        return _loss(hidden, weight, bias, targets, label_smoothing, low)
-
-
-def _loss(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, low: torch.dtype
-) -> Tensor:
-    if not torch.is_grad_enabled():
-        return _chunked(hidden, weight, bias, targets, smoothing, low, gradients=False)[0]
-    loss: Tensor = _VocabularyLoss.apply(hidden, weight, bias, targets, smoothing, low)[0]
-    return loss
+        if not torch.is_grad_enabled():
+            return _chunked(hidden, weight, bias, targets, label_smoothing, low, gradients=False)[0]
+        return _VocabularyLoss.apply(hidden, weight, bias, targets, label_smoothing, low)[0]
 
 
 class _VocabularyLoss(torch.autograd.Function):

@@ -10,6 +10,7 @@ from headwise.attention.precision import uncast
 from headwise.attention.zeros import zeroed_beyond
 from headwise.errors import ConfigError, unknown
 
+Tokens = Float[Tensor, "batch length width"]
 Norm = Literal["none", "layer", "batch", "rms"]
 
 
@@ -21,9 +22,7 @@ class TokenBatchNorm(nn.Module):
     Statistics are float32 under autocast.
 
     Args:
-        width: features.
         momentum: share of a new batch in the running statistics.
-        eps: added to the variance.
     Source: Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 1; as `nn.BatchNorm1d` on the real tokens alone.
 
     >>> x = torch.tensor([[[1.0], [3.0], [99.0]]])
@@ -41,9 +40,7 @@ class TokenBatchNorm(nn.Module):
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("variance", torch.ones(width))
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Tokens, valid_lens: Int[Tensor, "batch"]) -> Tokens:
         with uncast(x):
             # in the type of the statistics, float32 at least
             read = zeroed_beyond(x, valid_lens).to(torch.promote_types(self.mean.dtype, torch.float32))
@@ -82,14 +79,10 @@ def build_norm(name: str, width: int) -> nn.Module:
     return nn.LayerNorm(width) if name == "layer" else nn.Identity()
 
 
-def normed(
-    norm: nn.Module, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"] | None
-) -> Float[Tensor, "batch length width"]:
+def normed(norm: nn.Module, x: Tokens, valid_lens: Int[Tensor, "batch"] | None) -> Tokens:
     """norm(x), where a batch norm is told which tokens are real; without lengths, all are."""
     if not isinstance(norm, TokenBatchNorm):
-        alone: Tensor = norm(x)
-        return alone
+        return norm(x)
     if valid_lens is None:
         valid_lens = torch.full((x.shape[0],), x.shape[1], device=x.device)
-    together: Tensor = norm(x, valid_lens)
-    return together
+    return norm(x, valid_lens)

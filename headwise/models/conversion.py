@@ -16,8 +16,7 @@ def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHead
     More heads are copies of those there are, so the layer computes the same; fewer are the means of their groups,
     which is exact where the heads of a group are equal, and a start for further training elsewhere.
 
-    Raises:
-        ConfigError: numbers that do not divide each other, or a layer that shares queries and keys.
+    Raises: ConfigError: numbers that do not divide each other, or a layer that shares queries and keys.
     Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.1 (mean pooling is the best of the ways they compare).
 
     >>> with_kv_heads(MultiHeadAttention(8, 4), 1).num_kv_heads

@@ -50,8 +50,7 @@ class ConvolutionAsAttention(nn.Module):
 
     Args:
         convolution: with zero padding, one group; its weights are shared, not copied.
-    Raises:
-        Unsupported: groups, or padding other than zeros.
+    Raises: Unsupported: groups, or padding other than zeros.
     Source: Cordonnier et al. 2020, arXiv:1911.03584, theorem 1; here the offsets are a mask instead of the limit of a
     quadratic position encoding, so that the weights are exactly one-hot.
 

@@ -14,6 +14,10 @@ from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
 
+Tokens = Int[Tensor, "batch length"]
+# the memory of each layer
+Past = Sequence[Segments] | None
+
 
 class DecoderOnly(nn.Module):
     """A stack of causal self-attention that continues a sequence of tokens.
@@ -40,24 +44,18 @@ class DecoderOnly(nn.Module):
         """Maps hidden states to the vocabulary."""
         return self.decoder.output
 
-    def hidden(
-        self, tokens: Int[Tensor, "batch length"], segments: Sequence[Segments] | None = None
-    ) -> Float[Tensor, "batch length width"]:
+    def hidden(self, tokens: Tokens, segments: Past = None) -> Float[Tensor, "batch length width"]:
         """States before the vocabulary; position t sees tokens 0..t, and the tokens before these in `segments`.
 
         Args:
             segments: the result of `self.segments`; the tokens are added to them.
-
         Raises: ShapeError for segments of another number of layers.
         """
         return self.decoder.hidden(tokens, None, None, segments)
 
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], segments: Sequence[Segments] | None = None
-    ) -> Float[Tensor, "batch length vocab"]:
+    def forward(self, tokens: Tokens, segments: Past = None) -> Float[Tensor, "batch length vocab"]:
         """Logits of the next token at every position."""
-        logits: Tensor = self.output(self.hidden(tokens, segments))
-        return logits
+        return self.output(self.hidden(tokens, segments))
 
     def segments(self, inputs: Sequence[Float[Tensor, "batch kept d_model"]] = ()) -> list[Segments] | None:
         """The memory of every layer, with the inputs of earlier segments or empty; None: the model has no memory.

@@ -8,7 +8,9 @@ from headwise.attention.dropout import Dropout
 from headwise.models.initializers import initialize
 from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.recurrent import initialize_cells
-from headwise.models.token_encoders import EncoderConfig, TokenEncoder
+from headwise.models.token_encoders import EncoderConfig, Lens, TokenEncoder
+
+Tokens = Int[Tensor, "batch length"]
 
 
 class PooledEncoder(nn.Module):
@@ -35,9 +37,7 @@ class PooledEncoder(nn.Module):
         self.embedding, self.encoder, self.pooling, self.head = embedding, encoder, pooling, head
         self.front, self.dropout, self.token_dropout = front, Dropout(dropout), token_dropout
 
-    def states(
-        self, tokens: Int[Tensor, "batch length"], valid_lens: Int[Tensor, "batch"]
-    ) -> tuple[Float[Tensor, "batch places width"], Int[Tensor, "batch"]]:
+    def states(self, tokens: Tokens, valid_lens: Lens) -> tuple[Float[Tensor, "batch places width"], Lens]:
         """The states of the encoder, that of the front vector first, and the length of each text with it."""
         x = self.embedding(tokens)
         if self.training and self.token_dropout:
@@ -48,17 +48,14 @@ class PooledEncoder(nn.Module):
             valid_lens = valid_lens + 1
         return self.encoder(self.dropout(x), valid_lens), valid_lens
 
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch outputs"]:
+    def forward(self, tokens: Tokens, valid_lens: Lens) -> Float[Tensor, "batch outputs"]:
         """The output of the head for each text.
 
         Args:
             tokens: of length 1 at least.
             valid_lens: real tokens of each text; 0: an empty one.
         """
-        logits: Tensor = self.head(self.dropout(self.pooling(*self.states(tokens, valid_lens))))
-        return logits
+        return self.head(self.dropout(self.pooling(*self.states(tokens, valid_lens))))
 
 
 def build_pooled_encoder(

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -16,16 +16,14 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.attention import MultiHeadAttention, check_heads
 from headwise.models.names import NormalizerName, ScoreName
-from headwise.models.token_encoders import AttentionConfig, BidirectionalConfig, EncoderConfig
+from headwise.models.token_encoders import AttentionConfig, BidirectionalConfig, EncoderConfig, Lens, States
 from headwise.models.transformer_config import BlocksConfig
 
 
 class SequencePooling(nn.Module, ABC):
     """One vector for each sequence. What stands beyond the lengths changes nothing; an empty one gives zeros."""
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch width"]:
+    def forward(self, x: States, valid_lens: Lens) -> Float[Tensor, "batch width"]:
         """`valid_lens`: real places of each sequence."""
         return zeroed(self.pool(x, valid_lens), (valid_lens > 0)[:, None])
 
@@ -70,9 +68,7 @@ class MaxOverSequence(SequencePooling):
     def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         return self._hidden(x, valid_lens).amax(1)
 
-    def shares(
-        self, x: Float[Tensor, "batch length width"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length"]:
+    def shares(self, x: States, valid_lens: Lens) -> Float[Tensor, "batch length"]:
         """The share of the columns whose largest number stands at each place, the first of equal ones.
 
         >>> MaxOverSequence().shares(torch.tensor([[[1.0, 7.0], [3.0, 2.0]]]), torch.tensor([2])).tolist()
@@ -171,7 +167,8 @@ class SequencePoolingConfig(Config):
                 ' itself alone; set pooling.kind to "last" or another one'
             )
         if self.kind == "attention":
-            check_heads(_width(encoder), self.num_heads, None)
+            width = 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model
+            check_heads(width, self.num_heads, None)
 
     def pooling(self, width: int, backward: int) -> SequencePooling:
         """A new pooling of states of this width, the last columns of which were read backwards."""
@@ -184,7 +181,3 @@ class SequencePoolingConfig(Config):
         mechanism = Scored(score, normalizers.build(self.normalizer, self.num_heads))
         attention = MultiHeadAttention(width, self.num_heads, mechanism, memory_dim=width)
         return AttentionOverSequence(attention, last if self.query == "last" else None)
-
-
-def _width(encoder: EncoderConfig | BlocksConfig) -> int:
-    return 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model

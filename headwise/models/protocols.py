@@ -15,6 +15,8 @@ from headwise.caches import Cache
 Source = (
     Int[Tensor, "batch src_len"] | UInt8[Tensor, "batch channels height width"] | Float[Tensor, "batch frames bands"]
 )
+Target = Int[Tensor, "batch tgt_len"]
+Lens = Int[Tensor, "batch"]
 
 
 class Memory(NamedTuple):
@@ -38,11 +40,7 @@ class Encoder(nn.Module, ABC):
     """Reads the source once."""
 
     @abstractmethod
-    def forward(
-        self,
-        inputs: Source,
-        valid_lens: Int[Tensor, "batch"],
-    ) -> Memory:
+    def forward(self, inputs: Source, valid_lens: Lens) -> Memory:
         """The state of every source token, patch or frame; those beyond `valid_lens` are padding."""
 
     def read_all(self, batches: Sequence[tuple[Tensor, Int[Tensor, "_"]]]) -> list[Memory]:
@@ -56,20 +54,15 @@ class Decoder(nn.Module, ABC):
     output: nn.Linear
 
     @abstractmethod
-    def hidden(
-        self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch tgt_len width"]:
+    def hidden(self, tokens: Target, memory: Memory, memory_lens: Lens) -> Float[Tensor, "batch tgt_len width"]:
         """States before the vocabulary for all positions at once (teacher forcing); position t sees tokens 0..t."""
 
-    def forward(
-        self, tokens: Int[Tensor, "batch tgt_len"], memory: Memory, memory_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch tgt_len vocab"]:
+    def forward(self, tokens: Target, memory: Memory, memory_lens: Lens) -> Float[Tensor, "batch tgt_len vocab"]:
         """Logits of the next token at every position."""
-        logits: Tensor = self.output(self.hidden(tokens, memory, memory_lens))
-        return logits
+        return self.output(self.hidden(tokens, memory, memory_lens))
 
     @abstractmethod
-    def start(self, memory: Memory, memory_lens: Int[Tensor, "batch"]) -> Cache:
+    def start(self, memory: Memory, memory_lens: Lens) -> Cache:
         """The cache of a decoding loop over these sentences, before the first step."""
 
     @abstractmethod
@@ -77,10 +70,7 @@ class Decoder(nn.Module, ABC):
         """Logits of the next token after one more token per row."""
 
     def step_all(
-        self,
-        tokens: Sequence[Int[Tensor, "_"]],
-        caches: Sequence[Cache],
-        beside: Callable[[], object] = lambda: None,
+        self, tokens: Sequence[Int[Tensor, "_"]], caches: Sequence[Cache], beside: Callable[[], object] = lambda: None
     ) -> Float[Tensor, "rows vocab"]:
         """A step of one or more loops, each with its tokens and its cache; some decoders do it in less time.
 
@@ -101,11 +91,6 @@ class Seq2Seq(nn.Module):
         self.encoder = encoder
         self.decoder = decoder
 
-    def forward(
-        self,
-        src: Source,
-        src_lens: Int[Tensor, "batch"],
-        tgt_in: Int[Tensor, "batch tgt_len"],
-    ) -> Float[Tensor, "batch tgt_len vocab"]:
+    def forward(self, src: Source, src_lens: Lens, tgt_in: Target) -> Float[Tensor, "batch tgt_len vocab"]:
         """Logits of the next target token at every position (teacher forcing)."""
         return self.decoder(tgt_in, self.encoder(src, src_lens), src_lens)

@@ -18,6 +18,7 @@ CELLS: dict[str, type[nn.GRUCell | nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": n
 
 # the hidden state, and for an LSTM its cell
 State = tuple[Tensor, ...]
+Lens = Int[Tensor, "batch"]
 
 
 def build(name: str, input_dim: int, hidden_dim: int) -> nn.GRUCell | nn.LSTMCell:
@@ -47,7 +48,7 @@ def advance(cell: nn.Module, x: Float[Tensor, "rows input_dim"], state: State) -
 
 
 def read(
-    layer: nn.GRU | nn.LSTMCell, x: Float[Tensor, "steps batch input_dim"], lens: Int[Tensor, "batch"], back: bool
+    layer: nn.GRU | nn.LSTMCell, x: Float[Tensor, "steps batch input_dim"], lens: Lens, back: bool
 ) -> tuple[Float[Tensor, "steps batch hidden_dim"], Float[Tensor, "batch state_dim"]]:
     """Hidden states at every step, and the state after the last real token: hidden, and for an LSTM its cell behind.
 
@@ -61,7 +62,7 @@ def read(
 
 
 def read_both(
-    directions: Iterable[nn.Module], x: Float[Tensor, "steps batch input_dim"], lens: Int[Tensor, "batch"]
+    directions: Iterable[nn.Module], x: Float[Tensor, "steps batch input_dim"], lens: Lens
 ) -> tuple[Float[Tensor, "steps batch width"], Float[Tensor, "batch state_dim"]]:
     """As `read`, by one layer for each direction, forwards first: their states side by side."""
     outputs = [read(cast(Any, layer), x, lens, bool(back)) for back, layer in enumerate(directions)]
@@ -71,8 +72,7 @@ def read_both(
 
 def _states(layer: nn.GRU | nn.LSTMCell, x: Tensor) -> Tensor:
     if isinstance(layer, nn.GRU) and x.shape[0] > 0:
-        every: Tensor = layer(x)[0]
-        return every
+        return layer(x)[0]
     parts = 2 if isinstance(layer, nn.LSTMCell) else 1
     state: State = (x.new_zeros(x.shape[1], layer.hidden_size),) * parts
     states: list[Tensor] = []
@@ -82,18 +82,14 @@ def _states(layer: nn.GRU | nn.LSTMCell, x: Tensor) -> Tensor:
     return torch.stack(states) if states else x.new_zeros(0, x.shape[1], parts * layer.hidden_size)
 
 
-def reversed_within(
-    x: Float[Tensor, "steps batch width"], lens: Int[Tensor, "batch"]
-) -> Float[Tensor, "steps batch width"]:
+def reversed_within(x: Float[Tensor, "steps batch width"], lens: Lens) -> Float[Tensor, "steps batch width"]:
     """Each sequence backwards within its own length; padding stays behind."""
     steps = torch.arange(x.shape[0], device=x.device)[:, None]
     source = torch.where(steps < lens, lens - 1 - steps, steps)
     return x.gather(0, source[..., None].expand_as(x))
 
 
-def last_state(
-    states: Float[Tensor, "steps batch state_dim"], lens: Int[Tensor, "batch"]
-) -> Float[Tensor, "batch state_dim"]:
+def last_state(states: Float[Tensor, "steps batch state_dim"], lens: Lens) -> Float[Tensor, "batch state_dim"]:
     """The state after the last real step of each sequence, however much padding follows; 0 for an empty one."""
     if states.shape[0] == 0:
         return states.new_zeros(states.shape[1:])

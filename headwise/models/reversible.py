@@ -5,7 +5,6 @@ from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.checkpointing import call_with, can_checkpoint, tensors_of
@@ -13,12 +12,12 @@ from headwise.attention.dropout import Dropout
 from headwise.attention.masks import Mask
 from headwise.attention.precision import autocast_dtype
 from headwise.errors import ConfigError, Unsupported
-from headwise.layers.attention import MultiHeadAttention
-from headwise.layers.blocks import EncoderBlock, Residual
+from headwise.layers.attention import MultiHeadAttention, Vectors
+from headwise.layers.blocks import EncoderBlock, Lens, Residual
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 
-Pair = tuple[Float[Tensor, "batch length d_model"], Float[Tensor, "batch length d_model"]]
+Pair = tuple[Vectors, Vectors]
 
 
 class Reversible(nn.Module):
@@ -41,21 +40,11 @@ class Reversible(nn.Module):
         super().__init__()
         self.f, self.g = f, g
 
-    def forward(
-        self,
-        x1: Float[Tensor, "batch length d_model"],
-        x2: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-    ) -> Pair:
+    def forward(self, x1: Vectors, x2: Vectors, mask: Mask | None) -> Pair:
         y1 = x1 + self.f(x2, mask=mask)
         return y1, x2 + self.g(y1)
 
-    def inverse(
-        self,
-        y1: Float[Tensor, "batch length d_model"],
-        y2: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-    ) -> Pair:
+    def inverse(self, y1: Vectors, y2: Vectors, mask: Mask | None) -> Pair:
         """The inputs of these outputs."""
         x2 = y2 - self.g(y1)
         return y1 - self.f(x2, mask=mask), x2
@@ -69,8 +58,7 @@ class ReversibleSequence(nn.Module):
     the parameters, nothing else that f or g may read; f and g must not change when run twice (no batch
     normalisation).
 
-    Raises:
-        Unsupported: for a second derivative.
+    Raises: Unsupported for a second derivative.
     Source: Gomez et al. 2017, arXiv:1707.04585, algorithm 1.
     """
 
@@ -78,12 +66,7 @@ class ReversibleSequence(nn.Module):
         super().__init__()
         self.couplings = nn.ModuleList(couplings)
 
-    def forward(
-        self,
-        x1: Float[Tensor, "batch length d_model"],
-        x2: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-    ) -> Pair:
+    def forward(self, x1: Vectors, x2: Vectors, mask: Mask | None) -> Pair:
         own = tensors_of(self.couplings)
         tensors = (x1, x2, *own.values())
         learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
@@ -104,11 +87,8 @@ class AttentionBranch(nn.Module):
         self.norm, self.dropout = _parts(residual)
         self.attention = attention
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], *, mask: Mask | None
-    ) -> Float[Tensor, "batch length d_model"]:
-        branch: Tensor = self.dropout(self.attention(self.norm(x), mask=mask))
-        return branch
+    def forward(self, x: Vectors, *, mask: Mask | None) -> Vectors:
+        return self.dropout(self.attention(self.norm(x), mask=mask))
 
 
 class FeedForwardBranch(nn.Module):
@@ -119,9 +99,8 @@ class FeedForwardBranch(nn.Module):
         self.norm, self.dropout = _parts(residual)
         self.feed_forward = feed_forward
 
-    def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
-        branch: Tensor = self.dropout(self.feed_forward(self.norm(x)))
-        return branch
+    def forward(self, x: Vectors) -> Vectors:
+        return self.dropout(self.feed_forward(self.norm(x)))
 
 
 class ReversibleEncoder(nn.Module):
@@ -132,8 +111,7 @@ class ReversibleEncoder(nn.Module):
 
     Args:
         blocks: pre-norm blocks, whose sublayers are taken over; a norm after the sum could not be undone.
-    Raises:
-        ConfigError: for post-norm blocks, batch norms, and blocks without a residual or a feed-forward.
+    Raises: ConfigError for post-norm blocks, batch norms, and blocks without a residual or a feed-forward.
     Source: Kitaev et al. 2020, arXiv:2001.04451, section 3.
 
     >>> from headwise.attention.mechanisms.scored import Scored
@@ -148,19 +126,13 @@ class ReversibleEncoder(nn.Module):
         self.blocks = ReversibleSequence(
             [
                 Reversible(
-                    AttentionBranch(block.self_attention, block.attention_residual),
-                    FeedForwardBranch(*_second(block)),
+                    AttentionBranch(block.self_attention, block.attention_residual), FeedForwardBranch(*_second(block))
                 )
                 for block in blocks
             ]
         )
 
-    def forward(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        mask: Mask | None,
-        valid_lens: Int[Tensor, "batch"] | None = None,
-    ) -> Float[Tensor, "batch length d_model"]:
+    def forward(self, x: Vectors, mask: Mask | None, valid_lens: Lens = None) -> Vectors:
         """As a block; its norms need no `valid_lens`."""
         y1, y2 = self.blocks(x, x, mask)
         return (y1 + y2) / 2

@@ -9,13 +9,13 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention import mechanisms
 from headwise.attention.dropout import drop
 from headwise.attention.masks import Causal
 from headwise.attention.precision import uncast
 from headwise.attention.zeros import zeroed_beyond
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.layers.attention import Vectors
 from headwise.layers.blocks import Residual
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
@@ -25,6 +25,9 @@ from headwise.models.recurrent import build_layer, read_both
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig, SublayerConfig
 from headwise.positions import build as build_position
+
+Lens = Int[Tensor, "batch"]
+States = Float[Tensor, "batch length width"]
 
 
 class TokenEncoder(nn.Module, ABC):
@@ -39,9 +42,7 @@ class TokenEncoder(nn.Module, ABC):
     context: int | None = None
 
     @abstractmethod
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         """Outputs beyond `valid_lens` are undefined; inputs there are ignored.
 
         The batch and the length may be 0.
@@ -58,18 +59,13 @@ class AloneEncoder(TokenEncoder):
         self.feed_forward, self.residual = feed_forward, residual
         self.width = feed_forward.outer.out_features
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         x = zeroed_beyond(x, valid_lens)
         branch = self.feed_forward(self.residual.entering(x, valid_lens))
-        joined: Tensor = self.residual(x, branch, valid_lens)
-        return joined
+        return self.residual(x, branch, valid_lens)
 
 
-def side_by_side(
-    x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"], radius: int
-) -> Float[Tensor, "batch length window"]:
+def side_by_side(x: Vectors, valid_lens: Lens, radius: int) -> Float[Tensor, "batch length window"]:
     """[x_{i-r}; ...; x_{i+r}] for every position i, with zeros beyond the ends of a sequence.
 
     >>> import torch
@@ -87,7 +83,6 @@ class WindowEncoder(TokenEncoder):
 
     Args:
         join: maps the 2r + 1 vectors of a window to one.
-        alone: the network after it.
     Source: Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.2.1.
     """
 
@@ -96,11 +91,8 @@ class WindowEncoder(TokenEncoder):
         self.join, self.alone, self.radius, self.width = join, alone, radius, alone.width
         self.context = 2 * radius + 1
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
-        states: Tensor = self.alone(self.join(side_by_side(x, valid_lens, self.radius)), valid_lens)
-        return states
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
+        return self.alone(self.join(side_by_side(x, valid_lens, self.radius)), valid_lens)
 
 
 class ConvolutionEncoder(TokenEncoder):
@@ -110,7 +102,6 @@ class ConvolutionEncoder(TokenEncoder):
 
     Args:
         convolutions: of an odd size, padded to keep the length.
-        residuals: one for each.
         norm: closes the stack.
     """
 
@@ -120,9 +111,7 @@ class ConvolutionEncoder(TokenEncoder):
         self.norm, self.width = norm, convolutions[0].out_channels
         self.context = 1 + sum(convolution.kernel_size[0] - 1 for convolution in convolutions)
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         if x.shape[1] == 0:
             # PyTorch's convolution refuses an empty sequence
             return normed(self.norm, x, valid_lens)
@@ -149,9 +138,7 @@ class BidirectionalEncoder(TokenEncoder):
         ahead, back = (layer.hidden_size for layer in layers[-1])
         self.width, self.backward = ahead + back, back
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
         with uncast(x):
             # under autocast the input may be half precision; the parameters of the cells are not
             parameter = next(self.parameters())
@@ -171,11 +158,8 @@ class AttentionEncoder(TokenEncoder):
         super().__init__()
         self.encoder, self.width = encoder, width
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
-        states: Tensor = self.encoder(zeroed_beyond(x, valid_lens), valid_lens).states
-        return states
+    def forward(self, x: Vectors, valid_lens: Lens) -> States:
+        return self.encoder(zeroed_beyond(x, valid_lens), valid_lens).states
 
 
 class AloneConfig(SublayerConfig):
@@ -186,10 +170,6 @@ class AloneConfig(SublayerConfig):
     d_ff: int = Field(256, ge=1, description="width inside the feed-forward network")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
     initializer: Scheme = Field("xavier", description="of the linear layers")
-
-    def fewest_tensors(self) -> int:
-        """A lower bound for the number of parameters: the norms and biases of every layer."""
-        return 4
 
     def encoder(self) -> TokenEncoder:
         """A new encoder, its weights not yet initialised."""
@@ -205,9 +185,6 @@ class WindowConfig(SublayerConfig):
     radius: int = Field(2, ge=0, description="neighbouring words seen on each side")
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings, inside the network and on its output")
     initializer: Scheme = Field("xavier", description="of the linear layers")
-
-    def fewest_tensors(self) -> int:
-        return 4
 
     def encoder(self) -> TokenEncoder:
         join = nn.Linear((2 * self.radius + 1) * self.d_model, self.d_model)
@@ -269,10 +246,6 @@ class AttentionConfig(BlocksConfig):
 
     def looks_ahead(self) -> bool:
         return not self.causal
-
-    def has_table(self) -> bool:
-        """Whether there are weights for each place, so that no input has more places than `max_len`."""
-        return self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
 
     def encoder(self) -> TokenEncoder:
         head_dim = self.d_model // self.num_heads

@@ -16,7 +16,7 @@ from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.inference import DecodingBlock, EncodingBlock, Read, Step
 from headwise.layers.norms import TokenBatchNorm, normed
 from headwise.models.initializers import Scheme, initialize
-from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
+from headwise.models.protocols import Decoder, Encoder, Lens, Memory, Seq2Seq
 from headwise.models.reversible import ReversibleEncoder
 from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import BlocksConfig, StackConfig, TransformerConfig
@@ -53,9 +53,7 @@ class TransformerEncoder(Encoder):
         self.mask, self.segment = mask, segment
 
     def forward(
-        self,
-        inputs: Int[Tensor, "batch src_len"] | Float[Tensor, "batch src_len width"],
-        valid_lens: Int[Tensor, "batch"],
+        self, inputs: Int[Tensor, "batch src_len"] | Float[Tensor, "batch src_len width"], valid_lens: Lens
     ) -> Memory:
         # zeros beyond the lengths, so that nothing there reaches a gradient
         x = zeroed_beyond(self.embedding(inputs), valid_lens)
@@ -119,7 +117,7 @@ class TransformerDecoder(Decoder):
         self,
         tokens: Int[Tensor, "batch tgt_len"] | Float[Tensor, "batch tgt_len columns"],
         memory: Memory | None,
-        memory_lens: Int[Tensor, "batch"] | None,
+        memory_lens: Lens | None,
         segments: Sequence[Segments] | None = None,
     ) -> Float[Tensor, "batch tgt_len width"]:
         """`segments`: the memory of each layer of earlier tokens; these are added to it.
@@ -137,10 +135,9 @@ class TransformerDecoder(Decoder):
         for layer, block in enumerate(self.blocks):
             before = None if segments is None else AttentionStep(segments[layer], 0)
             x = block(x, states, mask=mask, memory_mask=memory_mask, self_cache=before)
-        normed: Tensor = self.norm(x)
-        return normed
+        return self.norm(x)
 
-    def start(self, memory: Memory, memory_lens: Int[Tensor, "batch"]) -> TransformerCache:
+    def start(self, memory: Memory, memory_lens: Lens) -> TransformerCache:
         """Projects the memory for every layer, once; beams share it."""
         cache = self.empty(memory.states, memory_lens)
         read, spread = _without_padding(memory.states, memory_lens)
@@ -151,7 +148,7 @@ class TransformerDecoder(Decoder):
             cross.fill(spread(key), spread(value))
         return cache
 
-    def empty(self, rows: Tensor, memory_lens: Int[Tensor, "batch"] | None = None) -> TransformerCache:
+    def empty(self, rows: Tensor, memory_lens: Lens | None = None) -> TransformerCache:
         """An empty cache with one sentence per row."""
         layers = [_original(block).self_attention for block in self.blocks]
         positions = (layer.position for layer in layers)
@@ -175,10 +172,7 @@ class TransformerDecoder(Decoder):
         return self.step_all([tokens], [cache])
 
     def step_all(
-        self,
-        tokens: Sequence[Tensor],
-        caches: Sequence[Cache],
-        beside: Callable[[], object] = lambda: None,
+        self, tokens: Sequence[Tensor], caches: Sequence[Cache], beside: Callable[[], object] = lambda: None
     ) -> Float[Tensor, "rows vocab"]:
         embedded, parts = [], []
         for last, cache in zip(tokens, caches, strict=True):
@@ -191,8 +185,7 @@ class TransformerDecoder(Decoder):
             x = block.together(x, own) if isinstance(block, DecodingBlock) else _one_by_one(block, x, own)
         x = self.norm(x)
         beside()
-        logits: Tensor = self.output(x)
-        return logits
+        return self.output(x)
 
 
 def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Step]) -> Tensor:

@@ -29,6 +29,10 @@ class SublayerConfig(Config):
         """A new residual around a sublayer, its norm in front."""
         return Residual(build_norm(self.norm, width), nn.Identity(), dropout, skip=self.residual)
 
+    def fewest_tensors(self) -> int:
+        """A lower bound for the number of parameters: the norms and biases of every layer."""
+        return 4
+
 
 class StackConfig(SublayerConfig):
     """The keys of every stack of blocks; the defaults are the "base" model of Vaswani et al. 2017, table 3."""
@@ -83,6 +87,11 @@ class StackConfig(SublayerConfig):
     def mechanisms(self) -> tuple[str, ...]:
         """The mechanisms of self-attention; that of the decoder comes last."""
         return (self.mechanism,)
+
+    def places(self) -> int | None:
+        """The longest input in tokens, where there are weights for each position."""
+        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
+        return self.max_len if tabled else None
 
     def check_steps(self, key: str) -> None:
         """Raises: ConfigError if position, mechanism or norm cannot decode step by step; `key` sets the mechanism."""
@@ -147,7 +156,6 @@ class BlocksConfig(StackConfig):
         return True
 
     def fewest_tensors(self) -> int:
-        """A lower bound for the number of parameters: the norms and biases of every layer."""
         return 4 * self.encoder_layers
 
 
@@ -186,11 +194,6 @@ class DecoderConfig(StackConfig):
         self.check_steps("mechanism")
         if self.memory_len:
             self._check_memory()
-
-    def places(self) -> int | None:
-        """The longest text in tokens, where the model has a table of positions."""
-        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
-        return self.max_len if tabled else None
 
     def fewest_tensors(self) -> int:
         return 4 * self.num_layers

@@ -1,13 +1,11 @@
 """Scores that fall linearly with distance, faster in some heads than in others."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions.position import Position
+from headwise.positions.position import Key, Position, Query
 
 
 def slopes(num_heads: int) -> tuple[float, ...]:
@@ -29,10 +27,7 @@ class Alibi(Position):
 
     The paper is causal, where |i - j| = i - j; both sides are treated alike here, as its authors advise for encoders.
 
-    Args:
-        num_heads: heads of the query.
-    Raises:
-        ConfigError: without heads.
+    Raises: ConfigError: without heads.
     Source: Press et al. 2022, arXiv:2108.12409, section 3 and, for numbers of heads that are no power of two, its code.
 
     >>> query = torch.zeros(1, 2, 3, 8)
@@ -52,13 +47,7 @@ class Alibi(Position):
             raise ConfigError(f"alibi positions need at least 1 head, got {num_heads}")
         self.slopes = slopes(num_heads)
 
-    def relative(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        low: int,
-        high: int,
-    ) -> Relative:
+    def relative(self, query: Query, key: Key, low: int, high: int) -> Relative:
         dtype = wide(query).dtype
         distances = torch.arange(low, high + 1, dtype=dtype, device=query.device).abs_()
         return Relative(low, scalar=torch.tensor(self.slopes, dtype=dtype, device=query.device)[:, None] * -distances)

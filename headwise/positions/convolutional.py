@@ -1,12 +1,11 @@
 """Position from the neighbourhood: each column of the input is convolved and added to itself."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from headwise.errors import ConfigError, Unsupported
-from headwise.positions.position import Position
+from headwise.positions.position import Embedded, Position
 
 
 class Convolutional(Position):
@@ -16,7 +15,6 @@ class Convolutional(Position):
     the kernel_size // 2 tokens before it; with it, neither padding on the right nor a later token reaches any.
 
     Args:
-        d_model: width of the embeddings.
         kernel_size: tokens that a position sees, itself included; odd unless causal.
         causal: whether those are the token and the ones before it, else as many on both sides.
     Raises:
@@ -50,7 +48,7 @@ class Convolutional(Position):
         """Causal, since a model may use it in a decoder too, where a later token must not be seen."""
         return cls(d_model, causal=True)
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         if start > 0:
             raise Unsupported(
                 f"convolutional positions see the inputs before a token, got tokens from position {start} on without"

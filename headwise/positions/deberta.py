@@ -10,7 +10,7 @@ from headwise.attention.call import per_head
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions.position import Position
+from headwise.positions.position import Key, Position, Projected, Query
 from headwise.positions.t5 import bucket, starts
 
 # the content term is scaled by the attention itself, by 1 / sqrt(d): queries and keys bring what is missing
@@ -32,13 +32,9 @@ class Deberta(Position):
 
     Args:
         d_model: width of P.
-        num_heads: heads of the query.
-        head_dim: width of a head.
         max_distance: from which on distances are alike; k without buckets.
-        index: "paper" or "released".
         buckets: distances up to half as many have their own row, even; None: all have.
-    Raises:
-        ConfigError: for a distance below 1, another index, or buckets that leave no far distances.
+    Raises: ConfigError for a distance below 1, another index, or buckets that leave no far distances.
     Source: He et al. 2021, arXiv:2006.03654, eq. 3 and 4; buckets: the code of He et al. 2023, arXiv:2111.09543. P is
         shared by all layers in the paper, its projections are not; an instance is one P with one pair of them.
 
@@ -74,18 +70,10 @@ class Deberta(Position):
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Deberta":
         return cls(d_model, num_heads, head_dim, max_distance=max_len)
 
-    def rotate(
-        self, heads: Float[Tensor, "*batch length head_dim"], start: int
-    ) -> Float[Tensor, "*batch length head_dim"]:
+    def rotate(self, heads: Projected, start: int) -> Projected:
         return heads * _SHARE
 
-    def relative(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        low: int,
-        high: int,
-    ) -> Relative:
+    def relative(self, query: Query, key: Key, low: int, high: int) -> Relative:
         low, high = torch.sym_max(low, -self.max_distance), torch.sym_min(high, self.max_distance)
         behind = -torch.arange(low, high + 1, device=self.table.device)
         keys = self._projected(self.keys, behind)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError
-from headwise.positions.position import Generated, at_least_single
+from headwise.positions.position import Generated
 
 Change = Callable[[int, Tensor], Tensor]
 
@@ -39,11 +39,8 @@ class Flow(Generated):
     with a dynamic length.
 
     Args:
-        d_model: width of the embeddings.
         hidden: width inside h.
-        step: time between two positions.
-    Raises:
-        ConfigError: for a step that is not positive or no hidden width.
+    Raises: ConfigError for a step that is not positive or no hidden width.
     Source: Liu et al. 2020, arXiv:2003.09229 (FLOATER). The paper adds vectors at every block and solves with a
         library; here they are added to the embeddings and the step is of fixed size.
 
@@ -74,7 +71,8 @@ class Flow(Generated):
         nn.init.normal_(self.outer, std=0.1 * hidden**-0.5)
 
     def vectors(self, length: int) -> Float[Tensor, "length d_model"]:
-        dtype = at_least_single(self.first.dtype)
+        # float32 at least: the rounding errors of hundreds of steps add up
+        dtype = torch.promote_types(self.first.dtype, torch.float32)
         first, inner, drift, inner_bias, outer, outer_bias = (
             parameter.to(dtype)
             for parameter in (self.first, self.inner, self.drift, self.inner_bias, self.outer, self.outer_bias)

@@ -1,12 +1,11 @@
 """A learned vector for each position."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions.position import Position
+from headwise.positions.position import Embedded, Position
 
 
 class Learned(Position):
@@ -16,10 +15,6 @@ class Learned(Position):
     (n - 1), between two rows linearly. Every vector then depends on n, so the input has to come at once. An exported
     program needs a dynamic length of at most max_len.
 
-    Args:
-        max_len: number of positions.
-        d_model: width of the embeddings.
-        interpolate: whether an input that is longer than the table stretches it.
     Raises:
         ConfigError: for an empty table.
         ShapeError: for a position beyond the table.
@@ -42,7 +37,7 @@ class Learned(Position):
         self.table = nn.Parameter(torch.empty(max_len, d_model))
         nn.init.normal_(self.table, std=0.02)
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         end = start + x.shape[-2]
         if end <= self.table.shape[0]:
             return x + self.table[start:end].to(x.dtype)

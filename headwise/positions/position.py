@@ -12,6 +12,12 @@ from headwise.attention.precision import uncast
 from headwise.attention.relative import Relative
 from headwise.errors import Unsupported
 
+Embedded = Float[Tensor, "*batch length d_model"]
+# projected queries or keys
+Projected = Float[Tensor, "*batch length head_dim"]
+Query = Float[Tensor, "batch heads query_len head_dim"]
+Key = Float[Tensor, "batch kv_heads key_len head_dim"]
+
 
 class Position(nn.Module, ABC):
     """A way to tell a model where a token stands. `start` is always the position of the first token given.
@@ -40,32 +46,19 @@ class Position(nn.Module, ABC):
         """The scheme for patches that stand row by row; one that knows no rows counts them through."""
         return cls.sized(d_model, head_dim, num_heads, height * width)
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         """Changes the embeddings."""
         return x
 
-    def rotate(
-        self, heads: Float[Tensor, "*batch length head_dim"], start: int
-    ) -> Float[Tensor, "*batch length head_dim"]:
+    def rotate(self, heads: Projected, start: int) -> Projected:
         """Changes projected queries and keys."""
         return heads
 
-    def bias(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        start: int,
-    ) -> Float[Tensor, "#batch #heads #query_len key_len"] | None:
+    def bias(self, query: Query, key: Key, start: int) -> Float[Tensor, "#batch #heads #query_len key_len"] | None:
         """Added to the scores; queries stand from `start` on, keys from 0 on."""
         return None
 
-    def relative(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        low: int,
-        high: int,
-    ) -> Relative | None:
+    def relative(self, query: Query, key: Key, low: int, high: int) -> Relative | None:
         """What distances add to scores and values, as tables for the distances (key - query) from `low` to `high`.
 
         A scheme that clips distances returns its clipped table, with a `low` of its own.
@@ -102,7 +95,7 @@ class Generated(Position, ABC):
     def vectors(self, length: int) -> Float[Tensor, "length d_model"]:
         """The vectors of the positions 0 .. length - 1, at least one, in float32 or wider."""
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         end = start + x.shape[-2]
         if torch.compiler.is_exporting() and not isinstance(end, int):
             raise Unsupported(
@@ -112,8 +105,3 @@ class Generated(Position, ABC):
         # rounding errors of a recurrence add up: no half precision inside
         with uncast(x):
             return x + self.vectors(max(1, end))[start:end].to(x.dtype)
-
-
-def at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """float64 for float64, else float32: a recurrence over hundreds of steps adds up its rounding errors."""
-    return torch.promote_types(dtype, torch.float32)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.errors import ConfigError
-from headwise.positions.position import Generated, at_least_single
+from headwise.positions.position import Generated
 from headwise.positions.sinusoidal import moved, sinusoids
 
 
@@ -18,10 +18,8 @@ class Recurrent(Generated):
     no more than that for a whole batch; decoding step by step, n is the step. No export with a dynamic length.
 
     Args:
-        d_model: width of the embeddings.
         hidden: width of the state h and of s(t), even.
-    Raises:
-        ConfigError: for an odd or empty state.
+    Raises: ConfigError for an odd or empty state.
     Source: a recurrent position encoder as weighed in Liu et al. 2020, arXiv:2003.09229; the cell is that of Cho et
         al. 2014, arXiv:1406.1078. The paper gives no network; the input and the readout W are this package's.
 
@@ -42,7 +40,8 @@ class Recurrent(Generated):
         self.readout = nn.Linear(hidden, d_model, bias=False)
 
     def vectors(self, length: int) -> Float[Tensor, "length d_model"]:
-        dtype = at_least_single(self.readout.weight.dtype)
+        # float32 at least: the rounding errors of hundreds of steps add up
+        dtype = torch.promote_types(self.readout.weight.dtype, torch.float32)
         cell, readout = self.cell, self.readout.weight.to(dtype)
         inner, bias = cell.weight_hh.to(dtype), cell.bias_hh.to(dtype)
         inputs = moved(sinusoids(length, self.hidden, 0, readout.device), readout)

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions.position import Position
+from headwise.positions.position import Key, Position, Query
 from headwise.positions.sinusoidal_2d import places, square
 
 
@@ -18,7 +18,6 @@ class Relative2d(Position):
     for each head. An exported program needs a dynamic length of at most height x width.
 
     Args:
-        num_heads: heads of the query.
         height, width: patches in a column and in a row of the image.
     Raises:
         ConfigError: for a grid without patches.
@@ -51,12 +50,7 @@ class Relative2d(Position):
     def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Relative2d":
         return cls(num_heads, height=height, width=width)
 
-    def bias(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        start: int,
-    ) -> Float[Tensor, "1 heads query_len key_len"]:
+    def bias(self, query: Query, key: Key, start: int) -> Float[Tensor, "1 heads query_len key_len"]:
         last = torch.sym_max(start + query.shape[2], key.shape[2]) - 1
         if last >= self.height * self.width:
             raise ShapeError(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.attention.precision import wide
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions.position import Position
+from headwise.positions.position import Position, Projected
 from headwise.positions.sinusoidal import angles, frequencies, moved
 from headwise.registry import Registry
 
@@ -80,8 +80,7 @@ class Yarn(Scaling):
         original_len: positions that the model was trained on.
         attention: what turned queries and keys are multiplied by; 0.1 ln(factor) + 1 if None. DeepSeek's models give
             the quotient of two such terms.
-    Raises:
-        ConfigError: for what is not above 0, and for betas that leave no ramp.
+    Raises: ConfigError for what is not above 0, and for betas that leave no ramp.
     Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 and 3.4.
 
     >>> round(Yarn(4.0, 4096).amplitude(), 4)
@@ -124,8 +123,7 @@ class Llama3(Scaling):
     Args:
         original_len: positions that the model was trained on.
         slow, fast: the files of models call them low_freq_factor and high_freq_factor.
-    Raises:
-        ConfigError: for what is not above 0, and for turns that leave no ramp.
+    Raises: ConfigError for what is not above 0, and for turns that leave no ramp.
     Source: the code of Grattafiori et al. 2024, arXiv:2407.21783.
 
     >>> Llama3(8.0, 8192).scaled(torch.tensor([1.0, 0.0001]), 10000.0).tolist()
@@ -159,13 +157,10 @@ class Rotary(Position):
     Qwen and GPT-NeoX ("half"). Either loads the weights of its kind as they are.
 
     Args:
-        head_dim: width of a head.
         base: ratio of the slowest to the fastest period.
         columns: r, how many leading columns are turned, even; the others stay as they are. All if None.
-        layout: which columns form a pair.
         scaling: to run a trained model on longer inputs: `Linear`, `Ntk`, `Yarn` or `Llama3`.
-    Raises:
-        ConfigError: for an odd width, another layout, and a base that is not above 0.
+    Raises: ConfigError for an odd width, another layout, and a base that is not above 0.
     Source: Su et al. 2021, arXiv:2104.09864, eq. 34; some columns only: Black et al. 2022, arXiv:2204.06745, section
         2.1.
 
@@ -207,9 +202,7 @@ class Rotary(Position):
         plain = frequencies(self.columns, self.base, device)
         return plain if self.scaling is None else self.scaling.scaled(plain, self.base)
 
-    def rotate(
-        self, heads: Float[Tensor, "*batch length head_dim"], start: int
-    ) -> Float[Tensor, "*batch length head_dim"]:
+    def rotate(self, heads: Projected, start: int) -> Projected:
         if heads.shape[-1] != self.head_dim:
             raise ShapeError(f"rotary positions of width {self.head_dim} meet heads of width {heads.shape[-1]}")
         first = wide(heads if self.columns == self.head_dim else heads[..., : self.columns])

@@ -1,13 +1,12 @@
 """Learned vectors for clipped distances, added to keys and to values."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions.position import Position
+from headwise.positions.position import Key, Position, Query
 
 
 class Shaw(Position):
@@ -17,10 +16,8 @@ class Shaw(Position):
     and the weights of a row are summed by distance before they meet the values' rows.
 
     Args:
-        head_dim: width of a head.
         max_distance: k, from which on distances are alike.
-    Raises:
-        ConfigError: for a distance below 0.
+    Raises: ConfigError for a distance below 0.
     Source: Shaw et al. 2018, arXiv:1803.02155, eq. 3 to 5.
 
     >>> query = torch.zeros(1, 3, 5, 8)
@@ -42,13 +39,7 @@ class Shaw(Position):
         nn.init.xavier_uniform_(self.keys)
         nn.init.xavier_uniform_(self.values)
 
-    def relative(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        low: int,
-        high: int,
-    ) -> Relative:
+    def relative(self, query: Query, key: Key, low: int, high: int) -> Relative:
         low, high = torch.sym_max(low, -self.max_distance), torch.sym_min(high, self.max_distance)
         rows = slice(low + self.max_distance, high + 1 + self.max_distance)
         query = wide(query)

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions.position import Position
+from headwise.positions.position import Embedded, Position
 
 # devices that have float64; for any other, angles are computed on the processor and moved
 _EXACT = ("cpu", "cuda", "meta")
@@ -72,8 +72,7 @@ class Sinusoidal(Position):
     Args:
         d_model: width of the embeddings, even.
         base: ratio of the slowest to the fastest period.
-    Raises:
-        ConfigError: for an odd width, and a base that is not above 0.
+    Raises: ConfigError for an odd width, and a base that is not above 0.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 
     >>> Sinusoidal(32).embed(torch.zeros(2, 60, 32), 0).shape
@@ -93,7 +92,7 @@ class Sinusoidal(Position):
         # the first positions; no buffer, which a cast of the model would round; none in a model without memory
         self._first = sinusoids(0 if torch.get_default_device().type == "meta" else _FIRST, d_model, base=base)
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         length = x.shape[-2]
         if x.shape[-1] != self.d_model:
             raise ShapeError(f"sinusoidal positions of width {self.d_model} meet embeddings of width {x.shape[-1]}")

@@ -3,11 +3,11 @@
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from headwise.errors import ConfigError
-from headwise.positions.position import Position
+from headwise.positions.position import Embedded, Position
 from headwise.positions.sinusoidal import exact, frequencies, moved, waves
 
 
@@ -19,8 +19,7 @@ class Sinusoidal2d(Position):
     Args:
         d_model: width of the embeddings, a multiple of 4.
         width: patches in a row of the image.
-    Raises:
-        ConfigError: for a width that leaves a sine without its cosine, or a grid without columns.
+    Raises: ConfigError for a width that leaves a sine without its cosine, or a grid without columns.
     Source: Parmar et al. 2018, arXiv:1802.05751, section 3.1; the sinusoids are those of Vaswani et al. 2017,
         arXiv:1706.03762, section 3.5, for d_model / 2 columns.
 
@@ -51,7 +50,7 @@ class Sinusoidal2d(Position):
     def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Sinusoidal2d":
         return cls(d_model, width)
 
-    def embed(self, x: Float[Tensor, "*batch length d_model"], start: int) -> Float[Tensor, "*batch length d_model"]:
+    def embed(self, x: Embedded, start: int) -> Embedded:
         turns = frequencies(self.d_model // 2, 10000.0, x.device)
         coordinates = places(start, x.shape[-2], self.width, exact(x.device))
         return x + moved(torch.cat([waves(axis[:, None] * turns) for axis in coordinates], dim=-1), x)

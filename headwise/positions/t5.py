@@ -5,12 +5,12 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions.position import Position
+from headwise.positions.position import Key, Position, Query
 
 
 class T5(Position):
@@ -22,12 +22,10 @@ class T5(Position):
     table for all layers of an encoder and one for those of a decoder; an instance is one such table.
 
     Args:
-        num_heads: heads of the query.
         bidirectional: whether earlier and later keys are told apart; otherwise all later ones count as distance 0.
         num_buckets: rows of the table, even; at least 4 if bidirectional, else 2.
         max_distance: distance from which on all are one bucket; beyond the distances that have one of their own.
-    Raises:
-        ConfigError: for buckets or distances that leave no room for both kinds of buckets.
+    Raises: ConfigError for buckets or distances that leave no room for both kinds of buckets.
     Source: Raffel et al. 2020, arXiv:1910.10683, section 2.1, and its code.
 
     >>> query = torch.zeros(1, 3, 5, 8)
@@ -73,13 +71,7 @@ class T5(Position):
             return bucket(distances.neg().clamp(min=0), self._starts)
         return bucket(distances.abs(), self._starts) + (distances > 0) * (self.table.shape[0] // 2)
 
-    def relative(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        low: int,
-        high: int,
-    ) -> Relative:
+    def relative(self, query: Query, key: Key, low: int, high: int) -> Relative:
         low, high = torch.sym_max(low, -self.max_distance), torch.sym_min(high, self.max_distance)
         return Relative(low, scalar=self.table.mT.index_select(1, self.buckets(low, high)))
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
-from headwise.positions.position import Position
+from headwise.positions.position import Key, Position, Query
 from headwise.positions.sinusoidal import check_even, moved, sinusoids
 
 
@@ -19,10 +19,7 @@ class TransformerXL(Position):
 
     Args:
         d_model: width of the sinusoids, even.
-        num_heads: heads of the query.
-        head_dim: width of a head.
-    Raises:
-        ConfigError: for an odd width.
+    Raises: ConfigError for an odd width.
     Source: Dai et al. 2019, arXiv:1901.02860, section 3.3. W, u and v are those of a layer in the paper if each layer
         has its own instance; layers that share one share them.
 
@@ -45,12 +42,7 @@ class TransformerXL(Position):
         nn.init.normal_(self.content, std=0.02)
         nn.init.normal_(self.place, std=0.02)
 
-    def bias(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        start: int,
-    ) -> Float[Tensor, "batch heads 1 key_len"]:
+    def bias(self, query: Query, key: Key, start: int) -> Float[Tensor, "batch heads 1 key_len"]:
         key = wide(key)
         content = (self.content * self.head_dim**-0.5).to(key.dtype).unflatten(0, (key.shape[1], -1))
         # (batch, kv_heads, group, key_len) -> (batch, heads, 1, key_len)
@@ -60,13 +52,7 @@ class TransformerXL(Position):
         """True: the bias is of what a key holds, wherever it stands."""
         return True
 
-    def relative(
-        self,
-        query: Float[Tensor, "batch heads query_len head_dim"],
-        key: Float[Tensor, "batch kv_heads key_len head_dim"],
-        low: int,
-        high: int,
-    ) -> Relative:
+    def relative(self, query: Query, key: Key, low: int, high: int) -> Relative:
         # R_(i-j), in the order of j - i
         distances = moved(sinusoids(high - low + 1, self.d_model, -high, query.device), query).flip(0)
         rows = self.projection(distances).unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1)

@@ -67,7 +67,8 @@ class Trace:
     def table(self) -> str:
         """What was called, with the shapes of the latest call, in the order of the model: a part before its whole."""
         head = ("name", "what", "calls", "shape")
-        rows = [head] + [(entry.name, *_with_count(entry)) for entry in self if entry.calls]
+        shown = [(entry.name, *entry.shown(), len(entry.calls)) for entry in self if entry.calls]
+        rows = [head] + [(name, what, str(count), shape) for name, what, shape, count in shown]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         return "\n".join("  ".join([*map(str.ljust, row, widths), row[3]]).rstrip() for row in rows)
 
@@ -84,8 +85,7 @@ def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] =
         patterns: names of layers, `*` and `?` allowed, such as "decoder.*.cross_attention"; default: all layers.
         kind: "attention", or "all" to record also what the modules around it return: embeddings, parts of blocks,
             blocks, encoder, decoder, the model.
-    Raises:
-        ConfigError: a pattern that no attention layer matches.
+    Raises: ConfigError: a pattern that no attention layer matches.
     """
     if kind not in ("attention", "all"):
         raise ConfigError(unknown("kind of record", kind, ("attention", "all")))
@@ -119,8 +119,3 @@ def _ordered(model: nn.Module, records: dict[str, Any]) -> dict[str, Any]:
         return max(inner, default=len(names)), -len(name)
 
     return {name: records[name] for name in sorted(records, key=end)}
-
-
-def _with_count(entry: LayerRecord | OutputRecord) -> tuple[str, str, str]:
-    what, shape = entry.shown()
-    return what, str(len(entry.calls)), shape

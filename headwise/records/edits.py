@@ -17,7 +17,7 @@ from headwise.attention.masks import Mask, Table, without
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast, wide
 from headwise.errors import ConfigError, ShapeError
-from headwise.records.watching import Change, Weights, chosen, joined, watched
+from headwise.records.watching import Change, Heads, Weights, chosen, head_numbers, joined, watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +35,7 @@ class Edit(Change):
 
 @dataclass(frozen=True, eq=False)
 class Mute(Edit):
-    """The output of some heads is zero, as if all their weights were; all other heads stay bit-identical.
-
-    Args:
-        heads: one head or several.
-    """
+    """The output of some heads is zero, as if all their weights were; all other heads stay bit-identical."""
 
     heads: int | Sequence[int]
 
@@ -50,7 +46,7 @@ class Mute(Edit):
         return self.resumed(weights, call)
 
     def resumed(self, output: Tensor, call: Call) -> Tensor:
-        heads = _heads(self.pattern, self.heads, call)
+        heads = head_numbers(self.pattern, self.heads, call.shape[1])
         return output.index_fill(1, torch.tensor(heads, device=output.device), 0.0)
 
 
@@ -64,14 +60,13 @@ class Replace(Edit):
     Args:
         new: weights that broadcast to (batch, heads, query_len, key_len), or a function from the weights there are,
             without dropout, to new ones of that shape.
-        heads: one head or several; all if None.
     """
 
     new: Float[Tensor, "..."] | Callable[[Tensor], Tensor]
-    heads: int | Sequence[int] | None = None
+    heads: Heads = None
 
     def after(self, output: Tensor, call: Call, earlier: Weights) -> Tensor:
-        heads, call = _heads(self.pattern, self.heads, call), call.zero_unseen()
+        heads, call = head_numbers(self.pattern, self.heads, call.shape[1]), call.zero_unseen()
         with uncast(output):
             new = self._new_weights(None if isinstance(self.new, Tensor) else earlier(), heads, call)
             value = wide(call.value[:, [head // call.group for head in heads]])
@@ -81,7 +76,7 @@ class Replace(Edit):
         return output.index_copy(1, torch.tensor(heads, device=output.device), part.to(output.dtype))
 
     def weights(self, weights: Tensor, call: Call) -> Tensor:
-        heads = _heads(self.pattern, self.heads, call)
+        heads = head_numbers(self.pattern, self.heads, call.shape[1])
         new = self._new_weights(weights, heads, call).to(weights.dtype)
         return weights.index_copy(1, torch.tensor(heads, device=weights.device), new)
 
@@ -121,11 +116,8 @@ class Hide(Edit):
             hidden = self.tokens[:, None, None, : call.shape[3]]
         else:
             keys = torch.arange(call.shape[3], device=call.query.device)
-            hidden = torch.isin(keys, torch.tensor(list(self.tokens), dtype=keys.dtype, device=keys.device)).view(
-                1, 1, 1, -1
-            )
-        others = Table(~hidden)
-        return replace(call, mask=others if call.mask is None else call.mask & others)
+            hidden = torch.isin(keys, keys.new_tensor(list(self.tokens)))[None, None, None]
+        return _narrowed(call, Table(~hidden))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +175,7 @@ class Narrow(Edit):
     mask: Mask
 
     def before(self, call: Call) -> Call:
-        return replace(call, mask=self.mask if call.mask is None else call.mask & self.mask)
+        return _narrowed(call, self.mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +234,7 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
 
     Args:
         edits: `Mute`, `Replace`, `Force`, `Hide`, `Narrow`, `Loosen`, `Swap`, each with the names of its layers.
-    Raises:
-        ConfigError: a name that no attention layer has, or a head that a layer lacks.
+    Raises: ConfigError: a name that no attention layer has, or a head that a layer lacks.
 
     >>> from headwise.layers.attention import MultiHeadAttention
     >>> from headwise.records import record
@@ -253,8 +244,7 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
     >>> trace["first"].weights(queries=slice(1)).tolist()
     [[[[0.5, 0.5, 0.0]], [[0.0, 0.0, 0.0]]]]
     """
-    wrong = [change for change in edits if not isinstance(change, Edit)]
-    if wrong:
+    if wrong := [change for change in edits if not isinstance(change, Edit)]:
         raise ConfigError(
             f"edit takes Mute, Replace, Force, Hide, Narrow, Loosen and Swap, not {type(wrong[0]).__name__}"
         )
@@ -266,16 +256,10 @@ def edit(model: nn.Module, *edits: Edit) -> Iterator[None]:
 
 def _exchange(model: nn.Module, name: str, old: Mechanism, new: Mechanism) -> None:
     """The module of this name is another one, watched by whoever watched the old one."""
-    watch = watched(old)
-    if watch is not None:
+    if (watch := watched(old)) is not None:
         watch.move(new)
     model.set_submodule(name, new, strict=True)
 
 
-def _heads(name: str, heads: int | Sequence[int] | None, call: Call) -> list[int]:
-    every = call.shape[1]
-    indices = list(range(every)) if heads is None else [heads] if isinstance(heads, int) else list(heads)
-    wrong = [head for head in indices if not 0 <= head < every]
-    if wrong:
-        raise ConfigError(f"{name} has heads 0 to {every - 1}, not {wrong[0]}")
-    return indices
+def _narrowed(call: Call, mask: Mask) -> Call:
+    return replace(call, mask=mask if call.mask is None else call.mask & mask)

@@ -1,6 +1,6 @@
 """The records of one module: the calls of an attention layer, the outputs of any other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,11 +10,11 @@ from torch.nn import functional as F
 from torch.utils.module_tracker import ModuleTracker
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.mechanisms.mechanism import Mechanism, Weights
 from headwise.cancellation import poll_cancellation
 from headwise.errors import ConfigError
 from headwise.records.calls import RecordedCall, recorded
-from headwise.records.watching import Change
+from headwise.records.watching import Change, Heads, head_numbers
 
 # says whether gradients flow just now
 _TRACKER = ModuleTracker()
@@ -51,9 +51,7 @@ class LayerRecord:
         """The values of the latest call."""
         return self._last().call.value
 
-    def weights(
-        self, head: int | Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
-    ) -> Float[Tensor, "batch heads query_len key_len"]:
+    def weights(self, head: Heads = None, queries: slice = slice(None), keys: slice = slice(None)) -> Weights:
         """Exact weights, computed now from what the layer was given; the kernel that ran is not asked again.
 
         They are those of the parameters at the time of the call, also after an optimizer step (`changed` of a call
@@ -63,8 +61,7 @@ class LayerRecord:
             head: one, several, or all heads; the axis stays.
             queries: rows to show; `Scored` computes no others.
             keys: columns to show.
-        Raises:
-            ConfigError: there is no such head, or the calls are not the steps of one sequence.
+        Raises: ConfigError: there is no such head, or the calls are not the steps of one sequence.
         """
         self._check_steps()
         return self.rows(head, queries, keys)
@@ -81,16 +78,11 @@ class LayerRecord:
             sequences[-1].calls.append(call)
         return sequences
 
-    def rows(
-        self, head: int | Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
-    ) -> Float[Tensor, "batch heads query_len key_len"]:
+    def rows(self, head: Heads = None, queries: slice = slice(None), keys: slice = slice(None)) -> Weights:
         """`weights` of all calls, the rows of each below those of the one before, whatever sequence they are of."""
         poll_cancellation()
-        heads = None if head is None else [head] if isinstance(head, int) else list(head)
         last = self._last()
-        wrong = [index for index in heads or () if not 0 <= index < self.num_heads]
-        if wrong:
-            raise ConfigError(f"{self.name} has heads 0 to {self.num_heads - 1}, not {wrong[0]}")
+        heads = None if head is None else head_numbers(self.name, head, self.num_heads)
         if len(self.calls) == 1:
             return last.weights(heads, queries, keys)
         # a decoder that goes step by step: the rows of each call, over the keys there were at that step

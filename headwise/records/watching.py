@@ -16,6 +16,7 @@ from headwise.cancellation import poll_cancellation
 from headwise.errors import ConfigError, Unsupported, unknown
 
 _SLOT = "watch"
+Heads = int | Sequence[int] | None
 # computes the weights of all heads, queries and keys
 Weights = Callable[[], Tensor]
 
@@ -165,8 +166,15 @@ def _shown(mechanism: Mechanism) -> Iterator[None]:
 
 def call_of(inputs: tuple[Any, ...], options: dict[str, Any]) -> Call:
     """The call that a mechanism was given, by position or by name."""
-    call: Call = inputs[0] if inputs else options["call"]
-    return call
+    return inputs[0] if inputs else options["call"]
+
+
+def head_numbers(layer: str, heads: Heads, count: int) -> list[int]:
+    """The numbers of these heads of a layer, of all if None. Raises: ConfigError for a head that it lacks."""
+    numbers = list(range(count)) if heads is None else [heads] if isinstance(heads, int) else list(heads)
+    if wrong := [head for head in numbers if not 0 <= head < count]:
+        raise ConfigError(f"{layer} has heads 0 to {count - 1}, not {wrong[0]}")
+    return numbers
 
 
 def layers(model: nn.Module) -> dict[str, tuple[str, Mechanism]]:

@@ -34,8 +34,7 @@ def certify(target: Any, *, only: Collection[str] = (), quick: bool = False) -> 
         target: as `resolve` takes it: a class, an object or a function of yours, "module:attribute" or a name.
         only: ids of invariants; all if empty.
         quick: fewer shapes, types and modes.
-    Raises:
-        ConfigError: an unknown id; a target that cannot be tried.
+    Raises: ConfigError: an unknown id; a target that cannot be tried.
 
     >>> [verdict.state for verdict in certify("linear", only=["bias", "resume"], quick=True)]
     ['does not apply', 'holds']

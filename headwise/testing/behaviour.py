@@ -35,8 +35,7 @@ def _differences(subject: Subject, case: Case) -> str | None:
 
     def function(*tensors: Tensor) -> Tensor:
         inner = called(tensors[:3], call.mask)
-        output: Tensor = functional_call(module, dict(zip(own, tensors[3:], strict=True)), (inner,))
-        return output
+        return functional_call(module, dict(zip(own, tensors[3:], strict=True)), (inner,))
 
     try:
         gradcheck(function, (*inputs(call), *own.values()), fast_mode=True)
@@ -68,8 +67,7 @@ def _kernels(subject: Subject, case: Case) -> str | None:
         output = kernel.compute(call)
         results = (output, *gradients(output, inputs(call)))
         expected = expected or results
-        wrong = results_apart(f"of kernel {name} against plain", results, expected, 4 * TOLERANCE[case.dtype])
-        if wrong is not None:
+        if wrong := results_apart(f"of kernel {name} against plain", results, expected, 4 * TOLERANCE[case.dtype]):
             return wrong
     return None
 
@@ -91,8 +89,7 @@ def _layout(subject: Subject, case: Case) -> str | None:
             # the gradient that comes back is turned as well
             output = subject.run(case, called(leaves, call.mask)).mT
             results.append((output, *gradients(output, leaves)))
-        fault = results_apart("for other strides", results[0], results[1], tolerance)
-        if fault is not None:
+        if fault := results_apart("for other strides", results[0], results[1], tolerance):
             return fault
     return None
 

@@ -69,8 +69,7 @@ def _defined(subject: Subject, case: Case) -> str | None:
         if output.dtype != case.dtype:
             return f"output is {output.dtype}, inputs are {case.dtype}"
         what = "output" if variant.bias is None else "output under a bias"
-        fault = apart(what, output, expected(subject, case, variant), TOLERANCE[case.dtype] * case.size**2)
-        if fault is not None:
+        if fault := apart(what, output, expected(subject, case, variant), TOLERANCE[case.dtype] * case.size**2):
             return fault
     return None
 

@@ -17,7 +17,6 @@ class Invariant:
     """Something that must hold of a subject, in every one of a list of cases that runs from small to large.
 
     Args:
-        id: one word.
         title: what must hold, in plain words.
         cases: of a subject, smallest first, so that the first failure is the smallest; True asks for few.
         check: what is wrong with the subject in a case; None if nothing is.
@@ -38,7 +37,6 @@ class Verdict:
     Args:
         reason: why it does not apply, or what was found wrong.
         example: the smallest case in which it fails; evaluated, it makes the tensors again.
-        cases: how many were tried.
     """
 
     id: str
@@ -51,8 +49,7 @@ class Verdict:
 
 def verdict(invariant: Invariant, subject: Any, *, quick: bool = False) -> Verdict:
     """Tries the cases in order and stops at the first that fails; an error in one is a failure."""
-    why = invariant.applies(subject)
-    if why is not None:
+    if why := invariant.applies(subject):
         return Verdict(invariant.id, invariant.title, "does not apply", why)
     tried = 0
     for case in invariant.cases(subject, quick):

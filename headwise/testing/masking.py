@@ -66,8 +66,7 @@ def _alone(subject: Subject, case: Case) -> str | None:
         last = (torch.arange(count) == count - 1).view([-1 if axis == at else 1 for at in range(4)])
         after = subject.results(case, _filled(call, last, _NAN))
         rest = [[t.narrow(axis, 0, t.shape[axis] // count * (count - 1)) for t in some] for some in (after, before)]
-        fault = results_apart("beside a NaN", rest[0], rest[1], 0.0)
-        if fault is not None:
+        if fault := results_apart("beside a NaN", rest[0], rest[1], 0.0):
             return fault
     return None
 
@@ -107,8 +106,7 @@ def _support(subject: Subject, case: Case) -> str | None:
             fault = fault or apart(f"output {what}, which becomes {content:g},", actual, reference, 1e-6)
         d_query, d_key, d_value = gradients(output.masked_fill(sees, 0.0), inputs(call))
         fault = fault or nonzero(f"gradient of other queries, {what}", d_query, sees)
-        fault = fault or nonzero(f"gradient of the key, {what}", d_key, at) or nonzero("of its value", d_value, at)
-        if fault is not None:
+        if fault := fault or nonzero(f"gradient of the key, {what}", d_key, at) or nonzero("of its value", d_value, at):
             return fault
     return None
 

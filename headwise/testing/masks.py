@@ -1,7 +1,6 @@
 """Invariants of masks: the predicate, the table, the words and what planners are told say the same."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -38,7 +37,6 @@ class MaskSubject:
     """A mask to be tried.
 
     Args:
-        name: for messages.
         make: (batch, positions) -> the mask.
     """
 
@@ -46,44 +44,30 @@ class MaskSubject:
         self.name, self.make = name, make
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """One trial: queries `start` to `start + query_len - 1` over keys from 0 on."""
-
-    batch: int
-    heads: int
-    query_len: int
-    key_len: int
-    start: int = 0
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """(batch, heads, query_len, key_len)."""
-        return self.batch, self.heads, self.query_len, self.key_len
-
-    def mask(self, subject: MaskSubject) -> Mask:
-        """The mask for these positions."""
-        return subject.make(self.batch, max(self.start + self.query_len, self.key_len))
-
-    def table(self, mask: Mask) -> Tensor:
-        """The mask as a table of full size."""
-        return mask.dense(*self.shape, query_start=self.start).expand(self.shape)
+def _mask(subject: MaskSubject, place: Place) -> Mask:
+    return subject.make(place.batch, max(place.query_start + place.query_len, place.key_len))
 
 
-def _patterns(subject: MaskSubject, quick: bool) -> Iterator[Pattern]:
-    yield Pattern(1, 1, 1, 1)
-    yield Pattern(1, 1, 2, 3)
-    yield Pattern(2, 3, 5, 7)
-    yield Pattern(2, 2, 2, 7, start=5)
+def _table(mask: Mask, place: Place) -> Tensor:
+    """The mask as a table of full size."""
+    return mask.dense(*place.shape, query_start=place.query_start).expand(place.shape)
+
+
+def _patterns(subject: MaskSubject, quick: bool) -> Iterator[Place]:
+    yield Place(1, 1, 1, 1)
+    yield Place(1, 1, 2, 3)
+    yield Place(2, 3, 5, 7)
+    yield Place(2, 2, 2, 7, query_start=5)
     if not quick:
-        yield Pattern(3, 2, 7, 7)
-        yield Pattern(2, 2, 11, 13, start=2)
+        yield Place(3, 2, 7, 7)
+        yield Place(2, 2, 11, 13, query_start=2)
 
 
-def _predicate(subject: MaskSubject, case: Pattern) -> str | None:
-    mask, table = case.mask(subject), case.table(case.mask(subject))
+def _predicate(subject: MaskSubject, case: Place) -> str | None:
+    mask = _mask(subject, case)
+    table = _table(mask, case)
     for batch, head, row, key in torch.cartesian_prod(*map(torch.arange, case.shape)).view(-1, 4).tolist():
-        place = (batch, head, row + case.start, key)
+        place = (batch, head, row + case.query_start, key)
         allowed = bool(mask(*(torch.tensor(index) for index in place)))
         if allowed != bool(table[batch, head, row, key]):
             return f"at (batch, head, query, key) {place} the predicate says {allowed}, the table {not allowed}"
@@ -93,19 +77,19 @@ def _predicate(subject: MaskSubject, case: Pattern) -> str | None:
     return None
 
 
-def _structure(subject: MaskSubject, case: Pattern) -> str | None:
+def _structure(subject: MaskSubject, case: Place) -> str | None:
     """Bands, `key_mask` and `query_mask` are exact; `within` and `pairs` leave nothing out."""
-    mask = case.mask(subject)
+    mask = _mask(subject, case)
     for part in (mask, mask & Window(2, 1), mask | Window(1, 0)):
-        table, no = case.table(part), torch.zeros(case.shape, dtype=torch.bool)
-        structure = part.structure(Place(*case.shape, case.start, table.device))
+        table, no = _table(part, case), torch.zeros(case.shape, dtype=torch.bool)
+        structure = part.structure(case._replace(device=table.device))
         fault = apart("pairs outside of within", table & ~_inside(case, structure.within), no)
         if structure.band is not None and structure.lens is None:
             fault = fault or apart("band", _inside(case, structure.band), table)
         if structure.pairs is not None:
             listed = set(zip(structure.pairs.query.tolist(), structure.pairs.key.tolist(), strict=True))
             places = table.any(1).any(0).nonzero().tolist()
-            lost = [(row + case.start, key) for row, key in places if (row + case.start, key) not in listed]
+            lost = [(row + case.query_start, key) for row, key in places if (row + case.query_start, key) not in listed]
             fault = fault or (f"pairs that are not listed: {lost[0]}" if lost else None)
         for name, shown, claim in (
             ("key", table.any(2), structure.key_mask()),
@@ -118,27 +102,26 @@ def _structure(subject: MaskSubject, case: Pattern) -> str | None:
     return None
 
 
-def _inside(case: Pattern, band: tuple[int | None, int | None]) -> Tensor:
-    far = torch.arange(case.key_len) - torch.arange(case.start, case.start + case.query_len)[:, None]
+def _inside(case: Place, band: tuple[int | None, int | None]) -> Tensor:
+    far = torch.arange(case.key_len) - torch.arange(case.query_start, case.query_start + case.query_len)[:, None]
     left, right = (1000 if bound is None else bound for bound in band)
     return ((far >= -left) & (far <= right)).expand(case.shape)
 
 
-def _honoured(subject: MaskSubject, case: Pattern) -> str | None:
+def _honoured(subject: MaskSubject, case: Place) -> str | None:
     """Every kernel that takes the mask gives what the written-out table gives, and 0 to rows without a key."""
-    mask = case.mask(subject)
-    table = case.table(mask)
+    mask = _mask(subject, case)
+    table = _table(mask, case)
     query = drawn((*case.shape[:3], 4), torch.float64, 1)
     key, value = (drawn((*case.shape[:2], case.key_len, 4), torch.float64, seed) for seed in (2, 3))
     expected = planner.run(Call(query, key, value, mask=Table(table)), "plain")
-    call = Call(query, key, value, mask=mask, query_start=case.start)
+    call = Call(query, key, value, mask=mask, query_start=case.query_start)
     for name, kernel in KERNELS.items():
         if kernel.refusal(call) is not None:
             continue
         output = kernel.compute(call)
         fault = apart(f"output of kernel {name}", output, expected, 1e-12)
-        fault = fault or nonzero(f"output of kernel {name} without a key", output, ~table.any(-1, keepdim=True))
-        if fault is not None:
+        if fault := fault or nonzero(f"output of kernel {name} without a key", output, ~table.any(-1, keepdim=True)):
             return fault
     return None
 

@@ -41,8 +41,7 @@ def apart(what: str, actual: Tensor, expected: Tensor, tolerance: float = 0.0) -
 def results_apart(what: str, actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> str | None:
     """The same for an output and the gradients of query, key and value, which may differ by four times as much."""
     for name, tensor, reference in zip(RESULTS, actual, expected, strict=True):
-        fault = apart(f"{name} {what}", tensor, reference, tolerance if name == "output" else 4 * tolerance)
-        if fault is not None:
+        if fault := apart(f"{name} {what}", tensor, reference, tolerance if name == "output" else 4 * tolerance):
             return fault
     return None
 

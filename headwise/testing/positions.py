@@ -26,7 +26,6 @@ class PositionSubject:
     """A position scheme to be tried.
 
     Args:
-        name: for messages.
         make: makes it for D_MODEL, HEAD_DIM, HEADS and MAX_LEN.
     """
 
@@ -58,9 +57,9 @@ class Place:
     start: int
     dtype: torch.dtype = torch.float64
 
-    def x(self, seed: int = 5) -> Tensor:
+    def x(self) -> Tensor:
         """Embeddings of two sequences."""
-        return drawn((2, self.length, D_MODEL), self.dtype, seed)
+        return drawn((2, self.length, D_MODEL), self.dtype, 5)
 
 
 def _places(subject: PositionSubject, quick: bool) -> Iterator[Place]:

@@ -63,7 +63,6 @@ class Subject:
     """A mechanism to be tried.
 
     Args:
-        name: for messages.
         make: (heads, dropout) -> a mechanism, or a function of query, key and value, with fresh parameters.
     """
 

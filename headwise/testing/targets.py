@@ -33,8 +33,7 @@ def resolve(target: Any) -> AnySubject:
         target: a class, an object or a function; "module:attribute", looked for in the current folder too; or a
             registered name such as "linear", with its family before a dot where several have that name, as in
             "normalizers.relu".
-    Raises:
-        ConfigError: no such module, attribute or name; it cannot be built or called, and why.
+    Raises: ConfigError: no such module, attribute or name; it cannot be built or called, and why.
 
     >>> resolve("linear").name
     'linear'
@@ -119,8 +118,7 @@ def _sized(target: Any, heads: int, dropout: float) -> Any:
     if not isinstance(target, type | Creator):
         return target
     sizes: dict[str, Any] = {"head_dim": HEAD_DIM, "num_heads": heads, "max_len": MAX_LEN, "dropout": dropout}
-    sized = getattr(target, "sized", None)
-    if sized is not None:
+    if sized := getattr(target, "sized", None):
         return sized(**sizes)
     sizes |= dict.fromkeys(("query_dim", "key_dim", "hidden", "dim"), HEAD_DIM)
     return target(**{name: size for name, size in sizes.items() if name in inspect.signature(target).parameters})

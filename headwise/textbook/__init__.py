@@ -69,60 +69,15 @@ from headwise.textbook.transformer import (
     TransformerEncoder,
 )
 
-__all__ = [
-    "DATA_HUB",
-    "DATA_URL",
-    "Accumulator",
-    "AddNorm",
-    "AdditiveAttention",
-    "Animator",
-    "AttentionDecoder",
-    "Decoder",
-    "DecoderBlock",
-    "DotProductAttention",
-    "Encoder",
-    "EncoderBlock",
-    "EncoderDecoder",
-    "MaskedSoftmaxCELoss",
-    "MultiHeadAttention",
-    "NWKernelRegression",
-    "PositionWiseFFN",
-    "PositionalEncoding",
-    "Seq2SeqAttentionDecoder",
-    "Seq2SeqDecoder",
-    "Seq2SeqEncoder",
-    "Timer",
-    "TransformerDecoder",
-    "TransformerEncoder",
-    "Vocab",
-    "bleu",
-    "build_array_nmt",
-    "count_corpus",
-    "download",
-    "download_extract",
-    "grad_clipping",
-    "load_array",
-    "load_data_nmt",
-    "masked_softmax",
-    "plot",
-    "predict_seq2seq",
-    "preprocess_nmt",
-    "read_data_nmt",
-    "sequence_mask",
-    "set_axes",
-    "set_figsize",
-    "sgd",
-    "show_heatmaps",
-    "show_list_len_pair_hist",
-    "tokenize_nmt",
-    "train_seq2seq",
-    "transpose_output",
-    "transpose_qkv",
-    "truncate_pad",
-    "try_all_gpus",
-    "try_gpu",
-    "use_svg_display",
-]
+__all__ = ["DATA_HUB", "DATA_URL", "Accumulator", "AddNorm", "AdditiveAttention", "Animator", "AttentionDecoder"]
+__all__ += ["Decoder", "DecoderBlock", "DotProductAttention", "Encoder", "EncoderBlock", "EncoderDecoder"]
+__all__ += ["MaskedSoftmaxCELoss", "MultiHeadAttention", "NWKernelRegression", "PositionWiseFFN", "PositionalEncoding"]
+__all__ += ["Seq2SeqAttentionDecoder", "Seq2SeqDecoder", "Seq2SeqEncoder", "Timer", "TransformerDecoder"]
+__all__ += ["TransformerEncoder", "Vocab", "bleu", "build_array_nmt", "count_corpus", "download", "download_extract"]
+__all__ += ["grad_clipping", "load_array", "load_data_nmt", "masked_softmax", "plot", "predict_seq2seq"]
+__all__ += ["preprocess_nmt", "read_data_nmt", "sequence_mask", "set_axes", "set_figsize", "sgd", "show_heatmaps"]
+__all__ += ["show_list_len_pair_hist", "tokenize_nmt", "train_seq2seq", "transpose_output", "transpose_qkv"]
+__all__ += ["truncate_pad", "try_all_gpus", "try_gpu", "use_svg_display"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,9 @@ from headwise.attention.scores import Additive, ScaledDot, Score
 from headwise.errors import Unsupported
 from headwise.layers.attention import check_heads
 
+Queries = Float[Tensor, "batch queries query_size"]
+Keys = Float[Tensor, "batch keys key_size"]
+Values = Float[Tensor, "batch keys value_size"]
 ValidLens = Int[Tensor, "batch"] | Int[Tensor, "batch queries"] | None
 
 
@@ -65,11 +68,7 @@ class _Attention(nn.Module, ABC):
         """How alike a query and a key are."""
 
     def forward(
-        self,
-        queries: Float[Tensor, "batch queries query_size"],
-        keys: Float[Tensor, "batch keys key_size"],
-        values: Float[Tensor, "batch keys value_size"],
-        valid_lens: ValidLens = None,
+        self, queries: Queries, keys: Keys, values: Values, valid_lens: ValidLens = None
     ) -> Float[Tensor, "batch queries value_size"]:
         self._last = queries.detach(), keys.detach(), valid_lens
         rate = self.dropout.p if self.dropout.training else 0.0
@@ -78,12 +77,7 @@ class _Attention(nn.Module, ABC):
             query, key, value, score=self.score(), mask=_mask(valid_lens, key.shape[2]), dropout=rate
         ).squeeze(1)
 
-    def weights(
-        self,
-        queries: Float[Tensor, "batch queries query_size"],
-        keys: Float[Tensor, "batch keys key_size"],
-        valid_lens: ValidLens,
-    ) -> Float[Tensor, "batch queries keys"]:
+    def weights(self, queries: Queries, keys: Keys, valid_lens: ValidLens) -> Float[Tensor, "batch queries keys"]:
         """The weights of these inputs before dropout, without a gradient."""
         with torch.no_grad():
             query, key = queries.unsqueeze(1), keys.unsqueeze(1)
@@ -95,8 +89,7 @@ class _Attention(nn.Module, ABC):
 
         A call stores references to its inputs, no weights and no graph.
 
-        Raises:
-            Unsupported: before the first call.
+        Raises: Unsupported: before the first call.
         """
         if self._last is None:
             raise Unsupported("there are no attention_weights yet: call the module first")
@@ -107,10 +100,7 @@ class AdditiveAttention(_Attention):
     """Attention with the score w_v . tanh(W_q q + W_k k); queries and keys may have different widths.
 
     Args:
-        key_size: width of a key.
-        query_size: width of a query.
         num_hiddens: width of the sum inside tanh.
-        dropout: probability of dropping a weight while training.
     Source: Bahdanau et al. 2015, arXiv:1409.0473, appendix A.1.2; Dive into Deep Learning, section 11.3.
 
     >>> attention = AdditiveAttention(key_size=2, query_size=20, num_hiddens=8, dropout=0.1).eval()
@@ -137,8 +127,6 @@ class AdditiveAttention(_Attention):
 class DotProductAttention(_Attention):
     """Attention with the score q . k / sqrt(d), without parameters.
 
-    Args:
-        dropout: probability of dropping a weight while training.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Dive into Deep Learning, section 11.3.
 
     >>> attention = DotProductAttention(dropout=0.5).eval()
@@ -158,13 +146,9 @@ class MultiHeadAttention(nn.Module):
     `attention.attention_weights` has the weights of all heads: (batch * num_heads, queries, keys).
 
     Args:
-        key_size, query_size, value_size: widths of the inputs.
         num_hiddens: width of the result and of all heads together.
         num_heads: a divisor of num_hiddens.
-        dropout: probability of dropping a weight while training.
-        bias: whether the four projections have biases.
-    Raises:
-        ConfigError: heads that do not divide num_hiddens.
+    Raises: ConfigError: heads that do not divide num_hiddens.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Dive into Deep Learning, section 11.5.
 
     >>> attention = MultiHeadAttention(100, 100, 100, 100, 5, 0.5).eval()
@@ -192,11 +176,7 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
 
     def forward(
-        self,
-        queries: Float[Tensor, "batch queries query_size"],
-        keys: Float[Tensor, "batch keys key_size"],
-        values: Float[Tensor, "batch keys value_size"],
-        valid_lens: ValidLens = None,
+        self, queries: Queries, keys: Keys, values: Values, valid_lens: ValidLens = None
     ) -> Float[Tensor, "batch queries num_hiddens"]:
         if valid_lens is not None:
             # the heads of a sequence stand side by side
@@ -243,8 +223,7 @@ class NWKernelRegression(nn.Module):
     def attention_weights(self) -> Float[Tensor, "queries keys"]:
         """The weights of the last call, computed on access with the current width.
 
-        Raises:
-            Unsupported: before the first call.
+        Raises: Unsupported: before the first call.
         """
         if self._last is None:
             raise Unsupported("there are no attention_weights yet: call the module first")

@@ -30,7 +30,6 @@ class Vocab:
     """Tokens and their numbers, the most frequent first; an unknown token has the number of "<unk>", which is 0.
 
     Args:
-        tokens: a list of tokens, or a list of such lists.
         min_freq: tokens seen fewer times are unknown.
         reserved_tokens: numbered from 1, before those of `tokens`.
     Source: Dive into Deep Learning, section 8.2 of the Chinese second edition.
@@ -92,8 +91,7 @@ def read_data_nmt(path: PathLike = FRA_ENG) -> str:
 
     Args:
         path: as in `load_data_nmt`.
-    Raises:
-        DataError: no such file, or it is not UTF-8.
+    Raises: DataError: no such file, or it is not UTF-8.
     Source: Dive into Deep Learning, section 9.5 of the Chinese second edition.
     """
     return "".join(f"{text}\n" for _, text in read_lines(_file(path)))
@@ -143,8 +141,7 @@ def build_array_nmt(
 
     A sentence that is too long loses words, not its end.
 
-    Raises:
-        ConfigError: no room for a word; a vocabulary without "<pad>" or "<eos>".
+    Raises: ConfigError: no room for a word; a vocabulary without "<pad>" or "<eos>".
     Source: Dive into Deep Learning, section 9.5 of the Chinese second edition.
     """
     if num_steps < 2:
@@ -175,13 +172,10 @@ def load_data_nmt(
     unknown.
 
     Args:
-        batch_size: sentence pairs in a batch.
-        num_steps: columns of a batch.
         num_examples: how many pairs of the file are read, from its first; None: all.
         path: a file of tab-separated pairs, English first, plain or gzip: as it stands, or in the data cache, which
             `HEADWISE_DATA` names; `headwise:NAME` is one that ships. The book's file where it is left out.
-    Raises:
-        DataError: no such file, or no such pairs in it; nothing is downloaded.
+    Raises: DataError: no such file, or no such pairs in it; nothing is downloaded.
     Source: Dive into Deep Learning, section 9.5 of the Chinese second edition.
 
     >>> batches, src_vocab, tgt_vocab = load_data_nmt(2, 8, path="headwise:phrasebook.en-fr.tsv")

@@ -30,10 +30,8 @@ def show_heatmaps(
     Args:
         xlabel: under the lowest row.
         ylabel: beside the first column.
-        titles: one for each column.
         figsize: inches.
-    Raises:
-        ShapeError: not four axes, or titles that are not one for each column.
+    Raises: ShapeError: not four axes, or titles that are not one for each column.
     """
     if matrices.ndim != 4 or 0 in matrices.shape:
         raise ShapeError(
@@ -119,17 +117,9 @@ def use_svg_display() -> None:
 
 
 def show_list_len_pair_hist(
-    legend: Sequence[str],
-    xlabel: str,
-    ylabel: str,
-    xlist: Sequence[Sequence[Any]],
-    ylist: Sequence[Sequence[Any]],
+    legend: Sequence[str], xlabel: str, ylabel: str, xlist: Sequence[Sequence[Any]], ylist: Sequence[Sequence[Any]]
 ) -> None:
-    """Draws a histogram of the lengths of lists, for two lists of lists side by side.
-
-    Args:
-        legend: a name for each of the two.
-    """
+    """Draws a histogram of the lengths of lists, for two lists of lists side by side."""
     _, axes = pyplot().subplots(figsize=(3.5, 2.5))
     _, _, bars = axes.hist([[len(row) for row in lists] for lists in (xlist, ylist)])
     axes.set(xlabel=xlabel, ylabel=ylabel)

@@ -17,7 +17,7 @@ from headwise.textbook.data import FRA_ENG
 DATA_URL = "http://d2l-data.s3-accelerate.amazonaws.com/"
 # name: address and SHA-1; a page adds its own
 DATA_HUB: dict[str, tuple[str, str]] = {
-    "fra-eng": (f"{DATA_URL}fra-eng.zip", "94646ad1522d915e7b0f9296181140edcf86a4f5"),
+    "fra-eng": (f"{DATA_URL}fra-eng.zip", "94646ad1522d915e7b0f9296181140edcf86a4f5")
 }
 MAX_BYTES = 1 << 30
 

@@ -12,12 +12,17 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from headwise.errors import Unsupported
 from headwise.textbook.attention import AdditiveAttention
 
+Tokens = Int[Tensor, "batch steps"]
+# how many of the tokens of each sequence are real; None: all
+Lens = Int[Tensor, "batch"] | None
+Logits = Float[Tensor, "batch steps vocab"]
+
 
 class Encoder(nn.Module, ABC):
     """Reads the source: forward(X, valid_lens) returns what the decoder's `init_state` takes."""
 
     @abstractmethod
-    def forward(self, X: Int[Tensor, "batch steps"], valid_lens: Int[Tensor, "batch"] | None = None) -> Any:
+    def forward(self, X: Tokens, valid_lens: Lens = None) -> Any:
         """The states of the source."""
 
 
@@ -25,11 +30,11 @@ class Decoder(nn.Module, ABC):
     """Writes the target from a state that each call takes and returns."""
 
     @abstractmethod
-    def init_state(self, enc_outputs: Any, enc_valid_lens: Int[Tensor, "batch"] | None) -> Any:
+    def init_state(self, enc_outputs: Any, enc_valid_lens: Lens) -> Any:
         """The state before the first step."""
 
     @abstractmethod
-    def forward(self, X: Int[Tensor, "batch steps"], state: Any) -> tuple[Float[Tensor, "batch steps vocab"], Any]:
+    def forward(self, X: Tokens, state: Any) -> tuple[Logits, Any]:
         """Logits of the next token at every step, and the state after the last."""
 
 
@@ -45,9 +50,6 @@ class AttentionDecoder(Decoder):
 class EncoderDecoder(nn.Module):
     """An encoder and a decoder trained together: logits and state of the decoder over the states of the encoder.
 
-    Args:
-        encoder: its output is what the decoder's `init_state` takes.
-        decoder: with attention or without.
     Source: Zhang et al., Dive into Deep Learning, section 10.6.
     """
 
@@ -57,11 +59,8 @@ class EncoderDecoder(nn.Module):
         self.decoder = decoder
 
     def forward(
-        self,
-        enc_X: Int[Tensor, "batch src_steps"],
-        dec_X: Int[Tensor, "batch steps"],
-        enc_valid_lens: Int[Tensor, "batch"] | None = None,
-    ) -> tuple[Float[Tensor, "batch steps vocab"], Any]:
+        self, enc_X: Int[Tensor, "batch src_steps"], dec_X: Tokens, enc_valid_lens: Lens = None
+    ) -> tuple[Logits, Any]:
         state = self.decoder.init_state(self.encoder(enc_X, enc_valid_lens), enc_valid_lens)
         logits, state = self.decoder(dec_X, state)
         return logits, state
@@ -73,10 +72,6 @@ class Seq2SeqEncoder(Encoder):
     With `valid_lens` the last state is that after the last real token; the book runs on over the padding.
 
     Args:
-        vocab_size: tokens.
-        embed_size: width of the embeddings.
-        num_hiddens: width of the states.
-        num_layers: GRU layers.
         dropout: on the output of every layer but the last, while training.
     Source: Dive into Deep Learning, section 10.7.
 
@@ -92,7 +87,7 @@ class Seq2SeqEncoder(Encoder):
         self.rnn = _gru(embed_size, num_hiddens, num_layers, dropout)
 
     def forward(
-        self, X: Int[Tensor, "batch steps"], valid_lens: Int[Tensor, "batch"] | None = None
+        self, X: Tokens, valid_lens: Lens = None
     ) -> tuple[Float[Tensor, "steps batch num_hiddens"], Float[Tensor, "num_layers batch num_hiddens"]]:
         embedded = self.embedding(X).transpose(0, 1)
         if valid_lens is None:
@@ -107,7 +102,7 @@ class Seq2SeqDecoder(Decoder):
     """GRU layers without attention; at each step they read [embedding; context], the encoder's last state as context.
 
     Args:
-        vocab_size, embed_size, num_hiddens, num_layers: as in `Seq2SeqEncoder`; the last two are the encoder's.
+        num_hiddens, num_layers: those of the encoder.
         dropout: between the layers, while training.
     Source: Cho et al. 2014, arXiv:1406.1078; Dive into Deep Learning, section 9.7 of the Chinese second edition.
         There the context is the last state of the piece that is read, which in prediction is one token long; here it
@@ -126,15 +121,11 @@ class Seq2SeqDecoder(Decoder):
         self.rnn = _gru(embed_size + num_hiddens, num_hiddens, num_layers, dropout)
         self.dense = nn.Linear(num_hiddens, vocab_size)
 
-    def init_state(
-        self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Int[Tensor, "batch"] | None = None
-    ) -> Sequence[Any]:
+    def init_state(self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Lens = None) -> Sequence[Any]:
         """The last states of the encoder's layers, and that of the top layer as the context."""
         return enc_outputs[1], enc_outputs[1][-1]
 
-    def forward(
-        self, X: Int[Tensor, "batch steps"], state: Sequence[Any]
-    ) -> tuple[Float[Tensor, "batch steps vocab"], Sequence[Any]]:
+    def forward(self, X: Tokens, state: Sequence[Any]) -> tuple[Logits, Sequence[Any]]:
         hidden_state, context = state
         embedded = self.embedding(X).transpose(0, 1)
         context_and_X = torch.cat((embedded, context.expand(len(embedded), *context.shape)), dim=-1)
@@ -146,7 +137,7 @@ class Seq2SeqAttentionDecoder(AttentionDecoder):
     """GRU layers that read [context; embedding] at each step; the query of the context is the top state before it.
 
     Args:
-        vocab_size, embed_size, num_hiddens, num_layers: as in `Seq2SeqEncoder`; the last two are the encoder's.
+        num_hiddens, num_layers: those of the encoder.
         dropout: between the layers, and on attention weights.
     Source: Bahdanau et al. 2015, arXiv:1409.0473, section 3.1; Dive into Deep Learning, section 11.4.
 
@@ -165,16 +156,12 @@ class Seq2SeqAttentionDecoder(AttentionDecoder):
         self.dense = nn.Linear(num_hiddens, vocab_size)
         self._last: tuple[Tensor, Tensor, Tensor | None] | None = None
 
-    def init_state(
-        self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Int[Tensor, "batch"] | None
-    ) -> Sequence[Any]:
+    def init_state(self, enc_outputs: tuple[Tensor, Tensor], enc_valid_lens: Lens) -> Sequence[Any]:
         """The encoder's outputs, batch first; the last states of its layers; its lengths."""
         outputs, hidden_state = enc_outputs
         return outputs.transpose(0, 1), hidden_state, enc_valid_lens
 
-    def forward(
-        self, X: Int[Tensor, "batch steps"], state: Sequence[Any]
-    ) -> tuple[Float[Tensor, "batch steps vocab"], Sequence[Any]]:
+    def forward(self, X: Tokens, state: Sequence[Any]) -> tuple[Logits, Sequence[Any]]:
         enc_outputs, hidden_state, enc_valid_lens = state
         queries, outputs = [], []
         for x in self.embedding(X).split(1, dim=1):
@@ -190,8 +177,7 @@ class Seq2SeqAttentionDecoder(AttentionDecoder):
     def attention_weights(self) -> list[Float[Tensor, "batch 1 src_steps"]]:
         """The weights of each step of the last call before dropout, computed on access.
 
-        Raises:
-            Unsupported: before the first call.
+        Raises: Unsupported: before the first call.
         """
         if self._last is None:
             raise Unsupported("there are no attention_weights yet: call the decoder first")

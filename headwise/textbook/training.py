@@ -37,7 +37,6 @@ def train_seq2seq(
 
     Args:
         data_iter: batches as `load_data_nmt` gives them.
-        lr: learning rate.
         num_epochs: passes over the data, 1 or more.
     Source: Dive into Deep Learning, section 9.7 of the Chinese second edition.
     """

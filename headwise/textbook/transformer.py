@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.positions.sinusoidal import Sinusoidal, sinusoids
 from headwise.textbook.attention import MultiHeadAttention
-from headwise.textbook.seq2seq import AttentionDecoder, Encoder
+from headwise.textbook.seq2seq import AttentionDecoder, Encoder, Lens, Logits, Tokens
 
+Vectors = Float[Tensor, "batch steps num_hiddens"]
 NormShape = int | Sequence[int]
 # states of the encoder, their lengths, and for each block the earlier target states or None
 DecoderState = Sequence[Any]
@@ -22,10 +23,8 @@ class PositionalEncoding(nn.Module):
 
     Args:
         num_hiddens: width of X, even.
-        dropout: on the sum, while training.
         max_len: rows that `P` shows; X may be longer.
-    Raises:
-        ConfigError: for an odd width.
+    Raises: ConfigError for an odd width.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; Dive into Deep Learning, section 11.6. `start` is not
         in the book, whose decoder gives every token that it predicts position 0.
 
@@ -46,21 +45,14 @@ class PositionalEncoding(nn.Module):
         """The first `max_len` rows, on the device and in the dtype of the module."""
         return sinusoids(self.max_len, self.num_hiddens)[None].to(next(self.buffers()))
 
-    def forward(
-        self, X: Float[Tensor, "batch steps num_hiddens"], start: int = 0
-    ) -> Float[Tensor, "batch steps num_hiddens"]:
+    def forward(self, X: Vectors, start: int = 0) -> Vectors:
         """`start` is the position of the first step."""
-        encoded: Tensor = self.dropout(self.position.embed(X, start))
-        return encoded
+        return self.dropout(self.position.embed(X, start))
 
 
 class PositionWiseFFN(nn.Module):
     """W_2 relu(W_1 x), the same for every position.
 
-    Args:
-        ffn_num_input: width of x.
-        ffn_num_hiddens: width inside.
-        ffn_num_outputs: width of the result.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; Dive into Deep Learning, section 11.7.
 
     >>> PositionWiseFFN(4, 4, 8)(torch.ones(2, 3, 4)).shape
@@ -82,7 +74,6 @@ class AddNorm(nn.Module):
 
     Args:
         normalized_shape: the last axes of X, as `nn.LayerNorm` takes them.
-        dropout: on Y, while training.
 
     >>> AddNorm([3, 4], 0.5)(torch.ones(2, 3, 4), torch.ones(2, 3, 4)).shape
     torch.Size([2, 3, 4])
@@ -104,7 +95,6 @@ class EncoderBlock(nn.Module):
         key_size, query_size, value_size, num_hiddens: widths, all that of X.
         norm_shape: the last axes of X that are normalised together.
         ffn_num_input: num_hiddens.
-        ffn_num_hiddens: width inside the position-wise network.
         num_heads, dropout, use_bias: of the attention; the dropout also of both AddNorms.
 
     >>> block = EncoderBlock(24, 24, 24, 24, [100, 24], 24, 48, 8, 0.5)
@@ -132,9 +122,7 @@ class EncoderBlock(nn.Module):
         self.ffn = PositionWiseFFN(ffn_num_input, ffn_num_hiddens, num_hiddens)
         self.addnorm2 = AddNorm(norm_shape, dropout)
 
-    def forward(
-        self, X: Float[Tensor, "batch steps num_hiddens"], valid_lens: Int[Tensor, "batch"] | None
-    ) -> Float[Tensor, "batch steps num_hiddens"]:
+    def forward(self, X: Vectors, valid_lens: Lens) -> Vectors:
         Y = self.addnorm1(X, self.attention(X, X, X, valid_lens))
         return self.addnorm2(Y, self.ffn(Y))
 
@@ -177,9 +165,7 @@ class DecoderBlock(nn.Module):
         self.ffn = PositionWiseFFN(ffn_num_input, ffn_num_hiddens, num_hiddens)
         self.addnorm3 = AddNorm(norm_shape, dropout)
 
-    def forward(
-        self, X: Float[Tensor, "batch steps num_hiddens"], state: DecoderState
-    ) -> tuple[Float[Tensor, "batch steps num_hiddens"], DecoderState]:
+    def forward(self, X: Vectors, state: DecoderState) -> tuple[Vectors, DecoderState]:
         enc_outputs, enc_valid_lens, blocks = state
         cache = blocks[self.i]
         past = 0 if cache is None else cache.shape[1]
@@ -197,8 +183,6 @@ class TransformerEncoder(Encoder):
     """Embeddings times sqrt(num_hiddens), positions, and a stack of `EncoderBlock`.
 
     Args:
-        vocab_size: tokens.
-        num_layers: blocks.
         key_size ... use_bias: as in `EncoderBlock`.
 
     >>> encoder = TransformerEncoder(200, 24, 24, 24, 24, [100, 24], 24, 48, 8, 2, 0.5)
@@ -232,9 +216,7 @@ class TransformerEncoder(Encoder):
         for layer in range(num_layers):
             self.blks.add_module(f"block{layer}", EncoderBlock(*sizes, dropout, use_bias))
 
-    def forward(
-        self, X: Int[Tensor, "batch steps"], valid_lens: Int[Tensor, "batch"] | None = None
-    ) -> Float[Tensor, "batch steps num_hiddens"]:
+    def forward(self, X: Tokens, valid_lens: Lens = None) -> Vectors:
         X = self.pos_encoding(self.embedding(X) * math.sqrt(self.num_hiddens))
         for block in self.blks:
             X = block(X, valid_lens)
@@ -253,8 +235,6 @@ class TransformerDecoder(AttentionDecoder):
     same logits. A state is a value: a call returns a new one.
 
     Args:
-        vocab_size: tokens.
-        num_layers: blocks.
         key_size ... dropout: as in `EncoderBlock`.
 
     >>> decoder = TransformerDecoder(200, 24, 24, 24, 24, [24], 24, 48, 8, 2, 0.5)
@@ -289,14 +269,12 @@ class TransformerDecoder(AttentionDecoder):
         self.dense = nn.Linear(num_hiddens, vocab_size)
 
     def init_state(
-        self, enc_outputs: Float[Tensor, "batch src_steps num_hiddens"], enc_valid_lens: Int[Tensor, "batch"] | None
+        self, enc_outputs: Float[Tensor, "batch src_steps num_hiddens"], enc_valid_lens: Lens
     ) -> DecoderState:
         """The states and lengths of the encoder, and no target yet."""
         return enc_outputs, enc_valid_lens, [None] * self.num_layers
 
-    def forward(
-        self, X: Int[Tensor, "batch steps"], state: DecoderState
-    ) -> tuple[Float[Tensor, "batch steps vocab"], DecoderState]:
+    def forward(self, X: Tokens, state: DecoderState) -> tuple[Logits, DecoderState]:
         first = state[2][0] if self.num_layers else None
         past = 0 if first is None else first.shape[1]
         X = self.pos_encoding(self.embedding(X) * math.sqrt(self.num_hiddens), past)

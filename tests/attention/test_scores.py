@@ -248,10 +248,10 @@ def test_widths_and_heads_that_differ_are_named():
     for score, built in ((Bilinear(5, 6), (5, 6)), (Additive(4, 3, 2), (4, 3)), (QKNorm(3), (3, 3))):
         with pytest.raises(ShapeError) as caught:
             attend(query, key, key, score=score)
-        message = f"{type(score).__name__} was built for (query_dim, key_dim) = {built}, got (4, 6)"
+        message = f"{type(score).__name__} was built for (query_dim, key_dim) {built}, got (4, 6)"
         assert message in str(caught.value)
     for score in (Cosine(2), scores.GAT(2, 4), scores.GATv2(2, 4)):
-        with pytest.raises(ShapeError, match=f"{type(score).__name__} was built for 2 heads, got 3"):
+        with pytest.raises(ShapeError, match=f"{type(score).__name__} was built for heads 2, got 3"):
             attend(query, query, query, score=score)
 
 

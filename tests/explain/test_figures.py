@@ -168,8 +168,8 @@ def test_long_maps_are_pooled_by_their_maximum():
     values[0, 37, 96] = 1.0
     figure = page(values[0], list(map(str, range(100))), list(map(str, range(101))), [values])
     small = np.asarray(figure.axes[1].images[0].get_array())
-    assert small.shape == (34, 34)
-    assert np.argwhere(small).tolist() == [[12, 32]]
+    assert small.shape == (48, 48)
+    assert np.argwhere(small).tolist() == [[18, 46]]
 
 
 def test_labels_that_do_not_fit_are_an_error():

@@ -190,7 +190,7 @@ def test_what_it_refuses():
 
 def test_shapes_that_do_not_fit(untyped):
     mechanism, (query, key, value) = built(), drawn()
-    with pytest.raises(ShapeError, match=r"Additive was built for \(query_dim, key_dim\) = \(4, 4\), got \(3, 3\)"):
+    with pytest.raises(ShapeError, match=r"Additive was built for \(query_dim, key_dim\) \(4, 4\), got \(3, 3\)"):
         run(mechanism, query[..., :3], key[..., :3], value)
     with pytest.raises(ShapeError, match=r"alignment \(2, 3, 8\) does not fit \(batch, heads, keys\) = \(2, 3, 7\)"):
         mechanism.resume(Call(query, key, value), torch.zeros(2, 3, 8))

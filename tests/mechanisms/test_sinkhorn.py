@@ -150,7 +150,7 @@ def test_gradients():
 
 
 def test_what_it_says():
-    assert "max_len=11, block=3, span=4, iterations=8, dropout=0.0" in repr(sinkhorn())
+    assert "max_len=11, block=3, span=4, iterations=8, temperature=0.75, dropout=0.0" in repr(sinkhorn())
     sized = Sinkhorn.sized(head_dim=6, num_heads=4, max_len=300, dropout=0.1)
     assert (sized.block, sized.outer.out_features, sized.dropout) == (64, 5, 0.1)
     with pytest.raises(ShapeError, match=r"Sinkhorn was built for max_len \(11\) positions, got 12; shorten"):

@@ -183,7 +183,7 @@ MASKS = {
 def test_wrong_masks_fail(kind, ids):
     for verdict in found(kind(2, 1), *ids).values():
         assert verdict.state == "fails", verdict.id
-        assert verdict.example.startswith("Pattern(batch=")
+        assert verdict.example.startswith("Place(batch=")
 
 
 class TurnedTwice(Rotary):

@@ -49,8 +49,7 @@ def details() -> dict[str, list[tuple[str, str]]]:
     """(what, value) of every mechanism that states its facts: formula, paper, cost, what it can do."""
     rows = {}
     for name in names():
-        facts = getattr(mechanism_type(name), "facts", None)
-        if facts is not None:
+        if (facts := getattr(mechanism_type(name), "facts", None)) is not None:
             can = {"causal": facts.causal, "cross-attention": facts.cross, "recurrent form": facts.recurrent}
             can |= {"bias": facts.bias, "relative positions": facts.relative}
             rows[name] = [

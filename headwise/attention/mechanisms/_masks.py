@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.attention import masks
 from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.attention.mechanisms.mechanism import Mechanism, table_of_two
 from headwise.attention.precision import wide
 from headwise.attention.zeros import zeroed
 from headwise.errors import ShapeError
@@ -50,16 +50,12 @@ def parts(call: Call) -> Parts:
 
 def _split(call: Call) -> tuple[bool, Keys | None]:
     """Whether the mask hides later keys, and which keys exist; of a mask that `Mechanism.require` let pass."""
-    batch, heads, query_len, key_len = call.shape
     causal, keys = False, None
     for part in masks.parts(call.mask):
         if part.structure().causal:
             causal = True
             continue
-        # a mask that does not depend on the query answers two of them with one row
-        size = (batch, heads, min(2, query_len), key_len)
-        table = part.dense(*size, query_start=call.query_start, device=call.query.device)
-        shown = table.squeeze(2).expand(-1, -1, key_len)
+        shown = table_of_two(part, call).squeeze(2).expand(-1, -1, call.shape[3])
         keys = shown if keys is None else keys & shown
     return causal, keys
 
@@ -86,12 +82,6 @@ def front(tensor: Float[Tensor, "..."], length: int, axis: int = 2) -> Float[Ten
     if torch.compiler.is_compiling():
         return tensor.index_select(axis, torch.arange(length, device=tensor.device))
     return tensor.narrow(axis, 0, length)
-
-
-def check_built(module: nn.Module, what: str, built: object, actual: object) -> None:
-    """Raises: ShapeError if something with parameters for one size meets another."""
-    if built != actual:
-        raise ShapeError(f"{type(module).__name__} was built for {what} {built}, got {actual}")
 
 
 def check_length(mechanism: Mechanism, max_len: int, length: int) -> None:

@@ -1,22 +1,19 @@
 """Attention weights that a network makes from the query alone."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from headwise.attention import planner
 from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._masks import check_built, check_length, front
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms._masks import check_length, front
+from headwise.attention.mechanisms.mechanism import Facts, Rescored
 from headwise.attention.precision import uncast
 from headwise.attention.scores import Dot
-from headwise.attention.weights import weights as exact_weights
+from headwise.attention.scores.score import check_built
 
 
-class DenseSynthesizer(Mechanism):
+class DenseSynthesizer(Rescored):
     """softmax(W_2 relu(W_1 q + b_1) + b_2) v: the score of key j is output j of a network that sees no key.
 
     That is a dot product of relu(W_1 q + b_1) with a learned vector for each position, so time and memory are those of
@@ -26,9 +23,7 @@ class DenseSynthesizer(Mechanism):
         num_heads: heads, each with a network of its own.
         head_dim: width of a query and of the hidden layer.
         max_len: keys at most: outputs of the network.
-        dropout: probability of dropping a weight while training.
-    Raises:
-        ShapeError: for more than max_len keys, or other heads than it was built for.
+    Raises: ShapeError for more than max_len keys, or other heads than it was built for.
     Source: Tay et al. 2020, arXiv:2005.00743, section 3 ("dense"), with the query of a head in place of the input.
 
     >>> x = torch.ones(2, 3, 5, 8)
@@ -61,16 +56,7 @@ class DenseSynthesizer(Mechanism):
             nn.init.normal_(weight, std=head_dim**-0.5)
         self.dropout = dropout
 
-    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        return planner.run(self._as_scored(call, self.dropout if self.training else 0.0))
-
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
-        """The weights before dropout."""
-        return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
-
-    def _as_scored(self, call: Call, dropout: float) -> Call:
+    def as_scored(self, call: Call, dropout: float) -> Call:
         (heads, _, head_dim), (batch, call_heads, _, length) = self.inner.shape, call.shape
         check_built(self, "(heads, head_dim)", (heads, head_dim), (call_heads, call.query.shape[-1]))
         check_length(self, self.positions.shape[1], length)

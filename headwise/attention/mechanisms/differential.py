@@ -1,6 +1,5 @@
 """The difference of two attentions: what both look at cancels."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -10,9 +9,9 @@ from torch.nn import functional as F
 
 from headwise.attention import planner
 from headwise.attention.call import Call
-from headwise.attention.mechanisms._masks import check_built
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
 from headwise.attention.scores import Dot
+from headwise.attention.scores.score import check_built
 from headwise.attention.weights import weights as exact_weights
 from headwise.errors import ConfigError
 
@@ -74,9 +73,7 @@ class Differential(Mechanism):
         first, second = (planner.run(half) for half in self._halves(call, self.dropout if self.training else 0.0))
         return first - self.strength().to(first.dtype) * second
 
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
         """The difference of the two weights before dropout, which may be negative."""
         first, second = (exact_weights(half, heads, queries, keys) for half in self._halves(call, 0.0))
         return first - self.strength().to(first.dtype) * second
@@ -88,6 +85,3 @@ class Differential(Mechanism):
         queries = F.pad(call.query[..., :half], (0, half)), F.pad(call.query[..., half:], (half, 0))
         first, second = (replace(call, query=query, score=Dot(half**-0.5), dropout=dropout) for query in queries)
         return first, second
-
-    def extra_repr(self) -> str:
-        return f"head_dim={self.head_dim}, lambda_init={self.lambda_init}, dropout={self.dropout}"

@@ -4,10 +4,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.mechanisms._masks import Keys, check_built, hidden
+from headwise.attention.mechanisms._masks import Keys, hidden
 from headwise.attention.mechanisms._sums import Decaying, Key, LogDecay, Query
 from headwise.attention.mechanisms.mechanism import Facts
-from headwise.attention.scores.score import times
+from headwise.attention.scores.score import check_built, times
 from headwise.errors import ConfigError
 
 
@@ -22,7 +22,6 @@ class GatedLinear(Decaying):
     wider.
 
     Args:
-        head_dim: width of a key.
         rank: width between A and B; 16 in the paper.
         temperature: above 0; larger values bring the gates nearer to 1, for a longer memory; 16 in the paper.
     Raises:
@@ -69,6 +68,3 @@ class GatedLinear(Decaying):
 
     def log_decays(self, query: Query, key: Key, keys: Keys | None) -> LogDecay:
         return hidden(self.log_gates(key), keys)
-
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"

@@ -6,10 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms._sums import Features, Kernelised, Key, Query
 from headwise.attention.mechanisms.mechanism import Facts, State
-from headwise.attention.scores.score import times
+from headwise.attention.scores.score import check_built, times
 
 Vectors = Float[Tensor, "batch heads length head_dim"]
 
@@ -39,10 +38,6 @@ class Rectified(FeatureMap):
     """phi(x) = relu(W x + b), learned (Kasai et al. 2021, arXiv:2103.13076).
 
     A query whose features are all zero attends to nothing and gives zero. One W for all heads; the paper has one each.
-
-    Args:
-        head_dim: width of a query.
-        features: width of phi.
 
     >>> Rectified(8, 32)(torch.ones(2, 3, 5, 8)).shape
     torch.Size([2, 3, 5, 32])
@@ -91,8 +86,7 @@ class Linear(Kernelised):
 
     Args:
         features: phi, applied to queries and keys; elu(x) + 1 if None.
-    Raises:
-        Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
     Source: Katharopoulos et al. 2020, arXiv:2006.16236, eq. 5, 9 (causal) and 18 to 20 (recurrent). The causal form
     works in chunks, where the paper's keeps a sum for each position.
 

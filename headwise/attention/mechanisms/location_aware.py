@@ -1,6 +1,6 @@
 """Location-aware attention: each query also sees where the one before it looked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from headwise.attention import normalizers
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
 from headwise.attention.normalizers import Keep, Normalizer, Scores, softmax
 from headwise.attention.precision import uncast, wide
 from headwise.attention.scores import Additive
@@ -46,14 +46,11 @@ class LocationAware(Mechanism):
     A later call cannot know where the last one looked: decode with `resume`, which takes and returns that alignment.
 
     Args:
-        query_dim: width of a query.
-        key_dim: width of a key.
         hidden: width of the sum inside tanh.
         channels: filters in F; 10 in the paper.
         width: keys that a filter spans, odd; 201 in the paper, for frames of speech.
         sharpening: factor of the scores before the normalizer, above 0; the paper's beta.
         normalizer: scores to weights, a name or an object; `Smoothing()` for the paper's smooth focus.
-        dropout: probability of dropping a weight while training.
     Raises:
         ConfigError: an even width, a factor not above 0.
         Unsupported: a bias, relative positions, queries that do not start at position 0 without an alignment, a
@@ -114,9 +111,7 @@ class LocationAware(Mechanism):
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         return self.resume(call, None)[0]
 
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
         """The alignments themselves, before dropout."""
         weights = self._aligned(call, None)[0]
         return select_weights(weights, heads, queries, keys)
@@ -135,9 +130,6 @@ class LocationAware(Mechanism):
             value = wide(per_head(call.value, call.shape[1]))
             used = drop(weights, self.dropout if self.training else 0.0)
             return (used @ value).to(call.value.dtype), last
-
-    def extra_repr(self) -> str:
-        return f"sharpening={self.sharpening}, dropout={self.dropout}"
 
     def _aligned(self, call: Call, alignment: Tensor | None) -> tuple[Tensor, Tensor]:
         """The weights of all queries, one after another, and those of the last."""

@@ -7,15 +7,17 @@ from inspect import signature
 from typing import ClassVar, Literal, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from headwise.attention import planner
 from headwise.attention.call import Call
 from headwise.attention.masks import Mask, parts
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.attention.stages import PAIRS, Stage
 from headwise.attention.weights import select_weights
+from headwise.attention.weights import weights as exact_weights
 from headwise.errors import ConfigError, Unsupported
 
 
@@ -72,6 +74,9 @@ class Facts:
 
 
 State = tuple[Tensor, ...]
+# numbers of query heads; None: all
+Heads = Sequence[int] | None
+Weights = Float[Tensor, "batch heads queries keys"]
 # what a mechanism defines in place of what checks its calls
 _DEFINED = {"forward": "compute", "weights": "compute_weights", "stages": "compute_stages"}
 
@@ -117,12 +122,8 @@ class Mechanism(nn.Module, ABC):
 
     @final
     def weights(
-        self,
-        call: Call,
-        heads: Sequence[int] | None = None,
-        queries: slice = slice(None),
-        keys: slice = slice(None),
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        self, call: Call, heads: Heads = None, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Weights:
         """The matrix W with output = W @ value, cut. Raises: Unsupported for what the facts exclude."""
         self.require(call)
         return self.compute_weights(self._cleaned(call), heads, queries, keys)
@@ -140,9 +141,7 @@ class Mechanism(nn.Module, ABC):
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         """The attention output of a call that the facts allow; keys and values that no query sees are zero."""
 
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
         """`weights` of a call that the facts allow: the mechanism applied to identity values, in `eval()` or not."""
         batch, kv_heads, key_len, _ = call.key.shape
         identity = torch.eye(key_len, dtype=call.key.dtype, device=call.key.device)
@@ -173,6 +172,11 @@ class Mechanism(nn.Module, ABC):
             lengths = f"query_len ({call.shape[2]}) and key_len ({call.shape[3]}) must be equal"
             what = "the keys are of another sequence" if call.cross else lengths
             raise Unsupported(f"{name} is self-attention: {what}; use mechanism 'scored' to attend to another sequence")
+
+    def extra_repr(self) -> str:
+        """The arguments of the constructor that are numbers or words and still there by their names."""
+        values = {name: getattr(self, name, None) for name in signature(type(self)).parameters}
+        return ", ".join(f"{name}={value}" for name, value in values.items() if isinstance(value, int | float | str))
 
     def _require_mask(self, call: Call) -> None:
         name, facts, masks = type(self).__name__, self.facts, parts(call.mask)
@@ -209,11 +213,32 @@ class Mechanism(nn.Module, ABC):
 
 def is_of_keys(mask: Mask, call: Call) -> bool:
     """Whether a mask shows every query the same keys: says so, or has one row in its table for two queries."""
-    if mask.structure().same_keys:
-        return True
+    return mask.structure().same_keys or table_of_two(mask, call).shape[2] == 1
+
+
+def table_of_two(mask: Mask, call: Call) -> Bool[Tensor, "#batch #heads _ #key_len"]:
+    """The table of a mask for two queries: a mask that does not depend on the query gives them one row."""
     batch, heads, query_len, key_len = call.shape
-    size = (batch, heads, min(2, query_len), key_len)
-    return mask.dense(*size, query_start=call.query_start, device=call.query.device).shape[2] == 1
+    return mask.dense(batch, heads, min(2, query_len), key_len, query_start=call.query_start, device=call.query.device)
+
+
+class Rescored(Mechanism, ABC):
+    """Scored attention of another call, on the kernel that the planner chooses for that one."""
+
+    dropout: float
+    kernel: str = "auto"
+
+    @abstractmethod
+    def as_scored(self, call: Call, dropout: float) -> Call:
+        """The other call, with this dropout of its weights."""
+
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        other = self.as_scored(call, self.dropout if self.training else 0.0)
+        return planner.run(other, self.kernel).to(call.value.dtype)
+
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
+        """The weights before dropout; only what is asked for is computed."""
+        return exact_weights(self.as_scored(call, 0.0), heads, queries, keys)
 
 
 class Recurrent(Mechanism, ABC):

@@ -19,7 +19,6 @@ class ValueConvolution(nn.Module):
     """A convolution of the values along the sequence, one filter a head: added to the output, it eases training.
 
     Args:
-        num_heads: filters.
         kernel_size: taps of a filter, odd.
     Source: Xiong et al. 2021, arXiv:2102.03902, section 3 ("skip connection").
     """
@@ -47,11 +46,9 @@ class Nystrom(Mechanism):
     may be negative, nothing can be causal, and there is no dropout of weights.
 
     Args:
-        landmarks: number of segments.
         steps: of the iteration for the inverse; None: exactly, by singular values, for finite inputs.
         residual: added to the output, such as a `ValueConvolution`; linear in the values.
-    Raises:
-        Unsupported: for another sequence, a mask that is no padding, a bias, relative positions or a later start.
+    Raises: Unsupported for another sequence, a mask that is no padding, a bias, relative positions or a later start.
     Source: Xiong et al. 2021, arXiv:2102.03902, section 3, the iteration for the inverse included; each matrix is
     scaled by its own norms before it, not by the largest of the batch, so that sentences do not see each other.
 
@@ -91,9 +88,6 @@ class Nystrom(Mechanism):
             if self.residual is not None:
                 output = output + self.residual(per_head(value, query.shape[1]))
             return output.to(call.value.dtype)
-
-    def extra_repr(self) -> str:
-        return f"landmarks={self.landmarks}, steps={self.steps}"
 
 
 def _shares(

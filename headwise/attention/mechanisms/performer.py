@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.mechanisms._masks import check_built
 from headwise.attention.mechanisms._sums import Features, Kernelised, Key, Query
 from headwise.attention.mechanisms.mechanism import Facts, State
 from headwise.attention.precision import wide
+from headwise.attention.scores.score import check_built
 from headwise.errors import ConfigError
 
 
@@ -24,7 +24,6 @@ class Performer(Kernelised):
     here. Sums are float32 or wider.
 
     Args:
-        head_dim: width of a query.
         features: how many; of the order of d ln d whatever the length (theorem 4).
         generator: source of W; the global one if None. W is saved with the model.
     Raises:

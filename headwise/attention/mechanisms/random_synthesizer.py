@@ -1,22 +1,20 @@
 """Attention weights that depend on no input: a learned or a fixed matrix for each head."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention import planner
 from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._masks import check_built, check_length, front
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms._masks import check_length, front
+from headwise.attention.mechanisms.mechanism import Facts, Rescored
 from headwise.attention.precision import wide
 from headwise.attention.scores import Dot
-from headwise.attention.weights import weights as exact_weights
+from headwise.attention.scores.score import check_built
 
 
-class RandomSynthesizer(Mechanism):
+class RandomSynthesizer(Rescored):
     """softmax(R) v with a matrix R of scores for each head: static mixing, the same for every input.
 
     Query and key are not read but for their lengths. Every mask, bias and relative position is honoured. Time and
@@ -26,9 +24,7 @@ class RandomSynthesizer(Mechanism):
         num_heads: heads, each with a matrix of its own.
         max_len: positions at most.
         learned: whether R is a parameter; else it stays as it was drawn, and is saved with the model.
-        dropout: probability of dropping a weight while training.
-    Raises:
-        ShapeError: for positions beyond max_len, or other heads than it was built for.
+    Raises: ShapeError for positions beyond max_len, or other heads than it was built for.
     Source: Tay et al. 2020, arXiv:2005.00743, section 3 ("random"). R starts as standard normal numbers.
 
     >>> x = torch.ones(2, 3, 5, 8)
@@ -62,16 +58,7 @@ class RandomSynthesizer(Mechanism):
             self.register_buffer("scores", scores)
         self.dropout = dropout
 
-    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        return planner.run(self._as_scored(call, self.dropout if self.training else 0.0)).to(call.value.dtype)
-
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
-        """The weights before dropout."""
-        return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
-
-    def _as_scored(self, call: Call, dropout: float) -> Call:
+    def as_scored(self, call: Call, dropout: float) -> Call:
         heads, max_len, _ = self.scores.shape
         batch, call_heads, query_len, length = call.shape
         check_built(self, "heads", heads, call_heads)

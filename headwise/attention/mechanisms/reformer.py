@@ -9,9 +9,10 @@ from torch.nn import functional as F
 
 from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
-from headwise.attention.mechanisms._masks import check_built, chunks, front, hidden, parts
+from headwise.attention.mechanisms._masks import chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.precision import uncast
+from headwise.attention.scores.score import check_built
 from headwise.errors import ConfigError
 
 # the score of a token with itself, which counts only where it meets no other
@@ -36,11 +37,7 @@ class Reformer(Mechanism):
     full; beyond max_len they are no more. For more than 64 buckets, several hashes of at most 64 are taken together.
 
     Args:
-        head_dim: width of query and key.
         max_len: length up to which the buckets grow in number.
-        chunk: tokens of a chunk.
-        rounds: hashings.
-        dropout: probability of dropping a weight while training.
     Raises:
         ShapeError: for heads of another width.
         Unsupported: for another sequence, a mask that is neither causal nor padding, a bias, relative positions or a

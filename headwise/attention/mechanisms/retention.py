@@ -4,9 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.mechanisms._masks import Keys, check_built
+from headwise.attention.mechanisms._masks import Keys
 from headwise.attention.mechanisms._sums import Decaying, Key, LogDecay, Query
 from headwise.attention.mechanisms.mechanism import Facts
+from headwise.attention.scores.score import check_built
 from headwise.errors import ConfigError
 
 

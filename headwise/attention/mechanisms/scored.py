@@ -1,22 +1,18 @@
 """Attention by its definition: a score, a normalizer, a weighted sum."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor
-
-from headwise.attention import normalizers, planner, scores
+from headwise.attention import normalizers, scores
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms.mechanism import Facts, Rescored
 from headwise.attention.normalizers import Normalizer
 from headwise.attention.scores import Score
 from headwise.attention.stages import Stage, definition
-from headwise.attention.weights import weights as exact_weights
 
 
-class Scored(Mechanism):
+class Scored(Rescored):
     """normalizer(score(q, k) + bias under mask) @ value: softmax(q k^T / sqrt(d)) v unless told otherwise.
 
     Time and memory are quadratic in length by definition; the planner picks the kernel.
@@ -24,7 +20,6 @@ class Scored(Mechanism):
     Args:
         score: how alike a query and a key are, a name or an object; None: as the call says, else scaled dot product.
         normalizer: scores to weights, a name or an object; None: as the call says, else softmax.
-        dropout: probability of dropping a weight while training.
         kernel: "auto", or the kernel to insist on.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Bahdanau et al. 2015, arXiv:1409.0473, with `Additive`.
 
@@ -64,25 +59,13 @@ class Scored(Mechanism):
         self.normalizer = None if normalizer is None else normalizers.build(normalizer)
         self.dropout, self.kernel = dropout, kernel
 
-    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        return planner.run(self._as_scored(call, self.dropout if self.training else 0.0), self.kernel)
-
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
-        """The weights before dropout, which for this mechanism are the definition's own; only what is asked for."""
-        return exact_weights(self._as_scored(call, 0.0), heads, queries, keys)
-
-    def compute_stages(self, call: Call) -> list[Stage]:
-        """Products, scale, what is added, mask, normalizer."""
-        return definition(self._as_scored(call, 0.0))
-
-    def extra_repr(self) -> str:
-        return f"dropout={self.dropout}, kernel={self.kernel}"
-
-    def _as_scored(self, call: Call, dropout: float) -> Call:
+    def as_scored(self, call: Call, dropout: float) -> Call:
         if self.score is None and self.normalizer is None and not dropout:
             return call
         score = call.score if self.score is None else self.score
         normalizer = call.normalizer if self.normalizer is None else self.normalizer
         return replace(call, score=score, normalizer=normalizer, dropout=dropout or call.dropout)
+
+    def compute_stages(self, call: Call) -> list[Stage]:
+        """Products, scale, what is added, mask, normalizer."""
+        return definition(self.as_scored(call, 0.0))

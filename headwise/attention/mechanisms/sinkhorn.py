@@ -27,11 +27,9 @@ class Sinkhorn(Mechanism):
     Args:
         head_dim: width of a key and of the hidden layer of the network.
         max_len: tokens at most.
-        block: tokens of a block.
         span: blocks that are sorted among one another.
         iterations: normalisations of columns and rows.
         temperature: divides the scores; low ones make S nearly a permutation.
-        dropout: probability of dropping a weight while training.
     Raises:
         ShapeError: for more than max_len tokens.
         Unsupported: for another sequence, a mask that is no padding, a bias, relative positions or a later start.
@@ -133,10 +131,6 @@ class Sinkhorn(Mechanism):
         mask = Table(keep.mT.repeat_interleave(heads // keep.shape[1], 1))
         output = planner.run(Call(query, key, value, mask=mask, dropout=self.dropout if self.training else 0.0))
         return output.unflatten(0, (batch, blocks)).transpose(1, 2).flatten(2, 3)
-
-    def extra_repr(self) -> str:
-        sizes = f"max_len={self.max_len}, block={self.block}, span={self.span}"
-        return f"{sizes}, iterations={self.iterations}, dropout={self.dropout}"
 
 
 def _grouped(tensor: Float[Tensor, "..."] | Bool[Tensor, "..."], groups: int, size: int) -> Tensor:

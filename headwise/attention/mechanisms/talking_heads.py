@@ -1,6 +1,6 @@
 """Attention whose heads exchange scores before the softmax and weights after it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain
-from headwise.attention.mechanisms._masks import check_built
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
 from headwise.attention.precision import uncast
+from headwise.attention.scores.score import check_built
 from headwise.attention.weights import select_weights
 from headwise.attention.zeros import zeroed
 
@@ -27,8 +27,7 @@ class TalkingHeads(Mechanism):
     Args:
         num_heads: heads before, between and after the mixtures.
         dropout: probability of dropping a mixed weight while training.
-    Raises:
-        ShapeError: for other heads than it was built for.
+    Raises: ShapeError for other heads than it was built for.
     Source: Shazeer et al. 2020, arXiv:2003.02436, section 4, with as many heads at each place (h_k = h = h_v). The
     mixtures start as identities, which is softmax attention.
 
@@ -62,9 +61,7 @@ class TalkingHeads(Mechanism):
         with uncast(call.query):
             return plain.attention(*self._mixed(call))
 
-    def compute_weights(
-        self, call: Call, heads: Sequence[int] | None, queries: slice, keys: slice
-    ) -> Float[Tensor, "batch heads queries keys"]:
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
         """The mixed weights before dropout; a row need not sum to 1."""
         with uncast(call.query):
             weights = plain.normalized(*self._mixed(call))

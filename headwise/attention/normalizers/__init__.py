@@ -37,8 +37,7 @@ def build(normalizer: str | Normalizer | Callable[..., Tensor], num_heads: int |
 
     Args:
         num_heads: what "sinks" is built for, which has a parameter for each head.
-    Raises:
-        ConfigError: an unknown name, an argument that is missing or unknown, a class in place of its instance.
+    Raises: ConfigError: an unknown name, an argument that is missing or unknown, a class in place of its instance.
 
     >>> build("top_k:8").name
     'top_k:8'

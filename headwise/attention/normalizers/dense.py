@@ -51,8 +51,6 @@ class Sinks(Normalizer):
     Without one, heads that find nothing put their weight on the first tokens (Xiao et al. 2023, arXiv:2309.17453);
     here it goes to a key without a value. The numbers start at 0, which is `Softmax1`.
 
-    Args:
-        num_heads: heads of the query.
     Source: OpenAI 2025, arXiv:2508.10925 (gpt-oss): its `sinks`, which attention functions know as `s_aux`, are
     `logits` here.
 
@@ -84,8 +82,7 @@ class Scalable(Normalizer):
 
     Args:
         scale: factor of ln n, above 0; Nakanishi learns it for each head, a typical value is 0.43.
-    Raises:
-        ConfigError: a scale that is not above 0.
+    Raises: ConfigError: a scale that is not above 0.
     Source: Nakanishi 2025, arXiv:2501.19399, eq. 2, n^(scale s_j) / sum n^(scale s_k), with one fixed scale;
     Chiang and Cholak 2022, arXiv:2202.12172, with scale 1.
 

@@ -39,8 +39,7 @@ class Sigmoid(Normalizer):
 
     Args:
         bias: added to every score; -ln n if None, which lets the weights of equal scores sum to about 1.
-    Raises:
-        ConfigError: a bias that is not finite.
+    Raises: ConfigError: a bias that is not finite.
     Source: Ramapuram et al. 2024, arXiv:2409.04431 (bias -ln n); n counts allowed keys here, not all.
 
     >>> import torch
@@ -97,8 +96,7 @@ class Tempered(Normalizer):
         self.normalizer, self.temperature = normalizer, temperature
 
     def forward(self, scores: Scores, keep: Keep | None) -> Scores:
-        weights: Scores = self.normalizer(scores / self.temperature, keep)
-        return weights
+        return self.normalizer(scores / self.temperature, keep)
 
     @property
     def name(self) -> str:

@@ -38,8 +38,7 @@ class TopK(Normalizer):
 
     Args:
         k: keys that share the weight of a row, at least 1.
-    Raises:
-        ConfigError: k below 1.
+    Raises: ConfigError: k below 1.
     Source: Gupta et al. 2021, arXiv:2106.06899 (top-k attention); Zhao et al. 2019, arXiv:1912.11637 (explicit sparse
     transformer), which keeps all keys that tie with the k-th.
 

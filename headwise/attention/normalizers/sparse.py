@@ -56,8 +56,7 @@ class Entmax(Normalizer):
 
     Args:
         alpha: between 1 and 10, both excluded; larger is sparser.
-    Raises:
-        ConfigError: another alpha.
+    Raises: ConfigError: another alpha.
     Source: Peters, Niculae and Martins 2019, arXiv:1905.05702, eq. 10; gradient from proposition 2.
 
     >>> weights = Entmax(1.5)(torch.tensor([[[[0.1, 1.1, 0.2, 0.3]]]]), None)
@@ -87,8 +86,7 @@ def entmax(scores: Scores, keep: Keep | None, alpha: float) -> Scores:
     if scores.shape[-1] == 0:
         return scores
     function = _Entmax if torch.compiler.is_compiling() else _ForwardToo
-    weights: Tensor = function.apply(hide(scores, keep, float("-inf")), alpha)
-    return weights
+    return function.apply(hide(scores, keep, float("-inf")), alpha)
 
 
 class _Entmax(torch.autograd.Function):

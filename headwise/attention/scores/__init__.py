@@ -58,8 +58,7 @@ _SINGLE = {name: build(name, 0, 0, 0, 0) for name in ("dot", "scaled_dot", "dist
 def as_score(score: str | Score | Callable[..., Tensor]) -> Score:
     """The score itself, that of a name without parameters, or a function or module (query, key) -> scores as one.
 
-    Raises:
-        ConfigError: an unknown name or one with parameters, a class in place of an instance, what cannot be called.
+    Raises: ConfigError: an unknown name or one with parameters, a class in place of an instance, what cannot be called.
 
     >>> as_score("scaled_dot")
     ScaledDot()

@@ -22,11 +22,9 @@ class ActivationUnit(Score):
     -|q - k|_1, which is largest at q = k.
 
     Args:
-        dim: width of a query and of a key.
         hidden: widths of the hidden layers, at least one.
         activation: "prelu" or "sigmoid".
-    Raises:
-        ConfigError: an unknown activation, or no hidden layer.
+    Raises: ConfigError: an unknown activation, or no hidden layer.
     Source: Zhou et al. 2018, arXiv:1706.06978, sec. 4.3 and figure 2, with the inputs of the authors' code (the figure
     leaves q - k out). The paper uses the scores as they are: normalizer "identity".
 
@@ -69,7 +67,7 @@ class ActivationUnit(Score):
 
     def check(self, query_dim: int, key_dim: int) -> None:
         dim = self.first.in_features // 4
-        check_built(self, (dim, dim), (query_dim, key_dim))
+        check_built(self, "(query_dim, key_dim)", (dim, dim), (query_dim, key_dim))
 
     def _parts(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The first layer's weights of the query, the key and their product."""

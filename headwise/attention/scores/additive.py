@@ -16,8 +16,6 @@ class Additive(Score):
     Costs batch x heads x query_len x key_len x hidden numbers in its plain form.
 
     Args:
-        query_dim: width of a query.
-        key_dim: width of a key.
         hidden: width of the sum inside tanh.
 
     >>> Additive(3, 5, hidden=4)(torch.ones(2, 1, 6, 3), torch.ones(2, 1, 7, 5)).shape
@@ -67,4 +65,4 @@ class Additive(Score):
         return self.value.in_features
 
     def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, (self.query.in_features, self.key.in_features), (query_dim, key_dim))
+        check_built(self, "(query_dim, key_dim)", (self.query.in_features, self.key.in_features), (query_dim, key_dim))

@@ -12,10 +12,7 @@ from headwise.errors import ConfigError
 class Dot(Product):
     """scale q . k (Luong et al. 2015, arXiv:1508.04025, eq. 8 "dot").
 
-    Args:
-        scale: a fixed factor.
-    Raises:
-        ConfigError: a scale that is not finite.
+    Raises: ConfigError: a scale that is not finite.
 
     >>> Dot(scale=0.25)(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)).item()
     1.0
@@ -42,15 +39,12 @@ class ScaledDot(Product):
     """
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
-        return query, key, _root(query)
+        # a head of no width has no score; any finite scale will do
+        return query, key, max(1, query.shape[-1]) ** -0.5
 
 
 class Bilinear(Product):
     """q^T W k with one learned W for all heads (Luong et al. 2015, arXiv:1508.04025, eq. 8 "general").
-
-    Args:
-        query_dim: width of a query.
-        key_dim: width of a key.
 
     >>> Bilinear(3, 5)(torch.ones(2, 1, 4, 3), torch.ones(2, 1, 7, 5)).shape
     torch.Size([2, 1, 4, 7])
@@ -65,12 +59,7 @@ class Bilinear(Product):
         return query @ self.weight.to(query.dtype), key, 1.0
 
     def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, tuple(self.weight.shape), (query_dim, key_dim))
-
-
-def _root(query: Tensor) -> float:
-    # a head of no width has no score; any finite scale will do
-    return max(1, query.shape[-1]) ** -0.5
+        check_built(self, "(query_dim, key_dim)", tuple(self.weight.shape), (query_dim, key_dim))
 
 
 class Distance(Product):
@@ -85,8 +74,7 @@ class Distance(Product):
     """
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
-        width = query.shape[-1]
-        return _with(query, half=0), _with(key, half=1), 1 / math.sqrt(width) if width else 1.0
+        return _with(query, half=0), _with(key, half=1), 1 / math.sqrt(max(1, query.shape[-1]))
 
 
 def _with(x: Tensor, half: int) -> Tensor:

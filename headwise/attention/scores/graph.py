@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.scores.score import Key, Pairs, PairScores, Query, Score, Scores, check_built, check_heads
+from headwise.attention.scores.score import Key, Pairs, PairScores, Query, Score, Scores, check_built
 
 
 class GAT(Score):
@@ -19,8 +19,6 @@ class GAT(Score):
     Costs two numbers for each node and one sum for each pair.
 
     Args:
-        num_heads: heads of the query.
-        dim: width of a query and of a key.
         slope: of LeakyReLU below 0.
     Source: Velickovic et al. 2018, arXiv:1710.10903, eq. 3, whose a is [a_q; a_k].
 
@@ -37,7 +35,7 @@ class GAT(Score):
         self.slope = slope
 
     def forward(self, query: Query, key: Key) -> Scores:
-        check_heads(self, len(self.query), query)
+        check_built(self, "heads", len(self.query), query.shape[1])
         of_query, of_key = _along(query, self.query), _along(key, self.key)
         return F.leaky_relu(of_query.unsqueeze(-1) + of_key.unsqueeze(-2), self.slope)
 
@@ -51,7 +49,7 @@ class GAT(Score):
         return True
 
     def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, (self.query.shape[1], self.key.shape[1]), (query_dim, key_dim))
+        check_built(self, "(query_dim, key_dim)", (self.query.shape[1], self.key.shape[1]), (query_dim, key_dim))
 
     def extra_repr(self) -> str:
         return f"num_heads={len(self.query)}, dim={self.query.shape[1]}, slope={self.slope}"
@@ -63,8 +61,6 @@ class GATv2(Score):
     Costs batch x heads x query_len x key_len x dim numbers in its plain form.
 
     Args:
-        num_heads: heads of the query.
-        dim: width of a query and of a key.
         slope: of LeakyReLU below 0.
     Source: Brody et al. 2022, arXiv:2105.14491, eq. 7; W [q; k] there is the sum of the two projections here.
 
@@ -79,7 +75,7 @@ class GATv2(Score):
         self.slope = slope
 
     def forward(self, query: Query, key: Key) -> Scores:
-        check_heads(self, len(self.weight), query)
+        check_built(self, "heads", len(self.weight), query.shape[1])
         features = F.leaky_relu(query.unsqueeze(-2) + key.unsqueeze(-3), self.slope)
         # (batch, heads, query_len, key_len, dim) @ (heads, 1, dim, 1)
         return (features @ self.weight.to(query.dtype)[:, None, :, None]).squeeze(-1)
@@ -91,7 +87,7 @@ class GATv2(Score):
         return True
 
     def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, (self.weight.shape[1], self.weight.shape[1]), (query_dim, key_dim))
+        check_built(self, "(query_dim, key_dim)", (self.weight.shape[1], self.weight.shape[1]), (query_dim, key_dim))
 
     def extra_repr(self) -> str:
         return f"num_heads={len(self.weight)}, dim={self.weight.shape[1]}, slope={self.slope}"

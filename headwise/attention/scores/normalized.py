@@ -20,7 +20,6 @@ from headwise.attention.scores.score import (
     Score,
     Scores,
     check_built,
-    check_heads,
 )
 from headwise.errors import ConfigError
 
@@ -34,8 +33,7 @@ class Cosine(Product):
         num_heads: heads of the query; each learns the logarithm of its scale.
         scale: where the scales start, above 0.
         largest: the scales are cut here, which bounds the scores.
-    Raises:
-        ConfigError: a scale that is not above 0, or beyond the largest.
+    Raises: ConfigError: a scale that is not above 0, or beyond the largest.
     Source: Liu et al. 2022, arXiv:2111.09883, eq. 2 (scale = 1 / tau, tau above 0.01; the logarithm is learned);
     Henry et al. 2020, arXiv:2010.04245 (one scale for all heads, started from the length).
 
@@ -52,7 +50,7 @@ class Cosine(Product):
         self.largest = largest
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
-        check_heads(self, len(self.log_scale), query)
+        check_built(self, "heads", len(self.log_scale), query.shape[1])
         scale = self.log_scale.to(wide(query)).clamp(max=math.log(self.largest)).exp()
         return (_unit(query) * scale[:, None, None]).to(query.dtype), _unit(key).to(key.dtype), 1.0
 
@@ -68,8 +66,6 @@ class QKNorm(Product):
     norm before it: that is the `norm` option of `MultiHeadAttention`. A rotation keeps lengths, so the two differ only
     in where the gains stand.
 
-    Args:
-        dim: width of a query and of a key.
     Source: Dehghani et al. 2023, arXiv:2302.05442, sec. 2, there with LayerNorm without biases; Henry et al. 2020,
     arXiv:2010.04245. Root mean square norms (Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4) have become usual here.
 
@@ -86,7 +82,7 @@ class QKNorm(Product):
         return _rms_norm(query, self.query_gain), _rms_norm(key, self.key_gain), len(self.query_gain) ** -0.5
 
     def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, (len(self.query_gain), len(self.key_gain)), (query_dim, key_dim))
+        check_built(self, "(query_dim, key_dim)", (len(self.query_gain), len(self.key_gain)), (query_dim, key_dim))
 
 
 def _unit(x: Float[Tensor, "*axes dim"]) -> Float[Tensor, "*axes dim"]:
@@ -109,10 +105,8 @@ class SoftCap(Score):
     No dot product any more, whatever the inner score is.
 
     Args:
-        score: the inner score.
         cap: the bound, above 0; scores far below it hardly change.
-    Raises:
-        ConfigError: a cap that is not above 0 and finite, or an inner score that is no `Score`.
+    Raises: ConfigError: a cap that is not above 0 and finite, or an inner score that is no `Score`.
     Source: Gemma team 2024, arXiv:2408.00118, sec. 2 (logit soft-capping, cap 50 in attention).
 
     >>> import torch

@@ -88,16 +88,10 @@ def times(layer: nn.Module, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     return layer(x.to(dtype)).to(x.dtype)
 
 
-def check_built(score: Score, built: tuple[int, ...], actual: tuple[int, int]) -> None:
-    """Raises: ShapeError if a score with parameters meets vectors of other widths."""
+def check_built(module: nn.Module, what: str, built: object, actual: object) -> None:
+    """Raises: ShapeError if something with parameters for one size meets another."""
     if built != actual:
-        raise ShapeError(f"{type(score).__name__} was built for (query_dim, key_dim) = {built}, got {actual}")
-
-
-def check_heads(score: Score, built: int, query: Query) -> None:
-    """Raises: ShapeError if a score with numbers for each head meets another number of heads."""
-    if query.shape[1] != built:
-        raise ShapeError(f"{type(score).__name__} was built for {built} heads, got {query.shape[1]}")
+        raise ShapeError(f"{type(module).__name__} was built for {what} {built}, got {actual}")
 
 
 class Custom(Score):

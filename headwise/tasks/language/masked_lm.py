@@ -50,7 +50,7 @@ class MaskedLMConfig(Config):
 
     def model_post_init(self, context: object) -> None:
         model = self.model
-        if isinstance(model, AttentionConfig) and self.length > model.max_len and model.has_table():
+        if isinstance(model, AttentionConfig) and self.length > (model.places() or self.length):
             raise ConfigError(
                 f"length ({self.length}) is above the {model.max_len} places of the model; raise model.max_len"
             )

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from headwise.attention import mechanisms
 from headwise.attention.dropout import Dropout
 from headwise.attention.precision import autocast_dtype
 from headwise.models.initializers import initialize
@@ -42,11 +41,6 @@ class StepwiseConfig(StackConfig):
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
         self.check_steps("mechanism")
-
-    def places(self) -> int | None:
-        """The most steps that it reads, where it has a table of their places."""
-        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
-        return self.max_len if tabled else None
 
     def fewest_tensors(self) -> int:
         """Tensors that the weights have at least, told without building: the norms and biases of every layer."""

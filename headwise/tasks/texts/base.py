@@ -80,7 +80,7 @@ class TextsConfig(Config):
         if self.start.weights is not None and self.vectors.file is not None:
             raise ValueError("start.weights and vectors.file both give the embeddings: leave one of them out")
         model, places = self.model, self.data.max_len + (self.pooling.kind == "cls")
-        if isinstance(model, AttentionConfig) and places > model.max_len and model.has_table():
+        if isinstance(model, AttentionConfig) and places > (model.places() or places):
             raise ValueError(
                 f"texts of data.max_len = {self.data.max_len} tokens take {places} places, but the model has a table of"
                 f" {model.max_len}: set model.max_len to at least {places}, or data.max_len lower"
