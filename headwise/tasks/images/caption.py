@@ -27,7 +27,7 @@ from headwise.tasks.images.captioner import Captioner, Seen, build_captioner, pa
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, load_captions, scan_of, suggest_for_captions
 from headwise.tasks.images.demo import CAPTION
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
-from headwise.tasks.images.image_sets import ImageSet, as_batch, constants, examples_of
+from headwise.tasks.images.image_sets import ImageSet, as_batch, examples_of
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets, Description, Generator, Given
 from headwise.tasks.text.options import BleuOptions, WritingOptions
@@ -97,9 +97,9 @@ class Caption(Writer[dict[str, Captioned]]):
         if files is None:
             texts = [text for label in train.labels for text in captions_of(label)]
             frequent = Counter(texts).most_common(1)[0][0]
-            metadata = Seen(loaded.shape, *constants(train.pixels), frequent)
+            metadata = Seen.of(train.pixels, frequent=frequent)
             tokens = Tokenizer.train(texts, config.tokenizer).to_bytes()
-            files = {TOKENIZER_FILE: tokens, IMAGES_FILE: as_json(metadata._asdict())}
+            files = {TOKENIZER_FILE: tokens, IMAGES_FILE: as_json(metadata.model_dump())}
         elif _metadata(files).shape != loaded.shape:
             shape = _metadata(files).shape
             raise DataError(
@@ -212,4 +212,4 @@ def _encoded(images: ImageSet, tokenizer: Tokenizer, max_len: int) -> tuple[Capt
 
 
 def _metadata(files: Mapping[str, bytes]) -> Seen:
-    return from_json(files, IMAGES_FILE, Seen.from_json, "does not tell shape, constants and caption")
+    return from_json(files, IMAGES_FILE, Seen.model_validate, "does not tell shape, constants and caption")

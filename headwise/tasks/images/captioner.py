@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Int, UInt8
@@ -35,9 +35,9 @@ from headwise.processes import divided
 from headwise.tasks.images.base import ImagePredictor
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, scan_captions
 from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
-from headwise.tasks.images.image_sets import check_constants
+from headwise.tasks.images.image_sets import ImageMetadata
 from headwise.tasks.images.maps import WordMaps
-from headwise.tasks.images.pixels import Image, Shape, adapted
+from headwise.tasks.images.pixels import Image, adapted
 from headwise.tasks.text.writer import Asked, BleuConfig, Translation, Writing, likelihood, likelihood_scores, text_of
 
 
@@ -105,28 +105,10 @@ def build_captioner(
 PREDICTION_IMAGES = 64
 
 
-class Seen(NamedTuple):
-    """What a captioner knows besides weights and tokens.
+class Seen(ImageMetadata):
+    """What a captioner knows besides weights and tokens: also the most frequent caption of training."""
 
-    Args:
-        shape: of the images it reads.
-        mean, deviation: of each channel in training, as fractions of 255.
-        frequent: the most frequent caption of training.
-    """
-
-    shape: Shape
-    mean: list[float]
-    deviation: list[float]
     frequent: str
-
-    @classmethod
-    def from_json(cls, value: Any) -> "Seen":
-        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
-        metadata = cls(**value)
-        shape = check_constants(metadata.shape, metadata.mean, metadata.deviation)
-        if not isinstance(metadata.frequent, str):
-            raise TypeError("a caption that is no text")
-        return metadata._replace(shape=shape)
 
 
 class Captioner(ImagePredictor[list[Translation]]):

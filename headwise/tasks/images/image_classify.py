@@ -29,7 +29,6 @@ from headwise.tasks.images.image_sets import (
     Loaded,
     Scan,
     as_batch,
-    constants,
     examples_of,
     load_parts,
     measured,
@@ -146,7 +145,9 @@ class ImageClassify(ImageTask):
 
     def __init__(self, config: ImageClassifyConfig, assets: Assets[dict[str, ImageSet]]):
         super().__init__(config, assets)
-        self.known = from_json(assets.files, IMAGES_FILE, Known.from_json, "does not tell classes, shape and constants")
+        self.known = from_json(
+            assets.files, IMAGES_FILE, Known.model_validate, "does not tell classes, shape and constants"
+        )
         numbers = {name: number for number, name in enumerate(self.known.classes)}
         self._labels = {
             part: np.array([numbers.get(label, len(numbers)) for label in images.labels], np.int64)
@@ -158,8 +159,7 @@ class ImageClassify(ImageTask):
         loaded = load_images(config.data)
         train = loaded.parts["train"]
         frequent = Counter(train.labels).most_common(1)[0][0]
-        metadata = Known(loaded.classes, loaded.shape, *constants(train.pixels), frequent)
-        return made_assets(loaded, metadata._asdict())
+        return made_assets(loaded, Known.of(train.pixels, classes=loaded.classes, frequent=frequent))
 
     @classmethod
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:

@@ -19,7 +19,7 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.images.base import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_SEGMENT
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
-from headwise.tasks.images.image_sets import ImageSet, constants, examples_of, measured
+from headwise.tasks.images.image_sets import ImageSet, examples_of, measured
 from headwise.tasks.images.masks import MaskBatch, MasksConfig, classes_of, load_masks, scan_of
 from headwise.tasks.images.options import PictureOptions
 from headwise.tasks.images.pixel_labeller import Painted, PixelClasses, PixelLabeller, pixel_scores
@@ -91,7 +91,7 @@ class ImageSegment(ImageTask):
     def __init__(self, config: ImageSegmentConfig, assets: Assets[dict[str, ImageSet]]):
         super().__init__(config, assets)
         self.known = from_json(
-            assets.files, IMAGES_FILE, PixelClasses.from_json, "does not tell classes, labels, shape and constants"
+            assets.files, IMAGES_FILE, PixelClasses.model_validate, "does not tell classes, labels, shape and constants"
         )
 
     @classmethod
@@ -106,8 +106,8 @@ class ImageSegment(ImageTask):
             counts.update(dict(zip(classes.tolist(), pixels.tolist(), strict=True)))
         del counts[NO_CLASS]
         frequent = min(counts, key=lambda number: (-counts[number], number))
-        metadata = PixelClasses(loaded.classes, labels, loaded.shape, *constants(train.pixels), frequent)
-        return made_assets(loaded, metadata._asdict())
+        known = PixelClasses.of(train.pixels, classes=loaded.classes, labels=labels, frequent=frequent)
+        return made_assets(loaded, known)
 
     @classmethod
     def examples(cls, config: ImageSegmentConfig, split: str) -> list[Image]:

@@ -4,13 +4,15 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from jaxtyping import Int16, Int64, UInt8
+from pydantic import model_validator
 from torch import Tensor
 
+from headwise.config import Config
 from headwise.data.batches import OnDevice
 from headwise.data.files import Bytes
 from headwise.data.readers import Pair
@@ -189,16 +191,29 @@ def _shape(config: PicturesConfig, first: Image) -> Shape:
     return Shape(height, width, config.channels or (3 if first.alpha else first.shape.channels))
 
 
-def check_constants(shape: Any, mean: Sequence[float], deviation: Sequence[float]) -> Shape:
-    """A shape that was read from a file, where it goes with these constants.
+class ImageMetadata(Config):
+    """What a model of images knows besides its weights.
 
-    Raises: ValueError or TypeError where it does not.
+    Args:
+        shape: of the images of training.
+        mean, deviation: of each channel in training, as fractions of 255.
     """
-    sizes = Shape(*map(int, shape))
-    numbers = [float(number) for number in (*mean, *deviation)]
-    if min(sizes) < 1 or len(mean) != sizes.channels or len(numbers) != 2 * sizes.channels:
-        raise ValueError("sizes that do not fit")
-    return sizes
+
+    shape: Shape
+    mean: list[float]
+    deviation: list[float]
+
+    @classmethod
+    def of(cls, pixels: UInt8[np.ndarray, "images height width channels"], **others: Any) -> Self:
+        """That of these images of training."""
+        mean, deviation = constants(pixels)
+        return cls(shape=Shape(*pixels.shape[1:]), mean=mean, deviation=deviation, **others)
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> "ImageMetadata":
+        if min(self.shape) < 1 or not len(self.mean) == len(self.deviation) == self.shape.channels:
+            raise ValueError("sizes that do not fit")
+        return self
 
 
 class Measured(NamedTuple):

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Int64, UInt8
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from headwise.data.bad_lines import strict
@@ -25,7 +26,7 @@ from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
-from headwise.tasks.images.image_sets import as_batch, check_constants
+from headwise.tasks.images.image_sets import ImageMetadata, as_batch
 from headwise.tasks.images.maps import Labelled, LabelMap
 from headwise.tasks.images.mask_pictures import LABELS, Legend, fitted, restored
 from headwise.tasks.images.masks import MasksConfig, classes_of, picture_with_mask, scan_masks
@@ -136,37 +137,24 @@ def confusion_scores(
     }
 
 
-class PixelClasses(NamedTuple):
+class PixelClasses(ImageMetadata):
     """What a labeller of pixels knows besides its weights.
 
     Args:
         classes: by their numbers.
         labels: the label of each class in masks.
-        shape: of the images that it was trained on.
-        mean, deviation: of each channel in training, as fractions of 255.
         frequent: the number of the class that most pixels of training have.
     """
 
-    classes: list[str]
-    labels: list[int]
-    shape: Shape
-    mean: list[float]
-    deviation: list[float]
-    frequent: int
+    classes: list[str] = Field(min_length=2)
+    labels: list[Annotated[int, Field(ge=0, lt=LABELS)]]
+    frequent: int = Field(ge=0)
 
-    @classmethod
-    def from_json(cls, value: Any) -> "PixelClasses":
-        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
-        metadata = cls(**value)
-        shape = check_constants(metadata.shape, metadata.mean, metadata.deviation)
-        if not all(isinstance(name, str) for name in metadata.classes):
-            raise TypeError("classes that are no texts")
-        labels = [int(label) for label in metadata.labels]
-        if not 2 <= len(metadata.classes) == len(labels) or not 0 <= int(metadata.frequent) < len(labels):
+    @model_validator(mode="after")
+    def _classes_fit(self) -> "PixelClasses":
+        if len(self.classes) != len(self.labels) or self.frequent >= len(self.labels):
             raise ValueError("classes that do not fit")
-        if not all(0 <= label < LABELS for label in labels):
-            raise ValueError("labels that cannot be")
-        return metadata._replace(shape=shape, labels=labels)
+        return self
 
 
 # pixels that are read together, but for a larger picture; and most of one from elsewhere that keeps its size

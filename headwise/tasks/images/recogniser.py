@@ -1,18 +1,17 @@
 """A model that says which class an image is of, and a trained one that names and scores itself."""
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise import metrics
 from headwise.attention.dropout import Dropout
 from headwise.data.bad_lines import strict
 from headwise.errors import ConfigError, DataError
@@ -23,14 +22,15 @@ from headwise.models.initializers import initialize
 from headwise.models.recurrent import initialize_cells
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
+from headwise.predictors.classes import verdict_scores
 from headwise.predictors.predictor import Form, several
 from headwise.processes import divided
 from headwise.tasks.images.base import ImagePredictor
 from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
-from headwise.tasks.images.image_sets import check_constants
+from headwise.tasks.images.image_sets import ImageMetadata
 from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.images.maps import ImageMap
-from headwise.tasks.images.pixels import Image, Shape, adapted
+from headwise.tasks.images.pixels import Image, adapted
 
 
 class ImageClassifier(nn.Module):
@@ -87,36 +87,18 @@ def build_image_classifier(
 
 # images that are read together
 PREDICTION_IMAGES = 128
-# pairs of classes that are told as confused
-_CONFUSED = 5
 
 
-class Known(NamedTuple):
+class Known(ImageMetadata):
     """What a classifier of images knows besides its weights.
 
     Args:
         classes: by their numbers.
-        shape: of the images it reads.
-        mean, deviation: of each channel in training, as fractions of 255.
         frequent: the most frequent class of training.
     """
 
-    classes: list[str]
-    shape: Shape
-    mean: list[float]
-    deviation: list[float]
+    classes: list[str] = Field(min_length=1)
     frequent: str
-
-    @classmethod
-    def from_json(cls, value: Any) -> "Known":
-        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
-        metadata = cls(**value)
-        shape = check_constants(metadata.shape, metadata.mean, metadata.deviation)
-        if not metadata.classes:
-            raise ValueError("no classes")
-        if not all(isinstance(name, str) for name in (*metadata.classes, metadata.frequent)):
-            raise TypeError("classes that are no texts")
-        return metadata._replace(shape=shape)
 
 
 class Recogniser(ImagePredictor[dict[str, float]]):
@@ -172,37 +154,13 @@ class Recogniser(ImagePredictor[dict[str, float]]):
         return [json.dumps(fields, ensure_ascii=False)]
 
     def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
-        """Accuracy and macro-F1.
-
-        `per_class` is the F1 of each class with how often it occurs; `confused` are the pairs of classes of which most
-        images of the first are taken for the second.
-
-        Raises:
-            DataError: no images, or images without a label.
-        """
+        """Scores as of `verdict_scores`. Raises: DataError: images without a label."""
         gold = [image.label or "" for image in examples]
         if "" in gold:
             raise DataError(
                 f"{examples[gold.index('')].name}: has no label to compare with; give every image its class"
             )
-        labels = [next(iter(shares)) for shares in self.predict(examples)]
-        pairs, true_counts, predicted = Counter(zip(gold, labels, strict=True)), Counter(gold), Counter(labels)
-        names = sorted(true_counts | predicted, key=lambda name: (-true_counts[name], name))
-        counts = [[float(counter[name]) for name in names] for counter in (_right(pairs), predicted, true_counts)]
-        per_class = zip(names, *counts, strict=True)
-        wrong = sorted(((pair, count) for pair, count in pairs.items() if pair[0] != pair[1]), key=_most)
-        return {
-            "accuracy": sum(counts[0]) / len(gold),
-            "macro_f1": metrics.macro_f1(*counts),
-            "per_class": ", ".join(
-                f"{name} {metrics.f1(*of_class):.4f} ({true_counts[name]:,})" for name, *of_class in per_class
-            ),
-            "confused": ", ".join(
-                f"{true} for {other} {count:,} ({count / true_counts[true]:.1%})"
-                for (true, other), count in wrong[:_CONFUSED]
-            )
-            or "none",
-        }
+        return verdict_scores(self.predict(examples), gold)
 
     def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
         yield majority([image.label or "" for image in examples])
@@ -247,11 +205,3 @@ class Recogniser(ImagePredictor[dict[str, float]]):
 
     def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:
         return self.pixels(self.inputs(items)).to(self.model.head.weight.device)
-
-
-def _right(pairs: Mapping[tuple[str, str], int]) -> Counter[str]:
-    return Counter({true: count for (true, predicted), count in pairs.items() if true == predicted})
-
-
-def _most(pair_count: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
-    return -pair_count[1], pair_count[0]
