@@ -1,5 +1,6 @@
 """Captions: an image in, a text out; an encoder of images and a decoder whose words look at the places of the image."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import nn
 
-from headwise.config import Config
+from headwise.config import Config, build
 from headwise.data.batches import PairBatch, Ragged
 from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.data.suggestions import Suggestion
@@ -24,10 +25,10 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.images import shapes
 from headwise.tasks.images.base import IMAGES_FILE
 from headwise.tasks.images.captioner import Captioner, Seen, build_captioner, paired
-from headwise.tasks.images.captions import CaptionsConfig, captions_of, load_captions, scan_of, suggest_for_captions
+from headwise.tasks.images.captions import CaptionsConfig, captions_of, load_captions, scan_of
 from headwise.tasks.images.demo import CAPTION
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
-from headwise.tasks.images.image_sets import ImageSet, as_batch, examples_of
+from headwise.tasks.images.image_sets import ImageSet, as_batch, examples_of, measured
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets, Description, Generator, Given
 from headwise.tasks.text.options import BleuOptions, WritingOptions
@@ -36,6 +37,8 @@ from headwise.tasks.text.writer import Asked, Scoring, Writer, WriterConfig, Wri
 TOKENIZER_FILE = "tokenizer.json"
 # captions of a batch where training.batch_sentences is not set
 BATCH_CAPTIONS = 64
+# places across of what a first model attends to
+_ACROSS = 8
 
 
 class CaptionConfig(WriterConfig):
@@ -120,7 +123,27 @@ class Caption(Writer[dict[str, Captioned]]):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_captions(data)
+        """A residual network and a Transformer that writes, for the captioned images of these keys of `[data]`."""
+        config = build(CaptionsConfig, data, "data")
+        measures = measured(config, scan_of(config))
+        # a last map of about eight places across
+        stages = max(1, min(5, round(math.log2(min(config.size or measures.size) / _ACROSS)) + 1))
+        sizes = {"d_model": 128, "d_ff": 256, "num_heads": 4, "dropout": 0.1}
+        values = {
+            "data": {"train": config.train, **measures.keys(), **data},
+            "tokenizer": {"kind": "word", "min_frequency": 2 if measures.number > 2000 else 1},
+            "encoder": {"kind": "cnn", "width": 128 >> (stages - 1), "stages": stages, "dropout": 0.1},
+            "model": {"kind": "decoder", **sizes, "num_layers": 2},
+            "training": {
+                "learning_rate": 2e-3,
+                "schedule": "budget",
+                "warmup_share": 0.1,
+                "batch_sentences": max(16, min(64, measures.number // 20)),
+                "max_epochs": 10 if measures.number > 5000 else 30,
+                "monitor": "bleu",
+            },
+        }
+        return Suggestion(values, f"Captions, fitted to the {measures.number:,} images")
 
     def build(self) -> Seq2Seq:
         config, metadata = self.config, self.seen

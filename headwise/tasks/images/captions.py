@@ -1,31 +1,25 @@
 """Captioned images: tables of paths and captions, .npz files; every image once, with all that is said of it."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from headwise.config import DataFile, build
+from headwise.config import DataFile
 from headwise.data.bad_lines import BadLine
 from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, resolve
 from headwise.data.idx import parse_npz
-from headwise.data.suggestions import Suggestion
-from headwise.data.tables import Row, Table, scan_rows, text_cell
+from headwise.data.tables import Delimiter, Row, Table, scan_rows, text_cell
 from headwise.data.text import Normalize, clean
 from headwise.errors import DataError
-from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts, measured
+from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
 from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Image, PicturesConfig
 
 CaptionFormat = Literal["auto", "csv", "tsv", "jsonl", "npz"]
-
-# places across of what a first model attends to
-_ACROSS = 8
 
 
 class CaptionsConfig(PicturesConfig):
@@ -35,7 +29,7 @@ class CaptionsConfig(PicturesConfig):
     valid: DataFile | None = Field(None, description="images to validate; without them a part of train is held out")
     test: DataFile | None = Field(None, description="images to test; without them a part of train is held out")
     format: CaptionFormat = Field("auto", description="auto (by name, else by content), csv, tsv, jsonl or npz")
-    delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
+    delimiter: Delimiter = Field(",", description="what parts the columns of a CSV file: one character")
     path_key: str = Field("path", description="column, or field of JSON lines, of the picture's path, as seen from it")
     caption_key: str = Field(
         "caption", description="column, or field, of the caption; a path may have several rows, a field an array"
@@ -46,12 +40,6 @@ class CaptionsConfig(PicturesConfig):
     )
     max_len: int = Field(64, ge=1, description="longest caption, in tokens; longer ones are not trained on")
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
-
-    @field_validator("delimiter")
-    @classmethod
-    def _one_character(cls, delimiter: str) -> str:
-        Table(delimiter=delimiter)
-        return delimiter
 
 
 def captions_of(image: Image | str) -> list[str]:
@@ -196,30 +184,3 @@ def _notes(part: str, images: ImageSet) -> list[str]:
     most, least = max(counts), min(counts)
     span = f"{most:,}" if most == least else f"{least:,} to {most:,}"
     return [f"{part}: {len(images):,} images with {span} caption{'s' if most > 1 else ''} each"]
-
-
-def suggest_for_captions(data: Mapping[str, Any]) -> Suggestion:
-    """A residual network and a Transformer that writes, for the captioned images of these keys of `[data]`.
-
-    Raises: as `suggest_for_pairs`.
-    """
-    config = build(CaptionsConfig, data, "data")
-    measures = measured(config, scan_of(config))
-    # a last map of about eight places across
-    stages = max(1, min(5, round(math.log2(min(config.size or measures.size) / _ACROSS)) + 1))
-    sizes = {"d_model": 128, "d_ff": 256, "num_heads": 4, "dropout": 0.1}
-    values = {
-        "data": {"train": config.train, **measures.keys(), "channels": measures.channels, **data},
-        "tokenizer": {"kind": "word", "min_frequency": 2 if measures.number > 2000 else 1},
-        "encoder": {"kind": "cnn", "width": 128 >> (stages - 1), "stages": stages, "dropout": 0.1},
-        "model": {"kind": "decoder", **sizes, "num_layers": 2},
-        "training": {
-            "learning_rate": 2e-3,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_sentences": max(16, min(64, measures.number // 20)),
-            "max_epochs": 10 if measures.number > 5000 else 30,
-            "monitor": "bleu",
-        },
-    }
-    return Suggestion(values, f"Captions, fitted to the {measures.number:,} images")

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config, build
-from headwise.data.files import resolve
 from headwise.data.inspection import DataKind
 from headwise.data.suggestions import Suggestion
 from headwise.labels import decimals
@@ -27,13 +25,12 @@ from headwise.tasks.images.image_sets import (
     ImageBatch,
     ImageSet,
     Loaded,
-    Scan,
     as_batch,
     examples_of,
     load_parts,
     measured,
 )
-from headwise.tasks.images.images import ImagesConfig, scan_images
+from headwise.tasks.images.images import ImagesConfig, scan_of
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.images.recogniser import ImageClassifier, Known, Recogniser, build_image_classifier
 from headwise.tasks.images.report import IMAGES
@@ -49,47 +46,12 @@ def load_images(config: ImagesConfig) -> Loaded:
     Raises:
         DataError: as `load_parts`; labels that are not as the recipe names them, or all alike.
     """
-    loaded = load_parts(config, _scan(config))
+    loaded = load_parts(config, scan_of(config))
     train, notes = loaded.parts["train"], list(loaded.notes)
     classes = class_names(train.labels, config.classes)
     for part, images in loaded.parts.items():
         notes += _notes(part, images, classes) if len(images) else []
     return replace(loaded, classes=classes, notes=tuple(notes))
-
-
-def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:
-    """A residual network for the images of these keys of `[data]`.
-
-    Raises: as `suggest_for_pairs`.
-    """
-    config = build(ImagesConfig, data, "data")
-    measures = measured(config, _scan(config))
-    # a last map of two places across or more
-    stages = max(1, min(3, math.ceil(math.log2(min(config.size or measures.size)))))
-    values = {
-        "data": {"train": config.train, **measures.keys(), "channels": measures.channels, **data},
-        "augmentation": {"shift": 2, "flip": False},
-        "model": {"kind": "cnn", "width": 32, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.2},
-        "training": {
-            "learning_rate": 4e-3,
-            "weight_decay": 0.05,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_sentences": max(16, min(128, measures.number // 20)),
-            "max_epochs": 10 if measures.number > 20_000 else 30,
-            "monitor": "accuracy",
-        },
-    }
-    return Suggestion(values, f"Classification, fitted to the {measures.number:,} images")
-
-
-def _paths(config: ImagesConfig, part: str) -> tuple[Path, Path | None]:
-    target = getattr(config, f"{part}_target")
-    return resolve(getattr(config, part)), None if target is None else resolve(target)
-
-
-def _scan(config: ImagesConfig) -> Scan:
-    return lambda part, read: scan_images(*_paths(config, part), config, read)
 
 
 def _notes(part: str, images: ImageSet, classes: list[str]) -> list[str]:
@@ -163,7 +125,7 @@ class ImageClassify(ImageTask):
 
     @classmethod
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:
-        return examples_of(config.data, _scan(config.data), split)
+        return examples_of(config.data, scan_of(config.data), split)
 
     @classmethod
     def baselines(
@@ -179,7 +141,26 @@ class ImageClassify(ImageTask):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_images(data)
+        """A residual network for the images of these keys of `[data]`."""
+        config = build(ImagesConfig, data, "data")
+        measures = measured(config, scan_of(config))
+        # a last map of two places across or more
+        stages = max(1, min(3, math.ceil(math.log2(min(config.size or measures.size)))))
+        values = {
+            "data": {"train": config.train, **measures.keys(), **data},
+            "augmentation": {"shift": 2, "flip": False},
+            "model": {"kind": "cnn", "width": 32, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.2},
+            "training": {
+                "learning_rate": 4e-3,
+                "weight_decay": 0.05,
+                "schedule": "budget",
+                "warmup_share": 0.1,
+                "batch_sentences": max(16, min(128, measures.number // 20)),
+                "max_epochs": 10 if measures.number > 20_000 else 30,
+                "monitor": "accuracy",
+            },
+        }
+        return Suggestion(values, f"Classification, fitted to the {measures.number:,} images")
 
     def build(self) -> ImageClassifier:
         config, metadata = self.config, self.known

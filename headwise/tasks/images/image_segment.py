@@ -31,32 +31,6 @@ from headwise.tasks.task import Assets, Description, Metric, Stats
 _LARGEST = 96
 
 
-def suggest_for_masks(data: Mapping[str, Any]) -> Suggestion:
-    """A residual network with a way back to pixels for the pictures of these keys of `[data]`.
-
-    Raises: as `suggest_for_pairs`.
-    """
-    config = build(MasksConfig, data, "data")
-    measures = measured(config, scan_of(config), _LARGEST)
-    # a last map of four places across or more
-    stages = max(1, min(4, math.floor(math.log2(min(config.size or measures.size))) - 1))
-    values = {
-        "data": {"train": config.train, **measures.keys(), "channels": measures.channels, **data},
-        "flip": False,
-        "model": {"kind": "cnn", "width": 16, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.1},
-        "training": {
-            "learning_rate": 4e-3,
-            "weight_decay": 0.01,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_sentences": max(4, min(32, measures.number // 20)),
-            "max_epochs": 10 if measures.number > 5000 else 30,
-            "monitor": "mean_iou",
-        },
-    }
-    return Suggestion(values, f"Labels of pixels, fitted to the {measures.number:,} pictures")
-
-
 class ImageSegmentConfig(Config):
     """Which pixels to tell apart, and with which model."""
 
@@ -116,7 +90,26 @@ class ImageSegment(ImageTask):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_masks(data)
+        """A residual network with a way back to pixels for the pictures of these keys of `[data]`."""
+        config = build(MasksConfig, data, "data")
+        measures = measured(config, scan_of(config), _LARGEST)
+        # a last map of four places across or more
+        stages = max(1, min(4, math.floor(math.log2(min(config.size or measures.size))) - 1))
+        values = {
+            "data": {"train": config.train, **measures.keys(), **data},
+            "flip": False,
+            "model": {"kind": "cnn", "width": 16, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.1},
+            "training": {
+                "learning_rate": 4e-3,
+                "weight_decay": 0.01,
+                "schedule": "budget",
+                "warmup_share": 0.1,
+                "batch_sentences": max(4, min(32, measures.number // 20)),
+                "max_epochs": 10 if measures.number > 5000 else 30,
+                "monitor": "mean_iou",
+            },
+        }
+        return Suggestion(values, f"Labels of pixels, fitted to the {measures.number:,} pictures")
 
     def build(self) -> Segmenter:
         return self.built(self.known.shape)

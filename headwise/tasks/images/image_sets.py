@@ -226,7 +226,7 @@ class Measured(NamedTuple):
 
     def keys(self) -> dict[str, Any]:
         """The keys of `[data]` that these images need."""
-        return {} if self.alike else {"size": list(self.size)}
+        return {**({} if self.alike else {"size": list(self.size)}), "channels": self.channels}
 
 
 def measured(config: PicturesConfig, scan: Scan, largest: int = 64) -> Measured:

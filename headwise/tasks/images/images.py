@@ -12,6 +12,7 @@ from headwise.config import DataFile
 from headwise.data.bad_lines import BadLine
 from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, is_hidden, require_file
 from headwise.data.idx import EACH_BYTES, check_size, is_idx, parse_idx, parse_npz
+from headwise.data.splits import files_of
 from headwise.data.tables import Key, Row, Table, scan_rows
 from headwise.errors import DataError
 from headwise.tasks.images.picture_files import decode
@@ -83,6 +84,11 @@ def scan_images(
         return
     arguments = path, data, config, read, labelled
     yield from _idx(*arguments, target) if kind == "idx" else _npz(*arguments)
+
+
+def scan_of(config: ImagesConfig) -> Callable[[str, Bytes], Scanned]:
+    """How `load_parts` reads the parts of a recipe."""
+    return lambda part, read: scan_images(*files_of(config, part), config, read)
 
 
 def labels_beside(path: Path) -> Path | None:

@@ -1,21 +1,21 @@
 """Pictures with a label for each pixel: tables of paths, folders of equal names, .npz; labels of training in order."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Int16, UInt8
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from headwise.config import DataFile
 from headwise.data.bad_lines import BadLine
 from headwise.data.batches import OnDevice
-from headwise.data.files import MAX_LINE_BYTES, Bytes, is_hidden, resolve
+from headwise.data.files import MAX_LINE_BYTES, Bytes, is_hidden
 from headwise.data.idx import parse_npz
-from headwise.data.tables import Row, Table, text_cell
+from headwise.data.splits import files_of
+from headwise.data.tables import Delimiter, Row, Table, text_cell
 from headwise.errors import DataError
 from headwise.explain.places import NO_CLASS
 from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
@@ -43,7 +43,7 @@ class MasksConfig(PicturesConfig):
     test: DataFile | None = Field(None, description="pictures to test; without them a part of train is held out")
     test_target: DataFile | None = Field(None, description="folder of test's masks, as train_target")
     format: MaskFormat = Field("auto", description="auto (by name, else by content), folder, csv, tsv, jsonl or npz")
-    delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
+    delimiter: Delimiter = Field(",", description="what parts the columns of a CSV file: one character")
     path_key: str = Field("path", description="column, or field of JSON lines, of the picture's path, as seen from it")
     mask_key: str = Field("mask", description="column, or field, of the path of its mask, a PNG file")
     images_key: str = Field("images", description="array of the pictures in .npz, as for image-classify")
@@ -54,12 +54,6 @@ class MasksConfig(PicturesConfig):
     )
     ignore: int | None = Field(None, ge=0, lt=LABELS, description="label that counts nowhere, such as 255")
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
-
-    @field_validator("delimiter")
-    @classmethod
-    def _one_character(cls, delimiter: str) -> str:
-        Table(delimiter=delimiter)
-        return delimiter
 
     @model_validator(mode="after")
     def _labels_differ(self) -> "MasksConfig":
@@ -211,12 +205,7 @@ def _npz(path: Path, config: MasksConfig, read: Bytes, masked: bool) -> Scanned:
 
 def scan_of(config: MasksConfig) -> Scan:
     """How `load_parts` reads the parts of a recipe."""
-
-    def scan(part: str, read: Bytes) -> Iterator[Image | DataError]:
-        target = getattr(config, f"{part}_target")
-        return scan_masks(resolve(getattr(config, part)), None if target is None else resolve(target), config, read)
-
-    return scan
+    return lambda part, read: scan_masks(*files_of(config, part), config, read)
 
 
 def load_masks(config: MasksConfig) -> tuple[Loaded, list[int]]:

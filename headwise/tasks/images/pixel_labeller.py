@@ -308,12 +308,12 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         colours = [*(self.legend.colour(label) for label in self.known.labels), _LACKED_COLOUR]
         draw = LabelMap(
             adapted(image, shape, self.data.fit),
+            self._model(shape, image.name).encoder.grid,
             classes.astype(np.int64),
             None if image.mask is None else self._classes(fitted(image.mask, shape, self.data.fit)),
             list(zip([*self.known.classes, _LACKED], colours, strict=True)),
             pixel,
             (read.height, read.width),
-            self._model(shape, image.name).encoder.grid,
         )
         name, shares = Path(image.name).name, str(*self._painted([image], shape))
         output = f"{self.known.classes[classes[pixel]]} at {pixel[0]},{pixel[1]}"
