@@ -15,7 +15,7 @@ from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.predictors.predictor import Predictor
 from headwise.tasks._files import as_json
 from headwise.tasks._labelling import Labelling
-from headwise.tasks.images.image_sets import ImageMetadata, ImageSet, Loaded, as_batch
+from headwise.tasks.images.image_sets import ImageMetadata, ImageSet, Loaded, channels_first
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import MAX_PIXELS, Image, PicturesConfig, Shape, adapted, in_shape
 from headwise.tasks.task import Assets
@@ -53,8 +53,7 @@ class ImagePredictor(Predictor[Image, O, Image]):
 
     def pixels(self, images: Sequence[Image]) -> UInt8[Tensor, "batch channels height width"]:
         """These images as a batch."""
-        pixels = np.stack([adapted(image, self.shape, self.data.fit) for image in images])
-        return as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images)))).pixels
+        return channels_first(np.stack([adapted(image, self.shape, self.data.fit) for image in images]))
 
 
 def made_assets(loaded: Loaded, metadata: ImageMetadata) -> Assets[dict[str, ImageSet]]:

@@ -28,7 +28,7 @@ from headwise.tasks.images.captioner import Captioner, Seen, build_captioner, pa
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, load_captions, scan_of
 from headwise.tasks.images.demo import CAPTION
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
-from headwise.tasks.images.image_sets import ImageSet, as_batch, examples_of, measured
+from headwise.tasks.images.image_sets import ImageSet, channels_first, examples_of, measured
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets, Description, Generator, Given
 from headwise.tasks.text.options import BleuOptions, WritingOptions
@@ -182,7 +182,7 @@ class Caption(Writer[dict[str, Captioned]]):
         assert captioned is not None
         rows = np.asarray(indices)
         images = captioned.of[rows]
-        read = as_batch(captioned.images.pixels[images], np.zeros(len(rows), np.int64), indices).pixels
+        read = channels_first(captioned.images.pixels[images])
         lines, columns = self.config.encoder.map(self.seen.shape)
         batch = paired(read, lines * columns, captioned.targets.take(rows), self.tokenizer, indices)
         if split == "train":

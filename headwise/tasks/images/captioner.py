@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Int, UInt8
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from headwise import metrics
@@ -34,7 +34,14 @@ from headwise.predictors.predictor import Form, several
 from headwise.processes import divided
 from headwise.tasks.images.base import ImagePredictor
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, scan_captions
-from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
+from headwise.tasks.images.encoders import (
+    Augmentation,
+    ImageEncoder,
+    ImageEncoderConfig,
+    Pixels,
+    Sizes,
+    Standardized,
+)
 from headwise.tasks.images.image_sets import ImageMetadata
 from headwise.tasks.images.maps import WordMaps
 from headwise.tasks.images.pixels import Image, adapted
@@ -61,7 +68,7 @@ class ImageReader(Encoder):
         rows, columns = self.encoder.map
         return rows * columns
 
-    def forward(self, inputs: UInt8[Tensor, "batch channels height width"], valid_lens: Int[Tensor, "batch"]) -> Memory:
+    def forward(self, inputs: Pixels, valid_lens: Int[Tensor, "batch"]) -> Memory:
         return Memory(self.projection(self.encoder.places(self.standardized(self.augmentation(inputs)))))
 
 
@@ -201,8 +208,9 @@ class Captioner(ImagePredictor[list[Translation]]):
         yield Baseline("most frequent caption", {"bleu": bleu.value})
 
     def draft(self, item: Image | str, options: Asked | None = None) -> Draft:
-        image = self.inputs(item)[0]
-        return self.writing.draft(self._batch([image], [[]]), self._places[1], self._on(image))
+        (image,) = self.inputs(item)
+        on = self._on(image)
+        return self.writing.draft(self._batch([image], [[]]), on.grids[1].labels, on)
 
     def writes(self) -> Tokenizer:
         return self.tokenizer
@@ -213,18 +221,18 @@ class Captioner(ImagePredictor[list[Translation]]):
         Args:
             target: a caption in place of the model's own.
         """
-        image = self.inputs(item)[0]
+        (image,) = self.inputs(item)
         if target is None:
             best = self.predict([image])[0][0]
             text, tokens = best.text, best.tokens
         else:
             text, tokens = target, self.tokenizer.encode(target)
         batch = self._batch([image], [tokens])
-        read, places = self._places
+        on = self._on(image)
+        read, places = (grid.labels for grid in on.grids)
         written = [*map(self.tokenizer.shown, tokens), looking.EOS]
         weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         layers = looking.layers_of(weights, read, places, written)
-        on = self._on(image)
         draw = WordMaps(on.pixels, self._reader.encoder.map)
         return Explanation(Path(image.name).name, text, layers, draw, places=on)
 
@@ -242,22 +250,10 @@ class Captioner(ImagePredictor[list[Translation]]):
             stats.update(counts)
         return likelihood_scores(stats)
 
-    @property
-    def _places(self) -> tuple[list[str], list[str]]:
-        """Labels of what the encoder attends to, and of what the decoder does."""
-        encoder = self._reader.encoder
-        inside, outside = ([f"{row},{column}" for row in range(a) for column in range(b)] for a, b in self._grids)
-        return ["class"] * encoder.class_tokens + inside, outside
-
-    @property
-    def _grids(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        return self._reader.encoder.grid, self._reader.encoder.map
-
     def _on(self, image: Image) -> OnImage:
-        """What places lie on."""
-        inside, outside = self._grids
-        pixels = adapted(image, self.seen.shape, self.data.fit)
-        return OnImage(pixels, [Grid(*inside, self._reader.encoder.class_tokens), Grid(*outside)])
+        """What the encoder's attention, and then the decoder's, lies on."""
+        encoder = self._reader.encoder
+        return OnImage(adapted(image, self.seen.shape, self.data.fit), [encoder.patches, Grid(*encoder.map)])
 
     @property
     def _reader(self) -> ImageReader:

@@ -17,6 +17,7 @@ from headwise.attention.dropout import Dropout
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.explain.places import Grid
 from headwise.layers.attention import MultiHeadAttention
 from headwise.models.initializers import Scheme
 from headwise.models.names import MechanismName, NormalizerName, PositionName, ScoreName
@@ -24,6 +25,11 @@ from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig
 from headwise.positions import Position, position_type
+
+Pixels = UInt8[Tensor, "batch channels height width"]
+Maps = Float[Tensor, "batch channels height width"]
+# a vector of each place, row by row
+States = Float[Tensor, "batch places features"]
 
 
 class Augmentation(nn.Module):
@@ -44,9 +50,7 @@ class Augmentation(nn.Module):
         super().__init__()
         self.shift, self.flip = shift, flip
 
-    def forward(
-        self, pixels: UInt8[Tensor, "batch channels height width"]
-    ) -> UInt8[Tensor, "batch channels height width"]:
+    def forward(self, pixels: Pixels) -> Pixels:
         if not self.training or not (self.shift or self.flip):
             return pixels
         batch, height, width = pixels.shape[0], *pixels.shape[2:]
@@ -82,9 +86,7 @@ class Standardized(nn.Module):
         # numbers of the data, not weights: they stand in the run's own file
         self.mean, self.deviation = tuple(mean), tuple(deviation)
 
-    def forward(
-        self, pixels: UInt8[Tensor, "batch channels height width"]
-    ) -> Float[Tensor, "batch channels height width"]:
+    def forward(self, pixels: Pixels) -> Maps:
         mean, deviation = (
             torch.tensor(values, device=pixels.device)[:, None, None] * 255 for values in (self.mean, self.deviation)
         )
@@ -123,9 +125,7 @@ class ResidualConvolutions(nn.Module):
         super().__init__()
         self.first, self.second, self.shortcut, self.stride = first, second, shortcut, stride
 
-    def forward(
-        self, x: Float[Tensor, "batch channels height width"]
-    ) -> Float[Tensor, "batch out_channels out_height out_width"]:
+    def forward(self, x: Maps) -> Float[Tensor, "batch out_channels out_height out_width"]:
         shortcut = self.shortcut(x[:, :, :: self.stride, :: self.stride])
         return F.relu(shortcut + self.second(F.relu(self.first(x))))
 
@@ -150,7 +150,7 @@ class MapAttention(nn.Module):
         super().__init__()
         self.attention, self.gate = attention, Gate()
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch channels height width"]:
+    def forward(self, x: Maps) -> Maps:
         attended: Tensor = self.attention(x.flatten(2).mT)
         gated: Tensor = self.gate(attended.mT.unflatten(2, x.shape[2:]))
         return x + gated
@@ -170,14 +170,19 @@ class ImageEncoder(nn.Module, ABC):
     class_tokens: int = 0
     receptive_field: int | None = None
 
-    @abstractmethod
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]: ...
+    @property
+    def patches(self) -> Grid:
+        """What attention looks at."""
+        return Grid(*self.grid, self.class_tokens)
 
     @abstractmethod
-    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+    def forward(self, x: Maps) -> Float[Tensor, "batch features"]: ...
+
+    @abstractmethod
+    def places(self, x: Maps) -> States:
         """A vector of each place of the map, row by row; tokens of a class are left out."""
 
-    def maps(self, x: Float[Tensor, "batch channels height width"]) -> list[Tensor]:
+    def maps(self, x: Maps) -> list[Tensor]:
         """Maps (batch, features, rows, columns) of the image, from fine to coarse; here that of the places alone."""
         return [self.places(x).mT.unflatten(2, self.map)]
 
@@ -212,12 +217,12 @@ class PatchEncoder(ImageEncoder):
         if self.token is not None:
             nn.init.normal_(self.token, std=0.02)
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
+    def forward(self, x: Maps) -> Float[Tensor, "batch features"]:
         states = self._states(x)
         pooled: Tensor = states.mean(1) if self.token is None else states[:, 0]
         return pooled
 
-    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+    def places(self, x: Maps) -> States:
         return self._states(x)[:, self.class_tokens :]
 
     def _states(self, x: Tensor) -> Tensor:
@@ -241,10 +246,10 @@ class PixelEncoder(ImageEncoder):
         self.projection, self.encoder, self.width = projection, encoder, encoder.width
         self.grid = self.map = grid
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
+    def forward(self, x: Maps) -> Float[Tensor, "batch features"]:
         return self.places(x).mean(1)
 
-    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+    def places(self, x: Maps) -> States:
         tokens = self.projection(x.flatten(2).mT)
         lens = torch.full((x.shape[0],), tokens.shape[1], device=x.device)
         states: Tensor = self.encoder(tokens, lens)
@@ -275,13 +280,13 @@ class ConvolutionalEncoder(ImageEncoder):
         self.grid, self.map = grids
         self.width, self.receptive_field = width, receptive_field
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
+    def forward(self, x: Maps) -> Float[Tensor, "batch features"]:
         return self._last(x).mean((2, 3))
 
-    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+    def places(self, x: Maps) -> States:
         return self._last(x).flatten(2).mT
 
-    def maps(self, x: Float[Tensor, "batch channels height width"]) -> list[Tensor]:
+    def maps(self, x: Maps) -> list[Tensor]:
         """The map of every stage, after the attention where there is some."""
         x = F.relu(self.stem(x))
         maps: list[Tensor] = []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -25,7 +26,7 @@ from headwise.tasks.images.image_sets import (
     ImageBatch,
     ImageSet,
     Loaded,
-    as_batch,
+    channels_first,
     examples_of,
     load_parts,
     measured,
@@ -178,7 +179,8 @@ class ImageClassify(ImageTask):
     def collate(self, split: str, indices: list[int]) -> ImageBatch:
         images = self.split(split)
         assert images is not None
-        return as_batch(images.pixels[indices], self._labels[split][indices], indices)
+        labels = torch.from_numpy(self._labels[split][indices])
+        return ImageBatch(indices, channels_first(images.pixels[indices]), labels)
 
     def answered(self, model: nn.Module, batch: ImageBatch) -> tuple[Tensor, Tensor]:
         return model(batch.pixels), batch.labels

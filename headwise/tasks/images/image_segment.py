@@ -19,7 +19,7 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.images.base import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_SEGMENT
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
-from headwise.tasks.images.image_sets import ImageSet, examples_of, measured
+from headwise.tasks.images.image_sets import ImageSet, channels_first, examples_of, measured
 from headwise.tasks.images.masks import MaskBatch, MasksConfig, classes_of, load_masks, scan_of
 from headwise.tasks.images.options import PictureOptions
 from headwise.tasks.images.pixel_labeller import Painted, PixelClasses, PixelLabeller, pixel_scores
@@ -128,7 +128,7 @@ class ImageSegment(ImageTask):
         assert images is not None
         assert images.masks is not None
         masks = classes_of(images.masks[indices], self.known.labels)
-        pixels = torch.from_numpy(images.pixels[indices]).permute(0, 3, 1, 2)
+        pixels = channels_first(images.pixels[indices])
         return MaskBatch(indices, pixels, torch.from_numpy(masks), int((masks < len(self.known.classes)).sum()))
 
     @property

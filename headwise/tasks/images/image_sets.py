@@ -92,11 +92,9 @@ class Loaded:
     notes: tuple[str, ...] = ()
 
 
-def as_batch(
-    pixels: UInt8[np.ndarray, "batch height width channels"], labels: Int64[np.ndarray, "batch"], indices: list[int]
-) -> ImageBatch:
-    """A batch of these images; channels stay beside one another in memory, as convolutions read them fast."""
-    return ImageBatch(indices, torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(labels))
+def channels_first(pixels: UInt8[np.ndarray, "batch height width channels"]) -> Tensor:
+    """Images as a tensor; channels stay beside one another in memory, as convolutions read them fast."""
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
 
 
 def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:

@@ -114,7 +114,7 @@ def _format(path: Path, data: bytes) -> str:
 
 
 def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
-    entries = _entries(path)
+    entries = entries_of(path)
     for entry in filter(Path.is_file, entries):
         read.read(entry, shown=entry.name)
         if entry.suffix.lower() in PICTURES:
@@ -125,8 +125,8 @@ def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
     if {entry.name.lower() for entry in classes} <= _PARTS:
         raise DataError(f"{path}: its folders are parts, not classes; name them as data.train and data.test")
     for folder in classes:
-        pictures = [entry for entry in _entries(folder) if entry.name.lower() not in _LEFT_BY_SYSTEMS]
-        for other in set(_entries(folder)) - set(pictures):
+        pictures = [entry for entry in entries_of(folder) if entry.name.lower() not in _LEFT_BY_SYSTEMS]
+        for other in set(entries_of(folder)) - set(pictures):
             read.read(other, shown=f"{folder.name}/{other.name}")
         if not pictures:
             yield DataError(f"{folder}: is empty; put pictures of the class into it or remove it")
@@ -134,7 +134,8 @@ def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
             yield caught(lambda at=picture, of=folder: _picture(at, "", f"{of.name}/{at.name}", config, read, of.name))  # type: ignore[misc]
 
 
-def _entries(folder: Path) -> list[Path]:
+def entries_of(folder: Path) -> list[Path]:
+    """What a folder holds, but for hidden files, in order. Raises: DataError: it cannot be opened."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int64, UInt8
 from headwise.explain.places import PixelLabels
 from headwise.explain.values import Drawing, require_formats
 from headwise.labels import percent
+from headwise.tasks.images.mask_pictures import written
 
 if TYPE_CHECKING:
     from headwise.explain.explanation import Explanation, Heads
@@ -89,7 +90,7 @@ class LabelMap(GridMap):
     @property
     def labels(self) -> PixelLabels:
         """What is said and the truth, without the picture."""
-        return PixelLabels(self.said, self.truth, [(name, f"#{bytes(colour).hex()}") for name, colour in self.legend])
+        return PixelLabels(self.said, self.truth, [(name, written(colour)) for name, colour in self.legend])
 
     def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """Image, truth, what is said, and the map of a layer over the image (the clearest if None), all heads below.

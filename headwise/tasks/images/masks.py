@@ -1,5 +1,6 @@
 """Pictures with a label for each pixel: tables of paths, folders of equal names, .npz; labels of training in order."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -12,14 +13,14 @@ from torch import Tensor
 from headwise.config import DataFile
 from headwise.data.bad_lines import BadLine
 from headwise.data.batches import OnDevice
-from headwise.data.files import MAX_LINE_BYTES, Bytes, is_hidden
+from headwise.data.files import MAX_LINE_BYTES, Bytes
 from headwise.data.idx import parse_npz
 from headwise.data.splits import files_of
 from headwise.data.tables import Delimiter, Row, Table, text_cell
 from headwise.errors import DataError
 from headwise.explain.places import NO_CLASS
 from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
-from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught, scan_list
+from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught, entries_of, scan_list
 from headwise.tasks.images.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Colour, Image, PicturesConfig
@@ -166,11 +167,7 @@ def _pair(picture: Path, mask: Path, config: MasksConfig, read: Bytes) -> Image:
 def _files(folder: Path, read: Bytes, role: str) -> dict[str, Path]:
     """The pictures of a folder by their names without endings; the bytes of all files are taken in."""
     files: dict[str, Path] = {}
-    try:
-        entries = sorted(entry for entry in folder.iterdir() if not is_hidden(entry.name))
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be opened: {error.strerror}") from None
-    for entry in entries:
+    for entry in entries_of(folder):
         if entry.is_dir():
             raise DataError(f"{entry}: is a folder; put the files right into {folder}")
         read.read(entry, role, entry.name)
@@ -268,7 +265,7 @@ def _notes(part: str, images: ImageSet, counts: np.ndarray, numbers: list[int], 
 
 
 def _colour(text: str) -> Colour:
-    digits = text.removeprefix("#")
-    if len(digits) != 6 or not text.startswith("#") or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+    if not re.fullmatch("#[0-9a-fA-F]{6}", text):
         raise ValueError(f"colour '{text}' is none; write it as #rrggbb, such as #00ff7f")
-    return int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16)
+    red, green, blue = bytes.fromhex(text[1:])
+    return red, green, blue

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -16,7 +16,7 @@ from headwise.attention.dropout import Dropout
 from headwise.data.bad_lines import strict
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
-from headwise.explain.places import Grid, OnImage
+from headwise.explain.places import OnImage
 from headwise.labels import decimals, probability, visible
 from headwise.models.initializers import initialize
 from headwise.models.recurrent import initialize_cells
@@ -26,7 +26,14 @@ from headwise.predictors.classes import verdict_scores
 from headwise.predictors.predictor import Form, several
 from headwise.processes import divided
 from headwise.tasks.images.base import ImagePredictor
-from headwise.tasks.images.encoders import Augmentation, ImageEncoder, ImageEncoderConfig, Sizes, Standardized
+from headwise.tasks.images.encoders import (
+    Augmentation,
+    ImageEncoder,
+    ImageEncoderConfig,
+    Pixels,
+    Sizes,
+    Standardized,
+)
 from headwise.tasks.images.image_sets import ImageMetadata
 from headwise.tasks.images.images import ImagesConfig, scan_images
 from headwise.tasks.images.maps import ImageMap
@@ -48,7 +55,7 @@ class ImageClassifier(nn.Module):
         self.augmentation, self.standardized, self.encoder = augmentation, standardized, encoder
         self.head, self.dropout = head, Dropout(dropout)
 
-    def forward(self, pixels: UInt8[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+    def forward(self, pixels: Pixels) -> Float[Tensor, "batch classes"]:
         """Logits of the classes."""
         x = self.standardized(self.augmentation(pixels))
         logits: Tensor = self.head(self.dropout(self.encoder(x)))
@@ -187,20 +194,15 @@ class Recogniser(ImagePredictor[dict[str, float]]):
             raise ConfigError("the class of an image cannot be given here; leave the target out")
         (image,) = self.inputs(item)
         pixels, encoder = self._pixels([image]), self.model.encoder
-        rows, columns = encoder.grid
-        keys = ["class"] * encoder.class_tokens + [
-            f"{row},{column}" for row in range(rows) for column in range(columns)
-        ]
-        layers = {}
+        grid, layers = encoder.patches, {}
         for name, attention in looking.attended(self.model, pixels).items():
             count = attention.weights.shape[2]
             query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
-            layers[name] = attention.layer(["class" if encoder.class_tokens else "mean"], keys, rows=query)
+            layers[name] = attention.layer(["class" if encoder.class_tokens else "mean"], grid.labels, rows=query)
         (label, share), *_ = self.predict([image])[0].items()
         read = adapted(image, self.known.shape, self.data.fit)
-        draw = ImageMap(read, (rows, columns), encoder.class_tokens)
-        chosen = 0 if encoder.class_tokens else None
-        places = OnImage(read, [Grid(rows, columns, encoder.class_tokens)], chosen=chosen)
+        draw = ImageMap(read, encoder.grid, encoder.class_tokens)
+        places = OnImage(read, [grid], chosen=0 if encoder.class_tokens else None)
         return Explanation(Path(image.name).name, f"{label} {decimals(share)}", layers, draw, places=places)
 
     def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:

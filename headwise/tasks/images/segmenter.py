@@ -16,10 +16,13 @@ from headwise.tasks.images.encoders import (
     ImageEncoder,
     ImageEncoderConfig,
     PatchConfig,
+    Pixels,
     ResidualConfig,
     Sizes,
     Standardized,
 )
+
+Scores = Float[Tensor, "batch classes height width"]
 
 
 class Rung(nn.Module):
@@ -54,7 +57,7 @@ class Ladder(nn.Module):
         super().__init__()
         self.rungs, self.score = nn.ModuleList(rungs), score
 
-    def forward(self, maps: list[Tensor]) -> Float[Tensor, "batch classes height width"]:
+    def forward(self, maps: list[Tensor]) -> Scores:
         """Scores as fine as the first map, from maps that run from fine to coarse."""
         x = maps[-1]
         for rung, finer in zip(self.rungs, maps[-2::-1], strict=True):
@@ -75,7 +78,7 @@ class Patches(nn.Module):
         super().__init__()
         self.score, self.patch = score, patch
 
-    def forward(self, maps: list[Tensor]) -> Float[Tensor, "batch classes height width"]:
+    def forward(self, maps: list[Tensor]) -> Scores:
         """Scores of every pixel, from a single map."""
         return F.pixel_shuffle(self.score(maps[-1]), self.patch)
 
@@ -87,18 +90,14 @@ class Segmenter(nn.Module):
         super().__init__()
         self.augmentation, self.standardized, self.encoder, self.head = augmentation, standardized, encoder, head
 
-    def forward(
-        self, pixels: UInt8[Tensor, "batch channels height width"]
-    ) -> Float[Tensor, "batch classes height width"]:
+    def forward(self, pixels: Pixels) -> Scores:
         """Logits of the classes of every pixel."""
         scores: Tensor = self.head(self.encoder.maps(self.standardized(pixels)))
         if scores.shape[2:] == pixels.shape[2:]:
             return scores
         return F.interpolate(scores, pixels.shape[2:], mode="bilinear")
 
-    def moved(
-        self, pixels: UInt8[Tensor, "batch channels height width"], masks: UInt8[Tensor, "batch height width"]
-    ) -> tuple[UInt8[Tensor, "batch channels height width"], UInt8[Tensor, "batch height width"]]:
+    def moved(self, pixels: Pixels, masks: UInt8[Tensor, "batch height width"]) -> tuple[Tensor, Tensor]:
         """Pictures and masks changed at random in the same way, while training."""
         both = self.augmentation(torch.cat([pixels, masks[:, None]], 1))
         return both[:, :-1], both[:, -1]

@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 
 from headwise.errors import ConfigError, DataError
 from headwise.files import replacing
-from headwise.tasks.images.picture_files import encode, encode_labels
+from headwise.tasks.images.picture_files import encode
 
 COLOURS = {
     "red": (214, 39, 40),
@@ -95,7 +95,7 @@ def make(folder: Path, seed: int = 1, count: int = 2000, side: int = 32) -> dict
             (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, drawing in drawn.items():
             (folder / "pictures" / name).write_bytes(encode(drawing.pixels))
-            (folder / "masks" / name).write_bytes(encode_labels(drawing.forms, _PALETTE))
+            (folder / "masks" / name).write_bytes(encode(drawing.forms, _PALETTE))
         with replacing(path) as temporary:
             temporary.write_bytes(table.encode())
         sizes[path] = size

@@ -9,7 +9,7 @@ from headwise.config import build
 from headwise.errors import DataError
 from headwise.predictors.classes import class_names
 from headwise.tasks.images.image_classify import ImageClassify, ImageClassifyConfig, load_images
-from headwise.tasks.images.image_sets import as_batch, constants
+from headwise.tasks.images.image_sets import channels_first, constants
 from headwise.tasks.images.images import ImagesConfig
 
 IMAGES, LABELS = stripes(60)
@@ -138,11 +138,10 @@ def test_constants_are_mean_and_deviation_by_channel():
 
 def test_a_batch_has_channels_first_and_shares_no_value():
     pixels = np.arange(2 * 3 * 5 * 3, dtype=np.uint8).reshape(2, 3, 5, 3)
-    batch = as_batch(pixels, np.array([1, 0]), [7, 9])
-    assert (batch.num_tokens, batch.indices, batch.labels.tolist()) == (2, [7, 9], [1, 0])
-    assert batch.pixels.shape == (2, 3, 3, 5)
-    assert batch.pixels[1, 2, 1, 4] == pixels[1, 1, 4, 2]
-    assert batch.to("cpu").pixels.dtype == torch.uint8
+    batch = channels_first(pixels)
+    assert batch.shape == (2, 3, 3, 5)
+    assert batch[1, 2, 1, 4] == pixels[1, 1, 4, 2]
+    assert batch.dtype == torch.uint8
 
 
 def test_a_recipe_is_fitted_to_the_images(tmp_path):
