@@ -18,6 +18,7 @@ from headwise.labels import decimals
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.classes import class_names
 from headwise.tasks._files import from_json
+from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.images.base import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_CLASSIFY
@@ -36,9 +37,6 @@ from headwise.tasks.images.pixels import Image
 from headwise.tasks.images.recogniser import ImageClassifier, Known, Recogniser, build_image_classifier
 from headwise.tasks.images.report import IMAGES
 from headwise.tasks.task import Assets, Description, Probe
-
-# classes that a note names
-_NAMED = 5
 
 
 def load_images(config: ImagesConfig) -> Loaded:
@@ -61,14 +59,7 @@ def _notes(part: str, images: ImageSet, classes: list[str]) -> list[str]:
     most, least = max(counts.values()), min(counts.values())
     span = f"{most:,}" if most == least else f"{least:,} to {most:,}"
     notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {span} each"]
-    if part == "train":
-        return notes
-    others = Counter({label: count for label, count in counts.items() if label not in classes})
-    if others:
-        named = ", ".join(f"{label} ({count:,})" for label, count in others.most_common(_NAMED))
-        more = ", ..." if len(others) > _NAMED else ""
-        notes.append(f"{part}: classes that training lacks, so that they cannot be got right: {named}{more}")
-    return notes
+    return notes if part == "train" else notes + lacking(part, counts, classes)
 
 
 # of the baseline: images that it is fitted to, pixels of a side that it reads, inverse of its penalty

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -23,11 +23,16 @@ from headwise.models.transformer_parts import build_positions
 from headwise.tasks.speech.encoders import (
     EveryFrame,
     FrameEncoderConfig,
+    Frames,
     FrameWindowConfig,
+    Lens,
     SpectrogramMasks,
     SpeechEncoderConfig,
     Subsampling,
 )
+
+# mean and standard deviation of every band
+Constants = tuple[Sequence[float], Sequence[float]]
 
 
 class FramesConfig(Config):
@@ -54,18 +59,14 @@ class EveryFrameConfig(FramesConfig):
 
 
 class SpeechEncoder(nn.Module):
-    """encoder(dropout(subsampling(masks((frames - mean) / deviation)))).
-
-    Args:
-        constants: mean and standard deviation of every band.
-    """
+    """encoder(dropout(subsampling(masks((frames - mean) / deviation))))."""
 
     mean: Tensor
     deviation: Tensor
 
     def __init__(
         self,
-        constants: tuple[Sequence[float], Sequence[float]],
+        constants: Constants,
         masks: SpectrogramMasks,
         subsampling: Subsampling | EveryFrame,
         encoder: TokenEncoder,
@@ -78,9 +79,7 @@ class SpeechEncoder(nn.Module):
             self.register_buffer(name, buffer, persistent=False)
         self.masks, self.subsampling, self.encoder, self.dropout = masks, subsampling, encoder, Dropout(dropout)
 
-    def forward(
-        self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> tuple[Float[Tensor, "batch places width"], Int[Tensor, "batch"]]:
+    def forward(self, frames: Frames, valid_lens: Lens) -> tuple[Float[Tensor, "batch places width"], Lens]:
         """States, and how many of them each recording has."""
         x = self.masks((frames - self.mean) / self.deviation)
         x, valid_lens = self.subsampling(x, valid_lens)
@@ -94,9 +93,7 @@ class SpeechClassifier(nn.Module):
         super().__init__()
         self.listener, self.pooling, self.head, self.dropout = listener, pooling, head, Dropout(dropout)
 
-    def forward(
-        self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch outputs"]:
+    def forward(self, frames: Frames, valid_lens: Lens) -> Float[Tensor, "batch outputs"]:
         logits: Tensor = self.head(self.dropout(self.pooling(*self.listener(frames, valid_lens))))
         return logits
 
@@ -108,9 +105,7 @@ class FrameLabeller(nn.Module):
         super().__init__()
         self.listener, self.head, self.dropout = listener, head, Dropout(dropout)
 
-    def forward(
-        self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> tuple[Float[Tensor, "batch places outputs"], Int[Tensor, "batch"]]:
+    def forward(self, frames: Frames, valid_lens: Lens) -> tuple[Float[Tensor, "batch places outputs"], Lens]:
         states, lens = self.listener(frames, valid_lens)
         return self.head(self.dropout(states)), lens
 
@@ -126,21 +121,13 @@ class FrameTagger(nn.Module):
         super().__init__()
         self.labeller, self.factor = labeller, factor
 
-    def forward(
-        self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length outputs"]:
+    def forward(self, frames: Frames, valid_lens: Lens) -> Float[Tensor, "batch length outputs"]:
         logits, _ = self.labeller(frames, valid_lens)
         return logits.repeat_interleave(self.factor, 1)[:, : frames.shape[1]]
 
 
-def build_speech_encoder(
-    config: FrameEncoderConfig, frames: FramesConfig, constants: tuple[Sequence[float], Sequence[float]]
-) -> SpeechEncoder:
-    """The listening part of a configuration, its weights not yet initialised.
-
-    Args:
-        constants: mean and standard deviation of every band.
-    """
+def build_speech_encoder(config: FrameEncoderConfig, frames: FramesConfig, constants: Constants) -> SpeechEncoder:
+    """The listening part of a configuration, its weights not yet initialised."""
     masks = SpectrogramMasks(
         frames.time_masks, frames.longest_time_mask, frames.band_masks, min(frames.widest_band_mask, frames.bands)
     )
@@ -154,10 +141,10 @@ def build_speech_classifier(
     config: SpeechEncoderConfig,
     frames: FramesConfig,
     pooling: SequencePoolingConfig,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     outputs: int,
 ) -> SpeechClassifier:
-    """A model that says one thing of a whole recording; arguments as of `build_speech_encoder`.
+    """A model that says one thing of a whole recording.
 
     >>> import torch
     >>> from headwise.tasks.speech.encoders import ConformerConfig
@@ -179,10 +166,10 @@ def build_speech_classifier(
 def build_frame_labeller(
     config: FrameEncoderConfig,
     frames: FramesConfig,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     outputs: int,
 ) -> FrameLabeller:
-    """A model that says something of every place; arguments as of `build_speech_encoder`."""
+    """A model that says something of every place."""
     listener = build_speech_encoder(config, frames, constants)
     model = FrameLabeller(listener, nn.Linear(listener.encoder.width, outputs), config.dropout)
     initialize(model, config.initializer)
@@ -193,10 +180,10 @@ def build_frame_labeller(
 def build_frame_tagger(
     config: FrameEncoderConfig,
     frames: FramesConfig,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     outputs: int,
 ) -> FrameTagger:
-    """A model that says something of every frame of 10 ms; arguments as of `build_speech_encoder`.
+    """A model that says something of every frame of 10 ms.
 
     >>> config, constants = FrameWindowConfig(hidden=[]), ([0.0] * 39, [1.0] * 39)
     >>> model = build_frame_tagger(config, FramesConfig(bands=39, subsampling=1), constants, 48)
@@ -220,14 +207,12 @@ class SpeechReader(Encoder):
         super().__init__()
         self.listener, self.projection, self.factor, self.units = listener, projection, factor, units
 
-    def forward(self, inputs: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]) -> Memory:
+    def forward(self, inputs: Frames, valid_lens: Lens) -> Memory:
         states, _ = self.listener(inputs, valid_lens * self.factor)
         return Memory(self.projection(states))
 
 
-def filled(
-    frames: Float[Tensor, "batch length bands"], lens: Int[Tensor, "batch"], factor: int
-) -> tuple[Float[Tensor, "batch filled bands"], Int[Tensor, "batch"]]:
+def filled(frames: Frames, lens: Lens, factor: int) -> tuple[Float[Tensor, "batch filled bands"], Lens]:
     """Frames up to a whole number of places, the last one again and again behind the end; and the places of each.
 
     >>> x, places = filled(torch.tensor([[[1.0], [2.0], [3.0]], [[4.0], [0.0], [0.0]]]), torch.tensor([3, 1]), 2)
@@ -244,7 +229,7 @@ def build_speech_writer(
     config: SpeechEncoderConfig,
     decoder: DecoderConfig,
     frames: FramesConfig,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     vocab_size: int,
     *,
     units: bool,
@@ -252,7 +237,6 @@ def build_speech_writer(
     """The model of a configuration; a linear layer joins encoder and decoder where their widths differ.
 
     Args:
-        constants: mean and standard deviation of every band.
         units: whether places have logits of units too.
     Raises:
         ConfigError: a decoder with a memory of segments.

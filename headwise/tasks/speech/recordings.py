@@ -91,6 +91,11 @@ class Recording:
         """How long it is."""
         return len(self.samples) / self.rate
 
+    @property
+    def frames(self) -> int:
+        """How many frames of 10 ms it has."""
+        return frame_count(len(self.samples), self.rate)
+
 
 # a recording, or why there is none
 Scanned = Iterator[Recording | DataError]
@@ -109,11 +114,7 @@ def check_length(samples: int, rate: int, name: str, config: RecordingsConfig) -
 
 def at_rate(recording: Recording, rate: int) -> Recording:
     """The same recording with so many samples a second."""
-    return (
-        recording
-        if recording.rate == rate
-        else replace(recording, **resampled(Sound(recording.samples, recording.rate), rate)._asdict())
-    )
+    return replace(recording, **resampled(Sound(recording.samples, recording.rate), rate)._asdict())
 
 
 def named(label: str, place: str, config: RecordingsConfig) -> str:
@@ -266,13 +267,9 @@ def recording_of(data: bytes, name: str, config: RecordingsConfig) -> Recording:
     def allowed(samples: int, rate: int) -> None:
         check_length(samples, rate, name, config)
         # as they are, with zeros around them, at another rate, and as frames
-        _check_bytes(len(data) + 16 * samples, samples, name, config)
+        check_size(len(data) + 16 * samples, f"{name}: has {samples:,} samples", config.max_bytes)
 
     return Recording(name, *parse_sound(data, name, config.channels, allowed))
-
-
-def _check_bytes(size: int, samples: int, name: str, config: RecordingsConfig) -> None:
-    check_size(size, f"{name}: has {samples:,} samples", config.max_bytes)
 
 
 class _Listed:
@@ -337,7 +334,7 @@ class _Listed:
         name, config = str(file), self.config
 
         def allowed(samples: int, rate: int) -> None:
-            _check_bytes(len(data) + 4 * samples, samples, name, config)
+            check_size(len(data) + 4 * samples, f"{name}: has {samples:,} samples", config.max_bytes)
 
         return Recording(name, *parse_sound(data, name, config.channels, allowed))
 

@@ -14,6 +14,7 @@ from headwise.labels import decimals
 from headwise.models.pooling import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
 from headwise.predictors.classes import class_names, most_frequent
+from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.speech import base
 from headwise.tasks.speech.demo import SPEECH_CLASSIFY
@@ -57,10 +58,9 @@ class SpeechClassify(base.SpeechLabels):
         notes = []
         for part, recordings in loaded.parts.items():
             if part != "train" and recordings:
-                counts = Counter(recording.label for recording in recordings)
+                counts = Counter(str(recording.label) for recording in recordings)
                 notes.append(f"{part}: always saying '{best}' is right for {counts[best] / len(recordings):.1%}")
-                if others := sorted(str(label) for label in counts if label not in classes):
-                    notes.append(f"{part}: classes that training lacks cannot be got right: {', '.join(others[:5])}")
+                notes += lacking(part, counts, classes)
         return base.made_assets(config, loaded, classes, best, tuple(notes))
 
     @classmethod

@@ -2,34 +2,26 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
-from headwise.explain.places import OnSound, times
+from headwise.explain.places import times
 from headwise.labels import decimals, probability, visible
 from headwise.models.pooling import AttentionOverSequence
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import verdict_scores
 from headwise.predictors.predictor import Form
-from headwise.processes import divided
 from headwise.tasks.speech.listening import Listener
-from headwise.tasks.speech.look import SoundMap
 from headwise.tasks.speech.recordings import Recording
 from headwise.tasks.speech.utterances import SpeechBatch
 
 
 class SpeechLabeller(Listener[dict[str, float]]):
-    """A model with its classes.
-
-    Args:
-        model: in `eval()` while it predicts.
-        data: how files are read.
-    """
+    """A model with its classes."""
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[dict[str, float]]:
@@ -37,17 +29,13 @@ class SpeechLabeller(Listener[dict[str, float]]):
 
         Raises: DataError for a file that cannot be read.
         """
-        outputs: dict[int, dict[str, float]] = {}
 
-        def odds(batch: SpeechBatch) -> list[list[float]]:
-            rows: list[list[float]] = self.model(batch.frames, batch.lens).float().softmax(-1).tolist()
-            return rows
+        def shares(batch: SpeechBatch) -> list[dict[str, float]]:
+            rows = self.model(batch.frames, batch.lens).float().softmax(-1).tolist()
+            named = (zip(self.known.outputs, row, strict=True) for row in rows)
+            return [dict(sorted(row, key=lambda share: -share[1])) for row in named]
 
-        for batch, rows in divided(odds, self.batches(items, self.model.head.weight.device)):
-            for at, row in zip(batch.indices, rows, strict=True):
-                shares = zip(self.known.outputs, row, strict=True)
-                outputs[at] = dict(sorted(shares, key=lambda share: -share[1]))
-        return [outputs[at] for at in range(len(outputs))]
+        return self.each(shares, self.batches(items))
 
     def write(self, item: Recording, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
         """`class<tab>probability`; or JSON with the name of the recording and the probability of every class."""
@@ -57,13 +45,7 @@ class SpeechLabeller(Listener[dict[str, float]]):
         return [json.dumps({"path": item.name, "label": label, "probabilities": output}, ensure_ascii=False)]
 
     def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
-        """Accuracy, macro-F1 and cross entropy in nats.
-
-        `per_class` has precision, recall and F1 of each class, `confused` the most frequent mistakes.
-
-        Raises:
-            DataError: no recordings, or some without a label.
-        """
+        """Scores as of `verdict_scores`. Raises: DataError: recordings without a label."""
         gold = gold_of(examples)
         return verdict_scores(self.predict(examples), gold)
 
@@ -82,20 +64,17 @@ class SpeechLabeller(Listener[dict[str, float]]):
         recording = self.heard(item)
         (label, share), *_ = self.predict([recording])[0].items()
         answer = f"{label} {decimals(share)}"
-        (batch,) = self.batches([recording], self.model.head.weight.device)
+        (batch,) = self.batches(recording)
         layers = {}
         for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
             keys = times(attention.weights.shape[-1], recording.seconds)
             layers[name] = attention.layer([answer] if pooled else keys, keys, "pooled" if pooled else None)
-        sound = OnSound(self.spectrogram(recording), recording.seconds)
-        return Explanation(Path(recording.name).name, answer, layers, SoundMap(sound), places=sound)
+        return self.explained(recording, answer, layers)
 
 
 def gold_of(examples: Sequence[Recording]) -> list[str]:
-    """What is right for each example. Raises: DataError for none, or for one without a label."""
-    if not examples:
-        raise DataError("there is nothing to score: no recordings")
+    """What is right for each example. Raises: DataError for one without a label."""
     for recording in examples:
         if recording.label is None:
             raise DataError(f"{recording.name}: has no label to compare with; give every recording its label")

@@ -12,6 +12,7 @@ from headwise.data.batches import NO_TAG
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
 from headwise.predictors.classes import class_names, most_frequent
+from headwise.tasks._labelling import lacking
 from headwise.tasks.speech import base
 from headwise.tasks.speech.encoders import FrameEncoderConfig, FrameWindowConfig
 from headwise.tasks.speech.models import EveryFrameConfig, FrameTagger, build_frame_tagger
@@ -53,15 +54,15 @@ class SpeechTag(base.SpeechLabels):
         classes, best = class_names(list(train_counts), config.data.classes, "frames"), most_frequent(train_counts)
         notes = []
         for part, frames in counts.items():
-            labelled = frames.total() - frames[None]
+            labelled = Counter({label: count for label, count in frames.items() if label is not None})
             if frames[None]:
-                notes.append(
-                    f"{part}: {frames[None]:,} of {frames.total():,} frames have no label; set data.rest to one"
-                )
+                missing = f"{frames[None]:,} of {frames.total():,} frames have no label"
+                notes.append(f"{part}: {missing}; set data.rest to one")
             if part != "train":
-                notes.append(f"{part}: always saying '{best}' is right for {frames[best] / max(labelled, 1):.1%}")
-                if others := sorted(label for label in frames if label is not None and label not in train_counts):
-                    notes.append(f"{part}: labels that training lacks cannot be got right: {', '.join(others[:5])}")
+                notes.append(
+                    f"{part}: always saying '{best}' is right for {frames[best] / max(labelled.total(), 1):.1%}"
+                )
+                notes += lacking(part, labelled, train_counts, "labels")
         return base.made_assets(config, loaded, classes, best, tuple(notes))
 
     @classmethod

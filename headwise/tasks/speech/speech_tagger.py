@@ -4,7 +4,6 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,16 @@ import torch
 
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.places import OnSound, times
+from headwise.explain.places import times
 from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import class_scores
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form
-from headwise.processes import divided
 from headwise.tasks.speech.listening import Listener
-from headwise.tasks.speech.log_mel import frame_count, frame_seconds
-from headwise.tasks.speech.look import SoundMap, Track
+from headwise.tasks.speech.log_mel import frame_seconds
+from headwise.tasks.speech.look import Track
 from headwise.tasks.speech.marks import Mark, frame_labels, runs
 from headwise.tasks.speech.recordings import Recording
 from headwise.tasks.speech.utterances import MarkedConfig, SpeechBatch
@@ -45,12 +43,7 @@ class FrameLabels:
 
 
 class SpeechTagger(Listener[FrameLabels]):
-    """A model with its labels.
-
-    Args:
-        model: in `eval()` while it predicts.
-        data: how files are read.
-    """
+    """A model with its labels."""
 
     data: MarkedConfig
 
@@ -64,16 +57,13 @@ class SpeechTagger(Listener[FrameLabels]):
     @torch.inference_mode()
     def probabilities(self, items: Sequence[Recording | str] | str) -> list[np.ndarray]:
         """(frames, labels) of each recording; errors as of `predict`."""
-        by_index: dict[int, np.ndarray] = {}
 
         def odds(batch: SpeechBatch) -> list[np.ndarray]:
             with evaluating(self.model):
                 rows = self.model(batch.frames, batch.lens).float().softmax(-1).cpu()
             return [row[:count].numpy() for row, count in zip(rows, batch.lens.tolist(), strict=True)]
 
-        for batch, rows in divided(odds, self.batches(items, self.model.labeller.head.weight.device)):
-            by_index |= dict(zip(batch.indices, rows, strict=True))
-        return [by_index[at] for at in range(len(by_index))]
+        return self.each(odds, self.batches(items))
 
     def write(self, item: Recording, output: FrameLabels, form: Form, options: Any = None) -> list[str]:
         """`start<tab>end<tab>label` in seconds, a line for each stretch; or JSON with the name of the recording."""
@@ -97,9 +87,8 @@ class SpeechTagger(Listener[FrameLabels]):
         return scores | {"per_class": per_class.each} | ({"confused": per_class.confused} if per_class.confused else {})
 
     def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
-        batches = self.batches(examples, torch.device("cpu"))
-        counts = {at: count for batch in batches for at, count in zip(batch.indices, batch.lens.tolist(), strict=True)}
-        yield majority(self._frames(examples, [[""] * counts[at] for at in range(len(examples))])[1])
+        nothing = [[""] * self.heard(example).frames for example in examples]
+        yield majority(self._frames(examples, nothing)[1])
 
     def _frames(self, examples: Sequence[Recording], predicted: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
         """The predicted and the true label of every frame that has one. Raises: as `evaluate`."""
@@ -137,16 +126,15 @@ class SpeechTagger(Listener[FrameLabels]):
         shares = _shares(output.labels)
         layers = {}
         if looking.has_attention(self.model):
-            (batch,) = self.batches([recording], self.model.labeller.head.weight.device)
+            (batch,) = self.batches(recording)
             for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
                 places = attention.weights.shape[-1]
                 of_places = _pooled(shares, self.model.factor, places)
                 layers[name] = attention.layer(row_names, times(places, recording.seconds), "cross", rows=of_places)
         layers["output"] = Layer((shares @ odds)[None], row_names, self.known.outputs, "tags")
         track = Track(marks, self.known.outputs, odds.T)
-        sound = OnSound(self.spectrogram(recording), recording.seconds)
         titled = [mark.label for mark in marks[:_TITLED]] + ["..."] * (len(marks) > _TITLED)
-        return Explanation(Path(recording.name).name, " ".join(titled), layers, SoundMap(sound, track), places=sound)
+        return self.explained(recording, " ".join(titled), layers, track)
 
     def _labels(self, odds: np.ndarray) -> FrameLabels:
         return FrameLabels([self.known.outputs[at] for at in odds.argmax(-1).tolist()], frame_seconds(self.known.rate))
@@ -154,9 +142,7 @@ class SpeechTagger(Listener[FrameLabels]):
 
 def frames_of(recording: Recording, rest: str | None) -> list[str | None]:
     """The label of every frame of a recording that has labels in time."""
-    return frame_labels(
-        recording.marks or (), frame_count(len(recording.samples), recording.rate), recording.rate, rest
-    )
+    return frame_labels(recording.marks or (), recording.frames, recording.rate, rest)
 
 
 def _shares(labels: Sequence[str]) -> np.ndarray:

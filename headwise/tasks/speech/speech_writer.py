@@ -1,7 +1,6 @@
 """A trained writer of what is said: searches for the text with a decoder, shows where each unit of it looks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,28 +10,23 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
-from headwise.explain.places import OnSound, times
+from headwise.explain.places import times
 from headwise.labels import visible
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
-from headwise.predictors.predictor import Form
-from headwise.processes import divided
-from headwise.tasks.speech.listening import Known, Listener
-from headwise.tasks.speech.look import SoundMap
+from headwise.tasks.speech.listening import Known
 from headwise.tasks.speech.models import SpeechReader, filled
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
-from headwise.tasks.speech.transcriber import transcription_scores, written
+from headwise.tasks.speech.transcriber import TextListener
 from headwise.tasks.speech.utterances import SpeechBatch
 from headwise.tasks.text.writer import Asked, Translation, Writing, text_of
 
 
-class SpeechWriter(Listener[str]):
+class SpeechWriter(TextListener):
     """A model with its tokenizer.
 
     Args:
-        model: in `eval()` while it writes.
-        data: how files are read.
         decoding: how to search unless told otherwise.
     """
 
@@ -62,14 +56,11 @@ class SpeechWriter(Listener[str]):
         self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None
     ) -> list[list[Translation]]:
         request = options if isinstance(options, Asked) else Asked(options or self.decoding)
-        by_index: dict[int, list[Translation]] = {}
 
         def outputs(batch: PairBatch) -> list[list[Translation]]:
             return self.writing.found(batch, request.decoding, request.prefix)
 
-        for batch, translations in divided(outputs, self._heard(items, []), alone=request.decoding.method == "sample"):
-            by_index |= dict(zip(batch.indices, translations, strict=True))
-        return [by_index[at] for at in range(len(by_index))]
+        return self.each(outputs, self._heard(items, []), alone=request.decoding.method == "sample")
 
     def options(self, given: Mapping[str, Any]) -> Asked:
         """The keys of `DecodingConfig`, for one text. Raises: ConfigError for options that mean nothing here."""
@@ -79,23 +70,9 @@ class SpeechWriter(Listener[str]):
             raise ConfigError("--n-best means nothing to a transcriber, which writes one text; leave it out")
         return Asked.of(self.decoding, given)
 
-    def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
-        """The text; or JSON with the name of the recording."""
-        return written(item, output, form)
-
-    def scores_of(
-        self, examples: Sequence[Recording], options: Asked | DecodingConfig | None = None
-    ) -> dict[str, float | str]:
-        """Errors of words and of characters in percent, and the share of recordings without an error.
-
-        Raises:
-            DataError: no recordings, or some without a text.
-        """
-        return transcription_scores(examples, lambda: self.predict(examples, options))
-
     def draft(self, item: Recording | str, options: Asked | None = None) -> Draft:
         recording = self.heard(item)
-        (batch,) = self._heard([recording], [])
+        (batch,) = self._heard(recording, [])
         return self.writing.draft(batch, times(int(batch.src_lens[0]), recording.seconds))
 
     def writes(self) -> Tokenizer:
@@ -115,17 +92,16 @@ class SpeechWriter(Listener[str]):
         tokens = ids.encode(text)
         if ids.unk_id in tokens:
             raise ConfigError(f"'{visible(text)}' has units the model does not know; write it with others")
-        (batch,) = self._heard([recording], tokens)
+        (batch,) = self._heard(recording, tokens)
         places = times(int(batch.src_lens[0]), recording.seconds)
         weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
         layers = looking.layers_of(weights, places, places, [*map(ids.shown, tokens), looking.EOS])
-        sound = OnSound(self.spectrogram(recording), recording.seconds)
-        return Explanation(Path(recording.name).name, text, layers, SoundMap(sound), places=sound)
+        return self.explained(recording, text, layers)
 
-    def _heard(self, items: Sequence[Recording | str] | str, tokens: list[int]) -> Iterator[PairBatch]:
+    def _heard(self, items: Sequence[Recording | str] | Recording | str, tokens: list[int]) -> Iterator[PairBatch]:
         """Recordings of similar length together, with these tokens and an end to write about each."""
         written = [*tokens, self.tokenizer.eos_id]
-        for batch in self.batches(items, self.model.decoder.output.weight.device, lambda recording: written):
+        for batch in self.batches(items, lambda recording: written):
             yield paired(batch, self.model, self.tokenizer)
 
 

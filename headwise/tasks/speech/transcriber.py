@@ -1,8 +1,7 @@
 """A trained transcriber: writes what is said in a recording, scores itself, shows where each unit was heard."""
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,13 +12,11 @@ from headwise.attention.precision import wide
 from headwise.decoding import ctc
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.places import OnSound, times
+from headwise.explain.places import times
 from headwise.labels import visible
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form
-from headwise.processes import divided
 from headwise.tasks.speech.listening import Known, Listener
-from headwise.tasks.speech.look import SoundMap
 from headwise.tasks.speech.models import FrameLabeller
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
 from headwise.tasks.speech.speech_labeller import gold_of
@@ -60,12 +57,35 @@ class Units:
         return self.decode(outputs)
 
 
-class Transcriber(Listener[str]):
+class TextListener(Listener[str]):
+    """What writes down recordings."""
+
+    def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
+        """The text; or JSON with the name of the recording."""
+        if form == "text":
+            return [visible(output)]
+        return [json.dumps({"path": item.name, "text": output}, ensure_ascii=False)]
+
+    def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
+        """Errors of words and of characters in percent, and the share of recordings without an error.
+
+        Raises:
+            DataError: recordings without a text.
+        """
+        gold = gold_of(examples)
+        predicted = self.predict(examples, options)
+        words, gold_words = ([text.split() for text in texts] for texts in (predicted, gold))
+        return {
+            "wer": metrics.error_rate(words, gold_words),
+            "cer": metrics.error_rate(predicted, gold),
+            "exact": sum(map(list.__eq__, words, gold_words)) / len(gold),
+        }
+
+
+class Transcriber(TextListener):
     """A model with its units.
 
     Args:
-        model: in `eval()` while it predicts.
-        data: how files are read.
         beam: prefixes that are followed; 1: the best path.
     """
 
@@ -84,27 +104,12 @@ class Transcriber(Listener[str]):
 
         Raises: DataError for a file that cannot be read.
         """
-        by_index: dict[int, str] = {}
 
         def texts(batch: SpeechBatch) -> list[str]:
             heard = read_places(self.model, batch.frames, batch.lens)
             return [self.units.read(log_probs, options or self.beam) for log_probs in heard]
 
-        for batch, transcripts in divided(texts, self.batches(items, self.model.head.weight.device)):
-            by_index |= dict(zip(batch.indices, transcripts, strict=True))
-        return [by_index[at] for at in range(len(by_index))]
-
-    def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
-        """The text; or JSON with the name of the recording."""
-        return written(item, output, form)
-
-    def scores_of(self, examples: Sequence[Recording], options: int | None = None) -> dict[str, float | str]:
-        """Errors of words and of characters in percent, and the share of recordings without an error.
-
-        Raises:
-            DataError: no recordings, or some without a text.
-        """
-        return transcription_scores(examples, lambda: self.predict(examples, options))
+        return self.each(texts, self.batches(items))
 
     def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
         """Where each unit of the text was heard: its share of every place, over all paths that read the text.
@@ -116,7 +121,7 @@ class Transcriber(Listener[str]):
             ConfigError: nothing was heard, units that the model does not know, or more than the recording can hold.
         """
         recording = self.heard(item)
-        (batch,) = self.batches([recording], self.model.head.weight.device)
+        (batch,) = self.batches(recording)
         text = self.predict([recording])[0] if target is None else target
         units = self.units.encode(text)
         (log_probs,) = read_places(self.model, batch.frames, batch.lens)
@@ -127,33 +132,7 @@ class Transcriber(Listener[str]):
         shares = ctc.occupancy(log_probs, units)
         weights = (shares / shares.sum(axis=1, keepdims=True))[None]
         layer = Layer(weights, self.units.split(text), times(len(log_probs), recording.seconds), "cross")
-        sound = OnSound(self.spectrogram(recording), recording.seconds)
-        return Explanation(Path(recording.name).name, text, {"output": layer}, SoundMap(sound), places=sound)
-
-
-def written(item: Recording, text: str, form: Form) -> list[str]:
-    """A text as a line; or JSON with the name of the recording."""
-    if form == "text":
-        return [visible(text)]
-    return [json.dumps({"path": item.name, "text": text}, ensure_ascii=False)]
-
-
-def transcription_scores(examples: Sequence[Recording], say: Callable[[], list[str]]) -> dict[str, float | str]:
-    """Errors of words and of characters in percent, and the share of recordings without an error.
-
-    Args:
-        say: gives the texts of these examples.
-
-    Raises:
-        DataError: no recordings, or some without a text.
-    """
-    gold = gold_of(examples)
-    predicted = say()
-    return {
-        "wer": metrics.error_rate([text.split() for text in predicted], [text.split() for text in gold]),
-        "cer": metrics.error_rate(predicted, gold),
-        "exact": sum(text.split() == target.split() for text, target in zip(predicted, gold, strict=True)) / len(gold),
-    }
+        return self.explained(recording, text, {"output": layer})
 
 
 def read_places(model: FrameLabeller, frames: Tensor, lens: Tensor) -> list[Tensor]:

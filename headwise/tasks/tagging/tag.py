@@ -27,6 +27,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.token_encoders import EncoderConfig
 from headwise.predictors.classes import count_scores, counted, mean
 from headwise.tasks._files import as_json, from_json, tokenizer_in
+from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.tagging.demo import TAG
 from headwise.tasks.tagging.model import (
@@ -106,13 +107,7 @@ def _scheme(fields: Any) -> Scheme:
     return scheme
 
 
-def left_out(split: str, total: int, remaining: int, max_len: int) -> list[str]:
-    """How many sentences are too long."""
-    lost = total - remaining
-    return [f"{split}: {lost:,} of {total:,} sentences are longer than max_len {max_len}"] if lost else []
-
-
-def lacking(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[str]:
+def _odd(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[str]:
     """What of the sentences of a split training lacks, and how many of them break the scheme."""
     notes = []
     if broken := illegal_sentences([sentence.tags or () for sentence in sentences], learned.scheme):
@@ -122,12 +117,8 @@ def lacking(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[s
     total = sum(len(sentence.words) for sentence in sentences)
     unseen = sum(word not in learned.words for sentence in sentences for word in sentence.words)
     notes.append(f"{split}: {unseen / total:.1%} of {total:,} words are not in the training part")
-    others = Counter(tag for sentence in sentences for tag in sentence.tags or () if tag not in learned.tags)
-    if others:
-        named = ", ".join(f"{tag} ({count:,})" for tag, count in others.most_common(5))
-        more = ", ..." if len(others) > 5 else ""
-        notes.append(f"{split}: tags that training lacks, so that they cannot be got right: {named}{more}")
-    return notes
+    tags = Counter(tag for sentence in sentences for tag in sentence.tags or ())
+    return notes + lacking(split, tags, learned.tags, "tags")
 
 
 class TagConfig(Config):
@@ -205,7 +196,10 @@ class Tag(Task[dict[str, Sentences]]):
         for split, sentences in parts:
             data[split] = _encoded(sentences, learned, names, config.data.max_len)
             usable = data[split].sentences
-            notes += left_out(split, len(sentences), len(usable), config.data.max_len) + lacking(split, usable, learned)
+            if lost := len(sentences) - len(usable):
+                longer = f"are longer than max_len {config.data.max_len}"
+                notes.append(f"{split}: {lost:,} of {len(sentences):,} sentences {longer}")
+            notes += _odd(split, usable, learned)
         if not data["train"].sentences:
             raise DataError(
                 f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"

@@ -18,7 +18,7 @@ from headwise.predictors.baselines import Baseline, logistic_regression, majorit
 from headwise.predictors.classes import most_frequent, verdict_scores
 from headwise.predictors.predictor import Form
 from headwise.tasks._files import as_json, counts_of
-from headwise.tasks._labelling import Labelling
+from headwise.tasks._labelling import Labelling, lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Description, Given
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig
@@ -192,11 +192,7 @@ def _numbered(split: str, examples: list[Labelled], classes: Mapping[str, int]) 
     if split != "train" and examples:
         best = most_frequent(classes)
         notes.append(f"{split}: always saying '{best}', the most frequent class, is right for {_share(counts, best)}")
-    if others:
-        named = ", ".join(f"{name} ({counts[name]:,})" for name in others[:_NAMED])
-        more = ", ..." if len(others) > _NAMED else ""
-        notes.append(f"{split}: classes that training lacks, so that they cannot be got right: {named}{more}")
-    return [number[_label(example)] for example in examples], notes
+    return [number[_label(example)] for example in examples], notes + lacking(split, counts, classes)
 
 
 def _share(counts: Mapping[str, int], name: str) -> str:
