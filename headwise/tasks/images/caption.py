@@ -32,7 +32,7 @@ from headwise.tasks.images.image_sets import ImageSet, channels_first, examples_
 from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets, Description, Generator, Given
 from headwise.tasks.text.options import BleuOptions, WritingOptions
-from headwise.tasks.text.writer import Asked, Scoring, Writer, WriterConfig, Writing, text_of
+from headwise.tasks.text.writer import Request, Scoring, Writer, WriterConfig, Writing, text_of
 
 TOKENIZER_FILE = "tokenizer.json"
 # captions of a batch where training.batch_sentences is not set
@@ -197,7 +197,7 @@ class Caption(Writer[dict[str, Captioned]]):
         if captioned is None:
             return []
         shown = list(captioned.images.take(list(range(len(captioned.images)))[: self.config.num_shown]).images())
-        predictions = self.predictor(model).predict(shown, Asked(self.greedy()))
+        predictions = self.predictor(model).predict(shown, Request(self.greedy()))
         return [
             f"{PurePath(image.name).name}  →  {text_of(outputs)}    ({captions_of(image)[0]})"
             for image, outputs in zip(shown, predictions, strict=True)

@@ -1,9 +1,7 @@
 """A model that writes about an image, and a trained one that captions and scores itself."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
+from headwise.predictors.classes import summed
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, several
 from headwise.processes import divided
@@ -45,7 +44,7 @@ from headwise.tasks.images.encoders import (
 from headwise.tasks.images.image_sets import ImageMetadata
 from headwise.tasks.images.maps import WordMaps
 from headwise.tasks.images.pixels import Image, adapted
-from headwise.tasks.text.writer import Asked, BleuConfig, Translation, Writing, likelihood, likelihood_scores, text_of
+from headwise.tasks.text.writer import BleuConfig, Output, Request, Writing, likelihood, likelihood_scores, text_of
 
 
 class ImageReader(Encoder):
@@ -118,7 +117,7 @@ class Seen(ImageMetadata):
     frequent: str
 
 
-class Captioner(ImagePredictor[list[Translation]]):
+class Captioner(ImagePredictor[list[Output]]):
     """A model with its tokenizer.
 
     Args:
@@ -148,18 +147,16 @@ class Captioner(ImagePredictor[list[Translation]]):
         config = self.data.model_copy(update={"format": "auto"})
         return map(self.fitted, strict(scan_captions(path, config, captioned=False)))
 
-    def predict(
-        self, items: Sequence[Image | str] | Image | str, options: Asked | None = None
-    ) -> list[list[Translation]]:
+    def predict(self, items: Sequence[Image | str] | Image | str, options: Request | None = None) -> list[list[Output]]:
         """The captions of each image, best first; a text is the path of a picture.
 
         Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
         """
         images = several(items)
-        request = Asked(self.decoding) if options is None else options
-        outputs: list[list[Translation]] = []
+        request = Request(self.decoding) if options is None else options
+        outputs: list[list[Output]] = []
 
-        def written(start: int) -> list[list[Translation]]:
+        def written(start: int) -> list[list[Output]]:
             chosen = self.inputs(images[start : start + PREDICTION_IMAGES])
             return self.writing.found(self._batch(chosen, [[] for _ in chosen]), request.decoding, request.prefix)
 
@@ -168,26 +165,24 @@ class Captioner(ImagePredictor[list[Translation]]):
             outputs += captions
         return outputs
 
-    def options(self, given: Mapping[str, Any]) -> Asked:
+    def options(self, given: Mapping[str, Any]) -> Request:
         """As for translations. Raises: ConfigError for options that mean nothing here."""
         for name in ("stop", "alignments"):
             if name in given:
                 raise ConfigError(f"--{name} means nothing to captions of images; leave it out")
-        return Asked.of(self.decoding, given)
+        return Request.of(self.decoding, given)
 
-    def write(self, item: Image, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
+    def write(self, item: Image, output: list[Output], form: Form, options: Request | None = None) -> list[str]:
         """A caption a line, after its score where that is asked for; or JSON with the name of the image."""
         if form == "json":
-            answers = [
-                {key: value for key, value in asdict(caption).items() if value is not None} for caption in output
-            ]
+            answers = [caption.fields() for caption in output]
             return [json.dumps({"image": item.name, "captions": answers}, ensure_ascii=False)]
         scored = options is not None and options.scores
         return [
             f"{caption.score:.4f}\t{visible(caption.text)}" if scored else visible(caption.text) for caption in output
         ]
 
-    def scores_of(self, examples: Sequence[Image], options: Asked | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Image], options: Request | None = None) -> dict[str, float | str]:
         """BLEU and chrF against all captions of each image, and loss, perplexity and token accuracy of the captions.
 
         Raises:
@@ -207,7 +202,7 @@ class Captioner(ImagePredictor[list[Translation]]):
         bleu = metrics.bleu([self.seen.frequent] * len(examples), references, **scoring._asdict())
         yield Baseline("most frequent caption", {"bleu": bleu.value})
 
-    def draft(self, item: Image | str, options: Asked | None = None) -> Draft:
+    def draft(self, item: Image | str, options: Request | None = None) -> Draft:
         (image,) = self.inputs(item)
         on = self._on(image)
         return self.writing.draft(self._batch([image], [[]]), on.grids[1].labels, on)
@@ -240,15 +235,13 @@ class Captioner(ImagePredictor[list[Translation]]):
     def _likelihood(self, examples: Sequence[Image]) -> dict[str, float]:
         pairs = [(image, text) for image in examples for text in captions_of(image)]
         tokens = self.tokenizer.encode_batch([text for _, text in pairs])
-        stats: Counter[str] = Counter()
 
         def counted(start: int) -> dict[str, float]:
             part = slice(start, start + PREDICTION_IMAGES)
             return likelihood(self.model, self._batch([image for image, _ in pairs[part]], tokens[part]))
 
-        for _, counts in divided(counted, range(0, len(pairs), PREDICTION_IMAGES)):
-            stats.update(counts)
-        return likelihood_scores(stats)
+        starts = range(0, len(pairs), PREDICTION_IMAGES)
+        return likelihood_scores(summed(counts for _, counts in divided(counted, starts)))
 
     def _on(self, image: Image) -> OnImage:
         """What the encoder's attention, and then the decoder's, lies on."""

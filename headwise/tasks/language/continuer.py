@@ -2,9 +2,9 @@
 
 import json
 import warnings
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from headwise.predictors.predictor import Form, Predictor, Unknown, several, unk
 from headwise.predictors.twins import Twin
 from headwise.processes import divided
 from headwise.tasks.text.plain import begin_id, text_of
+from headwise.tasks.text.writer import Output, Request, outputs_of
 
 # tokens of prompts and continuations that are decoded together
 DECODING_TOKENS = 8192
@@ -38,30 +39,7 @@ _SHOWN_TOKENS = 24
 _UNLIMITED = {"max_len_a": 0.0, "max_len_b": 1e9}
 
 
-@dataclass(frozen=True, slots=True)
-class Continuation:
-    """What was written: its text, the score it is ranked by, its log-probability and its token numbers."""
-
-    text: str
-    score: float
-    log_prob: float
-    tokens: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """What `predict` is told: how to search, and a text that ends a continuation, itself left out.
-
-    Args:
-        prefix: tokens that every continuation begins with.
-    """
-
-    decoding: DecodingConfig
-    stop: str | None = None
-    prefix: tuple[int, ...] = ()
-
-
-class Continuer(Predictor[str, list[Continuation], str]):
+class Continuer(Predictor[str, list[Output], str]):
     """A language model with its tokenizer; an input is a prompt, an example is a line or several of a text.
 
     Prompts are read in one pass, those of equal length together; a prompt stands at the beginning of a line unless it
@@ -92,41 +70,41 @@ class Continuer(Predictor[str, list[Continuation], str]):
 
     @torch.inference_mode()
     def predict(
-        self, items: Sequence[str] | str, options: DecodingConfig | Writing | None = None
-    ) -> list[list[Continuation]]:
+        self, items: Sequence[str] | str, options: DecodingConfig | Request | None = None
+    ) -> list[list[Output]]:
         """Continuations of each prompt: the best ones, or those that were drawn; without the prompt itself.
 
         A continuation ends before the first `stop`, if that is given; its score is of all that was written.
 
         Raises: ConfigError if the model has no room for continuations of this length.
         """
-        writing = self._writing(options)
-        config = continuing(writing.decoding)
+        request = self._request(options)
+        config = continuing(request.decoding)
         prompts = [self._prompt(text, config.max_len) for text in several(items)]
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for place, prompt in enumerate(prompts):
             groups[len(prompt)].append(place)
-        by_place: dict[int, list[Continuation]] = {}
+        by_place: dict[int, list[Output]] = {}
         writer = self._twin.of(self.model, config.precision)
         batches: list[list[int]] = []
         for length, places in groups.items():
             size = max(1, DECODING_TOKENS // (length + config.max_len))
             batches += [places[start : start + size] for start in range(0, len(places), size)]
 
-        def searched(batch: list[int]) -> list[list[Continuation]]:
-            return self._search(writer, [prompts[place] for place in batch], config, writing.prefix)
+        def searched(batch: list[int]) -> list[list[Output]]:
+            return self._search(writer, [prompts[place] for place in batch], config, request.prefix)
 
         for batch, written in divided(searched, batches, alone=config.method == "sample"):
             by_place |= dict(zip(batch, written, strict=True))
         return [
-            [self._ended(continuation, writing.stop) for continuation in by_place[place]]
+            [self._ended(continuation, request.stop) for continuation in by_place[place]]
             for place in range(len(prompts))
         ]
 
-    def write(self, item: str, output: list[Continuation], form: Form, options: Any = None) -> list[str]:
+    def write(self, item: str, output: list[Output], form: Form, options: Any = None) -> list[str]:
         """Prompt and continuation in one, line ends and all."""
         if form == "json":
-            written = [asdict(continuation) for continuation in output]
+            written = [continuation.fields() for continuation in output]
             return [json.dumps({"prompt": item, "continuations": written}, ensure_ascii=False)]
         return ["\n".join(map(visible, (item + continuation.text).split("\n"))) for continuation in output]
 
@@ -156,28 +134,28 @@ class Continuer(Predictor[str, list[Continuation], str]):
         device, memory = self.model.output.weight.device, self.model.memory_len > 0
 
         def counted(batch: TextBatch) -> float:
-            return likelihood(self.model, [batch.to(device)])["nll"]
+            return float(text_loss(self.model, batch.to(device)))
 
         # where a batch goes on from the one before, one process reads them all
         batches = scored(text, self.length, _SCORED_ROWS, memory=memory).once()
         return sum(nll for _, nll in divided(counted, batches, alone=memory))
 
-    def options(self, given: Mapping[str, Any]) -> Writing | None:
-        if shown := [name for name in ("scores", "alignments") if name in given]:
+    def options(self, given: Mapping[str, Any]) -> Request | None:
+        if shown := [name for name in ("scores", "alignments", "tokenize") if name in given]:
             raise ConfigError(f"--{shown[0]} is for translations; a continuation has none")
         if given.get("stop") == "":
             raise ConfigError("--stop is empty; give the text that ends a continuation, such as '\\n'")
-        how = {name: given[name] for name in given if name not in ("stop", "prefix")}
         if not given:
             return None
-        return Writing(continuing(self.decoding.with_options(how)), given.get("stop"), tuple(given.get("prefix", ())))
+        request = Request.of(self.decoding, {name: given[name] for name in given if name != "stop"})
+        return replace(request, decoding=continuing(request.decoding), stop=given.get("stop"))
 
     def unknown(self, items: Sequence[str]) -> Unknown:
         """Tokens of prompts that are not in the vocabulary."""
         return unknown_tokens(self.tokenizer, items)
 
-    def draft(self, item: str, options: DecodingConfig | Writing | None = None) -> Draft:
-        prompt = self._prompt(item, continuing(self._writing(options).decoding).max_len)
+    def draft(self, item: str, options: DecodingConfig | Request | None = None) -> Draft:
+        prompt = self._prompt(item, continuing(self._request(options).decoding).max_len)
         tokens = torch.tensor([prompt], device=self.model.output.weight.device)
         read = [self.tokenizer.shown(token) for token in prompt]
         return Draft(self.model, self.model, lambda: self.model.start(tokens[:, :-1]), prompt[-1], read, self.tokenizer)
@@ -205,8 +183,8 @@ class Continuer(Predictor[str, list[Continuation], str]):
         text, token_words = self.tokenizer.decode(written), looking.tokens_of(self.tokenizer, tokens, names)
         return Explanation(item, text, layers, tokens=[token_words])
 
-    def _writing(self, options: DecodingConfig | Writing | None) -> Writing:
-        return options if isinstance(options, Writing) else Writing(options or self.decoding)
+    def _request(self, options: DecodingConfig | Request | None) -> Request:
+        return options if isinstance(options, Request) else Request(options or self.decoding)
 
     def _prompt(self, text: str, max_len: int) -> list[int]:
         """The tokens that the model reads, the last so many of a long prompt."""
@@ -222,7 +200,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
             warnings.warn(message, QuotingWarning, stacklevel=3)
         return tokens[-room:]
 
-    def _ended(self, continuation: Continuation, stop: str | None) -> Continuation:
+    def _ended(self, continuation: Output, stop: str | None) -> Output:
         """The continuation up to the first `stop`, and its tokens with those that made it."""
         if stop is None or stop not in continuation.text:
             return continuation
@@ -235,7 +213,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
 
     def _search(
         self, writer: DecoderOnly, prompts: list[list[int]], config: DecodingConfig, prefix: Sequence[int]
-    ) -> list[list[Continuation]]:
+    ) -> list[list[Output]]:
         ids = self.tokenizer
         tokens = torch.tensor(prompts, device=self.model.output.weight.device)
         rules = config.constraints(
@@ -246,13 +224,7 @@ class Continuer(Predictor[str, list[Continuation], str]):
             prefix=[prefix] * len(prompts) if prefix else None,
         )
         n_best = search(writer, writer.start(tokens[:, :-1]), config, rules, draws=self.draws)
-        return [
-            [
-                Continuation(ids.decode(hypothesis.tokens), hypothesis.score, hypothesis.log_prob, hypothesis.tokens)
-                for hypothesis in hypotheses
-            ]
-            for hypotheses in n_best
-        ]
+        return [outputs_of(hypotheses, ids) for hypotheses in n_best]
 
 
 def continuing(config: DecodingConfig) -> DecodingConfig:
@@ -284,12 +256,9 @@ def text_loss(model: DecoderOnly, batch: TextBatch) -> torch.Tensor:
     return output_loss(model.output, *real_rows(hidden, batch.targets, batch.lens, batch.num_tokens))
 
 
-def likelihood(model: DecoderOnly, batches: Iterable[TextBatch]) -> dict[str, float]:
+def likelihood(model: DecoderOnly, batch: TextBatch) -> dict[str, float]:
     """Negative log-likelihood in nats, tokens, and characters of the raw text."""
-    counts: Counter[str] = Counter()
-    for batch in batches:
-        counts.update({"nll": float(text_loss(model, batch)), "tokens": batch.num_tokens, "chars": float(batch.chars)})
-    return dict(counts)
+    return {"nll": float(text_loss(model, batch)), "tokens": batch.num_tokens, "chars": float(batch.chars)}
 
 
 def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:

@@ -1,8 +1,7 @@
 """A trained masked language model: tells the words that `[MASK]` stands for, and how well it tells those of a text."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from headwise import metrics
 from headwise.attention.precision import wide
 from headwise.data.batches import token_batches
 from headwise.data.text import SPACE_MARK
@@ -21,10 +19,12 @@ from headwise.explain.explanation import Explanation
 from headwise.labels import decimals, probability, visible
 from headwise.layers.loss import output_loss
 from headwise.predictors import looking
+from headwise.predictors.classes import summed
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.processes import divided
 from headwise.tasks.language.masked import MASK_ID, MaskedBatch, MaskedEncoder, Masking, masked_windows
 from headwise.tasks.text.plain import SPECIALS, text_of
+from headwise.tasks.text.writer import likelihood_scores
 
 MASK = "[MASK]"
 # tokens that are read together, padding included
@@ -125,14 +125,11 @@ class Filler(Predictor[str, Filled, str]):
             examples: its lines.
         """
         device = self.model.output.weight.device
-        counts: Counter[str] = Counter()
 
         def counted(batch: MaskedBatch) -> dict[str, float]:
-            return told_counts(self.model, [batch.to(device)])
+            return likelihood(self.model, batch.to(device))
 
-        for _, batch_counts in divided(counted, self.masked(examples)):
-            counts.update(batch_counts)
-        return {**told_scores(counts)}
+        return {**likelihood_scores(summed(counts for _, counts in divided(counted, self.masked(examples))))}
 
     def masked(self, examples: Sequence[str]) -> Iterator[MaskedBatch]:
         """What `evaluate` asks: the lines of a text in windows, always with the same masks."""
@@ -202,25 +199,9 @@ def masked_loss(model: MaskedEncoder, batch: MaskedBatch) -> Tensor:
     return output_loss(model.output, model.hidden(batch.inputs, batch.lens, batch.places), batch.targets)
 
 
-def told_counts(model: MaskedEncoder, batches: Iterable[MaskedBatch]) -> dict[str, float]:
-    """Negative log-likelihood in nats, masked tokens, and how many of them are told."""
-    counts: Counter[str] = Counter()
-    for batch in batches:
-        logits = wide(model(batch.inputs, batch.lens, batch.places))
-        nll = torch.nn.functional.cross_entropy(logits, batch.targets, reduction="sum")
-        right = int((logits.argmax(-1) == batch.targets).sum())
-        counts.update({"nll": float(nll), "masked": batch.num_tokens, "told": right})
-    return dict(counts)
-
-
-def told_scores(counts: Mapping[str, float]) -> dict[str, float]:
-    """Loss in nats per masked token, perplexity and accuracy of summed counts; NaN where nothing is masked.
-
-    >>> {name: round(value, 2) for name, value in told_scores({"nll": 2.0, "masked": 4, "told": 3}).items()}
-    {'loss': 0.5, 'perplexity': 1.65, 'accuracy': 0.75}
-    """
-    masked = int(counts.get("masked", 0))
-    if not masked:
-        return dict.fromkeys(("loss", "perplexity", "accuracy"), float("nan"))
-    perplexity = metrics.perplexity(counts["nll"], masked)
-    return {"loss": counts["nll"] / masked, "perplexity": perplexity, "accuracy": counts["told"] / masked}
+def likelihood(model: MaskedEncoder, batch: MaskedBatch) -> dict[str, float]:
+    """Negative log-likelihood in nats of the masked tokens, right predictions and number of masked tokens."""
+    logits = wide(model(batch.inputs, batch.lens, batch.places))
+    nll = torch.nn.functional.cross_entropy(logits, batch.targets, reduction="sum")
+    right = int((logits.argmax(-1) == batch.targets).sum())
+    return {"nll": float(nll), "right": right, "tokens": batch.num_tokens}

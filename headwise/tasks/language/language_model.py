@@ -17,6 +17,7 @@ from headwise.errors import ConfigError
 from headwise.models.decoder_only import DecoderOnly, build_decoder
 from headwise.models.transformer_config import DecoderConfig
 from headwise.predictors.baselines import Baseline
+from headwise.predictors.classes import summed
 from headwise.tasks.demo import Demo
 from headwise.tasks.language.continuer import Continuer, continuing, likelihood, likelihood_scores, scored, text_loss
 from headwise.tasks.language.demo import LANGUAGE_MODEL
@@ -123,7 +124,7 @@ class LanguageModel(running.RunningText):
 
     def measure(self, model: nn.Module, batches: Iterable[TextBatch]) -> Stats:
         assert isinstance(model, DecoderOnly)
-        return likelihood(model, batches)
+        return summed(likelihood(model, batch) for batch in batches)
 
     def summarise(self, stats: Stats) -> dict[str, float]:
         return likelihood_scores(stats)

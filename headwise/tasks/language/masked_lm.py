@@ -17,9 +17,10 @@ from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.models.token_encoders import AttentionConfig, EncoderConfig
 from headwise.predictors.baselines import Baseline
+from headwise.predictors.classes import summed
 from headwise.tasks.demo import Demo
 from headwise.tasks.language.demo import MASKED_LM
-from headwise.tasks.language.filler import MASK, Filler, masked_loss, told_counts, told_scores
+from headwise.tasks.language.filler import MASK, Filler, likelihood, masked_loss
 from headwise.tasks.language.masked import (
     MaskedBatch,
     MaskedEncoder,
@@ -34,6 +35,7 @@ from headwise.tasks.text import running
 from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
 from headwise.tasks.text.running import TOKENIZER_FILE
 from headwise.tasks.text.suggestions import suggest_for_masked
+from headwise.tasks.text.writer import likelihood_scores
 
 
 class MaskedLMConfig(Config):
@@ -127,10 +129,10 @@ class MaskedLM(running.RunningText):
 
     def measure(self, model: nn.Module, batches: Iterable[MaskedBatch]) -> Stats:
         assert isinstance(model, MaskedEncoder)
-        return told_counts(model, batches)
+        return summed(likelihood(model, batch) for batch in batches)
 
     def summarise(self, stats: Stats) -> dict[str, float]:
-        return told_scores(stats)
+        return likelihood_scores(stats)
 
     def samples(self, model: nn.Module) -> list[str]:
         filler = self.predictor(model)

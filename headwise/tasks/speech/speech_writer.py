@@ -20,7 +20,7 @@ from headwise.tasks.speech.models import SpeechReader, filled
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
 from headwise.tasks.speech.transcriber import TextListener
 from headwise.tasks.speech.utterances import SpeechBatch
-from headwise.tasks.text.writer import Asked, Translation, Writing, text_of
+from headwise.tasks.text.writer import Output, Request, Writing, text_of
 
 
 class SpeechWriter(TextListener):
@@ -38,7 +38,7 @@ class SpeechWriter(TextListener):
         self.writing = Writing(model, tokenizer)
 
     def predict(
-        self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None = None
+        self, items: Sequence[Recording | str] | str, options: Request | DecodingConfig | None = None
     ) -> list[str]:
         """What is said in each recording; a text is the path of a sound file.
 
@@ -49,28 +49,28 @@ class SpeechWriter(TextListener):
         """
         return [text_of(outputs) for outputs in self._n_best(items, options)]
 
-    def outputs(self, item: Recording | str, options: Asked | DecodingConfig | None = None) -> list[Translation]:
+    def outputs(self, item: Recording | str, options: Request | DecodingConfig | None = None) -> list[Output]:
         return self._n_best([item], options)[0]
 
     def _n_best(
-        self, items: Sequence[Recording | str] | str, options: Asked | DecodingConfig | None
-    ) -> list[list[Translation]]:
-        request = options if isinstance(options, Asked) else Asked(options or self.decoding)
+        self, items: Sequence[Recording | str] | str, options: Request | DecodingConfig | None
+    ) -> list[list[Output]]:
+        request = options if isinstance(options, Request) else Request(options or self.decoding)
 
-        def outputs(batch: PairBatch) -> list[list[Translation]]:
+        def outputs(batch: PairBatch) -> list[list[Output]]:
             return self.writing.found(batch, request.decoding, request.prefix)
 
         return self.each(outputs, self._heard(items, []), alone=request.decoding.method == "sample")
 
-    def options(self, given: Mapping[str, Any]) -> Asked:
+    def options(self, given: Mapping[str, Any]) -> Request:
         """The keys of `DecodingConfig`, for one text. Raises: ConfigError for options that mean nothing here."""
         decoding_keys = ("prefix", *DecodingConfig.model_fields)
         super().options({name: value for name, value in given.items() if name not in decoding_keys})
         if given.get("n_best", 1) > 1:
             raise ConfigError("--n-best means nothing to a transcriber, which writes one text; leave it out")
-        return Asked.of(self.decoding, given)
+        return Request.of(self.decoding, given)
 
-    def draft(self, item: Recording | str, options: Asked | None = None) -> Draft:
+    def draft(self, item: Recording | str, options: Request | None = None) -> Draft:
         recording = self.heard(item)
         (batch,) = self._heard(recording, [])
         return self.writing.draft(batch, times(int(batch.src_lens[0]), recording.seconds))

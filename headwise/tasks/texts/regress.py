@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,6 +14,7 @@ from headwise.config import Config
 from headwise.data.tokenizers import Tokenizer
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, tfidf
+from headwise.predictors.classes import summed
 from headwise.predictors.numbers import Scale, error_counts, error_scores
 from headwise.predictors.predictor import Form
 from headwise.tasks._files import as_json, from_json
@@ -154,11 +154,10 @@ class Regress(TextTask):
 
     def measure(self, model: nn.Module, batches: Iterable[LabelledBatch]) -> Stats:
         """Sums of errors over these batches."""
-        stats: Counter[str] = Counter()
-        for batch in batches:
-            predicted = _predicted(model, batch).double().cpu().numpy()
-            stats.update(error_counts(predicted, batch.targets.double().cpu().numpy()))
-        return dict(stats)
+        return summed(
+            error_counts(_predicted(model, batch).double().cpu().numpy(), batch.targets.double().cpu().numpy())
+            for batch in batches
+        )
 
     def summarise(self, stats: Stats) -> dict[str, float]:
         return {"loss": stats["squares"] / stats["count"]} | error_scores(stats, self.scale.deviation)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from headwise.explain.explanation import Explanation
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
-from headwise.tasks.text.writer import Asked, Translation, Writing
+from headwise.tasks.text.writer import Output, Request, text_of
 from headwise.tasks.translation.data import (
     BETWEEN,
     SEPARATOR,
@@ -29,7 +28,7 @@ from headwise.tasks.translation.data import (
 from headwise.tasks.translation.translator import Translator, distinct
 
 
-class Answerer(Predictor[str, list[Translation], Pair]):
+class Answerer(Predictor[str, list[Output], Pair]):
     """A model with its tokenizers, which reads turns and writes the next one. Without a turn there is no answer.
 
     A context is a text, its turns joined by `|||`.
@@ -44,12 +43,7 @@ class Answerer(Predictor[str, list[Translation], Pair]):
 
     def __init__(self, translator: Translator, data: DialogueConfig, longest: int):
         self.translator, self.data, self.longest = translator, data, longest
-        self.model = translator.model
-
-    @property
-    def writing(self) -> Writing:
-        """What searches for the answers of batches."""
-        return self.translator.writing
+        self.model, self.writing = translator.model, translator.writing
 
     def parse(self, text: str) -> str:
         """Turns as `turn ||| turn`, or an object such as `{"turns": [...]}`. Raises: ConfigError for other JSON."""
@@ -62,7 +56,7 @@ class Answerer(Predictor[str, list[Translation], Pair]):
         """The contexts of a file, a line each: JSON lines, TSV, or plain text. Raises: DataError with the line."""
         return strict(scan_contexts(path, self.data.model_copy(update={"format": "auto"})))
 
-    def options(self, given: Mapping[str, Any]) -> Asked:
+    def options(self, given: Mapping[str, Any]) -> Request:
         """As for translations. Raises: ConfigError for options that mean nothing here."""
         if "alignments" in given:
             raise ConfigError("--alignments means nothing to answers; leave it out")
@@ -70,27 +64,25 @@ class Answerer(Predictor[str, list[Translation], Pair]):
 
     def answer(self, contexts: Sequence[str] | str, config: DecodingConfig | None = None) -> list[str]:
         """The best answer to each context; to one without turns the empty string."""
-        translations = self._search(several(contexts), config)
-        return [every[0].text if every else "" for every in translations]
+        rows = self._rows(several(contexts))
+        return [text_of(outputs) for outputs in self.translator.search(rows, config or self.translator.decoding)]
 
-    def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
+    def predict(self, items: Sequence[str] | str, options: Request | None = None) -> list[list[Output]]:
         """The answers to each context, best first."""
-        request = options or Asked(self.translator.decoding)
+        request = options or Request(self.translator.decoding)
         return self.translator.search(self._rows(several(items)), request.decoding, request.prefix)
 
-    def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
+    def write(self, item: str, output: list[Output], form: Form, options: Request | None = None) -> list[str]:
         """An answer a line, after its score where that is asked for; or JSON with the turns."""
         if form == "text":
             return self.translator.write(item, output, form, options)
-        answers = [
-            {key: value for key, value in asdict(translation).items() if value is not None} for translation in output
-        ]
+        answers = [answer.fields() for answer in output]
         return [json.dumps({"turns": turns_of(item), "answers": answers}, ensure_ascii=False)]
 
     def text_of(self, example: Pair) -> str:
         return example.source
 
-    def scores_of(self, examples: Sequence[Pair], options: Asked | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Pair], options: Request | None = None) -> dict[str, float | str]:
         """BLEU, chrF, exact answers, loss, perplexity and accuracy; and how often the model repeats itself.
 
         `distinct1` and `distinct2` are the different words, and pairs of them, by all words of the answers;
@@ -109,12 +101,12 @@ class Answerer(Predictor[str, list[Translation], Pair]):
         """Tokens of turns, words or pieces of them, that are not in the vocabulary."""
         return unknown_tokens(self.translator.source_tokenizer, [turn for item in items for turn in turns_of(item)])
 
-    def draft(self, item: str, options: Asked | None = None) -> Draft:
+    def draft(self, item: str, options: Request | None = None) -> Draft:
         context = self.parse(item)
         if not context:
             raise ConfigError("there is no turn to answer; there is nothing to write about it")
         rows = self._rows([context])
-        return self.writing.draft(self.translator.collated(rows, rows, [0]), self._labels(rows))
+        return self.translator.writing.draft(self.translator.collated(rows, rows, [0]), self._labels(rows))
 
     def writes(self) -> Tokenizer:
         return self.translator.target_tokenizer
@@ -138,9 +130,6 @@ class Answerer(Predictor[str, list[Translation], Pair]):
         context_tokens = looking.tokens_of(tokenizer, batch.src[0].tolist(), read, BETWEEN)
         token_words = [context_tokens, *looking.written_tokens(ids, tokens)]
         return Explanation(context, text, looking.layers_of(attention, read, read, written), tokens=token_words)
-
-    def _search(self, contexts: Sequence[str], config: DecodingConfig | None) -> list[list[Translation]]:
-        return self.translator.search(self._rows(contexts), config or self.translator.decoding)
 
     def _labels(self, rows: Ragged) -> list[str]:
         shown = self.translator.source_tokenizer.shown
