@@ -7,10 +7,10 @@ from jaxtyping import Float
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from headwise.config import Config
+from headwise.config import Config, build
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Memory, Stream, Text, TextBatch, windows
-from headwise.data.suggestions import Suggestion
+from headwise.data.suggestions import Size, Suggestion
 from headwise.data.tokenizers import TokenizerConfig
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
@@ -25,9 +25,15 @@ from headwise.tasks.language.ngram import COUNTED, NGrams
 from headwise.tasks.language.options import ContinuationOptions
 from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats
 from headwise.tasks.text import running
-from headwise.tasks.text.plain import TextConfig, unknown_tokens
+from headwise.tasks.text.plain import TextConfig, suggested_portion, unknown_tokens
 from headwise.tasks.text.running import TOKENIZER_FILE
-from headwise.tasks.text.suggestions import suggest_for_text
+
+_LARGER = {"training.max_epochs": 10, "model.d_model": 256, "model.d_ff": 1024, "training.learning_rate": 2e-3}
+_SIZES = (
+    Size({"training.max_epochs": 10}, 0),
+    Size(_LARGER, 12_000),
+    Size({**_LARGER, "model.num_layers": 6, "training.batch_tokens": 4096}, 40_000),
+)
 
 
 class LanguageModelConfig(Config):
@@ -99,7 +105,37 @@ class LanguageModel(running.RunningText):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_text(data)
+        """A decoder-only Transformer for the text of these keys of `[data]`."""
+        fractions, train = suggested_portion(build(TextConfig, data, "data"), data)
+        values = {
+            "length": 128 if train.chars > 20_000 else 32,
+            "data": {**fractions, **data},
+            "tokenizer": {
+                "kind": "bpe",
+                "vocab_size": 1024 if train.chars < 5e6 else 4096 if train.chars < 5e7 else 8192,
+            },
+            "model": {
+                "d_model": 128,
+                "d_ff": 512,
+                "num_heads": 4,
+                "num_layers": 4,
+                "activation": "gelu",
+                "position": "rotary",
+                "dropout": 0.1,
+                "attention_dropout": 0.0,
+                "activation_dropout": 0.0,
+            },
+            "training": {
+                "learning_rate": 4e-3,
+                "weight_decay": 0.1,
+                "schedule": "budget",
+                "warmup_share": 0.05,
+                "batch_tokens": 2048,
+                "max_epochs": 8,
+                "monitor": "bits_per_char",
+            },
+        }
+        return Suggestion(values, f"A language model, fitted to a text of {train.chars:,} characters", _SIZES)
 
     def build(self) -> DecoderOnly:
         return build_decoder(self.config.model, self.tokenizer.vocab_size)

@@ -21,6 +21,7 @@ from headwise.predictors.classes import summed
 from headwise.tasks.demo import Demo
 from headwise.tasks.language.demo import MASKED_LM
 from headwise.tasks.language.filler import MASK, Filler, likelihood, masked_loss
+from headwise.tasks.language.language_model import LanguageModel
 from headwise.tasks.language.masked import (
     MaskedBatch,
     MaskedEncoder,
@@ -34,7 +35,6 @@ from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import SPECIALS, TextConfig, word_counts
 from headwise.tasks.text.running import TOKENIZER_FILE
-from headwise.tasks.text.suggestions import suggest_for_masked
 from headwise.tasks.text.writer import likelihood_scores
 
 
@@ -104,7 +104,12 @@ class MaskedLM(running.RunningText):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_masked(data)
+        """An encoder of attention, with the sizes of a language model of this text."""
+        values = LanguageModel.suggest(data).values
+        model = {name: value for name, value in values["model"].items() if name != "num_layers"}
+        training = {**values["training"], "learning_rate": 1e-3, "max_epochs": 20, "monitor": "loss"}
+        model = {"kind": "attention", **model, "encoder_layers": 4}
+        return Suggestion(values | {"model": model, "training": training}, "A masked language model of plain text")
 
     def build(self) -> MaskedEncoder:
         config = self.config

@@ -1,6 +1,9 @@
 """Word vectors: plain text in, a vector for each word, by skip-gram or CBOW with negative sampling."""
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,7 +11,7 @@ from jaxtyping import Float
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from headwise.config import Config
+from headwise.config import Config, build
 from headwise.data.bad_lines import warn_skipped
 from headwise.data.files import digested, resolve
 from headwise.data.inspection import DataKind
@@ -28,13 +31,13 @@ from headwise.tasks.text.plain import (
     TextConfig,
     encode,
     portions,
+    suggested_portion,
     train_tokenizer,
     unknown_tokens,
     whole,
     word_counts,
 )
 from headwise.tasks.text.report import TEXT
-from headwise.tasks.text.suggestions import suggest_for_vectors
 from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Lines, Windows, context_source
 from headwise.tasks.vectors.demo import WORD_VECTORS
 from headwise.tasks.vectors.lexicon import (
@@ -52,6 +55,10 @@ TOKENIZER_FILE, COUNTS_FILE = "words.tokenizer.json", "counts.json"
 
 _WORDS = TokenizerConfig(kind="word", vocab_size=100_000, min_frequency=5, lowercase=True)
 _SHOWN = 5
+# lines of a text whose words are counted for a first recipe
+_LINES = 1_000_000
+# characters of a text below which every word counts and many passes are made, and from which fewer repetitions are kept
+_SMALL_TEXT, _LARGE_TEXT = 500_000, 500_000_000
 
 
 class WordsConfig(TextConfig):
@@ -136,7 +143,28 @@ class WordVectorsTask(Task[dict[str, Text]]):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_vectors(data)
+        """Skip-gram for the plain text of these keys of `[data]`; vectors as wide as the number of words asks for."""
+        texts = {key: value for key, value in data.items() if key in TextConfig.model_fields}
+        fractions, train = suggested_portion(build(TextConfig, texts, "data"), data)
+        small = train.chars < _SMALL_TEXT
+        rare = 1 if small else 5
+        words = Counter(word.lower() for line in islice(train.lines(), _LINES) for word in line.split())
+        size = sum(count >= rare for count in words.values())
+        values = {
+            "data": {**fractions, **data},
+            "tokenizer": {"kind": "word", "vocab_size": 100_000, "min_frequency": rare, "lowercase": True},
+            "model": {"kind": "skip-gram", "embed_dim": max(32, 4 * math.ceil(embedding_size(size) / 4))},
+            "context": {"window": 5, "negatives": 5, "subsample": 1e-3 if train.chars < _LARGE_TEXT else 1e-5},
+            "training": {
+                "learning_rate": 3e-3,
+                "schedule": "budget",
+                "warmup_share": 0.05,
+                "batch_tokens": 512 if small else 4096,
+                "max_epochs": 20 if small else 5,
+                "monitor": "loss",
+            },
+        }
+        return Suggestion(values, f"Word vectors, fitted to a text of {train.chars:,} characters")
 
     def build(self) -> WordVectors:
         return WordVectors(self.tokenizer.vocab_size, self.config.model.embed_dim)
