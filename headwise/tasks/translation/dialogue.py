@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 from torch import nn
 
-from headwise.config import Config
+from headwise.config import Config, build
 from headwise.data.batches import Ragged
 from headwise.data.inspection import DataKind
 from headwise.data.readers import Pair
@@ -26,8 +26,11 @@ from headwise.tasks.translation.data import Dialogue as Turns
 from headwise.tasks.translation.demo import DIALOGUE
 from headwise.tasks.translation.pairs import Pairs, TextToText, TextToTextConfig
 from headwise.tasks.translation.report import DIALOGUES
-from headwise.tasks.translation.suggestions import suggest_for_dialogues
+from headwise.tasks.translation.suggestions import suggest
 from headwise.tasks.translation.translator import Translator
+
+# tokens of a context, and of an answer, that a first model reads and writes at most
+_LONGEST, _ANSWER = 512, 128
 
 
 class DialogueTaskConfig(TextToTextConfig):
@@ -90,7 +93,29 @@ class Dialogue(TextToText):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_dialogues(data)
+        """A Transformer for the dialogues of these keys of `[data]`."""
+        data_set = dialogue_set(build(DialogueConfig, data, "data"))
+        dialogues = data_set.read_file("train")[0]
+        pairs = answers_of(dialogues)
+        suggested = suggest(pairs)
+        longest = min(suggested["data"]["max_source_len"], _LONGEST)
+        limits = {"max_source_len": longest, "max_target_len": min(suggested["data"]["max_target_len"], _ANSWER)}
+        values = {
+            "label_smoothing": 0.1,
+            "data": {**data_set.shares(data, dialogues), **limits, **data},
+            "tokenizer": {**suggested["tokenizer"], "joint": True},
+            "model": suggested["model"],
+            "training": {
+                "learning_rate": 2e-3,
+                "schedule": "budget",
+                "warmup_share": 0.1,
+                "batch_tokens": max(suggested["training"]["batch_tokens"], 2 * longest),
+                "max_epochs": max(5, min(30, 300_000 // len(pairs))),
+                "monitor": "perplexity",
+            },
+        }
+        turns = max(answer for dialogue in dialogues for answer in dialogue.answers)
+        return Suggestion(values, f"Dialogue, fitted to {len(pairs):,} answers after up to {turns:,} turns")
 
     def said(self, model: nn.Module, sources: list[str]) -> list[str]:
         return self.predictor(model).answer(sources, self.greedy())

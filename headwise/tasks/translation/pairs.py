@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 from torch import nn
 
-from headwise.config import Config, StartFile
+from headwise.config import Config, StartFile, build
 from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_lengths
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
@@ -26,9 +26,11 @@ from headwise.tasks.text.writer import Scoring, Writer, WriterConfig, Writing
 from headwise.tasks.translation.data import DataConfig, DialogueConfig, pair_set
 from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 from headwise.tasks.translation.rouge import RougeConfig
-from headwise.tasks.translation.suggestions import suggest_for_pairs
+from headwise.tasks.translation.suggestions import DROPOUTS, suggest, timed_sizes
 from headwise.tasks.translation.translator import Translator
 
+# models at least as wide learn more slowly, with a longer warm-up
+_WIDE = 512
 SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"
 
 ModelConfig = Annotated[TransformerConfig | RecurrentConfig, Field(discriminator="kind")]
@@ -112,12 +114,49 @@ class TextToText(Writer[dict[str, Pairs]]):
         cls, pairs: list[Pair], source: Tokenizer, target: Tokenizer, config: TextToTextConfig
     ) -> tuple[Pairs, list[str]]:
         """The pairs within the limits of length, and their tokens; and notes of what is left out."""
-        assert isinstance(config.data, DataConfig)
-        return _encoded(pairs, source, target, config.data)
+        data = config.data
+        assert isinstance(data, DataConfig)
+        fitted = fit_lengths(
+            Ragged.of(source.encode_batch([pair.source for pair in pairs])),
+            Ragged.of(target.encode_batch([pair.target for pair in pairs])),
+            max_source_len=data.max_source_len,
+            max_target_len=data.max_target_len,
+            too_long=data.too_long,
+        )
+        fitting = Pairs([pairs[place] for place in fitted.kept], fitted.sources, fitted.targets)
+        lost, notes = len(pairs) - len(fitted.kept), []
+        if lost:
+            longer = f"max_target_len {data.max_target_len}" if data.too_long == "truncate_source" else _limits(data)
+            notes.append(f"{lost:,} of {len(pairs):,} pairs are longer than {longer}")
+        if fitted.cut:
+            read = "is read" if fitted.cut == 1 else "are read"
+            notes.append(f"of {fitted.cut:,} of {len(pairs):,} pairs only what is within {_limits(data)} {read}")
+        return fitting, notes
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_pairs(data)
+        """A Transformer for the sentence pairs of these keys of `[data]`."""
+        data = {**data, "empty": data.get("empty", "skip")}
+        data_set = pair_set(build(DataConfig, data, "data"))
+        pairs = data_set.read_file("train")[0]
+        suggested = suggest(pairs)
+        wide = suggested["model"]["d_model"] >= _WIDE
+        values = {
+            "label_smoothing": 0.1,
+            "data": {**data_set.shares(data, pairs), **data, **suggested["data"]},
+            "tokenizer": suggested["tokenizer"],
+            "model": suggested["model"],
+            "training": {
+                "learning_rate": 7e-4 if wide else 2e-3,
+                "warmup_steps": 4000 if wide else 400,
+                **suggested["training"],
+                "max_epochs": max(10, min(60, 1_500_000 // len(pairs))),
+                "patience": 10,
+                "precision": "fp32",
+            },
+        }
+        about = f"Translation, fitted to the {len(pairs):,} pairs"
+        return Suggestion(values, about, timed_sizes(pairs, suggested), DROPOUTS)
 
     def build(self) -> Seq2Seq:
         model = build_model(self.config.model, *self.tokenizers)
@@ -221,26 +260,6 @@ class TextToText(Writer[dict[str, Pairs]]):
         for path, side, tokenizer in zip(paths, (model.encoder, model.decoder), self.tokenizers, strict=True):
             assert isinstance(side.embedding, nn.Module)
             yield path, side.embedding, tokenizer
-
-
-def _encoded(pairs: list[Pair], source: Tokenizer, target: Tokenizer, data: DataConfig) -> tuple[Pairs, list[str]]:
-    """The pairs within the limits of length, and their tokens; and notes of what is left out."""
-    fitted = fit_lengths(
-        Ragged.of(source.encode_batch([pair.source for pair in pairs])),
-        Ragged.of(target.encode_batch([pair.target for pair in pairs])),
-        max_source_len=data.max_source_len,
-        max_target_len=data.max_target_len,
-        too_long=data.too_long,
-    )
-    fitting = Pairs([pairs[place] for place in fitted.kept], fitted.sources, fitted.targets)
-    lost, notes = len(pairs) - len(fitted.kept), []
-    if lost:
-        longer = f"max_target_len {data.max_target_len}" if data.too_long == "truncate_source" else _limits(data)
-        notes.append(f"{lost:,} of {len(pairs):,} pairs are longer than {longer}")
-    if fitted.cut:
-        read = "is read" if fitted.cut == 1 else "are read"
-        notes.append(f"of {fitted.cut:,} of {len(pairs):,} pairs only what is within {_limits(data)} {read}")
-    return fitting, notes
 
 
 def _limits(data: DataConfig | DialogueConfig) -> str:
