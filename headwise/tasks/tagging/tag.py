@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 from torch import Tensor, nn
 
 from headwise.config import Config, build
@@ -49,6 +49,9 @@ from headwise.tasks.text.words import SpellingConfig, WordBatch, WordRows, WordT
 
 TOKENIZER_FILE, SPELLING_FILE = "tokenizer.json", "spelling.tokenizer.json"
 TAGS_FILE, WORDS_FILE, SPANS_FILE = "tags.json", "words.json", "spans.json"
+_TAGS = TypeAdapter(Annotated[list[str], Field(min_length=1)])
+_WORDS = TypeAdapter(dict[str, str])
+_SCHEME = TypeAdapter(dict[Literal["scheme"], Scheme])
 
 
 class Learned(NamedTuple):
@@ -71,12 +74,12 @@ class Learned(NamedTuple):
         """
         tokenizer = tokenizer_in(files, TOKENIZER_FILE, pieces)
         spelling = tokenizer_in(files, SPELLING_FILE) if longest else None
-        tags = from_json(files, TAGS_FILE, _tags, "not a list of tags")
-        words = from_json(files, WORDS_FILE, _words, "not a table of words")
+        tags = from_json(files, TAGS_FILE, _TAGS.validate_python, "not a list of tags")
+        words = from_json(files, WORDS_FILE, _WORDS.validate_python, "not a table of words")
         # there is no such file where tags are no spans
         spans = SPANS_FILE in files
-        scheme = from_json(files, SPANS_FILE, _scheme, "names no scheme of spans") if spans else "none"
-        return cls(WordTokenizer(tokenizer, spelling, longest), tags, words, scheme)
+        named = from_json(files, SPANS_FILE, _SCHEME.validate_python, "names no scheme of spans") if spans else {}
+        return cls(WordTokenizer(tokenizer, spelling, longest), tags, words, named.get("scheme", "none"))
 
     def files(self) -> dict[str, bytes]:
         """The same by file name."""
@@ -86,25 +89,6 @@ class Learned(NamedTuple):
         if self.scheme != "none":
             files[SPANS_FILE] = as_json({"scheme": self.scheme})
         return {**files, WORDS_FILE: as_json(self.words)}
-
-
-def _tags(tags: Any) -> list[str]:
-    if not isinstance(tags, list) or not tags:
-        raise ValueError(tags)
-    return tags
-
-
-def _words(words: Any) -> dict[str, str]:
-    if not isinstance(words, dict):
-        raise TypeError(words)
-    return words
-
-
-def _scheme(fields: Any) -> Scheme:
-    if fields["scheme"] not in get_args(Scheme):
-        raise ValueError(fields)
-    scheme: Scheme = fields["scheme"]
-    return scheme
 
 
 def _odd(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[str]:

@@ -1,7 +1,6 @@
 """A trained tagger: applies a model to sentences of words, many at a time; scores of words and spans."""
 
 import json
-import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from headwise.explain.explanation import Explanation, Layer
 from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
-from headwise.predictors.classes import by_tag, f1_by_label
+from headwise.predictors.classes import by_tag, f1_by_label, mean
 from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.processes import divided
 from headwise.tasks.tagging.model import Independent, LinearChain, TokenTagger
@@ -52,9 +51,9 @@ def tag_scores(best: _Tags, gold: _Tags, trained: Sequence[Sequence[bool]], sche
     right = np.array([tag == correct for tag, correct in zip(flat_best, flat_gold, strict=True)])
     familiar = np.array([flag for row in trained for flag in row], dtype=bool)
     macro, per_tag = by_tag(flat_best, flat_gold)
-    scores: dict[str, float | str] = {"accuracy": _mean(right), "macro_f1": macro}
-    scores |= {"accuracy_seen": _mean(right[familiar]), "accuracy_unseen": _mean(right[~familiar])}
-    scores |= {"unseen": _mean(~familiar), "per_tag": per_tag}
+    selected = {"accuracy": right, "accuracy_seen": right[familiar], "accuracy_unseen": right[~familiar]}
+    scores: dict[str, float | str] = {name: mean(float(row.sum()), len(row)) for name, row in selected.items()}
+    scores |= {"macro_f1": macro, "unseen": mean(float((~familiar).sum()), len(familiar)), "per_tag": per_tag}
     return scores if scheme == "none" else scores | span_scores(best, gold, scheme)
 
 
@@ -110,10 +109,8 @@ def tag_counts(best: Tensor, gold: Tensor, unseen: Tensor, names: Sequence[str],
 
 def tag_count_scores(stats: Mapping[str, float], scheme: Scheme) -> dict[str, float]:
     """Accuracy of words that training has and of those it lacks, NaN where there are none; F1 of spans if there are."""
-    scores = {}
-    for name in ("seen", "unseen"):
-        total = stats.get(name, 0.0)
-        scores[f"accuracy_{name}"] = stats.get(f"right_{name}", 0.0) / total if total else math.nan
+    names = ("seen", "unseen")
+    scores = {f"accuracy_{name}": mean(stats.get(f"right_{name}", 0.0), stats.get(name, 0.0)) for name in names}
     if scheme != "none":
         scores["span_f1"] = metrics.f1(*(stats.get(f"spans_{name}", 0.0) for name in ("right", "predicted", "gold")))
     return scores
@@ -126,10 +123,6 @@ def _counted(best: _Spans, gold: _Spans) -> tuple[Counter[str], Counter[str], Co
         right.update(span.label for span in set(predicted_spans) & set(gold_spans))
     predicted, expected = (Counter(span.label for sentence in rows for span in sentence) for rows in (best, gold))
     return right, predicted, expected
-
-
-def _mean(right: np.ndarray) -> float:
-    return float(right.mean()) if len(right) else math.nan
 
 
 # tokens that are read together, padding included

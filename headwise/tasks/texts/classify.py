@@ -191,13 +191,9 @@ def _numbered(split: str, examples: list[Labelled], classes: Mapping[str, int]) 
     notes = []
     if split != "train" and examples:
         best = most_frequent(classes)
-        notes.append(f"{split}: always saying '{best}', the most frequent class, is right for {_share(counts, best)}")
+        share = f"{counts[best] / len(examples):.1%} of {len(examples):,} texts"
+        notes.append(f"{split}: always saying '{best}', the most frequent class, is right for {share}")
     return [number[_label(example)] for example in examples], notes + lacking(split, counts, classes)
-
-
-def _share(counts: Mapping[str, int], name: str) -> str:
-    total = sum(counts.values())
-    return f"{counts.get(name, 0) / total:.1%} of {total:,} texts"
 
 
 def _counted(train: Sequence[Labelled], name: str) -> dict[str, int]:

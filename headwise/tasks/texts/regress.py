@@ -68,7 +68,7 @@ class Regressor(TextPredictor[float]):
         Raises:
             DataError: no texts.
         """
-        texts, labels = [example.text for example in examples], [float(example.label or 0.0) for example in examples]
+        texts, labels = [example.text for example in examples], [_number(example) for example in examples]
         # standardised, so that no sum of squares drowns in the square of a large mean
         gold, predicted = (
             (np.array(values) - self.scale.mean) / self.scale.deviation for values in (labels, self.predict(texts))
@@ -76,7 +76,7 @@ class Regressor(TextPredictor[float]):
         return {**error_scores(error_counts(predicted, gold), self.scale.deviation)}
 
     def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
-        gold = [float(example.label or 0.0) for example in examples]
+        gold = [_number(example) for example in examples]
         yield of_numbers("mean of training", [self.scale.mean] * len(gold), gold)
 
 

@@ -16,7 +16,7 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.tokenizers import Tokenizer
 from headwise.models.protocols import Seq2Seq
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Description, Generator
+from headwise.tasks.task import Generator
 from headwise.tasks.text.options import BleuOptions, WritingOptions
 from headwise.tasks.text.writer import Writing
 from headwise.tasks.translation import talk
@@ -47,6 +47,8 @@ class Dialogue(TextToText):
     demo: ClassVar[Demo | None] = DIALOGUE
     generators: ClassVar[Mapping[str, Generator]] = {"dialogues": talk.make}
     title: ClassVar[str] = "Partner in dialogue"
+    noun: ClassVar[str] = "answers"
+    commands = ('predict RUN "a turn ||| the next turn"', "evaluate RUN --data dialogues.jsonl")
     config_type: ClassVar[type[Config]] = DialogueTaskConfig
     options = (WritingOptions, BleuOptions)
     config: DialogueTaskConfig
@@ -128,14 +130,6 @@ class Dialogue(TextToText):
         config = self.config
         translator = Translator(model, *self.tokenizers, config.decoding, config.bleu)
         return Answerer(translator, config.data, config.data.max_source_len)
-
-    def description(self) -> Description:
-        text = (
-            f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {len(self.split('train').pairs)} answers."
-        )
-        commands = ('predict RUN "a turn ||| the next turn"', "evaluate RUN --data dialogues.jsonl")
-        return Description(self.title, text, commands)
 
 
 def _data_set(config: TextToTextConfig) -> DataSet[Turns]:

@@ -67,8 +67,10 @@ class Pairs:
 class TextToText(Writer[dict[str, Pairs]]):
     """A task that writes a text from a text, trained by teacher forcing on pairs; what it is called is left to say."""
 
-    # what the model is called in the README of a run
+    # what the README of a run calls the model and its examples, and the commands that it names
     title: ClassVar[str]
+    noun: ClassVar[str] = "sentence pairs"
+    commands: ClassVar[tuple[str, ...]] = ('predict RUN "a sentence"', "evaluate RUN --data pairs.tsv")
     config: TextToTextConfig
 
     def __init__(self, config: TextToTextConfig, assets: Assets[dict[str, Pairs]]):
@@ -249,10 +251,9 @@ class TextToText(Writer[dict[str, Pairs]]):
     def description(self) -> Description:
         text = (
             f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {len(self.split('train').pairs)} sentence pairs."
+            f" Headwise on {len(self.split('train').pairs)} {self.noun}."
         )
-        commands = ('predict RUN "a sentence"', "evaluate RUN --data pairs.tsv")
-        return Description(self.title, text, commands)
+        return Description(self.title, text, self.commands)
 
     def _vectors(self, model: Seq2Seq) -> Iterator[tuple[str | None, nn.Module, Tokenizer]]:
         """The file of word vectors, the embedding and the tokenizer of each side."""
