@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, pairwise
@@ -225,17 +225,18 @@ def encoded(lines: Iterable[str], tokenizer: Tokenizer, *, begun: bool = False) 
     end = [] if tokenizer.config.spaces == "kept" else [tokenizer.eos_id]
     if not begun:
         yield np.array([begin_id(tokenizer)], dtype=dtype)
-    for chunk in _chunks(lines):
+    for chunk in chunks(lines, _CHUNK_CHARS):
         yield np.concatenate([np.array([*ids, *end], dtype=dtype) for ids in tokenizer.encode_batch(chunk)])
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+def chunks(lines: Iterable[str], chars: int) -> Iterator[list[str]]:
+    """Lines in parts that have so many characters, or a few more."""
     chunk: list[str] = []
     size = 0
     for line in lines:
         chunk.append(line)
         size += len(line)
-        if size >= _CHUNK_CHARS:
+        if size >= chars:
             yield chunk
             chunk, size = [], 0
     if chunk:
@@ -243,17 +244,21 @@ def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _write(path: Path, pieces: Iterator[np.ndarray]) -> None:
-    """Writes beside and renames, so that a file which is there is whole."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary, temporary.open("xb") as file:
-            for piece in pieces:
-                file.write(piece.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
+        commit(path, (piece.tobytes() for piece in pieces))
     except OSError as error:
         advice = "set HEADWISE_DATA to a folder with room that can be written"
         raise MachineError(f"{path}: cannot be written: {error.strerror}; {advice}") from None
+
+
+def commit(path: Path, pieces: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
+    """Writes a file whole, or not at all where the check refuses what it was made of."""
+    with replacing(path) as temporary, temporary.open("xb") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+        check()
 
 
 # padding, begin, end, unknown
