@@ -26,13 +26,7 @@ IMAGES_FILE = "images.json"
 
 
 class ImagePredictor(Predictor[Image, O, Image]):
-    """A predictor that reads every image in one shape.
-
-    Args:
-        model: in `eval()` while it predicts.
-        shape: of the images that the model reads.
-        data: how pictures are read and made the size of the model's.
-    """
+    """A predictor that reads every image in one shape, of which pictures are made as `data` says."""
 
     reads = "file"
     given = "image"

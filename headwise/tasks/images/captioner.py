@@ -35,6 +35,7 @@ from headwise.tasks.images.base import ImagePredictor
 from headwise.tasks.images.captions import CaptionsConfig, captions_of, scan_captions
 from headwise.tasks.images.encoders import (
     Augmentation,
+    Constants,
     ImageEncoder,
     ImageEncoderConfig,
     Pixels,
@@ -75,17 +76,13 @@ def build_captioner(
     encoder: ImageEncoderConfig,
     decoder: DecoderConfig,
     augmentation: Augmentation,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     sizes: Sizes,
     vocab_size: int,
 ) -> Seq2Seq:
     """The model of a configuration; a linear layer joins encoder and decoder where their widths differ.
 
-    Args:
-        constants: mean and standard deviation of each channel, of bytes as fractions of 255.
-        sizes: height, width and channels of the images.
-    Raises:
-        ConfigError: an image that the encoder cannot read; a decoder with a memory of segments.
+    Raises: ConfigError: an image that the encoder cannot read; a decoder with a memory of segments.
 
     >>> import torch
     >>> from headwise.tasks.images.encoders import PatchConfig
@@ -121,10 +118,7 @@ class Captioner(ImagePredictor[list[Output]]):
     """A model with its tokenizer.
 
     Args:
-        model: in `eval()` while it writes.
         decoding: how to search unless told otherwise.
-        bleu: how BLEU is computed.
-        data: how pictures are read and made the size of the model's.
     """
 
     data: CaptionsConfig
@@ -148,10 +142,7 @@ class Captioner(ImagePredictor[list[Output]]):
         return map(self.fitted, strict(scan_captions(path, config, captioned=False)))
 
     def predict(self, items: Sequence[Image | str] | Image | str, options: Request | None = None) -> list[list[Output]]:
-        """The captions of each image, best first; a text is the path of a picture.
-
-        Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
-        """
+        """The captions of each image, best first; a text is the path of a picture."""
         images = several(items)
         request = Request(self.decoding) if options is None else options
         outputs: list[list[Output]] = []

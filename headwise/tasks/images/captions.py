@@ -31,9 +31,7 @@ class CaptionsConfig(PicturesConfig):
     format: CaptionFormat = Field("auto", description="auto (by name, else by content), csv, tsv, jsonl or npz")
     delimiter: Delimiter = Field(",", description="what parts the columns of a CSV file: one character")
     path_key: str = Field("path", description="column, or field of JSON lines, of the picture's path, as seen from it")
-    caption_key: str = Field(
-        "caption", description="column, or field, of the caption; a path may have several rows, a field an array"
-    )
+    caption_key: str = Field("caption", description="column, or field, of the caption; a path may have several")
     images_key: str = Field("images", description="array of the images in .npz, as for image-classify")
     captions_key: str = Field(
         "captions", description="array of texts in .npz: one an image, or (images, captions) with empty ones left out"

@@ -300,6 +300,8 @@ class ConvolutionalEncoder(ImageEncoder):
         return self.maps(x)[-1]
 
 
+# mean and standard deviation of each channel, of bytes as fractions of 255
+Constants = tuple[Sequence[float], Sequence[float]]
 # height, width and channels of the images
 Sizes = tuple[int, int, int]
 # (size, stride) of a convolution
@@ -312,9 +314,7 @@ class PatchConfig(BlocksConfig):
     kind: Literal["vit"] = Field("vit", description="the family of the encoder")
     patch: int = Field(4, ge=1, description="side of a square patch, in pixels; a divisor of height and width")
     pooling: Literal["cls", "mean"] = Field("cls", description="a class token reads the image, or the mean of patches")
-    position: PositionName = Field(
-        "learned", description="where position enters; `headwise list positions`, such as relative_2d"
-    )
+    position: PositionName = Field("learned", description="where position enters, such as relative_2d; `headwise list`")
     max_len: int = Field(512, ge=1, description="follows from the image here: its patches, and the class token")
 
     def map(self, sizes: Sizes) -> tuple[int, int]:
@@ -364,7 +364,6 @@ class PixelConfig(Config):
         return sizes[:2]
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
-        """A new encoder, its linear layers not yet initialised."""
         height, width, channels = sizes
         return PixelEncoder(nn.Linear(channels, self.sequence.d_model), self.sequence.encoder(), (height, width))
 
@@ -372,9 +371,7 @@ class PixelConfig(Config):
 class ResidualConfig(Config):
     """What residual networks have; each stage but the first halves the map and doubles the channels."""
 
-    width: int = Field(
-        32, ge=1, le=2**14, description="channels of the first stage; each further one has twice as many"
-    )
+    width: int = Field(32, ge=1, le=2**14, description="channels of the first stage; each further one has twice those")
     stages: int = Field(3, ge=1, le=8, description="stages; each but the first halves height and width")
     blocks: int = Field(1, ge=1, le=64, description="residual blocks of two convolutions in each stage")
     stride: int = Field(1, ge=1, le=8, description="of the first convolution; 2 reads the image at half its size")
@@ -443,7 +440,6 @@ class CnnConfig(ResidualConfig):
     kind: Literal["cnn"] = Field("cnn", description="the family of the encoder")
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
-        """A new encoder, its linear layers not yet initialised."""
         stem, stages, receptive_field = self.parts(sizes)
         last = self.map(sizes)
         return ConvolutionalEncoder(stem, stages, self.widths()[-1], (last, last), receptive_field)
@@ -482,7 +478,6 @@ class AttentionCnnConfig(ResidualConfig):
             )
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
-        """A new encoder, its linear layers not yet initialised."""
         stem, stages, _ = self.parts(sizes)
         grid, width = self.grids(sizes)[self.attention_after - 1], self.widths()[self.attention_after - 1]
         head_dim = self._inner() // self.num_heads

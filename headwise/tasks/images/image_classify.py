@@ -84,10 +84,7 @@ class ImageClassifyConfig(Config):
 
 
 class ImageClassify(ImageTask):
-    """Telling images apart, each of which is of one class.
-
-    A batch has `training.batch_sentences` images, 128 unless set; `training.batch_tokens` means nothing here.
-    """
+    """Telling images apart, each of which is of one class."""
 
     name: ClassVar[str] = "image-classify"
     kinds: ClassVar[tuple[DataKind, ...]] = (IMAGES,)

@@ -43,11 +43,7 @@ class ImageSegmentConfig(Config):
 
 
 class ImageSegment(ImageTask):
-    """Telling the pixels of images apart.
-
-    A batch has `training.batch_sentences` images, 32 unless set; `training.batch_tokens` means nothing here. The loss
-    is a mean over the pixels whose label counts.
-    """
+    """Telling the pixels of images apart."""
 
     name: ClassVar[str] = "image-segment"
     demo: ClassVar[Demo | None] = IMAGE_SEGMENT

@@ -40,9 +40,7 @@ class ImagesConfig(PicturesConfig):
     format: ImageFormat = Field("auto", description="auto (by name, else by content), folder, csv, idx or npz")
     path_key: str = Field("path", description="column of the picture's path in CSV, as seen from the CSV file")
     label_key: str = Field("label", description="column of the class in CSV")
-    images_key: str = Field(
-        "images", description="array of the images in .npz: (images, height, width) or channels last"
-    )
+    images_key: str = Field("images", description="array of images in .npz: (images, height, width) or channels last")
     labels_key: str = Field("labels", description="array of the labels in .npz: numbers or texts")
     classes: list[str] = Field(default=[], description="names of the classes where labels are numbers from 0")
 

@@ -52,10 +52,7 @@ class ImageMap(GridMap):
     class_tokens: int = 0
 
     def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
-        """The image, the map of a layer over it (the last if None), and every head of every layer as a small map.
-
-        Raises: ConfigError as `Explanation.save`.
-        """
+        """The image, the map of a layer over it (the last if None), and every head of every layer as a small map."""
         # matplotlib is imported where something is drawn
         from headwise.tasks.images.pages import image_page
 
@@ -93,10 +90,7 @@ class LabelMap(GridMap):
         return PixelLabels(self.said, self.truth, [(name, written(colour)) for name, colour in self.legend])
 
     def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
-        """Image, truth, what is said, and the map of a layer over the image (the clearest if None), all heads below.
-
-        Raises: ConfigError as `Explanation.save`.
-        """
+        """Image, truth, what is said, and the map of a layer over the image (the clearest if None), all heads below."""
         from headwise.tasks.images.pages import Looks
 
         name = explanation.layer_name(layer)
@@ -154,10 +148,7 @@ class WordMaps(GridMap):
     """Draws an explanation of words over the places of an image."""
 
     def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
-        """The image, and over it what each word looks at in one layer; a layer of words or places alone as a map.
-
-        Raises: ConfigError as `Explanation.save`.
-        """
+        """The image, and over it what each word looks at in one layer; a layer of words or places alone as a map."""
         name = explanation.layer_name(layer)
         chosen = explanation.layers[name]
         if chosen.kind != "cross":

@@ -50,9 +50,7 @@ class MasksConfig(PicturesConfig):
     images_key: str = Field("images", description="array of the pictures in .npz, as for image-classify")
     masks_key: str = Field("masks", description="array of the labels in .npz: (images, height, width), from 0 to 255")
     classes: list[str] = Field(default=[], description="names of the labels from 0; without them labels are numbers")
-    colours: list[str] = Field(
-        default=[], description="colours of the labels from 0, as #rrggbb, where masks are drawn in colours"
-    )
+    colours: list[str] = Field(default=[], description="colours of the labels from 0, as #rrggbb, of masks in colours")
     ignore: int | None = Field(None, ge=0, lt=LABELS, description="label that counts nowhere, such as 255")
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
 

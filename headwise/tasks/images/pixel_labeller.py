@@ -170,7 +170,6 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
     their own, whatever the training had, where the model's positions allow it.
 
     Args:
-        model: in `eval()` while it predicts.
         build: a new model for images of a shape.
         patch: what sides must be multiples of; other pictures are filled up by repeating their edges.
         data: how pictures and masks are read.
@@ -217,8 +216,6 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
         Args:
             options: pixels of a picture at most where `data.size` is absent; None: 262,144, or as many as training had.
-
-        Raises: DataError for a picture that cannot be read, has other channels, or a size that the model cannot read.
         """
         images = self.inputs(items)
         self._check_sizes(images, options)

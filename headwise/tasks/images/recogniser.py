@@ -28,6 +28,7 @@ from headwise.processes import divided
 from headwise.tasks.images.base import ImagePredictor
 from headwise.tasks.images.encoders import (
     Augmentation,
+    Constants,
     ImageEncoder,
     ImageEncoderConfig,
     Pixels,
@@ -65,17 +66,11 @@ class ImageClassifier(nn.Module):
 def build_image_classifier(
     config: ImageEncoderConfig,
     augmentation: Augmentation,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     sizes: Sizes,
     num_classes: int,
 ) -> ImageClassifier:
-    """The model of a configuration.
-
-    Args:
-        constants: mean and standard deviation of each channel, of bytes as fractions of 255.
-        sizes: height, width and channels of the images.
-    Raises:
-        ConfigError: an image that the encoder cannot read, with the sizes that it can.
+    """The model of a configuration. Raises: ConfigError: an image that the encoder cannot read.
 
     >>> import torch
     >>> from headwise.tasks.images.encoders import PatchConfig
@@ -109,12 +104,7 @@ class Known(ImageMetadata):
 
 
 class Recogniser(ImagePredictor[dict[str, float]]):
-    """A model with its classes.
-
-    Args:
-        model: in `eval()` while it predicts.
-        data: how pictures are read and made the size of the model's.
-    """
+    """A model with its classes."""
 
     data: ImagesConfig
 
@@ -131,10 +121,7 @@ class Recogniser(ImagePredictor[dict[str, float]]):
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Image | str] | str, options: Any = None) -> list[dict[str, float]]:
-        """The probability of every class for each image, the likeliest first; a text is the path of a picture.
-
-        Raises: DataError for a picture that cannot be read, or has other channels than the model reads.
-        """
+        """The probability of every class for each image, the likeliest first; a text is the path of a picture."""
         images = several(items)
         outputs = []
 

@@ -13,6 +13,7 @@ from headwise.models.initializers import initialize
 from headwise.models.recurrent import initialize_cells
 from headwise.tasks.images.encoders import (
     Augmentation,
+    Constants,
     ImageEncoder,
     ImageEncoderConfig,
     PatchConfig,
@@ -106,7 +107,7 @@ class Segmenter(nn.Module):
 def build_segmenter(
     config: ImageEncoderConfig,
     augmentation: Augmentation,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     sizes: Sizes,
     num_classes: int,
     *,
@@ -115,11 +116,8 @@ def build_segmenter(
     """The model of a configuration: a ladder on a residual network, else patches back to pixels.
 
     Args:
-        constants: mean and standard deviation of each channel, of bytes as fractions of 255.
-        sizes: height, width and channels of the images.
         skips: whether finer maps join on the way up a ladder.
-    Raises:
-        ConfigError: an image that the encoder cannot read, with the sizes that it can.
+    Raises: ConfigError: an image that the encoder cannot read.
 
     >>> from headwise.tasks.images.encoders import CnnConfig
     >>> still = Augmentation(0, flip=False)

@@ -48,7 +48,6 @@ class Continuer(Predictor[str, list[Output], str]):
     `draws`, so no two prompts share their numbers.
 
     Args:
-        model: in `eval()` while it writes.
         decoding: how to search unless told otherwise.
         length: tokens of a training window; of a longer prompt only the end is read.
         places: the most tokens that prompt and continuation may have; None: any number.

@@ -52,7 +52,6 @@ class Filler(Predictor[str, Filled, str]):
     on either side of one is cut into tokens by itself, as at a space.
 
     Args:
-        model: in `eval()` while it reads.
         masking: which tokens of a text are masked to score the model, and how.
         length: tokens of a training window, the most that an input may have.
     """

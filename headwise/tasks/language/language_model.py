@@ -43,9 +43,7 @@ class LanguageModelConfig(Config):
     tokenizer: TokenizerConfig = Field(TokenizerConfig(spaces="kept"), description="how the text becomes tokens")
     model: DecoderConfig = Field(description="the network")
     length: int = Field(256, ge=1, description="length of a training window, in tokens")
-    ngram: int = Field(
-        5, ge=0, le=9, description="tokens that the n-gram model looks at beside which the scores are told; 0: none"
-    )
+    ngram: int = Field(5, ge=0, le=9, description="tokens that the n-gram model beside the scores looks at; 0: none")
     decoding: DecodingConfig = Field(DecodingConfig(method="sample"), description="how a prompt is continued")
     show: list[str] = Field(default=[""], description="prompts that are continued at each validation")
     show_len: int = Field(80, ge=1, description="length of the continuations shown, in tokens")

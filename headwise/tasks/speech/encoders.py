@@ -194,9 +194,7 @@ class ConformerConfig(BlocksConfig):
     activation: Literal["relu", "gelu", "silu", "swiglu"] = Field("silu", description="of the feed-forward networks")
     position: PositionName = Field("transformer_xl", description="where position enters; `headwise list positions`")
     kernel: int = Field(15, ge=1, le=2**12, description="frames that the filters of a block read: an odd number")
-    window: int | None = Field(
-        None, ge=0, description="frames that attention sees on each side (truncated attention); all if absent"
-    )
+    window: int | None = Field(None, ge=0, description="frames that attention sees on each side; all if absent")
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)

@@ -53,9 +53,7 @@ class FramesConfig(Config):
 class EveryFrameConfig(FramesConfig):
     """The same where every frame counts by itself."""
 
-    subsampling: Literal[1, 2, 4] = Field(
-        1, description="frames that become one place of the encoder; they get the same label"
-    )
+    subsampling: Literal[1, 2, 4] = Field(1, description="frames that become one place of the encoder, with one label")
 
 
 class SpeechEncoder(nn.Module):

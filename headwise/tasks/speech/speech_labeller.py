@@ -25,10 +25,7 @@ class SpeechLabeller(Listener[dict[str, float]]):
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[dict[str, float]]:
-        """The probability of every class for each recording, the likeliest first; a text is the path of a sound file.
-
-        Raises: DataError for a file that cannot be read.
-        """
+        """The probability of every class for each recording, the likeliest first; a text is the path of a file."""
 
         def shares(batch: SpeechBatch) -> list[dict[str, float]]:
             rows = self.model(batch.frames, batch.lens).float().softmax(-1).tolist()

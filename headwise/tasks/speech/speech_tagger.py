@@ -48,10 +48,7 @@ class SpeechTagger(Listener[FrameLabels]):
     data: MarkedConfig
 
     def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[FrameLabels]:
-        """The likeliest label of every frame of each recording; a text is the path of a sound file.
-
-        Raises: DataError for a file that cannot be read.
-        """
+        """The likeliest label of every frame of each recording; a text is the path of a sound file."""
         return [self._labels(odds) for odds in self.probabilities(items)]
 
     @torch.inference_mode()

@@ -44,8 +44,6 @@ class SpeechWriter(TextListener):
 
         Args:
             options: how to search; None: as the recipe says.
-
-        Raises: DataError for a file that cannot be read.
         """
         return [text_of(outputs) for outputs in self._n_best(items, options)]
 

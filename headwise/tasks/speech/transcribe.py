@@ -188,9 +188,7 @@ class TranscribeConfig(base.SpeechConfig):
     model: SpeechEncoderConfig = Field(description=f"{base.ENCODERS} or token (each alone)")
     units: Literal["char", "word"] = Field("char", description="what the model writes: characters, or whole words")
     output: OutputConfig = Field(CtcConfig(), description="how it writes them: by ctc, or by a decoder with attention")
-    beam: int = Field(
-        1, ge=1, le=1000, description="of CTC: prefixes that are followed to find the text; 1: the best path"
-    )
+    beam: int = Field(1, ge=1, le=1000, description="of CTC: prefixes that are followed; 1: the best path")
 
     def model_post_init(self, context: object) -> None:
         if self.output.kind == "attention" and self.beam != 1:

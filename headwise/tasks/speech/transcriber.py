@@ -101,8 +101,6 @@ class Transcriber(TextListener):
 
         Args:
             options: the beam; None: the recipe's.
-
-        Raises: DataError for a file that cannot be read.
         """
 
         def texts(batch: SpeechBatch) -> list[str]:

@@ -94,9 +94,7 @@ class MarkedConfig(JoinedConfig):
     marks_unit: MarksUnit = Field(
         "seconds", description="of the times in label files: seconds, samples of the recording, or htk (100 ns)"
     )
-    rest: str | None = Field(
-        None, description="label of frames that no label covers; if absent, these are neither learned nor scored"
-    )
+    rest: str | None = Field(None, description="label of other frames; if absent, they are left out")
 
     def marking(self) -> Marking | None:
         return Marking(self.marks_key, self.marks_unit, self.rest)

@@ -143,7 +143,6 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     """A model with its tokenizer and tags.
 
     Args:
-        model: in `eval()` while it tags.
         tags: by their numbers.
         words: every word of training and its most frequent tag there.
         data: how files are read, and the longest sentence of training in words. A sentence of more words than four

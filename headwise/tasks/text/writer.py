@@ -65,9 +65,7 @@ class BleuConfig(Config):
     tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200", "none"] = Field(
         "13a", description="sacreBLEU's tokenizer: zh for Chinese, ja-mecab for Japanese, char for any script"
     )
-    lowercase: bool = Field(
-        False, description="compare in lower case; always so if the tokenizer lowercases the target"
-    )
+    lowercase: bool = Field(False, description="compare in lower case; always if the tokenizer lowercases the target")
 
     def scoring(self, tokenizer: Tokenizer, tokenize: str | None = None) -> Scoring:
         """How outputs in these tokens are compared: those without capitals meet references without them.

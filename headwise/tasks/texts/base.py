@@ -68,9 +68,7 @@ class TextsConfig(Config):
     data: LabelledConfig = Field(description="the texts and their labels")
     tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how a text becomes tokens")
     model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
-    pooling: SequencePoolingConfig = Field(
-        SequencePoolingConfig(), description="how the states of a text become one vector"
-    )
+    pooling: SequencePoolingConfig = Field(SequencePoolingConfig(), description="how states become one vector")
     vectors: StartConfig = Field(StartConfig(), description="pretrained word vectors")
     start: StartRunConfig = Field(StartRunConfig(), description="a trained encoder to start from")
     embedding_std: float = Field(0.1, gt=0, description="standard deviation of the first embeddings")
@@ -96,7 +94,6 @@ class TextPredictor(Predictor[str, O, Labelled]):
     """A model that gives numbers of whole texts.
 
     Args:
-        model: in `eval()` while it reads.
         data: how files are read, and how many tokens of a text; of a longer one the beginning, with a warning.
     """
 

@@ -22,8 +22,6 @@ def _reviews(folder: Path) -> None:
 
 _RECIPE = """[data]
 train = "reviews.csv"
-valid_fraction = 0.1
-test_fraction = 0.1
 [tokenizer]
 kind = "word"
 vocab_size = 60

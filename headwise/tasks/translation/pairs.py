@@ -50,9 +50,7 @@ class TextToTextConfig(WriterConfig):
     data: DataConfig | DialogueConfig = Field(description="the texts")
     model: ModelConfig = Field(description="the network")
     vectors: VectorsConfig = Field(VectorsConfig(), description="pretrained word vectors")
-    show: list[str] = Field(
-        default=[], description="sources shown with their outputs at each validation; if empty, some"
-    )
+    show: list[str] = Field(default=[], description="sources shown with outputs at each validation; if empty, some")
 
 
 @dataclass(frozen=True)

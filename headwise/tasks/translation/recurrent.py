@@ -270,9 +270,7 @@ class RecurrentConfig(Config):
     kind: Literal["recurrent"] = Field("recurrent", description="the family of the model")
     cell: Literal["gru", "lstm"] = Field("gru", description="the recurrent cell of both sides")
     embed_dim: int = Field(32, ge=1, le=2**20, description="width of the embeddings")
-    hidden_dim: int = Field(
-        32, ge=1, le=2**20, description="width of the hidden states, of each direction, and of the additive score"
-    )
+    hidden_dim: int = Field(32, ge=1, le=2**20, description="width of a direction's states and the additive score")
     num_layers: int = Field(2, ge=1, le=1024, description="layers of the encoder and of the decoder")
     bidirectional: bool = Field(False, description="the encoder reads in both directions")
     score: Annotated[str, named(lambda text: text == "none" or scores.find(text))] = Field(
@@ -281,9 +279,7 @@ class RecurrentConfig(Config):
     normalizer: NormalizerName = Field("softmax", description="scores to weights; `headwise list normalizers`")
     dropout: float = Field(0.1, ge=0, lt=1, description="between recurrent layers")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
-    tie_output: bool = Field(
-        False, description="the output matrix is the target embedding; needs embed_dim = hidden_dim"
-    )
+    tie_output: bool = Field(False, description="the output matrix is the target embedding: embed_dim = hidden_dim")
     initializer: Scheme = Field("xavier", description="of the matrices of linear and recurrent layers")
 
     def model_post_init(self, context: object) -> None:

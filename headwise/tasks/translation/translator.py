@@ -170,9 +170,7 @@ class Translator(Predictor[str, list[Output], Pair]):
     Samples come from the stream `writing.draws`, so no two sentences share their numbers.
 
     Args:
-        model: in `eval()` while it translates.
         decoding: how to search unless told otherwise.
-        bleu: how BLEU is computed.
         longest: source tokens at most; of a longer source the rest is left out, with a warning.
         rouge: how ROUGE is computed, where it is wanted too.
         cuts: leaving out is what the recipe asked for; there is no warning.

@@ -75,9 +75,7 @@ class WordVectorsTaskConfig(Config):
     tokenizer: TokenizerConfig = Field(_WORDS, description="what a word is, and how often it has to occur")
     model: WordVectorsConfig = Field(WordVectorsConfig(), description="what predicts what")
     context: ContextConfig = Field(ContextConfig(), description="the words around a word, and those drawn against them")
-    show: list[str] = Field(
-        default=[], description="words whose neighbours are shown at each validation; if empty, some"
-    )
+    show: list[str] = Field(default=[], description="words whose neighbours are shown at validations; if empty, some")
 
     @field_validator("tokenizer", mode="before")
     @classmethod
