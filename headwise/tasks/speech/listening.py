@@ -14,6 +14,7 @@ from headwise.config import Config
 from headwise.data.bad_lines import strict
 from headwise.data.batches import PairBatch, token_batches
 from headwise.data.files import Bytes
+from headwise.errors import DataError
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import OnSound
 from headwise.predictors.predictor import Predictor, several
@@ -119,3 +120,11 @@ class Listener(Predictor[Recording, O, Recording]):
         """(bands, frames) as the model hears them, the lowest band first."""
         frames = log_mel(torch.from_numpy(recording.samples), recording.rate, len(self.known.mean))
         return frames.mT.numpy()
+
+
+def gold_of(examples: Sequence[Recording]) -> list[str]:
+    """What is right for each example. Raises: DataError for one without a label."""
+    for recording in examples:
+        if recording.label is None:
+            raise DataError(f"{recording.name}: has no label to compare with; give every recording its label")
+    return [recording.label or "" for recording in examples]

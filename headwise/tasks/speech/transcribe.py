@@ -28,8 +28,7 @@ from headwise.tasks.speech.encoders import SpeechEncoderConfig
 from headwise.tasks.speech.listening import Known
 from headwise.tasks.speech.models import FrameLabeller, SpeechReader, build_frame_labeller, build_speech_writer
 from headwise.tasks.speech.recordings import Recording
-from headwise.tasks.speech.speech_writer import SpeechWriter, paired
-from headwise.tasks.speech.transcriber import Transcriber, Units
+from headwise.tasks.speech.transcriber import SpeechWriter, Transcriber, Units, paired
 from headwise.tasks.speech.utterances import JoinedConfig, SpeechBatch, load_recordings
 from headwise.tasks.task import Assets, Description, Metric, Stats
 from headwise.tasks.text.options import SearchOptions

@@ -11,9 +11,9 @@ from headwise.config import Config, build
 from headwise.errors import ConfigError, DataError, Unsupported
 from headwise.records import record
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
+from headwise.tasks.images.image_classify import Known, Recogniser, build_image_classifier
 from headwise.tasks.images.images import ImagesConfig
 from headwise.tasks.images.pixels import Image, Shape
-from headwise.tasks.images.recogniser import Known, Recogniser, build_image_classifier
 
 CLASSES = ["ant", "bee", "cat\x1b"]
 VIT = {"kind": "vit", "patch": 2, "d_model": 8, "d_ff": 11, "num_heads": 2, "encoder_layers": 2}
