@@ -19,9 +19,8 @@ from headwise.explain.explanation import Explanation
 from headwise.explain.places import Grid, OnImage
 from headwise.labels import visible
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.models.initializers import initialize
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
@@ -97,8 +96,7 @@ def build_captioner(
     reader = encoder.encoder(sizes)
     joined = nn.Identity() if reader.width == decoder.d_model else nn.Linear(reader.width, decoder.d_model)
     inputs = ImageReader(augmentation, Standardized(*constants), reader, joined)
-    initialize(inputs, encoder.initializer)
-    initialize_cells(inputs, encoder.initializer)
+    initialize_with_cells(inputs, encoder.initializer)
     embedding = TokenEmbedding(vocab_size, decoder.d_model, build_positions(decoder), decoder.dropout)
     writer = build_writer(decoder, embedding, decoder.mechanism, decoder.num_layers, cross=True)
     return Seq2Seq(inputs, initialize_and_tie(writer, writer, decoder.initializer, decoder.tie_output))
@@ -208,11 +206,7 @@ class Captioner(ImagePredictor[list[Output]]):
             target: a caption in place of the model's own.
         """
         (image,) = self.inputs(item)
-        if target is None:
-            best = self.predict([image])[0][0]
-            text, tokens = best.text, best.tokens
-        else:
-            text, tokens = target, self.tokenizer.encode(target)
+        text, tokens = self.writing.forced(target, lambda: self.predict([image])[0])
         batch = self._batch([image], [tokens])
         on = self._on(image)
         read, places = (grid.labels for grid in on.grids)

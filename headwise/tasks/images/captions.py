@@ -8,14 +8,14 @@ import numpy as np
 from pydantic import Field
 
 from headwise.config import DataFile
-from headwise.data.bad_lines import BadLine
+from headwise.data.bad_lines import BadLine, caught
 from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, resolve
 from headwise.data.idx import parse_npz
 from headwise.data.tables import Delimiter, Row, Table, scan_rows, text_cell
 from headwise.data.text import Normalize, clean
 from headwise.errors import DataError
 from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
-from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught
+from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Image, PicturesConfig
 
@@ -84,30 +84,25 @@ def _table(path: Path, config: CaptionsConfig, normalize: Normalize, read: Bytes
     by_name: dict[str, tuple[int, list[str]]] = {}
     with digested({"": path}) as digests:
         for row in scan_rows(path, how, keys):
-            entry = _entry(str(path), row, config, normalize, captioned)
-            if isinstance(entry, BadLine):
+            entry = row if isinstance(row, BadLine) else caught(_entry, str(path), row, config, normalize, captioned)
+            if isinstance(entry, DataError):
                 yield entry
             else:
                 name, line, captions = entry
                 by_name.setdefault(name, (line, []))[1].extend(captions)
     read.note(digests[""])
     for name, (line, captions) in by_name.items():
-        yield caught(lambda at=name, of=line, all=captions: _picture(path, of, at, all, config, read))  # type: ignore[misc]
+        yield caught(_picture, path, line, name, captions, config, read)
 
 
 def _entry(
-    path: str, row: Row | BadLine, config: CaptionsConfig, normalize: Normalize, captioned: bool
-) -> tuple[str, int, list[str]] | BadLine:
-    """The path of a row, its line and its captions; or what is wrong with it."""
-    if isinstance(row, BadLine):
-        return row
-    try:
-        name = text_cell(path, row, config.path_key, "none")
-        if not name:
-            return BadLine(path, row.line, "empty path", "the path is empty; fill it or remove the row")
-        return name, row.line, _captions(path, row, config.caption_key, normalize) if captioned else []
-    except BadLine as fault:
-        return fault
+    path: str, row: Row, config: CaptionsConfig, normalize: Normalize, captioned: bool
+) -> tuple[str, int, list[str]]:
+    """The path of a row, its line and its captions."""
+    name = text_cell(path, row, config.path_key, "none")
+    if not name:
+        raise BadLine(path, row.line, "empty path", "the path is empty; fill it or remove the row")
+    return name, row.line, _captions(path, row, config.caption_key, normalize) if captioned else []
 
 
 def _captions(path: str, row: Row, key: str, normalize: Normalize) -> list[str]:
@@ -141,7 +136,7 @@ def _npz(path: Path, config: CaptionsConfig, normalize: Normalize, read: Bytes, 
         )
     for number, pixels in enumerate(images):
         own = [] if texts is None else np.atleast_1d(texts[number]).tolist()
-        yield caught(lambda at=f"{path}[{number}]", of=pixels, all=own: _row(at, of, all, normalize, captioned))  # type: ignore[misc]
+        yield caught(_row, f"{path}[{number}]", pixels, own, normalize, captioned)
 
 
 def _row(name: str, pixels: np.ndarray, captions: list[str], normalize: Normalize, captioned: bool) -> Image:

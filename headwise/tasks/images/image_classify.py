@@ -24,8 +24,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import OnImage
 from headwise.labels import decimals, probability, visible
-from headwise.models.initializers import initialize
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.predictors import looking
 from headwise.predictors.baselines import (
     Baseline,
@@ -111,8 +110,7 @@ def build_image_classifier(
     encoder = config.encoder(sizes)
     head = nn.Linear(encoder.width, num_classes)
     model = ImageClassifier(augmentation, Standardized(*constants), encoder, head, config.dropout)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model
 
 

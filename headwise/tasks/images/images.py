@@ -9,7 +9,7 @@ from jaxtyping import Shaped, UInt8
 from pydantic import Field, model_validator
 
 from headwise.config import DataFile
-from headwise.data.bad_lines import BadLine
+from headwise.data.bad_lines import BadLine, caught
 from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, is_hidden, require_file
 from headwise.data.idx import EACH_BYTES, check_size, is_idx, parse_idx, parse_npz
 from headwise.data.splits import files_of
@@ -78,7 +78,7 @@ def scan_images(
     if kind == "picture":
         if labelled:
             raise DataError(f"{path}: is one picture without a label; name a folder of classes, CSV, IDX or .npz")
-        yield caught(lambda: decode(data, str(path), config.max_pixels))
+        yield caught(decode, data, str(path), config.max_pixels)
         return
     arguments = path, data, config, read, labelled
     yield from _idx(*arguments, target) if kind == "idx" else _npz(*arguments)
@@ -129,7 +129,7 @@ def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
         if not pictures:
             yield DataError(f"{folder}: is empty; put pictures of the class into it or remove it")
         for picture in pictures:
-            yield caught(lambda at=picture, of=folder: _picture(at, "", f"{of.name}/{at.name}", config, read, of.name))  # type: ignore[misc]
+            yield caught(_picture, picture, "", f"{folder.name}/{picture.name}", config, read, folder.name)
 
 
 def entries_of(folder: Path) -> list[Path]:
@@ -155,7 +155,7 @@ def scan_list(path: Path, table: Table, keys: Sequence[Key], read: Bytes, make: 
     with digested({"": path}) as digests:
         read.note(digests[""])
         for row in scan_rows(path, table, keys):
-            yield row if isinstance(row, BadLine) else caught(lambda of=row: make(of))  # type: ignore[misc]
+            yield row if isinstance(row, BadLine) else caught(make, row)
 
 
 def _csv(path: Path, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
@@ -237,10 +237,8 @@ def _rows(path: Path, images: np.ndarray, labels: np.ndarray | None, config: Ima
         raise DataError(f"{path}: {len(images):,} images but {len(labels):,} labels; give each image its label")
     for number, pixels in enumerate(map(as_bytes, images)):
         name = f"{path}[{number}]"
-        if labels is None:
-            yield Image(name, pixels)
-        else:
-            yield caught(lambda at=number, of=pixels, to=name: Image(to, of, _named(labels[at], to, config)))  # type: ignore[misc]
+        label = None if labels is None else caught(_named, labels[number], name, config)
+        yield label if isinstance(label, DataError) else Image(name, pixels, label)
 
 
 def _named(label: object, place: str, config: ImagesConfig) -> str:
@@ -250,11 +248,3 @@ def _named(label: object, place: str, config: ImagesConfig) -> str:
     if not 0 <= int(text) < len(config.classes):
         raise DataError(f"{place}: label {text}, but data.classes names {len(config.classes)}, from 0; name them all")
     return config.classes[int(text)]
-
-
-def caught(make: Callable[[], Image]) -> Image | DataError:
-    """An image, or the error that says why there is none."""
-    try:
-        return make()
-    except DataError as error:
-        return error

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from headwise.config import DataFile
-from headwise.data.bad_lines import BadLine
+from headwise.data.bad_lines import BadLine, caught
 from headwise.data.batches import OnDevice
 from headwise.data.files import MAX_LINE_BYTES, Bytes
 from headwise.data.idx import parse_npz
@@ -20,7 +20,7 @@ from headwise.data.tables import Delimiter, Row, Table, text_cell
 from headwise.errors import DataError
 from headwise.explain.places import NO_CLASS
 from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
-from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught, entries_of, scan_list
+from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, entries_of, scan_list
 from headwise.tasks.images.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Colour, Image, PicturesConfig
@@ -154,7 +154,7 @@ def _folder(path: Path, target: Path | None, config: MasksConfig, read: Bytes) -
         elif name not in pictures:
             yield DataError(f"{masks[name]}: is the mask of no picture in {path}; add it or remove the mask")
         else:
-            yield caught(lambda at=name: _pair(pictures[at], masks[at], config, read))  # type: ignore[misc]
+            yield caught(_pair, pictures[name], masks[name], config, read)
 
 
 def _pair(picture: Path, mask: Path, config: MasksConfig, read: Bytes) -> Image:
@@ -192,10 +192,8 @@ def _npz(path: Path, config: MasksConfig, read: Bytes, masked: bool) -> Scanned:
     legend = config.legend()
     for number, pixels in enumerate(map(as_bytes, images)):
         name = f"{path}[{number}]"
-        if masks is None:
-            yield Image(name, pixels)
-        else:
-            yield caught(lambda at=name, of=pixels, by=masks[number]: Image(at, of, mask=as_labels(by, at, legend)))  # type: ignore[misc]
+        mask = None if masks is None else caught(as_labels, masks[number], name, legend)
+        yield mask if isinstance(mask, DataError) else Image(name, pixels, mask=mask)
 
 
 def scan_of(config: MasksConfig) -> Scan:

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.dropout import Dropout
-from headwise.models.initializers import initialize
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.tasks.images.encoders import (
     Augmentation,
     Constants,
@@ -132,8 +131,7 @@ def build_segmenter(
         patch = config.patch if isinstance(config, PatchConfig) else 1
         head = Patches(_score(encoder.width, num_classes * patch**2, config.dropout), patch)
     model = Segmenter(augmentation, Standardized(*constants), encoder, head)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model
 
 

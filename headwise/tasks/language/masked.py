@@ -16,8 +16,7 @@ from headwise.data.sources import Drawn
 from headwise.data.streams import Text, text_batch, windows
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
-from headwise.models.initializers import initialize
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 from headwise.tasks.text.plain import SPECIALS
 
@@ -179,8 +178,7 @@ def build_masked_encoder(
     dense = nn.Linear(encoder.width, config.d_model)
     transform = nn.Sequential(dense, nn.GELU(), nn.LayerNorm(config.d_model))
     model = MaskedEncoder(embedding, encoder, transform, nn.Linear(config.d_model, vocab_size), config.dropout)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     if tie_output:
         model.output.weight = embedding.weight
     return model

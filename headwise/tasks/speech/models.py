@@ -12,10 +12,9 @@ from headwise.attention.dropout import Dropout
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.models.initializers import initialize
 from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.models.token_encoders import TokenEncoder
 from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
@@ -156,8 +155,7 @@ def build_speech_classifier(
     width = listener.encoder.width
     pool = pooling.pooling(width, listener.encoder.backward)
     model = SpeechClassifier(listener, pool, nn.Linear(width, outputs), config.dropout)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model
 
 
@@ -170,8 +168,7 @@ def build_frame_labeller(
     """A model that says something of every place."""
     listener = build_speech_encoder(config, frames, constants)
     model = FrameLabeller(listener, nn.Linear(listener.encoder.width, outputs), config.dropout)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model
 
 
@@ -253,8 +250,7 @@ def build_speech_writer(
     joined = nn.Identity() if width == decoder.d_model else nn.Linear(width, decoder.d_model)
     head = nn.Linear(decoder.d_model, vocab_size) if units else None
     reader = SpeechReader(listener, joined, frames.subsampling, head)
-    initialize(reader, config.initializer)
-    initialize_cells(reader, config.initializer)
+    initialize_with_cells(reader, config.initializer)
     embedding = TokenEmbedding(vocab_size, decoder.d_model, build_positions(decoder), decoder.dropout)
     writer = build_writer(decoder, embedding, decoder.mechanism, decoder.num_layers, cross=True)
     return Seq2Seq(reader, initialize_and_tie(writer, writer, decoder.initializer, decoder.tie_output))

@@ -1,6 +1,5 @@
 """Recordings: the keys of a recipe, lists of sound files, archives of samples, what is read of each."""
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from jaxtyping import Float32
 from pydantic import Field, model_validator
 
 from headwise.config import Config, DataFile
-from headwise.data.bad_lines import BadLine, BadRule
+from headwise.data.bad_lines import BadLine, BadRule, caught
 from headwise.data.files import Bytes
 from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, parse_npz
 from headwise.data.tables import Row, Table, scan_rows
@@ -159,21 +158,20 @@ def scan_archive(path: Path, data: bytes, config: RecordingsConfig, labelled: bo
         if key in arrays and (arrays[key].shape != (len(offsets) - 1,) or arrays[key].dtype.kind not in "iuU"):
             raise DataError(f"{path}: '{key}' must be a whole number or text for each of {len(offsets) - 1} recordings")
     track = None if in_time is None else _Track(arrays[in_time], in_time, offsets, rate, path)
-    for number, (start, end) in enumerate(itertools.pairwise(offsets)):
-        name = f"{path}[{number}]"
+
+    def recording(number: int) -> Recording:
+        name, (start, end) = f"{path}[{number}]", offsets[number : number + 2]
         group = str(arrays[config.group_key][number]) if config.group_key in arrays and labelled else ""
-        try:
-            check_length(int(end - start), rate, name, config)
-            recording = Recording(name, _samples(audio[start:end]), rate, None, group)
-            if track is not None:
-                recording = marked(recording, track.marks(number, name, config))
-            elif labelled:
-                recording = replace(recording, label=named(str(arrays[config.label_key][number]), name, config))
-                recording = recording if marking is None else marked(recording)
-        except DataError as error:
-            yield error
-        else:
-            yield recording
+        check_length(int(end - start), rate, name, config)
+        unlabelled = Recording(name, _samples(audio[start:end]), rate, None, group)
+        if track is not None:
+            return marked(unlabelled, track.marks(number, name, config))
+        if not labelled:
+            return unlabelled
+        whole = replace(unlabelled, label=named(str(arrays[config.label_key][number]), name, config))
+        return whole if marking is None else marked(whole)
+
+    yield from (caught(recording, number) for number in range(len(offsets) - 1))
 
 
 class _Track:
@@ -261,13 +259,17 @@ def scan_recordings(
         yield from _Listed(path, config, read, labelled).scanned()
 
 
-def recording_of(data: bytes, name: str, config: RecordingsConfig) -> Recording:
-    """The recording in the bytes of a sound file. Raises: DataError, as `parse_sound`, and for one that is too long."""
+def recording_of(data: bytes, name: str, config: RecordingsConfig, *, whole: bool = True) -> Recording:
+    """The recording in the bytes of a sound file, heard as a whole or cut. Raises: DataError as `parse_sound`.
+
+    One that is heard as a whole may be too long too.
+    """
 
     def allowed(samples: int, rate: int) -> None:
-        check_length(samples, rate, name, config)
-        # as they are, with zeros around them, at another rate, and as frames
-        check_size(len(data) + 16 * samples, f"{name}: has {samples:,} samples", config.max_bytes)
+        if whole:
+            check_length(samples, rate, name, config)
+        # as they are; of a whole one with zeros around them, at another rate, and as frames too
+        check_size(len(data) + (16 if whole else 4) * samples, f"{name}: has {samples:,} samples", config.max_bytes)
 
     return Recording(name, *parse_sound(data, name, config.channels, allowed))
 
@@ -286,13 +288,7 @@ class _Listed:
         keys = "data.path_key and data.label_key" + (", or data.marks_key" if self.marking is not None else "")
         how = Table(config.format, named_by=keys)
         for row in scan_rows(self.path, how, self._required_keys(), optional):
-            if isinstance(row, BadLine):
-                yield row
-                continue
-            try:
-                yield self._recording(row)
-            except DataError as error:
-                yield error
+            yield row if isinstance(row, BadLine) else caught(self._recording, row)
 
     def _required_keys(self) -> list[str]:
         label = self.config.label_key if self.marking is None else self.marking.key or self.config.label_key
@@ -319,24 +315,16 @@ class _Listed:
     def _source(self, name: str, place: str) -> Recording:
         """The recording of a file."""
         if self._file is None or self._file[0] != name:
-            file = self.path.parent / name
-            try:
-                self._file = name, self._heard(file, self.read.read(file, ".recordings", name))
-            except DataError as error:
-                self._file = name, error
+            self._file = name, caught(self._heard, name)
         recording = self._file[1]
         if isinstance(recording, DataError):
             raise DataError(f"{place}: {recording.message}")
         return recording
 
-    def _heard(self, file: Path, data: bytes) -> Recording:
+    def _heard(self, name: str) -> Recording:
         """A file of which parts may be cut: it is as long as memory allows."""
-        name, config = str(file), self.config
-
-        def allowed(samples: int, rate: int) -> None:
-            check_size(len(data) + 4 * samples, f"{name}: has {samples:,} samples", config.max_bytes)
-
-        return Recording(name, *parse_sound(data, name, config.channels, allowed))
+        file = self.path.parent / name
+        return recording_of(self.read.read(file, ".recordings", name), str(file), self.config, whole=False)
 
     def _marks(self, name: str, source: Recording, marking: Marking, place: str) -> tuple[Mark, ...]:
         """The labels in time of a whole file."""

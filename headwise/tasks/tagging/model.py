@@ -17,8 +17,7 @@ from headwise.attention.precision import uncast, wide
 from headwise.attention.zeros import zeroed, zeroed_beyond
 from headwise.config import Config
 from headwise.errors import ConfigError, ShapeError
-from headwise.models.initializers import initialize
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 
 Scores = Float[Tensor, "batch words tags"]
@@ -358,6 +357,5 @@ def build_token_tagger(
     model = TokenTagger(
         embedding, encoder, POOLINGS[pooling.kind](), head, tagging or Independent(), pooling.place, config.dropout
     )
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from headwise.config import Config, DataFile
-from headwise.data.bad_lines import BadLine, BadRule, strict
+from headwise.data.bad_lines import BadLine, BadRule, caught, strict
 from headwise.data.batches import OnDevice, Ragged, padded
 from headwise.data.files import TEXT_LINE_BYTES, ending_of, resolve, scan_lines
 from headwise.data.readers import Pair
@@ -33,7 +33,7 @@ from headwise.data.tables import (
 )
 from headwise.data.text import Normalize
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.errors import ShapeError
+from headwise.errors import DataError, ShapeError
 
 Label = str | float
 
@@ -82,7 +82,7 @@ class LabelledConfig(Config):
 
 def scan_labelled(
     path: str | os.PathLike[str], config: LabelledConfig, normalize: Normalize = "nfc", *, numbers: bool = False
-) -> Iterator[Labelled | BadLine]:
+) -> Iterator[Labelled | DataError]:
     """The labelled texts of a file, one after another, with the lines that are bad.
 
     Texts and labels are cleaned (see `clean`); whole numbers, true and false are labels too.
@@ -96,7 +96,7 @@ def scan_labelled(
     """
     name = os.fspath(path)
     for row in scan_rows(name, config.table(), _keys(name, config)):
-        yield row if isinstance(row, BadLine) else _labelled(name, row, _keys(name, config), normalize, numbers)
+        yield row if isinstance(row, BadLine) else caught(_labelled, name, row, _keys(name, config), normalize, numbers)
 
 
 def labelled_set(config: LabelledConfig, tokenizer: TokenizerConfig, *, numbers: bool) -> DataSet[Labelled]:
@@ -160,15 +160,12 @@ def _keys(name: str, config: LabelledConfig) -> tuple[Key, Key]:
     return config.text_key, config.label_key
 
 
-def _labelled(name: str, row: Row, keys: tuple[Key, Key], normalize: Normalize, numbers: bool) -> Labelled | BadLine:
-    try:
-        text = text_cell(name, row, keys[0], normalize)
-        if not text:
-            raise BadLine(name, row.line, "empty text", "the text is empty; write one or remove the row")
-        read = number_of if numbers else partial(name_of, normalize=normalize)
-        return Labelled(text, read(row.cells[keys[1]], partial(BadLine, name, row.line, "label")), row.line)
-    except BadLine as fault:
-        return fault
+def _labelled(name: str, row: Row, keys: tuple[Key, Key], normalize: Normalize, numbers: bool) -> Labelled:
+    text = text_cell(name, row, keys[0], normalize)
+    if not text:
+        raise BadLine(name, row.line, "empty text", "the text is empty; write one or remove the row")
+    read = number_of if numbers else partial(name_of, normalize=normalize)
+    return Labelled(text, read(row.cells[keys[1]], partial(BadLine, name, row.line, "label")), row.line)
 
 
 @dataclass(frozen=True, slots=True)

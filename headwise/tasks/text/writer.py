@@ -4,7 +4,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -168,6 +168,13 @@ class Writing:
         beams, best = (1, 1) if config.method == "greedy" else (config.beam_size, config.n_best)
         cache = model.decoder.start(memory, lens)
         return BeamSearch(cache, self._rules(lens, config, prefix), beam_size=beams, n_best=best)
+
+    def forced(self, target: str | None, outputs: Callable[[], list[Output]]) -> tuple[str, list[int]]:
+        """The text and the tokens of a target, else of the best output, if there is one."""
+        if target is not None:
+            return target, self.tokenizer.encode(target)
+        best = outputs()
+        return (best[0].text, best[0].tokens) if best else ("", [])
 
     def draft(self, batch: PairBatch, read: list[str], places: Places | None = None) -> Draft:
         """The only source of a batch, to be followed; `read`, `places`: what the decoder looks at."""

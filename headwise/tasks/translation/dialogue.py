@@ -138,11 +138,7 @@ class Answerer(Predictor[str, list[Output], Pair]):
         if not context:
             raise ConfigError("there is no turn to answer; there is nothing to look at")
         ids = self.translator.target_tokenizer
-        if target is None:
-            (best, *_) = self.predict([context])[0]
-            text, tokens = best.text, best.tokens
-        else:
-            text, tokens = target, ids.encode(target)
+        text, tokens = self.writing.forced(target, lambda: self.predict([context])[0])
         rows = self._rows([context])
         batch, read = self.translator.collated(rows, Ragged.of([tokens]), [0]), self._labels(rows)
         attention = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)

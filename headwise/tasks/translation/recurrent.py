@@ -23,7 +23,7 @@ from headwise.attention.zeros import zeroed
 from headwise.caches import Cache
 from headwise.config import Config, named
 from headwise.errors import ConfigError, ShapeError, Unsupported
-from headwise.models.initializers import Scheme, initialize
+from headwise.models.initializers import Scheme
 from headwise.models.names import NormalizerName
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
 from headwise.models.recurrent import (
@@ -33,7 +33,7 @@ from headwise.models.recurrent import (
     build_layer,
     dropout_factors,
     embedded,
-    initialize_cells,
+    initialize_with_cells,
     read_both,
 )
 
@@ -307,8 +307,7 @@ def build_recurrent(config: RecurrentConfig, src_vocab: int, tgt_vocab: int) -> 
     embedding, output = nn.Embedding(tgt_vocab, config.embed_dim), nn.Linear(hidden, tgt_vocab)
     decoder = RecurrentDecoder(embedding, cells, attention, query, key, config.dropout, output)
     model = Seq2Seq(encoder, decoder)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     if config.tie_output:
         output.weight = embedding.weight
     return model

@@ -266,11 +266,7 @@ class Translator(Predictor[str, list[Output], Pair]):
         """The attention of every layer while the model reads a sentence and writes a translation of it."""
         if not item.strip():
             raise ConfigError("the sentence is empty; there is nothing to look at")
-        if target is None:
-            best = self.n_best([item], None)[0]
-            text, tokens = (best[0].text, best[0].tokens) if best else ("", [])
-        else:
-            text, tokens = target, self.target_tokenizer.encode(target)
+        text, tokens = self.writing.forced(target, lambda: self.n_best([item])[0])
         batch = self.collated(self._read([item]), Ragged.of([tokens]), [0])
         read = looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0]))
         written = [*map(self.target_tokenizer.shown, tokens), looking.EOS]

@@ -12,7 +12,6 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from headwise.config import Config, build
-from headwise.data.bad_lines import warn_skipped
 from headwise.data.files import digested, resolve
 from headwise.data.inspection import DataKind
 from headwise.data.report import embedding_size
@@ -34,10 +33,10 @@ from headwise.tasks.text.plain import (
     suggested_portion,
     train_tokenizer,
     unknown_tokens,
-    whole,
     word_counts,
 )
 from headwise.tasks.text.report import TEXT
+from headwise.tasks.text.running import lines_of
 from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Lines, Windows, context_source
 from headwise.tasks.vectors.demo import WORD_VECTORS
 from headwise.tasks.vectors.lexicon import (
@@ -134,10 +133,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
             if data.test is None:
                 raise ConfigError(f'data.test_kind is "{data.test_kind}": name the file with data.test, or --data FILE')
             return read_tests(resolve(data.test), data.test_kind, data.target_key, config.tokenizer.normalize)
-        own = None if split == "train" else getattr(data, split)
-        portion = whole(own, data) if own else portions(data)[split]
-        warn_skipped(portion.path, portion.bad)
-        return list(portion.lines())
+        return lines_of(data, split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
