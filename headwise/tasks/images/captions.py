@@ -14,7 +14,7 @@ from headwise.data.idx import parse_npz
 from headwise.data.tables import Delimiter, Row, Table, scan_rows, text_cell
 from headwise.data.text import Normalize, clean
 from headwise.errors import DataError
-from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
+from headwise.tasks.images.image_sets import Loaded, Scan, load_parts, spanned
 from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Image, PicturesConfig
@@ -163,17 +163,13 @@ def load_captions(config: CaptionsConfig, normalize: Normalize) -> Loaded:
     loaded = load_parts(config, scan_of(config, normalize))
     notes = list(loaded.notes)
     for part, images in loaded.parts.items():
-        notes += _notes(part, images) if len(images) else []
+        if len(images):
+            counts = [len(captions_of(label)) for label in images.labels]
+            captions = f"{spanned(counts)} caption{'s' if max(counts) > 1 else ''}"
+            notes.append(f"{part}: {len(images):,} images with {captions} each")
     return replace(loaded, notes=tuple(notes))
 
 
 def scan_of(config: CaptionsConfig, normalize: Normalize = "nfc") -> Scan:
     """How `load_parts` reads the parts of a recipe."""
     return lambda part, read: scan_captions(resolve(getattr(config, part)), config, normalize, read)
-
-
-def _notes(part: str, images: ImageSet) -> list[str]:
-    counts = [len(captions_of(label)) for label in images.labels]
-    most, least = max(counts), min(counts)
-    span = f"{most:,}" if most == least else f"{least:,} to {most:,}"
-    return [f"{part}: {len(images):,} images with {span} caption{'s' if most > 1 else ''} each"]

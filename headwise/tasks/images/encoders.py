@@ -14,7 +14,6 @@ from torch.nn import functional as F
 from headwise import positions
 from headwise.attention import mechanisms, normalizers
 from headwise.attention.dropout import Dropout
-from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.explain.places import Grid
@@ -281,10 +280,10 @@ class ConvolutionalEncoder(ImageEncoder):
         self.width, self.receptive_field = width, receptive_field
 
     def forward(self, x: Maps) -> Float[Tensor, "batch features"]:
-        return self._last(x).mean((2, 3))
+        return self.maps(x)[-1].mean((2, 3))
 
     def places(self, x: Maps) -> States:
-        return self._last(x).flatten(2).mT
+        return self.maps(x)[-1].flatten(2).mT
 
     def maps(self, x: Maps) -> list[Tensor]:
         """The map of every stage, after the attention where there is some."""
@@ -295,9 +294,6 @@ class ConvolutionalEncoder(ImageEncoder):
             # attention changes the map of the stage before it
             maps[-1 if isinstance(stage, MapAttention) else len(maps) :] = [x]
         return maps
-
-    def _last(self, x: Tensor) -> Tensor:
-        return self.maps(x)[-1]
 
 
 # mean and standard deviation of each channel, of bytes as fractions of 255
@@ -482,29 +478,22 @@ class AttentionCnnConfig(ResidualConfig):
         grid, width = self.grids(sizes)[self.attention_after - 1], self.widths()[self.attention_after - 1]
         head_dim = self._inner() // self.num_heads
         position = position_type(self.position).on_grid(width, head_dim, self.num_heads, *grid)
-        attention = MultiHeadAttention(
-            width,
-            self.num_heads,
-            self._mechanism(head_dim, grid[0] * grid[1]),
+        mechanism = mechanisms.build(
+            self.mechanism,
             head_dim=head_dim,
-            position=position if position.acts_in_attention() else None,
+            num_heads=self.num_heads,
+            max_len=grid[0] * grid[1],
+            dropout=self.attention_dropout,
+            score=self.score,
+            normalizer=self.normalizer,
         )
+        inside = position if position.acts_in_attention() else None
+        attention = MultiHeadAttention(width, self.num_heads, mechanism, head_dim=head_dim, position=inside)
         stages.insert(self.attention_after, MapAttention(attention))
         return ConvolutionalEncoder(stem, stages, self.widths()[-1], (grid, self.map(sizes)), None)
 
     def _inner(self) -> int:
         return self.widths()[self.attention_after - 1] // self.reduction
-
-    def _mechanism(self, head_dim: int, places: int) -> Mechanism:
-        return mechanisms.build(
-            self.mechanism,
-            head_dim=head_dim,
-            num_heads=self.num_heads,
-            max_len=places,
-            dropout=self.attention_dropout,
-            score=self.score,
-            normalizer=self.normalizer,
-        )
 
 
 ImageEncoderConfig = Annotated[PatchConfig | PixelConfig | CnnConfig | AttentionCnnConfig, Field(discriminator="kind")]

@@ -61,6 +61,7 @@ from headwise.tasks.images.image_sets import (
     examples_of,
     load_parts,
     measured,
+    spanned,
 )
 from headwise.tasks.images.images import ImagesConfig, scan_images, scan_of
 from headwise.tasks.images.maps import ImageMap
@@ -240,9 +241,7 @@ def load_images(config: ImagesConfig) -> Loaded:
 def _notes(part: str, images: ImageSet, classes: list[str]) -> list[str]:
     """What a part is like, and what of it training has or lacks."""
     counts = Counter(images.labels)
-    most, least = max(counts.values()), min(counts.values())
-    span = f"{most:,}" if most == least else f"{least:,} to {most:,}"
-    notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {span} each"]
+    notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {spanned(counts.values())} each"]
     return notes if part == "train" else notes + lacking(part, counts, classes)
 
 

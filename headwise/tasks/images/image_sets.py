@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -187,6 +187,15 @@ def constants(pixels: UInt8[np.ndarray, "images height width channels"]) -> tupl
 def _shape(config: PicturesConfig, first: Image) -> Shape:
     height, width = config.size or first.shape[:2]
     return Shape(height, width, config.channels or (3 if first.alpha else first.shape.channels))
+
+
+def spanned(counts: Collection[int]) -> str:
+    """The least and the largest of some counts, once where they are equal.
+
+    >>> spanned([1000, 3])
+    '3 to 1,000'
+    """
+    return " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))
 
 
 class ImageMetadata(Config):

@@ -84,7 +84,8 @@ def decoded(data: bytes, name: str, max_pixels: int, convert: Callable[[Any], T]
     except pillow.UnidentifiedImageError:
         if data.startswith(_OWN):
             raise DataError(f"{name}: is damaged or cut off; copy it again or remove it") from None
-        raise DataError(f"{name}: is {_kind(data)}; convert it to PNG or JPEG, or remove it") from None
+        kind = next((what for magic, what in _OTHERS.items() if data.startswith(magic)), "neither PNG nor JPEG")
+        raise DataError(f"{name}: is {kind}; convert it to PNG or JPEG, or remove it") from None
     except pillow.DecompressionBombError:
         most = min(max_pixels, 2 * pillow.MAX_IMAGE_PIXELS)
         raise DataError(f"{name}: has more than {most:,} pixels; make it smaller or remove it") from None
@@ -191,10 +192,6 @@ def _image(picture: Any, name: str, label: str | None) -> Image:
         )
         pixels[rows] = samples.reshape(samples.shape[0], width, -1)
     return Image(name, pixels, label, alpha and not deep)
-
-
-def _kind(data: bytes) -> str:
-    return next((what for magic, what in _OTHERS.items() if data.startswith(magic)), "neither PNG nor JPEG")
 
 
 def encode(pixels: UInt8[np.ndarray, "height width *channels"], palette: Sequence[Colour] = ()) -> bytes:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from headwise.errors import ConfigError, DataError
-from headwise.files import replacing
+from headwise.data.synthetic import write_drawn
+from headwise.errors import ConfigError
 from headwise.tasks.images.picture_files import encode
 
 COLOURS = {
@@ -89,15 +89,12 @@ def make(folder: Path, seed: int = 1, count: int = 2000, side: int = 32) -> dict
             *(f"pictures/{name},{drawing.caption},masks/{name}" for name, drawing in drawn.items()),
         ]
         table = "".join(f"{row}\n" for row in rows)
-        if path.exists() and path.read_text(encoding="utf-8") != table:
-            raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
+        write_drawn(path, table)
         for kind in ("pictures", "masks"):
             (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, drawing in drawn.items():
             (folder / "pictures" / name).write_bytes(encode(drawing.pixels))
             (folder / "masks" / name).write_bytes(encode(drawing.forms, _PALETTE))
-        with replacing(path) as temporary:
-            temporary.write_bytes(table.encode())
         sizes[path] = size
     return sizes
 

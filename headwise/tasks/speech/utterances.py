@@ -256,10 +256,6 @@ class Utterances:
         samples = sum(len(self.recordings[at].samples) for at in string)
         return frame_count(samples, self.recordings[0].rate)
 
-    def heard(self, seed: int = 0, epoch: int = 0) -> list[Recording]:
-        """Every utterance of a pass."""
-        return [self._joined(string) for string in self.strings.drawn(seed, epoch)]
-
     def _joined(self, string: list[int]) -> Recording:
         return joined([self.recordings[at] for at in string])
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.data.files import digested, require_file, resolve, sha256
+from headwise.data.splits import SPLITS
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError, MachineError
 from headwise.locks import LOCK, OWNER, FolderLock
@@ -89,7 +90,8 @@ def _tokenized(
             if _is_done(folder, work):
                 return read_index(folder)[0]
             # before the folder is taken: there may be something to correct in the text
-            parts = {part: portion for part, portion in portions(config).items() if _is_own(config, part, portion)}
+            cut = [part for part in SPLITS if part == "train" or getattr(config, part) is None]
+            parts = {part: portion for part, portion in portions(config).items() if portion.chars and part in cut}
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(FolderLock(folder))
             if _is_done(folder, work):
@@ -116,10 +118,6 @@ def _unchanged(source: Path) -> Callable[[], None]:
             raise DataError(f"{source}: changed while it was read; start again")
 
     return check
-
-
-def _is_own(config: TextConfig, part: str, portion: Portion) -> bool:
-    return portion.chars > 0 and (part == "train" or getattr(config, part) is None)
 
 
 def _work(config: TextConfig, tokens: TokenizerConfig, source: str) -> str:

@@ -65,7 +65,10 @@ def load_vectors(
     exact: dict[int, np.ndarray] = {}
     other_case: dict[int, np.ndarray] = {}
     for place, raw, numbers in _entries(name, max_line_bytes):
-        word = _cleaned(raw, tokenizer, place)
+        try:
+            word = clean(raw, tokenizer.config.normalize)
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from None
         rows = [row for row in exact_rows.get(word, ()) if row not in exact]
         spare = [row for row in folded_rows.get(word.lower(), ()) if row not in other_case]
         if not rows and not spare:
@@ -130,13 +133,6 @@ def _entries(name: str, max_line_bytes: int) -> Iterator[tuple[str, str, list[st
         raise DataError(
             f"{name}: the first line promises {promised:,} vectors, the file has {vectors:,}: is it cut off?"
         )
-
-
-def _cleaned(word: str, tokenizer: Tokenizer, place: str) -> str:
-    try:
-        return clean(word, tokenizer.config.normalize)
-    except DataError as error:
-        raise DataError(f"{place}: {error}") from None
 
 
 def _header(text: str) -> tuple[int, int] | None:
