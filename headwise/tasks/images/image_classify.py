@@ -93,11 +93,7 @@ class ImageClassifier(nn.Module):
 
 
 def build_image_classifier(
-    config: ImageEncoderConfig,
-    augmentation: Augmentation,
-    constants: Constants,
-    sizes: Sizes,
-    num_classes: int,
+    config: ImageEncoderConfig, augmentation: Augmentation, constants: Constants, sizes: Sizes, num_classes: int
 ) -> ImageClassifier:
     """The model of a configuration. Raises: ConfigError: an image that the encoder cannot read.
 

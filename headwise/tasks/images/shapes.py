@@ -11,12 +11,7 @@ from headwise.data.synthetic import write_drawn
 from headwise.errors import ConfigError
 from headwise.tasks.images.picture_files import encode
 
-COLOURS = {
-    "red": (214, 39, 40),
-    "green": (44, 160, 44),
-    "blue": (31, 119, 220),
-    "yellow": (240, 200, 30),
-}
+COLOURS = {"red": (214, 39, 40), "green": (44, 160, 44), "blue": (31, 119, 220), "yellow": (240, 200, 30)}
 FORMS = ("square", "circle", "triangle")
 RELATIONS = ("above", "left of")
 # what background and forms look like in a mask

@@ -133,10 +133,7 @@ class MaskedEncoder(nn.Module):
         self.dropout = Dropout(dropout)
 
     def hidden(
-        self,
-        tokens: Int[Tensor, "batch length"],
-        valid_lens: Int[Tensor, "batch"],
-        places: Int[Tensor, "places"],
+        self, tokens: Int[Tensor, "batch length"], valid_lens: Int[Tensor, "batch"], places: Int[Tensor, "places"]
     ) -> Float[Tensor, "places d_model"]:
         """What the output reads.
 
@@ -149,10 +146,7 @@ class MaskedEncoder(nn.Module):
         return transformed
 
     def forward(
-        self,
-        tokens: Int[Tensor, "batch length"],
-        valid_lens: Int[Tensor, "batch"],
-        places: Int[Tensor, "places"],
+        self, tokens: Int[Tensor, "batch length"], valid_lens: Int[Tensor, "batch"], places: Int[Tensor, "places"]
     ) -> Float[Tensor, "places vocab"]:
         """Logits of the token at each of these places."""
         logits: Tensor = self.output(self.hidden(tokens, valid_lens, places))

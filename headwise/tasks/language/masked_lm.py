@@ -306,10 +306,7 @@ class MaskedLM(running.RunningText):
     def build(self) -> MaskedEncoder:
         config = self.config
         return build_masked_encoder(
-            config.model,
-            self.tokenizer.vocab_size,
-            embedding_std=config.embedding_std,
-            tie_output=config.tie_output,
+            config.model, self.tokenizer.vocab_size, embedding_std=config.embedding_std, tie_output=config.tie_output
         )
 
     def source(self, split: str, limits: Limits) -> Source[MaskedBatch] | None:

@@ -160,10 +160,7 @@ def build_speech_classifier(
 
 
 def build_frame_labeller(
-    config: FrameEncoderConfig,
-    frames: FramesConfig,
-    constants: Constants,
-    outputs: int,
+    config: FrameEncoderConfig, frames: FramesConfig, constants: Constants, outputs: int
 ) -> FrameLabeller:
     """A model that says something of every place."""
     listener = build_speech_encoder(config, frames, constants)
@@ -173,10 +170,7 @@ def build_frame_labeller(
 
 
 def build_frame_tagger(
-    config: FrameEncoderConfig,
-    frames: FramesConfig,
-    constants: Constants,
-    outputs: int,
+    config: FrameEncoderConfig, frames: FramesConfig, constants: Constants, outputs: int
 ) -> FrameTagger:
     """A model that says something of every frame of 10 ms.
 

@@ -38,12 +38,7 @@ warmup_steps = 20
 batch_sentences = 32
 max_epochs = 12
 """
-CLASSIFY = Demo(
-    "that `not` turns a review round",
-    _reviews,
-    _RECIPE,
-    "the film is not very good",
-)
+CLASSIFY = Demo("that `not` turns a review round", _reviews, _RECIPE, "the film is not very good")
 REGRESS = Demo(
     "how good a film is, from -2 to 2",
     _reviews,
