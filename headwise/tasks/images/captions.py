@@ -66,8 +66,7 @@ def scan_captions(
         read: collects what was read.
         captioned: whether an image without a caption is a fault; a file may then be a picture too.
 
-    Raises:
-        DataError: `file: ...`, the file cannot be read any further.
+    Raises: DataError: `file: ...`, the file cannot be read any further.
     """
     read = Bytes(config.max_bytes) if read is None else read
     if not captioned and path.suffix.lower() in PICTURES:
@@ -157,8 +156,7 @@ def _label(captions: list[str]) -> str | None:
 def load_captions(config: CaptionsConfig, normalize: Normalize) -> Loaded:
     """Reads and splits the captioned images of a recipe, as `load_parts`; all captions of an image are in one part.
 
-    Raises:
-        DataError: as `load_parts`.
+    Raises: DataError: as `load_parts`.
     """
     loaded = load_parts(config, scan_of(config, normalize))
     notes = list(loaded.notes)

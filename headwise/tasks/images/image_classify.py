@@ -223,8 +223,7 @@ class Recogniser(ImagePredictor[dict[str, float]]):
 def load_images(config: ImagesConfig) -> Loaded:
     """Reads and splits the labelled images of a recipe, as `load_parts`.
 
-    Raises:
-        DataError: as `load_parts`; labels that are not as the recipe names them, or all alike.
+    Raises: DataError: as `load_parts`; labels that are not as the recipe names them, or all alike.
     """
     loaded = load_parts(config, scan_of(config))
     train, notes = loaded.parts["train"], list(loaded.notes)

@@ -107,8 +107,7 @@ def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:
         config: names the files of the parts too.
         scan: the images of a part.
 
-    Raises:
-        DataError: images that cannot be read, or that differ in size while the recipe names none.
+    Raises: DataError: images that cannot be read, or that differ in size while the recipe names none.
     """
     shape: Shape | None = None
     changed: Counter[str] = Counter()

@@ -62,8 +62,7 @@ def scan_images(
         read: collects what was read.
         labelled: whether an image without a label is a fault.
 
-    Raises:
-        DataError: `file: ...`, the folder or file cannot be read any further.
+    Raises: DataError: `file: ...`, the folder or file cannot be read any further.
     """
     read = Bytes(config.max_bytes) if read is None else read
     if config.format == "folder" or (config.format == "auto" and path.is_dir()):

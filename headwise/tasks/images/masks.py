@@ -89,8 +89,7 @@ def scan_masks(
         read: collects what was read.
         masked: whether masks are read; a file may else be a picture too.
 
-    Raises:
-        DataError: `file: ...`, the file or folder cannot be read any further.
+    Raises: DataError: `file: ...`, the file or folder cannot be read any further.
     """
     read = Bytes(config.max_bytes) if read is None else read
     if config.format == "folder" or (config.format == "auto" and path.is_dir()):
@@ -204,8 +203,7 @@ def scan_of(config: MasksConfig) -> Scan:
 def load_masks(config: MasksConfig) -> tuple[Loaded, list[int]]:
     """Reads and splits the masked pictures of a recipe, as `load_parts`; and the labels that are told apart, in order.
 
-    Raises:
-        DataError: as `load_parts`; masks of a single label, or of more labels than can be told apart.
+    Raises: DataError: as `load_parts`; masks of a single label, or of more labels than can be told apart.
     """
     loaded, legend = load_parts(config, scan_of(config)), config.legend()
     notes = list(loaded.notes)

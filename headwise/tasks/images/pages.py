@@ -65,8 +65,7 @@ def image_page(
         layers: what the small maps show.
         chosen: (layer, head) of the small maps that the large one is the mean of; they are framed.
 
-    Raises:
-        ShapeError: if a map has no places.
+    Raises: ShapeError: if a map has no places.
 
     >>> drawn = image_page(np.zeros((4, 4, 1), np.uint8), np.eye(2), [np.ones((3, 2, 2))], title="a cat")
     >>> [axes.get_title() for axes in drawn.axes[:3]]
@@ -110,8 +109,7 @@ def word_page(
         weights: how much each word attends to each place of a grid that lies over the image.
         words: in their order.
 
-    Raises:
-        ShapeError: if there is no map, or a word for each is missing.
+    Raises: ShapeError: if there is no map, or a word for each is missing.
 
     >>> drawn = word_page(np.zeros((4, 4, 1), np.uint8), np.ones((3, 2, 2)), ["a", "red", "dog"])
     >>> [axes.get_title() for axes in drawn.axes[:4]]
@@ -155,8 +153,7 @@ def label_page(
         legend: name and colour of each class; those in the pictures are listed.
         looks: the attention of one pixel.
 
-    Raises:
-        ShapeError: labels that are not those of the image.
+    Raises: ShapeError: labels that are not those of the image.
 
     >>> legend = [("a", (0, 0, 0)), ("b", (9, 9, 9))]
     >>> page = label_page(np.zeros((2, 3, 1), np.uint8), {"said": np.ones((2, 3), int)}, legend)

@@ -33,8 +33,7 @@ def draw(number: int, side: int = 32, seed: int = 0) -> Drawn:
         side: height and width in pixels, 16 at least.
         seed: another seed gives another list.
 
-    Raises:
-        ConfigError: for a smaller side.
+    Raises: ConfigError: for a smaller side.
 
     >>> drawn = draw(0)
     >>> drawn.pixels.shape, drawn.caption

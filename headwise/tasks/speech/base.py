@@ -146,10 +146,7 @@ def known_of(assets: Assets[Any], bands: int) -> Known:
 
 
 def suggest(data: Mapping[str, Any], kind: type[RecordingsConfig], about: str, more: Mapping[str, Any]) -> Suggestion:
-    """A small Conformer for the recordings of these keys of `[data]`.
-
-    Raises: DataError, ConfigError as the reader.
-    """
+    """A small Conformer for the recordings of these keys of `[data]`. Raises: DataError, ConfigError as the reader."""
     config = build(kind, data, "data")
 
     def parts(valid: float, test: float) -> object:

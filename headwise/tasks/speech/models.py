@@ -227,8 +227,7 @@ def build_speech_writer(
 
     Args:
         units: whether places have logits of units too.
-    Raises:
-        ConfigError: a decoder with a memory of segments.
+    Raises: ConfigError: a decoder with a memory of segments.
 
     >>> from headwise.tasks.speech.encoders import ConformerConfig
     >>> small = {"d_model": 8, "d_ff": 8, "num_heads": 2}

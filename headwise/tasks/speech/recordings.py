@@ -140,8 +140,7 @@ _RATE = "sample_rate"
 def scan_archive(path: Path, data: bytes, config: RecordingsConfig, labelled: bool) -> Scanned:
     """The recordings in the bytes of an .npz file, one after another; of one that cannot be read, why.
 
-    Raises:
-        DataError: `path: ...`, the arrays do not fit one another.
+    Raises: DataError: `path: ...`, the arrays do not fit one another.
     """
     marking = config.marking() if labelled else None
     in_time = marking.key if marking is not None else None
@@ -242,8 +241,7 @@ def scan_recordings(
         read: collects what was read.
         labelled: whether a recording without a label is a fault.
 
-    Raises:
-        DataError: `file: ...`, the file cannot be read any further.
+    Raises: DataError: `file: ...`, the file cannot be read any further.
     """
     read = Bytes(config.max_bytes) if read is None else read
     data = read.read(path)

@@ -85,8 +85,7 @@ class SpeechTagger(Listener[FrameLabels]):
 
         `per_class` has precision, recall and F1 of each label, `confused` the most frequent mistakes.
 
-        Raises:
-            DataError: no recordings, or no labels in time.
+        Raises: DataError: no recordings, or no labels in time.
         """
         predicted, gold = self._frames(examples, [output.labels for output in self.predict(examples)])
         per_class = class_scores(predicted, gold)
@@ -121,8 +120,7 @@ class SpeechTagger(Listener[FrameLabels]):
 
         Of a model without attention the probability of every label, frame by frame.
 
-        Raises:
-            ConfigError: a target.
+        Raises: ConfigError: a target.
         """
         if target is not None:
             raise ConfigError("the labels of a recording cannot be given here; leave the target out")

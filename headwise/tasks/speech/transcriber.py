@@ -75,8 +75,7 @@ class TextListener(Listener[str]):
     def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
         """Errors of words and of characters in percent, and the share of recordings without an error.
 
-        Raises:
-            DataError: recordings without a text.
+        Raises: DataError: recordings without a text.
         """
         gold = gold_of(examples)
         predicted = self.predict(examples, options)
@@ -121,8 +120,7 @@ class Transcriber(TextListener):
         Args:
             target: the text to find in the recording, in place of what the model writes.
 
-        Raises:
-            ConfigError: nothing was heard, units that the model does not know, or more than the recording can hold.
+        Raises: ConfigError: nothing was heard, units that the model does not know, or more than the recording can hold.
         """
         recording = self.heard(item)
         (batch,) = self.batches(recording)
@@ -206,8 +204,7 @@ class SpeechWriter(TextListener):
         Args:
             target: the text to write, in place of the model's own.
 
-        Raises:
-            ConfigError: units that the model does not know.
+        Raises: ConfigError: units that the model does not know.
         """
         recording, ids = self.heard(item), self.tokenizer
         text = self.predict([recording])[0] if target is None else target

@@ -136,8 +136,7 @@ def load_recordings(config: RecordingsConfig) -> Recordings:
 
     At random a recording follows its samples into a part, so that equal ones stay together.
 
-    Raises:
-        DataError: recordings that cannot be read, groups that there are not, a part that comes out empty.
+    Raises: DataError: recordings that cannot be read, groups that there are not, a part that comes out empty.
     """
     own, notes = recording_set(config).read_own(), []
     rate = config.sample_rate or own.examples["train"][0].rate

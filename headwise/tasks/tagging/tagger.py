@@ -338,8 +338,7 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     def scores_of(self, examples: Sequence[Tagged], options: Any = None) -> dict[str, float | str]:
         """Accuracy and macro-F1; of words that training has and has not; of spans. See `tag_scores`.
 
-        Raises:
-            DataError: no words, or words without a tag.
+        Raises: DataError: no words, or words without a tag.
         """
         return self._scores(examples, self.tag(examples))
 

@@ -91,8 +91,7 @@ def scan_labelled(
         config: format, keys and columns; its paths are not read.
         numbers: labels are numbers, finite, with a point: 3, -0.5, 1e-3.
 
-    Raises:
-        DataError: the file cannot be read any further, or lacks a column.
+    Raises: DataError: the file cannot be read any further, or lacks a column.
     """
     name = os.fspath(path)
     for row in scan_rows(name, config.table(), _keys(name, config)):
@@ -129,8 +128,7 @@ def read_texts(path: str | os.PathLike[str], config: LabelledConfig, normalize: 
     By its ending a file is CSV, TSV, JSON lines or (`.txt`) plain text. Others are of the format of the configuration;
     where that is "auto", JSON lines or plain text by their first line. A blank line of plain text is an empty text.
 
-    Raises:
-        DataError: `file:line: ...`, what is wrong there.
+    Raises: DataError: `file:line: ...`, what is wrong there.
     """
     name = os.fspath(path)
     if not _is_table(name, config):
@@ -221,11 +219,7 @@ def encode_texts(
 
 
 def collate_texts(rows: TextRows, indices: Sequence[int]) -> LabelledBatch:
-    """Pads the texts at `indices` to one batch; no Python work per token.
-
-    Raises:
-        ShapeError: no indices.
-    """
+    """Pads the texts at `indices` to one batch; no Python work per token. Raises: ShapeError: no indices."""
     if not len(indices):
         raise ShapeError("a batch needs at least one example")
     chosen = np.asarray(indices, dtype=np.int64)

@@ -202,7 +202,7 @@ def _unchanged(pieces: Iterator[np.ndarray], source: Path, digest: str) -> Itera
         raise DataError(f"{source}: changed while it was read; start again")
 
 
-def unknown_tokens(text: Text, tokenizer: Tokenizer) -> int:
+def unknown_count(text: Text, tokenizer: Tokenizer) -> int:
     """How many tokens of a text are the unknown one."""
     steps = range(0, len(text.tokens), _CHUNK_CHARS)
     return sum(int((text.tokens[step : step + _CHUNK_CHARS] == tokenizer.unk_id).sum()) for step in steps)

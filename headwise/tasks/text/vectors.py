@@ -57,8 +57,7 @@ def load_vectors(
         path: text, plain or gzip: a word and its numbers a line, with or without a first line "words numbers".
         generator: draws the rows without vector.
 
-    Raises:
-        DataError: `file:line: ...` for a wrong count of numbers, what is no number, a file that ends early.
+    Raises: DataError: `file:line: ...` for a wrong count of numbers, what is no number, a file that ends early.
     """
     name = os.fspath(path)
     exact_rows, folded_rows = _rows_by_word(tokenizer)

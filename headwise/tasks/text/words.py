@@ -149,8 +149,7 @@ def encode_words(
         tags: numbers, one for each word; None: not known.
         vocabulary: the words of training; None: all.
 
-    Raises:
-        ShapeError: a sentence with another number of tags than words.
+    Raises: ShapeError: a sentence with another number of tags than words.
 
     >>> letters = WordTokenizer.train(["ab"], TokenizerConfig(kind="char"), SpellingConfig())
     >>> rows = encode_words([["ab", "a"], ["b"]], letters)
@@ -180,8 +179,7 @@ def encode_words(
 def collate_words(rows: WordRows, indices: Sequence[int]) -> WordBatch:
     """Pads the sentences at `indices` to one batch of int64 tensors; no Python work per token.
 
-    Raises:
-        ShapeError: no indices.
+    Raises: ShapeError: no indices.
     """
     if not len(indices):
         raise ShapeError("a batch needs at least one example")

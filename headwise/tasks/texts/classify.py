@@ -92,8 +92,7 @@ class Classifier(TextPredictor[Verdict]):
         `per_class` has precision, recall and F1 of each class with how often it occurs, `confused` the most frequent
         mistakes. The cross entropy is over the texts whose class training has; NaN where there are none.
 
-        Raises:
-            DataError: no texts.
+        Raises: DataError: no texts.
         """
         gold = [str(example.label) for example in examples]
         verdicts = self.predict([example.text for example in examples])

@@ -63,11 +63,7 @@ class Regressor(TextPredictor[float]):
         return f"{output:.4g}"
 
     def scores_of(self, examples: Sequence[Labelled], options: Any = None) -> dict[str, float | str]:
-        """Mean absolute error, root mean square error and R2, on the scale of the data.
-
-        Raises:
-            DataError: no texts.
-        """
+        """Mean absolute error, root mean square error and R2, on the scale of the data. Raises: DataError: no texts."""
         texts, labels = [example.text for example in examples], [_number(example) for example in examples]
         # standardised, so that no sum of squares drowns in the square of a large mean
         gold, predicted = (

@@ -153,8 +153,7 @@ def joined(turns: Sequence[str]) -> str:
 def turns_of(context: str) -> list[str]:
     """The turns of a context that is one text, or an object of JSON lines; empty ones are left out.
 
-    Raises:
-        DataError: JSON that holds no turns.
+    Raises: DataError: JSON that holds no turns.
 
     >>> turns_of("hi ||| my name is anna"), turns_of('{"turns": ["hi"]}')
     (['hi', 'my name is anna'], ['hi'])

@@ -49,8 +49,7 @@ class AdditiveAttention(Mechanism):
         hidden: width of queries, keys and v.
         normalizer: scores to weights, a name or an object.
         dropout: probability of dropping a weight while training.
-    Raises:
-        ShapeError: more than one head, or another width than `hidden`.
+    Raises: ShapeError: more than one head, or another width than `hidden`.
     Source: Bahdanau et al. 2015, arXiv:1409.0473, appendix A.1.2.
 
     >>> x = torch.ones(2, 1, 4, 8)

@@ -82,8 +82,7 @@ def suggest(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
     Small sets get words and a small model, larger ones a joint vocabulary of pieces where the scripts allow it, and a
     model that grows with the number of pairs. Length limits keep 99.9 % of the pairs.
 
-    Raises:
-        DataError: there are no pairs.
+    Raises: DataError: there are no pairs.
 
     >>> suggest([Pair("go .", "va !", 1)])["tokenizer"]["kind"]
     'word'

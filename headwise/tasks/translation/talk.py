@@ -65,8 +65,7 @@ def make(folder: Path, seed: int = 1, count: int = 2000) -> dict[Path, int]:
 
     Returns: the files, and how many dialogues each has.
 
-    Raises:
-        DataError: the folder holds other data under one of these names.
+    Raises: DataError: the folder holds other data under one of these names.
     """
     sizes, drawn = {}, _different(seed)
     for part, size in (("train", count), ("valid", max(1, count // 10)), ("test", max(1, count // 10))):

@@ -32,7 +32,7 @@ from headwise.tasks.text.plain import (
     portions,
     suggested_portion,
     train_tokenizer,
-    unknown_tokens,
+    unknown_count,
     word_counts,
 )
 from headwise.tasks.text.report import TEXT
@@ -215,7 +215,7 @@ def _notes(config: WordVectorsTaskConfig, data: Mapping[str, Text], tokenizer: T
     notes = [f"vocabulary: {size:,} words that occur at least {config.tokenizer.min_frequency} times"]
     for part, text in data.items():
         lines = Lines(text)
-        words, lost = int(lines.lengths.sum()), unknown_tokens(text, tokenizer)
+        words, lost = int(lines.lengths.sum()), unknown_count(text, tokenizer)
         notes.append(f"{part}: {words:,} running words, {lost / max(1, words):.1%} of them left out as too rare")
     if dim < (least := embedding_size(size)):
         notes.append(
