@@ -50,11 +50,7 @@ class ImageSegment(ImageTask):
     options = (PictureOptions,)
     unit: ClassVar[str] = "pixels"
     config_type: ClassVar[type[Config]] = ImageSegmentConfig
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("pixel_accuracy", "high"),
-        Metric("mean_iou", "high"),
-    )
+    metrics = (Metric("loss", "low"), Metric("pixel_accuracy", "high"), Metric("mean_iou", "high"))
     batch_images: ClassVar[int] = 32
     config: ImageSegmentConfig
 

@@ -262,11 +262,7 @@ class MaskedLM(running.RunningText):
     demo: ClassVar[Demo | None] = MASKED_LM
     config_type: ClassVar[type[Config]] = MaskedLMConfig
     options = (BestOptions,)
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("perplexity", "low"),
-        Metric("accuracy", "high"),
-    )
+    metrics = (Metric("loss", "low"), Metric("perplexity", "low"), Metric("accuracy", "high"))
     config: MaskedLMConfig
 
     @classmethod

@@ -168,12 +168,10 @@ class Tag(Task[dict[str, Sentences]]):
     def prepare_with(cls, config: TagConfig, given: Given) -> Assets[dict[str, Sentences]]:
         parts = _data_set(config.data, config.tokenizer).read()
         notes, train = parts.notes, parts.examples["train"]
-        learned = (
-            _learned(train, config)
-            if given.files is None
-            else Learned.read(given.files, config.tokenizer, config.spelling.longest)
-        )
-        if given.files is not None:
+        if given.files is None:
+            learned = _learned(train, config)
+        else:
+            learned = Learned.read(given.files, config.tokenizer, config.spelling.longest)
             _refuse_unknown(train, learned.tags, config.data.train)
         others = {tag for _, sentences in parts for sentence in sentences for tag in sentence.tags or ()}
         names, data = (*learned.tags, *sorted(others - set(learned.tags))), {}
@@ -231,10 +229,8 @@ class Tag(Task[dict[str, Sentences]]):
 
     def split(self, split: str) -> Sentences:
         """The examples of a split; none in a run that is loaded."""
-        examples = None if self.assets.data is None else self.assets.data.get(split)
-        return (
-            Sentences([], encode_words([], self.learned.tokenizer), tuple(self.tags)) if examples is None else examples
-        )
+        nothing = Sentences([], encode_words([], self.learned.tokenizer), tuple(self.tags))
+        return (self.assets.data or {}).get(split, nothing)
 
     def collate(self, split: str, indices: list[int]) -> WordBatch:
         """The examples at these places as a batch."""

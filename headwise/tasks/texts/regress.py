@@ -93,12 +93,7 @@ class Regress(TextTask):
     demo: ClassVar[Demo | None] = REGRESS
     numbers: ClassVar[bool] = True
     config_type: ClassVar[type[Config]] = RegressConfig
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("mae", "low"),
-        Metric("rmse", "low"),
-        Metric("r2", "high"),
-    )
+    metrics = (Metric("loss", "low"), Metric("mae", "low"), Metric("rmse", "low"), Metric("r2", "high"))
     config: RegressConfig
 
     def __init__(self, config: RegressConfig, assets: Assets[dict[str, Texts]]):

@@ -183,8 +183,7 @@ class TextToText(Writer[dict[str, Pairs]]):
 
     def split(self, split: str) -> Pairs:
         """The examples of a split; none in a run that is loaded."""
-        examples = None if self.assets.data is None else self.assets.data.get(split)
-        return Pairs([], Ragged.of([]), Ragged.of([])) if examples is None else examples
+        return (self.assets.data or {}).get(split, Pairs([], Ragged.of([]), Ragged.of([])))
 
     def collate(self, split: str, indices: list[int]) -> PairBatch:
         """The examples at these places as a batch."""

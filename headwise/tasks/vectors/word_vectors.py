@@ -97,7 +97,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
     unit: ClassVar[str] = "pairs"
     config_type: ClassVar[type[Config]] = WordVectorsTaskConfig
     options = (NeighbourOptions, WordTestOptions)
-    metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"),)
+    metrics = (Metric("loss", "low"),)
     config: WordVectorsTaskConfig
 
     def __init__(self, config: WordVectorsTaskConfig, assets: Assets[dict[str, Text]]):
