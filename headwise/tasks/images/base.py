@@ -46,7 +46,6 @@ class ImagePredictor(Predictor[Image, O, Image]):
         return in_shape(image, self.shape, self.data.fit)
 
     def pixels(self, images: Sequence[Image]) -> UInt8[Tensor, "batch channels height width"]:
-        """These images as a batch."""
         return channels_first(np.stack([adapted(image, self.shape, self.data.fit) for image in images]))
 
 

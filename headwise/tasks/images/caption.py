@@ -89,7 +89,6 @@ class ImageReader(Encoder):
 
     @property
     def num_places(self) -> int:
-        """States of an image."""
         rows, columns = self.encoder.map
         return rows * columns
 

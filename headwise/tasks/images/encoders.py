@@ -314,7 +314,6 @@ class PatchConfig(BlocksConfig):
     max_len: int = Field(512, ge=1, description="follows from the image here: its patches, and the class token")
 
     def map(self, sizes: Sizes) -> tuple[int, int]:
-        """Rows and columns of patches."""
         return sizes[0] // self.patch, sizes[1] // self.patch
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
@@ -356,7 +355,6 @@ class PixelConfig(Config):
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
     def map(self, sizes: Sizes) -> tuple[int, int]:
-        """Rows and columns of pixels."""
         return sizes[:2]
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
@@ -376,7 +374,6 @@ class ResidualConfig(Config):
     initializer: Scheme = Field("xavier", description="of the linear layers; convolutions follow He et al. 2015")
 
     def widths(self) -> list[int]:
-        """Channels of every stage."""
         return [self.width * 2**stage for stage in range(self.stages)]
 
     def map(self, sizes: Sizes) -> tuple[int, int]:

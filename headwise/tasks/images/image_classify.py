@@ -86,7 +86,6 @@ class ImageClassifier(nn.Module):
         self.head, self.dropout = head, Dropout(dropout)
 
     def forward(self, pixels: Pixels) -> Float[Tensor, "batch classes"]:
-        """Logits of the classes."""
         x = self.standardized(self.augmentation(pixels))
         logits: Tensor = self.head(self.dropout(self.encoder(x)))
         return logits

@@ -54,14 +54,12 @@ class ImageSet:
         return cls(pixels, [image.label or "" for image in images], [image.name for image in images], masks)
 
     def take(self, places: list[int]) -> "ImageSet":
-        """The images at these places."""
         masks = None if self.masks is None else self.masks[places]
         return ImageSet(
             self.pixels[places], [self.labels[at] for at in places], [self.names[at] for at in places], masks
         )
 
     def images(self) -> Iterator[Image]:
-        """One after another."""
         masks = [None] * len(self) if self.masks is None else self.masks
         for pixels, label, name, mask in zip(self.pixels, self.labels, self.names, masks, strict=True):
             yield Image(name, pixels, label, mask=mask)

@@ -64,7 +64,6 @@ class MasksConfig(PicturesConfig):
         return self
 
     def legend(self) -> Legend:
-        """What the pixels of masks mean."""
         return Legend(tuple(self.classes), tuple(map(_colour, self.colours)), self.ignore)
 
 

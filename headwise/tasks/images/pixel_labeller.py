@@ -311,7 +311,6 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
     @staticmethod
     def _query(grid: Grid, pixel: tuple[int, int], read: Shape) -> int:
-        """The place that a pixel lies in."""
         row, column = pixel[0] * grid.rows // read.height, pixel[1] * grid.columns // read.width
         return grid.before + row * grid.columns + column
 
@@ -336,7 +335,6 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         return list(classes.to(torch.uint8).cpu().numpy())
 
     def _shape(self, image: Image) -> Shape:
-        """The shape in which an image is read."""
         if self.data.size is not None:
             return self.known.shape
         return Shape(image.shape.height, image.shape.width, self.known.shape.channels)

@@ -89,7 +89,6 @@ class Image:
 
     @property
     def shape(self) -> Shape:
-        """Height, width and channels."""
         return Shape(*self.pixels.shape)
 
 

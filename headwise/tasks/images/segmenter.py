@@ -79,7 +79,6 @@ class Patches(nn.Module):
         self.score, self.patch = score, patch
 
     def forward(self, maps: list[Tensor]) -> Scores:
-        """Scores of every pixel, from a single map."""
         return F.pixel_shuffle(self.score(maps[-1]), self.patch)
 
 
@@ -91,7 +90,6 @@ class Segmenter(nn.Module):
         self.augmentation, self.standardized, self.encoder, self.head = augmentation, standardized, encoder, head
 
     def forward(self, pixels: Pixels) -> Scores:
-        """Logits of the classes of every pixel."""
         scores: Tensor = self.head(self.encoder.maps(self.standardized(pixels)))
         if scores.shape[2:] == pixels.shape[2:]:
             return scores

@@ -100,7 +100,6 @@ def _cells(relation: str, half: int, draws: np.random.Generator) -> tuple[tuple[
 
 
 def _inside(form: str, size: int) -> np.ndarray:
-    """Which pixels of a square of this size belong to a form."""
     rows, columns = np.mgrid[:size, :size] - (size - 1) / 2
     if form == "circle":
         inside: np.ndarray = rows**2 + columns**2 <= (size / 2) ** 2

@@ -148,7 +148,6 @@ class MaskedEncoder(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch length"], valid_lens: Int[Tensor, "batch"], places: Int[Tensor, "places"]
     ) -> Float[Tensor, "places vocab"]:
-        """Logits of the token at each of these places."""
         logits: Tensor = self.output(self.hidden(tokens, valid_lens, places))
         return logits
 

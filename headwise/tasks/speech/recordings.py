@@ -87,7 +87,6 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
         return len(self.samples) / self.rate
 
     @property
@@ -188,7 +187,6 @@ class _Track:
         self.bounds, self.seconds = sizes[len(labels)]
 
     def marks(self, number: int, name: str, config: RecordingsConfig) -> tuple[Mark, ...]:
-        """The stretches of a recording."""
         own = self.labels[self.bounds[number] : self.bounds[number + 1]]
         texts = {value: named(str(value), name, config) if str(value) else "" for value in np.unique(own).tolist()}
         return runs([texts[value] for value in own.tolist()], self.seconds)
@@ -311,7 +309,6 @@ class _Listed:
         return recording if self.marking is None else marked(recording)
 
     def _source(self, name: str, place: str) -> Recording:
-        """The recording of a file."""
         if self._file is None or self._file[0] != name:
             self._file = name, caught(self._heard, name)
         recording = self._file[1]
@@ -325,7 +322,6 @@ class _Listed:
         return recording_of(self.read.read(file, ".recordings", name), str(file), self.config, whole=False)
 
     def _marks(self, name: str, source: Recording, marking: Marking, place: str) -> tuple[Mark, ...]:
-        """The labels in time of a whole file."""
         file = self.path.parent / name
         try:
             marks = parse_marks(self.read.read(file, ".marks", name), str(file), marking.per_second(source.rate))

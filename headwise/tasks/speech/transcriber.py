@@ -54,7 +54,6 @@ class Units:
         return " ".join(text.split())
 
     def split(self, text: str) -> list[str]:
-        """The units of a text."""
         return text.split() if self.words else list(" ".join(text.split()))
 
     def read(self, log_probs: Tensor, beam: int) -> str:

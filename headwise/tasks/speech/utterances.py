@@ -79,7 +79,6 @@ class JoinedConfig(RecordingsConfig):
         return self
 
     def strings(self, count: int, *, held_out: bool) -> Strings:
-        """How recordings of a part are joined."""
         return Strings(count, self.concatenate, self.held_out_passes if held_out and self.concatenate else 1)
 
 
@@ -251,7 +250,6 @@ class Utterances:
         return Drawn(draw, numbered, seed=limits.seed)
 
     def frames(self, string: list[int]) -> int:
-        """How many frames a string has."""
         samples = sum(len(self.recordings[at].samples) for at in string)
         return frame_count(samples, self.recordings[0].rate)
 
@@ -278,7 +276,6 @@ def joined(parts: list[Recording]) -> Recording:
 def collate(
     recordings: list[Recording], encode: Callable[[Recording], list[int]], bands: int, indices: list[int]
 ) -> SpeechBatch:
-    """A batch of these recordings."""
     frames = [log_mel(torch.from_numpy(recording.samples), recording.rate, bands) for recording in recordings]
     labels = [recording.label or "" for recording in recordings]
     rows = [torch.tensor(encode(recording), dtype=torch.int64) for recording in recordings]

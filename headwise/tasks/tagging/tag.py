@@ -82,7 +82,6 @@ class Learned(NamedTuple):
         return cls(WordTokenizer(tokenizer, spelling, longest), tags, words, named.get("scheme", "none"))
 
     def files(self) -> dict[str, bytes]:
-        """The same by file name."""
         files = {TOKENIZER_FILE: self.tokenizer.pieces.to_bytes(), TAGS_FILE: as_json(self.tags)}
         if self.tokenizer.spelling is not None:
             files[SPELLING_FILE] = self.tokenizer.spelling.to_bytes()
@@ -233,7 +232,6 @@ class Tag(Task[dict[str, Sentences]]):
         return (self.assets.data or {}).get(split, nothing)
 
     def collate(self, split: str, indices: list[int]) -> WordBatch:
-        """The examples at these places as a batch."""
         return collate_words(self.split(split).rows, indices)
 
     def loss(self, model: nn.Module, batch: WordBatch) -> Float[Tensor, ""]:

@@ -76,7 +76,6 @@ class LabelledConfig(Config):
         return columns
 
     def table(self) -> Table:
-        """How rows are read."""
         return Table(self.format, self.delimiter, self.max_line_bytes, "data.text_key and data.label_key")
 
 

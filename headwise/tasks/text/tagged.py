@@ -103,7 +103,6 @@ class Tagged:
 
     @property
     def text(self) -> str:
-        """The words between spaces."""
         return " ".join(self.words)
 
 

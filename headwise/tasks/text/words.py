@@ -67,7 +67,6 @@ class WordTokenizer:
         return [ids + [first + number for number in more] for ids, more in zip(encoded, spelled, strict=True)]
 
     def clean(self, text: str) -> str:
-        """The text as it is read."""
         return self.pieces.clean(text)
 
 
@@ -107,7 +106,6 @@ class WordRows:
         return len(self.tokens)
 
     def take(self, rows: np.ndarray) -> "WordRows":
-        """These sentences, in this order."""
         return WordRows(*(part.take(rows) for part in (self.tokens, self.pieces, self.tags, self.unseen)))
 
     def lengths(self) -> np.ndarray:
@@ -128,7 +126,6 @@ class WordBatch(OnDevice):
 
     @property
     def lens(self) -> Int[Tensor, "batch"]:
-        """The words of each sentence."""
         return (self.pieces > 0).sum(1)
 
     @property

@@ -212,7 +212,6 @@ class TextTask(Task[dict[str, Texts]]):
 
     @classmethod
     def data_set(cls, config: TextsConfig) -> DataSet[Labelled]:
-        """The texts of a recipe."""
         return labelled_set(config.data, config.tokenizer, numbers=cls.numbers)
 
     @classmethod

@@ -63,7 +63,6 @@ class Classifier(TextPredictor[Verdict]):
         self.classes = classes
 
     def classify(self, texts: Sequence[str] | str) -> list[Verdict]:
-        """The class of each text."""
         return self.predict(texts)
 
     def predict(self, items: Sequence[str] | str, options: Any = None) -> list[Verdict]:

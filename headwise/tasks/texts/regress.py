@@ -144,7 +144,6 @@ class Regress(TextTask):
         return (wide(_predicted(model, batch)) - batch.targets).square().sum()
 
     def measure(self, model: nn.Module, batches: Iterable[LabelledBatch]) -> Stats:
-        """Sums of errors over these batches."""
         return summed(
             error_counts(_predicted(model, batch).double().cpu().numpy(), batch.targets.double().cpu().numpy())
             for batch in batches

@@ -65,7 +65,6 @@ class DataConfig(Config):
 
 
 def reading(config: DataConfig, normalize: Normalize) -> Reading:
-    """How the files of a recipe are read."""
     return Reading(
         format=config.format,
         source_key=config.source_key,
@@ -146,7 +145,6 @@ class Contexts:
 
 
 def joined(turns: Sequence[str]) -> str:
-    """Turns as one text."""
     return f" {SEPARATOR} ".join(turns)
 
 

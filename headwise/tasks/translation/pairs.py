@@ -186,7 +186,6 @@ class TextToText(Writer[dict[str, Pairs]]):
         return (self.assets.data or {}).get(split, Pairs([], Ragged.of([]), Ragged.of([])))
 
     def collate(self, split: str, indices: list[int]) -> PairBatch:
-        """The examples at these places as a batch."""
         examples, ids = self.split(split), self.tokenizers[1]
         batch = collate(
             examples.sources, examples.targets, indices, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id
@@ -265,7 +264,6 @@ def _limits(data: DataConfig | DialogueConfig) -> str:
 
 
 def build_model(config: TransformerConfig | RecurrentConfig, source: Tokenizer, target: Tokenizer) -> Seq2Seq:
-    """A new model for these tokenizers."""
     if isinstance(config, TransformerConfig):
         return build_transformer(config, source.vocab_size, target.vocab_size, joint=source is target)
     return build_recurrent(config, source.vocab_size, target.vocab_size)

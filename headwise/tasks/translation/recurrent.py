@@ -293,7 +293,6 @@ class RecurrentConfig(Config):
 
 
 def build_recurrent(config: RecurrentConfig, src_vocab: int, tgt_vocab: int) -> Seq2Seq:
-    """The model of a configuration."""
     directions = 2 if config.bidirectional else 1
     hidden, width = config.hidden_dim, config.hidden_dim * directions
     sizes = [config.embed_dim] + [width] * (config.num_layers - 1)

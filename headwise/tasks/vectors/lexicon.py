@@ -184,7 +184,6 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         return [f"{visible(word)}\t{cosine:.4f}" for word, cosine in output.neighbours.items()]
 
     def told(self, output: Nearest) -> str:
-        """An output in one line."""
         if output.unknown:
             return f"unknown: {', '.join(map(visible, output.unknown))}"
         return ", ".join(f"{visible(word)} {cosine:.2f}" for word, cosine in output.neighbours.items())

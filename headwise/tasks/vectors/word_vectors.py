@@ -177,7 +177,6 @@ class WordVectorsTask(Task[dict[str, Text]]):
         return sampling_loss(model(batch.inputs, batch.given, batch.outputs), batch.counted)
 
     def measure(self, model: nn.Module, batches: Iterable[ContextBatch]) -> Stats:
-        """The loss and the targets it is of."""
         assert isinstance(model, WordVectors)
         return held_out_loss(model, batches)
 
