@@ -2,8 +2,8 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeVar
 
 from headwise.errors import DataError
 
@@ -43,6 +43,14 @@ def strict(items: Iterable[T | DataError]) -> Iterator[T]:
         if isinstance(item, DataError):
             raise item
         yield item
+
+
+def caught(make: Callable[..., T], *arguments: Any) -> T | DataError:
+    """What a function makes of these arguments, or the error that says why there is nothing."""
+    try:
+        return make(*arguments)
+    except DataError as error:
+        return error
 
 
 class BadLines:

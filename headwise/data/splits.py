@@ -166,6 +166,12 @@ class DataSet(Generic[T]):
         return self.pair(example).source
 
 
+def files_of(config: Any, split: str) -> tuple[Path, Path | None]:
+    """The file of a split, and the second one, such as of labels, that `[data]` may name for it by `SPLIT_target`."""
+    target = getattr(config, f"{split}_target")
+    return resolve(getattr(config, split)), None if target is None else resolve(target)
+
+
 def own_files(config: Any, keys: Iterable[str] = SPLITS) -> dict[str, Path]:
     """The files that `[data]` names, by their keys. Raises: DataError for a pipe, which cannot be read twice."""
     files = {key: resolve(path) for key in keys if (path := getattr(config, key)) is not None}

@@ -128,6 +128,15 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
     return {path: count for path, (count, _) in contents.items()}
 
 
+def write_drawn(path: Path, text: str) -> None:
+    """Writes a drawn file, and its folder. Raises: DataError: other data has its name."""
+    if path.exists() and path.read_bytes() != text.encode():
+        raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_bytes(text.encode())
+
+
 def _problem(name: str) -> Problem:
     if name not in PROBLEMS:
         raise ConfigError(unknown("problem", name, PROBLEMS))

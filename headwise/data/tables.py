@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator
 
 from headwise.data.bad_lines import BadLine, strict
 from headwise.data.files import MAX_LINE_BYTES, ending_of, first_line, scan_lines
@@ -49,6 +51,15 @@ class Table:
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
             raise ConfigError(f'delimiter must be one character, such as ";" or "\\t", got {self.delimiter!r}')
+
+
+def _delimiting(delimiter: str) -> str:
+    Table(delimiter=delimiter)
+    return delimiter
+
+
+# the type of a key of recipes
+Delimiter = Annotated[str, AfterValidator(_delimiting)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,12 @@ class Grid:
         """Number of patches and class tokens."""
         return self.before + self.rows * self.columns
 
+    @property
+    def labels(self) -> list[str]:
+        """A label for each class token and patch, `row,column`."""
+        patches = [f"{row},{column}" for row in range(self.rows) for column in range(self.columns)]
+        return ["class"] * self.before + patches
+
 
 @dataclass(frozen=True, eq=False)
 class PixelLabels:

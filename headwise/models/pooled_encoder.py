@@ -5,9 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.dropout import Dropout
-from headwise.models.initializers import initialize
 from headwise.models.pooling import SequencePooling, SequencePoolingConfig
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.models.token_encoders import EncoderConfig, Lens, TokenEncoder
 
 Tokens = Int[Tensor, "batch length"]
@@ -87,6 +86,5 @@ def build_pooled_encoder(
     model = PooledEncoder(
         embedding, encoder, pool, head, front=front, dropout=config.dropout, token_dropout=token_dropout
     )
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from headwise.attention.dropout import drop
 from headwise.errors import ConfigError, DataError, unknown
-from headwise.models.initializers import SCHEMES, Scheme
+from headwise.models.initializers import SCHEMES, Scheme, initialize
 
 CELLS: dict[str, type[nn.GRUCell | nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
 
@@ -112,8 +112,9 @@ def dropout_factors(shape: tuple[int, ...], dropout: float, like: Tensor) -> Flo
     return drop(like.new_ones(shape), dropout) if dropout else None
 
 
-def initialize_cells(model: nn.Module, scheme: Scheme) -> None:
-    """Fills the matrices of every cell of a model, both as PyTorch stacks them, and zeroes the biases."""
+def initialize_with_cells(model: nn.Module, scheme: Scheme) -> None:
+    """Fills the linear layers of a model, see `initialize`, and its cells, both as PyTorch stacks them."""
+    initialize(model, scheme)
     for module in model.modules():
         if isinstance(module, nn.GRU | nn.GRUCell | nn.LSTMCell):
             for name, parameter in module.named_parameters():

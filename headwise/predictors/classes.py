@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,14 @@ def mean(total: int | float, count: int | float) -> float:
     (1.5, nan)
     """
     return total / count if count else math.nan
+
+
+def summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The sums of counts by name."""
+    stats: Counter[str] = Counter()
+    for part in parts:
+        stats.update(part)
+    return dict(stats)
 
 
 def count_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, float]:

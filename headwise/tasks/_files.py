@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter
 
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import CheckpointError
 from headwise.tasks.task import required
 
 T = TypeVar("T")
+
+_COUNTS = TypeAdapter(Annotated[dict[str, int], Field(min_length=1)])
 
 
 def as_json(value: Any, *, ordered: bool = False) -> bytes:
@@ -43,13 +47,7 @@ def tokenizer_in(files: Mapping[str, bytes], name: str, config: TokenizerConfig 
 
 def counts_of(files: Mapping[str, bytes], name: str, what: str) -> dict[str, int]:
     """The table of `what` in a file of the run, with the count of each. Raises: CheckpointError as `from_json`."""
-
-    def read(table: Any) -> dict[str, int]:
-        if not isinstance(table, dict) or not table or not all(isinstance(count, int) for count in table.values()):
-            raise ValueError(table)
-        return table
-
-    return from_json(files, name, read, f"not a table of {what}")
+    return from_json(files, name, _COUNTS.validate_python, f"not a table of {what}")
 
 
 def damaged(name: str, wrong: str) -> CheckpointError:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from jaxtyping import Float
@@ -15,6 +15,9 @@ from headwise.predictors.classes import count_scores, counted, mean
 from headwise.tasks.task import Metric, Stats, Task
 
 D = TypeVar("D")
+
+# labels that a note names
+_NAMED = 5
 
 
 class Labelling(Task[D]):
@@ -72,3 +75,13 @@ class Labelling(Task[D]):
         # a label that training lacks has no logit; there is none in training itself
         targets = gold.masked_fill(gold >= self.num_labels, NO_TAG)
         return F.cross_entropy(wide(logits), targets, ignore_index=NO_TAG, reduction="sum", label_smoothing=smoothing)
+
+
+def lacking(split: str, counts: Mapping[str, int], known: Collection[str], what: str = "classes") -> list[str]:
+    """A note on the labels of a split, by their counts, that training lacks; none where it has all of them."""
+    others = Counter({label: count for label, count in counts.items() if label not in known})
+    if not others:
+        return []
+    named = ", ".join(f"{label} ({count:,})" for label, count in others.most_common(_NAMED))
+    more = ", ..." if len(others) > _NAMED else ""
+    return [f"{split}: {what} that training lacks, so that they cannot be got right: {named}{more}"]

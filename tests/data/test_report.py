@@ -136,7 +136,7 @@ def test_small_sets_get_words_and_a_small_model():
     assert found["tokenizer"]["kind"] == "word"
     assert found["tokenizer"]["vocab_size"] == 2000
     assert not found["tokenizer"]["joint"]
-    assert found["model"] == {"d_model": 128, "d_ff": 256, "num_heads": 4, "num_layers": 2, "dropout": 0.2}
+    assert [found["model"][key] for key in ("d_model", "d_ff", "encoder_layers", "dropout")] == [128, 256, 2, 0.2]
     assert found["data"]["max_target_len"] == 16
     assert found["training"]["batch_tokens"] == 512
 
@@ -151,7 +151,7 @@ def test_larger_sets_get_joint_pieces():
         "lowercase": False,
         "split_punctuation": True,
     }
-    assert found["model"]["num_layers"] == 4
+    assert found["model"]["decoder_layers"] == 4
     assert found["training"]["batch_tokens"] == 2048
 
 

@@ -13,7 +13,7 @@ from headwise.models.recurrent import (
     build,
     build_layer,
     dropout_factors,
-    initialize_cells,
+    initialize_with_cells,
     last_state,
     read,
     reversed_within,
@@ -76,7 +76,7 @@ def test_dropout_factors_are_zero_or_the_inverse_of_the_kept_share():
 
 def test_the_cells_of_a_model_can_be_filled():
     cells = nn.ModuleList([build("gru", 30, 100), build("lstm", 30, 100), build_layer("gru", 30, 100)])
-    initialize_cells(cells, "normal")
+    initialize_with_cells(cells, "normal")
     for key, parameter in cells.named_parameters():
         if "bias" in key:
             assert not parameter.any()

@@ -15,7 +15,7 @@ from headwise.tasks import registry
 from headwise.tasks.images import pixel_labeller
 from headwise.tasks.series import forecaster
 from headwise.tasks.speech import listening
-from headwise.tasks.speech.speech_writer import SpeechWriter
+from headwise.tasks.speech.transcriber import SpeechWriter
 from headwise.training.train import train
 
 WORLD = 2

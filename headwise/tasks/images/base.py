@@ -1,7 +1,7 @@
 """What the tasks of images share."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, TypeVar
@@ -15,7 +15,7 @@ from headwise.data.sources import Limits, Source, spread, spread_places
 from headwise.predictors.predictor import Predictor
 from headwise.tasks._files import as_json
 from headwise.tasks._labelling import Labelling
-from headwise.tasks.images.image_sets import ImageSet, Loaded, as_batch
+from headwise.tasks.images.image_sets import ImageMetadata, ImageSet, Loaded, channels_first
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import MAX_PIXELS, Image, PicturesConfig, Shape, adapted, in_shape
 from headwise.tasks.task import Assets
@@ -26,13 +26,7 @@ IMAGES_FILE = "images.json"
 
 
 class ImagePredictor(Predictor[Image, O, Image]):
-    """A predictor that reads every image in one shape.
-
-    Args:
-        model: in `eval()` while it predicts.
-        shape: of the images that the model reads.
-        data: how pictures are read and made the size of the model's.
-    """
+    """A predictor that reads every image in one shape, of which pictures are made as `data` says."""
 
     reads = "file"
     given = "image"
@@ -52,14 +46,12 @@ class ImagePredictor(Predictor[Image, O, Image]):
         return in_shape(image, self.shape, self.data.fit)
 
     def pixels(self, images: Sequence[Image]) -> UInt8[Tensor, "batch channels height width"]:
-        """These images as a batch."""
-        pixels = np.stack([adapted(image, self.shape, self.data.fit) for image in images])
-        return as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images)))).pixels
+        return channels_first(np.stack([adapted(image, self.shape, self.data.fit) for image in images]))
 
 
-def made_assets(loaded: Loaded, metadata: Mapping[str, Any]) -> Assets[dict[str, ImageSet]]:
+def made_assets(loaded: Loaded, metadata: ImageMetadata) -> Assets[dict[str, ImageSet]]:
     """What a task on images keeps."""
-    return Assets({IMAGES_FILE: as_json(metadata)}, dict(loaded.parts), loaded.digests, loaded.notes)
+    return Assets({IMAGES_FILE: as_json(metadata.model_dump())}, dict(loaded.parts), loaded.digests, loaded.notes)
 
 
 class ImageTask(Labelling[dict[str, ImageSet]]):

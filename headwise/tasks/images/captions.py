@@ -1,31 +1,25 @@
 """Captioned images: tables of paths and captions, .npz files; every image once, with all that is said of it."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from headwise.config import DataFile, build
-from headwise.data.bad_lines import BadLine
+from headwise.config import DataFile
+from headwise.data.bad_lines import BadLine, caught
 from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, resolve
 from headwise.data.idx import parse_npz
-from headwise.data.suggestions import Suggestion
-from headwise.data.tables import Row, Table, scan_rows, text_cell
+from headwise.data.tables import Delimiter, Row, Table, scan_rows, text_cell
 from headwise.data.text import Normalize, clean
 from headwise.errors import DataError
-from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts, measured
-from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught
+from headwise.tasks.images.image_sets import Loaded, Scan, load_parts, spanned
+from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Image, PicturesConfig
 
 CaptionFormat = Literal["auto", "csv", "tsv", "jsonl", "npz"]
-
-# places across of what a first model attends to
-_ACROSS = 8
 
 
 class CaptionsConfig(PicturesConfig):
@@ -35,23 +29,15 @@ class CaptionsConfig(PicturesConfig):
     valid: DataFile | None = Field(None, description="images to validate; without them a part of train is held out")
     test: DataFile | None = Field(None, description="images to test; without them a part of train is held out")
     format: CaptionFormat = Field("auto", description="auto (by name, else by content), csv, tsv, jsonl or npz")
-    delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
+    delimiter: Delimiter = Field(",", description="what parts the columns of a CSV file: one character")
     path_key: str = Field("path", description="column, or field of JSON lines, of the picture's path, as seen from it")
-    caption_key: str = Field(
-        "caption", description="column, or field, of the caption; a path may have several rows, a field an array"
-    )
+    caption_key: str = Field("caption", description="column, or field, of the caption; a path may have several")
     images_key: str = Field("images", description="array of the images in .npz, as for image-classify")
     captions_key: str = Field(
         "captions", description="array of texts in .npz: one an image, or (images, captions) with empty ones left out"
     )
     max_len: int = Field(64, ge=1, description="longest caption, in tokens; longer ones are not trained on")
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
-
-    @field_validator("delimiter")
-    @classmethod
-    def _one_character(cls, delimiter: str) -> str:
-        Table(delimiter=delimiter)
-        return delimiter
 
 
 def captions_of(image: Image | str) -> list[str]:
@@ -80,8 +66,7 @@ def scan_captions(
         read: collects what was read.
         captioned: whether an image without a caption is a fault; a file may then be a picture too.
 
-    Raises:
-        DataError: `file: ...`, the file cannot be read any further.
+    Raises: DataError: `file: ...`, the file cannot be read any further.
     """
     read = Bytes(config.max_bytes) if read is None else read
     if not captioned and path.suffix.lower() in PICTURES:
@@ -98,30 +83,25 @@ def _table(path: Path, config: CaptionsConfig, normalize: Normalize, read: Bytes
     by_name: dict[str, tuple[int, list[str]]] = {}
     with digested({"": path}) as digests:
         for row in scan_rows(path, how, keys):
-            entry = _entry(str(path), row, config, normalize, captioned)
-            if isinstance(entry, BadLine):
+            entry = row if isinstance(row, BadLine) else caught(_entry, str(path), row, config, normalize, captioned)
+            if isinstance(entry, DataError):
                 yield entry
             else:
                 name, line, captions = entry
                 by_name.setdefault(name, (line, []))[1].extend(captions)
     read.note(digests[""])
     for name, (line, captions) in by_name.items():
-        yield caught(lambda at=name, of=line, all=captions: _picture(path, of, at, all, config, read))  # type: ignore[misc]
+        yield caught(_picture, path, line, name, captions, config, read)
 
 
 def _entry(
-    path: str, row: Row | BadLine, config: CaptionsConfig, normalize: Normalize, captioned: bool
-) -> tuple[str, int, list[str]] | BadLine:
-    """The path of a row, its line and its captions; or what is wrong with it."""
-    if isinstance(row, BadLine):
-        return row
-    try:
-        name = text_cell(path, row, config.path_key, "none")
-        if not name:
-            return BadLine(path, row.line, "empty path", "the path is empty; fill it or remove the row")
-        return name, row.line, _captions(path, row, config.caption_key, normalize) if captioned else []
-    except BadLine as fault:
-        return fault
+    path: str, row: Row, config: CaptionsConfig, normalize: Normalize, captioned: bool
+) -> tuple[str, int, list[str]]:
+    """The path of a row, its line and its captions."""
+    name = text_cell(path, row, config.path_key, "none")
+    if not name:
+        raise BadLine(path, row.line, "empty path", "the path is empty; fill it or remove the row")
+    return name, row.line, _captions(path, row, config.caption_key, normalize) if captioned else []
 
 
 def _captions(path: str, row: Row, key: str, normalize: Normalize) -> list[str]:
@@ -155,7 +135,7 @@ def _npz(path: Path, config: CaptionsConfig, normalize: Normalize, read: Bytes, 
         )
     for number, pixels in enumerate(images):
         own = [] if texts is None else np.atleast_1d(texts[number]).tolist()
-        yield caught(lambda at=f"{path}[{number}]", of=pixels, all=own: _row(at, of, all, normalize, captioned))  # type: ignore[misc]
+        yield caught(_row, f"{path}[{number}]", pixels, own, normalize, captioned)
 
 
 def _row(name: str, pixels: np.ndarray, captions: list[str], normalize: Normalize, captioned: bool) -> Image:
@@ -176,50 +156,18 @@ def _label(captions: list[str]) -> str | None:
 def load_captions(config: CaptionsConfig, normalize: Normalize) -> Loaded:
     """Reads and splits the captioned images of a recipe, as `load_parts`; all captions of an image are in one part.
 
-    Raises:
-        DataError: as `load_parts`.
+    Raises: DataError: as `load_parts`.
     """
     loaded = load_parts(config, scan_of(config, normalize))
     notes = list(loaded.notes)
     for part, images in loaded.parts.items():
-        notes += _notes(part, images) if len(images) else []
+        if len(images):
+            counts = [len(captions_of(label)) for label in images.labels]
+            captions = f"{spanned(counts)} caption{'s' if max(counts) > 1 else ''}"
+            notes.append(f"{part}: {len(images):,} images with {captions} each")
     return replace(loaded, notes=tuple(notes))
 
 
 def scan_of(config: CaptionsConfig, normalize: Normalize = "nfc") -> Scan:
     """How `load_parts` reads the parts of a recipe."""
     return lambda part, read: scan_captions(resolve(getattr(config, part)), config, normalize, read)
-
-
-def _notes(part: str, images: ImageSet) -> list[str]:
-    counts = [len(captions_of(label)) for label in images.labels]
-    most, least = max(counts), min(counts)
-    span = f"{most:,}" if most == least else f"{least:,} to {most:,}"
-    return [f"{part}: {len(images):,} images with {span} caption{'s' if most > 1 else ''} each"]
-
-
-def suggest_for_captions(data: Mapping[str, Any]) -> Suggestion:
-    """A residual network and a Transformer that writes, for the captioned images of these keys of `[data]`.
-
-    Raises: as `suggest_for_pairs`.
-    """
-    config = build(CaptionsConfig, data, "data")
-    measures = measured(config, scan_of(config))
-    # a last map of about eight places across
-    stages = max(1, min(5, round(math.log2(min(config.size or measures.size) / _ACROSS)) + 1))
-    sizes = {"d_model": 128, "d_ff": 256, "num_heads": 4, "dropout": 0.1}
-    values = {
-        "data": {"train": config.train, **measures.keys(), "channels": measures.channels, **data},
-        "tokenizer": {"kind": "word", "min_frequency": 2 if measures.number > 2000 else 1},
-        "encoder": {"kind": "cnn", "width": 128 >> (stages - 1), "stages": stages, "dropout": 0.1},
-        "model": {"kind": "decoder", **sizes, "num_layers": 2},
-        "training": {
-            "learning_rate": 2e-3,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_sentences": max(16, min(64, measures.number // 20)),
-            "max_epochs": 10 if measures.number > 5000 else 30,
-            "monitor": "bleu",
-        },
-    }
-    return Suggestion(values, f"Captions, fitted to the {measures.number:,} images")

@@ -18,17 +18,9 @@ def _shapes(folder: Path) -> None:
         write_table(folder / f"first-{table.name}", [("path", "label"), *rows])
 
 
-IMAGE_CLASSIFY = Demo(
-    "the form that is above or on the left",
-    _shapes,
-    """[data]
-train = "first-train.csv"
-valid = "first-valid.csv"
-test = "first-test.csv"
-[model]
+_CNN = """[model]
 kind = "attention_cnn"
 width = 16
-stages = 3
 attention_after = 3
 dropout = 0.0
 [training]
@@ -36,30 +28,27 @@ learning_rate = 4e-3
 schedule = "budget"
 warmup_share = 0.1
 batch_sentences = 32
-max_epochs = 8
+"""
+IMAGE_CLASSIFY = Demo(
+    "the form that is above or on the left",
+    _shapes,
+    f"""[data]
+train = "first-train.csv"
+valid = "first-valid.csv"
+test = "first-test.csv"
+{_CNN}max_epochs = 8
 """,
     f"FOLDER/{_SHOWN}",
 )
 IMAGE_SEGMENT = Demo(
     "which form each pixel belongs to",
     _shapes,
-    """[data]
+    f"""[data]
 train = "train.csv"
 valid = "valid.csv"
 test = "test.csv"
 classes = ["background", "square", "circle", "triangle"]
-[model]
-kind = "attention_cnn"
-width = 16
-stages = 3
-attention_after = 3
-dropout = 0.0
-[training]
-learning_rate = 4e-3
-schedule = "budget"
-warmup_share = 0.1
-batch_sentences = 32
-max_epochs = 5
+{_CNN}max_epochs = 5
 """,
     f'{{"path": "FOLDER/{_SHOWN}", "mask": "FOLDER/{_SHOWN.replace("pictures", "masks")}"}}',
 )

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from headwise import positions
 from headwise.attention import mechanisms, normalizers
 from headwise.attention.dropout import Dropout
-from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.explain.places import Grid
 from headwise.layers.attention import MultiHeadAttention
 from headwise.models.initializers import Scheme
 from headwise.models.names import MechanismName, NormalizerName, PositionName, ScoreName
@@ -24,6 +24,11 @@ from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig
 from headwise.positions import Position, position_type
+
+Pixels = UInt8[Tensor, "batch channels height width"]
+Maps = Float[Tensor, "batch channels height width"]
+# a vector of each place, row by row
+States = Float[Tensor, "batch places features"]
 
 
 class Augmentation(nn.Module):
@@ -44,9 +49,7 @@ class Augmentation(nn.Module):
         super().__init__()
         self.shift, self.flip = shift, flip
 
-    def forward(
-        self, pixels: UInt8[Tensor, "batch channels height width"]
-    ) -> UInt8[Tensor, "batch channels height width"]:
+    def forward(self, pixels: Pixels) -> Pixels:
         if not self.training or not (self.shift or self.flip):
             return pixels
         batch, height, width = pixels.shape[0], *pixels.shape[2:]
@@ -82,9 +85,7 @@ class Standardized(nn.Module):
         # numbers of the data, not weights: they stand in the run's own file
         self.mean, self.deviation = tuple(mean), tuple(deviation)
 
-    def forward(
-        self, pixels: UInt8[Tensor, "batch channels height width"]
-    ) -> Float[Tensor, "batch channels height width"]:
+    def forward(self, pixels: Pixels) -> Maps:
         mean, deviation = (
             torch.tensor(values, device=pixels.device)[:, None, None] * 255 for values in (self.mean, self.deviation)
         )
@@ -123,9 +124,7 @@ class ResidualConvolutions(nn.Module):
         super().__init__()
         self.first, self.second, self.shortcut, self.stride = first, second, shortcut, stride
 
-    def forward(
-        self, x: Float[Tensor, "batch channels height width"]
-    ) -> Float[Tensor, "batch out_channels out_height out_width"]:
+    def forward(self, x: Maps) -> Float[Tensor, "batch out_channels out_height out_width"]:
         shortcut = self.shortcut(x[:, :, :: self.stride, :: self.stride])
         return F.relu(shortcut + self.second(F.relu(self.first(x))))
 
@@ -150,7 +149,7 @@ class MapAttention(nn.Module):
         super().__init__()
         self.attention, self.gate = attention, Gate()
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch channels height width"]:
+    def forward(self, x: Maps) -> Maps:
         attended: Tensor = self.attention(x.flatten(2).mT)
         gated: Tensor = self.gate(attended.mT.unflatten(2, x.shape[2:]))
         return x + gated
@@ -170,14 +169,19 @@ class ImageEncoder(nn.Module, ABC):
     class_tokens: int = 0
     receptive_field: int | None = None
 
-    @abstractmethod
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]: ...
+    @property
+    def patches(self) -> Grid:
+        """What attention looks at."""
+        return Grid(*self.grid, self.class_tokens)
 
     @abstractmethod
-    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+    def forward(self, x: Maps) -> Float[Tensor, "batch features"]: ...
+
+    @abstractmethod
+    def places(self, x: Maps) -> States:
         """A vector of each place of the map, row by row; tokens of a class are left out."""
 
-    def maps(self, x: Float[Tensor, "batch channels height width"]) -> list[Tensor]:
+    def maps(self, x: Maps) -> list[Tensor]:
         """Maps (batch, features, rows, columns) of the image, from fine to coarse; here that of the places alone."""
         return [self.places(x).mT.unflatten(2, self.map)]
 
@@ -212,12 +216,12 @@ class PatchEncoder(ImageEncoder):
         if self.token is not None:
             nn.init.normal_(self.token, std=0.02)
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
+    def forward(self, x: Maps) -> Float[Tensor, "batch features"]:
         states = self._states(x)
         pooled: Tensor = states.mean(1) if self.token is None else states[:, 0]
         return pooled
 
-    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+    def places(self, x: Maps) -> States:
         return self._states(x)[:, self.class_tokens :]
 
     def _states(self, x: Tensor) -> Tensor:
@@ -241,10 +245,10 @@ class PixelEncoder(ImageEncoder):
         self.projection, self.encoder, self.width = projection, encoder, encoder.width
         self.grid = self.map = grid
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
+    def forward(self, x: Maps) -> Float[Tensor, "batch features"]:
         return self.places(x).mean(1)
 
-    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
+    def places(self, x: Maps) -> States:
         tokens = self.projection(x.flatten(2).mT)
         lens = torch.full((x.shape[0],), tokens.shape[1], device=x.device)
         states: Tensor = self.encoder(tokens, lens)
@@ -275,13 +279,13 @@ class ConvolutionalEncoder(ImageEncoder):
         self.grid, self.map = grids
         self.width, self.receptive_field = width, receptive_field
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
-        return self._last(x).mean((2, 3))
+    def forward(self, x: Maps) -> Float[Tensor, "batch features"]:
+        return self.maps(x)[-1].mean((2, 3))
 
-    def places(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch places features"]:
-        return self._last(x).flatten(2).mT
+    def places(self, x: Maps) -> States:
+        return self.maps(x)[-1].flatten(2).mT
 
-    def maps(self, x: Float[Tensor, "batch channels height width"]) -> list[Tensor]:
+    def maps(self, x: Maps) -> list[Tensor]:
         """The map of every stage, after the attention where there is some."""
         x = F.relu(self.stem(x))
         maps: list[Tensor] = []
@@ -291,10 +295,9 @@ class ConvolutionalEncoder(ImageEncoder):
             maps[-1 if isinstance(stage, MapAttention) else len(maps) :] = [x]
         return maps
 
-    def _last(self, x: Tensor) -> Tensor:
-        return self.maps(x)[-1]
 
-
+# mean and standard deviation of each channel, of bytes as fractions of 255
+Constants = tuple[Sequence[float], Sequence[float]]
 # height, width and channels of the images
 Sizes = tuple[int, int, int]
 # (size, stride) of a convolution
@@ -307,13 +310,10 @@ class PatchConfig(BlocksConfig):
     kind: Literal["vit"] = Field("vit", description="the family of the encoder")
     patch: int = Field(4, ge=1, description="side of a square patch, in pixels; a divisor of height and width")
     pooling: Literal["cls", "mean"] = Field("cls", description="a class token reads the image, or the mean of patches")
-    position: PositionName = Field(
-        "learned", description="where position enters; `headwise list positions`, such as relative_2d"
-    )
+    position: PositionName = Field("learned", description="where position enters, such as relative_2d; `headwise list`")
     max_len: int = Field(512, ge=1, description="follows from the image here: its patches, and the class token")
 
     def map(self, sizes: Sizes) -> tuple[int, int]:
-        """Rows and columns of patches."""
         return sizes[0] // self.patch, sizes[1] // self.patch
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
@@ -355,11 +355,9 @@ class PixelConfig(Config):
     initializer: Scheme = Field("xavier", description="of the linear layers")
 
     def map(self, sizes: Sizes) -> tuple[int, int]:
-        """Rows and columns of pixels."""
         return sizes[:2]
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
-        """A new encoder, its linear layers not yet initialised."""
         height, width, channels = sizes
         return PixelEncoder(nn.Linear(channels, self.sequence.d_model), self.sequence.encoder(), (height, width))
 
@@ -367,9 +365,7 @@ class PixelConfig(Config):
 class ResidualConfig(Config):
     """What residual networks have; each stage but the first halves the map and doubles the channels."""
 
-    width: int = Field(
-        32, ge=1, le=2**14, description="channels of the first stage; each further one has twice as many"
-    )
+    width: int = Field(32, ge=1, le=2**14, description="channels of the first stage; each further one has twice those")
     stages: int = Field(3, ge=1, le=8, description="stages; each but the first halves height and width")
     blocks: int = Field(1, ge=1, le=64, description="residual blocks of two convolutions in each stage")
     stride: int = Field(1, ge=1, le=8, description="of the first convolution; 2 reads the image at half its size")
@@ -378,7 +374,6 @@ class ResidualConfig(Config):
     initializer: Scheme = Field("xavier", description="of the linear layers; convolutions follow He et al. 2015")
 
     def widths(self) -> list[int]:
-        """Channels of every stage."""
         return [self.width * 2**stage for stage in range(self.stages)]
 
     def map(self, sizes: Sizes) -> tuple[int, int]:
@@ -438,7 +433,6 @@ class CnnConfig(ResidualConfig):
     kind: Literal["cnn"] = Field("cnn", description="the family of the encoder")
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
-        """A new encoder, its linear layers not yet initialised."""
         stem, stages, receptive_field = self.parts(sizes)
         last = self.map(sizes)
         return ConvolutionalEncoder(stem, stages, self.widths()[-1], (last, last), receptive_field)
@@ -477,34 +471,26 @@ class AttentionCnnConfig(ResidualConfig):
             )
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
-        """A new encoder, its linear layers not yet initialised."""
         stem, stages, _ = self.parts(sizes)
         grid, width = self.grids(sizes)[self.attention_after - 1], self.widths()[self.attention_after - 1]
         head_dim = self._inner() // self.num_heads
         position = position_type(self.position).on_grid(width, head_dim, self.num_heads, *grid)
-        attention = MultiHeadAttention(
-            width,
-            self.num_heads,
-            self._mechanism(head_dim, grid[0] * grid[1]),
+        mechanism = mechanisms.build(
+            self.mechanism,
             head_dim=head_dim,
-            position=position if position.acts_in_attention() else None,
+            num_heads=self.num_heads,
+            max_len=grid[0] * grid[1],
+            dropout=self.attention_dropout,
+            score=self.score,
+            normalizer=self.normalizer,
         )
+        inside = position if position.acts_in_attention() else None
+        attention = MultiHeadAttention(width, self.num_heads, mechanism, head_dim=head_dim, position=inside)
         stages.insert(self.attention_after, MapAttention(attention))
         return ConvolutionalEncoder(stem, stages, self.widths()[-1], (grid, self.map(sizes)), None)
 
     def _inner(self) -> int:
         return self.widths()[self.attention_after - 1] // self.reduction
-
-    def _mechanism(self, head_dim: int, places: int) -> Mechanism:
-        return mechanisms.build(
-            self.mechanism,
-            head_dim=head_dim,
-            num_heads=self.num_heads,
-            max_len=places,
-            dropout=self.attention_dropout,
-            score=self.score,
-            normalizer=self.normalizer,
-        )
 
 
 ImageEncoderConfig = Annotated[PatchConfig | PixelConfig | CnnConfig | AttentionCnnConfig, Field(discriminator="kind")]

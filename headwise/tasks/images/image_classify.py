@@ -1,5 +1,6 @@
-"""The task of naming what an image shows: classes, loss and scores; a recipe to begin with."""
+"""Classification of images: the model, what applies it, and the task."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,49 +9,222 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from headwise.attention.dropout import Dropout
 from headwise.config import Config, build
-from headwise.data.files import resolve
+from headwise.data.bad_lines import strict
 from headwise.data.inspection import DataKind
 from headwise.data.suggestions import Suggestion
-from headwise.labels import decimals
-from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
-from headwise.predictors.classes import class_names
+from headwise.errors import ConfigError, DataError
+from headwise.explain.explanation import Explanation
+from headwise.explain.places import OnImage
+from headwise.labels import decimals, probability, visible
+from headwise.models.recurrent import initialize_with_cells
+from headwise.predictors import looking
+from headwise.predictors.baselines import (
+    Baseline,
+    logistic_regression,
+    majority,
+    named,
+    of_labels,
+    sample,
+    standardised,
+)
+from headwise.predictors.classes import class_names, verdict_scores
+from headwise.predictors.predictor import Form, several
+from headwise.processes import divided
 from headwise.tasks._files import from_json
+from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
-from headwise.tasks.images.base import IMAGES_FILE, ImageTask, made_assets
+from headwise.tasks.images.base import IMAGES_FILE, ImagePredictor, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_CLASSIFY
-from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig
+from headwise.tasks.images.encoders import (
+    Augmentation,
+    Constants,
+    ImageEncoder,
+    ImageEncoderConfig,
+    Pixels,
+    Sizes,
+    Standardized,
+)
 from headwise.tasks.images.image_sets import (
     ImageBatch,
+    ImageMetadata,
     ImageSet,
     Loaded,
-    Scan,
-    as_batch,
-    constants,
+    channels_first,
     examples_of,
     load_parts,
     measured,
+    spanned,
 )
-from headwise.tasks.images.images import ImagesConfig, scan_images
-from headwise.tasks.images.pixels import Image
-from headwise.tasks.images.recogniser import ImageClassifier, Known, Recogniser, build_image_classifier
+from headwise.tasks.images.images import ImagesConfig, scan_images, scan_of
+from headwise.tasks.images.maps import ImageMap
+from headwise.tasks.images.pixels import Image, adapted
 from headwise.tasks.images.report import IMAGES
 from headwise.tasks.task import Assets, Description, Probe
 
-# classes that a note names
-_NAMED = 5
+
+class ImageClassifier(nn.Module):
+    """head(dropout(encoder(standardized(augmentation(pixels)))))."""
+
+    def __init__(
+        self,
+        augmentation: Augmentation,
+        standardized: Standardized,
+        encoder: ImageEncoder,
+        head: nn.Linear,
+        dropout: float,
+    ):
+        super().__init__()
+        self.augmentation, self.standardized, self.encoder = augmentation, standardized, encoder
+        self.head, self.dropout = head, Dropout(dropout)
+
+    def forward(self, pixels: Pixels) -> Float[Tensor, "batch classes"]:
+        x = self.standardized(self.augmentation(pixels))
+        logits: Tensor = self.head(self.dropout(self.encoder(x)))
+        return logits
+
+
+def build_image_classifier(
+    config: ImageEncoderConfig, augmentation: Augmentation, constants: Constants, sizes: Sizes, num_classes: int
+) -> ImageClassifier:
+    """The model of a configuration. Raises: ConfigError: an image that the encoder cannot read.
+
+    >>> import torch
+    >>> from headwise.tasks.images.encoders import PatchConfig
+    >>> config = PatchConfig(d_model=8, d_ff=16, num_heads=2, encoder_layers=1, patch=7)
+    >>> model = build_image_classifier(config, Augmentation(0, flip=False), ([0.5], [0.5]), (28, 21, 1), 10)
+    >>> model(torch.zeros(2, 1, 28, 21, dtype=torch.uint8)).shape
+    torch.Size([2, 10])
+    """
+    encoder = config.encoder(sizes)
+    head = nn.Linear(encoder.width, num_classes)
+    model = ImageClassifier(augmentation, Standardized(*constants), encoder, head, config.dropout)
+    initialize_with_cells(model, config.initializer)
+    return model
+
+
+# images that are read together
+PREDICTION_IMAGES = 128
+
+
+class Known(ImageMetadata):
+    """What a classifier of images knows besides its weights.
+
+    Args:
+        classes: by their numbers.
+        frequent: the most frequent class of training.
+    """
+
+    classes: list[str] = Field(min_length=1)
+    frequent: str
+
+
+class Recogniser(ImagePredictor[dict[str, float]]):
+    """A model with its classes."""
+
+    data: ImagesConfig
+
+    option = "n_best"
+
+    def __init__(self, model: ImageClassifier, known: Known, data: ImagesConfig):
+        super().__init__(model, known.shape, data)
+        self.known = known
+
+    def read(self, path: Path) -> Iterator[Image]:
+        """A picture, or those of an IDX, .npz or CSV file; labels are not needed."""
+        config = self.data.model_copy(update={"format": "auto"})
+        return map(self.fitted, strict(scan_images(path, None, config, labelled=False)))
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Image | str] | str, options: Any = None) -> list[dict[str, float]]:
+        """The probability of every class for each image, the likeliest first; a text is the path of a picture."""
+        images = several(items)
+        outputs = []
+
+        def odds(start: int) -> list[list[float]]:
+            pixels = self._pixels(images[start : start + PREDICTION_IMAGES])
+            rows: list[list[float]] = self.model(pixels).float().softmax(-1).tolist()
+            return rows
+
+        for _, rows in divided(odds, range(0, len(images), PREDICTION_IMAGES)):
+            for row in rows:
+                shares = dict(zip(self.known.classes, row, strict=True))
+                outputs.append(dict(sorted(shares.items(), key=lambda share: -share[1])))
+        return outputs
+
+    def write(self, item: Image, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
+        """`class<tab>probability`, a line for each class asked for; or JSON with the name of the image."""
+        best = list(output.items())[: options or 1]
+        if form == "text":
+            return [f"{visible(name)}\t{probability(share)}" for name, share in best]
+        label, share = best[0]
+        fields: dict[str, Any] = {"image": item.name, "label": label, "probability": share}
+        if options:
+            fields["probabilities"] = dict(best)
+        return [json.dumps(fields, ensure_ascii=False)]
+
+    def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
+        """Scores as of `verdict_scores`. Raises: DataError: images without a label."""
+        gold = [image.label or "" for image in examples]
+        if "" in gold:
+            raise DataError(
+                f"{examples[gold.index('')].name}: has no label to compare with; give every image its class"
+            )
+        return verdict_scores(self.predict(examples), gold)
+
+    def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
+        yield majority([image.label or "" for image in examples])
+
+    def table(self, images: Sequence[Image], side: int) -> np.ndarray:
+        """Images as rows of numbers from 0 to 1, as the model reads them, or means over squares of larger ones.
+
+        Args:
+            side: pixels of a row's image, in height and width, at most.
+        """
+        rows = []
+        for start in range(0, len(images), PREDICTION_IMAGES):
+            pixels = self._pixels(images[start : start + PREDICTION_IMAGES]).cpu().float()
+            height, width = (min(side, length) for length in pixels.shape[-2:])
+            rows.append(F.adaptive_avg_pool2d(pixels, (height, width)).flatten(1).numpy() / 255)
+        return np.concatenate(rows)
+
+    def explain(self, item: Image | str, target: str | None = None) -> Explanation:
+        """Where the class token looks in every layer, or the places of the map on average where there is none.
+
+        Raises: Unsupported for a model without attention.
+        """
+        if target is not None:
+            raise ConfigError("the class of an image cannot be given here; leave the target out")
+        (image,) = self.inputs(item)
+        pixels, encoder = self._pixels([image]), self.model.encoder
+        grid, layers = encoder.patches, {}
+        for name, attention in looking.attended(self.model, pixels).items():
+            count = attention.weights.shape[2]
+            query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
+            layers[name] = attention.layer(["class" if encoder.class_tokens else "mean"], grid.labels, rows=query)
+        (label, share), *_ = self.predict([image])[0].items()
+        read = adapted(image, self.known.shape, self.data.fit)
+        draw = ImageMap(read, encoder.grid, encoder.class_tokens)
+        places = OnImage(read, [grid], chosen=0 if encoder.class_tokens else None)
+        return Explanation(Path(image.name).name, f"{label} {decimals(share)}", layers, draw, places=places)
+
+    def _pixels(self, items: Sequence[Image | str]) -> torch.Tensor:
+        return self.pixels(self.inputs(items)).to(self.model.head.weight.device)
 
 
 def load_images(config: ImagesConfig) -> Loaded:
     """Reads and splits the labelled images of a recipe, as `load_parts`.
 
-    Raises:
-        DataError: as `load_parts`; labels that are not as the recipe names them, or all alike.
+    Raises: DataError: as `load_parts`; labels that are not as the recipe names them, or all alike.
     """
-    loaded = load_parts(config, _scan(config))
+    loaded = load_parts(config, scan_of(config))
     train, notes = loaded.parts["train"], list(loaded.notes)
     classes = class_names(train.labels, config.classes)
     for part, images in loaded.parts.items():
@@ -58,55 +232,11 @@ def load_images(config: ImagesConfig) -> Loaded:
     return replace(loaded, classes=classes, notes=tuple(notes))
 
 
-def suggest_for_images(data: Mapping[str, Any]) -> Suggestion:
-    """A residual network for the images of these keys of `[data]`.
-
-    Raises: as `suggest_for_pairs`.
-    """
-    config = build(ImagesConfig, data, "data")
-    measures = measured(config, _scan(config))
-    # a last map of two places across or more
-    stages = max(1, min(3, math.ceil(math.log2(min(config.size or measures.size)))))
-    values = {
-        "data": {"train": config.train, **measures.keys(), "channels": measures.channels, **data},
-        "augmentation": {"shift": 2, "flip": False},
-        "model": {"kind": "cnn", "width": 32, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.2},
-        "training": {
-            "learning_rate": 4e-3,
-            "weight_decay": 0.05,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_sentences": max(16, min(128, measures.number // 20)),
-            "max_epochs": 10 if measures.number > 20_000 else 30,
-            "monitor": "accuracy",
-        },
-    }
-    return Suggestion(values, f"Classification, fitted to the {measures.number:,} images")
-
-
-def _paths(config: ImagesConfig, part: str) -> tuple[Path, Path | None]:
-    target = getattr(config, f"{part}_target")
-    return resolve(getattr(config, part)), None if target is None else resolve(target)
-
-
-def _scan(config: ImagesConfig) -> Scan:
-    return lambda part, read: scan_images(*_paths(config, part), config, read)
-
-
 def _notes(part: str, images: ImageSet, classes: list[str]) -> list[str]:
     """What a part is like, and what of it training has or lacks."""
     counts = Counter(images.labels)
-    most, least = max(counts.values()), min(counts.values())
-    span = f"{most:,}" if most == least else f"{least:,} to {most:,}"
-    notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {span} each"]
-    if part == "train":
-        return notes
-    others = Counter({label: count for label, count in counts.items() if label not in classes})
-    if others:
-        named = ", ".join(f"{label} ({count:,})" for label, count in others.most_common(_NAMED))
-        more = ", ..." if len(others) > _NAMED else ""
-        notes.append(f"{part}: classes that training lacks, so that they cannot be got right: {named}{more}")
-    return notes
+    notes = [f"{part}: {len(images):,} images of {len(counts):,} classes, {spanned(counts.values())} each"]
+    return notes if part == "train" else notes + lacking(part, counts, classes)
 
 
 # of the baseline: images that it is fitted to, pixels of a side that it reads, inverse of its penalty
@@ -131,10 +261,7 @@ class ImageClassifyConfig(Config):
 
 
 class ImageClassify(ImageTask):
-    """Telling images apart, each of which is of one class.
-
-    A batch has `training.batch_sentences` images, 128 unless set; `training.batch_tokens` means nothing here.
-    """
+    """Telling images apart, each of which is of one class."""
 
     name: ClassVar[str] = "image-classify"
     kinds: ClassVar[tuple[DataKind, ...]] = (IMAGES,)
@@ -146,7 +273,9 @@ class ImageClassify(ImageTask):
 
     def __init__(self, config: ImageClassifyConfig, assets: Assets[dict[str, ImageSet]]):
         super().__init__(config, assets)
-        self.known = from_json(assets.files, IMAGES_FILE, Known.from_json, "does not tell classes, shape and constants")
+        self.known = from_json(
+            assets.files, IMAGES_FILE, Known.model_validate, "does not tell classes, shape and constants"
+        )
         numbers = {name: number for number, name in enumerate(self.known.classes)}
         self._labels = {
             part: np.array([numbers.get(label, len(numbers)) for label in images.labels], np.int64)
@@ -158,12 +287,11 @@ class ImageClassify(ImageTask):
         loaded = load_images(config.data)
         train = loaded.parts["train"]
         frequent = Counter(train.labels).most_common(1)[0][0]
-        metadata = Known(loaded.classes, loaded.shape, *constants(train.pixels), frequent)
-        return made_assets(loaded, metadata._asdict())
+        return made_assets(loaded, Known.of(train.pixels, classes=loaded.classes, frequent=frequent))
 
     @classmethod
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:
-        return examples_of(config.data, _scan(config.data), split)
+        return examples_of(config.data, scan_of(config.data), split)
 
     @classmethod
     def baselines(
@@ -179,7 +307,26 @@ class ImageClassify(ImageTask):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_images(data)
+        """A residual network for the images of these keys of `[data]`."""
+        config = build(ImagesConfig, data, "data")
+        measures = measured(config, scan_of(config))
+        # a last map of two places across or more
+        stages = max(1, min(3, math.ceil(math.log2(min(config.size or measures.size)))))
+        values = {
+            "data": {"train": config.train, **measures.keys(), **data},
+            "augmentation": {"shift": 2, "flip": False},
+            "model": {"kind": "cnn", "width": 32, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.2},
+            "training": {
+                "learning_rate": 4e-3,
+                "weight_decay": 0.05,
+                "schedule": "budget",
+                "warmup_share": 0.1,
+                "batch_sentences": max(16, min(128, measures.number // 20)),
+                "max_epochs": 10 if measures.number > 20_000 else 30,
+                "monitor": "accuracy",
+            },
+        }
+        return Suggestion(values, f"Classification, fitted to the {measures.number:,} images")
 
     def build(self) -> ImageClassifier:
         config, metadata = self.config, self.known
@@ -197,7 +344,8 @@ class ImageClassify(ImageTask):
     def collate(self, split: str, indices: list[int]) -> ImageBatch:
         images = self.split(split)
         assert images is not None
-        return as_batch(images.pixels[indices], self._labels[split][indices], indices)
+        labels = torch.from_numpy(self._labels[split][indices])
+        return ImageBatch(indices, channels_first(images.pixels[indices]), labels)
 
     def answered(self, model: nn.Module, batch: ImageBatch) -> tuple[Tensor, Tensor]:
         return model(batch.pixels), batch.labels

@@ -19,7 +19,7 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.images.base import IMAGES_FILE, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_SEGMENT
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, PatchConfig
-from headwise.tasks.images.image_sets import ImageSet, constants, examples_of, measured
+from headwise.tasks.images.image_sets import ImageSet, channels_first, examples_of, measured
 from headwise.tasks.images.masks import MaskBatch, MasksConfig, classes_of, load_masks, scan_of
 from headwise.tasks.images.options import PictureOptions
 from headwise.tasks.images.pixel_labeller import Painted, PixelClasses, PixelLabeller, pixel_scores
@@ -29,32 +29,6 @@ from headwise.tasks.task import Assets, Description, Metric, Stats
 
 # side of the largest pictures that a small network is made to read
 _LARGEST = 96
-
-
-def suggest_for_masks(data: Mapping[str, Any]) -> Suggestion:
-    """A residual network with a way back to pixels for the pictures of these keys of `[data]`.
-
-    Raises: as `suggest_for_pairs`.
-    """
-    config = build(MasksConfig, data, "data")
-    measures = measured(config, scan_of(config), _LARGEST)
-    # a last map of four places across or more
-    stages = max(1, min(4, math.floor(math.log2(min(config.size or measures.size))) - 1))
-    values = {
-        "data": {"train": config.train, **measures.keys(), "channels": measures.channels, **data},
-        "flip": False,
-        "model": {"kind": "cnn", "width": 16, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.1},
-        "training": {
-            "learning_rate": 4e-3,
-            "weight_decay": 0.01,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_sentences": max(4, min(32, measures.number // 20)),
-            "max_epochs": 10 if measures.number > 5000 else 30,
-            "monitor": "mean_iou",
-        },
-    }
-    return Suggestion(values, f"Labels of pixels, fitted to the {measures.number:,} pictures")
 
 
 class ImageSegmentConfig(Config):
@@ -69,29 +43,21 @@ class ImageSegmentConfig(Config):
 
 
 class ImageSegment(ImageTask):
-    """Telling the pixels of images apart.
-
-    A batch has `training.batch_sentences` images, 32 unless set; `training.batch_tokens` means nothing here. The loss
-    is a mean over the pixels whose label counts.
-    """
+    """Telling the pixels of images apart."""
 
     name: ClassVar[str] = "image-segment"
     demo: ClassVar[Demo | None] = IMAGE_SEGMENT
     options = (PictureOptions,)
     unit: ClassVar[str] = "pixels"
     config_type: ClassVar[type[Config]] = ImageSegmentConfig
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("pixel_accuracy", "high"),
-        Metric("mean_iou", "high"),
-    )
+    metrics = (Metric("loss", "low"), Metric("pixel_accuracy", "high"), Metric("mean_iou", "high"))
     batch_images: ClassVar[int] = 32
     config: ImageSegmentConfig
 
     def __init__(self, config: ImageSegmentConfig, assets: Assets[dict[str, ImageSet]]):
         super().__init__(config, assets)
         self.known = from_json(
-            assets.files, IMAGES_FILE, PixelClasses.from_json, "does not tell classes, labels, shape and constants"
+            assets.files, IMAGES_FILE, PixelClasses.model_validate, "does not tell classes, labels, shape and constants"
         )
 
     @classmethod
@@ -106,8 +72,8 @@ class ImageSegment(ImageTask):
             counts.update(dict(zip(classes.tolist(), pixels.tolist(), strict=True)))
         del counts[NO_CLASS]
         frequent = min(counts, key=lambda number: (-counts[number], number))
-        metadata = PixelClasses(loaded.classes, labels, loaded.shape, *constants(train.pixels), frequent)
-        return made_assets(loaded, metadata._asdict())
+        known = PixelClasses.of(train.pixels, classes=loaded.classes, labels=labels, frequent=frequent)
+        return made_assets(loaded, known)
 
     @classmethod
     def examples(cls, config: ImageSegmentConfig, split: str) -> list[Image]:
@@ -116,7 +82,26 @@ class ImageSegment(ImageTask):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_masks(data)
+        """A residual network with a way back to pixels for the pictures of these keys of `[data]`."""
+        config = build(MasksConfig, data, "data")
+        measures = measured(config, scan_of(config), _LARGEST)
+        # a last map of four places across or more
+        stages = max(1, min(4, math.floor(math.log2(min(config.size or measures.size))) - 1))
+        values = {
+            "data": {"train": config.train, **measures.keys(), **data},
+            "flip": False,
+            "model": {"kind": "cnn", "width": 16, "stages": stages, "blocks": 1, "norm": "batch", "dropout": 0.1},
+            "training": {
+                "learning_rate": 4e-3,
+                "weight_decay": 0.01,
+                "schedule": "budget",
+                "warmup_share": 0.1,
+                "batch_sentences": max(4, min(32, measures.number // 20)),
+                "max_epochs": 10 if measures.number > 5000 else 30,
+                "monitor": "mean_iou",
+            },
+        }
+        return Suggestion(values, f"Labels of pixels, fitted to the {measures.number:,} pictures")
 
     def build(self) -> Segmenter:
         return self.built(self.known.shape)
@@ -135,7 +120,7 @@ class ImageSegment(ImageTask):
         assert images is not None
         assert images.masks is not None
         masks = classes_of(images.masks[indices], self.known.labels)
-        pixels = torch.from_numpy(images.pixels[indices]).permute(0, 3, 1, 2)
+        pixels = channels_first(images.pixels[indices])
         return MaskBatch(indices, pixels, torch.from_numpy(masks), int((masks < len(self.known.classes)).sum()))
 
     @property

@@ -2,15 +2,17 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from jaxtyping import Int16, Int64, UInt8
+from pydantic import model_validator
 from torch import Tensor
 
+from headwise.config import Config
 from headwise.data.batches import OnDevice
 from headwise.data.files import Bytes
 from headwise.data.readers import Pair
@@ -52,14 +54,12 @@ class ImageSet:
         return cls(pixels, [image.label or "" for image in images], [image.name for image in images], masks)
 
     def take(self, places: list[int]) -> "ImageSet":
-        """The images at these places."""
         masks = None if self.masks is None else self.masks[places]
         return ImageSet(
             self.pixels[places], [self.labels[at] for at in places], [self.names[at] for at in places], masks
         )
 
     def images(self) -> Iterator[Image]:
-        """One after another."""
         masks = [None] * len(self) if self.masks is None else self.masks
         for pixels, label, name, mask in zip(self.pixels, self.labels, self.names, masks, strict=True):
             yield Image(name, pixels, label, mask=mask)
@@ -90,11 +90,9 @@ class Loaded:
     notes: tuple[str, ...] = ()
 
 
-def as_batch(
-    pixels: UInt8[np.ndarray, "batch height width channels"], labels: Int64[np.ndarray, "batch"], indices: list[int]
-) -> ImageBatch:
-    """A batch of these images; channels stay beside one another in memory, as convolutions read them fast."""
-    return ImageBatch(indices, torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(labels))
+def channels_first(pixels: UInt8[np.ndarray, "batch height width channels"]) -> Tensor:
+    """Images as a tensor; channels stay beside one another in memory, as convolutions read them fast."""
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2)
 
 
 def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:
@@ -107,8 +105,7 @@ def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:
         config: names the files of the parts too.
         scan: the images of a part.
 
-    Raises:
-        DataError: images that cannot be read, or that differ in size while the recipe names none.
+    Raises: DataError: images that cannot be read, or that differ in size while the recipe names none.
     """
     shape: Shape | None = None
     changed: Counter[str] = Counter()
@@ -189,16 +186,38 @@ def _shape(config: PicturesConfig, first: Image) -> Shape:
     return Shape(height, width, config.channels or (3 if first.alpha else first.shape.channels))
 
 
-def check_constants(shape: Any, mean: Sequence[float], deviation: Sequence[float]) -> Shape:
-    """A shape that was read from a file, where it goes with these constants.
+def spanned(counts: Collection[int]) -> str:
+    """The least and the largest of some counts, once where they are equal.
 
-    Raises: ValueError or TypeError where it does not.
+    >>> spanned([1000, 3])
+    '3 to 1,000'
     """
-    sizes = Shape(*map(int, shape))
-    numbers = [float(number) for number in (*mean, *deviation)]
-    if min(sizes) < 1 or len(mean) != sizes.channels or len(numbers) != 2 * sizes.channels:
-        raise ValueError("sizes that do not fit")
-    return sizes
+    return " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)}))
+
+
+class ImageMetadata(Config):
+    """What a model of images knows besides its weights.
+
+    Args:
+        shape: of the images of training.
+        mean, deviation: of each channel in training, as fractions of 255.
+    """
+
+    shape: Shape
+    mean: list[float]
+    deviation: list[float]
+
+    @classmethod
+    def of(cls, pixels: UInt8[np.ndarray, "images height width channels"], **others: Any) -> Self:
+        """That of these images of training."""
+        mean, deviation = constants(pixels)
+        return cls(shape=Shape(*pixels.shape[1:]), mean=mean, deviation=deviation, **others)
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> "ImageMetadata":
+        if min(self.shape) < 1 or not len(self.mean) == len(self.deviation) == self.shape.channels:
+            raise ValueError("sizes that do not fit")
+        return self
 
 
 class Measured(NamedTuple):
@@ -211,7 +230,7 @@ class Measured(NamedTuple):
 
     def keys(self) -> dict[str, Any]:
         """The keys of `[data]` that these images need."""
-        return {} if self.alike else {"size": list(self.size)}
+        return {**({} if self.alike else {"size": list(self.size)}), "channels": self.channels}
 
 
 def measured(config: PicturesConfig, scan: Scan, largest: int = 64) -> Measured:

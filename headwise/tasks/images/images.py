@@ -9,9 +9,10 @@ from jaxtyping import Shaped, UInt8
 from pydantic import Field, model_validator
 
 from headwise.config import DataFile
-from headwise.data.bad_lines import BadLine
+from headwise.data.bad_lines import BadLine, caught
 from headwise.data.files import MAX_LINE_BYTES, Bytes, digested, is_hidden, require_file
 from headwise.data.idx import EACH_BYTES, check_size, is_idx, parse_idx, parse_npz
+from headwise.data.splits import files_of
 from headwise.data.tables import Key, Row, Table, scan_rows
 from headwise.errors import DataError
 from headwise.tasks.images.picture_files import decode
@@ -39,9 +40,7 @@ class ImagesConfig(PicturesConfig):
     format: ImageFormat = Field("auto", description="auto (by name, else by content), folder, csv, idx or npz")
     path_key: str = Field("path", description="column of the picture's path in CSV, as seen from the CSV file")
     label_key: str = Field("label", description="column of the class in CSV")
-    images_key: str = Field(
-        "images", description="array of the images in .npz: (images, height, width) or channels last"
-    )
+    images_key: str = Field("images", description="array of images in .npz: (images, height, width) or channels last")
     labels_key: str = Field("labels", description="array of the labels in .npz: numbers or texts")
     classes: list[str] = Field(default=[], description="names of the classes where labels are numbers from 0")
 
@@ -63,8 +62,7 @@ def scan_images(
         read: collects what was read.
         labelled: whether an image without a label is a fault.
 
-    Raises:
-        DataError: `file: ...`, the folder or file cannot be read any further.
+    Raises: DataError: `file: ...`, the folder or file cannot be read any further.
     """
     read = Bytes(config.max_bytes) if read is None else read
     if config.format == "folder" or (config.format == "auto" and path.is_dir()):
@@ -79,10 +77,15 @@ def scan_images(
     if kind == "picture":
         if labelled:
             raise DataError(f"{path}: is one picture without a label; name a folder of classes, CSV, IDX or .npz")
-        yield caught(lambda: decode(data, str(path), config.max_pixels))
+        yield caught(decode, data, str(path), config.max_pixels)
         return
     arguments = path, data, config, read, labelled
     yield from _idx(*arguments, target) if kind == "idx" else _npz(*arguments)
+
+
+def scan_of(config: ImagesConfig) -> Callable[[str, Bytes], Scanned]:
+    """How `load_parts` reads the parts of a recipe."""
+    return lambda part, read: scan_images(*files_of(config, part), config, read)
 
 
 def labels_beside(path: Path) -> Path | None:
@@ -108,7 +111,7 @@ def _format(path: Path, data: bytes) -> str:
 
 
 def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
-    entries = _entries(path)
+    entries = entries_of(path)
     for entry in filter(Path.is_file, entries):
         read.read(entry, shown=entry.name)
         if entry.suffix.lower() in PICTURES:
@@ -119,16 +122,17 @@ def _folder(path: Path, config: ImagesConfig, read: Bytes) -> Scanned:
     if {entry.name.lower() for entry in classes} <= _PARTS:
         raise DataError(f"{path}: its folders are parts, not classes; name them as data.train and data.test")
     for folder in classes:
-        pictures = [entry for entry in _entries(folder) if entry.name.lower() not in _LEFT_BY_SYSTEMS]
-        for other in set(_entries(folder)) - set(pictures):
+        pictures = [entry for entry in entries_of(folder) if entry.name.lower() not in _LEFT_BY_SYSTEMS]
+        for other in set(entries_of(folder)) - set(pictures):
             read.read(other, shown=f"{folder.name}/{other.name}")
         if not pictures:
             yield DataError(f"{folder}: is empty; put pictures of the class into it or remove it")
         for picture in pictures:
-            yield caught(lambda at=picture, of=folder: _picture(at, "", f"{of.name}/{at.name}", config, read, of.name))  # type: ignore[misc]
+            yield caught(_picture, picture, "", f"{folder.name}/{picture.name}", config, read, folder.name)
 
 
-def _entries(folder: Path) -> list[Path]:
+def entries_of(folder: Path) -> list[Path]:
+    """What a folder holds, but for hidden files, in order. Raises: DataError: it cannot be opened."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -150,7 +154,7 @@ def scan_list(path: Path, table: Table, keys: Sequence[Key], read: Bytes, make: 
     with digested({"": path}) as digests:
         read.note(digests[""])
         for row in scan_rows(path, table, keys):
-            yield row if isinstance(row, BadLine) else caught(lambda of=row: make(of))  # type: ignore[misc]
+            yield row if isinstance(row, BadLine) else caught(make, row)
 
 
 def _csv(path: Path, config: ImagesConfig, read: Bytes, labelled: bool) -> Scanned:
@@ -232,10 +236,8 @@ def _rows(path: Path, images: np.ndarray, labels: np.ndarray | None, config: Ima
         raise DataError(f"{path}: {len(images):,} images but {len(labels):,} labels; give each image its label")
     for number, pixels in enumerate(map(as_bytes, images)):
         name = f"{path}[{number}]"
-        if labels is None:
-            yield Image(name, pixels)
-        else:
-            yield caught(lambda at=number, of=pixels, to=name: Image(to, of, _named(labels[at], to, config)))  # type: ignore[misc]
+        label = None if labels is None else caught(_named, labels[number], name, config)
+        yield label if isinstance(label, DataError) else Image(name, pixels, label)
 
 
 def _named(label: object, place: str, config: ImagesConfig) -> str:
@@ -245,11 +247,3 @@ def _named(label: object, place: str, config: ImagesConfig) -> str:
     if not 0 <= int(text) < len(config.classes):
         raise DataError(f"{place}: label {text}, but data.classes names {len(config.classes)}, from 0; name them all")
     return config.classes[int(text)]
-
-
-def caught(make: Callable[[], Image]) -> Image | DataError:
-    """An image, or the error that says why there is none."""
-    try:
-        return make()
-    except DataError as error:
-        return error

@@ -12,96 +12,90 @@ from jaxtyping import Float, Int64, UInt8
 from headwise.explain.places import PixelLabels
 from headwise.explain.values import Drawing, require_formats
 from headwise.labels import percent
+from headwise.tasks.images.mask_pictures import written
 
 if TYPE_CHECKING:
     from headwise.explain.explanation import Explanation, Heads
 
+# a layer, and a head of it
+Head = tuple[int, int]
+
 
 @dataclass(frozen=True)
-class ImageMap:
-    """Draws an explanation of one query over the keys of an image, row by row, after those of class tokens.
+class GridMap:
+    """What draws attention to the places of an image, row by row, whose keys come after those of class tokens.
 
     Args:
         pixels: the image as the model read it.
         grid: rows and columns of the places that are looked at.
-        class_tokens: how many keys come before those of the grid.
     """
 
     pixels: UInt8[np.ndarray, "height width channels"]
     grid: tuple[int, int]
-    class_tokens: int = 0
 
-    def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
-        """The image, the map of a layer over it (the last if None), and every head of every layer as a small map.
+    def placed(self, weights: Float[np.ndarray, "*maps keys"]) -> Float[np.ndarray, "maps rows columns"]:
+        """Weights where they lie in the image; those of class tokens are left out."""
+        rows, columns = self.grid
+        return weights[..., weights.shape[-1] - rows * columns :].reshape(-1, rows, columns)
 
-        Raises: ConfigError as `Explanation.save`.
-        """
-        # matplotlib is imported where something is drawn
-        from headwise.tasks.images.pages import image_page
-
-        name, names = explanation.pictured(layer), list(explanation.layers)
-        chosen = explanation.layers[name]
-        caption = explanation.caption(name, heads).replace(", ", "\n", 1)
-        if self.class_tokens:
-            itself = chosen.mean(heads)[0, : self.class_tokens].sum()
-            caption += f", {percent(itself)} of it on the class token itself"
-        return image_page(
-            self.pixels,
-            self.placed(chosen.mean(heads)[None])[0],
-            [self.placed(entry.weights) for entry in explanation.layers.values()],
-            chosen=[(names.index(name), head) for head in chosen.numbers(heads)],
-            title=f"{explanation.source} → {explanation.output}\n{caption}",
-        )
-
-    def placed(self, weights: Float[np.ndarray, "heads 1 keys"]) -> Float[np.ndarray, "heads rows columns"]:
-        """The weights of the only query, where they lie in the image."""
-        return weights[:, 0, self.class_tokens :].reshape(-1, *self.grid)
+    def small_maps(self, explanation: "Explanation", name: str, heads: "Heads") -> tuple[list[np.ndarray], list[Head]]:
+        """Every head of every layer as a map, and those of them that the map of this layer and heads is the mean of."""
+        layer = list(explanation.layers).index(name)
+        framed = [(layer, head) for head in explanation.layers[name].numbers(heads)]
+        return [self.placed(entry.weights) for entry in explanation.layers.values()], framed
 
 
 @dataclass(frozen=True)
-class LabelMap:
-    """Draws an explanation of one pixel over the places of an image; the weights of class tokens come first.
+class ImageMap(GridMap):
+    """Draws an explanation of one query over the keys of an image."""
+
+    class_tokens: int = 0
+
+    def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
+        """The image, the map of a layer over it (the last if None), and every head of every layer as a small map."""
+        # matplotlib is imported where something is drawn
+        from headwise.tasks.images.pages import image_page
+
+        name = explanation.pictured(layer)
+        weights = explanation.layers[name].mean(heads)
+        caption = explanation.caption(name, heads).replace(", ", "\n", 1)
+        if self.class_tokens:
+            caption += f", {percent(weights[0, : self.class_tokens].sum())} of it on the class token itself"
+        small, framed = self.small_maps(explanation, name, heads)
+        title = f"{explanation.source} → {explanation.output}\n{caption}"
+        return image_page(self.pixels, self.placed(weights)[0], small, chosen=framed, title=title)
+
+
+@dataclass(frozen=True)
+class LabelMap(GridMap):
+    """Draws an explanation of one pixel over the places of an image.
 
     Args:
-        pixels: the image as the model read it.
         said: the number of the class of each pixel.
         truth: the same, as its mask has it; beyond the classes where none counts.
         legend: name and colour of each class.
         pixel: row and column of the pixel.
         covered: height and width of what the grid lies over, which may go beyond the image.
-        grid: rows and columns of the places that are looked at.
     """
 
-    pixels: UInt8[np.ndarray, "height width channels"]
     said: Int64[np.ndarray, "height width"]
     truth: Int64[np.ndarray, "height width"] | None
     legend: Sequence[tuple[str, tuple[int, int, int]]]
     pixel: tuple[int, int]
     covered: tuple[int, int]
-    grid: tuple[int, int]
 
     @property
     def labels(self) -> PixelLabels:
         """What is said and the truth, without the picture."""
-        return PixelLabels(self.said, self.truth, [(name, f"#{bytes(colour).hex()}") for name, colour in self.legend])
+        return PixelLabels(self.said, self.truth, [(name, written(colour)) for name, colour in self.legend])
 
     def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
-        """Image, truth, what is said, and the map of a layer over the image (the clearest if None), all heads below.
-
-        Raises: ConfigError as `Explanation.save`.
-        """
-        # matplotlib is imported where something is drawn
+        """Image, truth, what is said, and the map of a layer over the image (the clearest if None), all heads below."""
         from headwise.tasks.images.pages import Looks
 
-        name, names = explanation.layer_name(layer), list(explanation.layers)
-        chosen = explanation.layers[name]
-        looks = Looks(
-            self.pixel,
-            self.covered,
-            self.placed(chosen.mean(heads)[None])[0],
-            [self.placed(entry.weights) for entry in explanation.layers.values()],
-            [(names.index(name), head) for head in chosen.numbers(heads)],
-        )
+        name = explanation.layer_name(layer)
+        weights = self.placed(explanation.layers[name].mean(heads))[0]
+        looks = Looks(self.pixel, self.covered, weights, *self.small_maps(explanation, name, heads))
         return self.page(f"{explanation.source} → {explanation.output}\n{explanation.caption(name, heads)}", looks)
 
     def page(self, title: str, looks: object = None) -> Drawing:
@@ -110,11 +104,6 @@ class LabelMap:
 
         labels = {"said": self.said} if self.truth is None else {"truth": self.truth, "said": self.said}
         return label_page(self.pixels, labels, self.legend, looks, title=title)  # type: ignore[arg-type]
-
-    def placed(self, weights: Float[np.ndarray, "heads 1 keys"]) -> Float[np.ndarray, "heads rows columns"]:
-        """The weights of the pixel, where they lie in the image; those of class tokens are left out."""
-        rows, columns = self.grid
-        return weights[:, 0, weights.shape[2] - rows * columns :].reshape(-1, rows, columns)
 
 
 @dataclass(frozen=True)
@@ -155,32 +144,16 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class WordMaps:
-    """Draws an explanation of words over the places of an image, row by row.
-
-    Args:
-        pixels: the image as the model read it.
-        grid: rows and columns of the places that are looked at.
-    """
-
-    pixels: UInt8[np.ndarray, "height width channels"]
-    grid: tuple[int, int]
+class WordMaps(GridMap):
+    """Draws an explanation of words over the places of an image."""
 
     def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
-        """The image, and over it what each word looks at in one layer; a layer of words or places alone as a map.
-
-        Raises: ConfigError as `Explanation.save`.
-        """
+        """The image, and over it what each word looks at in one layer; a layer of words or places alone as a map."""
         name = explanation.layer_name(layer)
         chosen = explanation.layers[name]
         if chosen.kind != "cross":
             return replace(explanation, draw=None).page(name, heads)
-        # matplotlib is imported where something is drawn
         from headwise.tasks.images.pages import word_page
 
         title = f"{explanation.source} → {explanation.output}\n{explanation.caption(name, heads)}"
         return word_page(self.pixels, self.placed(chosen.mean(heads)), chosen.queries, title=title)
-
-    def placed(self, weights: Float[np.ndarray, "words keys"]) -> Float[np.ndarray, "words rows columns"]:
-        """The weights of each word, where they lie in the image."""
-        return weights.reshape(-1, *self.grid)

@@ -60,7 +60,7 @@ def written(colour: Colour) -> str:
     >>> written((255, 0, 9))
     '#ff0009'
     """
-    return "#" + "".join(f"{value:02x}" for value in colour)
+    return f"#{bytes(colour).hex()}"
 
 
 def decode_mask(
@@ -107,7 +107,7 @@ def fitted(mask: Int16[np.ndarray, "height width"], shape: Shape, fit: Fit) -> I
     [[1, 2], [-1, -1]]
     """
     canvas = np.full(shape[:2], NOWHERE, np.int16)
-    rows, columns = place(_size(mask), shape, fit)
+    rows, columns = place(Shape(len(mask), mask.shape[1], 1), shape, fit)
     canvas[rows, columns] = nearest(mask, rows.stop - rows.start, columns.stop - columns.start)
     return canvas
 
@@ -118,7 +118,7 @@ def restored(labels: Shaped[np.ndarray, "height width"], size: Shape, fit: Fit) 
     >>> restored(np.array([[1, 2], [9, 9]], np.uint8), Shape(1, 2, 3), "pad").tolist()
     [[1, 2]]
     """
-    rows, columns = place(size, _size(labels), fit)
+    rows, columns = place(size, Shape(len(labels), labels.shape[1], 1), fit)
     return nearest(labels[rows, columns], size.height, size.width)
 
 
@@ -132,11 +132,6 @@ def nearest(labels: Shaped[np.ndarray, "height width"], height: int, width: int)
         (2 * np.arange(size) + 1) * have // (2 * size) for size, have in zip((height, width), labels.shape, strict=True)
     )
     return labels[rows[:, None], columns]
-
-
-def _size(labels: np.ndarray) -> Shape:
-    height, width = labels.shape
-    return Shape(height, width, 1)
 
 
 def _labels(picture: Any, name: str, legend: Legend) -> Int16[np.ndarray, "height width"]:

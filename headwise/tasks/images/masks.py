@@ -1,25 +1,26 @@
 """Pictures with a label for each pixel: tables of paths, folders of equal names, .npz; labels of training in order."""
 
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Int16, UInt8
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from headwise.config import DataFile
-from headwise.data.bad_lines import BadLine
+from headwise.data.bad_lines import BadLine, caught
 from headwise.data.batches import OnDevice
-from headwise.data.files import MAX_LINE_BYTES, Bytes, is_hidden, resolve
+from headwise.data.files import MAX_LINE_BYTES, Bytes
 from headwise.data.idx import parse_npz
-from headwise.data.tables import Row, Table, text_cell
+from headwise.data.splits import files_of
+from headwise.data.tables import Delimiter, Row, Table, text_cell
 from headwise.errors import DataError
 from headwise.explain.places import NO_CLASS
 from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
-from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, caught, scan_list
+from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, entries_of, scan_list
 from headwise.tasks.images.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import Colour, Image, PicturesConfig
@@ -43,23 +44,15 @@ class MasksConfig(PicturesConfig):
     test: DataFile | None = Field(None, description="pictures to test; without them a part of train is held out")
     test_target: DataFile | None = Field(None, description="folder of test's masks, as train_target")
     format: MaskFormat = Field("auto", description="auto (by name, else by content), folder, csv, tsv, jsonl or npz")
-    delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
+    delimiter: Delimiter = Field(",", description="what parts the columns of a CSV file: one character")
     path_key: str = Field("path", description="column, or field of JSON lines, of the picture's path, as seen from it")
     mask_key: str = Field("mask", description="column, or field, of the path of its mask, a PNG file")
     images_key: str = Field("images", description="array of the pictures in .npz, as for image-classify")
     masks_key: str = Field("masks", description="array of the labels in .npz: (images, height, width), from 0 to 255")
     classes: list[str] = Field(default=[], description="names of the labels from 0; without them labels are numbers")
-    colours: list[str] = Field(
-        default=[], description="colours of the labels from 0, as #rrggbb, where masks are drawn in colours"
-    )
+    colours: list[str] = Field(default=[], description="colours of the labels from 0, as #rrggbb, of masks in colours")
     ignore: int | None = Field(None, ge=0, lt=LABELS, description="label that counts nowhere, such as 255")
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
-
-    @field_validator("delimiter")
-    @classmethod
-    def _one_character(cls, delimiter: str) -> str:
-        Table(delimiter=delimiter)
-        return delimiter
 
     @model_validator(mode="after")
     def _labels_differ(self) -> "MasksConfig":
@@ -71,7 +64,6 @@ class MasksConfig(PicturesConfig):
         return self
 
     def legend(self) -> Legend:
-        """What the pixels of masks mean."""
         return Legend(tuple(self.classes), tuple(map(_colour, self.colours)), self.ignore)
 
 
@@ -96,8 +88,7 @@ def scan_masks(
         read: collects what was read.
         masked: whether masks are read; a file may else be a picture too.
 
-    Raises:
-        DataError: `file: ...`, the file or folder cannot be read any further.
+    Raises: DataError: `file: ...`, the file or folder cannot be read any further.
     """
     read = Bytes(config.max_bytes) if read is None else read
     if config.format == "folder" or (config.format == "auto" and path.is_dir()):
@@ -161,7 +152,7 @@ def _folder(path: Path, target: Path | None, config: MasksConfig, read: Bytes) -
         elif name not in pictures:
             yield DataError(f"{masks[name]}: is the mask of no picture in {path}; add it or remove the mask")
         else:
-            yield caught(lambda at=name: _pair(pictures[at], masks[at], config, read))  # type: ignore[misc]
+            yield caught(_pair, pictures[name], masks[name], config, read)
 
 
 def _pair(picture: Path, mask: Path, config: MasksConfig, read: Bytes) -> Image:
@@ -172,11 +163,7 @@ def _pair(picture: Path, mask: Path, config: MasksConfig, read: Bytes) -> Image:
 def _files(folder: Path, read: Bytes, role: str) -> dict[str, Path]:
     """The pictures of a folder by their names without endings; the bytes of all files are taken in."""
     files: dict[str, Path] = {}
-    try:
-        entries = sorted(entry for entry in folder.iterdir() if not is_hidden(entry.name))
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be opened: {error.strerror}") from None
-    for entry in entries:
+    for entry in entries_of(folder):
         if entry.is_dir():
             raise DataError(f"{entry}: is a folder; put the files right into {folder}")
         read.read(entry, role, entry.name)
@@ -203,27 +190,19 @@ def _npz(path: Path, config: MasksConfig, read: Bytes, masked: bool) -> Scanned:
     legend = config.legend()
     for number, pixels in enumerate(map(as_bytes, images)):
         name = f"{path}[{number}]"
-        if masks is None:
-            yield Image(name, pixels)
-        else:
-            yield caught(lambda at=name, of=pixels, by=masks[number]: Image(at, of, mask=as_labels(by, at, legend)))  # type: ignore[misc]
+        mask = None if masks is None else caught(as_labels, masks[number], name, legend)
+        yield mask if isinstance(mask, DataError) else Image(name, pixels, mask=mask)
 
 
 def scan_of(config: MasksConfig) -> Scan:
     """How `load_parts` reads the parts of a recipe."""
-
-    def scan(part: str, read: Bytes) -> Iterator[Image | DataError]:
-        target = getattr(config, f"{part}_target")
-        return scan_masks(resolve(getattr(config, part)), None if target is None else resolve(target), config, read)
-
-    return scan
+    return lambda part, read: scan_masks(*files_of(config, part), config, read)
 
 
 def load_masks(config: MasksConfig) -> tuple[Loaded, list[int]]:
     """Reads and splits the masked pictures of a recipe, as `load_parts`; and the labels that are told apart, in order.
 
-    Raises:
-        DataError: as `load_parts`; masks of a single label, or of more labels than can be told apart.
+    Raises: DataError: as `load_parts`; masks of a single label, or of more labels than can be told apart.
     """
     loaded, legend = load_parts(config, scan_of(config)), config.legend()
     notes = list(loaded.notes)
@@ -279,7 +258,7 @@ def _notes(part: str, images: ImageSet, counts: np.ndarray, numbers: list[int], 
 
 
 def _colour(text: str) -> Colour:
-    digits = text.removeprefix("#")
-    if len(digits) != 6 or not text.startswith("#") or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+    if not re.fullmatch("#[0-9a-fA-F]{6}", text):
         raise ValueError(f"colour '{text}' is none; write it as #rrggbb, such as #00ff7f")
-    return int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16)
+    red, green, blue = bytes.fromhex(text[1:])
+    return red, green, blue

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int64, UInt8
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.patches import Patch
 
 from headwise.errors import ShapeError
@@ -65,8 +65,7 @@ def image_page(
         layers: what the small maps show.
         chosen: (layer, head) of the small maps that the large one is the mean of; they are framed.
 
-    Raises:
-        ShapeError: if a map has no places.
+    Raises: ShapeError: if a map has no places.
 
     >>> drawn = image_page(np.zeros((4, 4, 1), np.uint8), np.eye(2), [np.ones((3, 2, 2))], title="a cat")
     >>> [axes.get_title() for axes in drawn.axes[:3]]
@@ -83,14 +82,11 @@ def image_page(
     figure = picture(*size, free=True)
     places = [(left + number * (large[0] + GAP), below, *large) for number in range(3)]
     first, over, alone = (figure.place(*place) for place in places)
-    norm = maps.norm(weights)
-    extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     _show(first, pixels, "image")
     _show(over, pixels, "attention over it", strength=0.55)
     # linear: what is looked at little shall hide nothing
-    glow = maps.norm(weights, power=1.0)
-    over.imshow(weights, cmap=_GLOW, norm=glow, extent=extent, interpolation="nearest")
-    image = maps.draw(alone, weights, norm)
+    extent = _glow(over, weights, maps.norm(weights, power=1.0), (height, width))
+    image = maps.draw(alone, weights, maps.norm(weights))
     image.set_extent(extent)
     _bare(alone, "attention")
     maps.colour_bar(alone, image, large)
@@ -113,8 +109,7 @@ def word_page(
         weights: how much each word attends to each place of a grid that lies over the image.
         words: in their order.
 
-    Raises:
-        ShapeError: if there is no map, or a word for each is missing.
+    Raises: ShapeError: if there is no map, or a word for each is missing.
 
     >>> drawn = word_page(np.zeros((4, 4, 1), np.uint8), np.ones((3, 2, 2)), ["a", "red", "dog"])
     >>> [axes.get_title() for axes in drawn.axes[:4]]
@@ -137,8 +132,7 @@ def word_page(
         _show(axes, pixels, name, strength=1.0 if not number else 0.55)
         axes.title.set_fontfamily(named.fonts)
         if number:
-            extent = (-0.5, width - 0.5, height - 0.5, -0.5)
-            axes.imshow(weights[number - 1], cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
+            _glow(axes, weights[number - 1], norm, (height, width))
     figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
     return figure
 
@@ -159,8 +153,7 @@ def label_page(
         legend: name and colour of each class; those in the pictures are listed.
         looks: the attention of one pixel.
 
-    Raises:
-        ShapeError: labels that are not those of the image.
+    Raises: ShapeError: labels that are not those of the image.
 
     >>> legend = [("a", (0, 0, 0)), ("b", (9, 9, 9))]
     >>> page = label_page(np.zeros((2, 3, 1), np.uint8), {"said": np.ones((2, 3), int)}, legend)
@@ -180,9 +173,7 @@ def label_page(
     figure = picture(*size, free=True)
     axes = [figure.place(0.7 + at * (large[0] + GAP), below, *large) for at in range(len(names))]
     _show(axes[0], pixels, "image")
-    shown = (
-        np.unique(np.concatenate([label_map.ravel() for label_map in labels.values()])) if labels else np.empty(0, int)
-    )
+    shown = np.unique(np.concatenate([np.empty(0, int), *(label_map.ravel() for label_map in labels.values())]))
     colours = np.full((max(len(legend), int(shown.max(initial=0)) + 1), 3), 255, np.uint8)
     colours[: len(legend)] = [colour for _, colour in legend]
     for place, (name, label_map) in zip(axes[1:], labels.items(), strict=False):
@@ -199,13 +190,18 @@ def _look(image: Axes, over: Axes, pixels: np.ndarray, looks: Looks, name: str) 
     """The map of a pixel over the image, and where the pixel is in both."""
     height, width = pixels.shape[:2]
     _show(over, pixels, name, strength=0.55)
-    extent = (-0.5, looks.covered[1] - 0.5, looks.covered[0] - 0.5, -0.5)
-    norm = maps.norm(looks.weights, power=1.0)
-    over.imshow(looks.weights, cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
+    _glow(over, looks.weights, maps.norm(looks.weights, power=1.0), looks.covered)
     for axes in (image, over):
         axes.plot(*reversed(looks.pixel), marker="s", mfc="none", mec="black", mew=2.4, ms=7)
         axes.plot(*reversed(looks.pixel), marker="s", mfc="none", mec="white", mew=1.2, ms=7)
         axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+
+
+def _glow(axes: Axes, weights: np.ndarray, norm: Normalize, size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Weights over a picture of this height and width; where they lie."""
+    extent = (-0.5, size[1] - 0.5, size[0] - 0.5, -0.5)
+    axes.imshow(weights, cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
+    return extent
 
 
 def _list(figure: Picture, legend: Sequence[tuple[str, Colour]], size: tuple[float, float]) -> None:

@@ -84,7 +84,8 @@ def decoded(data: bytes, name: str, max_pixels: int, convert: Callable[[Any], T]
     except pillow.UnidentifiedImageError:
         if data.startswith(_OWN):
             raise DataError(f"{name}: is damaged or cut off; copy it again or remove it") from None
-        raise DataError(f"{name}: is {_kind(data)}; convert it to PNG or JPEG, or remove it") from None
+        kind = next((what for magic, what in _OTHERS.items() if data.startswith(magic)), "neither PNG nor JPEG")
+        raise DataError(f"{name}: is {kind}; convert it to PNG or JPEG, or remove it") from None
     except pillow.DecompressionBombError:
         most = min(max_pixels, 2 * pillow.MAX_IMAGE_PIXELS)
         raise DataError(f"{name}: has more than {most:,} pixels; make it smaller or remove it") from None
@@ -193,29 +194,15 @@ def _image(picture: Any, name: str, label: str | None) -> Image:
     return Image(name, pixels, label, alpha and not deep)
 
 
-def _kind(data: bytes) -> str:
-    return next((what for magic, what in _OTHERS.items() if data.startswith(magic)), "neither PNG nor JPEG")
-
-
-def encode(pixels: UInt8[np.ndarray, "height width *channels"]) -> bytes:
+def encode(pixels: UInt8[np.ndarray, "height width *channels"], palette: Sequence[Colour] = ()) -> bytes:
     """The bytes of a PNG file of grey, RGB or RGBA pixels. Raises: ConfigError: Pillow is not installed.
+
+    Args:
+        palette: pixels are labels, each drawn in its colour of these.
 
     >>> decode(encode(np.full((2, 3), 7, np.uint8)), "grey").pixels[0, 0].tolist()
     [7]
     """
-    return _png(pixels)
-
-
-def encode_labels(labels: UInt8[np.ndarray, "height width"], palette: Sequence[Colour]) -> bytes:
-    """The bytes of a PNG file whose pixels are labels, each drawn in its colour of the palette. Raises: as `encode`.
-
-    >>> encode_labels(np.zeros((2, 3), np.uint8), [(9, 9, 9)])[1:4]
-    b'PNG'
-    """
-    return _png(labels, palette)
-
-
-def _png(pixels: np.ndarray, palette: Sequence[Colour] = ()) -> bytes:
     pillow, _ = load_pillow()
     picture, buffer = pillow.fromarray(pixels), io.BytesIO()
     if palette:

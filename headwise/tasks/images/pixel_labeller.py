@@ -6,30 +6,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Int64, UInt8
+from jaxtyping import Float64, Int64, UInt8
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from headwise.data.bad_lines import strict
 from headwise.data.files import Bytes
 from headwise.errors import ConfigError, DataError, ShapeError
-from headwise.explain.explanation import Explained, Explanation, Layer
+from headwise.explain.explanation import Explained, Explanation
 from headwise.explain.places import NO_CLASS, Grid, OnImage
 from headwise.labels import probability, visible
 from headwise.positions import Position
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
+from headwise.predictors.classes import mean
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
-from headwise.tasks.images.image_sets import as_batch, check_constants
+from headwise.tasks.images.image_sets import ImageMetadata, channels_first
 from headwise.tasks.images.maps import Labelled, LabelMap
 from headwise.tasks.images.mask_pictures import LABELS, Legend, fitted, restored
 from headwise.tasks.images.masks import MasksConfig, classes_of, picture_with_mask, scan_masks
-from headwise.tasks.images.picture_files import decode, encode_labels
+from headwise.tasks.images.picture_files import decode, encode
 from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape, adapted
 from headwise.tasks.images.segmenter import Segmenter
 
@@ -37,11 +39,11 @@ from headwise.tasks.images.segmenter import Segmenter
 _CONFUSED, _SHOWN = 5, 40
 
 
-def overlaps(
-    right: Sequence[int] | Sequence[float],
-    predicted: Sequence[int] | Sequence[float],
-    gold: Sequence[int] | Sequence[float],
-) -> list[float]:
+# of each class how many pixels are right, predicted, gold
+Counts = Int64[np.ndarray, "classes"] | Float64[np.ndarray, "classes"]
+
+
+def overlaps(right: Counts, predicted: Counts, gold: Counts) -> Float64[np.ndarray, "classes"]:
     """Intersection over union of each class over all pixels; NaN of a class that is neither predicted nor gold.
 
     IoU = right / (predicted + gold - right)
@@ -49,40 +51,27 @@ def overlaps(
     Source: Everingham et al. 2010, "The Pascal Visual Object Classes Challenge", section 4.3; Long et al. 2015,
     arXiv:1411.4038, section 5.
 
-    >>> overlaps(right=[2, 0, 0], predicted=[4, 0, 1], gold=[4, 0, 0])
-    [0.3333333333333333, nan, 0.0]
+    >>> overlaps(np.array([2, 0, 0]), predicted=np.array([4, 0, 1]), gold=np.array([4, 0, 0])).round(2).tolist()
+    [0.33, nan, 0.0]
     """
-    unions = [
-        num_predicted + num_gold - hits for hits, num_predicted, num_gold in zip(right, predicted, gold, strict=True)
-    ]
-    return [hits / union if union else math.nan for hits, union in zip(right, unions, strict=True)]
+    unions = predicted + gold - right
+    return np.divide(right, unions, out=np.full(len(unions), np.nan), where=unions > 0)
 
 
-def mean_overlap(
-    right: Sequence[int] | Sequence[float],
-    predicted: Sequence[int] | Sequence[float],
-    gold: Sequence[int] | Sequence[float],
-) -> float:
-    """The mean of `overlaps` over the classes that are predicted or gold; NaN where there is none.
-
-    >>> mean_overlap(right=[2, 0, 0], predicted=[4, 0, 1], gold=[4, 0, 0])
-    0.16666666666666666
-    """
-    ratios = [value for value in overlaps(right, predicted, gold) if not math.isnan(value)]
-    return math.fsum(ratios) / len(ratios) if ratios else math.nan
+def mean_overlap(right: Counts, predicted: Counts, gold: Counts) -> float:
+    """The mean of `overlaps` over the classes that are predicted or gold; NaN where there is none."""
+    ratios = [ratio for ratio in overlaps(right, predicted, gold).tolist() if not math.isnan(ratio)]
+    return mean(math.fsum(ratios), len(ratios))
 
 
 def pixel_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, float]:
     """Pixel accuracy and mean IoU of the counts of `counted`; all classes that training lacks are one."""
     right, predicted, gold = (
-        [stats.get(f"{name}_{number}", 0.0) for number in range(num_classes + 1)]
+        np.array([stats.get(f"{name}_{number}", 0.0) for number in range(num_classes + 1)])
         for name in ("right", "predicted", "gold")
     )
-    total = sum(gold)
-    return {
-        "pixel_accuracy": sum(right) / total if total else math.nan,
-        "mean_iou": mean_overlap(right, predicted, gold),
-    }
+    accuracy = mean(float(right.sum()), float(gold.sum()))
+    return {"pixel_accuracy": accuracy, "mean_iou": mean_overlap(right, predicted, gold)}
 
 
 def confusion(
@@ -105,8 +94,8 @@ def majority_of_pixels(gold: Int64[np.ndarray, "classes"]) -> Baseline:
     """
     predicted = np.where(np.arange(len(gold)) == gold.argmax(), gold.sum(), 0)
     right = np.minimum(predicted, gold)
-    shared = mean_overlap(right.tolist(), predicted.tolist(), gold.tolist())
-    return Baseline("majority", {"pixel_accuracy": float(right.sum() / gold.sum()), "mean_iou": shared})
+    accuracy, mean_iou = float(right.sum() / gold.sum()), mean_overlap(right, predicted, gold)
+    return Baseline("majority", {"pixel_accuracy": accuracy, "mean_iou": mean_iou})
 
 
 def confusion_scores(
@@ -118,9 +107,9 @@ def confusion_scores(
         names: of the classes, and of what training lacks.
     """
     right, gold, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
-    totals = [value.tolist() for value in (right, predicted, gold)]
+    ious = overlaps(right, predicted, gold)
     shown = sorted(np.flatnonzero(gold + predicted).tolist(), key=lambda number: -gold[number])
-    by_class = [f"{names[number]} {overlaps(*totals)[number]:.4f} ({gold[number]:,})" for number in shown[:_SHOWN]]
+    by_class = [f"{names[number]} {ious[number]:.4f} ({gold[number]:,})" for number in shown[:_SHOWN]]
     wrong = counts - np.diag(right)
     pairs = [divmod(int(place), len(names)) for place in np.argsort(-wrong, axis=None, kind="stable")[:_CONFUSED]]
     confused = [
@@ -130,43 +119,30 @@ def confusion_scores(
     ]
     return {
         "pixel_accuracy": float(right.sum() / counts.sum()),
-        "mean_iou": mean_overlap(*totals),
+        "mean_iou": mean_overlap(right, predicted, gold),
         "iou_of_each": ", ".join(by_class) + (", ..." if len(shown) > _SHOWN else ""),
         "confused": ", ".join(confused) or "none",
     }
 
 
-class PixelClasses(NamedTuple):
+class PixelClasses(ImageMetadata):
     """What a labeller of pixels knows besides its weights.
 
     Args:
         classes: by their numbers.
         labels: the label of each class in masks.
-        shape: of the images that it was trained on.
-        mean, deviation: of each channel in training, as fractions of 255.
         frequent: the number of the class that most pixels of training have.
     """
 
-    classes: list[str]
-    labels: list[int]
-    shape: Shape
-    mean: list[float]
-    deviation: list[float]
-    frequent: int
+    classes: list[str] = Field(min_length=2)
+    labels: list[Annotated[int, Field(ge=0, lt=LABELS)]]
+    frequent: int = Field(ge=0)
 
-    @classmethod
-    def from_json(cls, value: Any) -> "PixelClasses":
-        """From what `_asdict` gave, by way of JSON. Raises: ValueError or TypeError if it is something else."""
-        metadata = cls(**value)
-        shape = check_constants(metadata.shape, metadata.mean, metadata.deviation)
-        if not all(isinstance(name, str) for name in metadata.classes):
-            raise TypeError("classes that are no texts")
-        labels = [int(label) for label in metadata.labels]
-        if not 2 <= len(metadata.classes) == len(labels) or not 0 <= int(metadata.frequent) < len(labels):
+    @model_validator(mode="after")
+    def _classes_fit(self) -> "PixelClasses":
+        if len(self.classes) != len(self.labels) or self.frequent >= len(self.labels):
             raise ValueError("classes that do not fit")
-        if not all(0 <= label < LABELS for label in labels):
-            raise ValueError("labels that cannot be")
-        return metadata._replace(shape=shape, labels=labels)
+        return self
 
 
 # pixels that are read together, but for a larger picture; and most of one from elsewhere that keeps its size
@@ -194,7 +170,6 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
     their own, whatever the training had, where the model's positions allow it.
 
     Args:
-        model: in `eval()` while it predicts.
         build: a new model for images of a shape.
         patch: what sides must be multiples of; other pictures are filled up by repeating their edges.
         data: how pictures and masks are read.
@@ -241,8 +216,6 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
         Args:
             options: pixels of a picture at most where `data.size` is absent; None: 262,144, or as many as training had.
-
-        Raises: DataError for a picture that cannot be read, has other channels, or a size that the model cannot read.
         """
         images = self.inputs(items)
         self._check_sizes(images, options)
@@ -251,11 +224,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             same = list(alike)
             size = max(1, PREDICTION_PIXELS // (shape.height * shape.width))
             together += [(same[start : start + size], shape) for start in range(0, len(same), size)]
-
-        def painted(part: tuple[list[Image], Shape]) -> list[Painted]:
-            return self._painted(*part)
-
-        return [output for _, outputs in divided(painted, together) for output in outputs]
+        return [output for _, outputs in divided(lambda part: self._painted(*part), together) for output in outputs]
 
     def _check_sizes(self, images: Sequence[Image], most: int | None = None) -> None:
         """Raises: DataError for a picture of more pixels where each keeps its size: the model needs memory for each."""
@@ -279,7 +248,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
     def file_of(self, item: Image, output: Painted) -> bytes:
         """A PNG file whose pixels are labels, with a palette to see them: `data.colours` where there are any."""
-        return encode_labels(output.labels, [self.legend.colour(label) for label in range(LABELS)])
+        return encode(output.labels, [self.legend.colour(label) for label in range(LABELS)])
 
     def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
         """Pixel accuracy and mean IoU over all pixels; `iou_of_each` is the IoU of each class with its pixels.
@@ -316,42 +285,32 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         self._check_sizes([image])
         shape = self._shape(image)
         pixel, read = _pixel(target, shape), self._filled(shape)
-        (classes,) = self._predicted([image], shape)
+        model, (classes,) = self._model(shape, image.name), self._predicted([image], shape)
         colours = [*(self.legend.colour(label) for label in self.known.labels), _LACKED_COLOUR]
         draw = LabelMap(
             adapted(image, shape, self.data.fit),
+            model.encoder.grid,
             classes.astype(np.int64),
             None if image.mask is None else self._classes(fitted(image.mask, shape, self.data.fit)),
             list(zip([*self.known.classes, _LACKED], colours, strict=True)),
             pixel,
             (read.height, read.width),
-            self._model(shape, image.name).encoder.grid,
         )
         name, shares = Path(image.name).name, str(*self._painted([image], shape))
         output = f"{self.known.classes[classes[pixel]]} at {pixel[0]},{pixel[1]}"
         if not looking.has_attention(self.model):
             return Labelled(name, ", ".join(shares.split("\t")[:_NAMED]), draw, shares.split("\t"))
-        encoder, noted = self._model(shape, image.name).encoder, shares.replace("\t", "\n")
-        grid = Grid(*encoder.grid, encoder.class_tokens)
-        places = OnImage(draw.pixels, [grid], draw.covered, self._query(grid, pixel, read), draw.labels)
-        return Explanation(name, output, self._layers(image, shape, pixel), draw, noted, places)
-
-    def _layers(self, image: Image, shape: Shape, pixel: tuple[int, int]) -> dict[str, Layer]:
-        """What the place under a pixel looks at in every layer."""
-        model, read = self._model(shape, image.name), self._filled(shape)
-        (rows, columns), before = model.encoder.grid, model.encoder.class_tokens
-        query = self._query(Grid(rows, columns, before), pixel, read)
-        places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
-        keys = ["class"] * before + places
-        pixels = self._pixels([image], shape)
-        return {
-            name: attention.layer([f"pixel {pixel[0]},{pixel[1]}"], keys, rows=np.eye(len(keys))[[query]])
+        query, labels = self._query(model.encoder.patches, pixel, read), model.encoder.patches.labels
+        rows, pixels = np.eye(len(labels))[[query]], self._pixels([image], shape)
+        layers = {
+            name: attention.layer([f"pixel {pixel[0]},{pixel[1]}"], labels, rows=rows)
             for name, attention in looking.attended(model, pixels).items()
         }
+        places = OnImage(draw.pixels, [model.encoder.patches], draw.covered, query, draw.labels)
+        return Explanation(name, output, layers, draw, shares.replace("\t", "\n"), places)
 
     @staticmethod
     def _query(grid: Grid, pixel: tuple[int, int], read: Shape) -> int:
-        """The place that a pixel lies in."""
         row, column = pixel[0] * grid.rows // read.height, pixel[1] * grid.columns // read.width
         return grid.before + row * grid.columns + column
 
@@ -376,7 +335,6 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         return list(classes.to(torch.uint8).cpu().numpy())
 
     def _shape(self, image: Image) -> Shape:
-        """The shape in which an image is read."""
         if self.data.size is not None:
             return self.known.shape
         return Shape(image.shape.height, image.shape.width, self.known.shape.channels)
@@ -390,8 +348,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         height, width = (filled - side for filled, side in zip(self._filled(shape)[:2], shape[:2], strict=True))
         read = [adapted(image, shape, self.data.fit) for image in images]
         pixels = np.pad(np.stack(read), ((0, 0), (0, height), (0, width), (0, 0)), "edge")
-        batch = as_batch(pixels, np.zeros(len(images), np.int64), list(range(len(images))))
-        return batch.pixels.to(next(self.model.parameters()).device)
+        return channels_first(pixels).to(next(self.model.parameters()).device)
 
     def _model(self, shape: Shape, name: str) -> Segmenter:
         """The model for images of this shape: the same weights, where they do not belong to places.

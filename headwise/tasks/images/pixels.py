@@ -89,7 +89,6 @@ class Image:
 
     @property
     def shape(self) -> Shape:
-        """Height, width and channels."""
         return Shape(*self.pixels.shape)
 
 
@@ -99,8 +98,7 @@ def adapted(image: Image, shape: Shape, fit: Fit) -> UInt8[np.ndarray, "height w
     Grey becomes colour by repetition and colour grey by its luma (ITU-R BT.601); what is transparent lies on white.
     "resize" stretches the image to the size; "pad" keeps its proportions and fills up with black on both sides.
 
-    Raises:
-        DataError: channels that cannot become those of the shape.
+    Raises: DataError: channels that cannot become those of the shape.
 
     >>> adapted(Image("dot", np.full((1, 1, 1), 7, np.uint8)), Shape(2, 3, 3), "pad")[0].tolist()
     [[7, 7, 7], [7, 7, 7], [0, 0, 0]]

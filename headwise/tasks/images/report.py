@@ -3,8 +3,8 @@
 from collections import Counter
 
 from headwise.data.bad_lines import BadLines
-from headwise.data.files import resolve
 from headwise.data.inspection import DataKind, Inspection, Odd, entries
+from headwise.data.splits import files_of
 from headwise.tasks.images.images import ImagesConfig, scan_images
 
 
@@ -13,10 +13,8 @@ def _images(data: ImagesConfig, part: str, held_out: str | None) -> Inspection:
     bad, odd = BadLines("image"), Odd()
     shapes: Counter[str] = Counter()
     labels: Counter[str] = Counter()
-    target = getattr(data, f"{part}_target", None)
-    path = resolve(getattr(data, part))
-    scanned = scan_images(path, None if target is None else resolve(target), data)
-    for number, image in bad.numbered(scanned):
+    path, target = files_of(data, part)
+    for number, image in bad.numbered(scan_images(path, target, data)):
         shapes[str(image.shape)] += 1
         labels[str(image.label)] += 1
         if (image.pixels == image.pixels[0, 0]).all():

@@ -9,17 +9,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.dropout import Dropout
-from headwise.models.initializers import initialize
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.tasks.images.encoders import (
     Augmentation,
+    Constants,
     ImageEncoder,
     ImageEncoderConfig,
     PatchConfig,
+    Pixels,
     ResidualConfig,
     Sizes,
     Standardized,
 )
+
+Scores = Float[Tensor, "batch classes height width"]
 
 
 class Rung(nn.Module):
@@ -54,7 +57,7 @@ class Ladder(nn.Module):
         super().__init__()
         self.rungs, self.score = nn.ModuleList(rungs), score
 
-    def forward(self, maps: list[Tensor]) -> Float[Tensor, "batch classes height width"]:
+    def forward(self, maps: list[Tensor]) -> Scores:
         """Scores as fine as the first map, from maps that run from fine to coarse."""
         x = maps[-1]
         for rung, finer in zip(self.rungs, maps[-2::-1], strict=True):
@@ -75,8 +78,7 @@ class Patches(nn.Module):
         super().__init__()
         self.score, self.patch = score, patch
 
-    def forward(self, maps: list[Tensor]) -> Float[Tensor, "batch classes height width"]:
-        """Scores of every pixel, from a single map."""
+    def forward(self, maps: list[Tensor]) -> Scores:
         return F.pixel_shuffle(self.score(maps[-1]), self.patch)
 
 
@@ -87,18 +89,13 @@ class Segmenter(nn.Module):
         super().__init__()
         self.augmentation, self.standardized, self.encoder, self.head = augmentation, standardized, encoder, head
 
-    def forward(
-        self, pixels: UInt8[Tensor, "batch channels height width"]
-    ) -> Float[Tensor, "batch classes height width"]:
-        """Logits of the classes of every pixel."""
+    def forward(self, pixels: Pixels) -> Scores:
         scores: Tensor = self.head(self.encoder.maps(self.standardized(pixels)))
         if scores.shape[2:] == pixels.shape[2:]:
             return scores
         return F.interpolate(scores, pixels.shape[2:], mode="bilinear")
 
-    def moved(
-        self, pixels: UInt8[Tensor, "batch channels height width"], masks: UInt8[Tensor, "batch height width"]
-    ) -> tuple[UInt8[Tensor, "batch channels height width"], UInt8[Tensor, "batch height width"]]:
+    def moved(self, pixels: Pixels, masks: UInt8[Tensor, "batch height width"]) -> tuple[Tensor, Tensor]:
         """Pictures and masks changed at random in the same way, while training."""
         both = self.augmentation(torch.cat([pixels, masks[:, None]], 1))
         return both[:, :-1], both[:, -1]
@@ -107,7 +104,7 @@ class Segmenter(nn.Module):
 def build_segmenter(
     config: ImageEncoderConfig,
     augmentation: Augmentation,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     sizes: Sizes,
     num_classes: int,
     *,
@@ -116,11 +113,8 @@ def build_segmenter(
     """The model of a configuration: a ladder on a residual network, else patches back to pixels.
 
     Args:
-        constants: mean and standard deviation of each channel, of bytes as fractions of 255.
-        sizes: height, width and channels of the images.
         skips: whether finer maps join on the way up a ladder.
-    Raises:
-        ConfigError: an image that the encoder cannot read, with the sizes that it can.
+    Raises: ConfigError: an image that the encoder cannot read.
 
     >>> from headwise.tasks.images.encoders import CnnConfig
     >>> still = Augmentation(0, flip=False)
@@ -135,8 +129,7 @@ def build_segmenter(
         patch = config.patch if isinstance(config, PatchConfig) else 1
         head = Patches(_score(encoder.width, num_classes * patch**2, config.dropout), patch)
     model = Segmenter(augmentation, Standardized(*constants), encoder, head)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model
 
 

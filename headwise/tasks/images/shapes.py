@@ -7,16 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from headwise.errors import ConfigError, DataError
-from headwise.files import replacing
-from headwise.tasks.images.picture_files import encode, encode_labels
+from headwise.data.synthetic import write_drawn
+from headwise.errors import ConfigError
+from headwise.tasks.images.picture_files import encode
 
-COLOURS = {
-    "red": (214, 39, 40),
-    "green": (44, 160, 44),
-    "blue": (31, 119, 220),
-    "yellow": (240, 200, 30),
-}
+COLOURS = {"red": (214, 39, 40), "green": (44, 160, 44), "blue": (31, 119, 220), "yellow": (240, 200, 30)}
 FORMS = ("square", "circle", "triangle")
 RELATIONS = ("above", "left of")
 # what background and forms look like in a mask
@@ -38,8 +33,7 @@ def draw(number: int, side: int = 32, seed: int = 0) -> Drawn:
         side: height and width in pixels, 16 at least.
         seed: another seed gives another list.
 
-    Raises:
-        ConfigError: for a smaller side.
+    Raises: ConfigError: for a smaller side.
 
     >>> drawn = draw(0)
     >>> drawn.pixels.shape, drawn.caption
@@ -89,15 +83,12 @@ def make(folder: Path, seed: int = 1, count: int = 2000, side: int = 32) -> dict
             *(f"pictures/{name},{drawing.caption},masks/{name}" for name, drawing in drawn.items()),
         ]
         table = "".join(f"{row}\n" for row in rows)
-        if path.exists() and path.read_text(encoding="utf-8") != table:
-            raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
+        write_drawn(path, table)
         for kind in ("pictures", "masks"):
             (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, drawing in drawn.items():
             (folder / "pictures" / name).write_bytes(encode(drawing.pixels))
-            (folder / "masks" / name).write_bytes(encode_labels(drawing.forms, _PALETTE))
-        with replacing(path) as temporary:
-            temporary.write_bytes(table.encode())
+            (folder / "masks" / name).write_bytes(encode(drawing.forms, _PALETTE))
         sizes[path] = size
     return sizes
 
@@ -109,7 +100,6 @@ def _cells(relation: str, half: int, draws: np.random.Generator) -> tuple[tuple[
 
 
 def _inside(form: str, size: int) -> np.ndarray:
-    """Which pixels of a square of this size belong to a form."""
     rows, columns = np.mgrid[:size, :size] - (size - 1) / 2
     if form == "circle":
         inside: np.ndarray = rows**2 + columns**2 <= (size / 2) ** 2

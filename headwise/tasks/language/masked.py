@@ -16,8 +16,7 @@ from headwise.data.sources import Drawn
 from headwise.data.streams import Text, text_batch, windows
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
-from headwise.models.initializers import initialize
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.models.token_encoders import EncoderConfig, TokenEncoder
 from headwise.tasks.text.plain import SPECIALS
 
@@ -134,10 +133,7 @@ class MaskedEncoder(nn.Module):
         self.dropout = Dropout(dropout)
 
     def hidden(
-        self,
-        tokens: Int[Tensor, "batch length"],
-        valid_lens: Int[Tensor, "batch"],
-        places: Int[Tensor, "places"],
+        self, tokens: Int[Tensor, "batch length"], valid_lens: Int[Tensor, "batch"], places: Int[Tensor, "places"]
     ) -> Float[Tensor, "places d_model"]:
         """What the output reads.
 
@@ -150,12 +146,8 @@ class MaskedEncoder(nn.Module):
         return transformed
 
     def forward(
-        self,
-        tokens: Int[Tensor, "batch length"],
-        valid_lens: Int[Tensor, "batch"],
-        places: Int[Tensor, "places"],
+        self, tokens: Int[Tensor, "batch length"], valid_lens: Int[Tensor, "batch"], places: Int[Tensor, "places"]
     ) -> Float[Tensor, "places vocab"]:
-        """Logits of the token at each of these places."""
         logits: Tensor = self.output(self.hidden(tokens, valid_lens, places))
         return logits
 
@@ -179,8 +171,7 @@ def build_masked_encoder(
     dense = nn.Linear(encoder.width, config.d_model)
     transform = nn.Sequential(dense, nn.GELU(), nn.LayerNorm(config.d_model))
     model = MaskedEncoder(embedding, encoder, transform, nn.Linear(config.d_model, vocab_size), config.dropout)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     if tie_output:
         model.output.weight = embedding.weight
     return model

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadRule
 from headwise.data.files import MAX_LINE_BYTES
-from headwise.data.tables import Fault, Row, Table, TableFormat, moment_of, name_of, scan_rows
+from headwise.data.tables import Delimiter, Fault, Row, Table, TableFormat, moment_of, name_of, scan_rows
 from headwise.errors import ConfigError
 
 _LABELS = {"1": True, "0": False, "true": True, "false": False}
@@ -25,7 +25,7 @@ class ClicksConfig(Config):
     valid: DataFile | None = Field(None, description="validation file; without it a part of train is held out")
     test: DataFile | None = Field(None, description="test file; without it a part of train is held out")
     format: TableFormat = Field("auto", description="auto (by name, else by content), csv, tsv or jsonl")
-    delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
+    delimiter: Delimiter = Field(",", description="what parts the columns of a CSV file: one character")
     session: str = Field("session", description="column of the session or the user whose clicks belong together")
     item: str = Field("item", description="column of what was clicked")
     order: str | None = Field(
@@ -50,12 +50,6 @@ class ClicksConfig(Config):
     max_history: int = Field(50, ge=1, le=2**14, description="the latest choices that are read of a history")
     min_history: int = Field(1, ge=0, description="choices with fewer before them are not learned or scored")
     max_line_bytes: int = Field(MAX_LINE_BYTES, ge=1, description="longer lines are refused")
-
-    @field_validator("delimiter")
-    @classmethod
-    def _one_character(cls, delimiter: str) -> str:
-        Table(delimiter=delimiter)
-        return delimiter
 
     @model_validator(mode="after")
     def _check_columns(self) -> "ClicksConfig":

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from headwise.attention.dropout import Dropout
 from headwise.attention.precision import autocast_dtype
-from headwise.models.initializers import initialize
 from headwise.models.pooling import SequencePooling, SequencePoolingConfig
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.models.token_encoders import (
     AloneConfig,
     AttentionConfig,
@@ -225,8 +224,7 @@ def build_forecaster(
             horizon=horizon,
             change=change,
         )
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model
 
 

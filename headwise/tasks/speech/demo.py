@@ -52,8 +52,6 @@ SPEECH_CLASSIFY = Demo(
     _tones,
     """[data]
 train = "tones.csv"
-valid_fraction = 0.1
-test_fraction = 0.1
 [frames]
 bands = 20
 [model]

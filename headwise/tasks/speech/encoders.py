@@ -33,6 +33,10 @@ from headwise.models.token_encoders import (
 from headwise.models.transformer_config import BlocksConfig
 from headwise.models.transformer_parts import attention_of, build_positions, feed_forward_of
 
+Frames = Float[Tensor, "batch length bands"]
+Places = Float[Tensor, "batch length d_model"]
+Lens = Int[Tensor, "batch"]
+
 
 class SpectrogramMasks(nn.Module):
     """SpecAugment: while training, stretches of frames and of bands are zero, which is their mean; other widths anew.
@@ -48,7 +52,7 @@ class SpectrogramMasks(nn.Module):
         super().__init__()
         self.times, self.longest_time, self.bands, self.widest_band = times, longest_time, bands, widest_band
 
-    def forward(self, x: Float[Tensor, "batch length bands"]) -> Float[Tensor, "batch length bands"]:
+    def forward(self, x: Frames) -> Frames:
         if not self.training:
             return x
         batch, length, bands = x.shape
@@ -80,9 +84,7 @@ class Subsampling(nn.Module):
         )
         self.linear = nn.Linear(widths[-1], d_model)
 
-    def forward(
-        self, x: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> tuple[Float[Tensor, "batch places d_model"], Int[Tensor, "batch"]]:
+    def forward(self, x: Frames, valid_lens: Lens) -> tuple[Float[Tensor, "batch places d_model"], Lens]:
         for convolution in self.convolutions:
             x = F.relu(convolution(zeroed_beyond(x, valid_lens).mT).mT)
             valid_lens = (valid_lens + 1) // 2
@@ -92,9 +94,7 @@ class Subsampling(nn.Module):
 class EveryFrame(nn.Module):
     """Frames as they are, in place of `Subsampling`: each is a place."""
 
-    def forward(
-        self, x: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> tuple[Float[Tensor, "batch length bands"], Int[Tensor, "batch"]]:
+    def forward(self, x: Frames, valid_lens: Lens) -> tuple[Frames, Lens]:
         return x, valid_lens
 
 
@@ -112,7 +112,6 @@ class ConvolutionModule(nn.Module):
     Beyond the lengths the filter reads zeros.
 
     Args:
-        d_model: width of input and output.
         kernel: places that a filter reads, an odd number.
     Source: Gulati et al. 2020, arXiv:2005.08100, section 2.2. Here the norm is LayerNorm in place of batch norm: of
         each frame alone, it knows neither padding nor the other recordings of a batch.
@@ -128,9 +127,7 @@ class ConvolutionModule(nn.Module):
         self.depthwise = nn.Conv1d(d_model, d_model, kernel, padding=kernel // 2, groups=d_model)
         self.norm = nn.LayerNorm(d_model)
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length d_model"]:
+    def forward(self, x: Places, valid_lens: Lens) -> Places:
         gated = zeroed_beyond(F.glu(self.inner(x), -1), valid_lens)
         output: Tensor = self.outer(F.silu(self.norm(self.depthwise(gated.mT).mT)))
         return output
@@ -158,9 +155,7 @@ class ConformerBlock(Block):
         self.norms = nn.ModuleList(nn.LayerNorm(self_attention.d_model) for _ in range(5))
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"], mask: Mask
-    ) -> Float[Tensor, "batch length d_model"]:
+    def forward(self, x: Places, valid_lens: Lens, mask: Mask) -> Places:
         """`mask` says which frames may meet, those beyond `valid_lens` not among them."""
         first, attention, convolution, second, last = self.norms
         x = x + 0.5 * self.dropout(self.first(first(x)))
@@ -183,9 +178,7 @@ class ConformerEncoder(TokenEncoder):
         super().__init__()
         self.placed, self.blocks, self.width, self.mask = placed, nn.ModuleList(blocks), width, mask
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Places, valid_lens: Lens) -> Float[Tensor, "batch length width"]:
         x = zeroed_beyond(self.placed(zeroed_beyond(x, valid_lens)), valid_lens)
         padding = Padding(valid_lens)
         mask = (padding if self.mask is None else padding & self.mask).shared()
@@ -201,9 +194,7 @@ class ConformerConfig(BlocksConfig):
     activation: Literal["relu", "gelu", "silu", "swiglu"] = Field("silu", description="of the feed-forward networks")
     position: PositionName = Field("transformer_xl", description="where position enters; `headwise list positions`")
     kernel: int = Field(15, ge=1, le=2**12, description="frames that the filters of a block read: an odd number")
-    window: int | None = Field(
-        None, ge=0, description="frames that attention sees on each side (truncated attention); all if absent"
-    )
+    window: int | None = Field(None, ge=0, description="frames that attention sees on each side; all if absent")
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
@@ -256,9 +247,7 @@ class FrameWindow(TokenEncoder):
         self.layers, self.dropout = nn.ModuleList(layers), Dropout(dropout)
         self.radius, self.width, self.context = radius, width, 2 * radius + 1
 
-    def forward(
-        self, x: Float[Tensor, "batch length d_model"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: Places, valid_lens: Lens) -> Float[Tensor, "batch length width"]:
         x = side_by_side(x, valid_lens, self.radius)
         for layer in self.layers:
             x = self.dropout(layer(x).relu())

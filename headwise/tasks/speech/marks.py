@@ -58,8 +58,7 @@ def parse_marks(data: bytes, name: str, per_second: int) -> tuple[Mark, ...]:
         name: of the file, for errors.
         per_second: units of time in a second.
 
-    Raises:
-        DataError: `name:line: ...` for a line that is none, times that do not rise, stretches that overlap.
+    Raises: DataError: `name:line: ...` for a line that is none, times that do not rise, stretches that overlap.
 
     >>> parse_marks(b"0\t0.5\tone\n0.5\t0.75\ttwo\n", "example", 1)
     (Mark(start=0.0, end=0.5, label='one'), Mark(start=0.5, end=0.75, label='two'))

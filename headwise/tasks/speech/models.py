@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -12,10 +12,9 @@ from headwise.attention.dropout import Dropout
 from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.layers.embeddings import TokenEmbedding
-from headwise.models.initializers import initialize
 from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
-from headwise.models.recurrent import initialize_cells
+from headwise.models.recurrent import initialize_with_cells
 from headwise.models.token_encoders import TokenEncoder
 from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
@@ -23,11 +22,16 @@ from headwise.models.transformer_parts import build_positions
 from headwise.tasks.speech.encoders import (
     EveryFrame,
     FrameEncoderConfig,
+    Frames,
     FrameWindowConfig,
+    Lens,
     SpectrogramMasks,
     SpeechEncoderConfig,
     Subsampling,
 )
+
+# mean and standard deviation of every band
+Constants = tuple[Sequence[float], Sequence[float]]
 
 
 class FramesConfig(Config):
@@ -48,24 +52,18 @@ class FramesConfig(Config):
 class EveryFrameConfig(FramesConfig):
     """The same where every frame counts by itself."""
 
-    subsampling: Literal[1, 2, 4] = Field(
-        1, description="frames that become one place of the encoder; they get the same label"
-    )
+    subsampling: Literal[1, 2, 4] = Field(1, description="frames that become one place of the encoder, with one label")
 
 
 class SpeechEncoder(nn.Module):
-    """encoder(dropout(subsampling(masks((frames - mean) / deviation)))).
-
-    Args:
-        constants: mean and standard deviation of every band.
-    """
+    """encoder(dropout(subsampling(masks((frames - mean) / deviation))))."""
 
     mean: Tensor
     deviation: Tensor
 
     def __init__(
         self,
-        constants: tuple[Sequence[float], Sequence[float]],
+        constants: Constants,
         masks: SpectrogramMasks,
         subsampling: Subsampling | EveryFrame,
         encoder: TokenEncoder,
@@ -78,9 +76,7 @@ class SpeechEncoder(nn.Module):
             self.register_buffer(name, buffer, persistent=False)
         self.masks, self.subsampling, self.encoder, self.dropout = masks, subsampling, encoder, Dropout(dropout)
 
-    def forward(
-        self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> tuple[Float[Tensor, "batch places width"], Int[Tensor, "batch"]]:
+    def forward(self, frames: Frames, valid_lens: Lens) -> tuple[Float[Tensor, "batch places width"], Lens]:
         """States, and how many of them each recording has."""
         x = self.masks((frames - self.mean) / self.deviation)
         x, valid_lens = self.subsampling(x, valid_lens)
@@ -94,9 +90,7 @@ class SpeechClassifier(nn.Module):
         super().__init__()
         self.listener, self.pooling, self.head, self.dropout = listener, pooling, head, Dropout(dropout)
 
-    def forward(
-        self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch outputs"]:
+    def forward(self, frames: Frames, valid_lens: Lens) -> Float[Tensor, "batch outputs"]:
         logits: Tensor = self.head(self.dropout(self.pooling(*self.listener(frames, valid_lens))))
         return logits
 
@@ -108,9 +102,7 @@ class FrameLabeller(nn.Module):
         super().__init__()
         self.listener, self.head, self.dropout = listener, head, Dropout(dropout)
 
-    def forward(
-        self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> tuple[Float[Tensor, "batch places outputs"], Int[Tensor, "batch"]]:
+    def forward(self, frames: Frames, valid_lens: Lens) -> tuple[Float[Tensor, "batch places outputs"], Lens]:
         states, lens = self.listener(frames, valid_lens)
         return self.head(self.dropout(states)), lens
 
@@ -126,21 +118,13 @@ class FrameTagger(nn.Module):
         super().__init__()
         self.labeller, self.factor = labeller, factor
 
-    def forward(
-        self, frames: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch length outputs"]:
+    def forward(self, frames: Frames, valid_lens: Lens) -> Float[Tensor, "batch length outputs"]:
         logits, _ = self.labeller(frames, valid_lens)
         return logits.repeat_interleave(self.factor, 1)[:, : frames.shape[1]]
 
 
-def build_speech_encoder(
-    config: FrameEncoderConfig, frames: FramesConfig, constants: tuple[Sequence[float], Sequence[float]]
-) -> SpeechEncoder:
-    """The listening part of a configuration, its weights not yet initialised.
-
-    Args:
-        constants: mean and standard deviation of every band.
-    """
+def build_speech_encoder(config: FrameEncoderConfig, frames: FramesConfig, constants: Constants) -> SpeechEncoder:
+    """The listening part of a configuration, its weights not yet initialised."""
     masks = SpectrogramMasks(
         frames.time_masks, frames.longest_time_mask, frames.band_masks, min(frames.widest_band_mask, frames.bands)
     )
@@ -154,10 +138,10 @@ def build_speech_classifier(
     config: SpeechEncoderConfig,
     frames: FramesConfig,
     pooling: SequencePoolingConfig,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     outputs: int,
 ) -> SpeechClassifier:
-    """A model that says one thing of a whole recording; arguments as of `build_speech_encoder`.
+    """A model that says one thing of a whole recording.
 
     >>> import torch
     >>> from headwise.tasks.speech.encoders import ConformerConfig
@@ -171,32 +155,24 @@ def build_speech_classifier(
     width = listener.encoder.width
     pool = pooling.pooling(width, listener.encoder.backward)
     model = SpeechClassifier(listener, pool, nn.Linear(width, outputs), config.dropout)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model
 
 
 def build_frame_labeller(
-    config: FrameEncoderConfig,
-    frames: FramesConfig,
-    constants: tuple[Sequence[float], Sequence[float]],
-    outputs: int,
+    config: FrameEncoderConfig, frames: FramesConfig, constants: Constants, outputs: int
 ) -> FrameLabeller:
-    """A model that says something of every place; arguments as of `build_speech_encoder`."""
+    """A model that says something of every place."""
     listener = build_speech_encoder(config, frames, constants)
     model = FrameLabeller(listener, nn.Linear(listener.encoder.width, outputs), config.dropout)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model
 
 
 def build_frame_tagger(
-    config: FrameEncoderConfig,
-    frames: FramesConfig,
-    constants: tuple[Sequence[float], Sequence[float]],
-    outputs: int,
+    config: FrameEncoderConfig, frames: FramesConfig, constants: Constants, outputs: int
 ) -> FrameTagger:
-    """A model that says something of every frame of 10 ms; arguments as of `build_speech_encoder`.
+    """A model that says something of every frame of 10 ms.
 
     >>> config, constants = FrameWindowConfig(hidden=[]), ([0.0] * 39, [1.0] * 39)
     >>> model = build_frame_tagger(config, FramesConfig(bands=39, subsampling=1), constants, 48)
@@ -220,14 +196,12 @@ class SpeechReader(Encoder):
         super().__init__()
         self.listener, self.projection, self.factor, self.units = listener, projection, factor, units
 
-    def forward(self, inputs: Float[Tensor, "batch length bands"], valid_lens: Int[Tensor, "batch"]) -> Memory:
+    def forward(self, inputs: Frames, valid_lens: Lens) -> Memory:
         states, _ = self.listener(inputs, valid_lens * self.factor)
         return Memory(self.projection(states))
 
 
-def filled(
-    frames: Float[Tensor, "batch length bands"], lens: Int[Tensor, "batch"], factor: int
-) -> tuple[Float[Tensor, "batch filled bands"], Int[Tensor, "batch"]]:
+def filled(frames: Frames, lens: Lens, factor: int) -> tuple[Float[Tensor, "batch filled bands"], Lens]:
     """Frames up to a whole number of places, the last one again and again behind the end; and the places of each.
 
     >>> x, places = filled(torch.tensor([[[1.0], [2.0], [3.0]], [[4.0], [0.0], [0.0]]]), torch.tensor([3, 1]), 2)
@@ -244,7 +218,7 @@ def build_speech_writer(
     config: SpeechEncoderConfig,
     decoder: DecoderConfig,
     frames: FramesConfig,
-    constants: tuple[Sequence[float], Sequence[float]],
+    constants: Constants,
     vocab_size: int,
     *,
     units: bool,
@@ -252,10 +226,8 @@ def build_speech_writer(
     """The model of a configuration; a linear layer joins encoder and decoder where their widths differ.
 
     Args:
-        constants: mean and standard deviation of every band.
         units: whether places have logits of units too.
-    Raises:
-        ConfigError: a decoder with a memory of segments.
+    Raises: ConfigError: a decoder with a memory of segments.
 
     >>> from headwise.tasks.speech.encoders import ConformerConfig
     >>> small = {"d_model": 8, "d_ff": 8, "num_heads": 2}
@@ -271,8 +243,7 @@ def build_speech_writer(
     joined = nn.Identity() if width == decoder.d_model else nn.Linear(width, decoder.d_model)
     head = nn.Linear(decoder.d_model, vocab_size) if units else None
     reader = SpeechReader(listener, joined, frames.subsampling, head)
-    initialize(reader, config.initializer)
-    initialize_cells(reader, config.initializer)
+    initialize_with_cells(reader, config.initializer)
     embedding = TokenEmbedding(vocab_size, decoder.d_model, build_positions(decoder), decoder.dropout)
     writer = build_writer(decoder, embedding, decoder.mechanism, decoder.num_layers, cross=True)
     return Seq2Seq(reader, initialize_and_tie(writer, writer, decoder.initializer, decoder.tie_output))

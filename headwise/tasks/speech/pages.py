@@ -34,8 +34,7 @@ def sound_page(
         labels: of the queries.
         marks: labels in time; a label is written where its stretch is wide enough.
 
-    Raises:
-        ShapeError: if there is no place or no query.
+    Raises: ShapeError: if there is no place or no query.
 
     >>> drawn = sound_page(np.zeros((4, 9)), 0.09, np.eye(3), ["a", "b", "c"])
     >>> [axes.get_ylabel() for axes in drawn.axes[:2]]

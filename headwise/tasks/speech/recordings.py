@@ -1,6 +1,5 @@
 """Recordings: the keys of a recipe, lists of sound files, archives of samples, what is read of each."""
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from jaxtyping import Float32
 from pydantic import Field, model_validator
 
 from headwise.config import Config, DataFile
-from headwise.data.bad_lines import BadLine, BadRule
+from headwise.data.bad_lines import BadLine, BadRule, caught
 from headwise.data.files import Bytes
 from headwise.data.idx import EACH_BYTES, MAX_BYTES, check_size, parse_npz
 from headwise.data.tables import Row, Table, scan_rows
@@ -88,8 +87,12 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
         return len(self.samples) / self.rate
+
+    @property
+    def frames(self) -> int:
+        """How many frames of 10 ms it has."""
+        return frame_count(len(self.samples), self.rate)
 
 
 # a recording, or why there is none
@@ -109,11 +112,7 @@ def check_length(samples: int, rate: int, name: str, config: RecordingsConfig) -
 
 def at_rate(recording: Recording, rate: int) -> Recording:
     """The same recording with so many samples a second."""
-    return (
-        recording
-        if recording.rate == rate
-        else replace(recording, **resampled(Sound(recording.samples, recording.rate), rate)._asdict())
-    )
+    return replace(recording, **resampled(Sound(recording.samples, recording.rate), rate)._asdict())
 
 
 def named(label: str, place: str, config: RecordingsConfig) -> str:
@@ -140,8 +139,7 @@ _RATE = "sample_rate"
 def scan_archive(path: Path, data: bytes, config: RecordingsConfig, labelled: bool) -> Scanned:
     """The recordings in the bytes of an .npz file, one after another; of one that cannot be read, why.
 
-    Raises:
-        DataError: `path: ...`, the arrays do not fit one another.
+    Raises: DataError: `path: ...`, the arrays do not fit one another.
     """
     marking = config.marking() if labelled else None
     in_time = marking.key if marking is not None else None
@@ -158,21 +156,20 @@ def scan_archive(path: Path, data: bytes, config: RecordingsConfig, labelled: bo
         if key in arrays and (arrays[key].shape != (len(offsets) - 1,) or arrays[key].dtype.kind not in "iuU"):
             raise DataError(f"{path}: '{key}' must be a whole number or text for each of {len(offsets) - 1} recordings")
     track = None if in_time is None else _Track(arrays[in_time], in_time, offsets, rate, path)
-    for number, (start, end) in enumerate(itertools.pairwise(offsets)):
-        name = f"{path}[{number}]"
+
+    def recording(number: int) -> Recording:
+        name, (start, end) = f"{path}[{number}]", offsets[number : number + 2]
         group = str(arrays[config.group_key][number]) if config.group_key in arrays and labelled else ""
-        try:
-            check_length(int(end - start), rate, name, config)
-            recording = Recording(name, _samples(audio[start:end]), rate, None, group)
-            if track is not None:
-                recording = marked(recording, track.marks(number, name, config))
-            elif labelled:
-                recording = replace(recording, label=named(str(arrays[config.label_key][number]), name, config))
-                recording = recording if marking is None else marked(recording)
-        except DataError as error:
-            yield error
-        else:
-            yield recording
+        check_length(int(end - start), rate, name, config)
+        unlabelled = Recording(name, _samples(audio[start:end]), rate, None, group)
+        if track is not None:
+            return marked(unlabelled, track.marks(number, name, config))
+        if not labelled:
+            return unlabelled
+        whole = replace(unlabelled, label=named(str(arrays[config.label_key][number]), name, config))
+        return whole if marking is None else marked(whole)
+
+    yield from (caught(recording, number) for number in range(len(offsets) - 1))
 
 
 class _Track:
@@ -190,7 +187,6 @@ class _Track:
         self.bounds, self.seconds = sizes[len(labels)]
 
     def marks(self, number: int, name: str, config: RecordingsConfig) -> tuple[Mark, ...]:
-        """The stretches of a recording."""
         own = self.labels[self.bounds[number] : self.bounds[number + 1]]
         texts = {value: named(str(value), name, config) if str(value) else "" for value in np.unique(own).tolist()}
         return runs([texts[value] for value in own.tolist()], self.seconds)
@@ -243,8 +239,7 @@ def scan_recordings(
         read: collects what was read.
         labelled: whether a recording without a label is a fault.
 
-    Raises:
-        DataError: `file: ...`, the file cannot be read any further.
+    Raises: DataError: `file: ...`, the file cannot be read any further.
     """
     read = Bytes(config.max_bytes) if read is None else read
     data = read.read(path)
@@ -260,19 +255,19 @@ def scan_recordings(
         yield from _Listed(path, config, read, labelled).scanned()
 
 
-def recording_of(data: bytes, name: str, config: RecordingsConfig) -> Recording:
-    """The recording in the bytes of a sound file. Raises: DataError, as `parse_sound`, and for one that is too long."""
+def recording_of(data: bytes, name: str, config: RecordingsConfig, *, whole: bool = True) -> Recording:
+    """The recording in the bytes of a sound file, heard as a whole or cut. Raises: DataError as `parse_sound`.
+
+    One that is heard as a whole may be too long too.
+    """
 
     def allowed(samples: int, rate: int) -> None:
-        check_length(samples, rate, name, config)
-        # as they are, with zeros around them, at another rate, and as frames
-        _check_bytes(len(data) + 16 * samples, samples, name, config)
+        if whole:
+            check_length(samples, rate, name, config)
+        # as they are; of a whole one with zeros around them, at another rate, and as frames too
+        check_size(len(data) + (16 if whole else 4) * samples, f"{name}: has {samples:,} samples", config.max_bytes)
 
     return Recording(name, *parse_sound(data, name, config.channels, allowed))
-
-
-def _check_bytes(size: int, samples: int, name: str, config: RecordingsConfig) -> None:
-    check_size(size, f"{name}: has {samples:,} samples", config.max_bytes)
 
 
 class _Listed:
@@ -289,13 +284,7 @@ class _Listed:
         keys = "data.path_key and data.label_key" + (", or data.marks_key" if self.marking is not None else "")
         how = Table(config.format, named_by=keys)
         for row in scan_rows(self.path, how, self._required_keys(), optional):
-            if isinstance(row, BadLine):
-                yield row
-                continue
-            try:
-                yield self._recording(row)
-            except DataError as error:
-                yield error
+            yield row if isinstance(row, BadLine) else caught(self._recording, row)
 
     def _required_keys(self) -> list[str]:
         label = self.config.label_key if self.marking is None else self.marking.key or self.config.label_key
@@ -320,29 +309,19 @@ class _Listed:
         return recording if self.marking is None else marked(recording)
 
     def _source(self, name: str, place: str) -> Recording:
-        """The recording of a file."""
         if self._file is None or self._file[0] != name:
-            file = self.path.parent / name
-            try:
-                self._file = name, self._heard(file, self.read.read(file, ".recordings", name))
-            except DataError as error:
-                self._file = name, error
+            self._file = name, caught(self._heard, name)
         recording = self._file[1]
         if isinstance(recording, DataError):
             raise DataError(f"{place}: {recording.message}")
         return recording
 
-    def _heard(self, file: Path, data: bytes) -> Recording:
+    def _heard(self, name: str) -> Recording:
         """A file of which parts may be cut: it is as long as memory allows."""
-        name, config = str(file), self.config
-
-        def allowed(samples: int, rate: int) -> None:
-            _check_bytes(len(data) + 4 * samples, samples, name, config)
-
-        return Recording(name, *parse_sound(data, name, config.channels, allowed))
+        file = self.path.parent / name
+        return recording_of(self.read.read(file, ".recordings", name), str(file), self.config, whole=False)
 
     def _marks(self, name: str, source: Recording, marking: Marking, place: str) -> tuple[Mark, ...]:
-        """The labels in time of a whole file."""
         file = self.path.parent / name
         try:
             marks = parse_marks(self.read.read(file, ".marks", name), str(file), marking.per_second(source.rate))

@@ -1,28 +1,93 @@
-"""Classification of recordings: which digit is said, or who is speaking; one class for each."""
+"""Classification of recordings, each of one class, such as the digit that is said: the task and its predictor."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError
-from headwise.labels import decimals
-from headwise.models.pooling import SequencePoolingConfig
-from headwise.predictors.baselines import Baseline, logistic_regression, named, of_labels, sample, standardised
-from headwise.predictors.classes import class_names, most_frequent
+from headwise.explain.explanation import Explanation
+from headwise.explain.places import times
+from headwise.labels import decimals, probability, visible
+from headwise.models.pooling import AttentionOverSequence, SequencePoolingConfig
+from headwise.predictors import looking
+from headwise.predictors.baselines import (
+    Baseline,
+    logistic_regression,
+    majority,
+    named,
+    of_labels,
+    sample,
+    standardised,
+)
+from headwise.predictors.classes import class_names, most_frequent, verdict_scores
+from headwise.predictors.predictor import Form
+from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.speech import base
 from headwise.tasks.speech.demo import SPEECH_CLASSIFY
 from headwise.tasks.speech.encoders import SpeechEncoderConfig
+from headwise.tasks.speech.listening import Listener, gold_of
 from headwise.tasks.speech.models import SpeechClassifier, build_speech_classifier
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
-from headwise.tasks.speech.speech_labeller import SpeechLabeller
 from headwise.tasks.speech.utterances import SpeechBatch, Strings, load_recordings, read_recordings
 from headwise.tasks.task import Assets, Description
+
+
+class SpeechLabeller(Listener[dict[str, float]]):
+    """A model with its classes."""
+
+    @torch.inference_mode()
+    def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[dict[str, float]]:
+        """The probability of every class for each recording, the likeliest first; a text is the path of a file."""
+
+        def shares(batch: SpeechBatch) -> list[dict[str, float]]:
+            rows = self.model(batch.frames, batch.lens).float().softmax(-1).tolist()
+            named = (zip(self.known.outputs, row, strict=True) for row in rows)
+            return [dict(sorted(row, key=lambda share: -share[1])) for row in named]
+
+        return self.each(shares, self.batches(items))
+
+    def write(self, item: Recording, output: dict[str, float], form: Form, options: Any = None) -> list[str]:
+        """`class<tab>probability`; or JSON with the name of the recording and the probability of every class."""
+        label, share = next(iter(output.items()))
+        if form == "text":
+            return [f"{visible(label)}\t{probability(share)}"]
+        return [json.dumps({"path": item.name, "label": label, "probabilities": output}, ensure_ascii=False)]
+
+    def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
+        """Scores as of `verdict_scores`. Raises: DataError: recordings without a label."""
+        gold = gold_of(examples)
+        return verdict_scores(self.predict(examples), gold)
+
+    def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
+        yield majority(gold_of(examples))
+
+    def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
+        """What the pooling and every attention layer look at, frame by frame.
+
+        Raises:
+            ConfigError: a target.
+            Unsupported: a model without attention.
+        """
+        if target is not None:
+            raise ConfigError("the class of a recording cannot be given here; leave the target out")
+        recording = self.heard(item)
+        (label, share), *_ = self.predict([recording])[0].items()
+        answer = f"{label} {decimals(share)}"
+        (batch,) = self.batches(recording)
+        layers = {}
+        for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
+            pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
+            keys = times(attention.weights.shape[-1], recording.seconds)
+            layers[name] = attention.layer([answer] if pooled else keys, keys, "pooled" if pooled else None)
+        return self.explained(recording, answer, layers)
 
 
 class SpeechClassifyConfig(base.LabelledConfig):
@@ -57,10 +122,9 @@ class SpeechClassify(base.SpeechLabels):
         notes = []
         for part, recordings in loaded.parts.items():
             if part != "train" and recordings:
-                counts = Counter(recording.label for recording in recordings)
+                counts = Counter(str(recording.label) for recording in recordings)
                 notes.append(f"{part}: always saying '{best}' is right for {counts[best] / len(recordings):.1%}")
-                if others := sorted(str(label) for label in counts if label not in classes):
-                    notes.append(f"{part}: classes that training lacks cannot be got right: {', '.join(others[:5])}")
+                notes += lacking(part, counts, classes)
         return base.made_assets(config, loaded, classes, best, tuple(notes))
 
     @classmethod

@@ -1,9 +1,14 @@
-"""Labels of frames: what sounds in every 10 ms of a recording; phones, digits, or whatever the data calls it."""
+"""Labels of frames, of what sounds in every 10 ms of a recording, such as phones: the task and its predictor."""
 
+import itertools
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -11,14 +16,153 @@ from headwise.config import Config
 from headwise.data.batches import NO_TAG
 from headwise.data.suggestions import Suggestion
 from headwise.errors import ConfigError, DataError
-from headwise.predictors.classes import class_names, most_frequent
+from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import times
+from headwise.labels import visible
+from headwise.predictors import looking
+from headwise.predictors.baselines import Baseline, majority
+from headwise.predictors.classes import class_names, class_scores, most_frequent
+from headwise.predictors.evaluating import evaluating
+from headwise.predictors.predictor import Form
+from headwise.tasks._labelling import lacking
 from headwise.tasks.speech import base
 from headwise.tasks.speech.encoders import FrameEncoderConfig, FrameWindowConfig
+from headwise.tasks.speech.listening import Listener
+from headwise.tasks.speech.log_mel import frame_seconds
+from headwise.tasks.speech.look import Track
+from headwise.tasks.speech.marks import Mark, frame_labels, runs
 from headwise.tasks.speech.models import EveryFrameConfig, FrameTagger, build_frame_tagger
 from headwise.tasks.speech.recordings import Recording
-from headwise.tasks.speech.speech_tagger import FrameLabels, SpeechTagger, frames_of
 from headwise.tasks.speech.utterances import MarkedConfig, SpeechBatch, load_recordings
 from headwise.tasks.task import Assets, Description
+
+# stretches that a title names
+_TITLED = 12
+
+
+@dataclass(frozen=True)
+class FrameLabels:
+    """The label of every frame of a recording, and how long a frame is, in seconds."""
+
+    labels: list[str]
+    seconds: float
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Frames of one label as one stretch."""
+        return runs(self.labels, self.seconds)
+
+
+class SpeechTagger(Listener[FrameLabels]):
+    """A model with its labels."""
+
+    data: MarkedConfig
+
+    def predict(self, items: Sequence[Recording | str] | str, options: Any = None) -> list[FrameLabels]:
+        """The likeliest label of every frame of each recording; a text is the path of a sound file."""
+        return [self._labels(odds) for odds in self.probabilities(items)]
+
+    @torch.inference_mode()
+    def probabilities(self, items: Sequence[Recording | str] | str) -> list[np.ndarray]:
+        """(frames, labels) of each recording; errors as of `predict`."""
+
+        def odds(batch: SpeechBatch) -> list[np.ndarray]:
+            with evaluating(self.model):
+                rows = self.model(batch.frames, batch.lens).float().softmax(-1).cpu()
+            return [row[:count].numpy() for row, count in zip(rows, batch.lens.tolist(), strict=True)]
+
+        return self.each(odds, self.batches(items))
+
+    def write(self, item: Recording, output: FrameLabels, form: Form, options: Any = None) -> list[str]:
+        """`start<tab>end<tab>label` in seconds, a line for each stretch; or JSON with the name of the recording."""
+        if form == "text":
+            return [f"{mark.start:.3f}\t{mark.end:.3f}\t{visible(mark.label)}" for mark in output.marks]
+        marks = [[round(mark.start, 4), round(mark.end, 4), mark.label] for mark in output.marks]
+        return [json.dumps({"path": item.name, "marks": marks}, ensure_ascii=False)]
+
+    def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
+        """Accuracy and macro-F1 of the frames that have a label.
+
+        `per_class` has precision, recall and F1 of each label, `confused` the most frequent mistakes.
+
+        Raises: DataError: no recordings, or no labels in time.
+        """
+        predicted, gold = self._frames(examples, [output.labels for output in self.predict(examples)])
+        per_class = class_scores(predicted, gold)
+        scores: dict[str, float | str] = {"accuracy": sum(map(str.__eq__, predicted, gold)) / len(gold)}
+        scores["macro_f1"] = per_class.macro_f1
+        return scores | {"per_class": per_class.each} | ({"confused": per_class.confused} if per_class.confused else {})
+
+    def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
+        nothing = [[""] * self.heard(example).frames for example in examples]
+        yield majority(self._frames(examples, nothing)[1])
+
+    def _frames(self, examples: Sequence[Recording], predicted: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+        """The predicted and the true label of every frame that has one. Raises: as `evaluate`."""
+        predictions: list[str] = []
+        gold: list[str] = []
+        for recording, labels in zip(examples, predicted, strict=True):
+            if recording.marks is None:
+                raise DataError(
+                    f"{recording.name}: has no labels in time to compare with; give every recording its labels"
+                )
+            # the frames are those of the rate that the model hears
+            expected = frame_labels(recording.marks, len(labels), self.known.rate, self.data.rest)
+            pairs = [(a, b) for a, b in zip(labels, expected, strict=True) if b is not None]
+            predictions += [a for a, _ in pairs]
+            gold += [b for _, b in pairs]
+        if not gold:
+            raise DataError("there is nothing to score: no frame has a label")
+        return predictions, gold
+
+    def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
+        """What the frames of each stretch look at, on average, in every layer; below the spectrogram and the labels.
+
+        Of a model without attention the probability of every label, frame by frame.
+
+        Raises: ConfigError: a target.
+        """
+        if target is not None:
+            raise ConfigError("the labels of a recording cannot be given here; leave the target out")
+        recording = self.heard(item)
+        (odds,) = self.probabilities([recording])
+        output = self._labels(odds)
+        marks = output.marks
+        row_names = [f"{mark.label} {mark.start:.2f} s" for mark in marks]
+        shares = _shares(output.labels)
+        layers = {}
+        if looking.has_attention(self.model):
+            (batch,) = self.batches(recording)
+            for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
+                places = attention.weights.shape[-1]
+                of_places = _pooled(shares, self.model.factor, places)
+                layers[name] = attention.layer(row_names, times(places, recording.seconds), "cross", rows=of_places)
+        layers["output"] = Layer((shares @ odds)[None], row_names, self.known.outputs, "tags")
+        track = Track(marks, self.known.outputs, odds.T)
+        titled = [mark.label for mark in marks[:_TITLED]] + ["..."] * (len(marks) > _TITLED)
+        return self.explained(recording, " ".join(titled), layers, track)
+
+    def _labels(self, odds: np.ndarray) -> FrameLabels:
+        return FrameLabels([self.known.outputs[at] for at in odds.argmax(-1).tolist()], frame_seconds(self.known.rate))
+
+
+def frames_of(recording: Recording, rest: str | None) -> list[str | None]:
+    """The label of every frame of a recording that has labels in time."""
+    return frame_labels(recording.marks or (), recording.frames, recording.rate, rest)
+
+
+def _shares(labels: Sequence[str]) -> np.ndarray:
+    """(stretches, frames): the share of each frame in its stretch of equal labels."""
+    sizes = [len(list(group)) for _, group in itertools.groupby(labels)]
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    return (rows == np.arange(len(sizes))[:, None]) / np.array(sizes, dtype=np.float64)[:, None]
+
+
+def _pooled(shares: np.ndarray, factor: int, places: int) -> np.ndarray:
+    """(stretches, places), from the frames that each place is made of."""
+    padded = np.pad(shares, ((0, 0), (0, places * factor - shares.shape[1])))
+    pooled: np.ndarray = padded.reshape(len(shares), places, factor).sum(-1)
+    return pooled
 
 
 class SpeechTagConfig(base.LabelledConfig):
@@ -53,15 +197,15 @@ class SpeechTag(base.SpeechLabels):
         classes, best = class_names(list(train_counts), config.data.classes, "frames"), most_frequent(train_counts)
         notes = []
         for part, frames in counts.items():
-            labelled = frames.total() - frames[None]
+            labelled = Counter({label: count for label, count in frames.items() if label is not None})
             if frames[None]:
-                notes.append(
-                    f"{part}: {frames[None]:,} of {frames.total():,} frames have no label; set data.rest to one"
-                )
+                missing = f"{frames[None]:,} of {frames.total():,} frames have no label"
+                notes.append(f"{part}: {missing}; set data.rest to one")
             if part != "train":
-                notes.append(f"{part}: always saying '{best}' is right for {frames[best] / max(labelled, 1):.1%}")
-                if others := sorted(label for label in frames if label is not None and label not in train_counts):
-                    notes.append(f"{part}: labels that training lacks cannot be got right: {', '.join(others[:5])}")
+                notes.append(
+                    f"{part}: always saying '{best}' is right for {frames[best] / max(labelled.total(), 1):.1%}"
+                )
+                notes += lacking(part, labelled, train_counts, "labels")
         return base.made_assets(config, loaded, classes, best, tuple(notes))
 
     @classmethod

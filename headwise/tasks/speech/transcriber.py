@@ -1,8 +1,7 @@
-"""A trained transcriber: writes what is said in a recording, scores itself, shows where each unit was heard."""
+"""Trained transcribers, by CTC and by a decoder: what is said in a recording, scores, where each unit was heard."""
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,20 +9,24 @@ from torch import Tensor
 
 from headwise import metrics
 from headwise.attention.precision import wide
+from headwise.data.batches import PairBatch
+from headwise.data.tokenizers import Tokenizer
 from headwise.decoding import ctc
+from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer
-from headwise.explain.places import OnSound, times
+from headwise.explain.places import times
 from headwise.labels import visible
+from headwise.models.protocols import Seq2Seq
+from headwise.predictors import looking
+from headwise.predictors.drafting import Draft
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form
-from headwise.processes import divided
-from headwise.tasks.speech.listening import Known, Listener
-from headwise.tasks.speech.look import SoundMap
-from headwise.tasks.speech.models import FrameLabeller
+from headwise.tasks.speech.listening import Known, Listener, gold_of
+from headwise.tasks.speech.models import FrameLabeller, SpeechReader, filled
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
-from headwise.tasks.speech.speech_labeller import gold_of
 from headwise.tasks.speech.utterances import SpeechBatch
+from headwise.tasks.text.writer import Output, Request, Writing, text_of
 
 
 class Units:
@@ -51,7 +54,6 @@ class Units:
         return " ".join(text.split())
 
     def split(self, text: str) -> list[str]:
-        """The units of a text."""
         return text.split() if self.words else list(" ".join(text.split()))
 
     def read(self, log_probs: Tensor, beam: int) -> str:
@@ -60,12 +62,34 @@ class Units:
         return self.decode(outputs)
 
 
-class Transcriber(Listener[str]):
+class TextListener(Listener[str]):
+    """What writes down recordings."""
+
+    def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
+        """The text; or JSON with the name of the recording."""
+        if form == "text":
+            return [visible(output)]
+        return [json.dumps({"path": item.name, "text": output}, ensure_ascii=False)]
+
+    def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
+        """Errors of words and of characters in percent, and the share of recordings without an error.
+
+        Raises: DataError: recordings without a text.
+        """
+        gold = gold_of(examples)
+        predicted = self.predict(examples, options)
+        words, gold_words = ([text.split() for text in texts] for texts in (predicted, gold))
+        return {
+            "wer": metrics.error_rate(words, gold_words),
+            "cer": metrics.error_rate(predicted, gold),
+            "exact": sum(map(list.__eq__, words, gold_words)) / len(gold),
+        }
+
+
+class Transcriber(TextListener):
     """A model with its units.
 
     Args:
-        model: in `eval()` while it predicts.
-        data: how files are read.
         beam: prefixes that are followed; 1: the best path.
     """
 
@@ -81,30 +105,13 @@ class Transcriber(Listener[str]):
 
         Args:
             options: the beam; None: the recipe's.
-
-        Raises: DataError for a file that cannot be read.
         """
-        by_index: dict[int, str] = {}
 
         def texts(batch: SpeechBatch) -> list[str]:
             heard = read_places(self.model, batch.frames, batch.lens)
             return [self.units.read(log_probs, options or self.beam) for log_probs in heard]
 
-        for batch, transcripts in divided(texts, self.batches(items, self.model.head.weight.device)):
-            by_index |= dict(zip(batch.indices, transcripts, strict=True))
-        return [by_index[at] for at in range(len(by_index))]
-
-    def write(self, item: Recording, output: str, form: Form, options: Any = None) -> list[str]:
-        """The text; or JSON with the name of the recording."""
-        return written(item, output, form)
-
-    def scores_of(self, examples: Sequence[Recording], options: int | None = None) -> dict[str, float | str]:
-        """Errors of words and of characters in percent, and the share of recordings without an error.
-
-        Raises:
-            DataError: no recordings, or some without a text.
-        """
-        return transcription_scores(examples, lambda: self.predict(examples, options))
+        return self.each(texts, self.batches(items))
 
     def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
         """Where each unit of the text was heard: its share of every place, over all paths that read the text.
@@ -112,11 +119,10 @@ class Transcriber(Listener[str]):
         Args:
             target: the text to find in the recording, in place of what the model writes.
 
-        Raises:
-            ConfigError: nothing was heard, units that the model does not know, or more than the recording can hold.
+        Raises: ConfigError: nothing was heard, units that the model does not know, or more than the recording can hold.
         """
         recording = self.heard(item)
-        (batch,) = self.batches([recording], self.model.head.weight.device)
+        (batch,) = self.batches(recording)
         text = self.predict([recording])[0] if target is None else target
         units = self.units.encode(text)
         (log_probs,) = read_places(self.model, batch.frames, batch.lens)
@@ -127,33 +133,7 @@ class Transcriber(Listener[str]):
         shares = ctc.occupancy(log_probs, units)
         weights = (shares / shares.sum(axis=1, keepdims=True))[None]
         layer = Layer(weights, self.units.split(text), times(len(log_probs), recording.seconds), "cross")
-        sound = OnSound(self.spectrogram(recording), recording.seconds)
-        return Explanation(Path(recording.name).name, text, {"output": layer}, SoundMap(sound), places=sound)
-
-
-def written(item: Recording, text: str, form: Form) -> list[str]:
-    """A text as a line; or JSON with the name of the recording."""
-    if form == "text":
-        return [visible(text)]
-    return [json.dumps({"path": item.name, "text": text}, ensure_ascii=False)]
-
-
-def transcription_scores(examples: Sequence[Recording], say: Callable[[], list[str]]) -> dict[str, float | str]:
-    """Errors of words and of characters in percent, and the share of recordings without an error.
-
-    Args:
-        say: gives the texts of these examples.
-
-    Raises:
-        DataError: no recordings, or some without a text.
-    """
-    gold = gold_of(examples)
-    predicted = say()
-    return {
-        "wer": metrics.error_rate([text.split() for text in predicted], [text.split() for text in gold]),
-        "cer": metrics.error_rate(predicted, gold),
-        "exact": sum(text.split() == target.split() for text, target in zip(predicted, gold, strict=True)) / len(gold),
-    }
+        return self.explained(recording, text, {"output": layer})
 
 
 def read_places(model: FrameLabeller, frames: Tensor, lens: Tensor) -> list[Tensor]:
@@ -162,3 +142,100 @@ def read_places(model: FrameLabeller, frames: Tensor, lens: Tensor) -> list[Tens
         logits, places = model(frames, lens)
         log_probs = wide(logits).log_softmax(-1).cpu()
     return [row[:count] for row, count in zip(log_probs, places.tolist(), strict=True)]
+
+
+class SpeechWriter(TextListener):
+    """A model with its tokenizer.
+
+    Args:
+        decoding: how to search unless told otherwise.
+    """
+
+    def __init__(
+        self, model: Seq2Seq, known: Known, tokenizer: Tokenizer, data: RecordingsConfig, decoding: DecodingConfig
+    ):
+        super().__init__(model, known, data)
+        self.tokenizer, self.decoding = tokenizer, decoding
+        self.writing = Writing(model, tokenizer)
+
+    def predict(
+        self, items: Sequence[Recording | str] | str, options: Request | DecodingConfig | None = None
+    ) -> list[str]:
+        """What is said in each recording; a text is the path of a sound file.
+
+        Args:
+            options: how to search; None: as the recipe says.
+        """
+        return [text_of(outputs) for outputs in self._n_best(items, options)]
+
+    def outputs(self, item: Recording | str, options: Request | DecodingConfig | None = None) -> list[Output]:
+        return self._n_best([item], options)[0]
+
+    def _n_best(
+        self, items: Sequence[Recording | str] | str, options: Request | DecodingConfig | None
+    ) -> list[list[Output]]:
+        request = options if isinstance(options, Request) else Request(options or self.decoding)
+
+        def outputs(batch: PairBatch) -> list[list[Output]]:
+            return self.writing.found(batch, request.decoding, request.prefix)
+
+        return self.each(outputs, self._heard(items, []), alone=request.decoding.method == "sample")
+
+    def options(self, given: Mapping[str, Any]) -> Request:
+        """The keys of `DecodingConfig`, for one text. Raises: ConfigError for options that mean nothing here."""
+        decoding_keys = ("prefix", *DecodingConfig.model_fields)
+        super().options({name: value for name, value in given.items() if name not in decoding_keys})
+        if given.get("n_best", 1) > 1:
+            raise ConfigError("--n-best means nothing to a transcriber, which writes one text; leave it out")
+        return Request.of(self.decoding, given)
+
+    def draft(self, item: Recording | str, options: Request | None = None) -> Draft:
+        recording = self.heard(item)
+        (batch,) = self._heard(recording, [])
+        return self.writing.draft(batch, times(int(batch.src_lens[0]), recording.seconds))
+
+    def writes(self) -> Tokenizer:
+        return self.tokenizer
+
+    def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
+        """Where each unit of the text looks, below the spectrogram; the encoder's own attention besides.
+
+        Args:
+            target: the text to write, in place of the model's own.
+
+        Raises: ConfigError: units that the model does not know.
+        """
+        recording, ids = self.heard(item), self.tokenizer
+        text = self.predict([recording])[0] if target is None else target
+        tokens = ids.encode(text)
+        if ids.unk_id in tokens:
+            raise ConfigError(f"'{visible(text)}' has units the model does not know; write it with others")
+        (batch,) = self._heard(recording, tokens)
+        places = times(int(batch.src_lens[0]), recording.seconds)
+        weights = looking.attended(self.model, batch.src, batch.src_lens, batch.tgt_in)
+        layers = looking.layers_of(weights, places, places, [*map(ids.shown, tokens), looking.EOS])
+        return self.explained(recording, text, layers)
+
+    def _heard(self, items: Sequence[Recording | str] | Recording | str, tokens: list[int]) -> Iterator[PairBatch]:
+        """Recordings of similar length together, with these tokens and an end to write about each."""
+        written = [*tokens, self.tokenizer.eos_id]
+        for batch in self.batches(items, lambda recording: written):
+            yield paired(batch, self.model, self.tokenizer)
+
+
+def paired(batch: SpeechBatch, model: Seq2Seq, ids: Tokenizer) -> PairBatch:
+    """Recordings with the tokens that are written about them, the end among them, as a batch of sources and targets."""
+    assert isinstance(model.encoder, SpeechReader)
+    frames, places = filled(batch.frames, batch.lens, model.encoder.factor)
+    behind = torch.arange(batch.targets.shape[1], device=frames.device) >= batch.target_lens[:, None]
+    first = batch.targets.new_full((len(batch.targets), 1), ids.bos_id)
+    return PairBatch(
+        src=frames,
+        src_lens=places,
+        tgt_in=torch.cat([first, batch.targets[:, :-1]], 1).masked_fill(behind, ids.pad_id),
+        tgt_out=batch.targets.masked_fill(behind, ids.pad_id),
+        tgt_lens=batch.target_lens,
+        indices=batch.indices,
+        num_target_tokens=batch.num_tokens,
+        references=[[label] for label in batch.labels],
+    )

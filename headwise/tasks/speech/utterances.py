@@ -79,7 +79,6 @@ class JoinedConfig(RecordingsConfig):
         return self
 
     def strings(self, count: int, *, held_out: bool) -> Strings:
-        """How recordings of a part are joined."""
         return Strings(count, self.concatenate, self.held_out_passes if held_out and self.concatenate else 1)
 
 
@@ -94,9 +93,7 @@ class MarkedConfig(JoinedConfig):
     marks_unit: MarksUnit = Field(
         "seconds", description="of the times in label files: seconds, samples of the recording, or htk (100 ns)"
     )
-    rest: str | None = Field(
-        None, description="label of frames that no label covers; if absent, these are neither learned nor scored"
-    )
+    rest: str | None = Field(None, description="label of other frames; if absent, they are left out")
 
     def marking(self) -> Marking | None:
         return Marking(self.marks_key, self.marks_unit, self.rest)
@@ -138,8 +135,7 @@ def load_recordings(config: RecordingsConfig) -> Recordings:
 
     At random a recording follows its samples into a part, so that equal ones stay together.
 
-    Raises:
-        DataError: recordings that cannot be read, groups that there are not, a part that comes out empty.
+    Raises: DataError: recordings that cannot be read, groups that there are not, a part that comes out empty.
     """
     own, notes = recording_set(config).read_own(), []
     rate = config.sample_rate or own.examples["train"][0].rate
@@ -254,13 +250,8 @@ class Utterances:
         return Drawn(draw, numbered, seed=limits.seed)
 
     def frames(self, string: list[int]) -> int:
-        """How many frames a string has."""
         samples = sum(len(self.recordings[at].samples) for at in string)
         return frame_count(samples, self.recordings[0].rate)
-
-    def heard(self, seed: int = 0, epoch: int = 0) -> list[Recording]:
-        """Every utterance of a pass."""
-        return [self._joined(string) for string in self.strings.drawn(seed, epoch)]
 
     def _joined(self, string: list[int]) -> Recording:
         return joined([self.recordings[at] for at in string])
@@ -285,7 +276,6 @@ def joined(parts: list[Recording]) -> Recording:
 def collate(
     recordings: list[Recording], encode: Callable[[Recording], list[int]], bands: int, indices: list[int]
 ) -> SpeechBatch:
-    """A batch of these recordings."""
     frames = [log_mel(torch.from_numpy(recording.samples), recording.rate, bands) for recording in recordings]
     labels = [recording.label or "" for recording in recordings]
     rows = [torch.tensor(encode(recording), dtype=torch.int64) for recording in recordings]

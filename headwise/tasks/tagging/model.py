@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,10 +16,14 @@ from headwise.attention.dropout import Dropout
 from headwise.attention.precision import uncast, wide
 from headwise.attention.zeros import zeroed, zeroed_beyond
 from headwise.config import Config
-from headwise.errors import ConfigError, ShapeError, unknown
-from headwise.models.initializers import initialize
-from headwise.models.recurrent import initialize_cells
+from headwise.errors import ConfigError, ShapeError
+from headwise.models.recurrent import initialize_with_cells
 from headwise.models.token_encoders import EncoderConfig, TokenEncoder
+
+Scores = Float[Tensor, "batch words tags"]
+# a number for each word: its tag, or its tokens
+Words = Int[Tensor, "batch words"]
+Lens = Int[Tensor, "batch"]
 
 
 class Pooling(nn.Module, ABC):
@@ -28,9 +33,7 @@ class Pooling(nn.Module, ABC):
     """
 
     @abstractmethod
-    def forward(
-        self, x: Float[Tensor, "batch length width"], pieces: Int[Tensor, "batch words"]
-    ) -> Float[Tensor, "batch words width"]:
+    def forward(self, x: Float[Tensor, "batch length width"], pieces: Words) -> Float[Tensor, "batch words width"]:
         """`pieces`: how many tokens each word has."""
 
 
@@ -42,9 +45,7 @@ class MeanPooling(Pooling):
     [2.0, 5.0]
     """
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], pieces: Int[Tensor, "batch words"]
-    ) -> Float[Tensor, "batch words width"]:
+    def forward(self, x: Float[Tensor, "batch length width"], pieces: Words) -> Float[Tensor, "batch words width"]:
         ends = pieces.cumsum(1)[..., None]
         place = torch.arange(x.shape[1], device=x.device)
         own = (place < ends) & (place >= ends - pieces[..., None])
@@ -62,9 +63,7 @@ class FirstPooling(Pooling):
     [1.0, 5.0]
     """
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"], pieces: Int[Tensor, "batch words"]
-    ) -> Float[Tensor, "batch words width"]:
+    def forward(self, x: Float[Tensor, "batch length width"], pieces: Words) -> Float[Tensor, "batch words width"]:
         if x.shape[1] == 0:
             return x.new_zeros(*pieces.shape, x.shape[2])
         # the start of padding may lie beyond the last token
@@ -73,18 +72,9 @@ class FirstPooling(Pooling):
         return zeroed(first, (pieces > 0)[..., None])
 
 
+_summed = partial(torch.logsumexp, dim=1)
+
 POOLINGS: dict[str, type[Pooling]] = {"mean": MeanPooling, "first": FirstPooling}
-
-
-def build(name: str) -> Pooling:
-    """The pooling of this name. Raises: ConfigError if unknown."""
-    if name not in POOLINGS:
-        raise ConfigError(unknown("pooling", name, POOLINGS))
-    return POOLINGS[name]()
-
-
-# the scores of the tags of a word: (batch, tags)
-_Row = Tensor
 
 
 class Tagging(nn.Module, ABC):
@@ -94,13 +84,7 @@ class Tagging(nn.Module, ABC):
     """
 
     @abstractmethod
-    def forward(
-        self,
-        scores: Float[Tensor, "batch words tags"],
-        tags: Int[Tensor, "batch words"],
-        lens: Int[Tensor, "batch"],
-        label_smoothing: float,
-    ) -> Float[Tensor, ""]:
+    def forward(self, scores: Scores, tags: Words, lens: Lens, label_smoothing: float) -> Float[Tensor, ""]:
         """-log p(tags | scores) in nats, summed over the sentences.
 
         Args:
@@ -109,37 +93,27 @@ class Tagging(nn.Module, ABC):
         """
 
     @abstractmethod
-    def best(self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]) -> Int[Tensor, "batch words"]:
+    def best(self, scores: Scores, lens: Lens) -> Words:
         """The most probable tags of a sentence; 0 beyond `lens`."""
 
     @abstractmethod
-    def probabilities(
-        self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch words tags"]:
+    def probabilities(self, scores: Scores, lens: Lens) -> Scores:
         """Of each tag at each word, given the whole sentence; 0 beyond `lens`."""
 
 
 class Independent(Tagging):
     """Each word alone: p(y | x) = prod_t softmax(e_t)[y_t]. A word whose tag is not known does not count."""
 
-    def forward(
-        self,
-        scores: Float[Tensor, "batch words tags"],
-        tags: Int[Tensor, "batch words"],
-        lens: Int[Tensor, "batch"],
-        label_smoothing: float,
-    ) -> Float[Tensor, ""]:
+    def forward(self, scores: Scores, tags: Words, lens: Lens, label_smoothing: float) -> Float[Tensor, ""]:
         labelled = _has_tag(tags, scores.shape[-1]) & _inside(scores, lens)
         targets = tags.masked_fill(~labelled, -1).flatten()
         rows = wide(zeroed_beyond(scores, lens)).flatten(0, 1)
         return F.cross_entropy(rows, targets, ignore_index=-1, reduction="sum", label_smoothing=label_smoothing)
 
-    def best(self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]) -> Int[Tensor, "batch words"]:
+    def best(self, scores: Scores, lens: Lens) -> Words:
         return scores.argmax(-1).masked_fill(~_inside(scores, lens), 0)
 
-    def probabilities(
-        self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch words tags"]:
+    def probabilities(self, scores: Scores, lens: Lens) -> Scores:
         return zeroed_beyond(wide(zeroed_beyond(scores, lens)).softmax(-1), lens)
 
 
@@ -211,13 +185,7 @@ class LinearChain(Tagging):
             bars = torch.tensor(np.where(keep, 0.0, -np.inf), dtype=torch.get_default_dtype())
             self.register_buffer(name, bars, persistent=False)
 
-    def forward(
-        self,
-        scores: Float[Tensor, "batch words tags"],
-        tags: Int[Tensor, "batch words"],
-        lens: Int[Tensor, "batch"],
-        label_smoothing: float,
-    ) -> Float[Tensor, ""]:
+    def forward(self, scores: Scores, tags: Words, lens: Lens, label_smoothing: float) -> Float[Tensor, ""]:
         with uncast(scores):
             read, count = wide(zeroed_beyond(scores, lens)), scores.shape[-1]
             agreeing = F.one_hot(tags.clamp(0, count - 1), count).bool() | ~_has_tag(tags, count)[..., None]
@@ -227,7 +195,7 @@ class LinearChain(Tagging):
             loss = partition - (1 - label_smoothing) * gold
             return (loss - label_smoothing * self._mean_score(read, lens)).sum()
 
-    def best(self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]) -> Int[Tensor, "batch words"]:
+    def best(self, scores: Scores, lens: Lens) -> Words:
         backpointers: list[Tensor] = []
 
         def strongest(steps: Tensor) -> Tensor:
@@ -247,9 +215,7 @@ class LinearChain(Tagging):
             path.append(tag)
         return torch.stack(path[::-1], 1).masked_fill(~_inside(scores, lens), 0)
 
-    def probabilities(
-        self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch words tags"]:
+    def probabilities(self, scores: Scores, lens: Lens) -> Scores:
         with uncast(scores):
             read = wide(zeroed_beyond(scores, lens))
             before = self._rows(read, lens, _summed, self._barred())
@@ -265,9 +231,7 @@ class LinearChain(Tagging):
             together = torch.stack(before, 1) + torch.stack(behind[::-1], 1)
             return zeroed_beyond(together.softmax(-1), lens)
 
-    def log_partition(
-        self, scores: Float[Tensor, "batch words tags"], lens: Int[Tensor, "batch"]
-    ) -> Float[Tensor, "batch"]:
+    def log_partition(self, scores: Scores, lens: Lens) -> Float[Tensor, "batch"]:
         """log Z of each sentence, over all sequences of tags, legal or not; 0 for no words.
 
         Args:
@@ -279,18 +243,14 @@ class LinearChain(Tagging):
         return zeroed(torch.logsumexp(rows[-1] + self.last, 1), lens > 0)
 
     def _rows(
-        self,
-        scores: Tensor,
-        lens: Tensor,
-        reduce: Callable[[Tensor], Tensor],
-        transitions: tuple[Tensor, Tensor],
-    ) -> list[_Row]:
+        self, scores: Tensor, lens: Tensor, reduce: Callable[[Tensor], Tensor], transitions: tuple[Tensor, Tensor]
+    ) -> list[Tensor]:
         """The recursion over the words: for each of them the reduced score of what ends there in each tag.
 
         Beyond its last word a sentence keeps the row of that.
         """
         first, between = transitions
-        rows: list[_Row] = []
+        rows: list[Tensor] = []
         for place, row in enumerate(scores.unbind(1)):
             if not rows:
                 rows.append(first + row)
@@ -306,10 +266,6 @@ class LinearChain(Tagging):
         """The mean of s(x, y) over all sequences: every tag at every word, every transition, equally often."""
         ends = zeroed((self.first.mean() + self.last.mean()).expand(len(lens)), lens > 0)
         return scores.mean(-1).sum(1) + ends + self.between.mean() * (lens - 1).clamp(min=0)
-
-
-def _summed(steps: Tensor) -> Tensor:
-    return torch.logsumexp(steps, 1)
 
 
 def _has_tag(tags: Tensor, num_tags: int) -> Tensor:
@@ -366,9 +322,7 @@ class TokenTagger(nn.Module):
         self.embedding, self.encoder, self.pooling, self.head = embedding, encoder, pooling, head
         self.tagging, self.place, self.dropout = tagging, place, Dropout(dropout)
 
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], pieces: Int[Tensor, "batch words"]
-    ) -> Float[Tensor, "batch words tags"]:
+    def forward(self, tokens: Int[Tensor, "batch length"], pieces: Words) -> Scores:
         """Scores of the tags of every word, which `tagging` reads: logits where it takes each word alone.
 
         Args:
@@ -401,8 +355,7 @@ def build_token_tagger(
     encoder, embedding = config.encoder(), nn.Embedding(vocab_size, config.d_model)
     head = nn.Linear(encoder.width, num_tags)
     model = TokenTagger(
-        embedding, encoder, build(pooling.kind), head, tagging or Independent(), pooling.place, config.dropout
+        embedding, encoder, POOLINGS[pooling.kind](), head, tagging or Independent(), pooling.place, config.dropout
     )
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     return model

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 from torch import Tensor, nn
 
 from headwise.config import Config, build
@@ -27,6 +27,7 @@ from headwise.errors import ConfigError, DataError
 from headwise.models.token_encoders import EncoderConfig
 from headwise.predictors.classes import count_scores, counted, mean
 from headwise.tasks._files import as_json, from_json, tokenizer_in
+from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.tagging.demo import TAG
 from headwise.tasks.tagging.model import (
@@ -48,6 +49,9 @@ from headwise.tasks.text.words import SpellingConfig, WordBatch, WordRows, WordT
 
 TOKENIZER_FILE, SPELLING_FILE = "tokenizer.json", "spelling.tokenizer.json"
 TAGS_FILE, WORDS_FILE, SPANS_FILE = "tags.json", "words.json", "spans.json"
+_TAGS = TypeAdapter(Annotated[list[str], Field(min_length=1)])
+_WORDS = TypeAdapter(dict[str, str])
+_SCHEME = TypeAdapter(dict[Literal["scheme"], Scheme])
 
 
 class Learned(NamedTuple):
@@ -70,15 +74,14 @@ class Learned(NamedTuple):
         """
         tokenizer = tokenizer_in(files, TOKENIZER_FILE, pieces)
         spelling = tokenizer_in(files, SPELLING_FILE) if longest else None
-        tags = from_json(files, TAGS_FILE, _tags, "not a list of tags")
-        words = from_json(files, WORDS_FILE, _words, "not a table of words")
+        tags = from_json(files, TAGS_FILE, _TAGS.validate_python, "not a list of tags")
+        words = from_json(files, WORDS_FILE, _WORDS.validate_python, "not a table of words")
         # there is no such file where tags are no spans
         spans = SPANS_FILE in files
-        scheme = from_json(files, SPANS_FILE, _scheme, "names no scheme of spans") if spans else "none"
-        return cls(WordTokenizer(tokenizer, spelling, longest), tags, words, scheme)
+        named = from_json(files, SPANS_FILE, _SCHEME.validate_python, "names no scheme of spans") if spans else {}
+        return cls(WordTokenizer(tokenizer, spelling, longest), tags, words, named.get("scheme", "none"))
 
     def files(self) -> dict[str, bytes]:
-        """The same by file name."""
         files = {TOKENIZER_FILE: self.tokenizer.pieces.to_bytes(), TAGS_FILE: as_json(self.tags)}
         if self.tokenizer.spelling is not None:
             files[SPELLING_FILE] = self.tokenizer.spelling.to_bytes()
@@ -87,32 +90,7 @@ class Learned(NamedTuple):
         return {**files, WORDS_FILE: as_json(self.words)}
 
 
-def _tags(tags: Any) -> list[str]:
-    if not isinstance(tags, list) or not tags:
-        raise ValueError(tags)
-    return tags
-
-
-def _words(words: Any) -> dict[str, str]:
-    if not isinstance(words, dict):
-        raise TypeError(words)
-    return words
-
-
-def _scheme(fields: Any) -> Scheme:
-    if fields["scheme"] not in get_args(Scheme):
-        raise ValueError(fields)
-    scheme: Scheme = fields["scheme"]
-    return scheme
-
-
-def left_out(split: str, total: int, remaining: int, max_len: int) -> list[str]:
-    """How many sentences are too long."""
-    lost = total - remaining
-    return [f"{split}: {lost:,} of {total:,} sentences are longer than max_len {max_len}"] if lost else []
-
-
-def lacking(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[str]:
+def _odd(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[str]:
     """What of the sentences of a split training lacks, and how many of them break the scheme."""
     notes = []
     if broken := illegal_sentences([sentence.tags or () for sentence in sentences], learned.scheme):
@@ -122,12 +100,8 @@ def lacking(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[s
     total = sum(len(sentence.words) for sentence in sentences)
     unseen = sum(word not in learned.words for sentence in sentences for word in sentence.words)
     notes.append(f"{split}: {unseen / total:.1%} of {total:,} words are not in the training part")
-    others = Counter(tag for sentence in sentences for tag in sentence.tags or () if tag not in learned.tags)
-    if others:
-        named = ", ".join(f"{tag} ({count:,})" for tag, count in others.most_common(5))
-        more = ", ..." if len(others) > 5 else ""
-        notes.append(f"{split}: tags that training lacks, so that they cannot be got right: {named}{more}")
-    return notes
+    tags = Counter(tag for sentence in sentences for tag in sentence.tags or ())
+    return notes + lacking(split, tags, learned.tags, "tags")
 
 
 class TagConfig(Config):
@@ -193,19 +167,20 @@ class Tag(Task[dict[str, Sentences]]):
     def prepare_with(cls, config: TagConfig, given: Given) -> Assets[dict[str, Sentences]]:
         parts = _data_set(config.data, config.tokenizer).read()
         notes, train = parts.notes, parts.examples["train"]
-        learned = (
-            _learned(train, config)
-            if given.files is None
-            else Learned.read(given.files, config.tokenizer, config.spelling.longest)
-        )
-        if given.files is not None:
+        if given.files is None:
+            learned = _learned(train, config)
+        else:
+            learned = Learned.read(given.files, config.tokenizer, config.spelling.longest)
             _refuse_unknown(train, learned.tags, config.data.train)
         others = {tag for _, sentences in parts for sentence in sentences for tag in sentence.tags or ()}
         names, data = (*learned.tags, *sorted(others - set(learned.tags))), {}
         for split, sentences in parts:
             data[split] = _encoded(sentences, learned, names, config.data.max_len)
             usable = data[split].sentences
-            notes += left_out(split, len(sentences), len(usable), config.data.max_len) + lacking(split, usable, learned)
+            if lost := len(sentences) - len(usable):
+                longer = f"are longer than max_len {config.data.max_len}"
+                notes.append(f"{split}: {lost:,} of {len(sentences):,} sentences {longer}")
+            notes += _odd(split, usable, learned)
         if not data["train"].sentences:
             raise DataError(
                 f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"
@@ -253,13 +228,10 @@ class Tag(Task[dict[str, Sentences]]):
 
     def split(self, split: str) -> Sentences:
         """The examples of a split; none in a run that is loaded."""
-        examples = None if self.assets.data is None else self.assets.data.get(split)
-        return (
-            Sentences([], encode_words([], self.learned.tokenizer), tuple(self.tags)) if examples is None else examples
-        )
+        nothing = Sentences([], encode_words([], self.learned.tokenizer), tuple(self.tags))
+        return (self.assets.data or {}).get(split, nothing)
 
     def collate(self, split: str, indices: list[int]) -> WordBatch:
-        """The examples at these places as a batch."""
         return collate_words(self.split(split).rows, indices)
 
     def loss(self, model: nn.Module, batch: WordBatch) -> Float[Tensor, ""]:

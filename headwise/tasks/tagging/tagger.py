@@ -1,16 +1,16 @@
-"""A trained tagger: applies a model to sentences of words, many at a time; scores of words and spans."""
+"""A trained tagger: applies a model to sentences of words, many at a time; scores of words, spans and transitions."""
 
 import json
-import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from headwise import metrics
@@ -18,16 +18,71 @@ from headwise.data.batches import NO_TAG, token_batches
 from headwise.data.spans import Scheme, Span, spans, strict_spans
 from headwise.errors import ConfigError, DataError, QuotingWarning
 from headwise.explain.explanation import Explanation, Layer
-from headwise.labels import visible
+from headwise.labels import columns, decimals, padded, shorten, visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
-from headwise.predictors.classes import by_tag, f1_by_label
+from headwise.predictors.classes import by_tag, f1_by_label, mean
 from headwise.predictors.predictor import Form, Predictor, Unknown
 from headwise.processes import divided
 from headwise.tasks.tagging.model import Independent, LinearChain, TokenTagger
-from headwise.tasks.tagging.transitions import Transitions, transitions_table
 from headwise.tasks.text.tagged import Tagged, TaggedConfig, read_words
 from headwise.tasks.text.words import WordBatch, WordRows, WordTokenizer, collate_words, encode_words
+
+_WORDS = 8
+
+
+class Transitions(NamedTuple):
+    """The scores that a linear chain learned: of tags that begin, that follow each other (rows first), that end."""
+
+    first: Float[np.ndarray, "tags"]
+    between: Float[np.ndarray, "tags tags"]
+    last: Float[np.ndarray, "tags"]
+
+
+def transitions_table(
+    words: Sequence[str],
+    tags: Sequence[str],
+    names: Sequence[str],
+    alone: Float[np.ndarray, "words tags"],
+    together: Float[np.ndarray, "words tags"],
+    scores: Transitions,
+) -> str:
+    """The words whose probabilities the transitions changed most, in their order, as lines for a terminal.
+
+    Of each word: what it would be alone, what it is in the sentence, with probabilities, and the scores in nats of the
+    transitions to its neighbours.
+
+    Args:
+        tags: those that were chosen.
+        names: all tags, by their numbers.
+        alone: the probabilities without transitions.
+        together: the probabilities given the sentence.
+
+    >>> scores = Transitions(np.zeros(2), np.array([[0.0, 2.0], [0.0, 0.0]]), np.zeros(2))
+    >>> odds = np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([[0.95, 0.05], [0.2, 0.8]])
+    >>> print(transitions_table(["to", "saw"], ["TO", "VERB"], ["TO", "VERB"], *odds, scores))
+    word  alone    in the sentence  from the left  to the right
+    to    TO 0.90  TO 0.95          begin +0.00    VERB +2.00
+    saw   TO 0.60  VERB 0.80        TO +2.00       end +0.00
+    """
+    number = {name: place for place, name in enumerate(names)}
+    path = [number[tag] for tag in tags]
+    changes = np.abs(together - alone).sum(1)
+    rows = [["word", "alone", "in the sentence", "from the left", "to the right"]]
+    for place in sorted(np.argsort(-changes, kind="stable")[:_WORDS].tolist()):
+        here, guess = path[place], int(alone[place].argmax())
+        left = ("begin", scores.first[here])
+        if place:
+            left = (tags[place - 1], scores.between[path[place - 1], here])
+        right = ("end", scores.last[here])
+        if place + 1 < len(path):
+            right = (tags[place + 1], scores.between[here, path[place + 1]])
+        cells = [f"{names[guess]} {decimals(alone[place, guess])}", f"{tags[place]} {decimals(together[place, here])}"]
+        cells += [f"{name} {value:+.2f}" for name, value in (left, right)]
+        rows.append([shorten(visible(words[place]), 16), *map(visible, cells)])
+    widths = [max(columns(row[place]) for row in rows) for place in range(5)]
+    return "\n".join("  ".join(map(padded, row, widths)).rstrip() for row in rows)
+
 
 _Tags = Sequence[Sequence[str]]
 _Spans = Sequence[Sequence[Span]]
@@ -52,9 +107,9 @@ def tag_scores(best: _Tags, gold: _Tags, trained: Sequence[Sequence[bool]], sche
     right = np.array([tag == correct for tag, correct in zip(flat_best, flat_gold, strict=True)])
     familiar = np.array([flag for row in trained for flag in row], dtype=bool)
     macro, per_tag = by_tag(flat_best, flat_gold)
-    scores: dict[str, float | str] = {"accuracy": _mean(right), "macro_f1": macro}
-    scores |= {"accuracy_seen": _mean(right[familiar]), "accuracy_unseen": _mean(right[~familiar])}
-    scores |= {"unseen": _mean(~familiar), "per_tag": per_tag}
+    selected = {"accuracy": right, "accuracy_seen": right[familiar], "accuracy_unseen": right[~familiar]}
+    scores: dict[str, float | str] = {name: mean(float(row.sum()), len(row)) for name, row in selected.items()}
+    scores |= {"macro_f1": macro, "unseen": mean(float((~familiar).sum()), len(familiar)), "per_tag": per_tag}
     return scores if scheme == "none" else scores | span_scores(best, gold, scheme)
 
 
@@ -110,10 +165,8 @@ def tag_counts(best: Tensor, gold: Tensor, unseen: Tensor, names: Sequence[str],
 
 def tag_count_scores(stats: Mapping[str, float], scheme: Scheme) -> dict[str, float]:
     """Accuracy of words that training has and of those it lacks, NaN where there are none; F1 of spans if there are."""
-    scores = {}
-    for name in ("seen", "unseen"):
-        total = stats.get(name, 0.0)
-        scores[f"accuracy_{name}"] = stats.get(f"right_{name}", 0.0) / total if total else math.nan
+    names = ("seen", "unseen")
+    scores = {f"accuracy_{name}": mean(stats.get(f"right_{name}", 0.0), stats.get(name, 0.0)) for name in names}
     if scheme != "none":
         scores["span_f1"] = metrics.f1(*(stats.get(f"spans_{name}", 0.0) for name in ("right", "predicted", "gold")))
     return scores
@@ -126,10 +179,6 @@ def _counted(best: _Spans, gold: _Spans) -> tuple[Counter[str], Counter[str], Co
         right.update(span.label for span in set(predicted_spans) & set(gold_spans))
     predicted, expected = (Counter(span.label for sentence in rows for span in sentence) for rows in (best, gold))
     return right, predicted, expected
-
-
-def _mean(right: np.ndarray) -> float:
-    return float(right.mean()) if len(right) else math.nan
 
 
 # tokens that are read together, padding included
@@ -150,7 +199,6 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     """A model with its tokenizer and tags.
 
     Args:
-        model: in `eval()` while it tags.
         tags: by their numbers.
         words: every word of training and its most frequent tag there.
         data: how files are read, and the longest sentence of training in words. A sentence of more words than four
@@ -290,8 +338,7 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     def scores_of(self, examples: Sequence[Tagged], options: Any = None) -> dict[str, float | str]:
         """Accuracy and macro-F1; of words that training has and has not; of spans. See `tag_scores`.
 
-        Raises:
-            DataError: no words, or words without a tag.
+        Raises: DataError: no words, or words without a tag.
         """
         return self._scores(examples, self.tag(examples))
 

@@ -12,12 +12,13 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from headwise.config import Config, DataFile
-from headwise.data.bad_lines import BadLine, BadRule, strict
+from headwise.data.bad_lines import BadLine, BadRule, caught, strict
 from headwise.data.batches import OnDevice, Ragged, padded
 from headwise.data.files import TEXT_LINE_BYTES, ending_of, resolve, scan_lines
 from headwise.data.readers import Pair
 from headwise.data.splits import DataSet, Nouns
 from headwise.data.tables import (
+    Delimiter,
     Key,
     Row,
     Table,
@@ -32,7 +33,7 @@ from headwise.data.tables import (
 )
 from headwise.data.text import Normalize
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
-from headwise.errors import ShapeError
+from headwise.errors import DataError, ShapeError
 
 Label = str | float
 
@@ -53,7 +54,7 @@ class LabelledConfig(Config):
     valid: DataFile | None = Field(None, description="validation file; without it a part of train is held out")
     test: DataFile | None = Field(None, description="test file; without it a part of train is held out")
     format: TableFormat = Field("auto", description="auto (by name, else by content), csv, tsv or jsonl")
-    delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
+    delimiter: Delimiter = Field(",", description="what parts the columns of a CSV file: one character")
     text_key: str = Field("text", description="column, or field of JSON lines, of the text")
     label_key: str = Field("label", description="column, or field of JSON lines, of the label or number")
     columns: tuple[int, int] | None = Field(
@@ -74,20 +75,13 @@ class LabelledConfig(Config):
             raise ValueError(f"must be two different column numbers counted from 0, got {list(columns)}")
         return columns
 
-    @field_validator("delimiter")
-    @classmethod
-    def _one_character(cls, delimiter: str) -> str:
-        Table(delimiter=delimiter)
-        return delimiter
-
     def table(self) -> Table:
-        """How rows are read."""
         return Table(self.format, self.delimiter, self.max_line_bytes, "data.text_key and data.label_key")
 
 
 def scan_labelled(
     path: str | os.PathLike[str], config: LabelledConfig, normalize: Normalize = "nfc", *, numbers: bool = False
-) -> Iterator[Labelled | BadLine]:
+) -> Iterator[Labelled | DataError]:
     """The labelled texts of a file, one after another, with the lines that are bad.
 
     Texts and labels are cleaned (see `clean`); whole numbers, true and false are labels too.
@@ -96,12 +90,11 @@ def scan_labelled(
         config: format, keys and columns; its paths are not read.
         numbers: labels are numbers, finite, with a point: 3, -0.5, 1e-3.
 
-    Raises:
-        DataError: the file cannot be read any further, or lacks a column.
+    Raises: DataError: the file cannot be read any further, or lacks a column.
     """
     name = os.fspath(path)
     for row in scan_rows(name, config.table(), _keys(name, config)):
-        yield row if isinstance(row, BadLine) else _labelled(name, row, _keys(name, config), normalize, numbers)
+        yield row if isinstance(row, BadLine) else caught(_labelled, name, row, _keys(name, config), normalize, numbers)
 
 
 def labelled_set(config: LabelledConfig, tokenizer: TokenizerConfig, *, numbers: bool) -> DataSet[Labelled]:
@@ -134,8 +127,7 @@ def read_texts(path: str | os.PathLike[str], config: LabelledConfig, normalize: 
     By its ending a file is CSV, TSV, JSON lines or (`.txt`) plain text. Others are of the format of the configuration;
     where that is "auto", JSON lines or plain text by their first line. A blank line of plain text is an empty text.
 
-    Raises:
-        DataError: `file:line: ...`, what is wrong there.
+    Raises: DataError: `file:line: ...`, what is wrong there.
     """
     name = os.fspath(path)
     if not _is_table(name, config):
@@ -165,15 +157,12 @@ def _keys(name: str, config: LabelledConfig) -> tuple[Key, Key]:
     return config.text_key, config.label_key
 
 
-def _labelled(name: str, row: Row, keys: tuple[Key, Key], normalize: Normalize, numbers: bool) -> Labelled | BadLine:
-    try:
-        text = text_cell(name, row, keys[0], normalize)
-        if not text:
-            raise BadLine(name, row.line, "empty text", "the text is empty; write one or remove the row")
-        read = number_of if numbers else partial(name_of, normalize=normalize)
-        return Labelled(text, read(row.cells[keys[1]], partial(BadLine, name, row.line, "label")), row.line)
-    except BadLine as fault:
-        return fault
+def _labelled(name: str, row: Row, keys: tuple[Key, Key], normalize: Normalize, numbers: bool) -> Labelled:
+    text = text_cell(name, row, keys[0], normalize)
+    if not text:
+        raise BadLine(name, row.line, "empty text", "the text is empty; write one or remove the row")
+    read = number_of if numbers else partial(name_of, normalize=normalize)
+    return Labelled(text, read(row.cells[keys[1]], partial(BadLine, name, row.line, "label")), row.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +218,7 @@ def encode_texts(
 
 
 def collate_texts(rows: TextRows, indices: Sequence[int]) -> LabelledBatch:
-    """Pads the texts at `indices` to one batch; no Python work per token.
-
-    Raises:
-        ShapeError: no indices.
-    """
+    """Pads the texts at `indices` to one batch; no Python work per token. Raises: ShapeError: no indices."""
     if not len(indices):
         raise ShapeError("a batch needs at least one example")
     chosen = np.asarray(indices, dtype=np.int64)

@@ -30,9 +30,7 @@ class TableOptions(Options):
 
     adds_to = "data"
 
-    columns: tuple[int, int] | None = Field(
-        None, description="source and target or label column, from 0: --columns 0 1"
-    )
+    columns: tuple[int, int] | None = Field(None, description="source and target or label column from 0: --columns 0 1")
     source_key: str | None = Field(None, description="source field, or language, of JSON lines")
     target_key: str | None = Field(None, description="target field, or language, of JSON lines")
 

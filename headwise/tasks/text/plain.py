@@ -2,10 +2,12 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -14,6 +16,7 @@ from headwise.config import Config, DataFile
 from headwise.data.bad_lines import BadLine, BadLines, BadRule
 from headwise.data.files import TEXT_LINE_BYTES, data_cache, require_file, resolve, scan_lines, sha256
 from headwise.data.streams import Text
+from headwise.data.suggestions import held_out
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError, MachineError
 from headwise.files import replacing
@@ -74,19 +77,34 @@ def portions(config: TextConfig) -> dict[str, Portion]:
     Raises: DataError where a file cannot be read, or leaves nothing to train on.
     """
     paths = {"valid": config.valid, "test": config.test}
-    held_out = shares(config)
-    if sum(held_out) >= 1:
-        raise DataError(f"valid_fraction and test_fraction ({sum(held_out):g}) leave nothing of {config.train}")
-    train, valid, test = _cut(config.train, held_out, config)
+    fractions = shares(config)
+    if sum(fractions) >= 1:
+        raise DataError(f"valid_fraction and test_fraction ({sum(fractions):g}) leave nothing of {config.train}")
+    train, valid, test = _cut(config.train, fractions, config)
     own = {part: whole(path, config) for part, path in paths.items() if path}
     by_split: dict[str, Portion] = {"train": train, "valid": valid, "test": test} | own
     if not train.chars + valid.chars + test.chars:
         raise DataError(f"{config.train}: no text to train on")
-    fractions = [1.0 - sum(held_out), *held_out]
-    if any(share and not part.chars for share, part in zip(fractions, (train, valid, test), strict=True)):
+    every = [1.0 - sum(fractions), *fractions]
+    if any(share and not part.chars for share, part in zip(every, (train, valid, test), strict=True)):
         advice = "give valid and test files, or set valid_fraction and test_fraction to 0"
         raise DataError(f"{config.train}: too few lines to hold out a part; {advice}")
     return by_split
+
+
+def suggested_portion(config: TextConfig, data: Mapping[str, Any]) -> tuple[dict[str, float], Portion]:
+    """Fractions that hold out something for the parts without a file, for a first recipe; and what is left to train on.
+
+    Args:
+        data: keys of `[data]`, as the user gave them.
+    """
+
+    @cache
+    def cut(valid: float, test: float) -> Portion:
+        return portions(config.model_copy(update={"valid_fraction": valid, "test_fraction": test}))["train"]
+
+    fractions = held_out(data, cut)
+    return fractions, cut(fractions.get("valid_fraction", 0.0), fractions.get("test_fraction", 0.0))
 
 
 def training_portion(config: TextConfig) -> Portion:
@@ -184,7 +202,7 @@ def _unchanged(pieces: Iterator[np.ndarray], source: Path, digest: str) -> Itera
         raise DataError(f"{source}: changed while it was read; start again")
 
 
-def unknown_tokens(text: Text, tokenizer: Tokenizer) -> int:
+def unknown_count(text: Text, tokenizer: Tokenizer) -> int:
     """How many tokens of a text are the unknown one."""
     steps = range(0, len(text.tokens), _CHUNK_CHARS)
     return sum(int((text.tokens[step : step + _CHUNK_CHARS] == tokenizer.unk_id).sum()) for step in steps)
@@ -207,17 +225,18 @@ def encoded(lines: Iterable[str], tokenizer: Tokenizer, *, begun: bool = False) 
     end = [] if tokenizer.config.spaces == "kept" else [tokenizer.eos_id]
     if not begun:
         yield np.array([begin_id(tokenizer)], dtype=dtype)
-    for chunk in _chunks(lines):
+    for chunk in chunks(lines, _CHUNK_CHARS):
         yield np.concatenate([np.array([*ids, *end], dtype=dtype) for ids in tokenizer.encode_batch(chunk)])
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+def chunks(lines: Iterable[str], chars: int) -> Iterator[list[str]]:
+    """Lines in parts that have so many characters, or a few more."""
     chunk: list[str] = []
     size = 0
     for line in lines:
         chunk.append(line)
         size += len(line)
-        if size >= _CHUNK_CHARS:
+        if size >= chars:
             yield chunk
             chunk, size = [], 0
     if chunk:
@@ -225,17 +244,21 @@ def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _write(path: Path, pieces: Iterator[np.ndarray]) -> None:
-    """Writes beside and renames, so that a file which is there is whole."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary, temporary.open("xb") as file:
-            for piece in pieces:
-                file.write(piece.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
+        commit(path, (piece.tobytes() for piece in pieces))
     except OSError as error:
         advice = "set HEADWISE_DATA to a folder with room that can be written"
         raise MachineError(f"{path}: cannot be written: {error.strerror}; {advice}") from None
+
+
+def commit(path: Path, pieces: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
+    """Writes a file whole, or not at all where the check refuses what it was made of."""
+    with replacing(path) as temporary, temporary.open("xb") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+        check()
 
 
 # padding, begin, end, unknown

@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -66,7 +65,10 @@ def take_over(model: nn.Module, path: str, config: Config, *, frozen: bool) -> s
     if missing := [part for part, (tensors, _) in parts.items() if not tensors]:
         raise ConfigError(f"start.weights: {path}: the model of this run has no {missing[0]}; {_ADVICE}")
     advice = f"write [model] as in {saved.folder / CONFIG}{trained.advice}"
-    _refuse_others("model", {**_defaults(config), **trained.model}, _deciding(config), path, advice)
+    # keys that an older run, or a language model, does not have, and those that are None
+    defaults = {key: field.default for key, field in type(config).model_fields.items()}
+    deciding = {key: value for key, value in config.model_dump(mode="json").items() if key not in _FREE}
+    _refuse_others("model", {**defaults, **trained.model}, deciding, path, advice)
     for part, (tensors, metadata) in parts.items():
         try:
             load_weights(model.get_submodule(part), tensors, metadata, f"start.weights: {path}, {part}")
@@ -131,23 +133,9 @@ def _refuse_others(section: str, theirs: Mapping[str, Any], ours: Mapping[str, A
         raise ConfigError(f"start.weights: {path}: {differences}; {advice}")
 
 
-def _deciding(config: Config) -> dict[str, Any]:
-    return {key: value for key, value in config.model_dump(mode="json").items() if key not in _FREE}
-
-
-def _defaults(config: Config) -> dict[str, Any]:
-    # keys that an older run, or a language model, does not have, and those that are None
-    return {key: field.default for key, field in type(config).model_fields.items()}
-
-
 def _saved(path: str) -> Saved:
     file = resolve(path)
     if file.name != MODEL:
-        raise ConfigError(
-            f"start.weights: {path}: name the file {MODEL} in the folder of a run, such as {_example(file)}"
-        )
+        example = (file if file.is_dir() else file.parent) / MODEL
+        raise ConfigError(f"start.weights: {path}: name the file {MODEL} in the folder of a run, such as {example}")
     return read_folder(file.parent)
-
-
-def _example(path: Path) -> Path:
-    return (path if path.is_dir() else path.parent) / MODEL

@@ -43,8 +43,7 @@ class Columns:
     def cells(self, line: int, text: str) -> _Cells:
         """The word of a line and its tag; None where the file has words alone.
 
-        Raises:
-            BadLine: what is wrong, with the number of the line alone.
+        Raises: BadLine: what is wrong, with the number of the line alone.
         """
         columns = text.split("\t") if "\t" in text else re.split(" +", text.strip(" "))
         if not self.width:
@@ -104,7 +103,6 @@ class Tagged:
 
     @property
     def text(self) -> str:
-        """The words between spaces."""
         return " ".join(self.words)
 
 
@@ -140,8 +138,7 @@ def scan_tagged(
 ) -> Iterator[Tagged | BadLine]:
     """The sentences of a file, one after another, with the lines that are bad; a sentence with such a line is left out.
 
-    Raises:
-        DataError: the file cannot be read any further, or its format is not known.
+    Raises: DataError: the file cannot be read any further, or its format is not known.
     """
     return _sentences(os.fspath(path), config, normalize, required=True)
 
@@ -151,8 +148,7 @@ def read_words(path: str | os.PathLike[str], config: TaggedConfig, normalize: No
 
     Tags may be missing. A blank line of plain text is a sentence without words.
 
-    Raises:
-        DataError: `file:line: ...`, what is wrong there.
+    Raises: DataError: `file:line: ...`, what is wrong there.
     """
     return strict(_sentences(os.fspath(path), config, normalize, required=False))
 

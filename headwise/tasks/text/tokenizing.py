@@ -16,11 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from headwise.data.files import digested, require_file, resolve, sha256
+from headwise.data.splits import SPLITS
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError, MachineError
-from headwise.files import replacing
 from headwise.locks import LOCK, OWNER, FolderLock
-from headwise.tasks.text.plain import Portion, TextConfig, dtype_of, encoded, portions, shares, train_tokenizer
+from headwise.tasks.text.plain import (
+    Portion,
+    TextConfig,
+    chunks,
+    commit,
+    dtype_of,
+    encoded,
+    portions,
+    shares,
+    train_tokenizer,
+)
 from headwise.tasks.text.token_files import FORMAT, INDEX, TOKENIZER, VERSION, Index, lines_of, read_index, shard_name
 
 # characters of a shard at least, which a process has in memory
@@ -80,7 +90,8 @@ def _tokenized(
             if _is_done(folder, work):
                 return read_index(folder)[0]
             # before the folder is taken: there may be something to correct in the text
-            parts = {part: portion for part, portion in portions(config).items() if _is_own(config, part, portion)}
+            cut = [part for part in SPLITS if part == "train" or getattr(config, part) is None]
+            parts = {part: portion for part, portion in portions(config).items() if portion.chars and part in cut}
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(FolderLock(folder))
             if _is_done(folder, work):
@@ -109,10 +120,6 @@ def _unchanged(source: Path) -> Callable[[], None]:
     return check
 
 
-def _is_own(config: TextConfig, part: str, portion: Portion) -> bool:
-    return portion.chars > 0 and (part == "train" or getattr(config, part) is None)
-
-
 def _work(config: TextConfig, tokens: TokenizerConfig, source: str) -> str:
     """Everything that the files follow from, as JSON."""
     how: dict[str, Any] = {"source": source, "tokenizer": tokens.model_dump(mode="json"), "held_out": shares(config)}
@@ -138,7 +145,7 @@ def _is_done(folder: Path, work: str) -> bool:
 def _take(folder: Path, work: str) -> None:
     """Makes the folder one of this work."""
     if not (folder / _WORK).exists():
-        _commit(folder / _WORK, [work.encode()])
+        commit(folder / _WORK, [work.encode()])
     # of processes that were killed; what is whole has its name
     for left in folder.glob(".*.tmp"):
         left.unlink()
@@ -149,7 +156,7 @@ def _tokenizer(folder: Path, portion: Portion, config: TokenizerConfig, check: C
     if not path.exists():
         content = train_tokenizer(portion, config).to_bytes()
         check()
-        _commit(path, [content])
+        commit(path, [content])
     return Tokenizer.from_bytes(path.read_bytes(), str(path), config)
 
 
@@ -160,14 +167,14 @@ def _make(
     for part, portion in parts.items():
         path = lines_of(folder, part)
         if part != "train" and not path.exists():
-            _commit(path, _as_file(portion.lines()), check)
+            commit(path, _as_file(portion.lines()), check)
     done, total = 0, sum(portion.chars for portion in parts.values())
     counts = dict.fromkeys(parts, 0)
 
     def pieces() -> Iterator[_Piece]:
         nonlocal done
         for part, portion in parts.items():
-            for number, text in enumerate(_texts(portion.lines())):
+            for number, text in enumerate(map("".join, chunks(portion.lines(), SHARD_CHARS))):
                 path = folder / shard_name(part, number)
                 counts[part] = number + 1
                 if path.exists():
@@ -181,20 +188,6 @@ def _make(
             done += chars
             tell(done, total)
     return counts
-
-
-def _texts(lines: Iterable[str]) -> Iterator[str]:
-    """Lines joined to the texts of shards."""
-    pending: list[str] = []
-    size = 0
-    for line in lines:
-        pending.append(line)
-        size += len(line)
-        if size >= SHARD_CHARS:
-            yield "".join(pending)
-            pending, size = [], 0
-    if pending:
-        yield "".join(pending)
 
 
 def _written(pieces: Iterator[_Piece], tokenizer: Tokenizer, workers: int) -> Generator[int, None, None]:
@@ -244,7 +237,7 @@ def _write_there(piece: _Piece) -> int:
 def _write(piece: _Piece, tokenizer: Tokenizer) -> int:
     dtype = dtype_of(tokenizer).newbyteorder("<")
     arrays = encoded(io.StringIO(piece.text, newline="\n"), tokenizer, begun=piece.begun)
-    _commit(piece.path, (array.astype(dtype, copy=False).tobytes() for array in arrays))
+    commit(piece.path, (array.astype(dtype, copy=False).tobytes() for array in arrays))
     return len(piece.text)
 
 
@@ -255,16 +248,6 @@ def _as_file(lines: Iterable[str]) -> Iterator[bytes]:
         mark = "\ufeff" if number == 0 and line.startswith("\ufeff") else ""
         end = "\r\n" if line.endswith("\r\n") else "\n"
         yield f"{mark}{line[:-1]}{end}".encode()
-
-
-def _commit(path: Path, pieces: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
-    """Writes a file whole, or not at all where the check refuses what it was made of."""
-    with replacing(path) as temporary, temporary.open("xb") as file:
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-        check()
 
 
 def _finished(
@@ -289,7 +272,7 @@ def _finished(
     fields |= {"vocab_size": tokenizer.vocab_size, "parts": entries}
     fields |= dict(zip(("valid_fraction", "test_fraction"), held_out, strict=True))
     index = Index.model_validate(fields)
-    _commit(folder / INDEX, [(index.model_dump_json(indent=1, exclude_none=True) + "\n").encode()])
+    commit(folder / INDEX, [(index.model_dump_json(indent=1, exclude_none=True) + "\n").encode()])
     (folder / _WORK).unlink(missing_ok=True)
     return index
 

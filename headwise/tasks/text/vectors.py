@@ -23,32 +23,21 @@ _SPECIALS = 4
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which part of a vocabulary has pretrained vectors. Types are vocabulary entries, tokens running words."""
+    """Which part of a vocabulary has pretrained vectors. Types are vocabulary entries."""
 
     types: int
     found: int
     folded: int
     dim: int
-    tokens: int | None
-    tokens_found: int | None
     missing: tuple[str, ...]
 
-    def lines(self) -> list[str]:
-        """The report as text."""
+    def __str__(self) -> str:
         share = 100 * self.found / max(self.types, 1)
-        lines = [
+        text = (
             f"vectors of {self.dim} numbers for {self.found:,} of {self.types:,} types ({share:.1f} %), "
             f"{self.folded:,} of them only in another case"
-        ]
-        if self.tokens is not None and self.tokens_found is not None:
-            share = 100 * self.tokens_found / max(self.tokens, 1)
-            lines.append(f"{self.tokens_found:,} of {self.tokens:,} running tokens ({share:.1f} %)")
-        if self.missing:
-            lines.append("without vector: " + " ".join(self.missing))
-        return lines
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+        )
+        return f"{text}\nwithout vector: {' '.join(self.missing)}" if self.missing else text
 
 
 def load_vectors(
@@ -56,7 +45,6 @@ def load_vectors(
     tokenizer: Tokenizer,
     *,
     generator: torch.Generator,
-    counts: Mapping[int, int] | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> tuple[Float[Tensor, "vocab dim"], Coverage]:
     """An embedding matrix for a tokenizer from a file of word vectors, and what it covers.
@@ -68,17 +56,18 @@ def load_vectors(
     Args:
         path: text, plain or gzip: a word and its numbers a line, with or without a first line "words numbers".
         generator: draws the rows without vector.
-        counts: token number -> how often it occurs, for the share of running tokens.
 
-    Raises:
-        DataError: `file:line: ...` for a wrong count of numbers, what is no number, a file that ends early.
+    Raises: DataError: `file:line: ...` for a wrong count of numbers, what is no number, a file that ends early.
     """
     name = os.fspath(path)
     exact_rows, folded_rows = _rows_by_word(tokenizer)
     exact: dict[int, np.ndarray] = {}
     other_case: dict[int, np.ndarray] = {}
     for place, raw, numbers in _entries(name, max_line_bytes):
-        word = _cleaned(raw, tokenizer, place)
+        try:
+            word = clean(raw, tokenizer.config.normalize)
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from None
         rows = [row for row in exact_rows.get(word, ()) if row not in exact]
         spare = [row for row in folded_rows.get(word.lower(), ()) if row not in other_case]
         if not rows and not spare:
@@ -91,7 +80,10 @@ def load_vectors(
     vectors = other_case | exact
     matrix = _matrix(vectors, tokenizer.vocab_size, generator)
     matrix[tokenizer.pad_id] = 0
-    return matrix, _coverage(tokenizer, vectors, len(vectors) - len(exact), matrix.shape[1], counts)
+    types = range(_SPECIALS, tokenizer.vocab_size)
+    # the tokenizer's numbers run from frequent to rare
+    missing = tuple(tokenizer.piece(row) for row in [row for row in types if row not in vectors][:_SHOWN])
+    return matrix, Coverage(len(types), len(vectors), len(vectors) - len(exact), matrix.shape[1], missing)
 
 
 def vector_line(word: str, numbers: Sequence[float]) -> str:
@@ -142,13 +134,6 @@ def _entries(name: str, max_line_bytes: int) -> Iterator[tuple[str, str, list[st
         )
 
 
-def _cleaned(word: str, tokenizer: Tokenizer, place: str) -> str:
-    try:
-        return clean(word, tokenizer.config.normalize)
-    except DataError as error:
-        raise DataError(f"{place}: {error}") from None
-
-
 def _header(text: str) -> tuple[int, int] | None:
     words = text.split(" ")
     if len(words) != 2 or not all(word.isascii() and word.isdigit() and len(word) < 12 for word in words):
@@ -176,24 +161,6 @@ def _matrix(vectors: Mapping[int, np.ndarray], rows: int, generator: torch.Gener
     matrix = torch.randn(rows, stacked.shape[1], generator=generator) * stacked.std(correction=0) + stacked.mean()
     matrix[places] = stacked
     return matrix
-
-
-def _coverage(
-    tokenizer: Tokenizer, vectors: Mapping[int, np.ndarray], folded: int, dim: int, counts: Mapping[int, int] | None
-) -> Coverage:
-    types = range(_SPECIALS, tokenizer.vocab_size)
-    weight = {row: (counts or {}).get(row, 0) for row in types}
-    # the tokenizer's numbers run from frequent to rare already
-    missing = sorted((row for row in types if row not in vectors), key=lambda row: (-weight[row], row))
-    return Coverage(
-        types=len(types),
-        found=len(vectors),
-        folded=folded,
-        dim=dim,
-        tokens=None if counts is None else sum(weight.values()),
-        tokens_found=None if counts is None else sum(weight[row] for row in vectors),
-        missing=tuple(tokenizer.piece(row) for row in missing[:_SHOWN]),
-    )
 
 
 class StartConfig(Config):

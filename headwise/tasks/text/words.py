@@ -67,7 +67,6 @@ class WordTokenizer:
         return [ids + [first + number for number in more] for ids, more in zip(encoded, spelled, strict=True)]
 
     def clean(self, text: str) -> str:
-        """The text as it is read."""
         return self.pieces.clean(text)
 
 
@@ -107,7 +106,6 @@ class WordRows:
         return len(self.tokens)
 
     def take(self, rows: np.ndarray) -> "WordRows":
-        """These sentences, in this order."""
         return WordRows(*(part.take(rows) for part in (self.tokens, self.pieces, self.tags, self.unseen)))
 
     def lengths(self) -> np.ndarray:
@@ -128,7 +126,6 @@ class WordBatch(OnDevice):
 
     @property
     def lens(self) -> Int[Tensor, "batch"]:
-        """The words of each sentence."""
         return (self.pieces > 0).sum(1)
 
     @property
@@ -149,8 +146,7 @@ def encode_words(
         tags: numbers, one for each word; None: not known.
         vocabulary: the words of training; None: all.
 
-    Raises:
-        ShapeError: a sentence with another number of tags than words.
+    Raises: ShapeError: a sentence with another number of tags than words.
 
     >>> letters = WordTokenizer.train(["ab"], TokenizerConfig(kind="char"), SpellingConfig())
     >>> rows = encode_words([["ab", "a"], ["b"]], letters)
@@ -180,8 +176,7 @@ def encode_words(
 def collate_words(rows: WordRows, indices: Sequence[int]) -> WordBatch:
     """Pads the sentences at `indices` to one batch of int64 tensors; no Python work per token.
 
-    Raises:
-        ShapeError: no indices.
+    Raises: ShapeError: no indices.
     """
     if not len(indices):
         raise ShapeError("a batch needs at least one example")

@@ -4,8 +4,8 @@ import math
 import warnings
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
@@ -65,9 +65,7 @@ class BleuConfig(Config):
     tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200", "none"] = Field(
         "13a", description="sacreBLEU's tokenizer: zh for Chinese, ja-mecab for Japanese, char for any script"
     )
-    lowercase: bool = Field(
-        False, description="compare in lower case; always so if the tokenizer lowercases the target"
-    )
+    lowercase: bool = Field(False, description="compare in lower case; always if the tokenizer lowercases the target")
 
     def scoring(self, tokenizer: Tokenizer, tokenize: str | None = None) -> Scoring:
         """How outputs in these tokens are compared: those without capitals meet references without them.
@@ -79,11 +77,12 @@ class BleuConfig(Config):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What `predict` is told: how to search, what to write beside each translation; `tokenize` is for `evaluate`.
+class Request:
+    """What `predict` is told: how to search, what to write beside each output; `tokenize` is for `evaluate`.
 
     Args:
         prefix: tokens that every output begins with.
+        stop: a text that ends a continuation, itself left out.
     """
 
     decoding: DecodingConfig
@@ -91,9 +90,10 @@ class Asked:
     alignments: bool = False
     tokenize: str | None = None
     prefix: tuple[int, ...] = ()
+    stop: str | None = None
 
     @classmethod
-    def of(cls, decoding: DecodingConfig, options: Mapping[str, Any]) -> "Asked":
+    def of(cls, decoding: DecodingConfig, options: Mapping[str, Any]) -> "Request":
         """From options by name. Raises: ConfigError for an unknown one, or a value that is not allowed."""
         own: dict[str, Any] = {name: bool(options[name]) for name in ("scores", "alignments") if name in options}
         if "tokenize" in options:
@@ -104,14 +104,26 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
-    """One output: its text, the score it is ranked by, its log-probability, its token numbers, and word links."""
+class Output:
+    """What was written: its text, the score it is ranked by, its log-probability, its token numbers, and word links."""
 
     text: str
     score: float
     log_prob: float
     tokens: list[int]
     links: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON: all but the links where there are none."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def outputs_of(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Output]:
+    """Hypotheses as texts."""
+    return [
+        Output(tokenizer.decode(hypothesis.tokens), hypothesis.score, hypothesis.log_prob, hypothesis.tokens)
+        for hypothesis in hypotheses
+    ]
 
 
 class Writing:
@@ -129,7 +141,7 @@ class Writing:
         self._twin = Twin[Seq2Seq]()
 
     @torch.inference_mode()
-    def found(self, batch: PairBatch, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Translation]]:
+    def found(self, batch: PairBatch, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Output]]:
         """The outputs for every source of a batch, best first; none for one that is too short.
 
         Args:
@@ -139,7 +151,7 @@ class Writing:
         cache = model.decoder.start(model.encoder(batch.src, lens), lens)
         n_best = search(model.decoder, cache, config, self._rules(lens, config, prefix), draws=self.draws)
         return [
-            self.written(hypotheses) if length >= self.least else []
+            outputs_of(hypotheses, self.tokenizer) if length >= self.least else []
             for hypotheses, length in zip(n_best, lens.tolist(), strict=True)
         ]
 
@@ -157,14 +169,12 @@ class Writing:
         cache = model.decoder.start(memory, lens)
         return BeamSearch(cache, self._rules(lens, config, prefix), beam_size=beams, n_best=best)
 
-    def written(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """Hypotheses as texts."""
-        return [
-            Translation(
-                self.tokenizer.decode(hypothesis.tokens), hypothesis.score, hypothesis.log_prob, hypothesis.tokens
-            )
-            for hypothesis in hypotheses
-        ]
+    def forced(self, target: str | None, outputs: Callable[[], list[Output]]) -> tuple[str, list[int]]:
+        """The text and the tokens of a target, else of the best output, if there is one."""
+        if target is not None:
+            return target, self.tokenizer.encode(target)
+        best = outputs()
+        return (best[0].text, best[0].tokens) if best else ("", [])
 
     def draft(self, batch: PairBatch, read: list[str], places: Places | None = None) -> Draft:
         """The only source of a batch, to be followed; `read`, `places`: what the decoder looks at."""
@@ -186,7 +196,7 @@ class Writing:
         return config.constraints(lengths, bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned, prefix=forced)
 
 
-def text_of(translations: Sequence[Translation]) -> str:
+def text_of(translations: Sequence[Output]) -> str:
     """The text of the best output; empty where there is none."""
     return translations[0].text if translations else ""
 

@@ -1,8 +1,9 @@
 """What the tasks that read whole texts share, and their predictors: configuration, tokens, model, looking."""
 
+import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,12 +17,12 @@ from torch import Tensor, nn
 
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import wide
-from headwise.config import Config
+from headwise.config import Config, build
 from headwise.data.batches import token_batches
 from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.splits import DataSet
-from headwise.data.suggestions import Suggestion
+from headwise.data.suggestions import Size, Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
@@ -47,7 +48,6 @@ from headwise.tasks.text.labelled import (
 )
 from headwise.tasks.text.report import LABELLED
 from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run
-from headwise.tasks.text.suggestions import suggest_for_labelled
 from headwise.tasks.text.vectors import StartConfig, filled
 
 O = TypeVar("O")  # noqa: E741
@@ -56,6 +56,10 @@ TOKENIZER_FILE = "tokenizer.json"
 # tokens that are read together, padding included
 PREDICTION_TOKENS = 4096
 FRONT = "<cls>"
+# of texts, the share that a first recipe reads whole, and its bounds in tokens
+_WHOLE, _SHORTEST, _LONGEST = 0.99, 32, 512
+# texts that are cut into tokens to see how many they have; texts from which a wider model learns more
+_SAMPLE, _MANY = 5_000, 50_000
 
 
 class TextsConfig(Config):
@@ -64,9 +68,7 @@ class TextsConfig(Config):
     data: LabelledConfig = Field(description="the texts and their labels")
     tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how a text becomes tokens")
     model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
-    pooling: SequencePoolingConfig = Field(
-        SequencePoolingConfig(), description="how the states of a text become one vector"
-    )
+    pooling: SequencePoolingConfig = Field(SequencePoolingConfig(), description="how states become one vector")
     vectors: StartConfig = Field(StartConfig(), description="pretrained word vectors")
     start: StartRunConfig = Field(StartRunConfig(), description="a trained encoder to start from")
     embedding_std: float = Field(0.1, gt=0, description="standard deviation of the first embeddings")
@@ -92,7 +94,6 @@ class TextPredictor(Predictor[str, O, Labelled]):
     """A model that gives numbers of whole texts.
 
     Args:
-        model: in `eval()` while it reads.
         data: how files are read, and how many tokens of a text; of a longer one the beginning, with a warning.
     """
 
@@ -211,7 +212,6 @@ class TextTask(Task[dict[str, Texts]]):
 
     @classmethod
     def data_set(cls, config: TextsConfig) -> DataSet[Labelled]:
-        """The texts of a recipe."""
         return labelled_set(config.data, config.tokenizer, numbers=cls.numbers)
 
     @classmethod
@@ -219,8 +219,35 @@ class TextTask(Task[dict[str, Texts]]):
         return cls.data_set(config).examples(split)
 
     @classmethod
-    def suggest(cls, data: Any) -> Suggestion:
-        return suggest_for_labelled(data, numbers=cls.numbers)
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        """A recurrent reader with attention pooling for the texts of these keys of `[data]`."""
+        config = build(LabelledConfig, data, "data")
+        data_set = labelled_set(config, TokenizerConfig(), numbers=cls.numbers)
+        examples = data_set.read_file("train")[0]
+        texts = [example.text for example in examples]
+        words = {word for text in texts for word in text.split()}
+        tokens = TokenizerConfig(kind="bpe", vocab_size=min(8000, 1000 * math.ceil((len(words) + 4) / 1000)))
+        # a batch has room for the longest text, also where the user says how long that is
+        longest = config.max_len if "max_len" in data else _longest(texts[:: math.ceil(len(texts) / _SAMPLE)], tokens)
+        values = {
+            "data": {**data_set.shares(data, examples), **data, "max_len": longest},
+            "tokenizer": {"kind": tokens.kind, "vocab_size": tokens.vocab_size},
+            "pooling": {"kind": "attention"},
+            "model": {"kind": "rnn", "cell": "gru", "d_model": 64, "hidden_dim": 64, "num_layers": 1, "dropout": 0.5},
+            "training": {
+                "learning_rate": 4e-3,
+                "schedule": "budget",
+                "warmup_share": 0.1,
+                "batch_tokens": max(1024, longest),
+                # passes after which a model of this size knows the training texts by heart
+                "max_epochs": 20 if len(examples) < 1_000 else 8 if len(examples) < 4_000 else 4,
+                "monitor": "rmse" if cls.numbers else "accuracy",
+            },
+        }
+        what = "A number for each text" if cls.numbers else "Classes of texts"
+        larger = {"model.d_model": 128, "model.hidden_dim": 128, "training.learning_rate": 2e-3}
+        sizes = (Size({}, 0), *((Size(larger, 5_000),) if len(examples) >= _MANY else ()))
+        return Suggestion(values, f"{what}, fitted to the {len(examples):,} texts", sizes)
 
     def build(self) -> PooledEncoder:
         config = self.config
@@ -310,3 +337,10 @@ def refuse_equal(labels: Sequence[object], train: str, what: str) -> None:
     """Raises: DataError where there is nothing to learn, since all labels are equal."""
     if len(set(labels)) == 1:
         raise DataError(f"{train}: every text of the training part has the {what} {labels[0]!r}: nothing to learn")
+
+
+def _longest(texts: Sequence[str], config: TokenizerConfig) -> int:
+    """A length in tokens that nearly all texts keep to, a multiple of 16."""
+    lengths = [len(row) for row in Tokenizer.train(texts, config).encode_batch(texts)]
+    usual = float(np.quantile(lengths, _WHOLE, method="higher"))
+    return min(_LONGEST, max(_SHORTEST, 16 * math.ceil(usual / 16)))

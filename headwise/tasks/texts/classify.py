@@ -18,7 +18,7 @@ from headwise.predictors.baselines import Baseline, logistic_regression, majorit
 from headwise.predictors.classes import most_frequent, verdict_scores
 from headwise.predictors.predictor import Form
 from headwise.tasks._files import as_json, counts_of
-from headwise.tasks._labelling import Labelling
+from headwise.tasks._labelling import Labelling, lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Description, Given
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig
@@ -63,7 +63,6 @@ class Classifier(TextPredictor[Verdict]):
         self.classes = classes
 
     def classify(self, texts: Sequence[str] | str) -> list[Verdict]:
-        """The class of each text."""
         return self.predict(texts)
 
     def predict(self, items: Sequence[str] | str, options: Any = None) -> list[Verdict]:
@@ -92,8 +91,7 @@ class Classifier(TextPredictor[Verdict]):
         `per_class` has precision, recall and F1 of each class with how often it occurs, `confused` the most frequent
         mistakes. The cross entropy is over the texts whose class training has; NaN where there are none.
 
-        Raises:
-            DataError: no texts.
+        Raises: DataError: no texts.
         """
         gold = [str(example.label) for example in examples]
         verdicts = self.predict([example.text for example in examples])
@@ -191,17 +189,9 @@ def _numbered(split: str, examples: list[Labelled], classes: Mapping[str, int]) 
     notes = []
     if split != "train" and examples:
         best = most_frequent(classes)
-        notes.append(f"{split}: always saying '{best}', the most frequent class, is right for {_share(counts, best)}")
-    if others:
-        named = ", ".join(f"{name} ({counts[name]:,})" for name in others[:_NAMED])
-        more = ", ..." if len(others) > _NAMED else ""
-        notes.append(f"{split}: classes that training lacks, so that they cannot be got right: {named}{more}")
-    return [number[_label(example)] for example in examples], notes
-
-
-def _share(counts: Mapping[str, int], name: str) -> str:
-    total = sum(counts.values())
-    return f"{counts.get(name, 0) / total:.1%} of {total:,} texts"
+        share = f"{counts[best] / len(examples):.1%} of {len(examples):,} texts"
+        notes.append(f"{split}: always saying '{best}', the most frequent class, is right for {share}")
+    return [number[_label(example)] for example in examples], notes + lacking(split, counts, classes)
 
 
 def _counted(train: Sequence[Labelled], name: str) -> dict[str, int]:

@@ -22,8 +22,6 @@ def _reviews(folder: Path) -> None:
 
 _RECIPE = """[data]
 train = "reviews.csv"
-valid_fraction = 0.1
-test_fraction = 0.1
 [tokenizer]
 kind = "word"
 vocab_size = 60
@@ -40,12 +38,7 @@ warmup_steps = 20
 batch_sentences = 32
 max_epochs = 12
 """
-CLASSIFY = Demo(
-    "that `not` turns a review round",
-    _reviews,
-    _RECIPE,
-    "the film is not very good",
-)
+CLASSIFY = Demo("that `not` turns a review round", _reviews, _RECIPE, "the film is not very good")
 REGRESS = Demo(
     "how good a film is, from -2 to 2",
     _reviews,

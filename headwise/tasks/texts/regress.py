@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,6 +14,7 @@ from headwise.config import Config
 from headwise.data.tokenizers import Tokenizer
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, tfidf
+from headwise.predictors.classes import summed
 from headwise.predictors.numbers import Scale, error_counts, error_scores
 from headwise.predictors.predictor import Form
 from headwise.tasks._files import as_json, from_json
@@ -63,12 +63,8 @@ class Regressor(TextPredictor[float]):
         return f"{output:.4g}"
 
     def scores_of(self, examples: Sequence[Labelled], options: Any = None) -> dict[str, float | str]:
-        """Mean absolute error, root mean square error and R2, on the scale of the data.
-
-        Raises:
-            DataError: no texts.
-        """
-        texts, labels = [example.text for example in examples], [float(example.label or 0.0) for example in examples]
+        """Mean absolute error, root mean square error and R2, on the scale of the data. Raises: DataError: no texts."""
+        texts, labels = [example.text for example in examples], [_number(example) for example in examples]
         # standardised, so that no sum of squares drowns in the square of a large mean
         gold, predicted = (
             (np.array(values) - self.scale.mean) / self.scale.deviation for values in (labels, self.predict(texts))
@@ -76,7 +72,7 @@ class Regressor(TextPredictor[float]):
         return {**error_scores(error_counts(predicted, gold), self.scale.deviation)}
 
     def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
-        gold = [float(example.label or 0.0) for example in examples]
+        gold = [_number(example) for example in examples]
         yield of_numbers("mean of training", [self.scale.mean] * len(gold), gold)
 
 
@@ -97,12 +93,7 @@ class Regress(TextTask):
     demo: ClassVar[Demo | None] = REGRESS
     numbers: ClassVar[bool] = True
     config_type: ClassVar[type[Config]] = RegressConfig
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("loss", "low"),
-        Metric("mae", "low"),
-        Metric("rmse", "low"),
-        Metric("r2", "high"),
-    )
+    metrics = (Metric("loss", "low"), Metric("mae", "low"), Metric("rmse", "low"), Metric("r2", "high"))
     config: RegressConfig
 
     def __init__(self, config: RegressConfig, assets: Assets[dict[str, Texts]]):
@@ -153,12 +144,10 @@ class Regress(TextTask):
         return (wide(_predicted(model, batch)) - batch.targets).square().sum()
 
     def measure(self, model: nn.Module, batches: Iterable[LabelledBatch]) -> Stats:
-        """Sums of errors over these batches."""
-        stats: Counter[str] = Counter()
-        for batch in batches:
-            predicted = _predicted(model, batch).double().cpu().numpy()
-            stats.update(error_counts(predicted, batch.targets.double().cpu().numpy()))
-        return dict(stats)
+        return summed(
+            error_counts(_predicted(model, batch).double().cpu().numpy(), batch.targets.double().cpu().numpy())
+            for batch in batches
+        )
 
     def summarise(self, stats: Stats) -> dict[str, float]:
         return {"loss": stats["squares"] / stats["count"]} | error_scores(stats, self.scale.deviation)

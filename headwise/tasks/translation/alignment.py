@@ -34,8 +34,7 @@ def read_links(path: str | os.PathLike[str], *, reverse: bool = False) -> list[G
     Args:
         reverse: the first number of a link is of the target.
 
-    Raises:
-        DataError: the file cannot be read, or a line holds something else.
+    Raises: DataError: the file cannot be read, or a line holds something else.
     """
     gold = []
     for number, line in read_lines(path):

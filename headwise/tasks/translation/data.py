@@ -65,7 +65,6 @@ class DataConfig(Config):
 
 
 def reading(config: DataConfig, normalize: Normalize) -> Reading:
-    """How the files of a recipe are read."""
     return Reading(
         format=config.format,
         source_key=config.source_key,
@@ -146,15 +145,13 @@ class Contexts:
 
 
 def joined(turns: Sequence[str]) -> str:
-    """Turns as one text."""
     return f" {SEPARATOR} ".join(turns)
 
 
 def turns_of(context: str) -> list[str]:
     """The turns of a context that is one text, or an object of JSON lines; empty ones are left out.
 
-    Raises:
-        DataError: JSON that holds no turns.
+    Raises: DataError: JSON that holds no turns.
 
     >>> turns_of("hi ||| my name is anna"), turns_of('{"turns": ["hi"]}')
     (['hi', 'my name is anna'], ['hi'])

@@ -47,7 +47,6 @@ d_ff = 64
 num_heads = 4
 encoder_layers = 2
 decoder_layers = 1
-norm_order = "pre"
 dropout = 0.0
 attention_dropout = 0.0
 activation_dropout = 0.0

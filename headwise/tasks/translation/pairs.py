@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 from torch import nn
 
-from headwise.config import Config, StartFile
+from headwise.config import Config, StartFile, build
 from headwise.data.batches import PairBatch, Ragged, collate, fit_lengths, pair_lengths
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
@@ -26,9 +26,11 @@ from headwise.tasks.text.writer import Scoring, Writer, WriterConfig, Writing
 from headwise.tasks.translation.data import DataConfig, DialogueConfig, pair_set
 from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 from headwise.tasks.translation.rouge import RougeConfig
-from headwise.tasks.translation.suggestions import suggest_for_pairs
+from headwise.tasks.translation.suggestions import DROPOUTS, suggest, timed_sizes
 from headwise.tasks.translation.translator import Translator
 
+# models at least as wide learn more slowly, with a longer warm-up
+_WIDE = 512
 SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"
 
 ModelConfig = Annotated[TransformerConfig | RecurrentConfig, Field(discriminator="kind")]
@@ -48,9 +50,7 @@ class TextToTextConfig(WriterConfig):
     data: DataConfig | DialogueConfig = Field(description="the texts")
     model: ModelConfig = Field(description="the network")
     vectors: VectorsConfig = Field(VectorsConfig(), description="pretrained word vectors")
-    show: list[str] = Field(
-        default=[], description="sources shown with their outputs at each validation; if empty, some"
-    )
+    show: list[str] = Field(default=[], description="sources shown with outputs at each validation; if empty, some")
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,10 @@ class Pairs:
 class TextToText(Writer[dict[str, Pairs]]):
     """A task that writes a text from a text, trained by teacher forcing on pairs; what it is called is left to say."""
 
-    # what the model is called in the README of a run
+    # what the README of a run calls the model and its examples, and the commands that it names
     title: ClassVar[str]
+    noun: ClassVar[str] = "sentence pairs"
+    commands: ClassVar[tuple[str, ...]] = ('predict RUN "a sentence"', "evaluate RUN --data pairs.tsv")
     config: TextToTextConfig
 
     def __init__(self, config: TextToTextConfig, assets: Assets[dict[str, Pairs]]):
@@ -112,12 +114,49 @@ class TextToText(Writer[dict[str, Pairs]]):
         cls, pairs: list[Pair], source: Tokenizer, target: Tokenizer, config: TextToTextConfig
     ) -> tuple[Pairs, list[str]]:
         """The pairs within the limits of length, and their tokens; and notes of what is left out."""
-        assert isinstance(config.data, DataConfig)
-        return _encoded(pairs, source, target, config.data)
+        data = config.data
+        assert isinstance(data, DataConfig)
+        fitted = fit_lengths(
+            Ragged.of(source.encode_batch([pair.source for pair in pairs])),
+            Ragged.of(target.encode_batch([pair.target for pair in pairs])),
+            max_source_len=data.max_source_len,
+            max_target_len=data.max_target_len,
+            too_long=data.too_long,
+        )
+        fitting = Pairs([pairs[place] for place in fitted.kept], fitted.sources, fitted.targets)
+        lost, notes = len(pairs) - len(fitted.kept), []
+        if lost:
+            longer = f"max_target_len {data.max_target_len}" if data.too_long == "truncate_source" else _limits(data)
+            notes.append(f"{lost:,} of {len(pairs):,} pairs are longer than {longer}")
+        if fitted.cut:
+            read = "is read" if fitted.cut == 1 else "are read"
+            notes.append(f"of {fitted.cut:,} of {len(pairs):,} pairs only what is within {_limits(data)} {read}")
+        return fitting, notes
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_pairs(data)
+        """A Transformer for the sentence pairs of these keys of `[data]`."""
+        data = {**data, "empty": data.get("empty", "skip")}
+        data_set = pair_set(build(DataConfig, data, "data"))
+        pairs = data_set.read_file("train")[0]
+        suggested = suggest(pairs)
+        wide = suggested["model"]["d_model"] >= _WIDE
+        values = {
+            "label_smoothing": 0.1,
+            "data": {**data_set.shares(data, pairs), **data, **suggested["data"]},
+            "tokenizer": suggested["tokenizer"],
+            "model": suggested["model"],
+            "training": {
+                "learning_rate": 7e-4 if wide else 2e-3,
+                "warmup_steps": 4000 if wide else 400,
+                **suggested["training"],
+                "max_epochs": max(10, min(60, 1_500_000 // len(pairs))),
+                "patience": 10,
+                "precision": "fp32",
+            },
+        }
+        about = f"Translation, fitted to the {len(pairs):,} pairs"
+        return Suggestion(values, about, timed_sizes(pairs, suggested), DROPOUTS)
 
     def build(self) -> Seq2Seq:
         model = build_model(self.config.model, *self.tokenizers)
@@ -144,11 +183,9 @@ class TextToText(Writer[dict[str, Pairs]]):
 
     def split(self, split: str) -> Pairs:
         """The examples of a split; none in a run that is loaded."""
-        examples = None if self.assets.data is None else self.assets.data.get(split)
-        return Pairs([], Ragged.of([]), Ragged.of([])) if examples is None else examples
+        return (self.assets.data or {}).get(split, Pairs([], Ragged.of([]), Ragged.of([])))
 
     def collate(self, split: str, indices: list[int]) -> PairBatch:
-        """The examples at these places as a batch."""
         examples, ids = self.split(split), self.tokenizers[1]
         batch = collate(
             examples.sources, examples.targets, indices, pad_id=ids.pad_id, bos_id=ids.bos_id, eos_id=ids.eos_id
@@ -210,10 +247,9 @@ class TextToText(Writer[dict[str, Pairs]]):
     def description(self) -> Description:
         text = (
             f"A {self.config.model.kind} encoder-decoder over {self.config.tokenizer.kind} tokens, trained with"
-            f" Headwise on {len(self.split('train').pairs)} sentence pairs."
+            f" Headwise on {len(self.split('train').pairs)} {self.noun}."
         )
-        commands = ('predict RUN "a sentence"', "evaluate RUN --data pairs.tsv")
-        return Description(self.title, text, commands)
+        return Description(self.title, text, self.commands)
 
     def _vectors(self, model: Seq2Seq) -> Iterator[tuple[str | None, nn.Module, Tokenizer]]:
         """The file of word vectors, the embedding and the tokenizer of each side."""
@@ -223,32 +259,11 @@ class TextToText(Writer[dict[str, Pairs]]):
             yield path, side.embedding, tokenizer
 
 
-def _encoded(pairs: list[Pair], source: Tokenizer, target: Tokenizer, data: DataConfig) -> tuple[Pairs, list[str]]:
-    """The pairs within the limits of length, and their tokens; and notes of what is left out."""
-    fitted = fit_lengths(
-        Ragged.of(source.encode_batch([pair.source for pair in pairs])),
-        Ragged.of(target.encode_batch([pair.target for pair in pairs])),
-        max_source_len=data.max_source_len,
-        max_target_len=data.max_target_len,
-        too_long=data.too_long,
-    )
-    fitting = Pairs([pairs[place] for place in fitted.kept], fitted.sources, fitted.targets)
-    lost, notes = len(pairs) - len(fitted.kept), []
-    if lost:
-        longer = f"max_target_len {data.max_target_len}" if data.too_long == "truncate_source" else _limits(data)
-        notes.append(f"{lost:,} of {len(pairs):,} pairs are longer than {longer}")
-    if fitted.cut:
-        read = "is read" if fitted.cut == 1 else "are read"
-        notes.append(f"of {fitted.cut:,} of {len(pairs):,} pairs only what is within {_limits(data)} {read}")
-    return fitting, notes
-
-
 def _limits(data: DataConfig | DialogueConfig) -> str:
     return f"max_source_len {data.max_source_len}, max_target_len {data.max_target_len}"
 
 
 def build_model(config: TransformerConfig | RecurrentConfig, source: Tokenizer, target: Tokenizer) -> Seq2Seq:
-    """A new model for these tokenizers."""
     if isinstance(config, TransformerConfig):
         return build_transformer(config, source.vocab_size, target.vocab_size, joint=source is target)
     return build_recurrent(config, source.vocab_size, target.vocab_size)

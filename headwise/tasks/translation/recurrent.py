@@ -23,7 +23,7 @@ from headwise.attention.zeros import zeroed
 from headwise.caches import Cache
 from headwise.config import Config, named
 from headwise.errors import ConfigError, ShapeError, Unsupported
-from headwise.models.initializers import Scheme, initialize
+from headwise.models.initializers import Scheme
 from headwise.models.names import NormalizerName
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
 from headwise.models.recurrent import (
@@ -33,7 +33,7 @@ from headwise.models.recurrent import (
     build_layer,
     dropout_factors,
     embedded,
-    initialize_cells,
+    initialize_with_cells,
     read_both,
 )
 
@@ -49,8 +49,7 @@ class AdditiveAttention(Mechanism):
         hidden: width of queries, keys and v.
         normalizer: scores to weights, a name or an object.
         dropout: probability of dropping a weight while training.
-    Raises:
-        ShapeError: more than one head, or another width than `hidden`.
+    Raises: ShapeError: more than one head, or another width than `hidden`.
     Source: Bahdanau et al. 2015, arXiv:1409.0473, appendix A.1.2.
 
     >>> x = torch.ones(2, 1, 4, 8)
@@ -270,9 +269,7 @@ class RecurrentConfig(Config):
     kind: Literal["recurrent"] = Field("recurrent", description="the family of the model")
     cell: Literal["gru", "lstm"] = Field("gru", description="the recurrent cell of both sides")
     embed_dim: int = Field(32, ge=1, le=2**20, description="width of the embeddings")
-    hidden_dim: int = Field(
-        32, ge=1, le=2**20, description="width of the hidden states, of each direction, and of the additive score"
-    )
+    hidden_dim: int = Field(32, ge=1, le=2**20, description="width of a direction's states and the additive score")
     num_layers: int = Field(2, ge=1, le=1024, description="layers of the encoder and of the decoder")
     bidirectional: bool = Field(False, description="the encoder reads in both directions")
     score: Annotated[str, named(lambda text: text == "none" or scores.find(text))] = Field(
@@ -281,9 +278,7 @@ class RecurrentConfig(Config):
     normalizer: NormalizerName = Field("softmax", description="scores to weights; `headwise list normalizers`")
     dropout: float = Field(0.1, ge=0, lt=1, description="between recurrent layers")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
-    tie_output: bool = Field(
-        False, description="the output matrix is the target embedding; needs embed_dim = hidden_dim"
-    )
+    tie_output: bool = Field(False, description="the output matrix is the target embedding: embed_dim = hidden_dim")
     initializer: Scheme = Field("xavier", description="of the matrices of linear and recurrent layers")
 
     def model_post_init(self, context: object) -> None:
@@ -298,7 +293,6 @@ class RecurrentConfig(Config):
 
 
 def build_recurrent(config: RecurrentConfig, src_vocab: int, tgt_vocab: int) -> Seq2Seq:
-    """The model of a configuration."""
     directions = 2 if config.bidirectional else 1
     hidden, width = config.hidden_dim, config.hidden_dim * directions
     sizes = [config.embed_dim] + [width] * (config.num_layers - 1)
@@ -311,8 +305,7 @@ def build_recurrent(config: RecurrentConfig, src_vocab: int, tgt_vocab: int) -> 
     embedding, output = nn.Embedding(tgt_vocab, config.embed_dim), nn.Linear(hidden, tgt_vocab)
     decoder = RecurrentDecoder(embedding, cells, attention, query, key, config.dropout, output)
     model = Seq2Seq(encoder, decoder)
-    initialize(model, config.initializer)
-    initialize_cells(model, config.initializer)
+    initialize_with_cells(model, config.initializer)
     if config.tie_output:
         output.weight = embedding.weight
     return model

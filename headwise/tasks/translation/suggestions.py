@@ -8,20 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from headwise.config import build
 from headwise.data.readers import Pair
-from headwise.data.suggestions import Size, Suggestion
+from headwise.data.suggestions import Size
 from headwise.data.text import script_counts
 from headwise.errors import DataError
-from headwise.tasks.translation.data import DataConfig, DialogueConfig, answers_of, dialogue_set, pair_set
 
 # scripts written without spaces between words
 _UNSPACED = frozenset({"Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"})
-
-
 _SCRIPT_SAMPLE = 20_000
-
-
 # pairs up to -> vocabulary of pieces, width, inner width, heads, layers of each stack, dropout
 _SIZES = (
     (3_000, 2000, 128, 256, 4, 2, 0.2),
@@ -31,60 +25,11 @@ _SIZES = (
     (3_000_000, 16000, 512, 2048, 8, 6, 0.1),
     (math.inf, 32000, 512, 2048, 8, 6, 0.1),
 )
-
-
 _WORDS_UP_TO = 3_000
-
-
 # as the tokenizer splits: punctuation, signs and combining marks stand alone
 _WORDS = re.compile(r"\w+|[^\w\s]")
-
-
-# models at least as wide learn more slowly, with a longer warm-up
-_WIDE = 512
-
-
-def suggest_for_pairs(data: Mapping[str, Any]) -> Suggestion:
-    """A Transformer for the sentence pairs of these keys of `[data]`.
-
-    Raises:
-        ConfigError: keys that there are not.
-        DataError: files that are not there or are wrong.
-    """
-    data = {**data, "empty": data.get("empty", "skip")}
-    config = build(DataConfig, data, "data")
-    data_set = pair_set(config)
-    pairs = data_set.read_file("train")[0]
-    suggested = suggest(pairs)
-    model = {**suggested["model"], "norm_order": "pre"}
-    layers = model.pop("num_layers")
-    wide = model["d_model"] >= _WIDE
-    values = {
-        "label_smoothing": 0.1,
-        "data": {**data_set.shares(data, pairs), **data, **suggested["data"]},
-        "tokenizer": suggested["tokenizer"],
-        "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers},
-        "training": {
-            "learning_rate": 7e-4 if wide else 2e-3,
-            "warmup_steps": 4000 if wide else 400,
-            **suggested["training"],
-            "max_epochs": max(10, min(60, 1_500_000 // len(pairs))),
-            "patience": 10,
-            "precision": "fp32",
-        },
-    }
-    # no pair that is kept may be longer than a batch
-    timed = {"training.batch_tokens": max(1024, *(limit + 1 for limit in suggested["data"].values()))}
-    if len(pairs) <= _FEW:
-        timed["tokenizer.vocab_size"] = min(4000, suggested["tokenizer"]["vocab_size"])
-    sizes = tuple(Size({**_TRANSLATOR, **timed, **_widths(*size[:4])}, size[4]) for size in _TRANSLATORS)
-    return Suggestion(values, f"Translation, fitted to the {len(pairs):,} pairs", sizes, _DROPOUTS)
-
-
 # pairs up to which few pieces teach more in little time
 _FEW = 40_000
-
-
 # what is the same for each size of a translator with a limit of time
 _TRANSLATOR = {
     "model.attention_dropout": 0.0,
@@ -96,8 +41,6 @@ _TRANSLATOR = {
     "training.valid_limit": 300,
     "training.monitor": "accuracy",
 }
-
-
 # width, inner width, layers of each stack, peak of the learning rate, steps wanted
 _TRANSLATORS = (
     (128, 512, 2, 4e-3, 0),
@@ -106,20 +49,31 @@ _TRANSLATORS = (
     (512, 2048, 4, 1e-3, 10_000),
     (512, 2048, 6, 7e-4, 40_000),
 )
+DROPOUTS = ((10.0, 0.1), (30.0, 0.2), (math.inf, 0.3))
 
 
-_DROPOUTS = ((10.0, 0.1), (30.0, 0.2), (math.inf, 0.3))
-
-
-def _widths(d_model: int, d_ff: int, layers: int, learning_rate: float) -> dict[str, Any]:
-    return {
-        "model.d_model": d_model,
-        "model.d_ff": d_ff,
-        "model.num_heads": d_model // 64,
-        "model.encoder_layers": layers,
-        "model.decoder_layers": layers,
-        "training.learning_rate": learning_rate,
-    }
+def timed_sizes(pairs: Sequence[Pair], suggested: Mapping[str, Mapping[str, Any]]) -> tuple[Size, ...]:
+    """The models to choose from where there is a limit of time, for pairs and what `suggest` suggests for them."""
+    # no pair that is kept may be longer than a batch
+    timed = {"training.batch_tokens": max(1024, *(limit + 1 for limit in suggested["data"].values()))}
+    if len(pairs) <= _FEW:
+        timed["tokenizer.vocab_size"] = min(4000, suggested["tokenizer"]["vocab_size"])
+    return tuple(
+        Size(
+            {
+                **_TRANSLATOR,
+                **timed,
+                "model.d_model": d_model,
+                "model.d_ff": d_ff,
+                "model.num_heads": d_model // 64,
+                "model.encoder_layers": layers,
+                "model.decoder_layers": layers,
+                "training.learning_rate": learning_rate,
+            },
+            steps,
+        )
+        for d_model, d_ff, layers, learning_rate, steps in _TRANSLATORS
+    )
 
 
 def suggest(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
@@ -128,8 +82,7 @@ def suggest(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
     Small sets get words and a small model, larger ones a joint vocabulary of pieces where the scripts allow it, and a
     model that grows with the number of pairs. Length limits keep 99.9 % of the pairs.
 
-    Raises:
-        DataError: there are no pairs.
+    Raises: DataError: there are no pairs.
 
     >>> suggest([Pair("go .", "va !", 1)])["tokenizer"]["kind"]
     'word'
@@ -154,11 +107,14 @@ def suggest(pairs: Sequence[Pair]) -> dict[str, dict[str, Any]]:
         },
         "data": {"max_source_len": limits[0], "max_target_len": limits[1]},
         "model": {
+            "kind": "transformer",
             "d_model": int(d_model),
             "d_ff": int(d_ff),
             "num_heads": int(num_heads),
-            "num_layers": int(num_layers),
             "dropout": dropout,
+            "norm_order": "pre",
+            "encoder_layers": int(num_layers),
+            "decoder_layers": int(num_layers),
         },
         "training": {"batch_tokens": max(_batch_tokens(int(lengths[:, 1].sum())), *(limit + 1 for limit in limits))},
     }
@@ -184,43 +140,3 @@ def _vocabulary(pairs: Sequence[Pair]) -> int:
 def _batch_tokens(target_tokens: int) -> int:
     """A power of two from 512 to 4096 that leaves some forty batches in an epoch."""
     return 2 ** min(12, max(9, round(math.log2(max(target_tokens / 40, 1)))))
-
-
-# tokens of a context, and of an answer, that a first model reads and writes at most
-_LONGEST, _ANSWER = 512, 128
-
-
-def suggest_for_dialogues(data: Mapping[str, Any]) -> Suggestion:
-    """A Transformer for the dialogues of these keys of `[data]`.
-
-    Raises: as `suggest_for_pairs`.
-    """
-    config = build(DialogueConfig, data, "data")
-    data_set = dialogue_set(config)
-    dialogues = data_set.read_file("train")[0]
-    pairs = answers_of(dialogues)
-    suggested = suggest(pairs)
-    model = {**suggested["model"], "norm_order": "pre"}
-    layers = model.pop("num_layers")
-
-    limits = suggested["data"]
-    cut = {
-        "max_source_len": min(limits["max_source_len"], _LONGEST),
-        "max_target_len": min(limits["max_target_len"], _ANSWER),
-    }
-    values = {
-        "label_smoothing": 0.1,
-        "data": {**data_set.shares(data, dialogues), **cut, **data},
-        "tokenizer": {**suggested["tokenizer"], "joint": True},
-        "model": {"kind": "transformer", **model, "encoder_layers": layers, "decoder_layers": layers},
-        "training": {
-            "learning_rate": 2e-3,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_tokens": max(suggested["training"]["batch_tokens"], 2 * cut["max_source_len"]),
-            "max_epochs": max(5, min(30, 300_000 // len(pairs))),
-            "monitor": "perplexity",
-        },
-    }
-    turns = max(answer for dialogue in dialogues for answer in dialogue.answers)
-    return Suggestion(values, f"Dialogue, fitted to {len(pairs):,} answers after up to {turns:,} turns")

@@ -21,7 +21,6 @@ from headwise.tasks.translation.options import TranslationOptions
 from headwise.tasks.translation.pairs import TextToText, TextToTextConfig
 from headwise.tasks.translation.report import PAIRS
 from headwise.tasks.translation.rouge import NAMES, RougeConfig, rouge_counts, rouge_of
-from headwise.tasks.translation.suggestions import suggest_for_pairs
 from headwise.tasks.translation.translator import Translator
 
 # tokens of a source that `init` lets a model read
@@ -66,7 +65,7 @@ class Summarise(TextToText):
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
         """That of pairs, with sources cut to 512 tokens where they are longer."""
-        suggestion = suggest_for_pairs(data)
+        suggestion = super().suggest(data)
         keys = suggestion.values["data"]
         cut = {"max_source_len": min(keys["max_source_len"], _LONGEST), "too_long": "truncate_source"}
         tokens = min(suggestion.values["training"]["batch_tokens"], 4096)

@@ -2,9 +2,8 @@
 
 import json
 import warnings
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,21 @@ from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors import looking
+from headwise.predictors.classes import summed
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.processes import divided
-from headwise.tasks.text.writer import Asked, BleuConfig, Scoring, Translation, Writing, likelihood, likelihood_scores
+from headwise.tasks.text.writer import (
+    BleuConfig,
+    Output,
+    Request,
+    Scoring,
+    Writing,
+    likelihood,
+    likelihood_scores,
+    outputs_of,
+    text_of,
+)
 from headwise.tasks.translation.alignment import Aligning, Links, pharaoh, word_links
 from headwise.tasks.translation.rouge import RougeConfig, rouge_counts, rouge_of
 
@@ -92,14 +102,16 @@ class WritingFlow:
         self._waiting = [pair for pair in self._waiting if pair[0] not in numbers]
         self._flow.drop(set(numbers))
 
-    def step(self, beside: Callable[[], object] = lambda: None) -> list[tuple[int, list[Translation]]]:
+    def step(self, beside: Callable[[], object] = lambda: None) -> list[tuple[int, list[Output]]]:
         """One token more for all; the sources that are done with it and their outputs, best first."""
-        finished: list[tuple[int, list[Translation]]] = []
+        finished: list[tuple[int, list[Output]]] = []
         if self._unread and self._enough(len(self._waiting) + len(self._unread)):
             finished = [(number, []) for number in self._read_all()]
         if self._waiting and self._enough(len(chosen := self._chosen())):
             self._begin(chosen)
-        finished += [(number, self._writing.written(hypotheses)) for number, hypotheses in self._flow.step(beside)]
+        finished += [
+            (number, outputs_of(hypotheses, self._writing.tokenizer)) for number, hypotheses in self._flow.step(beside)
+        ]
         return finished
 
     def _enough(self, count: int) -> bool:
@@ -152,15 +164,13 @@ def by_length(lengths: Sequence[int]) -> list[slice]:
 DECODING_TOKENS = 1024
 
 
-class Translator(Predictor[str, list[Translation], Pair]):
+class Translator(Predictor[str, list[Output], Pair]):
     """A model with its tokenizers. An empty sentence has no translation.
 
     Samples come from the stream `writing.draws`, so no two sentences share their numbers.
 
     Args:
-        model: in `eval()` while it translates.
         decoding: how to search unless told otherwise.
-        bleu: how BLEU is computed.
         longest: source tokens at most; of a longer source the rest is left out, with a warning.
         rouge: how ROUGE is computed, where it is wanted too.
         cuts: leaving out is what the recipe asked for; there is no warning.
@@ -192,9 +202,9 @@ class Translator(Predictor[str, list[Translation], Pair]):
 
     def translate(self, sentences: Sequence[str] | str, *, config: DecodingConfig | None = None) -> list[str]:
         """The best translation of each sentence, in the order given; of an empty sentence the empty string."""
-        return [translations[0].text if translations else "" for translations in self.n_best(sentences, config)]
+        return [text_of(translations) for translations in self.n_best(sentences, config)]
 
-    def n_best(self, sentences: Sequence[str] | str, config: DecodingConfig | None = None) -> list[list[Translation]]:
+    def n_best(self, sentences: Sequence[str] | str, config: DecodingConfig | None = None) -> list[list[Output]]:
         """The best translations of each sentence, best first; how many is the configuration's `n_best`."""
         return self.search(self._read(several(sentences)), config or self.decoding)
 
@@ -208,19 +218,19 @@ class Translator(Predictor[str, list[Translation], Pair]):
             raise DataError(f"{path}: holds JSON lines, and each line of a file is read as a text; write plain texts")
         return (_single(line, f"{path}:{number}", form) for number, line in read_lines(path))
 
-    def options(self, given: Mapping[str, Any]) -> Asked:
+    def options(self, given: Mapping[str, Any]) -> Request:
         if "stop" in given:
             raise ConfigError("--stop is for continuations; a translation ends by itself")
-        return Asked.of(self.decoding, given)
+        return Request.of(self.decoding, given)
 
-    def predict(self, items: Sequence[str] | str, options: Asked | None = None) -> list[list[Translation]]:
+    def predict(self, items: Sequence[str] | str, options: Request | None = None) -> list[list[Output]]:
         items = several(items)
-        options = options or Asked(self.decoding)
+        options = options or Request(self.decoding)
         n_best = self.search(self._read(items), options.decoding, options.prefix)
         return self._linked(items, n_best) if options.alignments else n_best
 
-    def flow(self, options: Asked | None = None) -> WritingFlow | None:
-        asked_for = options or Asked(self.decoding)
+    def flow(self, options: Request | None = None) -> WritingFlow | None:
+        asked_for = options or Request(self.decoding)
         if asked_for.alignments or asked_for.decoding.method == "sample":
             return None
 
@@ -231,12 +241,9 @@ class Translator(Predictor[str, list[Translation], Pair]):
         room = 2 * DECODING_TOKENS
         return WritingFlow(self.writing, self._read, collate, asked_for.decoding, asked_for.prefix, room)
 
-    def write(self, item: str, output: list[Translation], form: Form, options: Asked | None = None) -> list[str]:
+    def write(self, item: str, output: list[Output], form: Form, options: Request | None = None) -> list[str]:
         if form == "json":
-            answers = [
-                {key: value for key, value in asdict(translation).items() if value is not None}
-                for translation in output
-            ]
+            answers = [translation.fields() for translation in output]
             return [json.dumps({"source": item, "translations": answers}, ensure_ascii=False)]
         lines = []
         for translation in output:
@@ -245,7 +252,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
             lines.append("\t".join(columns))
         return lines or [""]
 
-    def draft(self, item: str, options: Asked | None = None) -> Draft:
+    def draft(self, item: str, options: Request | None = None) -> Draft:
         if not item.strip():
             raise ConfigError("the sentence is empty; there is nothing to write about it")
         rows = self._read([item])
@@ -259,11 +266,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
         """The attention of every layer while the model reads a sentence and writes a translation of it."""
         if not item.strip():
             raise ConfigError("the sentence is empty; there is nothing to look at")
-        if target is None:
-            best = self.n_best([item], None)[0]
-            text, tokens = (best[0].text, best[0].tokens) if best else ("", [])
-        else:
-            text, tokens = target, self.target_tokenizer.encode(target)
+        text, tokens = self.writing.forced(target, lambda: self.n_best([item])[0])
         batch = self.collated(self._read([item]), Ragged.of([tokens]), [0])
         read = looking.source_labels(self.source_tokenizer, item, int(batch.src_lens[0]))
         written = [*map(self.target_tokenizer.shown, tokens), looking.EOS]
@@ -289,20 +292,15 @@ class Translator(Predictor[str, list[Translation], Pair]):
         ]
         return self._links([pair.source for pair in pairs], tokens, words, how or Aligning())
 
-    def batch(self, sources: Sequence[str], targets: Sequence[str]) -> PairBatch:
-        """Sentence pairs as the model reads them in training."""
-        encoded = self.source_tokenizer.encode_batch(sources), self.target_tokenizer.encode_batch(targets)
-        return self.collated(Ragged.of(encoded[0]), Ragged.of(encoded[1]), range(len(sources)))
-
     def text_of(self, example: Pair) -> str:
         return example.source
 
-    def scores_of(self, examples: Sequence[Pair], options: Asked | None = None) -> dict[str, float | str]:
+    def scores_of(self, examples: Sequence[Pair], options: Request | None = None) -> dict[str, float | str]:
         """BLEU and chrF with their signatures, exact matches, and loss, perplexity and accuracy of the references."""
         sources = self._read([pair.source for pair in examples])
         targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in examples]))
         n_best = self.search(sources, self.decoding if options is None else options.decoding)
-        outputs = [translations[0].text if translations else "" for translations in n_best]
+        outputs = [text_of(translations) for translations in n_best]
         references = [pair.target for pair in examples]
         scores = self.bleu_options(None if options is None else options.tokenize).scores(outputs, references)
         if self.rouge is not None:
@@ -321,27 +319,25 @@ class Translator(Predictor[str, list[Translation], Pair]):
     @torch.inference_mode()
     def likelihood(self, sources: Ragged, targets: Ragged) -> dict[str, float]:
         """Loss in nats per target token, perplexity and token accuracy of the targets under teacher forcing."""
-        stats: Counter[str] = Counter()
 
         def counted(indices: list[int]) -> dict[str, float]:
             return likelihood(self.model, self.collated(sources, targets, indices))
 
-        for _, counts in divided(counted, self._batches(pair_lengths(sources, targets))):
-            stats.update(counts)
-        return likelihood_scores(stats)
+        batches = self._batches(pair_lengths(sources, targets))
+        return likelihood_scores(summed(counts for _, counts in divided(counted, batches)))
 
     @torch.inference_mode()
-    def search(self, sources: Ragged, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Translation]]:
+    def search(self, sources: Ragged, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Output]]:
         """The translations of sources that are given as tokens, best first; of an empty one none.
 
         Args:
             prefix: tokens that every output begins with.
         """
-        results: list[list[Translation]] = [[] for _ in range(len(sources))]
+        results: list[list[Output]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
         lengths = pair_lengths(sources, sources)
 
-        def written(places: list[int]) -> list[list[Translation]]:
+        def written(places: list[int]) -> list[list[Output]]:
             batch = self.collated(sources, sources, [real[place] for place in places])
             return self.writing.found(batch, config, prefix)
 
@@ -365,7 +361,7 @@ class Translator(Predictor[str, list[Translation], Pair]):
             )
         return rows.cut(self.longest)
 
-    def _linked(self, sources: Sequence[str], n_best: list[list[Translation]]) -> list[list[Translation]]:
+    def _linked(self, sources: Sequence[str], n_best: list[list[Output]]) -> list[list[Output]]:
         flat = [(source, translation) for source, every in zip(sources, n_best, strict=True) for translation in every]
         tokens = [translation.tokens for _, translation in flat]
         words = [looking.target_words(self.target_tokenizer, row) for row in tokens]

@@ -5,7 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -184,7 +184,6 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         return [f"{visible(word)}\t{cosine:.4f}" for word, cosine in output.neighbours.items()]
 
     def told(self, output: Nearest) -> str:
-        """An output in one line."""
         if output.unknown:
             return f"unknown: {', '.join(map(visible, output.unknown))}"
         return ", ".join(f"{visible(word)} {cosine:.2f}" for word, cosine in output.neighbours.items())
@@ -197,19 +196,19 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
 
         Raises: DataError where no example has all its words in the vocabulary.
         """
-        if isinstance(examples[0], str):
-            text = text_of((line for line in examples if isinstance(line, str)), self.tokenizer)
-            windows = Windows(Lines(text), self.counts, self.config, self.kind, 0)
-            batches = context_source(windows, Limits(_SCORED_WORDS), shuffle=False)
-            device = self.model.words.weight.device
-            with torch.inference_mode():
-                scores = loss_of(held_out_loss(self.model, (batch.to(device) for batch in batches.once())))
-            return {**scores}
         if isinstance(examples[0], WordLabel):
-            return self._probed([example for example in examples if isinstance(example, WordLabel)])
+            return self._probed(cast(Sequence[WordLabel], examples))
         if isinstance(examples[0], WordPair):
-            return self._similar([example for example in examples if isinstance(example, WordPair)])
-        return self._analogies([example for example in examples if isinstance(example, Question)])
+            return self._similar(cast(Sequence[WordPair], examples))
+        if isinstance(examples[0], Question):
+            return self._analogies(cast(Sequence[Question], examples))
+        lines = Lines(text_of(cast(Sequence[str], examples), self.tokenizer))
+        batches = context_source(
+            Windows(lines, self.counts, self.config, self.kind, 0), Limits(_SCORED_WORDS), shuffle=False
+        )
+        device = self.model.words.weight.device
+        with torch.inference_mode():
+            return {**loss_of(held_out_loss(self.model, (batch.to(device) for batch in batches.once())))}
 
     def baselines(self, examples: Sequence[str | Test]) -> Iterator[Baseline]:
         # vectors of zeros give each word, right or drawn, the probability 1/2

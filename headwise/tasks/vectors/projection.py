@@ -36,7 +36,6 @@ class Projection:
 
     @property
     def output(self) -> str:
-        """The nearest word."""
         return next(iter(self.answer or next(iter(self.groups.values()))), "")
 
     def points(self) -> tuple[Float[np.ndarray, "names 2"], float]:
@@ -63,7 +62,6 @@ class Projection:
         return lines
 
     def page(self) -> Drawing:
-        """The picture."""
         # matplotlib is imported where something is drawn
         from headwise.tasks.vectors.projection_page import projection_page
 

@@ -1,6 +1,9 @@
 """Word vectors: plain text in, a vector for each word, by skip-gram or CBOW with negative sampling."""
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,8 +11,7 @@ from jaxtyping import Float
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from headwise.config import Config
-from headwise.data.bad_lines import warn_skipped
+from headwise.config import Config, build
 from headwise.data.files import digested, resolve
 from headwise.data.inspection import DataKind
 from headwise.data.report import embedding_size
@@ -28,13 +30,13 @@ from headwise.tasks.text.plain import (
     TextConfig,
     encode,
     portions,
+    suggested_portion,
     train_tokenizer,
-    unknown_tokens,
-    whole,
+    unknown_count,
     word_counts,
 )
 from headwise.tasks.text.report import TEXT
-from headwise.tasks.text.suggestions import suggest_for_vectors
+from headwise.tasks.text.running import lines_of
 from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Lines, Windows, context_source
 from headwise.tasks.vectors.demo import WORD_VECTORS
 from headwise.tasks.vectors.lexicon import (
@@ -52,6 +54,10 @@ TOKENIZER_FILE, COUNTS_FILE = "words.tokenizer.json", "counts.json"
 
 _WORDS = TokenizerConfig(kind="word", vocab_size=100_000, min_frequency=5, lowercase=True)
 _SHOWN = 5
+# lines of a text whose words are counted for a first recipe
+_LINES = 1_000_000
+# characters of a text below which every word counts and many passes are made, and from which fewer repetitions are kept
+_SMALL_TEXT, _LARGE_TEXT = 500_000, 500_000_000
 
 
 class WordsConfig(TextConfig):
@@ -68,9 +74,7 @@ class WordVectorsTaskConfig(Config):
     tokenizer: TokenizerConfig = Field(_WORDS, description="what a word is, and how often it has to occur")
     model: WordVectorsConfig = Field(WordVectorsConfig(), description="what predicts what")
     context: ContextConfig = Field(ContextConfig(), description="the words around a word, and those drawn against them")
-    show: list[str] = Field(
-        default=[], description="words whose neighbours are shown at each validation; if empty, some"
-    )
+    show: list[str] = Field(default=[], description="words whose neighbours are shown at validations; if empty, some")
 
     @field_validator("tokenizer", mode="before")
     @classmethod
@@ -93,7 +97,7 @@ class WordVectorsTask(Task[dict[str, Text]]):
     unit: ClassVar[str] = "pairs"
     config_type: ClassVar[type[Config]] = WordVectorsTaskConfig
     options = (NeighbourOptions, WordTestOptions)
-    metrics: ClassVar[tuple[Metric, ...]] = (Metric("loss", "low"),)
+    metrics = (Metric("loss", "low"),)
     config: WordVectorsTaskConfig
 
     def __init__(self, config: WordVectorsTaskConfig, assets: Assets[dict[str, Text]]):
@@ -129,14 +133,32 @@ class WordVectorsTask(Task[dict[str, Text]]):
             if data.test is None:
                 raise ConfigError(f'data.test_kind is "{data.test_kind}": name the file with data.test, or --data FILE')
             return read_tests(resolve(data.test), data.test_kind, data.target_key, config.tokenizer.normalize)
-        own = None if split == "train" else getattr(data, split)
-        portion = whole(own, data) if own else portions(data)[split]
-        warn_skipped(portion.path, portion.bad)
-        return list(portion.lines())
+        return lines_of(data, split)
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_vectors(data)
+        """Skip-gram for the plain text of these keys of `[data]`; vectors as wide as the number of words asks for."""
+        texts = {key: value for key, value in data.items() if key in TextConfig.model_fields}
+        fractions, train = suggested_portion(build(TextConfig, texts, "data"), data)
+        small = train.chars < _SMALL_TEXT
+        rare = 1 if small else 5
+        words = Counter(word.lower() for line in islice(train.lines(), _LINES) for word in line.split())
+        size = sum(count >= rare for count in words.values())
+        values = {
+            "data": {**fractions, **data},
+            "tokenizer": {"kind": "word", "vocab_size": 100_000, "min_frequency": rare, "lowercase": True},
+            "model": {"kind": "skip-gram", "embed_dim": max(32, 4 * math.ceil(embedding_size(size) / 4))},
+            "context": {"window": 5, "negatives": 5, "subsample": 1e-3 if train.chars < _LARGE_TEXT else 1e-5},
+            "training": {
+                "learning_rate": 3e-3,
+                "schedule": "budget",
+                "warmup_share": 0.05,
+                "batch_tokens": 512 if small else 4096,
+                "max_epochs": 20 if small else 5,
+                "monitor": "loss",
+            },
+        }
+        return Suggestion(values, f"Word vectors, fitted to a text of {train.chars:,} characters")
 
     def build(self) -> WordVectors:
         return WordVectors(self.tokenizer.vocab_size, self.config.model.embed_dim)
@@ -155,7 +177,6 @@ class WordVectorsTask(Task[dict[str, Text]]):
         return sampling_loss(model(batch.inputs, batch.given, batch.outputs), batch.counted)
 
     def measure(self, model: nn.Module, batches: Iterable[ContextBatch]) -> Stats:
-        """The loss and the targets it is of."""
         assert isinstance(model, WordVectors)
         return held_out_loss(model, batches)
 
@@ -193,7 +214,7 @@ def _notes(config: WordVectorsTaskConfig, data: Mapping[str, Text], tokenizer: T
     notes = [f"vocabulary: {size:,} words that occur at least {config.tokenizer.min_frequency} times"]
     for part, text in data.items():
         lines = Lines(text)
-        words, lost = int(lines.lengths.sum()), unknown_tokens(text, tokenizer)
+        words, lost = int(lines.lengths.sum()), unknown_count(text, tokenizer)
         notes.append(f"{part}: {words:,} running words, {lost / max(1, words):.1%} of them left out as too rare")
     if dim < (least := embedding_size(size)):
         notes.append(

@@ -5,7 +5,7 @@ import torch
 
 from headwise.config import build
 from headwise.models.transformer_config import DecoderConfig
-from headwise.tasks.images.captioner import build_captioner
+from headwise.tasks.images.caption import build_captioner
 from headwise.tasks.images.encoders import Augmentation, CnnConfig, PatchConfig, PixelConfig
 
 SIZES = {"d_model": 12, "d_ff": 7, "num_heads": 3, "dropout": 0.0}

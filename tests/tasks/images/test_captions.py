@@ -8,12 +8,12 @@ from pictures import encoded, grey, npz
 
 from headwise.config import build
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.images.caption import Caption
 from headwise.tasks.images.captions import (
     CaptionsConfig,
     captions_of,
     load_captions,
     scan_captions,
-    suggest_for_captions,
 )
 
 
@@ -171,7 +171,7 @@ def test_held_out_images_that_are_trained_on_are_told(folder):
 
 @pytest.mark.parametrize(("size", "stages"), [(None, 1), ([64, 32], 3), ([9, 7], 1), ([256, 256], 5)])
 def test_a_suggestion_has_a_map_of_some_eight_places(folder, size, stages):
-    found = suggest_for_captions({"train": str(folder / "train.csv"), **({} if size is None else {"size": size})})
+    found = Caption.suggest({"train": str(folder / "train.csv"), **({} if size is None else {"size": size})})
     assert (found.values["encoder"]["stages"], found.values["encoder"]["width"]) == (stages, 128 >> (stages - 1))
     assert found.values["data"]["channels"] == 3
     assert ("size" in found.values["data"]) == (size is not None)

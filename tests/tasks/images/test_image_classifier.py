@@ -8,7 +8,7 @@ from headwise.config import Config, build
 from headwise.errors import ConfigError
 from headwise.records import record
 from headwise.tasks.images.encoders import Augmentation, ImageEncoderConfig, MapAttention, field_of
-from headwise.tasks.images.recogniser import ImageClassifier, build_image_classifier
+from headwise.tasks.images.image_classify import ImageClassifier, build_image_classifier
 
 
 class Holder(Config):

@@ -8,8 +8,8 @@ from pictures import encoded, folder_of, npz, stripes
 from headwise.config import build
 from headwise.errors import DataError
 from headwise.predictors.classes import class_names
-from headwise.tasks.images.image_classify import ImageClassify, ImageClassifyConfig, load_images, suggest_for_images
-from headwise.tasks.images.image_sets import as_batch, constants
+from headwise.tasks.images.image_classify import ImageClassify, ImageClassifyConfig, load_images
+from headwise.tasks.images.image_sets import channels_first, constants
 from headwise.tasks.images.images import ImagesConfig
 
 IMAGES, LABELS = stripes(60)
@@ -138,31 +138,30 @@ def test_constants_are_mean_and_deviation_by_channel():
 
 def test_a_batch_has_channels_first_and_shares_no_value():
     pixels = np.arange(2 * 3 * 5 * 3, dtype=np.uint8).reshape(2, 3, 5, 3)
-    batch = as_batch(pixels, np.array([1, 0]), [7, 9])
-    assert (batch.num_tokens, batch.indices, batch.labels.tolist()) == (2, [7, 9], [1, 0])
-    assert batch.pixels.shape == (2, 3, 3, 5)
-    assert batch.pixels[1, 2, 1, 4] == pixels[1, 1, 4, 2]
-    assert batch.to("cpu").pixels.dtype == torch.uint8
+    batch = channels_first(pixels)
+    assert batch.shape == (2, 3, 3, 5)
+    assert batch[1, 2, 1, 4] == pixels[1, 1, 4, 2]
+    assert batch.dtype == torch.uint8
 
 
 def test_a_recipe_is_fitted_to_the_images(tmp_path):
     root = folder_of(tmp_path / "set", IMAGES[:40], LABELS[:40])
-    found = suggest_for_images({"train": str(root)})
+    found = ImageClassify.suggest({"train": str(root)})
     assert found.values["data"] == {"channels": 1, "train": str(root)}
     assert found.values["training"]["batch_sentences"] == 16
     assert found.about == "Classification, fitted to the 40 images"
     for number in range(60):
         pixels = np.full((200, 90 + number % 2, 3), number, np.uint8)
         (root / "rows" / f"large{number}.png").write_bytes(encoded(pixels))
-    assert suggest_for_images({"train": str(root)}).values["data"] == {
+    assert ImageClassify.suggest({"train": str(root)}).values["data"] == {
         "size": [64, 64],
         "channels": 3,
         "train": str(root),
     }
-    assert suggest_for_images({"train": str(root), "size": (9, 9)}).values["data"]["size"] == (9, 9)
+    assert ImageClassify.suggest({"train": str(root), "size": (9, 9)}).values["data"]["size"] == (9, 9)
     # a map of less than two places is none
-    stages = [suggest_for_images({"train": str(root), "size": size}).values["model"]["stages"] for size in SIZES]
+    stages = [ImageClassify.suggest({"train": str(root), "size": size}).values["model"]["stages"] for size in SIZES]
     assert stages == [3, 3, 2, 2, 1]
     (root / "rows" / "a.png").write_bytes(b"")
     with pytest.raises(DataError, match="is empty"):
-        suggest_for_images({"train": str(root)})
+        ImageClassify.suggest({"train": str(root)})

@@ -16,7 +16,7 @@ TRUTH = np.where(SAID == 0, 255, SAID)
 def explained(truth=None, class_tokens=1):
     weights = np.random.default_rng(0).dirichlet(np.ones(6 + class_tokens), (2, 1))
     keys = ["class"] * class_tokens + [f"{row},{column}" for row in range(2) for column in range(3)]
-    draw = LabelMap(np.zeros((3, 5, 3), np.uint8), SAID, truth, LEGEND, (2, 4), (4, 6), (2, 3))
+    draw = LabelMap(np.zeros((3, 5, 3), np.uint8), (2, 3), SAID, truth, LEGEND, (2, 4), (4, 6))
     layers = {f"blocks.{number}": Layer(weights, ["pixel 2,4"], keys, "self") for number in range(2)}
     return Explanation("a.png", "sky at 2,4", layers, draw)
 

@@ -7,7 +7,7 @@ from PIL import Image as Pillow
 
 from headwise.errors import DataError
 from headwise.tasks.images.mask_pictures import Legend, as_labels, decode_mask, fitted, nearest, restored
-from headwise.tasks.images.picture_files import encode_labels
+from headwise.tasks.images.picture_files import encode
 from headwise.tasks.images.pixels import Shape
 
 COLOURS = Legend(("sky", "sea", "land"), ((0, 0, 255), (0, 255, 255), (0, 99, 0)))
@@ -25,7 +25,7 @@ def palette():
     [
         (encoded(LABELS), LABELS),
         (palette(), LABELS),
-        (encode_labels(LABELS, [Legend().colour(at) for at in range(10)]), LABELS),
+        (encode(LABELS, [Legend().colour(at) for at in range(10)]), LABELS),
         (encoded(LABELS.astype(np.uint16)), LABELS),
         (encoded(Pillow.fromarray(LABELS > 1)), LABELS > 1),
     ],

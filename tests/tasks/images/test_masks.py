@@ -9,7 +9,7 @@ from pictures import encoded, grey, npz, stripes
 from headwise.config import build
 from headwise.data.files import Bytes
 from headwise.errors import ConfigError, DataError
-from headwise.tasks.images.image_segment import suggest_for_masks
+from headwise.tasks.images.image_segment import ImageSegment
 from headwise.tasks.images.masks import MasksConfig, classes_of, load_masks, scan_masks, scan_of
 
 COUNT = 12
@@ -264,12 +264,12 @@ def test_only_pictures_are_read_where_masks_are_not_asked_for(files):
 
 
 def test_a_first_recipe_fits_the_pictures(files):
-    values = suggest_for_masks({"train": str(files / "all.csv"), "ignore": 3}).values
+    values = ImageSegment.suggest({"train": str(files / "all.csv"), "ignore": 3}).values
     assert values["data"] == {"train": str(files / "all.csv"), "channels": 1, "ignore": 3}
     # 6 x 4 pixels are halved once at most
     assert values["model"]["stages"] == 1
     big = np.zeros((3, 200, 300, 3), np.uint8)
     (files / "big.npz").write_bytes(npz(images=big, masks=np.zeros((3, 200, 300), int)))
-    values = suggest_for_masks({"train": str(files / "big.npz")}).values
+    values = ImageSegment.suggest({"train": str(files / "big.npz")}).values
     assert values["data"]["size"] == [96, 96]
     assert values["model"]["stages"] == 4

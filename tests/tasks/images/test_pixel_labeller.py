@@ -37,7 +37,9 @@ def labeller(model=CNN, shape=(8, 12, 3), **data):
         return build_segmenter(config, Augmentation(1, flip=True), constants, sizes, 3, skips=True)
 
     torch.manual_seed(0)
-    known = PixelClasses(CLASSES, LABELS, Shape(*shape), *constants, 1)
+    known = PixelClasses(
+        classes=CLASSES, labels=LABELS, shape=Shape(*shape), mean=constants[0], deviation=constants[1], frequent=1
+    )
     patch = getattr(config, "patch", 1)
     given = MasksConfig(train="x", classes=NAMED, **data)
     return PixelLabeller(built(shape).eval(), known, built, patch, given)

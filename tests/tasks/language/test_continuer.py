@@ -14,7 +14,7 @@ from headwise.errors import ConfigError, QuotingWarning, Unsupported
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer_config import DecoderConfig
 from headwise.records import record
-from headwise.tasks.language.continuer import Continuer
+from headwise.tasks.language.language_model import Continuer
 
 LINES = ["the cat sat on the mat.", "", "a  dog; a mat."]
 TEXT = "".join(f"{line}\n" for line in LINES)

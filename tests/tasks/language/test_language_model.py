@@ -14,8 +14,7 @@ from headwise.data.streams import Stream
 from headwise.errors import CheckpointError, ConfigError
 from headwise.tasks import registry
 from headwise.tasks.language import language_model
-from headwise.tasks.language.continuer import Continuer
-from headwise.tasks.language.language_model import LanguageModel, LanguageModelConfig
+from headwise.tasks.language.language_model import Continuer, LanguageModel, LanguageModelConfig
 from headwise.tasks.language.ngram import NGrams
 from headwise.tasks.task import Assets
 from headwise.training.ledger import account

@@ -11,7 +11,7 @@ from life import batch_of, built_of, task_of
 
 from headwise.data.sources import Limits
 from headwise.errors import ConfigError, DataError
-from headwise.tasks.language.filler import masked_loss
+from headwise.tasks.language.masked_lm import masked_loss
 
 CASE = tiny_tasks.CASES["masked-lm"]
 TOKENIZER = {"kind": "word", "vocab_size": 60}

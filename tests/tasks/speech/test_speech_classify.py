@@ -57,7 +57,7 @@ def test_the_loss_is_the_cross_entropy_of_known_classes(make, tmp_path):
         model(batch.frames, batch.lens)[known], batch.targets[known, 0], reduction="sum", label_smoothing=0.1
     )
     torch.testing.assert_close(task.loss(model, batch), wanted)
-    assert "valid: classes that training lacks cannot be got right: strange" in task.assets.notes
+    assert "valid: classes that training lacks, so that they cannot be got right: strange (1)" in task.assets.notes
     assert scores_of(task, model)["accuracy"] <= 2 / 3
 
 

@@ -106,7 +106,7 @@ def test_the_loss_is_the_cross_entropy_of_labelled_frames(make, tmp_path):
     wanted = F.cross_entropy(logits, batch.targets[known], reduction="sum", label_smoothing=0.1)
     torch.testing.assert_close(task.loss(model, batch), wanted)
     assert "valid: 5 of 25 frames have no label; set data.rest to one" in task.assets.notes
-    assert "valid: labels that training lacks cannot be got right: strange" in task.assets.notes
+    assert any("labels that training lacks, " in note and "strange (" in note for note in task.assets.notes)
     with torch.no_grad():
         stats = task.measure(model, [batch])
     assert stats["known"] == int(known.sum())
@@ -181,7 +181,7 @@ def test_what_frames_look_at_is_told_by_stretch(make, factor):
     assert layer.queries == [f"{mark.label} {mark.start:.2f} s" for mark in labels.marks]
     assert layer.weights.shape == (2, len(labels.marks), places)
     # the first row is the mean of the rows of its frames' places
-    (batch,) = predictor.batches([one], torch.device("cpu"))
+    (batch,) = predictor.batches(one)
     with torch.no_grad():
         with record(model) as trace:
             model(batch.frames, batch.lens)

@@ -8,7 +8,7 @@ import pytest
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import DataError, MachineError
 from headwise.tasks.text import plain
-from headwise.tasks.text.plain import TextConfig, begin_id, encode, portions, text_of, train_tokenizer, unknown_tokens
+from headwise.tasks.text.plain import TextConfig, begin_id, encode, portions, text_of, train_tokenizer, unknown_count
 
 LINES = ["First  line, with two spaces.", "", "\tA tab; don't!", "café — naïve_word", " (last) line"] * 12
 WHOLE = "".join(f"{line}\n" for line in LINES)
@@ -35,7 +35,7 @@ def test_every_kind_of_token_gives_the_text_back(kind, split):
     assert text.tokens.tolist() == [begin_id(tokenizer), *tokenizer.encode(WHOLE)]
     assert tokenizer.decode([begin_id(tokenizer)]) == "\n"
     assert text.chars == len(WHOLE)
-    assert unknown_tokens(text, tokenizer) == 0
+    assert unknown_count(text, tokenizer) == 0
     again = Tokenizer.from_bytes(tokenizer.to_bytes(), "again")
     assert again.decode(again.encode(WHOLE)) == WHOLE
     spans = tokenizer.offsets(WHOLE)
@@ -44,7 +44,7 @@ def test_every_kind_of_token_gives_the_text_back(kind, split):
 
 def test_unknown_characters_are_counted_and_a_text_may_have_no_line_ends():
     tokenizer = tokenizer_of("char")
-    assert unknown_tokens(text_of(["F€\n"], tokenizer), tokenizer) == 1
+    assert unknown_count(text_of(["F€\n"], tokenizer), tokenizer) == 1
     letters = Tokenizer.train(["ab"], TokenizerConfig(kind="char", spaces="kept"))
     assert begin_id(letters) == letters.bos_id
 

@@ -184,7 +184,7 @@ def test_a_text_that_cannot_be_used_takes_no_folder(text, tmp_path):
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize("place", ["train_tokenizer", "_as_file", "_texts"])
+@pytest.mark.parametrize("place", ["train_tokenizer", "_as_file", "chunks"])
 def test_nothing_is_kept_of_a_text_that_changes(text, tmp_path, monkeypatch, place):
     made(text, tmp_path / "at once")
     path, real = tmp_path / "text.txt", getattr(tokenizing, place)

@@ -22,7 +22,7 @@ from headwise.tasks.translation.data import (
     turns_of,
 )
 from headwise.tasks.translation.dialogue import Dialogue, DialogueTaskConfig
-from headwise.tasks.translation.suggestions import suggest_for_dialogues
+from headwise.tasks.translation.dialogue import Dialogue as DialogueTask
 
 TURNS = [["hi", "hello", "bye", "see you"], ["a", "b", "c"]]
 PARTS = {"valid_fraction": 0.0, "test_fraction": 0.0}
@@ -204,7 +204,7 @@ def test_contexts_are_turns_however_they_are_written(tmp_path):
 def test_a_first_recipe_fits_the_dialogues(tmp_path):
     path = tmp_path / "all.jsonl"
     path.write_text("".join(json.dumps({"turns": ["so " * 900, f"{n}"]}) + "\n" for n in range(60)))
-    found = suggest_for_dialogues({"train": str(path), "max_turns": 3})
+    found = DialogueTask.suggest({"train": str(path), "max_turns": 3})
     assert found.values["data"]["max_source_len"] == 512
     assert found.values["data"]["max_turns"] == 3
     assert found.values["training"]["batch_tokens"] >= 1024

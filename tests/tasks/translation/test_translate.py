@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from headwise.config import build as validated
+from headwise.data.batches import Ragged
 from headwise.data.sources import Limits
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import CheckpointError, ConfigError, DataError
@@ -440,7 +441,8 @@ def test_beams_of_one_are_greedy_and_scores_are_those_of_the_model(make):
         assert one[0].log_prob == pytest.approx(two[0].log_prob, abs=1e-9)
         assert [found.score for found in many] == sorted((found.score for found in many), reverse=True)
         for found in many:
-            batch = translator.batch([text], [""])
+            rows = Ragged.of(translator.source_tokenizer.encode_batch([text]))
+            batch = translator.collated(rows, Ragged.of([[]]), [0])
             rows = torch.tensor([[tokenizer.bos_id, *found.tokens]])
             odds = log_probs(built, batch, rows)[0].detach()
             targets = torch.tensor([*found.tokens, tokenizer.eos_id])
