@@ -1,9 +1,8 @@
 """Problems whose examples are drawn, not collected: what attention can learn and other encoders cannot."""
 
-import io
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,7 +108,8 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
     {'train.tsv': 20, 'valid.tsv': 2, 'test.tsv': 2, 'longer.tsv': 2}
     """
     sizes = sizes or Sizes()
-    names, trained, contents = _problem(problem).names, set[str](), dict[Path, tuple[int, bytes]]()
+    names, trained = _problem(problem).names, set[str]()
+    contents, counts = dict[Path, str](), dict[Path, int]()
     for part in PARTS:
         examples = stream(problem, seed, part, sizes)
         if part == "train":
@@ -118,14 +118,21 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
         else:
             rows = _unseen(examples, trained, max(1, sizes.count // 10), part)
         path = folder / f"{part}.tsv"
-        contents[path] = len(rows), _table(rows, names)
-        if path.exists() and path.read_bytes() != contents[path][1]:
+        contents[path] = "".join("\t".join(row) + "\n" for row in [*([names] if names else []), *rows])
+        counts[path] = len(rows)
+    write_drawn(contents)
+    return counts
+
+
+def write_drawn(contents: Mapping[Path, str]) -> None:
+    """Writes the files of drawn data as UTF-8. Raises: DataError: other data lies under one of these names."""
+    for path, text in contents.items():
+        if path.exists() and path.read_bytes() != text.encode():
             raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, (_, content) in contents.items():
+    for path, text in contents.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    return {path: count for path, (count, _) in contents.items()}
+            temporary.write_bytes(text.encode())
 
 
 def _problem(name: str) -> Problem:
@@ -142,13 +149,6 @@ def _unseen(examples: Iterator[tuple[str, str]], trained: set[str], count: int, 
             f"{part}: nearly every input of these sizes is trained on; raise longest or symbols, or lower count"
         )
     return rows
-
-
-def _table(rows: list[tuple[str, str]], names: tuple[str, str] | None) -> bytes:
-    text = io.StringIO(newline="\n")
-    for row in ([] if names is None else [names]) + rows:
-        text.write("\t".join(row) + "\n")
-    return text.getvalue().encode()
 
 
 def _some(numbers: random.Random, length: int, letters: list[str]) -> list[str]:

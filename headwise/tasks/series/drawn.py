@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from headwise.errors import DataError
-from headwise.files import replacing
+from headwise.data.synthetic import write_drawn
 
 # steps after which `echo` answers itself, and the periods of `tide`
 LAG = 6
@@ -58,10 +57,5 @@ def make(folder: Path, seed: int = 1, count: int = 10_000) -> dict[Path, int]:
     rows = [",".join(("step", *COLUMNS))]
     # sines of the last bits of other machines shall not give other files
     rows += [f"{place},{tide:.4f},{echo:.4f}" for place, (tide, echo) in enumerate(draw(count, seed))]
-    content = "".join(f"{row}\n" for row in rows).encode()
-    if path.exists() and path.read_bytes() != content:
-        raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    write_drawn({path: "".join(f"{row}\n" for row in rows)})
     return {path: count}

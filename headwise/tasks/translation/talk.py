@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import count as numbers
 from pathlib import Path
 
-from headwise.errors import DataError
-from headwise.files import replacing
+from headwise.data.synthetic import write_drawn
 
 # what is told -> how it is told, how that is answered, how it is asked, how that is answered, and the words
 FACTS: dict[str, tuple[str, str, str, str, tuple[str, ...]]] = {
@@ -69,16 +68,12 @@ def make(folder: Path, seed: int = 1, count: int = 2000) -> dict[Path, int]:
     Raises:
         DataError: the folder holds other data under one of these names.
     """
-    sizes, drawn = {}, _different(seed)
-    folder.mkdir(parents=True, exist_ok=True)
+    sizes, contents, drawn = {}, {}, _different(seed)
     for part, size in (("train", count), ("valid", max(1, count // 10)), ("test", max(1, count // 10))):
         path = folder / f"{part}.jsonl"
-        text = "".join(json.dumps({"turns": next(drawn)}) + "\n" for _ in range(size))
-        if path.exists() and path.read_text(encoding="utf-8") != text:
-            raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
-        with replacing(path) as temporary:
-            temporary.write_bytes(text.encode())
+        contents[path] = "".join(json.dumps({"turns": next(drawn)}) + "\n" for _ in range(size))
         sizes[path] = size
+    write_drawn(contents)
     return sizes
 
 
