@@ -29,7 +29,6 @@ def results(
     from headwise import runtime
     from headwise.training import ledger
     from headwise.training import results as made
-    from headwise.training.ledger import account
 
     named = runs or []
     _check(named, records, limit)
@@ -38,7 +37,7 @@ def results(
     if records is not None:
         # what is wrong with the file is told before runs are scored, which takes minutes
         ledger.read_rows(records)
-    new = ledger.rows_of([account(run, split, limit) for run in named])
+    new = ledger.distinct((run, ledger.account(run, split, limit)) for run in named)
     if records is None:
         rows = ledger.merge_rows([], new)
         options = "" if split == "test" else f" --split {split}"
