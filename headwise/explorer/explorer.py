@@ -43,8 +43,7 @@ class Explorer:
     async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
         """A part of a trace as a `.npy` file."""
         traced = self.trace(name)
-        job = self.service.submit(lambda _: [npy(work(traced))], [None])
-        (body,) = await self.service.answer(job, request)
+        body = await self.service.compute(lambda: npy(work(traced)), request)
         return as_numbers(body, "ask for rows with q=, or for fewer layers")
 
 

@@ -24,8 +24,7 @@ def add_vocabulary(app: FastAPI, service: Service) -> None:
     ) -> Response:
         """Tokens of what a run writes that begin with a text, the shortest first, and those that are this text."""
         run = service.find(model, "predict")
-        job = service.submit(lambda _: [beginning(run.predictor.writes(), begins)], [None])
-        (matches,) = await service.answer(job, request)
+        matches = await service.compute(lambda: beginning(run.predictor.writes(), begins), request)
         exact = [match["token"] for match in matches if match["text"] == _read(begins)]
         return as_json({"model": run.name, "exact": exact, "tokens": matches[:most], "count": len(matches)})
 

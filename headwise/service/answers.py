@@ -23,9 +23,9 @@ def as_steps(text: str, limits: Limits, headers: Mapping[str, str]) -> Response:
     return Response(text, headers=headers, media_type=JSON)
 
 
-def as_json(content: Any, status: int = 200) -> Response:
-    """An answer that nobody keeps; escapes keep what somebody sent from being anything but text."""
-    return Response(json_text(content), status, NOT_KEPT, media_type=JSON)
+def as_json(content: Any, status: int = 200, headers: Mapping[str, str] = NOT_KEPT) -> Response:
+    """An answer as JSON, which nobody keeps; escapes keep what somebody sent from being anything but text."""
+    return Response(json_text(content), status, headers, media_type=JSON)
 
 
 def line(content: Any) -> bytes:
