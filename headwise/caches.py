@@ -149,7 +149,6 @@ class KeyValues(Kept):
         self.keys, self.values, self.used, self.fixed = key, value, key.shape[2], True
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """All stored keys and values."""
         assert self.keys is not None
         assert self.values is not None
         return self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used)

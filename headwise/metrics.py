@@ -90,8 +90,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Reference], *, lowercas
 def exact_match(hypotheses: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> float:
     """Share of hypotheses that equal their reference, or one of several, from 0 to 1.
 
-    Raises:
-        DataError: hypotheses and references differ in number, or there are none.
+    Raises: DataError: hypotheses and references differ in number, or there are none.
 
     >>> exact_match(["a b", "c"], ["a b", "d"])
     0.5

@@ -67,7 +67,6 @@ class Registry(Generic[T]):
         self.noun, self.kind, self.members, self.sizes, self.nested = noun, kind, members, sizes, nested or {}
 
     def names(self) -> tuple[str, ...]:
-        """All members."""
         return tuple(self.members())
 
     def find(self, text: str) -> Any:
@@ -161,7 +160,6 @@ class Registry(Generic[T]):
         return home
 
     def _arguments(self, kind: type[T], spec: Spec) -> dict[str, Any]:
-        """What is written, by name."""
         parameters = self.arguments(kind)
         if len(spec.values) > len(parameters):
             takes = f"takes {', '.join(parameters)}" if parameters else "has no arguments"

@@ -49,7 +49,6 @@ def _introduced(subject: "Subject") -> str:
 
 
 def _print_verdict(verdict: "Verdict") -> "Verdict":
-    """Prints the line of a verdict as soon as it is known."""
     state = typer.style(f"{verdict.state:<14}", fg=_COLOURS[verdict.state])
     note = {"does not apply": verdict.reason, "holds": f"in {verdict.cases} cases", "fails": "see below"}[verdict.state]
     typer.echo(f"{verdict.id:<10} {verdict.title:<60} {state} {note}")

@@ -118,7 +118,6 @@ def _progress(done: int, total: int | None) -> None:
 def _inspected(
     file: str, overrides: list[str], kind: str, options: dict[str, Any], held_out: str | None
 ) -> "Sequence[Inspection]":
-    """The report on the files of a recipe, or on a single file."""
     from headwise.config import build, override
     from headwise.data.inspection import guess
     from headwise.tasks import registry

@@ -82,7 +82,6 @@ def scores_of(
 
 
 def baseline_fields(compared: "Baselines | None") -> dict[str, Any]:
-    """The fields of JSON on baselines; none without any."""
     if compared is None or not compared.baselines:
         return {}
     comparison = compared.comparison

@@ -27,8 +27,7 @@ def opened(path: Path | None) -> Iterator[TextIO]:
     A link is followed, and a file that is replaced keeps its permissions. Devices, pipes and sockets are written
     directly: nothing is put in their place.
 
-    Raises:
-        MachineError: there is no such folder, the path is one, or a link that leads to itself.
+    Raises: MachineError: there is no such folder, the path is one, or a link that leads to itself.
     """
     if path is None:
         yield sys.stdout

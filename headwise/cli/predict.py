@@ -151,7 +151,6 @@ def answers(
 
 
 def items_of(predictor: "Predictor[Any, Any, Any]", places: list[tuple[str, bool]]) -> Iterator[Any]:
-    """The inputs of these places, one after another."""
     return chain.from_iterable(read(predictor, place, is_file) for place, is_file in places)
 
 
@@ -188,7 +187,6 @@ def _is_file(name: str) -> bool:
 
 
 def read(predictor: "Predictor[Any, Any, Any]", place: str, is_file: bool) -> Iterator[Any]:
-    """The inputs of one place."""
     from headwise.data.files import decode_lines
 
     if not is_file:

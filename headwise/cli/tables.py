@@ -35,7 +35,6 @@ def tell(rows: Rows, *, as_json: bool, output: Path | None) -> None:
 
 
 def draw(figure: "Drawing", path: Path) -> None:
-    """Writes a figure and says where."""
     from headwise.explain.canvas import save
 
     typer.echo(str(save(figure, path)))

@@ -63,7 +63,6 @@ def train(
 def _try(
     recipe: str, overrides: list[str], run_folder: Path | None, where: Path, threads: int | None, *, dry_run: bool
 ) -> None:
-    """Shows what there is to train, or trains a few steps."""
     if (place := launched()) is not None and place[1] > 1:
         alone = ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
         raise alone.reported_by(place[0] == 0)
@@ -74,7 +73,6 @@ def _try(
 
 
 def _tell(done: "Run") -> None:
-    """What was trained, and what to do with it."""
     scores = ", ".join(f"{name} {value:.4g}" for name, value in done.metrics.items())
     typer.echo(f"trained: {done.folder} (step {done.best}{': ' if scores else ''}{scores})")
     if done.comparison is not None:
@@ -85,7 +83,6 @@ def _tell(done: "Run") -> None:
 
 
 def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) -> None:
-    """Prints what training would be."""
     from headwise import runtime
     from headwise.training import recipes
     from headwise.training.trial import preview
@@ -97,7 +94,6 @@ def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) 
 
 
 def _smoke(recipe: str, overrides: list[str], run: Path | None, threads: int | None) -> None:
-    """Runs a recipe from end to end in seconds."""
     from headwise import runtime
     from headwise.training.smoke import EXAMPLES, shorten, smoke
 
@@ -116,7 +112,6 @@ def trained(
     allow_data_change: bool = False,
     allow_schedule_change: bool = False,
 ) -> "Run":
-    """Trains into the folder."""
     from headwise.training.train import Resume
     from headwise.training.train import train as run
 

@@ -47,7 +47,6 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int] | np.ndarray]) -> "Ragged":
-        """Packs lists of token numbers."""
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         values = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
         return cls(values, lengths)

@@ -40,8 +40,7 @@ def token_batches(
         shuffle: False: sorted by length, the same in every epoch, for evaluation.
         lines: line of each example in its file, for the error.
 
-    Raises:
-        DataError: an example that exceeds the budget alone.
+    Raises: DataError: an example that exceeds the budget alone.
 
     >>> token_batches(np.array([[3, 4], [9, 9], [3, 3]]), max_tokens=9, shuffle=False)
     [[2, 0], [1]]

@@ -47,7 +47,6 @@ class DataSet(Config):
 
     @property
     def size_bytes(self) -> int:
-        """Size of all its files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
@@ -121,7 +120,6 @@ def fetch(
 
 
 def _source(data: DataSet, url: str, work: Path, folder: Path | None, progress: Progress | None) -> Path:
-    """What the address gives, as a file."""
     name = Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)).name
     if folder is not None and (folder / name).is_file():
         return folder / name

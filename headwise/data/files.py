@@ -46,8 +46,7 @@ def data_cache() -> Path:
 def resolve(path: str) -> Path:
     """The file of a path: as it stands, else in the data cache; `headwise:NAME` is one that ships with the package.
 
-    Raises:
-        DataError: no such file ships.
+    Raises: DataError: no such file ships.
     """
     if not path.startswith(SHIPPED):
         cached = data_cache() / path
@@ -88,8 +87,7 @@ def scan_lines(
 ) -> Iterator[tuple[int, str | BadLine]]:
     """As `read_lines`, but a line that is no text, or is too long, comes out as a `BadLine`, and reading goes on.
 
-    Raises:
-        DataError: the file cannot be read any further: it is not there, or its gzip data is damaged.
+    Raises: DataError: the file cannot be read any further: it is not there, or its gzip data is damaged.
     """
     name = os.fspath(path)
     with _opened(name) as stream:

@@ -88,8 +88,7 @@ def parse_npz(
         max_bytes: that all of them take, and the content; a header that says more is refused before it is unpacked.
         least: bytes that a number takes in use, if more than in the file.
 
-    Raises:
-        DataError: `name: ...` for damaged content, objects in place of numbers or texts, false sizes.
+    Raises: DataError: `name: ...` for damaged content, objects in place of numbers or texts, false sizes.
     """
     arrays: dict[str, np.ndarray] = {}
     left = max_bytes - (0 if isinstance(source, Path) else len(source))

@@ -49,7 +49,6 @@ class Splits(Generic[T]):
 
     @property
     def notes(self) -> list[str]:
-        """What is odd about the data."""
         overlaps = {split: overlap.describe(self.nouns) for split, overlap in self.overlaps.items()}
         return [f"{split}: {note}" for notes in (self.skipped, overlaps) for split, note in notes.items()]
 
@@ -87,10 +86,7 @@ class DataSet(Generic[T]):
     report: str | None = ""
 
     def read(self) -> Splits[T]:
-        """All splits.
-
-        Raises: DataError: a file cannot be read as asked, or a split comes out empty.
-        """
+        """All splits. Raises: DataError: a file cannot be read as asked, or a split comes out empty."""
         own = self.read_own()
         examples = hold_out(own.examples, self.config, self._source, self.nouns.examples, self.lowercase)
         overlaps = overlaps_of(examples, own.examples.keys(), self.pair, self.lowercase)

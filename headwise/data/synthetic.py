@@ -40,8 +40,7 @@ class Sizes:
         count: examples to train on; each other part has a tenth of it.
         symbols: different symbols, from 2 to 26.
         shortest, longest: symbols of an input; None: as the problem says. The part `longer` has up to twice as many.
-    Raises:
-        ConfigError: sizes that cannot be.
+    Raises: ConfigError: sizes that cannot be.
     """
 
     count: int = 10_000

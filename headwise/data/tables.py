@@ -72,8 +72,7 @@ def scan_rows(
         required: the columns or fields that every row must have.
         optional: those that are given where they are there.
 
-    Raises:
-        DataError: the file cannot be read any further: it lacks a required column, or a quote is never closed.
+    Raises: DataError: the file cannot be read any further: it lacks a required column, or a quote is never closed.
     """
     name = os.fspath(path)
     kind = format_of(name, how.max_line_bytes) if how.format == "auto" else how.format
@@ -102,8 +101,7 @@ def scan_rows(
 def heading(path: str | os.PathLike[str], how: Table) -> list[str]:
     """The names of a table's columns: the cells of its first line, or the fields of its first object.
 
-    Raises:
-        DataError: the file cannot be read, or there is nothing in it.
+    Raises: DataError: the file cannot be read, or there is nothing in it.
     """
     name = os.fspath(path)
     kind = format_of(name, how.max_line_bytes) if how.format == "auto" else how.format
@@ -121,8 +119,7 @@ def heading(path: str | os.PathLike[str], how: Table) -> list[str]:
 def format_of(path: str, max_line_bytes: int = MAX_LINE_BYTES) -> str:
     """csv, tsv or jsonl: by the ending of the name, else by the first line that is not blank.
 
-    Raises:
-        DataError: the file cannot be read.
+    Raises: DataError: the file cannot be read.
     """
     if named := named_format(path):
         return named

@@ -73,8 +73,7 @@ class Tokenizer:
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
         """Learns the tokens of `texts`; for a joint vocabulary these are both sides.
 
-        Raises:
-            DataError: there is no text.
+        Raises: DataError: there is no text.
         """
         cleaned = [_cleaned(text, config) for text in texts]
         if not any(cleaned):
@@ -139,7 +138,6 @@ class Tokenizer:
         Path(path).write_bytes(self._data)
 
     def to_bytes(self) -> bytes:
-        """The bytes that `save` writes."""
         return self._data
 
     def digest(self) -> str:
@@ -165,8 +163,7 @@ class Tokenizer:
         The inverse of `encode` for characters and pieces, and for words where spaces are kept; else spaces around
         punctuation follow the habit of the training text.
 
-        Raises:
-            DataError: a number outside the vocabulary.
+        Raises: DataError: a number outside the vocabulary.
         """
         pieces = [self.piece(token) for token in ids if token not in (self.pad_id, self.bos_id, self.eos_id)]
         if _is_spaced(self.config):

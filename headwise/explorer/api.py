@@ -51,7 +51,6 @@ class AskTraced(AskInput):
 
 
 def add_explorer(app: FastAPI, service: Service) -> None:
-    """Adds the routes of the explorer to a service."""
     explorer = Explorer(service, Store(_STORE_BYTES))
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer), status=201)
     add_generation(app, explorer)

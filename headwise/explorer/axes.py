@@ -15,7 +15,6 @@ def axes(traced: Traced) -> dict[str, Any]:
 
 
 def axes_of(groups: Sequence[Group], tokens: Sequence[Tokens], places: Places | None = None) -> dict[str, Any]:
-    """Both sides of each group."""
     return {
         group.name: {side: axis(getattr(group, side), tokens, places) for side in ("queries", "keys")}
         for group in groups

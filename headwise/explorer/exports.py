@@ -13,8 +13,6 @@ from headwise.service.problems import Problem
 
 
 def add_exports(app: FastAPI, explorer: Explorer) -> None:
-    """Adds them to a service."""
-
     kinds: dict[str, dict[str, str]] = {kind: {} for _, kind in FORMS.values()}
 
     @app.get("/api/v1/traces/{name}/export", response_class=Response, responses={200: {"content": kinds}})

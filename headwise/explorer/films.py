@@ -54,13 +54,11 @@ class Films:
         return await self._service.compute(lambda: work(reel), request)
 
     async def numbers(self, request: Request, identity: str, work: Callable[[Reel], np.ndarray]) -> Response:
-        """A part of a film as a `.npy` file."""
         body = await self.asked(request, identity, lambda reel: npy(work(reel)))
         return as_numbers(body, "ask for a single head")
 
 
 def add_films(app: FastAPI, service: Service) -> None:
-    """Adds the routes of films to a service."""
     films = Films(service)
     _add_descriptions(app, service, films)
     _add_pictures(app, films)
@@ -114,7 +112,6 @@ def _add_pictures(app: FastAPI, films: Films) -> None:
 
 
 def described(reel: Reel) -> dict[str, Any]:
-    """A film for its page."""
     return {
         "film_id": reel.identity,
         "steps": reel.steps,

@@ -154,7 +154,6 @@ class Telling:
     _done: set[Key] = field(default_factory=set)
 
     def start(self) -> Told:
-        """What is known before the first step."""
         weights = self.follower.first.weights
         return {
             "axes": {"src": self.draft.read},

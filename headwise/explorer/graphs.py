@@ -59,7 +59,6 @@ class Local:
 
 
 def add_graphs(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the routes of graphs."""
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/graph")

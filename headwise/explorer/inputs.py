@@ -94,8 +94,6 @@ def check_input(ask: AskInput, limits: Limits) -> None:
 
 
 def add_examples(app: FastAPI, service: Service, examples: Examples) -> None:
-    """Adds the route that lists examples."""
-
     @app.get("/api/v1/examples")
     async def listed(request: Request, model: Annotated[str, Query(max_length=200)]) -> Response:
         """The examples of a run by number, each with a title and, where there is one, what is right."""

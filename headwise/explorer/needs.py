@@ -33,7 +33,6 @@ class AskAblations(Body):
 
 
 def add_needs(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the routes to a service."""
     route(app, explorer.service, "ablations", AskAblations, _ablations, media=[LINES])
 
     @app.get("/api/v1/traces/{name}/similar", response_class=Numbers)

@@ -46,7 +46,6 @@ class Asked(BaseModel):
 
 
 def add_positions(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the routes of positions."""
     service = explorer.service
 
     @app.get("/api/v1/positions")

@@ -25,7 +25,6 @@ class Store:
 
     @property
     def bytes(self) -> int:
-        """Memory of all of them."""
         return sum(traced.bytes for traced in self._traces.values())
 
     def put(self, traced: Traced) -> None:
@@ -37,7 +36,6 @@ class Store:
                 self._traces.popitem(last=False)
 
     def get(self, name: str) -> Traced | None:
-        """A trace by its id; None where it is gone."""
         with self._lock:
             if name in self._traces:
                 self._traces.move_to_end(name)

@@ -35,7 +35,6 @@ class AskSteps(BaseModel):
 
 
 def add_steps(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the routes of steps."""
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/steps")

@@ -163,7 +163,6 @@ class Traced:
         return np.stack([of_heads.thumbnails(self.folded(group, layer, fold), size) for layer in group.layers[layers]])
 
     def folded(self, group: Group, layer: str, fold: Fold) -> Float[np.ndarray, "heads rows columns"]:
-        """The weights of a layer between what is shown of its tokens."""
         return fold_weights(self.weights(layer), (group.queries, group.keys), self.tokens, fold)
 
     def row(self, group: Group, *, query: int | None = None, key: int | None = None) -> np.ndarray:
@@ -205,7 +204,6 @@ class Traced:
 
 
 def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:
-    """The steps of a call by name."""
     with torch.no_grad():
         return {step.name: step.values for step in call.mechanism.stages(call.call)}
 

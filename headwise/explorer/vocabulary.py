@@ -13,8 +13,6 @@ from headwise.service.app import Service
 
 
 def add_vocabulary(app: FastAPI, service: Service) -> None:
-    """Adds the route to a service."""
-
     @app.get("/api/v1/tokens")
     async def tokens(
         request: Request,

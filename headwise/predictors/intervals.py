@@ -79,5 +79,4 @@ def compare_scores(metric: Resampled, other: Resampled) -> dict[str, float | str
 
 
 def interval_text(low: float, high: float, metric: Resampled) -> str:
-    """An interval in words."""
     return f"{low:.4f} to {high:.4f} (95 %, bootstrap over {metric.groups:,} {metric.noun}, seed 0)"

@@ -189,7 +189,6 @@ def _tokens_of(folder: Path, model: Any) -> Any:
 
 
 def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
-    """The configuration, and the files of the weights."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no folder; nothing is downloaded: write one with save_pretrained")
     for name in (_CONFIG, _TOKENIZER):
@@ -240,7 +239,6 @@ def _num_tensors(path: Path) -> int:
 
 
 def _class_of(folder: Path, values: dict[str, Any]) -> Any:
-    """The class of transformers that the configuration names."""
     named = values.get("architectures")
     name = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
     registered = str(values.get("model_type")) in transformers_part("CONFIG_MAPPING")

@@ -74,7 +74,6 @@ class Display:
             self._live.refresh()
 
     def close(self) -> None:
-        """Leaves the terminal as it was."""
         if self._live is not None:
             with self._errors_end_it():
                 self._live.stop()

@@ -63,17 +63,14 @@ class Film:
 
     @property
     def steps(self) -> list[int]:
-        """The steps that have a frame."""
         return list(self._entries)
 
     @property
     def bytes(self) -> int:
-        """The size of all frames together."""
         return sum(entry["bytes"] for entry in self._entries.values())
 
     @property
     def identity(self) -> str:
-        """A digest of all frames."""
         digests = "".join(entry["sha256"] for entry in self._entries.values())
         return hashlib.sha256(digests.encode()).hexdigest()[:20]
 

@@ -78,7 +78,6 @@ class RunLog:
         self._notify(lambda listener: listener.sync())
 
     def close(self) -> None:
-        """Closes files, listeners and display."""
         self._notify(lambda listener: listener.close())
         self.display.close()
         self._metrics.close()
@@ -113,7 +112,6 @@ def truncate_metrics(run: Path, step: int) -> None:
 
 
 def read_metrics(run: Path) -> list[Event]:
-    """All events in metrics.jsonl."""
     path = run / METRICS
     return [json.loads(line) for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
 

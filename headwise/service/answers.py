@@ -29,7 +29,6 @@ def as_json(content: Any, status: int = 200, headers: Mapping[str, str] = NOT_KE
 
 
 def line(content: Any) -> bytes:
-    """A line of an answer of JSON lines."""
     return json_text(content).encode() + b"\n"
 
 

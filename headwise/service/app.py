@@ -158,8 +158,6 @@ def create_app(
 
 
 def _add_status(app: FastAPI, service: Service) -> None:
-    """What costs nothing to ask."""
-
     @app.get("/health")
     async def health() -> Response:
         """Whether requests are answered, and how many wait."""
@@ -259,7 +257,6 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
 
 
 def _attended_answers(run: Served, items: list[Any], options: Any) -> list[tuple[Any, Any]]:
-    """Of each input the answer, and the attention."""
     return list(zip(run.answers(items, options), map(run.attention, items), strict=True))
 
 

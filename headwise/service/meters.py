@@ -29,14 +29,11 @@ class Meters:
         gauge.set_function(waiting)
 
     def answered(self, verb: str, status: int, seconds: float) -> None:
-        """Counts an answer."""
         self._requests.labels(verb, str(status)).inc()
         self._seconds.labels(verb).observe(seconds)
 
     def together(self, texts: int) -> None:
-        """Counts a batch."""
         self._batch.observe(texts)
 
     def text(self) -> bytes:
-        """All of them."""
         return generate_latest(self._registry)

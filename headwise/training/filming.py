@@ -83,7 +83,6 @@ class Filming:
             self._in_first(self._report_lasting)
 
     def _in_first(self, work: Callable[[Any], None]) -> None:
-        """Calls `work` in the first process with the model that is validated."""
         with self._session.averaged_model() as model:
             self._session.processes.once(lambda: work(model))
 

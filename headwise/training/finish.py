@@ -143,7 +143,6 @@ def _baselines(session: Session, outcome: Outcome, log: RunLog, guard: Guard) ->
 
 
 def _baseline_facts(baselines: Baselines) -> list[str]:
-    """The section of the README on baselines, if there are any."""
     if not baselines.baselines:
         return []
     rows = "".join(

@@ -134,7 +134,6 @@ def _precisions() -> tuple[str, ...]:
 
 
 def _schedule(suggestion: Suggestion, steps: float, passes: float, precision: str) -> Settings:
-    """The settings that follow from the number of steps."""
     every = max(1, round(steps / _VALIDATIONS))
     schedule: Settings = {
         # bfloat16 may be slow on another machine

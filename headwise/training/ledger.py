@@ -144,8 +144,7 @@ def merge_rows(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
 def read_rows(path: Path) -> list[Row]:
     """The rows of a file of `write_rows`; none if there is no such file.
 
-    Raises:
-        DataError: the file has other content, or is damaged.
+    Raises: DataError: the file has other content, or is damaged.
     """
     if path.is_dir():
         raise DataError(f"{path}: is a folder; give the name of a file in it")

@@ -158,7 +158,6 @@ def _digests_of_state(run: Path) -> Mapping[str, str]:
 
 
 def _warn(text: str) -> None:
-    """Warns the caller of this file's functions."""
     warnings.warn(text, stacklevel=4)
 
 

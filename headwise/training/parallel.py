@@ -54,7 +54,6 @@ class Share(NamedTuple):
 
     @property
     def indices(self) -> list[list[int]]:
-        """The examples of its own batches."""
         return [batch.indices for batch in self.batches[: self.real]]
 
 
@@ -103,7 +102,6 @@ def recompute(model: nn.Module) -> None:
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks of a model, in order."""
     return [module for module in model.modules() if isinstance(module, Block)]
 
 

@@ -20,7 +20,6 @@ def folder() -> Path:
 
 
 def shipped() -> dict[str, Path]:
-    """Name and file of every recipe that ships."""
     return {path.stem: path for path in sorted(folder().glob("*.toml"))}
 
 
@@ -32,8 +31,7 @@ def catalogue() -> dict[str, str]:
 def find(name: str) -> Path:
     """The recipe file of this path, or the shipped recipe of this name.
 
-    Raises:
-        ConfigError: if there is neither.
+    Raises: ConfigError: if there is neither.
 
     >>> find("phrasebook").name
     'phrasebook.toml'
@@ -82,8 +80,7 @@ def locate(name: str, folders: Iterable[Path], key: str) -> str:
         folders: where to look, in this order.
         key: the key of the recipe, for the message.
 
-    Raises:
-        DataError: naming every folder that was searched.
+    Raises: DataError: naming every folder that was searched.
     """
     if name.startswith(SHIPPED) or Path(name).is_absolute():
         return name

@@ -23,8 +23,6 @@ _COLUMNS = ["data", "metric", "system", "value", "source"]
 
 @dataclass(frozen=True)
 class Figure:
-    """A published figure and its source."""
-
     data: str
     metric: str
     system: str
@@ -35,8 +33,7 @@ class Figure:
 def published(path: Path | None = None) -> list[Figure]:
     """The published figures of a CSV file; None: of the one that ships with the recipes.
 
-    Raises:
-        DataError: a line that is not data, metric, system, value and source.
+    Raises: DataError: a line that is not data, metric, system, value and source.
     """
     path = recipes.folder() / PUBLISHED if path is None else path
     with path.open(encoding="utf-8", newline="") as stream:
@@ -60,8 +57,7 @@ def page(rows: Sequence[Row], figures: Sequence[Figure], command: str, *, from_r
         command: the command that writes the page, for its text.
         from_records: the rows are those of a file of records.
 
-    Raises:
-        DataError: no runs.
+    Raises: DataError: no runs.
     """
     if not rows:
         raise DataError("there are no results: no runs")
@@ -187,5 +183,4 @@ def _line(group: list[Row], metric: str) -> str:
 
 
 def _table_row(cells: Sequence[str]) -> str:
-    """A line of a table, with the cell separators in names and sources escaped."""
     return f"| {' | '.join(visible(cell).replace('|', chr(92) + '|') for cell in cells)} |"

@@ -241,7 +241,6 @@ def start_is_gone(recipe: Recipe) -> bool:
 
 
 def _read_at_start(recipe: Recipe) -> set[str]:
-    """The names of the files that only the first step reads."""
     return {digest_name(key) for key, mark in file_keys(recipe).items() if mark.at_start}
 
 

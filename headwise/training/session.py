@@ -205,7 +205,6 @@ class Session:
         return notes
 
     def _build(self) -> nn.Module:
-        """Another model like this one, not shared."""
         with randomness.isolated(self.recipe.seed, self.device):
             return self.task.build().to(self.device)
 

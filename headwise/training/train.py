@@ -166,7 +166,6 @@ def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
 
 
 def _run_of(run: Path, facts: Mapping[str, Any]) -> Run:
-    """The run that ended with these facts of `finish`."""
     return Run(
         folder=run,
         metrics=facts["metrics"],

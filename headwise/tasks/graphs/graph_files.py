@@ -37,7 +37,6 @@ class SparseTable:
 
     @classmethod
     def of(cls, dense: Float[np.ndarray, "rows columns"]) -> "SparseTable":
-        """The table of a dense array."""
         step = _rows_at_once(dense.shape[1])
         return cls.joined([dense[:0], *(dense[at : at + step] for at in range(0, len(dense), step))])
 
@@ -64,7 +63,6 @@ class SparseTable:
             yield dense
 
     def dense(self) -> Float[np.ndarray, "rows columns"]:
-        """The table with its zeros."""
         return np.concatenate([np.zeros((0, self.width), np.float32), *self.parts()])
 
 
@@ -339,7 +337,6 @@ def _places(path: Path, arrays: Arrays, key: str, nodes: int) -> np.ndarray:
 
 
 def _integers(path: Path, arrays: Arrays, name: str) -> np.ndarray:
-    """An array of whole numbers."""
     if name not in arrays:
         raise DataError(f"{path}: no array '{name}'; it has: {listing(sorted(arrays)) or 'none'}")
     numbers = arrays[name]

@@ -59,7 +59,6 @@ class GraphConfig(Config):
     max_bytes: int = Field(MAX_BYTES, ge=1, description="an .npz that takes more in memory is refused")
 
     def columns(self) -> Columns:
-        """What the columns of a table are."""
         return Columns(self.id_column, self.label_column, self.split_column, self.ignore)
 
 
@@ -206,7 +205,6 @@ def scaled(table: SparseTable, scale: str) -> SparseTable:
 
 
 def _of_one_deviation(table: SparseTable) -> SparseTable:
-    """Each column with mean 0 and deviation 1."""
     rows, column, value = len(table.start) - 1, table.column, table.value.astype(np.float64)
     mean = np.bincount(column, value, table.width) / rows
     zeros = rows - np.bincount(column, minlength=table.width)
@@ -288,7 +286,6 @@ def _of_labels(splits: dict[str, list[LabelledNode]]) -> list[str]:
 
 
 def _inside(numbers: np.ndarray, count: int) -> bool:
-    """Whether all are from 0 to below the count."""
     return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < count)
 
 

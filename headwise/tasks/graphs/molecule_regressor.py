@@ -116,12 +116,10 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
             raise ConfigError(f"'{visible(text[:60])}': {error}") from None
 
     def read(self, path: Path) -> Iterator[Compound]:
-        """The molecules of a table, or of a file with one a line."""
         return read_strings(path, self.data)
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Compound | str] | str, options: Any = None) -> list[float]:
-        """The number of each molecule, in their order; `options` are none."""
         compounds = self.inputs(items)
         table = MoleculeTable(compounds, self.scale)
         device = self.model.head.weight.device

@@ -173,7 +173,6 @@ def bond_orders(molecule: Any) -> dict[tuple[int, int], float]:
 
 
 def bond_edges(molecule: Any) -> Int[np.ndarray, "two edges"]:
-    """The bonds as edges in both directions."""
     pairs = np.array(list(bond_orders(molecule)), np.int64).reshape(-1, 2).T
     return np.concatenate((pairs, pairs[::-1]), axis=1)
 

@@ -158,7 +158,6 @@ class Catalogue:
         return {item: len(self.items) + 1} | {name: len(categories) + 1 for name, categories in columns}
 
     def counts(self) -> Int[np.ndarray, "items"]:
-        """How often training chose each item."""
         return np.array([count for count, _ in self.items.values()], np.int64)
 
 
@@ -308,8 +307,7 @@ def choice_of(text: str, users: Sequence[str]) -> Choice:
     Args:
         users: the columns that the model knows of a user.
 
-    Raises:
-        DataError: what is wrong, without its place.
+    Raises: DataError: what is wrong, without its place.
 
     >>> choice_of("A13 B4", ()).history, choice_of('{"history": [], "candidates": ["A 1"]}', ()).candidates
     (('A13', 'B4'), ('A 1',))
@@ -337,8 +335,7 @@ def read_choices(
 ) -> Iterator[Choice]:
     """The choices of a file, one a line; a blank line is an empty history.
 
-    Raises:
-        DataError: `file:line: ...`, what is wrong there.
+    Raises: DataError: `file:line: ...`, what is wrong there.
     """
     for number, text in read_lines(path, max_line_bytes=max_line_bytes):
         try:
@@ -392,8 +389,7 @@ def read_log(config: ClicksConfig) -> Log:
     its time, after everything its session chose before; what training may know are the rows before `valid_from` and
     `test_from`.
 
-    Raises:
-        DataError: a file cannot be read as asked, or a part comes out empty.
+    Raises: DataError: a file cannot be read as asked, or a part comes out empty.
     """
     by_time = config.split == "time"
     file_config = config.model_copy(update={"valid_fraction": 0.0, "test_fraction": 0.0}) if by_time else config

@@ -88,7 +88,6 @@ class ClicksConfig(Config):
         return tuple(moment_of(value, fault, "time") for value in begin)
 
     def table(self) -> Table:
-        """How rows are read."""
         return Table(self.format, self.delimiter, self.max_line_bytes, "data.session, data.item and the like")
 
 
@@ -121,8 +120,7 @@ def scan_clicks(path: str | os.PathLike[str], config: ClicksConfig) -> Iterator[
     Args:
         config: format and columns; its paths are not read.
 
-    Raises:
-        DataError: the file cannot be read any further, or lacks a column.
+    Raises: DataError: the file cannot be read any further, or lacks a column.
     """
     name = os.fspath(path)
     time = config.time if config.split == "time" else ()

@@ -28,7 +28,6 @@ def clicks(seed: int = 0, sessions: int = 500) -> list[tuple[str, str]]:
 
 
 def _clicks(folder: Path) -> None:
-    """What visitors chose, each by a taste."""
     write_table(folder / "clicks.csv", clicks())
 
 

@@ -179,7 +179,6 @@ def _read(fields: Any) -> Catalogue:
 
 
 def _notes(parts: Mapping[str, list[Choice]], trained: Sequence[Click], catalogue: Catalogue) -> list[str]:
-    """What to tell of the choices."""
     notes = []
     for split, examples in parts.items():
         if not examples:

@@ -123,7 +123,6 @@ class Series:
 
     @property
     def called(self) -> str:
-        """What a message calls it."""
         return f"series '{self.name[:30]}'" if self.name else "the series"
 
     def of(self, columns: Sequence[str]) -> Float64[np.ndarray, "steps chosen"]:
@@ -169,8 +168,7 @@ def numeric_columns(path: str | os.PathLike[str], config: SeriesConfig) -> tuple
 
     Columns of series and time are among neither.
 
-    Raises:
-        DataError: the file cannot be read, has no line of names, or no numbers.
+    Raises: DataError: the file cannot be read, has no line of names, or no numbers.
     """
     require_file(os.fspath(path))
     names = heading(path, config.table())
@@ -198,8 +196,7 @@ def scan_steps(path: str | os.PathLike[str], config: SeriesConfig, columns: Sequ
         config: format and what the other columns are; its paths are not read.
         columns: of the numbers.
 
-    Raises:
-        DataError: the file cannot be read any further, or lacks a column.
+    Raises: DataError: the file cannot be read any further, or lacks a column.
     """
     name = os.fspath(path)
     keys = [*columns, *(key for key in (config.series, config.time) if key is not None)]
@@ -220,8 +217,7 @@ def scan_steps(path: str | os.PathLike[str], config: SeriesConfig, columns: Sequ
 def read_series(path: Path, config: SeriesConfig, columns: Sequence[str]) -> list[Series]:
     """The series of a file, in the order in which they begin.
 
-    Raises:
-        DataError: `file:line: ...`, the first line that cannot be read, or a file without steps.
+    Raises: DataError: `file:line: ...`, the first line that cannot be read, or a file without steps.
     """
     require_file(path)
     steps_by_series: dict[str, list[Step]] = {}
@@ -246,14 +242,12 @@ def _joined(name: str, columns: tuple[str, ...], steps: list[Step], dated: bool)
 
 
 def _dated(path: Path, config: SeriesConfig) -> bool:
-    """Whether the first time of a file is a date."""
     assert config.time is not None
     row = next(strict(scan_rows(path, config.table(), [config.time])))
     return not _is_number(row.cells[config.time])
 
 
 def _step(name: str, row: Row, config: SeriesConfig, columns: Sequence[str], before: dict[str, Step]) -> Step:
-    """A row as a step. Raises: BadLine."""
     series, time = "", None
     if config.series is not None:
         fault = partial(_placed, name, row.line, config.series)
@@ -362,7 +356,6 @@ class Scaling:
         return numbers * self.units + np.array(self.means)[self.told]
 
     def to_bytes(self) -> bytes:
-        """As a file of a run: the same bytes for the same numbers."""
         fields = {name: list(getattr(self, name)) for name in ("columns", "targets", "means", "deviations")}
         return (json.dumps(fields, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
 
@@ -483,12 +476,10 @@ def parted(all_series: Sequence[Series], data: SeriesConfig, with_files: set[str
 
 
 def windows(spans: Sequence[Span], length: int, horizon: int) -> list[Window]:
-    """The windows of spans, one after another."""
     return [Window(span.series, place) for span in spans for place in span.places(length, horizon)]
 
 
 def _rows(spans: Sequence[Span], columns: Sequence[str]) -> Float64[np.ndarray, "steps columns"]:
-    """The steps of spans, one after another."""
     return np.concatenate([span.series.of(columns)[span.start : span.end] for span in spans])
 
 

@@ -50,8 +50,7 @@ def make(folder: Path, seed: int = 1, count: int = 10_000) -> dict[Path, int]:
 
     Returns: the file, and how many steps it has.
 
-    Raises:
-        DataError: the folder holds other data under this name.
+    Raises: DataError: the folder holds other data under this name.
     """
     path = folder / "series.csv"
     rows = [",".join(("step", *COLUMNS))]

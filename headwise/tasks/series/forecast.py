@@ -279,7 +279,6 @@ class Forecast(Task[Tables]):
         return (wide(predictions) - targets).square().sum()
 
     def measure(self, model: nn.Module, batches: Iterable[WindowBatch]) -> Stats:
-        """Sums of the errors of forecasts, and of what the loss counts."""
         stats: Counter[str] = Counter()
         for batch in batches:
             history, targets = batch.rows[:, : self.config.length], batch.rows[:, self.config.length :]
@@ -317,7 +316,6 @@ class Forecast(Task[Tables]):
         return Description(f"Forecasts of {names}", text, commands)
 
     def _sample(self, model: nn.Module, rows: Tensor) -> str:
-        """The forecast of a window for the first target, and what came."""
         length, target = self.config.length, self.scaling.targets[0]
         with torch.no_grad():
             forecast = wide(model(rows[:, :length].to(next(model.parameters())))).double().cpu().numpy()
@@ -329,7 +327,6 @@ class Forecast(Task[Tables]):
 
 
 def _without_model(table: WindowTable, simple: SimpleForecasts, scaling: Scaling, length: int) -> str:
-    """What the baselines reach on a part."""
     sums: dict[str, Counter[str]] = {name: Counter() for name in simple.by_name()}
     for rows in portions(table):
         for name, rule in simple.by_name().items():

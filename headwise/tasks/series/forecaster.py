@@ -160,8 +160,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         Args:
             options: how many steps; None: the horizon. Beyond the horizon the model reads what it has told itself.
 
-        Raises:
-            DataError: a series that is shorter than a history.
+        Raises: DataError: a series that is shorter than a history.
         """
         inputs = self.inputs(items)
         steps = self.model.horizon if options is None else options
@@ -195,8 +194,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     def scores_of(self, examples: Sequence[Window], options: Any = None) -> dict[str, float | str]:
         """MSE of standardised numbers and MAE in the units of the file, of each target too.
 
-        Raises:
-            DataError: no windows, or one without a whole history or horizon.
+        Raises: DataError: no windows, or one without a whole history or horizon.
         """
         return {**self.scores(examples, self._forecast)}
 
@@ -229,7 +227,6 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         return np.stack([self._window(window, cache) for window in examples])
 
     def targets(self, rows: Float64[np.ndarray, "windows places columns"]) -> Told:
-        """The numbers of windows that are told."""
         return rows[:, self.length :][:, :, self.scaling.told]
 
     def input_of(self, example: Window) -> Series:

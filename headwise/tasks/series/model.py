@@ -174,7 +174,6 @@ class StepwiseForecaster(Forecaster):
         return numbers + output if self.change else output
 
     def rolled(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon columns"]:
-        """All columns of the steps after each history."""
         cache, numbers, forecast = self.start(history[:, :-1]), history[:, -1], []
         for _ in range(self.horizon):
             numbers = self.step(numbers, cache)
