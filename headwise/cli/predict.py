@@ -163,9 +163,7 @@ def warn(unknown: "list[Unknown]") -> None:
 def sources(inputs: list[str], files: list[Path], texts: list[str]) -> list[tuple[str, bool]]:
     """What to read, in this order, and whether it is a file.
 
-    Raises:
-        ConfigError: what looks like a file is not there.
-        DataError: a folder in place of a file.
+    Raises: ConfigError: what looks like a file is not there; DataError: a folder in place of a file.
     """
     places = [(name, _is_file(name)) for name in inputs]
     places += [(os.fspath(path), True) for path in files] + [(line, False) for line in texts]

@@ -133,9 +133,7 @@ AskEdit = Annotated[AskMute | AskForce | AskHide | AskNarrow | AskSwap, Field(di
 def edited(run: Served, traced: Traced, requested: Sequence[Any]) -> Traced:
     """The trace of the same pass under edits, with what they change in the answer.
 
-    Raises:
-        ConfigError: a layer, a head or a place that is not there.
-        Unsupported: an edit that this model cannot have.
+    Raises: ConfigError: a layer, a head or a place that is not there; Unsupported: an edit that this model cannot have.
     """
     edits = tuple(library_edit for ask in requested for library_edit in ask.made(traced))
     descriptions = [ask.model_dump() for ask in requested]

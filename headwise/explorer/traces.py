@@ -132,9 +132,7 @@ class Traced:
     def stage(self, layer: str, head: int, stage: Stage) -> Float[np.ndarray, "queries keys"]:
         """The products of queries and keys, the scores under the mask with all that is added, or the weights.
 
-        Raises:
-            ConfigError: for a head or a layer that is not there.
-            Unsupported: for a mechanism without scores.
+        Raises: ConfigError: for a head or a layer that is not there; Unsupported: for a mechanism without scores.
         """
         if stage == "weights":
             return self.weights(layer, [head])[0]

@@ -20,9 +20,7 @@ def steps(
         target: the output that the model is made to give; None: its own.
         layer: name, or number as in `Explanation.layer_name`; None: the layer that says most.
 
-    Raises:
-        ConfigError: for a layer or a head that is not there.
-        Unsupported: if the model has no attention.
+    Raises: ConfigError: for a layer or a head that is not there; Unsupported: if the model has no attention.
     """
     with passes() as model_passes:
         explanation = predictor.explain(item, target)

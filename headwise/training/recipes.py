@@ -51,9 +51,7 @@ def read(name: str, overrides: Sequence[str]) -> Recipe:
 
     A path in the recipe is looked for beside it first, one in an override in the working folder first.
 
-    Raises:
-        ConfigError: for wrong keys or values.
-        DataError: if a data file is nowhere.
+    Raises: ConfigError: for wrong keys or values; DataError: if a data file is nowhere.
     """
     path = find(name)
     recipe = read_recipe(path, overrides)

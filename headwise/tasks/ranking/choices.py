@@ -423,9 +423,7 @@ def choices_of(config: ClicksConfig, split: str) -> list[Choice]:
 def suggest_for_clicks(data: Mapping[str, Any]) -> Suggestion:
     """A deep interest network for the log of these keys of `[data]`.
 
-    Raises:
-        ConfigError: keys that there are not.
-        DataError: files that are not there or are wrong.
+    Raises: ConfigError: keys that there are not; DataError: files that are not there or are wrong.
     """
     config = build(ClicksConfig, data, "data")
     data_set = _data_set(config)

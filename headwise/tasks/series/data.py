@@ -435,9 +435,7 @@ def read_parts(data: SeriesConfig, length: int, horizon: int) -> SeriesParts:
         length: steps of a history.
         horizon: steps to tell after it.
 
-    Raises:
-        ConfigError: targets that are not read.
-        DataError: a file cannot be read as asked, or a part has no window.
+    Raises: ConfigError: targets that are not read; DataError: a file cannot be read as asked, or a part has no window.
     """
     paths = own_files(data)
     notes: list[str] = []

@@ -64,9 +64,7 @@ _BATCH, _PASSES, _STEPS = 64, 20, 1000
 def suggest_for_series(data: Mapping[str, Any]) -> Suggestion:
     """An encoder of the latest steps for the series of these keys of `[data]`; two seasons of them if one is given.
 
-    Raises:
-        ConfigError: keys that there are not.
-        DataError: files that are not there or are wrong.
+    Raises: ConfigError: keys that there are not; DataError: files that are not there or are wrong.
     """
     config = build(SeriesConfig, data, "data")
     series = read_file(resolve(config.train), config)
