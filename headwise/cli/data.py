@@ -10,8 +10,8 @@ import typer
 
 from headwise.cli import make
 from headwise.cli.options import InitCommand, TaskOptions
-from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
+from headwise.files import json_text
 from headwise.tasks.families import commands
 from headwise.trust import trusting
 
@@ -56,7 +56,7 @@ def report(
         options["train_target"] = os.fspath(target_data)
     inspections = _inspected(file, overrides or [], kind, options, None if held_out is None else os.fspath(held_out))
     if as_json:
-        typer.echo(json_line({"files": [part.values() for part in inspections]}))
+        typer.echo(json_text({"files": [part.values() for part in inspections]}))
         return
     for number, part in enumerate(inspections):
         for line in [""] * (number > 0) + part.lines():
@@ -76,7 +76,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON obje
         data = data_sets.find(name)
         state = data_sets.state(data, folder / name)
         if as_json:
-            typer.echo(json_line({"name": name, "state": state, **data.model_dump(mode="json")}))
+            typer.echo(json_text({"name": name, "state": state, **data.model_dump(mode="json")}))
         else:
             typer.echo(f"{name:<27}{state:<9}{data.size_bytes / 2**20:>6.1f} MiB  {data.task:<15}{data.title}")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.output import json_line
+from headwise.files import json_text
 
 Row = tuple[str, str, str]
 
@@ -33,7 +33,7 @@ def doctor(
             title: {name: {"value": value, **({"advice": advice} if advice else {})} for name, value, advice in rows}
             for title, rows in sections.items()
         }
-        typer.echo(json_line(values))
+        typer.echo(json_text(values))
         return
     for title, rows in sections.items():
         _section(title, rows)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.options import TaskOptions
-from headwise.cli.output import json_line
 from headwise.errors import ConfigError, flag
+from headwise.files import json_text
 from headwise.processes import Processes, joined, sharing, together
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def evaluate(
         return
     compared = None if against else baselines_of(run, predictor, sample, scores)
     if as_json:
-        typer.echo(json_line({"examples": len(sample), **scores, **baseline_fields(compared)}))
+        typer.echo(json_text({"examples": len(sample), **scores, **baseline_fields(compared)}))
         return
     other = f", and {against}" if against else ""
     show(scores, f"{run} on {len(sample):,} examples of {data or f'its {split} part'}{other}", compared)

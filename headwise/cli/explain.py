@@ -82,7 +82,7 @@ def _print_example(name: str, form: str, *, alone: bool) -> None:
 def _print_trace(run: Path, text: str, target: str | None, form: str, layer: str | None, heads: str | None) -> None:
     import headwise
     from headwise.explain.trace_formats import check_form, format_trace
-    from headwise.predictors.stepping import steps
+    from headwise.predictors.watched_heads import steps
 
     check_form(form)
     chosen = heads_of(heads) or (0,)

@@ -2,22 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from headwise.errors import MachineError
-from headwise.files import json_text, replacing
-
-
-def json_line(values: Mapping[str, Any]) -> str:
-    """One line of JSON; numbers that it has not, such as the score of nothing, are null.
-
-    >>> json_line({"recall": float("nan"), "pairs": 2})
-    '{"recall": null, "pairs": 2}'
-    """
-    return json_text(values, ascii=False)
+from headwise.files import replacing
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.masks import read_mask
-from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
+from headwise.files import json_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +62,7 @@ def plan(
 
 def _show(chosen: "Plan", pair: str, as_json: bool) -> None:
     if as_json:
-        typer.echo(json_line(asdict(chosen) | ({"pair": pair} if pair else {})))
+        typer.echo(json_text(asdict(chosen) | ({"pair": pair} if pair else {})))
     else:
         typer.echo(f"{chosen}\npair     {pair}" if pair else str(chosen))
 

@@ -10,21 +10,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from headwise.data.buckets import padding_waste, token_batches
 from headwise.errors import ShapeError
-
-__all__ = [
-    "Fitted",
-    "LongRule",
-    "PairBatch",
-    "Ragged",
-    "collate",
-    "fit_lengths",
-    "padded",
-    "padding_waste",
-    "pair_lengths",
-    "token_batches",
-]
 
 # what becomes of pairs that are too long
 LongRule = Literal["drop", "truncate", "truncate_source"]

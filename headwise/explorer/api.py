@@ -9,9 +9,8 @@ from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from headwise.explain.folding import Fold, Special
-from headwise.explorer.axes import axes
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
-from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
+from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers, Store
 from headwise.explorer.exports import add_exports
 from headwise.explorer.generating import add_generation
 from headwise.explorer.graphs import add_graphs
@@ -20,10 +19,8 @@ from headwise.explorer.inputs import AskInput, add_examples, check_input, item_o
 from headwise.explorer.needs import add_needs
 from headwise.explorer.positional import add_positions
 from headwise.explorer.sounds import add_sounds
-from headwise.explorer.store import Store
 from headwise.explorer.supposing import add_steps
-from headwise.explorer.traces import Traced, digest_of, traced
-from headwise.explorer.vocabulary import add_vocabulary
+from headwise.explorer.traces import Traced, axes, digest_of, traced
 from headwise.service.answers import as_json
 from headwise.service.app import Service, route
 from headwise.service.asking import check_text
@@ -54,7 +51,6 @@ def add_explorer(app: FastAPI, service: Service) -> None:
     explorer = Explorer(service, Store(_STORE_BYTES))
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer), status=201)
     add_generation(app, explorer)
-    add_vocabulary(app, service)
     _parts(app, explorer)
     _heads(app, explorer)
     add_needs(app, explorer)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Layer
-from headwise.explain.folding import Fold, fold_weights
+from headwise.explain.folding import Fold, fold_weights, tokens_of
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import Places, Tokens
 from headwise.explain.trace_formats import format_trace
@@ -92,7 +92,8 @@ class Traced:
     @property
     def bytes(self) -> int:
         """Memory of the tensors that it keeps."""
-        return sum(_bytes(record) for record in self.trace if isinstance(record, LayerRecord))
+        calls = [call for record in self.trace if isinstance(record, LayerRecord) for call in record.calls]
+        return sum(tensor.nbytes for call in calls for tensor in (*call.call.tensors, call.output))
 
     @property
     def asked(self) -> list[dict[str, Any]]:
@@ -271,6 +272,24 @@ def shape_of(record: LayerRecord) -> Shape:
     return record.num_heads, sum(shape[2] for shape in shapes), max(shape[3] for shape in shapes)
 
 
-def _bytes(record: LayerRecord) -> int:
-    tensors = [tensor for recorded in record.calls for tensor in (*recorded.call.tensors, recorded.output)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def axes(traced: Traced) -> dict[str, Any]:
+    """What the rows and columns of each group are, and what they lie on, as JSON."""
+    places = {"places": None if traced.places is None else traced.places.description()}
+    return places | {"axes": axes_of(traced.groups, traced.tokens, traced.places)}
+
+
+def axes_of(groups: Sequence[Group], tokens: Sequence[Tokens], places: Places | None = None) -> dict[str, Any]:
+    return {
+        group.name: {side: axis(getattr(group, side), tokens, places) for side in ("queries", "keys")}
+        for group in groups
+    }
+
+
+def axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> dict[str, Any]:
+    """What the places with these labels are, as JSON."""
+    if places is not None and (description := places.axis(labels)) is not None:
+        return description
+    match = tokens_of(labels, tokens)
+    if match is None:
+        return {"kind": "tokens"}
+    return {"kind": "tokens", "words": list(match.words), "special": list(match.special)}

@@ -59,7 +59,7 @@ class RunLog:
     def emit(self, event: Event) -> None:
         """Hands on an event. Numbers that are not finite become null in metrics.jsonl, since JSON has none."""
         if event["event"] in NUMBERED:
-            self._metrics.add(json_text(event, ascii=False))
+            self._metrics.add(json_text(event))
         self._notify(lambda listener: listener.take(event))
         if self._on_event is not None:
             self._on_event(event)

@@ -25,11 +25,11 @@ def as_steps(text: str, limits: Limits, headers: Mapping[str, str]) -> Response:
 
 def as_json(content: Any, status: int = 200, headers: Mapping[str, str] = NOT_KEPT) -> Response:
     """An answer as JSON, which nobody keeps; escapes keep what somebody sent from being anything but text."""
-    return Response(json_text(content), status, headers, media_type=JSON)
+    return Response(json_text(content, ascii=True), status, headers, media_type=JSON)
 
 
 def line(content: Any) -> bytes:
-    return json_text(content).encode() + b"\n"
+    return json_text(content, ascii=True).encode() + b"\n"
 
 
 def as_lines(lines: AsyncIterator[bytes]) -> Response:

@@ -15,7 +15,7 @@ from headwise.labels import visible
 from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.saved import saved
-from headwise.predictors.stepping import steps
+from headwise.predictors.watched_heads import steps
 from headwise.runs.publish import MODEL
 from headwise.runtime import version
 from headwise.tasks.options import Options

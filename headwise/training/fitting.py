@@ -50,7 +50,7 @@ def fit_recipe(
     values = merge(suggestion.values, limits)
     # warmup_share replaces it
     values["training"].pop("warmup_steps", None)
-    first = _recipe(values, suggestion.sizes[0].settings, settings)
+    first = read_recipe(merge(values, suggestion.sizes[0].settings), settings)
     with isolated(first.seed):
         kind = registry.task_type(first.task)
         note("preparing the data")
@@ -110,17 +110,13 @@ def merge(values: Mapping[str, Any], settings: Mapping[str, Any]) -> Settings:
     return result
 
 
-def _recipe(values: Mapping[str, Any], settings: Mapping[str, Any], overrides: list[str]) -> Recipe:
-    return read_recipe(merge(values, settings), overrides)
-
-
 def _fastest(
     attempt: Callable[[Recipe], Trial], values: Settings, overrides: list[str], used_s: float
 ) -> tuple[float, str, Trial]:
     """The most steps that the run can take, their precision, and their trial."""
     trials = []
     for precision in _precisions():
-        recipe = _recipe(values, {"training.precision": precision}, overrides)
+        recipe = read_recipe(merge(values, {"training.precision": precision}), overrides)
         trial = attempt(recipe)
         share = 1.0 - _VALIDATION_SHARE
         trials.append((share * trial.steps(recipe.training, used_s), precision, trial))

@@ -146,7 +146,7 @@ def _weights_bytes(session: Session) -> int:
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 @contextmanager

@@ -129,7 +129,7 @@ def test_warnings_are_one_line(headwise, monkeypatch):
         warnings.warn("the best model\x1b[2J is damaged", stacklevel=2)
         return "{}"
 
-    monkeypatch.setattr("headwise.cli.list.json_line", line)
+    monkeypatch.setattr("headwise.cli.list.json_text", line)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         assert headwise("list", "--json") == (0, "{}\n", "warning: the best model\\x1b[2J is damaged\n")

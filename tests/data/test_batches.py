@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.data.batches import Ragged, collate, fit_lengths, padding_waste, pair_lengths, token_batches
+from headwise.data.batches import Ragged, collate, fit_lengths, pair_lengths
+from headwise.data.buckets import padding_waste, token_batches
 from headwise.errors import ShapeError
 
 ROWS = st.lists(st.lists(st.integers(3, 97), max_size=7), min_size=1, max_size=11)

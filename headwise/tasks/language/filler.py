@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from headwise import metrics
 from headwise.attention.precision import wide
-from headwise.data.batches import token_batches
+from headwise.data.buckets import token_batches
 from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import nn
 
 from headwise.data.bad_lines import strict
-from headwise.data.batches import token_batches
+from headwise.data.buckets import token_batches
 from headwise.data.files import Bytes
 from headwise.predictors.predictor import Predictor, several
 from headwise.tasks.speech.log_mel import frame_count, log_mel
