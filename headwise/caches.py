@@ -178,7 +178,6 @@ class Segments:
     flows back into the segments themselves. With L layers and a memory of m tokens a token reaches L x m tokens back.
 
     Args:
-        length: tokens to keep.
         inputs: those kept so far, (batch, kept, d_model).
     Source: Dai et al. 2019, arXiv:1901.02860, section 3.2.
 

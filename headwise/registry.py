@@ -48,11 +48,9 @@ class Registry(Generic[T]):
     besides are sizes, which a model gives: to the class method `sized`, where the class has one, else by their names.
 
     Args:
-        noun: what a member is called in messages.
         kind: the class that all members extend.
         members: gives the module of each name, which holds one such class, or the class itself; called at each use, so
             that nothing is imported before.
-        sizes: names of the sizes.
         nested: arguments that are objects with names of their own, and what builds each of its text.
     """
 

@@ -32,10 +32,8 @@ def token_batches(
     Args:
         lengths: (examples, sides), tokens as they will stand in a batch; the last side is the target.
         max_tokens: budget of a batch: its sentences times its longest row.
-        max_sentences: sentences of a batch at most.
         count: which rows the budget counts. "longest": those of the longer side, which bounds the memory; "target":
             those of the target, however long the sources are.
-        seed: of the shuffling.
         epoch: each epoch has its own order.
         shuffle: False: sorted by length, the same in every epoch, for evaluation.
         lines: line of each example in its file, for the error.

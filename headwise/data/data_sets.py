@@ -96,7 +96,6 @@ def fetch(
     Args:
         given: a folder of what the addresses give, under the last part of each address; what is there is not
             downloaded.
-        progress: told of downloads.
     Raises:
         DataError: a file that is there has another content; the data set has to be fetched by hand; a download failed
             or is not what it was.

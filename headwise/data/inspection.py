@@ -143,9 +143,6 @@ class DataKind:
     def inspect(self, data: Any, held_out: str | None = None) -> list[Inspection]:
         """Reads the files that a recipe's `[data]` names to their ends, whatever is in them.
 
-        Args:
-            held_out: a file of examples that are looked up among those of train.
-
         Raises:
             ConfigError: held-out examples where they cannot be looked up.
             DataError: a file cannot be read any further.

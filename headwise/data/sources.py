@@ -23,9 +23,7 @@ class Limits:
 
     Args:
         tokens: budget of a batch in padded tokens.
-        sentences: examples of a batch at most.
         count: the side of the examples that the budget counts.
-        seed: of the order.
         examples: only the first so many of a split.
     """
 

@@ -62,7 +62,6 @@ class DataSet(Generic[T]):
 
     Args:
         config: `[data]`, with a file or nothing for each split, the fractions to hold out and `split_seed`.
-        scan: reads the file of a split.
         pair: an example as a source, by which two are the same, and an answer. Equal sources come into the same split.
         lowercase: sources that differ in case alone are the same.
         files: keys of the files that are not read by `Bytes`.
@@ -112,10 +111,6 @@ class DataSet(Generic[T]):
     def stream(self, split: str, bad: BadLines | None = None, reader: Bytes | None = None) -> Iterator[T]:
         """The examples of a split's own file, one after another.
 
-        Args:
-            bad: collects what cannot be read.
-            reader: collects digests.
-
         Raises: DataError: there is nothing in the file, or, at its end, bad lines that are not to be skipped.
         """
         bad = BadLines(self.unit) if bad is None else bad
@@ -144,11 +139,7 @@ class DataSet(Generic[T]):
         return examples
 
     def shares(self, given: Mapping[str, Any], train: Sequence[T]) -> dict[str, float]:
-        """Fractions that hold out something of train for each split without a file, for a first recipe.
-
-        Args:
-            given: keys of `[data]`, as the user gave them.
-        """
+        """Fractions that hold out something of train for each split without a file, for a first recipe."""
         seed, noun = self.config.split_seed, self.nouns.examples
         return held_out(
             given, lambda valid, test: split_by(train, self._source, (valid, test), seed, noun, self.lowercase)
@@ -200,7 +191,6 @@ def split_by(
 
     Args:
         fractions: of the sources to validate and to test, 0 for none.
-        noun: what the items are, for the error.
         lowercase: sources that differ in case alone are one.
 
     Raises:

@@ -136,7 +136,6 @@ class Text:
 
     Args:
         tokens: what stands before the text, such as a line end, and the tokens of the text.
-        chars: characters of the raw text.
     """
 
     tokens: Tokens

@@ -20,7 +20,6 @@ class Problem:
     """One kind of examples.
 
     Args:
-        about: what is asked, in a few words.
         names: of the two columns of a file; None: a file of pairs, which has none.
         lengths: the shortest that it can have and the longest, if no other is asked for, in symbols.
         draw: (random numbers, length, symbols) -> input and answer.

@@ -68,10 +68,6 @@ def scan_rows(
     such a line. Every row must have as many columns as the first line. A CSV cell in quotes may hold delimiters, line
     ends and doubled quotes; in TSV a quote is a character. Cells are text; those of JSON lines are of any kind.
 
-    Args:
-        required: the columns or fields that every row must have.
-        optional: those that are given where they are there.
-
     Raises: DataError: the file cannot be read any further: it lacks a required column, or a quote is never closed.
     """
     name = os.fspath(path)
@@ -302,10 +298,6 @@ def _cleaned(name: str, line: int, text: str, normalize: Normalize) -> str:
 def name_of(value: Any, fault: Fault, *, normalize: Normalize = "nfc", what: str = "label") -> str:
     """The cell of a table as the name of something: text that is not empty, a whole number, true or false.
 
-    Args:
-        fault: makes the error of a message.
-        what: what is named, for the messages.
-
     Raises: BadLine, as `fault` makes it.
     """
     if isinstance(value, bool):
@@ -324,7 +316,7 @@ def name_of(value: Any, fault: Fault, *, normalize: Normalize = "nfc", what: str
 
 
 def number_of(value: Any, fault: Fault, *, what: str = "label") -> float:
-    """The cell of a table as a finite number, written with digits and a point; arguments as in `name_of`.
+    """The cell of a table as a finite number, written with digits and a point.
 
     Raises: BadLine, as `fault` makes it.
     """

@@ -19,11 +19,7 @@ _SHOWN_BY = "headwise explore RUN --bench lengths.json"
 
 
 def bench_routes(records: Sequence[Measurement]) -> Callable[[FastAPI, Service], None]:
-    """What adds these routes to a service.
-
-    Args:
-        records: measured before; none is measured here.
-    """
+    """What adds these routes to a service."""
     measurements = [record.model_dump() for record in records]
 
     def add(app: FastAPI, service: Service) -> None:

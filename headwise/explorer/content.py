@@ -25,10 +25,8 @@ class Content:
 
     Args:
         source, output: what was read and what was said of it; empty where nobody knows.
-        groups: layers that are alike.
         weights: those of a layer, made when they are asked for.
         allowed: which pairs the mask of a layer allows; None: all, or all that a causal one does.
-        tokens: what is known of tokens.
         places: what rows and columns are where they are no tokens.
     """
 

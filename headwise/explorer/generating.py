@@ -156,7 +156,6 @@ class Telling:
 
     Args:
         config: of the search; scores are by its length penalty.
-        top_k: likely tokens that are told of each step.
     """
 
     draft: Draft

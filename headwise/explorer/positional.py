@@ -30,9 +30,7 @@ class Asked(BaseModel):
 
     Args:
         kind: one of the library; or, with `model`, the name of a module of a run.
-        n: positions.
         d: columns; a scheme of a run has its own.
-        base: of frequencies, where a scheme has one.
         head: of a scheme that adds to scores.
     """
 

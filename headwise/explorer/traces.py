@@ -37,7 +37,6 @@ class Group:
 
     Args:
         name: part and kind, such as "decoder cross".
-        heads: of each layer.
     """
 
     name: str
@@ -64,14 +63,11 @@ class Traced:
     """What a model did with one input.
 
     Args:
-        run: the name of its run.
         item: the input, as its predictor reads it.
         target: the output that it was made to give; None: its own.
         seen: the pass that is shown.
-        edits: what was changed in it.
         change: what the edits change in the answer; None: nothing is edited.
         places: what rows and columns are where they are no tokens.
-        tokens: what is known of tokens.
     """
 
     id: str

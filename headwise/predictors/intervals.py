@@ -17,9 +17,7 @@ class Resampled:
     """A score as a function of how often each group of its examples counts.
 
     Args:
-        name: of the score.
         noun: what the groups are, such as "sessions": what belongs together is drawn together.
-        groups: how many there are.
         score: from a weight for each group.
         asked: what identifies the examples and what was asked of them, equal for models that can be compared.
     """

@@ -141,7 +141,6 @@ def layers_of(
     """The layers of an encoder-decoder with what their rows and columns are.
 
     Args:
-        attention: weights of one example.
         read: what the encoder's own attention goes over.
         memory: what the decoder looks at; often the same.
         written: the tokens that are written, and the end.

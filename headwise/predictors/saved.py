@@ -35,7 +35,6 @@ class Saved:
     """An adopted model in `eval()`, with its tokenizer.
 
     Args:
-        folder: where it was read from.
         files: what says which model it is: configuration, tokenizer, weights.
     """
 

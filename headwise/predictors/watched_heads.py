@@ -21,8 +21,6 @@ class Look:
     """The attention layers of one pass by name, each with what an explanation says of it and what was recorded.
 
     Args:
-        seen: the pass.
-        trace: of what was recorded in it.
         layers: by the names that the trace has them by.
     """
 
@@ -79,7 +77,6 @@ def steps(
     """Every intermediate of a head, with the tokens of the input as its rows and columns.
 
     Args:
-        item: an input, as `parse` makes it.
         target: the output that the model is made to give; None: its own.
         layer: name, or number as in `Explanation.layer_name`; None: the layer that says most.
 

@@ -27,7 +27,6 @@ class Film:
     between are removed until it fits: so a film covers a run of any length evenly.
 
     Args:
-        run: the run folder.
         every: steps between frames at first.
         limit: bytes of all frames together.
         check: called before each write; raises if another process has the folder.

@@ -119,9 +119,6 @@ def read_metrics(run: Path) -> list[Event]:
 class _Lines:
     """A text file that lines are appended to at once; bytes that the disk refuses are written with the next line.
 
-    Args:
-        path: None: the lines are dropped.
-
     Raises: CheckpointError if it is no regular file.
     """
 

@@ -23,7 +23,6 @@ class Tracker(ABC):
     """A service that takes numbers by name and step, in a run of the service that `key` names.
 
     Args:
-        run: the run folder.
         project: the name that the service groups runs by.
         recipe: its keys and values, shown beside the curves.
         key: the identity of a resumed run in the service; None the first time.

@@ -119,7 +119,6 @@ def create_app(
 
     Args:
         hosts: names by which it may be called.
-        more: each adds routes of its own.
     """
     service = Service(runs, limits or Limits())
 
@@ -196,11 +195,7 @@ def route(
     status: int = 200,
     media: Sequence[str] = (JSON,),
 ) -> None:
-    """A verb of the interface; bodies are read by `parsed`, so the document is told of them here.
-
-    Args:
-        status, media: of its answers.
-    """
+    """A verb of the interface; bodies are read by `parsed`, so the document is told of them here."""
 
     async def answer(request: Request) -> Response:
         begun, code = time.perf_counter(), 500

@@ -8,11 +8,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Meters:
-    """Counters of one service, in a registry of its own.
-
-    Args:
-        waiting: how many jobs wait now.
-    """
+    """Counters of one service, in a registry of its own."""
 
     def __init__(self, waiting: Callable[[], int]):
         self._registry = CollectorRegistry()

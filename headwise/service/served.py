@@ -28,10 +28,8 @@ class Served:
     """A loaded run.
 
     Args:
-        name: by which requests call it.
         options: what requests may say of the answers.
         identity: what tells its weights, and the program that reads them, apart from others.
-        folder: where it is.
     """
 
     name: str

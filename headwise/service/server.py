@@ -23,7 +23,6 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
     """Answers until SIGINT or SIGTERM; then finishes what is asked, for a few seconds, or not after a second SIGINT.
 
     Args:
-        app: what `create_app` made.
         port: 0: one that is free.
         ready: called with the address once requests are answered.
 

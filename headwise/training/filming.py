@@ -41,9 +41,6 @@ class Filming:
     """Records the attention on the probes of a recipe while it trains, in the first process.
 
     Weights, random state and order of the data are those of a run without a film.
-
-    Args:
-        note: takes a line for people.
     """
 
     def __init__(self, session: Session, checkpoints: Checkpoints, note: Callable[[str], None]) -> None:

@@ -40,7 +40,6 @@ def fit_recipe(
         suggestion: of the task, its values complete with `task` and data files that can be read.
         settings: `section.key=value` of the user, which take precedence.
         minutes: of the whole run, preparation and validation included.
-        note: takes a line on each trial.
         attempt: makes a trial of a recipe; None: real steps on the data.
 
     Raises: ConfigError for wrong settings, or too few minutes for a step; DataError for the data.

@@ -74,9 +74,7 @@ def account(run: Path, split: str = "test", limit: int | None = None) -> Row:
     """Reads a finished run and scores it; texts such as signatures are left out of the scores.
 
     Args:
-        run: the run folder.
         split: the part of its data that is scored: train, valid or test.
-        limit: examples at most.
 
     Raises:
         CheckpointError: there is no run, or it has not ended.

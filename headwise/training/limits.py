@@ -14,7 +14,6 @@ class Clock:
     """Seconds of this process since the clock was made, and those of earlier parts of the run.
 
     Args:
-        wall: elapsed seconds.
         cpu: CPU seconds of this process, all threads.
     """
 

@@ -75,8 +75,6 @@ def locate(name: str, folders: Iterable[Path], key: str) -> str:
 
     Args:
         name: as in the recipe; absolute paths and `headwise:` names stay as they are.
-        folders: where to look, in this order.
-        key: the key of the recipe, for the message.
 
     Raises: DataError: naming every folder that was searched.
     """

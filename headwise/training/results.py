@@ -54,7 +54,6 @@ def page(rows: Sequence[Row], figures: Sequence[Figure], command: str, *, from_r
     """The page: a section for each data set and task, a line for each recipe with mean and spread over its seeds.
 
     Args:
-        command: the command that writes the page, for its text.
         from_records: the rows are those of a file of records.
 
     Raises: DataError: no runs.

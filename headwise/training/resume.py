@@ -37,7 +37,6 @@ class Opening:
 
     Args:
         allowed: by "data" and "schedule" whether a change of these is.
-        notes: takes lines for the log.
     """
 
     def __init__(

@@ -31,9 +31,6 @@ def shorten(name: str, overrides: Sequence[str]) -> Recipe:
 
     A log that is split by time is read completely.
 
-    Args:
-        overrides: `section.key=value`; they take precedence.
-
     Raises: ConfigError: for wrong keys or values; DataError: if a data file is nowhere.
 
     >>> recipe = shorten("phrasebook", ["training.max_steps=5"])

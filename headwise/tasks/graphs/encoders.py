@@ -33,8 +33,6 @@ class SparseRows(OnDevice):
 
     Args:
         start: where the entries of each row begin; those of the last row end with the list.
-        column: of each entry.
-        value: of each entry.
     """
 
     start: Int[Tensor, "rows"]
@@ -52,8 +50,6 @@ class FeatureProjection(nn.Module):
     for each entry, since a zero that is dropped stays a zero.
 
     Args:
-        num_features: columns of x.
-        width: of the result.
         dropout: on the features, while training.
 
     >>> layer = FeatureProjection(3, 2)
@@ -130,7 +126,6 @@ class Heads(Mixer):
     """Heads of an attention side by side, over queries, keys and values that lie side by side in x.
 
     Args:
-        mechanism: what each head computes.
         num_heads: heads of width 1 or more each.
         shared: one projection is query, key and value, as in graph attention networks; else x holds all three.
         averaged: the output is the mean of the heads, as in the last layer of such a network.
@@ -155,9 +150,7 @@ class GraphEncoder(nn.Module):
 
     Args:
         layers: from the features to the output.
-        mixers: one for each layer.
         between: the activation after every layer but the last.
-        width: of the output.
     """
 
     def __init__(self, layers: Sequence[FeatureProjection], mixers: Sequence[Mixer], between: Between, width: int):

@@ -153,11 +153,7 @@ def read_ids(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTES)
 
 
 def table_of(path: Path, max_line_bytes: int, named_by: str = _NAMED_BY) -> Table:
-    """How a table is read: separated by tabs if the first line has one, else by commas, with CSV's quotes.
-
-    Args:
-        named_by: see `Table`.
-    """
+    """How a table is read: separated by tabs if the first line has one, else by commas, with CSV's quotes."""
     kind = "tsv" if "\t" in first_line(path, max_line_bytes) else "csv"
     return Table(kind, ",", max_line_bytes, named_by, numbered=False)
 

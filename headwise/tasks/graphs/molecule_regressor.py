@@ -48,7 +48,6 @@ class MoleculeBatch(OnDevice):
     Args:
         start: where the atoms of each molecule begin.
         targets: of each molecule, in deviations from the mean; NaN where none is known.
-        indices: which examples they are.
     """
 
     features: Float[Tensor, "atoms features"]
@@ -93,12 +92,7 @@ class MoleculeTable:
 
 
 class MoleculeRegressor(Predictor[Compound, float, Compound]):
-    """A model with the scale of the numbers it was trained on.
-
-    Args:
-        model: in `eval()` while it predicts.
-        data: how files are read.
-    """
+    """A model with the scale of the numbers it was trained on."""
 
     given = "molecule"
 

@@ -51,7 +51,6 @@ class Choice:
         labels: which candidates were chosen; empty where that is not known.
         time: when, in the same unit.
         user: a category for each of `data.user_features`; an empty text is unknown.
-        session: whose it is.
         line: of the candidate in its file, from 1.
     """
 
@@ -227,7 +226,6 @@ class ChoiceTable:
 
     Args:
         negatives: draws candidates beside the one of each choice; None: the candidates of a choice are all.
-        count: negatives of each choice.
         anew: others in each pass.
     """
 
@@ -303,9 +301,6 @@ def choice_of(text: str, users: Sequence[str]) -> Choice:
     wanted, `candidates` (all items without them), `times` of the history and `time` of the choice (numbers in the unit
     of `data.order`; the latest of the history without it), and `user` (a category by column). Any other line is a
     history.
-
-    Args:
-        users: the columns that the model knows of a user.
 
     Raises: DataError: what is wrong, without its place.
 

@@ -37,7 +37,6 @@ class Dice(nn.Module):
 
     Args:
         width: columns, each with an alpha of its own, which begins at 0.
-        epsilon: of the paper, 1e-8.
         momentum: share of a batch in the running means.
     Source: Zhou et al. 2018, arXiv:1706.06978, section 5.2.
 
@@ -307,7 +306,6 @@ def build_interest_network(
     Args:
         sizes: categories of each column: the items first, then their features, then what is known of users.
         features: the number of each feature of each item.
-        gaps: classes of time gaps.
 
     Raises: ConfigError for the width of a column that is not there.
 

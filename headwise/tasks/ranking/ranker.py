@@ -127,9 +127,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
     """A model with the catalogue of its items.
 
     Args:
-        model: in `eval()` while it predicts.
         negatives: what choices are scored against; None: candidates of the log itself have labels.
-        data: how files are read.
     """
 
     option = "n_best"

@@ -194,7 +194,6 @@ def scan_steps(path: str | os.PathLike[str], config: SeriesConfig, columns: Sequ
 
     Args:
         config: format and what the other columns are; its paths are not read.
-        columns: of the numbers.
 
     Raises: DataError: the file cannot be read any further, or lacks a column.
     """
@@ -430,10 +429,6 @@ class WindowTable:
 
 def read_parts(data: SeriesConfig, length: int, horizon: int) -> SeriesParts:
     """Reads the files of a recipe and parts their series in time: each begins with training and ends with the test.
-
-    Args:
-        length: steps of a history.
-        horizon: steps to tell after it.
 
     Raises: ConfigError: targets that are not read; DataError: a file cannot be read as asked, or a part has no window.
     """

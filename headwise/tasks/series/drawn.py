@@ -45,9 +45,6 @@ def draw(count: int, seed: int = 0) -> Float64[np.ndarray, "count columns"]:
 def make(folder: Path, seed: int = 1, count: int = 10_000) -> dict[Path, int]:
     """Writes `series.csv`, a row a step: its number, `tide` and `echo`.
 
-    Args:
-        folder: made where it is missing.
-
     Returns: the file, and how many steps it has.
 
     Raises: DataError: the folder holds other data under this name.

@@ -152,7 +152,6 @@ class WindowBatch(OnDevice):
     Args:
         counted: steps of each that the loss counts, the last ones.
         told: numbers of each such step that are told.
-        indices: which windows they are.
     """
 
     rows: Float[Tensor, "windows places columns"]

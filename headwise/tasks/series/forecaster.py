@@ -107,10 +107,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     """A model with the scale of the numbers it was trained on; a forecast has a row for each step, in their units.
 
     Args:
-        model: in `eval()` while it predicts.
         simple: forecasts without a model, which are its baselines.
-        length: steps of a history.
-        data: how files are read.
     """
 
     # or numbers, but a name is taken for a file wherever there is one

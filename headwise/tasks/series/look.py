@@ -22,8 +22,6 @@ class SeriesMap:
 
     Args:
         names: of the columns that are told.
-        past: the history of these.
-        ahead: the forecast.
         truth: what came instead; None: nobody knows.
         reads: the place from whose vector the forecast is made; None: from all of them.
     """

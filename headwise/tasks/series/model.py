@@ -64,7 +64,6 @@ class Forecaster(nn.Module, ABC):
 
     Args:
         targets: the places of the columns that are told, among those that are read.
-        horizon: steps that are told.
         change: what the network says is added to the latest numbers; else it is the number itself.
     """
 

@@ -32,7 +32,6 @@ def series_page(
     Args:
         truth: what came in place of the forecast, if that is known.
         weights: how much each query looks at each step; the first place is the first step of the history.
-        labels: of the queries.
 
     Raises: ShapeError: if there is no place or no query.
 
