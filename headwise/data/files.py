@@ -203,7 +203,7 @@ def is_hidden(name: str) -> bool:
 
 
 def listed(digests: Mapping[str, str]) -> str:
-    """The SHA-256 of the lines `SHA-256  name` of several files in the order of their names, as sha256sum prints them."""
+    """The SHA-256 of the lines `SHA-256  name` of several files, sorted by name, as sha256sum prints them."""
     return hashlib.sha256("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()).hexdigest()
 
 
