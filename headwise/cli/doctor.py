@@ -1,6 +1,5 @@
 """`headwise doctor`: what this machine and installation can do, with advice where something is missing."""
 
-import importlib.util
 from importlib import metadata
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from headwise.files import json_text
 Row = tuple[str, str, str]
 
 PACKAGES = ("headwise", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "matplotlib", "pydantic")
-EXTRAS = {name: name for name in ("tensorboard", "wandb", "mlflow", "trackio")}
+EXTRAS = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow-skinny": "mlflow", "trackio": "trackio"}
 EXTRAS |= {"transformers": "hf", "rdkit": "molecules", "soundfile": "audio", "soxr": "audio"}
 
 
@@ -24,7 +23,7 @@ def doctor(
     sections = {
         "versions": [(name, metadata.version(name), "") for name in PACKAGES],
         "machine": runtime.report(),
-        "extras": [_extra(module, extra) for module, extra in EXTRAS.items()],
+        "extras": [_extra(package, extra) for package, extra in EXTRAS.items()],
         "fonts": _fonts(),
         "data": _data(),
     }
@@ -46,10 +45,11 @@ def _section(title: str, rows: list[Row]) -> None:
         typer.echo(f"  {name:<{width}}  {value}" + (f"  ({advice})" if advice else ""))
 
 
-def _extra(module: str, extra: str) -> Row:
-    if importlib.util.find_spec(module) is not None:
-        return module, metadata.version(module), ""
-    return module, "not installed", f"pip install 'headwise[{extra}]'"
+def _extra(package: str, extra: str) -> Row:
+    try:
+        return package, metadata.version(package), ""
+    except metadata.PackageNotFoundError:
+        return package, "not installed", f"pip install 'headwise[{extra}]'"
 
 
 def _fonts() -> list[Row]:

@@ -63,13 +63,24 @@ def train(
 def _try(
     recipe: str, overrides: list[str], run_folder: Path | None, where: Path, threads: int | None, *, dry_run: bool
 ) -> None:
+    from headwise import runtime
+    from headwise.training import recipes
+    from headwise.training.smoke import EXAMPLES, shorten, smoke
+    from headwise.training.trial import preview
+
     if (place := launched()) is not None and place[1] > 1:
         alone = ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
         raise alone.reported_by(place[0] == 0)
-    if not dry_run:
-        _smoke(recipe, overrides, run_folder, threads)
+    config = recipes.read(recipe, overrides) if dry_run else shorten(recipe, overrides)
+    runtime.apply(threads)
+    if dry_run:
+        for line in preview(config, where):
+            typer.echo(line)
         return
-    _show(recipe, overrides, where, threads)
+    with tempfile.TemporaryDirectory() as folder:
+        scores = smoke(config, run_folder or Path(folder) / "run")
+    summary = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    typer.echo(f"works:   {recipe} (on at most {EXAMPLES} examples after a few steps: {summary})")
 
 
 def _tell(done: "Run") -> None:
@@ -80,29 +91,6 @@ def _tell(done: "Run") -> None:
     typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes of training")
     for verb, argument in (("predict", " INPUT"), ("evaluate", ""), ("explain", " INPUT")):
         typer.echo(f"next:    headwise {verb} {done.folder}{argument}")
-
-
-def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) -> None:
-    from headwise import runtime
-    from headwise.training import recipes
-    from headwise.training.trial import preview
-
-    config = recipes.read(recipe, overrides)
-    runtime.apply(threads)
-    for line in preview(config, folder):
-        typer.echo(line)
-
-
-def _smoke(recipe: str, overrides: list[str], run: Path | None, threads: int | None) -> None:
-    from headwise import runtime
-    from headwise.training.smoke import EXAMPLES, shorten, smoke
-
-    config = shorten(recipe, overrides)
-    runtime.apply(threads)
-    with tempfile.TemporaryDirectory() as folder:
-        scores = smoke(config, run or Path(folder) / "run")
-    summary = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
-    typer.echo(f"works:   {recipe} (on at most {EXAMPLES} examples after a few steps: {summary})")
 
 
 def trained(

@@ -3,7 +3,6 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,6 +16,7 @@ from headwise.data.files import MAX_LINE_BYTES, digested
 from headwise.data.idx import MAX_BYTES, check_size, parse_npz
 from headwise.data.splits import SPLITS, hold_out, own_files
 from headwise.errors import DataError
+from headwise.tasks._files import as_json
 from headwise.tasks.graphs.graph_files import (
     Columns,
     NodeTable,
@@ -98,7 +98,7 @@ class Graph:
             width=np.int64(table.width),
             edges=self.edges.astype(small),
         )
-        return {"graph.npz": stream.getvalue(), "nodes.json": _json(self.ids)}
+        return {"graph.npz": stream.getvalue(), "nodes.json": as_json(self.ids)}
 
     @classmethod
     def of(cls, archive: bytes, nodes: bytes) -> "Graph":
@@ -287,7 +287,3 @@ def _of_labels(splits: dict[str, list[LabelledNode]]) -> list[str]:
 
 def _inside(numbers: np.ndarray, count: int) -> bool:
     return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < count)
-
-
-def _json(value: Sequence[str]) -> bytes:
-    return (json.dumps(value, ensure_ascii=False) + "\n").encode()

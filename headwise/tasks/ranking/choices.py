@@ -12,14 +12,13 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from headwise.config import Config, build
+from headwise.config import Config
 from headwise.data.bad_lines import BadLine
 from headwise.data.batches import OnDevice, Ragged, padded
 from headwise.data.files import MAX_LINE_BYTES, read_lines, resolve
 from headwise.data.jsonl import kind_name, parse_object, texts
 from headwise.data.readers import Pair
 from headwise.data.splits import SPLITS, DataSet, Nouns
-from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError, ShapeError, listing, unknown
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig, scan_clicks
 
@@ -388,7 +387,7 @@ def read_log(config: ClicksConfig) -> Log:
     """
     by_time = config.split == "time"
     file_config = config.model_copy(update={"valid_fraction": 0.0, "test_fraction": 0.0}) if by_time else config
-    splits = _data_set(file_config).read()
+    splits = click_set(file_config).read()
     # equal names of sessions in different files are told as clicks of training
     notes = [f"{part}: {note}" for part, note in splits.skipped.items()]
     parts: dict[str, list[Choice]] = {}
@@ -412,35 +411,11 @@ def choices_of(config: ClicksConfig, split: str) -> list[Choice]:
     """The choices of a split; if it has a file of its own, no other file is read. Raises: DataError, as `read_log`."""
     if split == "train" or getattr(config, split) is None:
         return read_log(config).parts[split]
-    return choices(_data_set(config).examples(split), config.max_history, config.min_history)[0]
+    return choices(click_set(config).examples(split), config.max_history, config.min_history)[0]
 
 
-def suggest_for_clicks(data: Mapping[str, Any]) -> Suggestion:
-    """A deep interest network for the log of these keys of `[data]`.
-
-    Raises: ConfigError: keys that there are not; DataError: files that are not there or are wrong.
-    """
-    config = build(ClicksConfig, data, "data")
-    data_set = _data_set(config)
-    clicks = data_set.read_file("train")[0]
-    fractions = data_set.shares(data, clicks) if config.split == "session" else {}
-    values = {
-        "data": {**fractions, **data},
-        "model": {"pooling": "din", "dropout": 0.1},
-        "training": {
-            "learning_rate": 2e-3,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_tokens": max(4096, config.max_history),
-            "batch_sentences": 256,
-            "max_epochs": 4 if len(clicks) > 20_000 else 10,
-            "monitor": "auc",
-        },
-    }
-    return Suggestion(values, f"Ranking, fitted to the {len(clicks):,} rows")
-
-
-def _data_set(config: ClicksConfig) -> DataSet[Click]:
+def click_set(config: ClicksConfig) -> DataSet[Click]:
+    """The rows of a log by split."""
     return DataSet(
         config,
         lambda split, _: scan_clicks(resolve(getattr(config, split)), config),

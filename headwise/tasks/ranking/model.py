@@ -60,16 +60,16 @@ class Dice(nn.Module):
         return share * x + (1 - share) * self.alpha * x
 
 
+Candidates = Float[Tensor, "batch candidates width"]
+History = Float[Tensor, "batch length width"]
+Lens = Int[Tensor, "batch"]
+
+
 class TargetPooling(nn.Module, ABC):
     """One vector of a history for each candidate. What stands beyond the lengths changes nothing; none gives zeros."""
 
     @abstractmethod
-    def forward(
-        self,
-        candidates: Float[Tensor, "batch candidates width"],
-        history: Float[Tensor, "batch length width"],
-        valid_lens: Int[Tensor, "batch"],
-    ) -> Float[Tensor, "batch candidates width"]:
+    def forward(self, candidates: Candidates, history: History, valid_lens: Lens) -> Candidates:
         """`valid_lens`: real places of each history."""
 
 
@@ -87,12 +87,7 @@ class SamePooling(TargetPooling):
         super().__init__()
         self.pooling = pooling
 
-    def forward(
-        self,
-        candidates: Float[Tensor, "batch candidates width"],
-        history: Float[Tensor, "batch length width"],
-        valid_lens: Int[Tensor, "batch"],
-    ) -> Float[Tensor, "batch candidates width"]:
+    def forward(self, candidates: Candidates, history: History, valid_lens: Lens) -> Candidates:
         pooled: Tensor = self.pooling(history, valid_lens)
         return pooled[:, None].expand(-1, candidates.shape[1], -1)
 
@@ -117,12 +112,7 @@ class TargetAttention(TargetPooling):
         super().__init__()
         self.mechanism = mechanism
 
-    def forward(
-        self,
-        candidates: Float[Tensor, "batch candidates width"],
-        history: Float[Tensor, "batch length width"],
-        valid_lens: Int[Tensor, "batch"],
-    ) -> Float[Tensor, "batch candidates width"]:
+    def forward(self, candidates: Candidates, history: History, valid_lens: Lens) -> Candidates:
         history = zeroed_beyond(history, valid_lens)[:, None]
         call = Call(candidates[:, None], history, history, mask=Padding(valid_lens), cross=True)
         pooled: Tensor = self.mechanism(call)
@@ -140,12 +130,7 @@ class HeadsOverHistory(TargetPooling):
         super().__init__()
         self.attention = attention
 
-    def forward(
-        self,
-        candidates: Float[Tensor, "batch candidates width"],
-        history: Float[Tensor, "batch length width"],
-        valid_lens: Int[Tensor, "batch"],
-    ) -> Float[Tensor, "batch candidates width"]:
+    def forward(self, candidates: Candidates, history: History, valid_lens: Lens) -> Candidates:
         pooled: Tensor = self.attention(candidates, zeroed_beyond(history, valid_lens), mask=Padding(valid_lens))
         # the output's bias is no part of a history that is not there
         return zeroed(pooled, (valid_lens > 0)[:, None, None])

@@ -359,23 +359,18 @@ class Scaling:
         return (json.dumps(fields, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
 
     @classmethod
-    def of(cls, content: bytes) -> "Scaling":
-        """What `to_bytes` wrote. Raises: DataError for anything else."""
-        try:
-            fields = json.loads(content)
-            columns, targets = (tuple(map(str, fields[key])) for key in ("columns", "targets"))
-            means, deviations = (tuple(map(float, fields[key])) for key in ("means", "deviations"))
-        except (ValueError, TypeError, KeyError):
-            raise DataError("not the columns of a run") from None
-        numbers = [*means, *deviations]
+    def from_json(cls, fields: Any) -> "Scaling":
+        """From what `to_bytes` wrote. Raises: ValueError, TypeError or KeyError for anything else."""
+        columns, targets = (tuple(map(str, fields[key])) for key in ("columns", "targets"))
+        means, deviations = (tuple(map(float, fields[key])) for key in ("means", "deviations"))
         if not (
             0 < len(columns) == len(means) == len(deviations) == len(set(columns))
             and targets
             and set(targets) <= set(columns)
-            and all(map(math.isfinite, numbers))
+            and all(map(math.isfinite, [*means, *deviations]))
             and min(deviations) > 0
         ):
-            raise DataError("not the columns of a run")
+            raise ValueError(fields)
         return cls(columns, targets, means, deviations)
 
 

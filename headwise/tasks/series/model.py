@@ -59,6 +59,10 @@ ForecasterConfig = Annotated[
 ]
 
 
+Windows = Float[Tensor, "batch positions columns"]
+Told = Float[Tensor, "batch count told"]
+
+
 class Forecaster(nn.Module, ABC):
     """Reads a history and tells the steps after it.
 
@@ -76,9 +80,7 @@ class Forecaster(nn.Module, ABC):
         """The steps after each history."""
 
     @abstractmethod
-    def taught(
-        self, window: Float[Tensor, "batch places columns"], count: int
-    ) -> tuple[Float[Tensor, "batch count told"], Float[Tensor, "batch count told"]]:
+    def taught(self, window: Windows, count: int) -> tuple[Told, Told]:
         """What is said of the last `count` steps of windows, whose last `horizon` steps follow a history, and them."""
 
 
@@ -122,9 +124,7 @@ class PooledForecaster(Forecaster):
         forecast = forecast.unflatten(1, (self.horizon, len(self.targets)))
         return forecast + history[:, -1:, self.targets] if self.change else forecast
 
-    def taught(
-        self, window: Float[Tensor, "batch places columns"], count: int
-    ) -> tuple[Float[Tensor, "batch count told"], Float[Tensor, "batch count told"]]:
+    def taught(self, window: Windows, count: int) -> tuple[Told, Told]:
         """`count` is the horizon: nothing else is told."""
         return self(window[:, : -self.horizon]), window[:, -self.horizon :, self.targets]
 
@@ -182,9 +182,7 @@ class StepwiseForecaster(Forecaster):
     def forward(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon targets"]:
         return self.rolled(history)[..., self.targets]
 
-    def taught(
-        self, window: Float[Tensor, "batch places columns"], count: int
-    ) -> tuple[Float[Tensor, "batch count told"], Float[Tensor, "batch count told"]]:
+    def taught(self, window: Windows, count: int) -> tuple[Told, Told]:
         """Of all columns, each step from the true ones before it."""
         return self.following(window[:, :-1])[:, -count:], window[:, -count:]
 
