@@ -14,9 +14,7 @@ EXTRAS = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow-skinny": "mlfl
 EXTRAS |= {"transformers": "hf", "rdkit": "molecules", "soundfile": "audio", "soxr": "audio"}
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
     """Report versions, machine settings, fonts and the data cache, with advice."""
     from headwise import runtime
 

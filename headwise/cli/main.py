@@ -43,8 +43,7 @@ def _options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Run code that a recipe or run names, until it changes."),
+        bool, typer.Option("--trust", help="Run code that a recipe or run names, until it changes.")
     ] = False,
 ) -> None:
     """Attention models: train them on your files, use them, and see what they attend to."""

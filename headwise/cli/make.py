@@ -10,8 +10,7 @@ from headwise.trust import trusting
 
 def make(
     problem: Annotated[
-        str,
-        typer.Argument(help="A problem, or my_module:MyTask/NAME; the message for an unknown one lists all."),
+        str, typer.Argument(help="A problem, or my_module:MyTask/NAME; the message for an unknown one lists all.")
     ],
     folder: Annotated[
         Path | None, typer.Option(help="Folder to write; default: synthetic/PROBLEM in the folder of data.")

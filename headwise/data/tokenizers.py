@@ -38,8 +38,7 @@ class TokenizerConfig(Config):
     normalize: Normalize = Field("nfc", description="Unicode form of every text: none, nfc or nfkc")
     split_punctuation: bool = Field(True, description="punctuation never shares a token with a word (not for char)")
     spaces: Literal["joined", "kept"] = Field(
-        "joined",
-        description="joined: white space only separates words; kept: every space, tab and line end is text",
+        "joined", description="joined: white space only separates words; kept: every space, tab and line end is text"
     )
 
 

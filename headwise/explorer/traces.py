@@ -111,11 +111,7 @@ class Traced:
         raise ConfigError(unknown("layer", layer, [name for group in self.groups for name in group.layers]))
 
     def weights(
-        self,
-        layer: str,
-        heads: Sequence[int] | None = None,
-        queries: slice = slice(None),
-        keys: slice = slice(None),
+        self, layer: str, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
     ) -> Float[np.ndarray, "heads queries keys"]:
         """Exact weights. Raises: ConfigError for a head or a layer that is not there."""
         record = self._record(layer)

@@ -95,11 +95,7 @@ def account(run: Path, split: str = "test", limit: int | None = None) -> Row:
 
 
 def row_of(
-    run: Path,
-    recipe: Recipe,
-    scores: Mapping[str, float],
-    baselines: Mapping[str, Mapping[str, float]],
-    **facts: Any,
+    run: Path, recipe: Recipe, scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], **facts: Any
 ) -> Row:
     """The row of a run with these scores, which may be NaN; `facts` are other fields of it.
 

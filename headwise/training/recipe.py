@@ -105,8 +105,7 @@ class TrainingConfig(Config):
         "part (fsdp); auto: ddp where there are several",
     )
     offload: bool = Field(
-        False,
-        description="under fsdp on a GPU: weights, gradients and optimizer stay in the memory of the processor",
+        False, description="under fsdp on a GPU: weights, gradients and optimizer stay in the memory of the processor"
     )
     recompute: bool = Field(
         False,
@@ -114,8 +113,7 @@ class TrainingConfig(Config):
         "memory, a third more time",
     )
     compile: bool = Field(
-        False,
-        description="torch.compile of the loss, if there is a compiler; resumed runs may then differ in rounding",
+        False, description="torch.compile of the loss, if there is a compiler; resumed runs may then differ in rounding"
     )
 
     baseline_cpu_s: float = Field(
@@ -153,9 +151,7 @@ class FilmConfig(Config):
     """A film of the training: where every head looks in a few inputs, step after step. It changes nothing else."""
 
     every: int = Field(
-        0,
-        ge=0,
-        description="steps between frames, besides one before the first step and one at the end; 0: no film",
+        0, ge=0, description="steps between frames, besides one before the first step and one at the end; 0: no film"
     )
     probes: list[str] = Field(
         [], description="inputs to look at; if empty, those of show, or the first ones to validate on"
@@ -165,9 +161,7 @@ class FilmConfig(Config):
         description="an answer that the model is made to give for each probe; if empty, as the data has it, or its own",
     )
     max_mib: int = Field(
-        64,
-        ge=1,
-        description="MiB of all frames; where more are needed, every second frame goes, again and again",
+        64, ge=1, description="MiB of all frames; where more are needed, every second frame goes, again and again"
     )
 
     @model_validator(mode="after")

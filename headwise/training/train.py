@@ -275,12 +275,7 @@ def _prepare(recipe: Recipe, saved: Saved | None, stop: StopSignal) -> Task[Any]
 
 
 def _session(
-    task: Task[Any],
-    recipe: Recipe,
-    processes: Processes,
-    saved: Saved | None,
-    allowed: Mapping[str, bool],
-    log: RunLog,
+    task: Task[Any], recipe: Recipe, processes: Processes, saved: Saved | None, allowed: Mapping[str, bool], log: RunLog
 ) -> Session:
     if recipe.training.follows_clock():
         log.note("this run follows the clock: it cannot be repeated bit for bit")

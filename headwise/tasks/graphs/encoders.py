@@ -73,11 +73,7 @@ class FeatureProjection(nn.Module):
         # sums of bags are not made in half precision
         weight, value = wide(self.weight), drop(features.value, rate)
         sums = F.embedding_bag(
-            features.column,
-            weight,
-            features.start,
-            mode="sum",
-            per_sample_weights=value.to(weight.dtype),
+            features.column, weight, features.start, mode="sum", per_sample_weights=value.to(weight.dtype)
         )
         return sums.to(self.weight.dtype) + self.bias
 

@@ -262,11 +262,7 @@ def read_archive(path: Path, max_bytes: int = MAX_BYTES) -> NodeTable:
     features = _features(path, arrays, nodes)
     check_size(features.width * EACH_BYTES, f"{path}: x has {features.width:,} columns", max_bytes)
     return NodeTable(
-        [str(node) for node in range(nodes)],
-        features,
-        texts,
-        _splits(path, arrays, nodes),
-        _edges(path, arrays, nodes),
+        [str(node) for node in range(nodes)], features, texts, _splits(path, arrays, nodes), _edges(path, arrays, nodes)
     )
 
 

@@ -52,11 +52,5 @@ class SeriesMap:
             weights, labels = weights.mean(axis=0, keepdims=True), ["mean"]
         title = f"{explanation.source}\n{explanation.caption(name, heads)}"
         return series_page(
-            self.names,
-            self.past,
-            self.ahead,
-            self.truth,
-            weights[:_ROWS, int(front) :],
-            labels[:_ROWS],
-            title=title,
+            self.names, self.past, self.ahead, self.truth, weights[:_ROWS, int(front) :], labels[:_ROWS], title=title
         )
