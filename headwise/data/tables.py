@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from headwise.data.bad_lines import BadLine, strict
 from headwise.data.files import MAX_LINE_BYTES, ending_of, first_line, scan_lines
@@ -18,6 +18,7 @@ from headwise.errors import ConfigError, DataError
 
 TableFormat = Literal["auto", "csv", "tsv", "jsonl"]
 Key = str | int
+Parsed = TypeVar("Parsed")
 
 _ENDINGS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 # names and their characters that an error shows
@@ -75,7 +76,7 @@ def scan_rows(
     if kind == "jsonl":
         yield from _records(name, how, required, optional)
         return
-    rows = _tsv(name, how) if kind == "tsv" else _Csv(name, how).rows()
+    rows = _cells(name, how, kind)
     chosen: dict[Key, int] | None = None
     width = 0
     for row in rows:
@@ -102,10 +103,10 @@ def heading(path: str | os.PathLike[str], how: Table) -> list[str]:
     name = os.fspath(path)
     kind = format_of(name, how.max_line_bytes) if how.format == "auto" else how.format
     if kind == "jsonl":
-        first = next(strict(_objects(name, how)), None)
+        first = next(strict(_lines(name, how, parse_object)), None)
         names = None if first is None else list(first[1])
     else:
-        row = next(strict(_tsv(name, how) if kind == "tsv" else _Csv(name, how).rows()), None)
+        row = next(strict(_cells(name, how, kind)), None)
         names = None if row is None else [cell.strip() for cell in row[1]]
     if not names:
         raise DataError(f"{name}: there is nothing in it; restore it or name another file")
@@ -139,7 +140,7 @@ def named_format(path: str) -> str | None:
 
 
 def _records(name: str, how: Table, required: Sequence[Key], optional: Sequence[Key]) -> Iterator[Row | BadLine]:
-    for entry in _objects(name, how):
+    for entry in _lines(name, how, parse_object):
         if isinstance(entry, BadLine):
             yield entry
             continue
@@ -152,23 +153,19 @@ def _records(name: str, how: Table, required: Sequence[Key], optional: Sequence[
             yield Row(number, cells | {key: record[str(key)] for key in optional if str(key) in record})
 
 
-def _objects(name: str, how: Table) -> Iterator[tuple[int, dict[str, Any]] | BadLine]:
+def _cells(name: str, how: Table, kind: str) -> Iterator[tuple[int, list[str]] | BadLine]:
+    return _lines(name, how, lambda text: text.split("\t")) if kind == "tsv" else _Csv(name, how).rows()
+
+
+def _lines(name: str, how: Table, parse: Callable[[str], Parsed]) -> Iterator[tuple[int, Parsed] | BadLine]:
     for number, text in scan_lines(name, max_line_bytes=how.max_line_bytes):
         if isinstance(text, BadLine):
             yield text
         elif text and not text.isspace():
             try:
-                yield number, parse_object(text)
+                yield number, parse(text)
             except DataError as error:
                 yield BadLine(name, number, "fields", error.message)
-
-
-def _tsv(name: str, how: Table) -> Iterator[tuple[int, list[str]] | BadLine]:
-    for number, text in scan_lines(name, max_line_bytes=how.max_line_bytes):
-        if isinstance(text, BadLine):
-            yield text
-        elif text and not text.isspace():
-            yield number, text.split("\t")
 
 
 class _Csv:
@@ -269,10 +266,7 @@ def count_columns(count: int) -> str:
 
 # ASCII alone: other digits, `nan` and `1_000` are no numbers of a data file
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-
-
 _LONGEST_NUMBER = 100
-
 
 # an error of a message, at its place in a file
 Fault = Callable[[str], BadLine]
