@@ -20,11 +20,6 @@ Output = Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.
 AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Scores by length of the input, and what heads did over a training."""
-
-
 @app.command("length")
 def length(
     runs: Annotated[list[Path], typer.Argument(help="Run folders: a line each.")],

@@ -24,11 +24,6 @@ for _name, _command in commands("data").items():
     app.command(_name)(_command)
 
 
-@app.callback()
-def _group() -> None:
-    """Inspect, make and fetch data files."""
-
-
 @app.command("report", cls=InitCommand)
 def report(
     context: typer.Context,

@@ -1,13 +1,9 @@
 """`headwise explore`: trained runs in the browser."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from headwise.service.served import Served
 
 
 def explore(
@@ -29,23 +25,10 @@ def explore(
     import webbrowser
 
     from headwise import runtime
+    from headwise.errors import ConfigError
     from headwise.service.served import served
 
     runtime.apply(threads=threads, fast_products=False)
-    show = _explorer(bench)
-
-    def ready(address: str) -> None:
-        typer.echo(f"exploring at {address}; end with Ctrl+C")
-        if browser:
-            webbrowser.open(address)
-
-    show(served(runs or [], hf or [], files=True), port, ready)
-
-
-def _explorer(bench: Path | None) -> Callable[["dict[str, Served]", int, Callable[[str], None]], None]:
-    """What shows runs at a port. Raises: ConfigError without the extra; DataError for measurements that are none."""
-    from headwise.errors import ConfigError
-
     try:
         from headwise.explorer.api import add_explorer
         from headwise.explorer.bench import read_measurements
@@ -59,9 +42,12 @@ def _explorer(bench: Path | None) -> Callable[["dict[str, Served]", int, Callabl
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
     records = [] if bench is None else read_measurements(bench)
+
+    def ready(address: str) -> None:
+        typer.echo(f"exploring at {address}; end with Ctrl+C")
+        if browser:
+            webbrowser.open(address)
+
     limits, more = Limits(body_bytes=BODY_BYTES), (add_explorer, add_films, bench_routes(records), add_pages)
-
-    def show(runs: "dict[str, Served]", port: int, ready: Callable[[str], None]) -> None:
-        listen(create_app(runs, limits, more=more), limits, "127.0.0.1", port, ready)
-
-    return show
+    app = create_app(served(runs or [], hf or [], files=True), limits, more=more)
+    listen(app, limits, "127.0.0.1", port, ready)

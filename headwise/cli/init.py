@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from headwise.tasks.task import Task
     from headwise.training.recipe import Recipe
 
-
 # data up to so many bytes takes a second to read as training would
 _SMALL_BYTES = 1 << 20
 
@@ -40,6 +39,7 @@ def init(
     """Write a commented recipe.toml that suits the data and, with --minutes, this machine and the time."""
     from headwise.config import file_keys, value_of
     from headwise.tasks import registry
+    from headwise.training.trial import check_trainable
 
     # a task that is named here is the user's own word
     with trusting():
@@ -53,7 +53,9 @@ def init(
     keys = data_keys(kind, task, {**sources, **options})
     heading, recipe, values = fitted(kind, task, keys, settings or [], minutes)
     paths = [value_of(recipe, key) for key in file_keys(recipe) if key.rpartition(".")[2] in keys]
-    _check(recipe, paths)
+    # of small data there may be too little: it is read as training would, before there is a recipe for it
+    if sum(os.path.getsize(path) for path in paths if os.path.exists(path)) <= _SMALL_BYTES:
+        check_trainable(recipe)
     text = f"# {heading}; train it with: headwise train {output}\n"
     text += commented(recipe, values, output, paths)
     with opened(output) as stream:
@@ -107,14 +109,6 @@ def fitted(
         values = fit_recipe(suggestion, settings, minutes, lambda message: typer.echo(message, err=True))
         heading += f", and to {_counted(minutes, 'minute')} on the machine it was written on"
     return heading, read_recipe(values), values
-
-
-def _check(recipe: "Recipe", files: Collection[str]) -> None:
-    """Small data, of which there may be too little, is read as training would, before there is a recipe for it."""
-    from headwise.training.trial import check_trainable
-
-    if sum(os.path.getsize(path) for path in files if os.path.exists(path)) <= _SMALL_BYTES:
-        check_trainable(recipe)
 
 
 def commented(recipe: "Recipe", values: Mapping[str, Any], output: Path, files: Collection[str]) -> str:

@@ -24,8 +24,6 @@ _NAMES = (
     *("check", "list", "config", "doctor", "data", "demo"),
 )
 _OPTIONS = {"init": InitCommand, "predict": TaskCommand, "evaluate": EvaluateCommand}
-
-
 # options of every verb, which may stand anywhere before `--`
 _EVERYWHERE = ("--debug", "--trust")
 

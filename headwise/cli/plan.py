@@ -12,8 +12,6 @@ from headwise.files import json_text
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from headwise.attention.planner import Plan
-
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
@@ -42,7 +40,8 @@ def plan(
     from headwise.attention.scores import build
 
     key_len = key_len or query_len
-    _refuse_uncountable(batch * heads * max(query_len, key_len) * head_dim)
+    if batch * heads * max(query_len, key_len) * head_dim >= 2**62:
+        raise ConfigError("a tensor of these sizes has more numbers than can be counted; give smaller ones")
     number = _number(dtype, training)
     key = number.expand(batch, kv_heads or heads, key_len, head_dim)
     place = _pair(pair, query_len, key_len) if pair else None
@@ -57,19 +56,11 @@ def plan(
         dropout=dropout,
         kernel=kernel,
     )
-    _show(chosen, explain(read, *place) if place is not None and read is not None else "", as_json)
-
-
-def _show(chosen: "Plan", pair: str, as_json: bool) -> None:
+    reason = explain(read, *place) if place is not None and read is not None else ""
     if as_json:
-        typer.echo(json_text(asdict(chosen) | ({"pair": pair} if pair else {})))
+        typer.echo(json_text(asdict(chosen) | ({"pair": reason} if reason else {})))
     else:
-        typer.echo(f"{chosen}\npair     {pair}" if pair else str(chosen))
-
-
-def _refuse_uncountable(size: int) -> None:
-    if size >= 2**62:
-        raise ConfigError("a tensor of these sizes has more numbers than can be counted; give smaller ones")
+        typer.echo(f"{chosen}\npair     {reason}" if reason else str(chosen))
 
 
 def _number(dtype: str, training: bool) -> "Tensor":

@@ -13,7 +13,6 @@ from headwise.errors import ConfigError, unknown
 from headwise.processes import joined, launched, together
 
 if TYPE_CHECKING:
-    from headwise.training.recipe import Recipe
     from headwise.training.train import Run
 
 # a folder's name has room for so much of the overrides
@@ -27,7 +26,6 @@ def train(
         Path | None,
         typer.Option("--run-folder", help="Run folder; default: runs/ and the names of recipe and settings."),
     ] = None,
-    run: Annotated[Path | None, typer.Option("--run", hidden=True)] = None,
     resume: Annotated[str, typer.Option(help="auto, never (start a new run) or must (only resume).")] = "auto",
     allow_data_change: Annotated[
         bool, typer.Option("--allow-data-change", help="Resume although the data files have changed.")
@@ -46,16 +44,24 @@ def train(
     """Train a model from a recipe; the same command resumes an interrupted run."""
     from headwise import runtime
     from headwise.training import recipes
+    from headwise.training.train import Resume
+    from headwise.training.train import train as run
 
-    # the name of older versions, which torchrun takes for an option of its own
-    run_folder = folder or run
-    where = run_folder or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
+    where = folder or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
     if dry_run or smoke:
-        return _try(recipe, overrides or [], run_folder, where, threads, dry_run=dry_run)
+        return _try(recipe, overrides or [], folder, where, threads, dry_run=dry_run)
+    if resume not in get_args(Resume):
+        raise ConfigError(unknown("--resume", resume, get_args(Resume)))
     with joined("cpu") as processes:
         config = together(processes, lambda: recipes.read(recipe, overrides or []))
     runtime.apply(threads)
-    done = trained(config, where, resume, allow_data_change, allow_schedule_change)
+    done = run(
+        config,
+        where,
+        resume=cast(Resume, resume),
+        allow_data_change=allow_data_change,
+        allow_schedule_change=allow_schedule_change,
+    )
     if (place := launched()) is None or place[0] == 0:
         _tell(done)
 
@@ -91,27 +97,6 @@ def _tell(done: "Run") -> None:
     typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes of training")
     for verb, argument in (("predict", " INPUT"), ("evaluate", ""), ("explain", " INPUT")):
         typer.echo(f"next:    headwise {verb} {done.folder}{argument}")
-
-
-def trained(
-    recipe: "Recipe",
-    folder: Path,
-    resume: str = "auto",
-    allow_data_change: bool = False,
-    allow_schedule_change: bool = False,
-) -> "Run":
-    from headwise.training.train import Resume
-    from headwise.training.train import train as run
-
-    if resume not in get_args(Resume):
-        raise ConfigError(unknown("--resume", resume, get_args(Resume)))
-    return run(
-        recipe,
-        folder,
-        resume=cast(Resume, resume),
-        allow_data_change=allow_data_change,
-        allow_schedule_change=allow_schedule_change,
-    )
 
 
 def folder_name(recipe: str, overrides: Iterable[str]) -> str:
