@@ -69,7 +69,9 @@ def heads(
     as_json: AsJson = False,
 ) -> None:
     """Follow what each head does over a training, such as how far it looks, in tokens."""
-    rows = _of_checkpoints(run, texts, of, layer or "") if texts else _of_film(run, of, layer or "")
+    from headwise.explain.reel import Reel, rows_of
+
+    rows = _of_checkpoints(run, texts, of, layer or "") if texts else rows_of(Reel(run), of, layer or "")
     if not rows:
         raise ConfigError(
             f"--layer '{layer or ''}': no layer of attention has that in its name, or those that have look at another"
@@ -80,12 +82,6 @@ def heads(
         names = _shortened([str(row["head"]) for row in rows])
         short = [{**row, "head": name} for row, name in zip(rows, names, strict=True)]
         _draw(short, "head", "step", of, "step", figure)
-
-
-def _of_film(run: Path, of: str, layer: str) -> list[dict[str, Any]]:
-    from headwise.explain.reel import Reel, rows_of
-
-    return rows_of(Reel(run), of, layer)
 
 
 def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[dict[str, Any]]:

@@ -17,12 +17,13 @@ EXTRAS |= {"transformers": "hf", "rdkit": "molecules", "soundfile": "audio", "so
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
     """Report versions, machine settings, fonts and the data cache, with advice."""
     from headwise import runtime
+    from headwise.explain.fonts import ADVICE, NONE, report
 
     sections = {
         "versions": [(name, metadata.version(name), "") for name in PACKAGES],
         "machine": runtime.report(),
         "extras": [_extra(package, extra) for package, extra in EXTRAS.items()],
-        "fonts": _fonts(),
+        "fonts": [(script, font, ADVICE if font == NONE else "") for script, font in report()],
         "data": _data(),
     }
     if as_json:
@@ -48,12 +49,6 @@ def _extra(package: str, extra: str) -> Row:
         return package, metadata.version(package), ""
     except metadata.PackageNotFoundError:
         return package, "not installed", f"pip install 'headwise[{extra}]'"
-
-
-def _fonts() -> list[Row]:
-    from headwise.explain.fonts import ADVICE, NONE, report
-
-    return [(script, font, ADVICE if font == NONE else "") for script, font in report()]
 
 
 def _data() -> list[Row]:

@@ -1,7 +1,6 @@
 """`headwise sweep`: the same recipe with several values of a key, or several recipes, as runs, table and figure."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +35,7 @@ def sweep(
     """
     from headwise import runtime
     from headwise.predictors.lengths import metric_of
-    from headwise.training.sweep import plan_runs
+    from headwise.training.sweep import Swept, plan_runs
     from headwise.training.sweep import sweep as sweep_runs
 
     names, settings = [word for word in words if "=" not in word], [word for word in words if "=" in word]
@@ -48,7 +47,7 @@ def sweep(
     chosen = metric_of(
         {name: value for point in points for name, value in point.row.scores.items()}, metric or points[0].row.metric
     )
-    key = _key(settings)
+    key = next((swept.key for swept in map(Swept.parse, settings) if swept is not None), "value")
     rows = [
         {"recipe": point.recipe, key: point.value, "seed": point.seed, chosen: point.row.scores.get(chosen, math.nan)}
         | {"parameters": point.row.parameters, "steps": point.row.steps}
@@ -67,12 +66,6 @@ def _seeds(text: str | None) -> list[int | None]:
     if not all(part.isdecimal() for part in parts):
         raise ConfigError(f"--seeds '{text}': give whole numbers separated by commas, such as 0,1,2")
     return [int(part) for part in parts]
-
-
-def _key(settings: Sequence[str]) -> str:
-    from headwise.training.sweep import Swept
-
-    return next((swept.key for swept in map(Swept.parse, settings) if swept), "value")
 
 
 def _drawn(points: "list[Point]", key: str, metric: str) -> "Drawing":

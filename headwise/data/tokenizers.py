@@ -1,7 +1,6 @@
 """Text to token numbers and back: words, characters, BPE or Unigram pieces, on Hugging Face `tokenizers`."""
 
 import hashlib
-import itertools
 import json
 import os
 from collections import Counter
@@ -82,7 +81,9 @@ class Tokenizer:
         described = json.loads(backend.to_str())
         # registered special tokens would be found inside texts; here they are plain entries of the vocabulary
         described["added_tokens"] = []
-        spacing = _learned_spacing(backend, cleaned) if _is_spaced(config) else Spacing()
+        spacing = Spacing()
+        if _is_spaced(config):
+            spacing = Spacing.learn(map(backend.pre_tokenizer.pre_tokenize_str, cleaned[:_SPACING_EXAMPLES]))
         document = {
             "format": _FORMAT,
             "version": 1,
@@ -274,8 +275,3 @@ def _word_counts(backend: Any, texts: Iterable[str], config: TokenizerConfig) ->
         for part, _ in backend.pre_tokenizer.pre_tokenize_str(lowered):
             words[part] += count
     return Counter({word: count for word, count in words.items() if count >= config.min_frequency})
-
-
-def _learned_spacing(backend: Any, texts: list[str]) -> Spacing:
-    sample = itertools.islice(texts, _SPACING_EXAMPLES)
-    return Spacing.learn(backend.pre_tokenizer.pre_tokenize_str(text) for text in sample)

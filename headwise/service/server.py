@@ -40,7 +40,7 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
         line = Line()
         config = uvicorn.Config(
             app,
-            http=_protocol(limits, line),
+            http=type("Connection", (Connection,), {"wait_s": limits.receive_s, "line": line}),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -119,10 +119,6 @@ class _Server(uvicorn.Server):
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )  # type: ignore[call-arg]
         return protocol
-
-
-def _protocol(limits: Limits, line: Line) -> type[Connection]:
-    return type("Connection", (Connection,), {"wait_s": limits.receive_s, "line": line})
 
 
 def _waiting(place: socket.socket) -> Iterator[socket.socket]:

@@ -25,7 +25,8 @@ def shipped() -> dict[str, Path]:
 
 def catalogue() -> dict[str, str]:
     """Name and first comment line of every recipe that ships."""
-    return {name: _first_line(path) for name, path in shipped().items()}
+    lines = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in shipped().items()}
+    return {name: line.removeprefix("#").strip() for name, line in lines.items()}
 
 
 def find(name: str) -> Path:
@@ -103,8 +104,3 @@ def named_files(recipe: Config) -> dict[str, Path]:
     """The files that a recipe names, by the names of their digests. Raises: DataError: no such file ships."""
     values = {key: value_of(recipe, key) for key in file_keys(recipe)}
     return {digest_name(key): resolve(value) for key, value in values.items() if value is not None}
-
-
-def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8") as lines:
-        return next(lines, "").removeprefix("#").strip()

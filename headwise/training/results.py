@@ -63,16 +63,12 @@ def page(rows: Sequence[Row], figures: Sequence[Figure], command: str, *, from_r
     sections: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         sections.setdefault((row.data, row.task), []).append(row)
-    parts = ["# Results\n", _wrapped(_about(rows, command, from_records)) + "\n"]
+    parts = ["# Results\n", _about(rows, command, from_records) + "\n"]
     for name, task in sorted(sections):
         several = len({other for data, other in sections if data == name}) > 1
         title = f"{name}: {task}" if several else name
         parts.append(_section(title, sections[name, task], [figure for figure in figures if figure.data == name]))
     return "\n".join(parts).rstrip() + "\n"
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def _about(rows: Sequence[Row], command: str, from_records: bool) -> str:
@@ -84,9 +80,10 @@ def _about(rows: Sequence[Row], command: str, from_records: bool) -> str:
         )
     else:
         begin = f"Written by `{command}` from finished runs; each is scored on its own held-out data{other}."
-    return (
+    text = (
         f"{begin} ± is the standard deviation over seeds. CPU seconds are those of training, of all threads together."
     )
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def _section(name: str, rows: list[Row], figures: list[Figure]) -> str:

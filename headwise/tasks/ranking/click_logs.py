@@ -16,6 +16,7 @@ from headwise.data.tables import Fault, Row, Table, TableFormat, moment_of, name
 from headwise.errors import ConfigError
 
 _LABELS = {"1": True, "0": False, "true": True, "false": False}
+_UNPLACED = partial(BadLine, "", 0, "fields")
 
 
 class ClicksConfig(Config):
@@ -126,13 +127,13 @@ def scan_clicks(path: str | os.PathLike[str], config: ClicksConfig) -> Iterator[
     time = config.time if config.split == "time" else ()
     columns = [config.session, config.item, *config.features, *config.user_features, *time]
     columns += [key for key in (config.order, config.label) if key is not None]
-    cached_name = lru_cache(1 << 16)(partial(name_of, fault=_unplaced, what="name"))
+    cached_name = lru_cache(1 << 16)(partial(name_of, fault=_UNPLACED, what="name"))
     for number, row in enumerate(scan_rows(name, config.table(), list(dict.fromkeys(columns)))):
         if isinstance(row, BadLine):
             yield row
             continue
         try:
-            yield _click(row, partial(_placed, name, row.line), config, cached_name, number)
+            yield _click(row, partial(BadLine, name, row.line, "fields"), config, cached_name, number)
         except BadLine as fault:
             yield fault
 
@@ -143,7 +144,7 @@ def _click(row: Row, place: Any, config: ClicksConfig, cached_name: Any, number:
         if empty and (value is None or (isinstance(value, str) and not value.strip())):
             return ""
         try:
-            text: str = cached_name(value) if isinstance(value, str) else name_of(value, _unplaced, what="name")
+            text: str = cached_name(value) if isinstance(value, str) else name_of(value, _UNPLACED, what="name")
         except BadLine as fault:
             raise place(f"column '{key}': {fault.what}") from None
         return text
@@ -158,14 +159,6 @@ def _click(row: Row, place: Any, config: ClicksConfig, cached_name: Any, number:
     order = float(number) if config.order is None else moment(config.order)
     time = tuple(moment(key) for key in config.time) if config.split == "time" else ()
     return Click(session, item, features, user, order, time, chosen, row.line)
-
-
-def _placed(name: str, line: int, message: str) -> BadLine:
-    return BadLine(name, line, "fields", message)
-
-
-def _unplaced(message: str) -> BadLine:
-    return BadLine("", 0, "fields", message)
 
 
 def _label(value: Any, fault: Fault, key: str) -> bool:

@@ -172,7 +172,8 @@ class InterestConfig(Config):
         normalizers.build(self.normalizer, self.num_heads)
         facts = mechanisms.mechanism_type(self.mechanism).facts
         if not facts.cross or not facts.bidirectional:
-            fitting = [name for name in mechanisms.names() if _crosses(name)]
+            everything = {name: mechanisms.mechanism_type(name).facts for name in mechanisms.names()}
+            fitting = [name for name, facts in everything.items() if facts.cross and facts.bidirectional]
             raise ConfigError(f"mechanism '{self.mechanism}' cannot look at a history; these can: {', '.join(fitting)}")
         if not mechanisms.is_scored(self.mechanism) and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
             raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{self.mechanism}'")
@@ -180,11 +181,6 @@ class InterestConfig(Config):
     def width(self, column: str, size: int) -> int:
         """The width of the embedding of a column with so many categories, the unknown one among them."""
         return self.widths.get(column, embedding_width(size))
-
-
-def _crosses(name: str) -> bool:
-    facts = mechanisms.mechanism_type(name).facts
-    return facts.cross and facts.bidirectional
 
 
 def embedding_width(size: int) -> int:

@@ -224,7 +224,10 @@ def read_series(path: Path, config: SeriesConfig, columns: Sequence[str]) -> lis
         steps_by_series.setdefault(step.series, []).append(step)
     if not steps_by_series:
         raise DataError(f"{path}: no time steps in it; write a row of numbers for each")
-    dated = config.time is not None and _dated(path, config)
+    dated = False
+    if config.time is not None:
+        first = next(strict(scan_rows(path, config.table(), [config.time])))
+        dated = not _is_number(first.cells[config.time])
     return [_joined(name, tuple(columns), steps, dated) for name, steps in steps_by_series.items()]
 
 
@@ -238,12 +241,6 @@ def _joined(name: str, columns: tuple[str, ...], steps: list[Step], dated: bool)
     moments = [step.time for step in steps if step.time is not None]
     times = np.array(moments, np.float64) if len(moments) == len(steps) else None
     return Series(name, columns, values, times, dated, sum(step.filled for step in steps))
-
-
-def _dated(path: Path, config: SeriesConfig) -> bool:
-    assert config.time is not None
-    row = next(strict(scan_rows(path, config.table(), [config.time])))
-    return not _is_number(row.cells[config.time])
 
 
 def _step(name: str, row: Row, config: SeriesConfig, columns: Sequence[str], before: dict[str, Step]) -> Step:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -323,11 +324,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
                     f" {', '.join(map(visible, columns[:5]))}; give a file, or rows such as '1 2; 3 4'"
                 )
         try:
-            values = [[number_of(number, _unplaced) for number in row] for row in rows]
+            values = [[number_of(number, partial(BadLine, "", 0, "numbers")) for number in row] for row in rows]
         except BadLine as error:
             raise ConfigError(f"{error.what} (or give the name of a file that is there)") from None
         return Series("", columns, np.array(values, np.float64))
-
-
-def _unplaced(message: str) -> BadLine:
-    return BadLine("", 0, "numbers", message)
