@@ -310,10 +310,7 @@ def name_of(value: Any, fault: Fault, *, normalize: Normalize = "nfc", what: str
 
 
 def number_of(value: Any, fault: Fault, *, what: str = "label") -> float:
-    """The cell of a table as a finite number, written with digits and a point.
-
-    Raises: BadLine, as `fault` makes it.
-    """
+    """The cell of a table as a finite number, written with digits and a point. Raises: BadLine, as `fault` makes it."""
     if isinstance(value, str):
         text = value.strip()
         if not text:
