@@ -11,9 +11,7 @@ _COLOURS = {"holds": typer.colors.GREEN, "fails": typer.colors.RED, "does not ap
 
 
 def check(
-    target: Annotated[
-        str, typer.Argument(help="A name from `headwise list`, or module:attribute, such as my_module:MyAttention.")
-    ],
+    target: Annotated[str, typer.Argument(help="A name from `headwise list`, or your own: my_module:MyAttention.")],
     only: Annotated[str, typer.Option(help="Invariants to test, such as hidden,support; default: all.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Test fewer shapes, dtypes and modes; takes seconds.")] = False,
 ) -> None:

@@ -30,7 +30,7 @@ def report(
     file: Annotated[str, typer.Argument(help="A data file, plain or gzip, or a recipe: a .toml file or a name.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
     kind: Annotated[
-        str, typer.Option(help="Kind of data: auto, one of those that an unknown one lists, or my_module:MyTask.")
+        str, typer.Option(help="Kind of data: auto, a kind (an unknown one lists all), or my_module:MyTask.")
     ] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Held-out pairs; reports what they share with these.")] = None,
@@ -79,9 +79,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON obje
 @app.command("fetch")
 def fetch(
     names: Annotated[list[str], typer.Argument(help="Data sets from `headwise data list`.")],
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Folder of files that were downloaded by other means.")
-    ] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Folder of files downloaded by other means.")] = None,
     folder: Annotated[Path | None, typer.Option("--to", help="Folder of data sets; default: HEADWISE_DATA.")] = None,
 ) -> None:
     """Download public data sets into the data folder; files that are there and right are left alone.
@@ -121,9 +119,7 @@ def _inspected(
     path = Path(file)
     if path.suffix == ".toml" or (not path.exists() and file in recipes.shipped()):
         if options or kind != "auto":
-            raise ConfigError(
-                "a recipe states how its data is read; give settings such as data.KEY=VALUE instead of options"
-            )
+            raise ConfigError("a recipe states how its data is read; give settings, data.KEY=VALUE, instead of options")
         recipe = recipes.read(file, overrides)
         inspect = registry.task_type(recipe.task).inspect
         return inspect(recipe) if held_out is None else inspect(recipe, held_out)

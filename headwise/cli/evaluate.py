@@ -25,9 +25,7 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="Another run: print the difference of the two on the same examples.")
-    ] = None,
+    against: Annotated[Path | None, typer.Option(help="Another run: how the two differ on the same examples.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score a run on the held-out part of its own data, or on a file (--data)."""

@@ -12,7 +12,7 @@ def explore(
         typer.Argument(help="Run folders, each called by the name of its folder; none: what needs no run."),
     ] = None,
     hf: Annotated[
-        list[Path] | None, typer.Option("--hf", help="A folder with a Hugging Face model; may be given several times.")
+        list[Path] | None, typer.Option("--hf", help="A folder with a Hugging Face model; repeat it.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,

@@ -36,9 +36,7 @@ def describe(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", INTERRUPTED
     if isinstance(error, _UsageFault):
-        return one_line(
-            f"{error.format_message().rstrip('.')}; `headwise --help` and `headwise VERB --help` say more"
-        ), 2
+        return one_line(f"{error.format_message().rstrip('.')}; `headwise [VERB] --help` says more"), 2
     if isinstance(error, MemoryError) or _is_memory(error):
         return _MEMORY_ADVICE, MachineError.exit_code
     if isinstance(error, OSError):

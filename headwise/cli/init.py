@@ -26,10 +26,8 @@ def init(
     settings: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
     data: Annotated[Path, typer.Option(help="File to train on.")] = ...,  # type: ignore[assignment]
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    valid: Annotated[
-        Path | None, typer.Option(help="File to validate on; default: a part of --data is held out.")
-    ] = None,
-    test: Annotated[Path | None, typer.Option(help="File to test on; default: a part of --data is held out.")] = None,
+    valid: Annotated[Path | None, typer.Option(help="File to validate on; default: a part of --data.")] = None,
+    test: Annotated[Path | None, typer.Option(help="File to test on; default: a part of --data.")] = None,
     minutes: Annotated[
         float | None, typer.Option(help="Choose size and schedule for this many minutes of training on this machine.")
     ] = None,

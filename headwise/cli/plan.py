@@ -26,7 +26,7 @@ def plan(
     score: Annotated[str, typer.Option(help="See `headwise list scores`.")] = "scaled_dot",
     normalizer: Annotated[str, typer.Option(help="See `headwise list normalizers`.")] = "softmax",
     mask: Annotated[
-        str, typer.Option(help="causal, padding, window:LEFT,RIGHT, ...; & and | combine masks, ~ inverts one.")
+        str, typer.Option(help="causal, padding, window:LEFT,RIGHT, ...; & and | combine, ~ inverts.")
     ] = "",
     dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="Dropout rate of the attention weights.")] = 0.0,
     training: Annotated[bool, typer.Option("--training", help="Plan for a pass that needs gradients.")] = False,

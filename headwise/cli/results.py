@@ -11,14 +11,10 @@ from headwise.errors import ConfigError
 
 
 def results(
-    runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders; those of one recipe and other seeds become a row.")
-    ] = None,
+    runs: Annotated[list[Path] | None, typer.Argument(help="Run folders; seeds of one recipe become a row.")] = None,
     split: Annotated[str, typer.Option(help="Part of each run's data that is scored: test, valid or train.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
-    published: Annotated[
-        Path | None, typer.Option(help="CSV of published figures: data, metric, system, value, source.")
-    ] = None,
+    published: Annotated[Path | None, typer.Option(help="CSV: data, metric, system, published value, source.")] = None,
     records: Annotated[
         Path | None,
         typer.Option(help="JSON file that keeps the rows: those of these runs are put into it, the page has all."),

@@ -27,16 +27,12 @@ def train(
         typer.Option("--run-folder", help="Run folder; default: runs/ and the names of recipe and settings."),
     ] = None,
     resume: Annotated[str, typer.Option(help="auto, never (start a new run) or must (only resume).")] = "auto",
-    allow_data_change: Annotated[
-        bool, typer.Option("--allow-data-change", help="Resume although the data files have changed.")
-    ] = False,
+    allow_data_change: Annotated[bool, typer.Option("--allow-data-change", help="Resume with changed data.")] = False,
     allow_schedule_change: Annotated[
         bool, typer.Option("--allow-schedule-change", help="Resume although the end of the schedule has changed.")
     ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show data, model, memory and time; train and write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show data, model, memory and time.")] = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Three steps on some data, then test; keep nothing without --run-folder.")
     ] = False,

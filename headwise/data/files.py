@@ -156,9 +156,7 @@ def require_file(path: str | os.PathLike[str]) -> None:
         # opening it says what is wrong
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise DataError(
-            f"{os.fspath(path)}: is a pipe or a device, but is read more than once; write its content to a file first"
-        )
+        raise DataError(f"{os.fspath(path)}: is a pipe or a device, but read more than once; write it to a file first")
 
 
 @contextmanager

@@ -138,9 +138,7 @@ def _member(archive: zipfile.ZipFile, member: str, place: str, max_bytes: int, l
 def _sizes(read: Read, name: str) -> tuple[int, ...]:
     start = read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in _TYPES or not start[3]:
-        raise DataError(
-            f"{name}: is no IDX file: it begins with {start.hex(' ') or 'nothing'}; give one, plain or gzip"
-        )
+        raise DataError(f"{name}: is no IDX file: it begins with {start.hex(' ') or 'nothing'}; give one, gzip or not")
     if start[2] != 8:
         raise DataError(f"{name}: holds {_TYPES[start[2]]}, not unsigned bytes; give images and labels as bytes")
     if start[3] > 4:

@@ -203,9 +203,7 @@ def split_by(
     """
     valid, test = fractions
     if min(valid, test) < 0 or valid + test >= 1:
-        raise ConfigError(
-            f"valid_fraction ({valid}) and test_fraction ({test}) must be 0 or more and together less than 1"
-        )
+        raise ConfigError(f"valid_fraction ({valid}) and test_fraction ({test}) must be 0 or more, together below 1")
     splits: tuple[list[T], list[T], list[T]] = ([], [], [])
     for item in items:
         text = source(item)

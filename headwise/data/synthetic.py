@@ -143,9 +143,7 @@ def _unseen(examples: Iterator[tuple[str, str]], trained: set[str], count: int, 
     tried = itertools.islice(examples, _PATIENCE * count)
     rows = list(itertools.islice((row for row in tried if row[0] not in trained), count))
     if len(rows) < count:
-        raise ConfigError(
-            f"{part}: nearly every input of these sizes is trained on; raise longest or symbols, or lower count"
-        )
+        raise ConfigError(f"{part}: too few inputs of these sizes are left; raise longest or symbols, or lower count")
     return rows
 
 

@@ -121,9 +121,7 @@ class AskSwap(_Asked):
             torch.manual_seed(0)
             mechanism: Mechanism = mechanisms.mechanism_type(self.mechanism).sized(**sizes, dropout=0.0)
         if any(True for _ in mechanism.parameters()):
-            raise Unsupported(
-                f"{self.mechanism} has parameters that were never trained here; swap to one without, such as 'linear'"
-            )
+            raise Unsupported(f"{self.mechanism} has untrained parameters; swap to one without, such as 'linear'")
         return mechanism.to(next(traced.seen.model.parameters()))
 
 

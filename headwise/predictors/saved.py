@@ -72,9 +72,7 @@ class Saved:
     def fitting(self, tokens: list[int]) -> list[int]:
         """The tokens. Raises: ConfigError for more than the model has places for."""
         if self.longest is not None and len(tokens) > self.longest:
-            raise ConfigError(
-                f"there are {len(tokens)} tokens, and the model reads {self.longest}; give a shorter text"
-            )
+            raise ConfigError(f"there are {len(tokens)} tokens, and the model reads {self.longest}; shorten the text")
         return tokens
 
     def labels(self, tokens: Sequence[int]) -> list[str]:
@@ -192,9 +190,7 @@ def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
         raise CheckpointError(f"{folder} is no folder; nothing is downloaded: write one with save_pretrained")
     for name in (_CONFIG, _TOKENIZER):
         if not (folder / name).is_file():
-            raise CheckpointError(
-                f"{folder} has no {name}; write the folder with save_pretrained of model and tokenizer"
-            )
+            raise CheckpointError(f"{folder} has no {name}; write it with save_pretrained of model and tokenizer")
     if (folder / "adapter_config.json").exists():
         raise CheckpointError(f"{folder} holds an adapter; merge it into its model and save that")
     values = _read(folder / _CONFIG)

@@ -17,9 +17,7 @@ NOT_KEPT = {"Cache-Control": "no-store"}
 def as_steps(text: str, limits: Limits, headers: Mapping[str, str]) -> Response:
     """Every step of a head. Raises: Problem 413 where they are too many numbers for an answer."""
     if len(text) > limits.shown_bytes:
-        raise Problem(
-            413, f"the steps have {len(text):,} bytes", "send a shorter text, or use `headwise explain --trace`"
-        )
+        raise Problem(413, f"the steps have {len(text):,} bytes", "shorten the text, or use `headwise explain --trace`")
     return Response(text, headers=headers, media_type=JSON)
 
 

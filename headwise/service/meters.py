@@ -14,13 +14,9 @@ class Meters:
         self._registry = CollectorRegistry()
         names = ("verb", "status")
         self._requests = Counter("headwise_requests", "Requests by verb and status.", names, registry=self._registry)
-        self._seconds = Histogram(
-            "headwise_seconds", "Seconds from request to answer.", ["verb"], registry=self._registry
-        )
+        self._seconds = Histogram("headwise_seconds", "Time from request to answer.", ["verb"], registry=self._registry)
         sizes = (1, 2, 4, 8, 16, 32, 64, 128)
-        self._batch = Histogram(
-            "headwise_batch_texts", "Texts answered together.", buckets=sizes, registry=self._registry
-        )
+        self._batch = Histogram("headwise_batch_texts", "Texts in a batch.", buckets=sizes, registry=self._registry)
         gauge = Gauge("headwise_queue", "Requests that wait.", registry=self._registry)
         gauge.set_function(waiting)
 

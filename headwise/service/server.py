@@ -34,13 +34,11 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
         try:
             place.bind((host, port))
         except OSError as error:
-            raise MachineError(
-                f"{host}:{port} cannot be had: {error.strerror}; give another --port or --host"
-            ) from None
+            raise MachineError(f"{host}:{port} cannot be had: {error.strerror}; change --port or --host") from None
         line = Line()
         config = uvicorn.Config(
             app,
-            http=type("Connection", (Connection,), {"wait_s": limits.receive_s, "line": line}),
+            http=_protocol(limits, line),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -119,6 +117,10 @@ class _Server(uvicorn.Server):
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )  # type: ignore[call-arg]
         return protocol
+
+
+def _protocol(limits: Limits, line: Line) -> type[Connection]:
+    return type("Connection", (Connection,), {"wait_s": limits.receive_s, "line": line})
 
 
 def _waiting(place: socket.socket) -> Iterator[socket.socket]:

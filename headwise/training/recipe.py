@@ -36,9 +36,7 @@ class TrainingConfig(Config):
         "0: use warmup_steps",
     )
     noam_width: int | None = Field(None, gt=0, description="d_model in the formula of noam; if absent, model.d_model")
-    final_share: float = Field(
-        0.0, ge=0, le=1, description="final learning rate of cosine and linear, as a share of the peak"
-    )
+    final_share: float = Field(0.0, ge=0, le=1, description="where cosine and linear end, as a share of the peak")
 
     max_steps: int = Field(0, ge=0, description="stop after this many steps; 0: no limit")
     max_epochs: int = Field(20, ge=0, description="stop after this many epochs; 0: no limit")
@@ -56,9 +54,7 @@ class TrainingConfig(Config):
     )
 
     batch_tokens: int = Field(4096, gt=0, description="budget of a batch in padded tokens")
-    budget: Literal["longest", "target"] = Field(
-        "longest", description="the side of the examples that the budget counts"
-    )
+    budget: Literal["longest", "target"] = Field("longest", description="the side of examples that the budget counts")
     batch_sentences: int | None = Field(None, gt=0, description="largest number of examples in a batch")
     accumulate: int = Field(1, gt=0, description="batches per optimizer step; the gradient is that of one large batch")
     clip_norm: float = Field(1.0, ge=0, description="largest norm of the gradient of all parameters; 0: no clipping")
@@ -78,22 +74,14 @@ class TrainingConfig(Config):
     validate_every_epochs: int = Field(1, ge=0, description="epochs between validations; 0: validate by steps only")
     valid_limit: int | None = Field(None, gt=0, description="validate on only this many examples")
     monitor: str = Field("loss", description="the metric that decides which model is best")
-    mode: Literal["auto", "min", "max"] = Field(
-        "auto", description="which direction is better; auto: min for loss and perplexity"
-    )
+    mode: Literal["auto", "min", "max"] = Field("auto", description="what is better; auto: min for loss and perplexity")
     patience: int = Field(0, ge=0, description="stop after this many validations without a new best; 0: never")
 
-    save_every: int = Field(
-        0, ge=0, description="steps between checkpoints, in addition to those at validations; 0: none"
-    )
+    save_every: int = Field(0, ge=0, description="steps between checkpoints, besides those at validations; 0: none")
     keep_last: int = Field(2, ge=1, description="number of newest verified checkpoints to keep, besides the best")
-    on_disk_full: Literal["retry", "stop"] = Field(
-        "retry", description="retry: continue and save at the next opportunity; or stop"
-    )
+    on_disk_full: Literal["retry", "stop"] = Field("retry", description="retry: go on and save later; or stop")
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        "auto", description="where the model runs; auto: a graphics processor if there is one"
-    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")
     precision: Literal["fp32", "bf16", "auto"] = Field(
         "fp32",
         description="bf16: autocast of the loss; weights and recurrent layers stay in fp32. auto: measured when a run "
@@ -104,25 +92,17 @@ class TrainingConfig(Config):
         description="how the processes of a launcher such as torchrun share the model: each has all of it (ddp) or a "
         "part (fsdp); auto: ddp where there are several",
     )
-    offload: bool = Field(
-        False, description="under fsdp on a GPU: weights, gradients and optimizer stay in the memory of the processor"
-    )
+    offload: bool = Field(False, description="under fsdp on a GPU: weights, gradients and optimizer stay in CPU memory")
     recompute: bool = Field(
         False,
         description="keep only what enters a block of the model, and compute the block again for the gradient: less "
         "memory, a third more time",
     )
-    compile: bool = Field(
-        False, description="torch.compile of the loss, if there is a compiler; resumed runs may then differ in rounding"
-    )
+    compile: bool = Field(False, description="compile the loss where that works; resumed runs may differ in rounding")
 
-    baseline_cpu_s: float = Field(
-        30.0, ge=0, description="CPU seconds after which no other baseline is fitted to compare with; 0: none"
-    )
+    baseline_cpu_s: float = Field(30.0, ge=0, description="CPU seconds after which no baseline is fitted; 0: none")
     log_every: int = Field(50, gt=0, description="steps between lines of metrics.jsonl")
-    print_every_s: float = Field(
-        10.0, ge=0, description="seconds between progress lines when the output is not a terminal"
-    )
+    print_every_s: float = Field(10.0, ge=0, description="seconds between progress lines if the output is no terminal")
     trackers: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = Field(
         (), description="services that log the run; each needs the extra of the same name"
     )
@@ -150,19 +130,13 @@ class TrainingConfig(Config):
 class FilmConfig(Config):
     """A film of the training: where every head looks in a few inputs, step after step. It changes nothing else."""
 
-    every: int = Field(
-        0, ge=0, description="steps between frames, besides one before the first step and one at the end; 0: no film"
-    )
-    probes: list[str] = Field(
-        [], description="inputs to look at; if empty, those of show, or the first ones to validate on"
-    )
+    every: int = Field(0, ge=0, description="steps between frames, besides one at each end; 0: no film")
+    probes: list[str] = Field([], description="inputs to look at; if empty those of show, or the first to validate on")
     targets: list[str] = Field(
         [],
         description="an answer that the model is made to give for each probe; if empty, as the data has it, or its own",
     )
-    max_mib: int = Field(
-        64, ge=1, description="MiB of all frames; where more are needed, every second frame goes, again and again"
-    )
+    max_mib: int = Field(64, ge=1, description="MiB of all frames; beyond it every second frame goes, again and again")
 
     @model_validator(mode="after")
     def _as_many(self) -> "FilmConfig":
@@ -175,9 +149,7 @@ class Recipe(Config):
     """All that decides a run. A recipe of a task has the task's own fields besides these."""
 
     task: str = Field(description="name of the task")
-    seed: int = Field(
-        0, ge=0, lt=2**63, description="of all random numbers: initial weights, order of the data, dropout"
-    )
+    seed: int = Field(0, ge=0, lt=2**63, description="of all random numbers: initial weights, order of data, dropout")
     training: TrainingConfig = Field(TrainingConfig(), description="how it is trained")
     film: FilmConfig = Field(FilmConfig(), description="where its attention looks while it trains")
 

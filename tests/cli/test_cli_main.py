@@ -68,7 +68,7 @@ def test_no_command_is_help(headwise):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nosuch"], "error: No such command 'nosuch'; `headwise --help` and `headwise VERB --help` say more\n"),
+        (["nosuch"], "error: No such command 'nosuch'; `headwise [VERB] --help` says more\n"),
         (["plan", "--batch", "0"], "error: Invalid value for '--batch'"),
         (["plan", "--nosuch"], "error: No such option: --nosuch"),
         (["data"], "error: Missing command"),

@@ -37,9 +37,7 @@ class GraphConfig(Config):
     """Which graph to read, and how."""
 
     train: DataFile = Field(description="table of the nodes (CSV or TSV with a heading), or an .npz of the whole graph")
-    edges: DataFile | None = Field(
-        None, description="list of edges, source and target on each line; an .npz has its own"
-    )
+    edges: DataFile | None = Field(None, description="edges, source and target on each line; an .npz has its own")
     valid: DataFile | None = Field(None, description="table of the nodes to validate on; otherwise as train says")
     test: DataFile | None = Field(None, description="table of the nodes to test on; otherwise as train says")
     id_column: str = Field("id", description="column of the nodes' names")

@@ -33,9 +33,7 @@ class NegativesConfig(Config):
 
     train: int = Field(4, ge=1, le=2**16, description="for each choice to learn from, drawn anew in each pass")
     held_out: int = Field(20, ge=1, le=2**16, description="for each choice that is scored, always the same ones")
-    by: Literal["uniform", "popularity"] = Field(
-        "uniform", description="all items alike, or in proportion to how often training chooses them"
-    )
+    by: Literal["uniform", "popularity"] = Field("uniform", description="all items alike, or as training chooses them")
     seed: int = Field(0, ge=0, le=2**31, description="another seed draws others")
 
 

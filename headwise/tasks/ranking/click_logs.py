@@ -34,9 +34,7 @@ class ClicksConfig(Config):
     )
     features: tuple[str, ...] = Field((), description="columns with features of the item, each a category")
     user_features: tuple[str, ...] = Field((), description="columns with features of the user, each a category")
-    label: str | None = Field(
-        None, description="column of 1 for chosen, 0 for shown and left; absent: all rows are clicks"
-    )
+    label: str | None = Field(None, description="column of 1 for chosen, 0 for shown and left; absent: all are clicks")
     split: Literal["session", "time"] = Field(
         "session", description="hold out sessions, or what was chosen from a time on (valid_from, test_from)"
     )
@@ -66,9 +64,7 @@ class ClicksConfig(Config):
         if self.split == "session":
             return self
         if not self.time:
-            raise ConfigError(
-                "data.split = 'time' needs data.time, the columns that tell it, such as ['year', 'month']"
-            )
+            raise ConfigError("data.split = 'time' needs data.time, columns that tell it, such as ['year', 'month']")
         if not self.valid_from and not self.test_from:
             raise ConfigError("data.split = 'time' needs data.valid_from or data.test_from, such as [2008, 7]")
         for key in ("valid_from", "test_from"):

@@ -45,12 +45,8 @@ class SeriesConfig(Config):
     columns: list[str] = Field(default=[], description="columns of the numbers to read; if empty, all that hold some")
     targets: list[str] = Field(default=[], description="those of them to tell ahead; if empty, all that are read")
     series: str | None = Field(None, description="column of the name of a row's series, where a file holds several")
-    time: str | None = Field(
-        None, description="column of the time, number or ISO date, which has to rise; not a feature"
-    )
-    missing: Literal["stop", "previous"] = Field(
-        "stop", description="a cell without a number: stop, or take that of the step before"
-    )
+    time: str | None = Field(None, description="column of the time, number or ISO date, which must rise; not a feature")
+    missing: Literal["stop", "previous"] = Field("stop", description="a cell without a number: stop, or the one before")
     season: int | None = Field(None, ge=1, description="steps after which a series repeats itself: one more baseline")
     valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of the steps of each series, before those to test")
     test_fraction: float = Field(0.2, ge=0, lt=1, description="part of the steps of each series, its last ones")
@@ -65,9 +61,7 @@ class SeriesConfig(Config):
             check_targets(self.targets, self.columns)
         for key in ("series", "time"):
             if getattr(self, key) in self.columns:
-                raise ConfigError(
-                    f"{key} = '{getattr(self, key)}' is among columns, the numbers to read; leave one out"
-                )
+                raise ConfigError(f"{key} = '{getattr(self, key)}' is among columns, the numbers read; leave one out")
         if self.valid_fraction + self.test_fraction >= 1:
             raise ConfigError(
                 f"valid_fraction ({self.valid_fraction}) and test_fraction ({self.test_fraction}) must together be less"

@@ -158,7 +158,7 @@ def test_objects_that_cannot_be_read(table, content, message):
     [
         ({"columns": ["a", "b", "a"]}, r"data: columns name 'a' twice; leave one out"),
         ({"columns": ["a"], "targets": ["b"]}, r"data.targets: unknown column 'b'; known: a"),
-        ({"columns": ["a"], "time": "a"}, r"time = 'a' is among columns, the numbers to read; leave one out"),
+        ({"columns": ["a"], "time": "a"}, r"time = 'a' is among columns, the numbers read; leave one out"),
         (
             {"valid_fraction": 0.5, "test_fraction": 0.5},
             r"valid_fraction \(0.5\) and test_fraction \(0.5\) must together",
