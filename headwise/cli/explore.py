@@ -22,8 +22,6 @@ def explore(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
     """See what trained runs attend to, in the browser, at an address of this machine: docs/explorer.md."""
-    import webbrowser
-
     from headwise import runtime
     from headwise.errors import ConfigError
     from headwise.service.served import served
@@ -42,12 +40,14 @@ def explore(
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
     records = [] if bench is None else read_measurements(bench)
-
-    def ready(address: str) -> None:
-        typer.echo(f"exploring at {address}; end with Ctrl+C")
-        if browser:
-            webbrowser.open(address)
-
     limits, more = Limits(body_bytes=BODY_BYTES), (add_explorer, add_films, bench_routes(records), add_pages)
     app = create_app(served(runs or [], hf or [], files=True), limits, more=more)
-    listen(app, limits, "127.0.0.1", port, ready)
+    listen(app, limits, "127.0.0.1", port, lambda address: _open(address, browser))
+
+
+def _open(address: str, browser: bool) -> None:
+    import webbrowser
+
+    typer.echo(f"exploring at {address}; end with Ctrl+C")
+    if browser:
+        webbrowser.open(address)

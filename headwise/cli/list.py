@@ -33,6 +33,6 @@ def show(
         typer.echo(name)
         for entry, facts in entries.items():
             typer.echo(f"  {entry:<{width}}  {facts[LINE]}".rstrip())
-            for what, value in facts.items() if family else ():
-                if what != LINE:
-                    typer.echo(f"  {'':<{width}}    {what:<8} {value}")
+            others = [(what, value) for what, value in facts.items() if what != LINE] if family else []
+            for what, value in others:
+                typer.echo(f"  {'':<{width}}    {what:<8} {value}")

@@ -12,6 +12,8 @@ from headwise.files import json_text
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from headwise.attention.planner import Plan
+
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
@@ -40,8 +42,7 @@ def plan(
     from headwise.attention.scores import build
 
     key_len = key_len or query_len
-    if batch * heads * max(query_len, key_len) * head_dim >= 2**62:
-        raise ConfigError("a tensor of these sizes has more numbers than can be counted; give smaller ones")
+    _refuse_uncountable(batch * heads * max(query_len, key_len) * head_dim)
     number = _number(dtype, training)
     key = number.expand(batch, kv_heads or heads, key_len, head_dim)
     place = _pair(pair, query_len, key_len) if pair else None
@@ -56,11 +57,19 @@ def plan(
         dropout=dropout,
         kernel=kernel,
     )
-    reason = explain(read, *place) if place is not None and read is not None else ""
+    _show(chosen, explain(read, *place) if place is not None and read is not None else "", as_json)
+
+
+def _show(chosen: "Plan", pair: str, as_json: bool) -> None:
     if as_json:
-        typer.echo(json_text(asdict(chosen) | ({"pair": reason} if reason else {})))
+        typer.echo(json_text(asdict(chosen) | ({"pair": pair} if pair else {})))
     else:
-        typer.echo(f"{chosen}\npair     {reason}" if reason else str(chosen))
+        typer.echo(f"{chosen}\npair     {pair}" if pair else str(chosen))
+
+
+def _refuse_uncountable(size: int) -> None:
+    if size >= 2**62:
+        raise ConfigError("a tensor of these sizes has more numbers than can be counted; give smaller ones")
 
 
 def _number(dtype: str, training: bool) -> "Tensor":
