@@ -112,8 +112,8 @@ class MLflow(Tracker):
         self._client.set_terminated(self.key)
 
 
-class Trackio(Tracker):
-    """Trackio, on this machine: `trackio show`."""
+class Trackio(WandB):
+    """Trackio, on this machine: `trackio show`. Its runs have the methods of those of Weights & Biases."""
 
     name, package = "trackio", "trackio"
 
@@ -131,12 +131,6 @@ class Trackio(Tracker):
             auto_log_cpu=False,
             auto_log_gpu=False,
         )
-
-    def write(self, step: int, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        self._run.log({**numbers, **texts}, step=step)
-
-    def close(self) -> None:
-        self._run.finish()
 
 
 TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (TensorBoard, WandB, MLflow, Trackio)}
