@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths, token_batches
+from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths
+from headwise.data.buckets import token_batches
 from headwise.data.readers import read_pairs
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 

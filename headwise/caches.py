@@ -85,18 +85,27 @@ class Kept(ABC):
     """
 
     shares_beams: bool
+    beams: int
 
     @abstractmethod
+    def change(self, rows: Callable[[Tensor], Tensor]) -> None:
+        """Puts what `rows` makes of each tensor in its place."""
+
     def expand(self, beams: int) -> None:
         """The hypotheses of a sentence part: each gets what they shared so far."""
+        if not self.shares_beams:
+            self.beams = beams
+            self.change(lambda tensor: tensor.repeat_interleave(beams, dim=0))
 
-    @abstractmethod
     def reorder(self, index: Int[Tensor, "rows"]) -> None:
         """Row i continues what row `index[i]` was."""
+        if not self.shares_beams:
+            self.change(lambda tensor: tensor.index_select(0, index))
 
-    @abstractmethod
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
         """Only these sentences stay."""
+        rows = rows_of(sentences, self.beams)
+        self.change(lambda tensor: tensor.index_select(0, rows))
 
 
 @dataclass(slots=True)
@@ -121,7 +130,8 @@ class KeyValues(Kept):
         """Stores new keys and values behind the old ones and returns views of all of them."""
         end = self.used + key.shape[2]
         if self.keys is None or self.values is None:
-            self.keys, self.values = (_room(tensor, max(16, 2 * end)) for tensor in (key, value))
+            room = max(16, 2 * end)
+            self.keys, self.values = (part.new_empty(*part.shape[:2], room, part.shape[3]) for part in (key, value))
         if end > self.keys.shape[2]:
             self.keys, self.values = grown(self.keys, 2, end), grown(self.values, 2, end)
         # several times as fast as brackets, four times a layer and step
@@ -139,26 +149,13 @@ class KeyValues(Kept):
         self.keys, self.values, self.used, self.fixed = key, value, key.shape[2], True
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """All stored keys and values."""
         assert self.keys is not None
         assert self.values is not None
         return self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used)
 
-    def expand(self, beams: int) -> None:
-        if not self.shares_beams:
-            self.beams = beams
-            self._apply(lambda tensor: tensor.repeat_interleave(beams, dim=0))
-
-    def reorder(self, index: Int[Tensor, "rows"]) -> None:
-        if not self.shares_beams:
-            self._apply(lambda tensor: tensor.index_select(0, index))
-
-    def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        self._apply(lambda tensor: tensor.index_select(0, rows_of(sentences, self.beams)))
-
-    def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
+    def change(self, rows: Callable[[Tensor], Tensor]) -> None:
         if self.keys is not None and self.values is not None:
-            self.keys, self.values = change(self.keys), change(self.values)
+            self.keys, self.values = rows(self.keys), rows(self.values)
 
 
 @dataclass(slots=True)
@@ -169,20 +166,9 @@ class States(Kept):
     shares_beams: bool = False
     beams: int = 1
 
-    def expand(self, beams: int) -> None:
-        self._apply(lambda tensor: tensor.repeat_interleave(beams, dim=0))
-        self.beams = beams
-
-    def reorder(self, index: Int[Tensor, "rows"]) -> None:
-        self._apply(lambda tensor: tensor.index_select(0, index))
-
-    def keep(self, sentences: Int[Tensor, "kept"]) -> None:
-        rows = rows_of(sentences, self.beams)
-        self._apply(lambda tensor: tensor.index_select(0, rows))
-
-    def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
+    def change(self, rows: Callable[[Tensor], Tensor]) -> None:
         if self.tensors is not None:
-            self.tensors = tuple(change(tensor) for tensor in self.tensors)
+            self.tensors = tuple(map(rows, self.tensors))
 
 
 class Segments:
@@ -192,7 +178,6 @@ class Segments:
     flows back into the segments themselves. With L layers and a memory of m tokens a token reaches L x m tokens back.
 
     Args:
-        length: tokens to keep.
         inputs: those kept so far, (batch, kept, d_model).
     Source: Dai et al. 2019, arXiv:1901.02860, section 3.2.
 
@@ -247,10 +232,6 @@ def _before(x: Tensor, stored: Tensor) -> Tensor:
             " keep the rows of both alike, or start with an empty memory"
         )
     return stored.to(x.dtype)
-
-
-def _room(tensor: Tensor, capacity: int) -> Tensor:
-    return tensor.new_empty(*tensor.shape[:2], capacity, tensor.shape[3])
 
 
 def grown(tensor: Tensor, dim: int, needed: int) -> Tensor:

@@ -93,7 +93,6 @@ def file_mark(field: FieldInfo) -> FileKey | None:
 
 
 def value_of(config: Config, key: str) -> Any:
-    """The value of `section.key`."""
     section, dot, rest = key.partition(".")
     value = getattr(config, section)
     return value_of(value, rest) if dot else value

@@ -58,7 +58,6 @@ class DataError(HeadwiseError):
     """A data file cannot be read as configured; the message starts with `file:line`.
 
     Args:
-        message: what is wrong.
         settings: options that may help, with values; `text` writes them in the syntax of the reader.
 
     >>> DataError("3 columns, expected 2", {"columns": (0, 1)}).text("shell")

@@ -15,13 +15,10 @@ from typing import Any
 _NAME_LENGTH = 40
 
 
-def json_text(value: Any, *, ascii: bool = True) -> str:
+def json_text(value: Any, *, ascii: bool = False) -> str:
     """A value as JSON; NaN and infinities are null.
 
-    Args:
-        ascii: other letters are written as escapes.
-
-    >>> json_text({"recall": float("nan"), "pairs": (2, "ä")}, ascii=False)
+    >>> json_text({"recall": float("nan"), "pairs": (2, "ä")})
     '{"recall": null, "pairs": [2, "ä"]}'
     """
     try:

@@ -36,14 +36,9 @@ def bleu(
     >>> bleu(["the cat sat on the mat ."], ["the cat sat on the mat ."]).value
     100.0
     """
-    from sacrebleu.metrics import BLEU
-
-    _paired(hypotheses, references)
-    # force: do not advise on standard error against text whose marks stand apart, which a corpus may have
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
-    value = metric.corpus_score(list(hypotheses), _streams(references)).score
+    metric, score = _sacre_bleu(hypotheses, references, tokenize, lowercase)
     # rounding in sacreBLEU's geometric mean gives 100.00000000000004 for equal texts
-    return Score(min(value, 100.0), str(metric.get_signature()))
+    return Score(min(score.score, 100.0), str(metric.get_signature()))
 
 
 def bleu_counts(
@@ -54,12 +49,7 @@ def bleu_counts(
     >>> bleu_of(bleu_counts(["the cat sat on the mat ."], ["the cat sat on the mat ."]))
     100.0
     """
-    from sacrebleu.metrics import BLEU
-
-    _paired(hypotheses, references)
-    score = BLEU(tokenize=tokenize, lowercase=lowercase, force=True).corpus_score(
-        list(hypotheses), _streams(references)
-    )
+    _, score = _sacre_bleu(hypotheses, references, tokenize, lowercase)
     counts = {"bleu_length": score.sys_len, "bleu_reference_length": score.ref_len}
     for name, numbers in (("right", score.counts), ("all", score.totals)):
         counts |= {f"bleu_{name}_{size}": number for size, number in enumerate(numbers, 1)}
@@ -90,8 +80,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Reference], *, lowercas
 def exact_match(hypotheses: Sequence[str], references: Sequence[Reference], *, lowercase: bool = False) -> float:
     """Share of hypotheses that equal their reference, or one of several, from 0 to 1.
 
-    Raises:
-        DataError: hypotheses and references differ in number, or there are none.
+    Raises: DataError: hypotheses and references differ in number, or there are none.
 
     >>> exact_match(["a b", "c"], ["a b", "d"])
     0.5
@@ -232,6 +221,15 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     if len(first) < 2 or not np.ptp(ranks, axis=1).all():
         return math.nan
     return float(np.corrcoef(ranks)[0, 1])
+
+
+def _sacre_bleu(hypotheses: Sequence[str], references: Sequence[Reference], tokenize: str, lowercase: bool) -> Any:
+    from sacrebleu.metrics import BLEU
+
+    _paired(hypotheses, references)
+    # force: do not advise on standard error against text whose marks stand apart, which a corpus may have
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    return metric, metric.corpus_score(list(hypotheses), _streams(references))
 
 
 def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:

@@ -206,7 +206,8 @@ def _unknown_key(kind: type[BaseModel], place: list[str], siblings: list[type[Ba
         return f"unknown key '{name}': only kind {' or '.join(dict.fromkeys(families))} has it"
     names = list(dict.fromkeys(key.name for key in everything))
     if elsewhere := [other for other in names if other.rpartition(".")[2] == last]:
-        sections = " or ".join(f"[{section}]" for section in _sections(elsewhere)) or "no section"
+        inside = dict.fromkeys(f"[{other.rpartition('.')[0]}]" for other in elsewhere if "." in other)
+        sections = " or ".join(inside) or "no section"
         return f"unknown key '{shown(name, quote=False)}': it belongs in {sections}; write {_either(elsewhere)}"
     meant = [other for other, names in SYNONYMS.items() if last.lower() in names]
     for candidates in (here, names):
@@ -217,10 +218,6 @@ def _unknown_key(kind: type[BaseModel], place: list[str], siblings: list[type[Ba
         if near := difflib.get_close_matches(last, by_last, n=1, cutoff=0.75):
             return f"unknown key '{name}'; did you mean '{by_last[near[0]]}'?"
     return unknown("key", name, here)
-
-
-def _sections(names: list[str]) -> list[str]:
-    return list(dict.fromkeys(name.rpartition(".")[0] for name in names if "." in name))
 
 
 def _either(names: list[str]) -> str:

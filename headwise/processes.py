@@ -61,7 +61,7 @@ class Processes(ABC):
         total: dict[str, float] = {}
         for part in self.gather(dict(counts)):
             for name, value in part.items():
-                total[name] = total.get(name, 0) + value
+                total[name] = total.get(name, 0.0) + value
         return total
 
 
@@ -81,9 +81,6 @@ class Alone(Processes):
 
     def gone(self, error: BaseException) -> str | None:
         return None
-
-    def added(self, counts: Mapping[str, float | int]) -> dict[str, float]:
-        return {name: float(count) for name, count in counts.items()}
 
 
 ALONE = Alone()

@@ -48,11 +48,9 @@ class Registry(Generic[T]):
     besides are sizes, which a model gives: to the class method `sized`, where the class has one, else by their names.
 
     Args:
-        noun: what a member is called in messages.
         kind: the class that all members extend.
         members: gives the module of each name, which holds one such class, or the class itself; called at each use, so
             that nothing is imported before.
-        sizes: names of the sizes.
         nested: arguments that are objects with names of their own, and what builds each of its text.
     """
 
@@ -67,7 +65,6 @@ class Registry(Generic[T]):
         self.noun, self.kind, self.members, self.sizes, self.nested = noun, kind, members, sizes, nested or {}
 
     def names(self) -> tuple[str, ...]:
-        """All members."""
         return tuple(self.members())
 
     def find(self, text: str) -> Any:
@@ -161,7 +158,6 @@ class Registry(Generic[T]):
         return home
 
     def _arguments(self, kind: type[T], spec: Spec) -> dict[str, Any]:
-        """What is written, by name."""
         parameters = self.arguments(kind)
         if len(spec.values) > len(parameters):
             takes = f"takes {', '.join(parameters)}" if parameters else "has no arguments"

@@ -69,8 +69,7 @@ def apply(threads: int | None = None, *, keep_memory: bool = True, fast_products
         threads: number of CPU threads; None for PyTorch's choice.
         keep_memory: do not return freed memory to the system after every step.
         fast_products: let oneDNN multiply float32 matrices if that is faster here and as accurate.
-    Raises:
-        ConfigError: threads below 1.
+    Raises: ConfigError: threads below 1.
     """
     if threads is not None:
         if threads < 1:

@@ -80,7 +80,7 @@ class Forged:
         """A film, of which all is asked for."""
         with self.changed("run/film", rng):
             reel = Reel(self.folder / "run")
-            json_text(described(reel))
+            json_text(described(reel), ascii=True)
             for layer in reel.layers:
                 reel.curves(layer)
                 for step in reel.steps:

@@ -11,9 +11,7 @@ _COLOURS = {"holds": typer.colors.GREEN, "fails": typer.colors.RED, "does not ap
 
 
 def check(
-    target: Annotated[
-        str, typer.Argument(help="A name from `headwise list`, or module:attribute, such as my_module:MyAttention.")
-    ],
+    target: Annotated[str, typer.Argument(help="A name from `headwise list`, or your own: my_module:MyAttention.")],
     only: Annotated[str, typer.Option(help="Invariants to test, such as hidden,support; default: all.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Test fewer shapes, dtypes and modes; takes seconds.")] = False,
 ) -> None:
@@ -49,7 +47,6 @@ def _introduced(subject: "Subject") -> str:
 
 
 def _print_verdict(verdict: "Verdict") -> "Verdict":
-    """Prints the line of a verdict as soon as it is known."""
     state = typer.style(f"{verdict.state:<14}", fg=_COLOURS[verdict.state])
     note = {"does not apply": verdict.reason, "holds": f"in {verdict.cases} cases", "fails": "see below"}[verdict.state]
     typer.echo(f"{verdict.id:<10} {verdict.title:<60} {state} {note}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.output import json_line
+from headwise.files import json_text
 from headwise.trust import trusting
 
 
@@ -28,7 +28,7 @@ def config(
         keys = [entry for entry in keys if entry.section == section]
     if as_json:
         values = {"task": task, "keys": [entry._asdict() for entry in keys]}
-        typer.echo(json_line(values))
+        typer.echo(json_text(values))
         return
     for line in "\n".join(lines(keys)).strip("\n").split("\n"):
         typer.echo(visible(line))

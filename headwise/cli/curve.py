@@ -20,11 +20,6 @@ Output = Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.
 AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Scores by length of the input, and what heads did over a training."""
-
-
 @app.command("length")
 def length(
     runs: Annotated[list[Path], typer.Argument(help="Run folders: a line each.")],
@@ -74,7 +69,9 @@ def heads(
     as_json: AsJson = False,
 ) -> None:
     """Follow what each head does over a training, such as how far it looks, in tokens."""
-    rows = _of_checkpoints(run, texts, of, layer or "") if texts else _of_film(run, of, layer or "")
+    from headwise.explain.reel import Reel, rows_of
+
+    rows = _of_checkpoints(run, texts, of, layer or "") if texts else rows_of(Reel(run), of, layer or "")
     if not rows:
         raise ConfigError(
             f"--layer '{layer or ''}': no layer of attention has that in its name, or those that have look at another"
@@ -85,12 +82,6 @@ def heads(
         names = _shortened([str(row["head"]) for row in rows])
         short = [{**row, "head": name} for row, name in zip(rows, names, strict=True)]
         _draw(short, "head", "step", of, "step", figure)
-
-
-def _of_film(run: Path, of: str, layer: str) -> list[dict[str, Any]]:
-    from headwise.explain.reel import Reel, rows_of
-
-    return rows_of(Reel(run), of, layer)
 
 
 def _of_checkpoints(run: Path, texts: list[str], of: str, layer: str) -> list[dict[str, Any]]:

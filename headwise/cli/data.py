@@ -10,8 +10,8 @@ import typer
 
 from headwise.cli import make
 from headwise.cli.options import InitCommand, TaskOptions
-from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
+from headwise.files import json_text
 from headwise.tasks.families import commands
 from headwise.trust import trusting
 
@@ -24,18 +24,13 @@ for _name, _command in commands("data").items():
     app.command(_name)(_command)
 
 
-@app.callback()
-def _group() -> None:
-    """Inspect, make and fetch data files."""
-
-
 @app.command("report", cls=InitCommand)
 def report(
     context: typer.Context,
     file: Annotated[str, typer.Argument(help="A data file, plain or gzip, or a recipe: a .toml file or a name.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings such as data.column=xpos.")] = None,
     kind: Annotated[
-        str, typer.Option(help="Kind of data: auto, one of those that an unknown one lists, or my_module:MyTask.")
+        str, typer.Option(help="Kind of data: auto, a kind (an unknown one lists all), or my_module:MyTask.")
     ] = "auto",
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     held_out: Annotated[Path | None, typer.Option(help="Held-out pairs; reports what they share with these.")] = None,
@@ -56,7 +51,7 @@ def report(
         options["train_target"] = os.fspath(target_data)
     inspections = _inspected(file, overrides or [], kind, options, None if held_out is None else os.fspath(held_out))
     if as_json:
-        typer.echo(json_line({"files": [part.values() for part in inspections]}))
+        typer.echo(json_text({"files": [part.values() for part in inspections]}))
         return
     for number, part in enumerate(inspections):
         for line in [""] * (number > 0) + part.lines():
@@ -76,7 +71,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON obje
         data = data_sets.find(name)
         state = data_sets.state(data, folder / name)
         if as_json:
-            typer.echo(json_line({"name": name, "state": state, **data.model_dump(mode="json")}))
+            typer.echo(json_text({"name": name, "state": state, **data.model_dump(mode="json")}))
         else:
             typer.echo(f"{name:<27}{state:<9}{data.size_bytes / 2**20:>6.1f} MiB  {data.task:<15}{data.title}")
 
@@ -84,9 +79,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON obje
 @app.command("fetch")
 def fetch(
     names: Annotated[list[str], typer.Argument(help="Data sets from `headwise data list`.")],
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Folder of files that were downloaded by other means.")
-    ] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Folder of files downloaded by other means.")] = None,
     folder: Annotated[Path | None, typer.Option("--to", help="Folder of data sets; default: HEADWISE_DATA.")] = None,
 ) -> None:
     """Download public data sets into the data folder; files that are there and right are left alone.
@@ -118,7 +111,6 @@ def _progress(done: int, total: int | None) -> None:
 def _inspected(
     file: str, overrides: list[str], kind: str, options: dict[str, Any], held_out: str | None
 ) -> "Sequence[Inspection]":
-    """The report on the files of a recipe, or on a single file."""
     from headwise.config import build, override
     from headwise.data.inspection import guess
     from headwise.tasks import registry
@@ -127,9 +119,7 @@ def _inspected(
     path = Path(file)
     if path.suffix == ".toml" or (not path.exists() and file in recipes.shipped()):
         if options or kind != "auto":
-            raise ConfigError(
-                "a recipe states how its data is read; give settings such as data.KEY=VALUE instead of options"
-            )
+            raise ConfigError("a recipe states how its data is read; give settings, data.KEY=VALUE, instead of options")
         recipe = recipes.read(file, overrides)
         inspect = registry.task_type(recipe.task).inspect
         return inspect(recipe) if held_out is None else inspect(recipe, held_out)

@@ -21,7 +21,6 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option("--run-folder", help="Run folder to write; default: runs/demo, or runs/demo-TASK.")
     ] = None,
-    run: Annotated[Path | None, typer.Option("--run", hidden=True)] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="A setting such as training.max_steps=9; may be repeated.")
     ] = None,
@@ -30,16 +29,16 @@ def demo(
     import headwise
     from headwise import runtime
     from headwise.cli.evaluate import show
-    from headwise.cli.train import trained
     from headwise.training import recipes
     from headwise.training.loading import baselines_of, examples
+    from headwise.training.train import train
 
     runtime.apply()
     name, small = _demo(task)
-    place = folder or run or Path("runs") / ("demo" if small.first else f"demo-{name}")
+    place = folder or Path("runs") / ("demo" if small.first else f"demo-{name}")
     small, recipe = small.make(name, place.with_name(f"{place.name}-data"))
     typer.echo(f"to learn: {small.shows}; the recipe is {recipe}")
-    trained(recipes.read(recipe, overrides or []), place)
+    train(recipes.read(recipe, overrides or []), place)
     predictor: Any = headwise.load(place)
     held_out = examples(place, "test", {})
     scores = predictor.evaluate(held_out)

@@ -5,26 +5,25 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.output import json_line
+from headwise.files import json_text
 
 Row = tuple[str, str, str]
 
 PACKAGES = ("headwise", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "matplotlib", "pydantic")
-EXTRAS = {name: name for name in ("tensorboard", "wandb", "mlflow", "trackio")}
+EXTRAS = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow-skinny": "mlflow", "trackio": "trackio"}
 EXTRAS |= {"transformers": "hf", "rdkit": "molecules", "soundfile": "audio", "soxr": "audio"}
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
     """Report versions, machine settings, fonts and the data cache, with advice."""
     from headwise import runtime
+    from headwise.explain.fonts import ADVICE, NONE, report
 
     sections = {
         "versions": [(name, metadata.version(name), "") for name in PACKAGES],
         "machine": runtime.report(),
-        "extras": _extras(),
-        "fonts": _fonts(),
+        "extras": [_extra(package, extra) for package, extra in EXTRAS.items()],
+        "fonts": [(script, font, ADVICE if font == NONE else "") for script, font in report()],
         "data": _data(),
     }
     if as_json:
@@ -32,7 +31,7 @@ def doctor(
             title: {name: {"value": value, **({"advice": advice} if advice else {})} for name, value, advice in rows}
             for title, rows in sections.items()
         }
-        typer.echo(json_line(values))
+        typer.echo(json_text(values))
         return
     for title, rows in sections.items():
         _section(title, rows)
@@ -45,21 +44,11 @@ def _section(title: str, rows: list[Row]) -> None:
         typer.echo(f"  {name:<{width}}  {value}" + (f"  ({advice})" if advice else ""))
 
 
-def _extras() -> list[Row]:
-    # a module may be of a package with another name, as mlflow is of mlflow-skinny
-    packages = metadata.packages_distributions()
-    return [
-        (module, metadata.version(packages[module][0]), "")
-        if module in packages
-        else (module, "not installed", f"pip install 'headwise[{extra}]'")
-        for module, extra in EXTRAS.items()
-    ]
-
-
-def _fonts() -> list[Row]:
-    from headwise.explain.fonts import ADVICE, NONE, report
-
-    return [(script, font, ADVICE if font == NONE else "") for script, font in report()]
+def _extra(package: str, extra: str) -> Row:
+    try:
+        return package, metadata.version(package), ""
+    except metadata.PackageNotFoundError:
+        return package, "not installed", f"pip install 'headwise[{extra}]'"
 
 
 def _data() -> list[Row]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.options import TaskOptions
-from headwise.cli.output import json_line
 from headwise.errors import ConfigError, flag
+from headwise.files import json_text
 from headwise.processes import Processes, joined, sharing, together
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the run's own data.")] = None,
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="Another run: print the difference of the two on the same examples.")
-    ] = None,
+    against: Annotated[Path | None, typer.Option(help="Another run: how the two differ on the same examples.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score a run on the held-out part of its own data, or on a file (--data)."""
@@ -50,7 +48,7 @@ def evaluate(
         return
     compared = None if against else baselines_of(run, predictor, sample, scores)
     if as_json:
-        typer.echo(json_line({"examples": len(sample), **scores, **baseline_fields(compared)}))
+        typer.echo(json_text({"examples": len(sample), **scores, **baseline_fields(compared)}))
         return
     other = f", and {against}" if against else ""
     show(scores, f"{run} on {len(sample):,} examples of {data or f'its {split} part'}{other}", compared)
@@ -82,7 +80,6 @@ def scores_of(
 
 
 def baseline_fields(compared: "Baselines | None") -> dict[str, Any]:
-    """The fields of JSON on baselines; none without any."""
     if compared is None or not compared.baselines:
         return {}
     comparison = compared.comparison

@@ -101,7 +101,7 @@ def _print_trace(
         raise ConfigError("--trace shows the steps of attention, and --by another rule: leave one of them out")
     import headwise
     from headwise.explain.trace_formats import check_form, format_trace
-    from headwise.predictors.stepping import steps
+    from headwise.predictors.watched_heads import steps
 
     check_form(form)
     chosen = heads_of(heads) or (0,)

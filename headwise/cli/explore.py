@@ -1,13 +1,9 @@
 """`headwise explore`: trained runs in the browser."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from headwise.service.served import Served
 
 
 def explore(
@@ -16,7 +12,7 @@ def explore(
         typer.Argument(help="Run folders, each called by the name of its folder; none: what needs no run."),
     ] = None,
     hf: Annotated[
-        list[Path] | None, typer.Option("--hf", help="A folder with a Hugging Face model; may be given several times.")
+        list[Path] | None, typer.Option("--hf", help="A folder with a Hugging Face model; repeat it.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
@@ -26,26 +22,11 @@ def explore(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
     """See what trained runs attend to, in the browser, at an address of this machine: docs/explorer.md."""
-    import webbrowser
-
     from headwise import runtime
+    from headwise.errors import ConfigError
     from headwise.service.served import served
 
     runtime.apply(threads=threads, fast_products=False)
-    show = _explorer(bench)
-
-    def ready(address: str) -> None:
-        typer.echo(f"exploring at {address}; end with Ctrl+C")
-        if browser:
-            webbrowser.open(address)
-
-    show(served(runs or [], hf or [], files=True), port, ready)
-
-
-def _explorer(bench: Path | None) -> Callable[["dict[str, Served]", int, Callable[[str], None]], None]:
-    """What shows runs at a port. Raises: ConfigError without the extra; DataError for measurements that are none."""
-    from headwise.errors import ConfigError
-
     try:
         from headwise.explorer.api import add_explorer
         from headwise.explorer.bench import read_measurements
@@ -60,8 +41,13 @@ def _explorer(bench: Path | None) -> Callable[["dict[str, Served]", int, Callabl
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
     records = [] if bench is None else read_measurements(bench)
     limits, more = Limits(body_bytes=BODY_BYTES), (add_explorer, add_films, bench_routes(records), add_pages)
+    app = create_app(served(runs or [], hf or [], files=True), limits, more=more)
+    listen(app, limits, "127.0.0.1", port, lambda address: _open(address, browser))
 
-    def show(runs: "dict[str, Served]", port: int, ready: Callable[[str], None]) -> None:
-        listen(create_app(runs, limits, more=more), limits, "127.0.0.1", port, ready)
 
-    return show
+def _open(address: str, browser: bool) -> None:
+    import webbrowser
+
+    typer.echo(f"exploring at {address}; end with Ctrl+C")
+    if browser:
+        webbrowser.open(address)

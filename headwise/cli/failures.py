@@ -36,12 +36,8 @@ def describe(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", INTERRUPTED
     if isinstance(error, _UsageFault):
-        return one_line(
-            f"{error.format_message().rstrip('.')}; `headwise --help` and `headwise VERB --help` say more"
-        ), 2
-    if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and "torch" in sys.modules and _is_memory(error)
-    ):
+        return one_line(f"{error.format_message().rstrip('.')}; `headwise [VERB] --help` says more"), 2
+    if isinstance(error, MemoryError) or _is_memory(error):
         return _MEMORY_ADVICE, MachineError.exit_code
     if isinstance(error, OSError):
         return _system(error)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from headwise.tasks.task import Task
     from headwise.training.recipe import Recipe
 
-
 # data up to so many bytes takes a second to read as training would
 _SMALL_BYTES = 1 << 20
 
@@ -27,10 +26,8 @@ def init(
     settings: Annotated[list[str] | None, typer.Argument(help="Settings such as model.num_heads=8.")] = None,
     data: Annotated[Path, typer.Option(help="File to train on.")] = ...,  # type: ignore[assignment]
     target_data: Annotated[Path | None, typer.Option(help="The second of two parallel files.")] = None,
-    valid: Annotated[
-        Path | None, typer.Option(help="File to validate on; default: a part of --data is held out.")
-    ] = None,
-    test: Annotated[Path | None, typer.Option(help="File to test on; default: a part of --data is held out.")] = None,
+    valid: Annotated[Path | None, typer.Option(help="File to validate on; default: a part of --data.")] = None,
+    test: Annotated[Path | None, typer.Option(help="File to test on; default: a part of --data.")] = None,
     minutes: Annotated[
         float | None, typer.Option(help="Choose size and schedule for this many minutes of training on this machine.")
     ] = None,
@@ -40,6 +37,7 @@ def init(
     """Write a commented recipe.toml that suits the data and, with --minutes, this machine and the time."""
     from headwise.config import file_keys, value_of
     from headwise.tasks import registry
+    from headwise.training.trial import check_trainable
 
     # a task that is named here is the user's own word
     with trusting():
@@ -53,7 +51,9 @@ def init(
     keys = data_keys(kind, task, {**sources, **options})
     heading, recipe, values = fitted(kind, task, keys, settings or [], minutes)
     paths = [value_of(recipe, key) for key in file_keys(recipe) if key.rpartition(".")[2] in keys]
-    _check(recipe, paths)
+    # of small data there may be too little: it is read as training would, before there is a recipe for it
+    if sum(os.path.getsize(path) for path in paths if os.path.exists(path)) <= _SMALL_BYTES:
+        check_trainable(recipe)
     text = f"# {heading}; train it with: headwise train {output}\n"
     text += commented(recipe, values, output, paths)
     with opened(output) as stream:
@@ -107,14 +107,6 @@ def fitted(
         values = fit_recipe(suggestion, settings, minutes, lambda message: typer.echo(message, err=True))
         heading += f", and to {_counted(minutes, 'minute')} on the machine it was written on"
     return heading, read_recipe(values), values
-
-
-def _check(recipe: "Recipe", files: Collection[str]) -> None:
-    """Small data, of which there may be too little, is read as training would, before there is a recipe for it."""
-    from headwise.training.trial import check_trainable
-
-    if sum(os.path.getsize(path) for path in files if os.path.exists(path)) <= _SMALL_BYTES:
-        check_trainable(recipe)
 
 
 def commented(recipe: "Recipe", values: Mapping[str, Any], output: Path, files: Collection[str]) -> str:

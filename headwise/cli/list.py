@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
+from headwise.files import json_text
 
 # what is there: made from the code by `make config-docs`, since the code takes seconds to be imported
 CATALOGUE = Path(__file__).with_name("list.json")
@@ -26,7 +26,7 @@ def show(
     catalogue: dict[str, dict[str, dict[str, str]]] = json.loads(CATALOGUE.read_text(encoding="utf-8"))
     families = {name: catalogue[name] for name in ([family] if family else FAMILIES)}
     if as_json:
-        typer.echo(json_line(families))
+        typer.echo(json_text(families))
         return
     for name, entries in families.items():
         width = max(map(len, entries), default=0)

@@ -24,8 +24,6 @@ _NAMES = (
     *("check", "list", "config", "doctor", "data", "demo"),
 )
 _OPTIONS = {"init": InitCommand, "predict": TaskCommand, "evaluate": EvaluateCommand}
-
-
 # options of every verb, which may stand anywhere before `--`
 _EVERYWHERE = ("--debug", "--trust")
 
@@ -42,10 +40,7 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Run code that a recipe or run names, until it changes."),
-    ] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Run the code of a recipe or run, until it changes.")] = False,
 ) -> None:
     """Attention models: train them on your files, use them, and see what they attend to."""
 

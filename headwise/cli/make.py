@@ -9,20 +9,13 @@ from headwise.trust import trusting
 
 
 def make(
-    problem: Annotated[
-        str,
-        typer.Argument(help="A problem, or my_module:MyTask/NAME; the message for an unknown one lists all."),
-    ],
-    folder: Annotated[
-        Path | None, typer.Option(help="Folder to write; default: synthetic/PROBLEM in the folder of data.")
-    ] = None,
+    problem: Annotated[str, typer.Argument(help="A problem, or my_module:MyTask/NAME; an unknown name lists all.")],
+    folder: Annotated[Path | None, typer.Option(help="Folder; default: synthetic/PROBLEM in the data folder.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other examples.")] = 1,
     count: Annotated[int, typer.Option(min=1, help="Examples to train on; each other part has a tenth.")] = 10_000,
     symbols: Annotated[int, typer.Option(help="Different symbols, where they are letters: 2 to 26.")] = 12,
     shortest: Annotated[int | None, typer.Option(min=1, help="Symbols of an input at least.")] = None,
-    longest: Annotated[
-        int | None, typer.Option(min=1, help="Symbols at most; `longer` has up to twice as many.")
-    ] = None,
+    longest: Annotated[int | None, typer.Option(min=1, help="Symbols at most; twice as many in `longer`.")] = None,
 ) -> None:
     """Draw the examples of a problem: train, valid, test, and longer inputs than those of training.
 

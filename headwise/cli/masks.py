@@ -14,8 +14,7 @@ def read_mask(text: str, batch: int, query_len: int, key_len: int) -> "Mask | No
     "padding" and "prefix" are followed by a length for each sentence, or one for all; "padding" alone means lengths
     spread evenly from half of the keys to all of them.
 
-    Raises:
-        ConfigError: for an unknown mask, or arguments that do not fit it.
+    Raises: ConfigError: for an unknown mask, or arguments that do not fit it.
     """
     import torch
 

@@ -27,7 +27,6 @@ class TaskOptions(NamedTuple):
 
     @classmethod
     def of(cls, context: typer.Context, group: str) -> "TaskOptions":
-        """Those of a verb that runs."""
         options: TaskOptions = context.meta[group]
         return options
 

@@ -2,22 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from headwise.errors import MachineError
-from headwise.files import json_text, replacing
-
-
-def json_line(values: Mapping[str, Any]) -> str:
-    """One line of JSON; numbers that it has not, such as the score of nothing, are null.
-
-    >>> json_line({"recall": float("nan"), "pairs": 2})
-    '{"recall": null, "pairs": 2}'
-    """
-    return json_text(values, ascii=False)
+from headwise.files import replacing
 
 
 @contextmanager
@@ -27,8 +18,7 @@ def opened(path: Path | None) -> Iterator[TextIO]:
     A link is followed, and a file that is replaced keeps its permissions. Devices, pipes and sockets are written
     directly: nothing is put in their place.
 
-    Raises:
-        MachineError: there is no such folder, the path is one, or a link that leads to itself.
+    Raises: MachineError: there is no such folder, the path is one, or a link that leads to itself.
     """
     if path is None:
         yield sys.stdout

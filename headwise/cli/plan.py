@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.masks import read_mask
-from headwise.cli.output import json_line
 from headwise.errors import ConfigError, unknown
+from headwise.files import json_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +28,7 @@ def plan(
     score: Annotated[str, typer.Option(help="See `headwise list scores`.")] = "scaled_dot",
     normalizer: Annotated[str, typer.Option(help="See `headwise list normalizers`.")] = "softmax",
     mask: Annotated[
-        str, typer.Option(help="causal, padding, window:LEFT,RIGHT, ...; & and | combine masks, ~ inverts one.")
+        str, typer.Option(help="causal, padding, window:LEFT,RIGHT, ...; & and | combine, ~ inverts.")
     ] = "",
     dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="Dropout rate of the attention weights.")] = 0.0,
     training: Annotated[bool, typer.Option("--training", help="Plan for a pass that needs gradients.")] = False,
@@ -62,7 +62,7 @@ def plan(
 
 def _show(chosen: "Plan", pair: str, as_json: bool) -> None:
     if as_json:
-        typer.echo(json_line(asdict(chosen) | ({"pair": pair} if pair else {})))
+        typer.echo(json_text(asdict(chosen) | ({"pair": pair} if pair else {})))
     else:
         typer.echo(f"{chosen}\npair     {pair}" if pair else str(chosen))
 

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import chain, islice
@@ -75,28 +76,22 @@ def _apply(
     processes: Processes,
 ) -> None:
     options = predictor.options(chosen)
-    items = items_of(predictor, places) if places else predictor.everything(options)
+    read_all = chain.from_iterable(read(predictor, place, is_file) for place, is_file in places)
+    items = read_all if places else predictor.everything(options)
     if to.output is not None and predictor.ending and in_folder(to.output):
-        return _list(files_of(predictor, items, options, to.chunk, to.output), processes)
+        # each path as soon as the file is written
+        for path in files_of(predictor, items, options, to.chunk, to.output) if processes.first else ():
+            typer.echo(str(path))
+        return
     unknown: list[Unknown] = []
     chunks = in_chunks(items, to.chunk, processes)
     written = answers(predictor, chunks, options, "json" if to.as_json else "text", unknown)
     if not processes.first:
         # the same work, whose answers the first process writes
-        return _exhaust(written)
+        deque(written, maxlen=0)
+        return
     _write(written, to.output, to.chunk, to.numbered)
     warn(unknown)
-
-
-def _exhaust(written: Iterable[list[str]]) -> None:
-    for _ in written:
-        pass
-
-
-def _list(paths: Iterable[Path], processes: Processes) -> None:
-    """The path of each file as soon as it is written, by the first process alone."""
-    for path in paths if processes.first else ():
-        typer.echo(str(path))
 
 
 def _refuse_own(output: Path | None, places: list[tuple[str, bool]]) -> None:
@@ -150,11 +145,6 @@ def answers(
             yield predictor.write(item, output, form, options)
 
 
-def items_of(predictor: "Predictor[Any, Any, Any]", places: list[tuple[str, bool]]) -> Iterator[Any]:
-    """The inputs of these places, one after another."""
-    return chain.from_iterable(read(predictor, place, is_file) for place, is_file in places)
-
-
 def warn(unknown: "list[Unknown]") -> None:
     """Says once what of all inputs training has not taught the model."""
     if unknown and (lost := reduce(add, unknown)).count:
@@ -164,9 +154,7 @@ def warn(unknown: "list[Unknown]") -> None:
 def sources(inputs: list[str], files: list[Path], texts: list[str]) -> list[tuple[str, bool]]:
     """What to read, in this order, and whether it is a file.
 
-    Raises:
-        ConfigError: what looks like a file is not there.
-        DataError: a folder in place of a file.
+    Raises: ConfigError: what looks like a file is not there; DataError: a folder in place of a file.
     """
     places = [(name, _is_file(name)) for name in inputs]
     places += [(os.fspath(path), True) for path in files] + [(line, False) for line in texts]
@@ -188,7 +176,6 @@ def _is_file(name: str) -> bool:
 
 
 def read(predictor: "Predictor[Any, Any, Any]", place: str, is_file: bool) -> Iterator[Any]:
-    """The inputs of one place."""
     from headwise.data.files import decode_lines
 
     if not is_file:

@@ -11,14 +11,10 @@ from headwise.errors import ConfigError
 
 
 def results(
-    runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders; those of one recipe and other seeds become a row.")
-    ] = None,
+    runs: Annotated[list[Path] | None, typer.Argument(help="Run folders; seeds of one recipe become a row.")] = None,
     split: Annotated[str, typer.Option(help="Part of each run's data that is scored: test, valid or train.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
-    published: Annotated[
-        Path | None, typer.Option(help="CSV of published figures: data, metric, system, value, source.")
-    ] = None,
+    published: Annotated[Path | None, typer.Option(help="CSV: data, metric, system, published value, source.")] = None,
     records: Annotated[
         Path | None,
         typer.Option(help="JSON file that keeps the rows: those of these runs are put into it, the page has all."),
@@ -29,7 +25,6 @@ def results(
     from headwise import runtime
     from headwise.training import ledger
     from headwise.training import results as made
-    from headwise.training.ledger import account
 
     named = runs or []
     _check(named, records, limit)
@@ -38,7 +33,7 @@ def results(
     if records is not None:
         # what is wrong with the file is told before runs are scored, which takes minutes
         ledger.read_rows(records)
-    new = ledger.rows_of([account(run, split, limit) for run in named])
+    new = ledger.distinct((run, ledger.account(run, split, limit)) for run in named)
     if records is None:
         rows = ledger.merge_rows([], new)
         options = "" if split == "test" else f" --split {split}"

@@ -14,12 +14,10 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any that is free.")] = 8000,
     allowed_host: Annotated[
-        list[str] | None, typer.Option(help="A name by which others call this service; may be given several times.")
+        list[str] | None, typer.Option(help="A name of this service for others; repeat it.")
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A limit such as queue=128; may be given several times.")
-    ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="A limit such as queue=128; repeat it.")] = None,
 ) -> None:
     """Answer requests for trained runs over HTTP, as `headwise predict --json` does: docs/service.md."""
     from headwise import runtime

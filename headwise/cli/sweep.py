@@ -1,6 +1,6 @@
 """`headwise sweep`: the same recipe with several values of a key, or several recipes, as runs, table and figure."""
 
-from collections.abc import Sequence
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +35,7 @@ def sweep(
     """
     from headwise import runtime
     from headwise.predictors.lengths import metric_of
-    from headwise.training.sweep import plan_runs
+    from headwise.training.sweep import Swept, plan_runs
     from headwise.training.sweep import sweep as sweep_runs
 
     names, settings = [word for word in words if "=" not in word], [word for word in words if "=" in word]
@@ -44,12 +44,14 @@ def sweep(
     runtime.apply(threads)
     plan = plan_runs(names, settings, _seeds(seeds), lambda name, keys: runs / folder_name(Path(name).stem, keys))
     points = list(sweep_runs(plan, split, limit))
-    chosen = metric_of(dict(points[0].account.scores), metric or points[0].account.monitor)
-    key = _key(settings)
+    chosen = metric_of(
+        {name: value for point in points for name, value in point.row.scores.items()}, metric or points[0].row.metric
+    )
+    key = next((swept.key for swept in map(Swept.parse, settings) if swept is not None), "value")
     rows = [
-        {"recipe": point.recipe, key: point.value, "seed": point.seed, chosen: point.account.scores.get(chosen)}
-        | {"parameters": point.account.parameters, "steps": point.account.steps}
-        | {"cpu_s": round(point.account.cpu_s, 1), "run": str(point.account.folder)}
+        {"recipe": point.recipe, key: point.value, "seed": point.seed, chosen: point.row.scores.get(chosen, math.nan)}
+        | {"parameters": point.row.parameters, "steps": point.row.steps}
+        | {"cpu_s": round(point.row.cpu_s, 1), "run": str(point.folder)}
         for point in points
     ]
     tell(rows, as_json=as_json, output=output)
@@ -66,12 +68,6 @@ def _seeds(text: str | None) -> list[int | None]:
     return [int(part) for part in parts]
 
 
-def _key(settings: Sequence[str]) -> str:
-    from headwise.training.sweep import Swept
-
-    return next((swept.key for swept in map(Swept.parse, settings) if swept), "value")
-
-
 def _drawn(points: "list[Point]", key: str, metric: str) -> "Drawing":
     """A line for each recipe over the values, or over the recipes where no key is swept."""
     from headwise.explain.curves import Mean, lines
@@ -80,7 +76,7 @@ def _drawn(points: "list[Point]", key: str, metric: str) -> "Drawing":
     table: dict[str, dict[str, list[float]]] = {}
     for point in points:
         line, place = ("", point.recipe) if alone else (point.recipe, point.value)
-        table.setdefault(line, {}).setdefault(place, []).append(point.account.scores[metric])
+        table.setdefault(line, {}).setdefault(place, []).append(point.row.scores.get(metric, math.nan))
     series = {name: [(_number(place), Mean.of(values)) for place, values in row.items()] for name, row in table.items()}
     return lines(series, across="recipe" if alone else key, down=metric)
 

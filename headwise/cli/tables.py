@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headwise.cli.output import json_line, opened
+from headwise.cli.output import opened
+from headwise.files import json_text
 
 if TYPE_CHECKING:
     from headwise.explain.values import Drawing
@@ -25,7 +26,7 @@ def tell(rows: Rows, *, as_json: bool, output: Path | None) -> None:
             writer.writerows(rows)
     if as_json:
         for row in rows:
-            typer.echo(json_line(row))
+            typer.echo(json_text(row))
         return
     names = list(rows[0]) if rows else []
     cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
@@ -35,7 +36,6 @@ def tell(rows: Rows, *, as_json: bool, output: Path | None) -> None:
 
 
 def draw(figure: "Drawing", path: Path) -> None:
-    """Writes a figure and says where."""
     from headwise.explain.canvas import save
 
     typer.echo(str(save(figure, path)))

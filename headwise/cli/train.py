@@ -13,7 +13,6 @@ from headwise.errors import ConfigError, unknown
 from headwise.processes import joined, launched, together
 
 if TYPE_CHECKING:
-    from headwise.training.recipe import Recipe
     from headwise.training.train import Run
 
 # a folder's name has room for so much of the overrides
@@ -27,18 +26,13 @@ def train(
         Path | None,
         typer.Option("--run-folder", help="Run folder; default: runs/ and the names of recipe and settings."),
     ] = None,
-    run: Annotated[Path | None, typer.Option("--run", hidden=True)] = None,
     resume: Annotated[str, typer.Option(help="auto, never (start a new run) or must (only resume).")] = "auto",
-    allow_data_change: Annotated[
-        bool, typer.Option("--allow-data-change", help="Resume although the data files have changed.")
-    ] = False,
+    allow_data_change: Annotated[bool, typer.Option("--allow-data-change", help="Resume with changed data.")] = False,
     allow_schedule_change: Annotated[
         bool, typer.Option("--allow-schedule-change", help="Resume although the end of the schedule has changed.")
     ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show data, model, memory and time; train and write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show data, model, memory and time.")] = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Three steps on some data, then test; keep nothing without --run-folder.")
     ] = False,
@@ -46,16 +40,24 @@ def train(
     """Train a model from a recipe; the same command resumes an interrupted run."""
     from headwise import runtime
     from headwise.training import recipes
+    from headwise.training.train import Resume
+    from headwise.training.train import train as run
 
-    # the name of older versions, which torchrun takes for an option of its own
-    run_folder = folder or run
-    where = run_folder or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
+    where = folder or Path("runs") / folder_name(Path(recipe).stem, overrides or [])
     if dry_run or smoke:
-        return _try(recipe, overrides or [], run_folder, where, threads, dry_run=dry_run)
+        return _try(recipe, overrides or [], folder, where, threads, dry_run=dry_run)
+    if resume not in get_args(Resume):
+        raise ConfigError(unknown("--resume", resume, get_args(Resume)))
     with joined("cpu") as processes:
         config = together(processes, lambda: recipes.read(recipe, overrides or []))
     runtime.apply(threads)
-    done = trained(config, where, resume, allow_data_change, allow_schedule_change)
+    done = run(
+        config,
+        where,
+        resume=cast(Resume, resume),
+        allow_data_change=allow_data_change,
+        allow_schedule_change=allow_schedule_change,
+    )
     if (place := launched()) is None or place[0] == 0:
         _tell(done)
 
@@ -63,18 +65,27 @@ def train(
 def _try(
     recipe: str, overrides: list[str], run_folder: Path | None, where: Path, threads: int | None, *, dry_run: bool
 ) -> None:
-    """Shows what there is to train, or trains a few steps."""
+    from headwise import runtime
+    from headwise.training import recipes
+    from headwise.training.smoke import EXAMPLES, shorten, smoke
+    from headwise.training.trial import preview
+
     if (place := launched()) is not None and place[1] > 1:
         alone = ConfigError(f"--{'dry-run' if dry_run else 'smoke'} is for one process; leave the launcher out")
         raise alone.reported_by(place[0] == 0)
-    if not dry_run:
-        _smoke(recipe, overrides, run_folder, threads)
+    config = recipes.read(recipe, overrides) if dry_run else shorten(recipe, overrides)
+    runtime.apply(threads)
+    if dry_run:
+        for line in preview(config, where):
+            typer.echo(line)
         return
-    _show(recipe, overrides, where, threads)
+    with tempfile.TemporaryDirectory() as folder:
+        scores = smoke(config, run_folder or Path(folder) / "run")
+    summary = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    typer.echo(f"works:   {recipe} (on at most {EXAMPLES} examples after a few steps: {summary})")
 
 
 def _tell(done: "Run") -> None:
-    """What was trained, and what to do with it."""
     scores = ", ".join(f"{name} {value:.4g}" for name, value in done.metrics.items())
     typer.echo(f"trained: {done.folder} (step {done.best}{': ' if scores else ''}{scores})")
     if done.comparison is not None:
@@ -82,53 +93,6 @@ def _tell(done: "Run") -> None:
     typer.echo(f"took:    {done.steps:,} steps, {done.cpu_s:,.0f} CPU s, {done.minutes:,.1f} minutes of training")
     for verb, argument in (("predict", " INPUT"), ("evaluate", ""), ("explain", " INPUT")):
         typer.echo(f"next:    headwise {verb} {done.folder}{argument}")
-
-
-def _show(recipe: str, overrides: list[str], folder: Path, threads: int | None) -> None:
-    """Prints what training would be."""
-    from headwise import runtime
-    from headwise.training import recipes
-    from headwise.training.trial import preview
-
-    config = recipes.read(recipe, overrides)
-    runtime.apply(threads)
-    for line in preview(config, folder):
-        typer.echo(line)
-
-
-def _smoke(recipe: str, overrides: list[str], run: Path | None, threads: int | None) -> None:
-    """Runs a recipe from end to end in seconds."""
-    from headwise import runtime
-    from headwise.training.smoke import EXAMPLES, shorten, smoke
-
-    config = shorten(recipe, overrides)
-    runtime.apply(threads)
-    with tempfile.TemporaryDirectory() as folder:
-        scores = smoke(config, run or Path(folder) / "run")
-    summary = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
-    typer.echo(f"works:   {recipe} (on at most {EXAMPLES} examples after a few steps: {summary})")
-
-
-def trained(
-    recipe: "Recipe",
-    folder: Path,
-    resume: str = "auto",
-    allow_data_change: bool = False,
-    allow_schedule_change: bool = False,
-) -> "Run":
-    """Trains into the folder."""
-    from headwise.training.train import Resume
-    from headwise.training.train import train as run
-
-    if resume not in get_args(Resume):
-        raise ConfigError(unknown("--resume", resume, get_args(Resume)))
-    return run(
-        recipe,
-        folder,
-        resume=cast(Resume, resume),
-        allow_data_change=allow_data_change,
-        allow_schedule_change=allow_schedule_change,
-    )
 
 
 def folder_name(recipe: str, overrides: Iterable[str]) -> str:

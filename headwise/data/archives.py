@@ -46,7 +46,6 @@ def unpack(
     Args:
         wanted: which members, by name; None: all. Members that are not wanted are checked too, except for their size.
         max_bytes: of all files together, as they come out, whatever the archive says about them.
-        max_files: members of the archive.
     Raises:
         DataError: no such archive; it is damaged or encrypted; a member with an absolute name, with `..`, twice, or
             that is a link or a device; more than the limits allow. What was written so far stays: give a folder that

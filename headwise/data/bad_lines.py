@@ -78,7 +78,6 @@ class BadLines:
 
     @property
     def total(self) -> int:
-        """How many are bad."""
         return self.counts.total()
 
     def good(self, items: Iterable[T | DataError]) -> Iterator[T]:
@@ -131,7 +130,6 @@ class BadLines:
         return f"{head}: {', '.join(kinds)}"
 
     def _lines(self, kind: str) -> str:
-        """The numbers of the first lines of a kind."""
         numbers = ", ".join(str(line.line) for line in self.first[kind])
         more = ", ..." if self.counts[kind] > len(self.first[kind]) else ""
         return f"line{'s' if self.counts[kind] > 1 else ''} {numbers}{more}"

@@ -10,21 +10,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from headwise.data.buckets import padding_waste, token_batches
 from headwise.errors import ShapeError
-
-__all__ = [
-    "Fitted",
-    "LongRule",
-    "PairBatch",
-    "Ragged",
-    "collate",
-    "fit_lengths",
-    "padded",
-    "padding_waste",
-    "pair_lengths",
-    "token_batches",
-]
 
 # what becomes of pairs that are too long
 LongRule = Literal["drop", "truncate", "truncate_source"]
@@ -47,7 +33,6 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int] | np.ndarray]) -> "Ragged":
-        """Packs lists of token numbers."""
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         values = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
         return cls(values, lengths)
@@ -137,9 +122,9 @@ class OnDevice:
 class PairBatch(OnDevice):
     """Padded sentence pairs: the decoder reads `tgt_in` (begin, then the target), learns `tgt_out` (target, then end).
 
-    The source ends in the end token, unless `collate` was told otherwise; it may be an image or a sound in place of
-    tokens, whose length is the number of places that are attended to. Lengths count begin or end. `references` are the
-    texts with which outputs are compared, for each example; of one that is not scored, none.
+    The source ends in the end token; it may be an image or a sound in place of tokens, whose length is the number of
+    positions that are attended to. Lengths count begin or end. `references` are the texts with which outputs are
+    compared, for each example; of one that is not scored, none.
     """
 
     src: (
@@ -186,15 +171,10 @@ def collate(
     pad_id: int,
     bos_id: int,
     eos_id: int,
-    source_eos: bool = True,
 ) -> PairBatch:
     """Pads the examples at `indices` to one batch of int64 tensors; no Python work per token.
 
-    Args:
-        source_eos: put the end token after each source, so that even an empty one has something to attend to.
-
-    Raises:
-        ShapeError: no indices.
+    Even an empty source has something to attend to: the end token. Raises: ShapeError: no indices.
 
     >>> batch = collate([[5, 6], [7]], [[8], [9, 4]], [1, 0], pad_id=0, bos_id=1, eos_id=2)
     >>> batch.src.tolist(), batch.tgt_in.tolist(), batch.tgt_out.tolist()
@@ -205,8 +185,8 @@ def collate(
     source, target = _chosen(sources, indices), _chosen(targets, indices)
     tgt_lens = target.lengths + 1
     return PairBatch(
-        src=padded(source, pad_id, last=eos_id if source_eos else None),
-        src_lens=torch.from_numpy(source.lengths + source_eos),
+        src=padded(source, pad_id, last=eos_id),
+        src_lens=torch.from_numpy(source.lengths + 1),
         tgt_in=padded(target, pad_id, first=bos_id),
         tgt_out=padded(target, pad_id, last=eos_id),
         tgt_lens=torch.from_numpy(tgt_lens),
@@ -215,9 +195,9 @@ def collate(
     )
 
 
-def pair_lengths(sources: Ragged, targets: Ragged, *, source_eos: bool = True) -> np.ndarray:
+def pair_lengths(sources: Ragged, targets: Ragged) -> np.ndarray:
     """How many tokens each pair takes in a batch of `collate`: an array (pairs, 2), begin or end counted."""
-    return np.stack([sources.lengths + source_eos, targets.lengths + 1], axis=1)
+    return np.stack([sources.lengths, targets.lengths], axis=1) + 1
 
 
 def _chosen(rows: Ragged | Sequence[Sequence[int]], indices: Sequence[int]) -> Ragged:

@@ -21,7 +21,6 @@ def token_batches(
     seed: int = 0,
     epoch: int = 0,
     shuffle: bool = True,
-    lines: Sequence[int] | None = None,
 ) -> list[list[int]]:
     """Groups examples of similar length into batches that stay within a budget of padded tokens.
 
@@ -32,31 +31,23 @@ def token_batches(
     Args:
         lengths: (examples, sides), tokens as they will stand in a batch; the last side is the target.
         max_tokens: budget of a batch: its sentences times its longest row.
-        max_sentences: sentences of a batch at most.
         count: which rows the budget counts. "longest": those of the longer side, which bounds the memory; "target":
             those of the target, however long the sources are.
-        seed: of the shuffling.
         epoch: each epoch has its own order.
         shuffle: False: sorted by length, the same in every epoch, for evaluation.
-        lines: line of each example in its file, for the error.
 
-    Raises:
-        DataError: an example that exceeds the budget alone.
+    Raises: DataError: an example that exceeds the budget alone.
 
     >>> token_batches(np.array([[3, 4], [9, 9], [3, 3]]), max_tokens=9, shuffle=False)
     [[2, 0], [1]]
     """
     cost = lengths.max(axis=1, initial=0) if count == "longest" else lengths[:, -1]
-    _refuse_oversized(cost, max_tokens, count, lines)
+    _refuse_oversized(cost, max_tokens, count)
     ranks = permutation(len(lengths), seed, 2 * epoch) if shuffle else np.arange(len(lengths))
     buckets = ranks // _BUCKET if shuffle else np.zeros_like(ranks)
     order = np.lexsort((ranks, *lengths.T, buckets))
-    ends = _cuts(
-        cost[order].tolist(),
-        buckets[order].tolist(),
-        max_tokens,
-        len(lengths) if max_sentences is None else max_sentences,
-    )
+    most = len(lengths) if max_sentences is None else max_sentences
+    ends = _cuts(cost[order].tolist(), buckets[order].tolist(), max_tokens, most)
     numbers = order.tolist()
     batches = [numbers[start:end] for start, end in itertools.pairwise(ends)]
     if shuffle:
@@ -80,14 +71,13 @@ def padding_waste(lengths: np.ndarray, batches: Sequence[Sequence[int]]) -> floa
     return 1.0 - int(chosen.sum()) / padded if padded else 0.0
 
 
-def _refuse_oversized(cost: np.ndarray, max_tokens: int, count: str, lines: Sequence[int] | None) -> None:
+def _refuse_oversized(cost: np.ndarray, max_tokens: int, count: str) -> None:
     worst = int(cost.argmax()) if len(cost) else 0
     if not len(cost) or cost[worst] <= max_tokens:
         return
-    place = f"line {lines[worst]}" if lines is not None else f"example {worst}"
     side = "target tokens" if count == "target" else "tokens on its longer side"
     raise DataError(
-        f"{place} has {cost[worst]:,} {side}, more than the budget of a batch ({max_tokens:,}); "
+        f"example {worst} has {cost[worst]:,} {side}, more than the budget of a batch ({max_tokens:,}); "
         "raise the budget (training.batch_tokens) or lower the longest length that is kept"
     )
 

@@ -47,7 +47,6 @@ class DataSet(Config):
 
     @property
     def size_bytes(self) -> int:
-        """Size of all its files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
@@ -97,7 +96,6 @@ def fetch(
     Args:
         given: a folder of what the addresses give, under the last part of each address; what is there is not
             downloaded.
-        progress: told of downloads.
     Raises:
         DataError: a file that is there has another content; the data set has to be fetched by hand; a download failed
             or is not what it was.
@@ -121,7 +119,6 @@ def fetch(
 
 
 def _source(data: DataSet, url: str, work: Path, folder: Path | None, progress: Progress | None) -> Path:
-    """What the address gives, as a file."""
     name = Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)).name
     if folder is not None and (folder / name).is_file():
         return folder / name

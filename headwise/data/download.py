@@ -48,9 +48,7 @@ def download(
     """Writes what an address gives to `path`; what breaks off leaves nothing there, and begins anew the next time.
 
     Args:
-        url: https, http or file.
         digest: name of the algorithm, such as "sha256", and the expected digest as hexadecimal text; None: unchecked.
-        max_bytes: more than this is refused.
         limit_s: seconds for the whole file; besides, a server that is silent for 30 seconds is given up.
     Raises:
         ConfigError: another kind of address.

@@ -46,8 +46,7 @@ def data_cache() -> Path:
 def resolve(path: str) -> Path:
     """The file of a path: as it stands, else in the data cache; `headwise:NAME` is one that ships with the package.
 
-    Raises:
-        DataError: no such file ships.
+    Raises: DataError: no such file ships.
     """
     if not path.startswith(SHIPPED):
         cached = data_cache() / path
@@ -88,8 +87,7 @@ def scan_lines(
 ) -> Iterator[tuple[int, str | BadLine]]:
     """As `read_lines`, but a line that is no text, or is too long, comes out as a `BadLine`, and reading goes on.
 
-    Raises:
-        DataError: the file cannot be read any further: it is not there, or its gzip data is damaged.
+    Raises: DataError: the file cannot be read any further: it is not there, or its gzip data is damaged.
     """
     name = os.fspath(path)
     with _opened(name) as stream:
@@ -158,9 +156,7 @@ def require_file(path: str | os.PathLike[str]) -> None:
         # opening it says what is wrong
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise DataError(
-            f"{os.fspath(path)}: is a pipe or a device, but is read more than once; write its content to a file first"
-        )
+        raise DataError(f"{os.fspath(path)}: is a pipe or a device, but read more than once; write it to a file first")
 
 
 @contextmanager
@@ -205,11 +201,7 @@ def is_hidden(name: str) -> bool:
 
 
 def listed(digests: Mapping[str, str]) -> str:
-    """The SHA-256 of the lines `SHA-256  name` of several files, in the order of their names, as sha256sum prints them.
-
-    Args:
-        digests: by name.
-    """
+    """The SHA-256 of the lines `SHA-256  name` of several files, sorted by name, as sha256sum prints them."""
     return hashlib.sha256("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()).hexdigest()
 
 

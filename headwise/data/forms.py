@@ -44,7 +44,6 @@ def _arrays_digest(path: Path) -> str:
 
 
 def copied(source: Path, target: Path) -> None:
-    """The file as it is."""
     shutil.copyfile(source, target)
 
 
@@ -55,7 +54,6 @@ def packed(source: Path, target: Path) -> None:
 
 
 def head(source: Path, target: Path) -> None:
-    """The first 100 lines."""
     with source.open("rb") as lines, target.open("wb") as out:
         out.writelines(itertools.islice(lines, HEAD_LINES))
 

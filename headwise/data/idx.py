@@ -88,8 +88,7 @@ def parse_npz(
         max_bytes: that all of them take, and the content; a header that says more is refused before it is unpacked.
         least: bytes that a number takes in use, if more than in the file.
 
-    Raises:
-        DataError: `name: ...` for damaged content, objects in place of numbers or texts, false sizes.
+    Raises: DataError: `name: ...` for damaged content, objects in place of numbers or texts, false sizes.
     """
     arrays: dict[str, np.ndarray] = {}
     left = max_bytes - (0 if isinstance(source, Path) else len(source))
@@ -139,9 +138,7 @@ def _member(archive: zipfile.ZipFile, member: str, place: str, max_bytes: int, l
 def _sizes(read: Read, name: str) -> tuple[int, ...]:
     start = read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in _TYPES or not start[3]:
-        raise DataError(
-            f"{name}: is no IDX file: it begins with {start.hex(' ') or 'nothing'}; give one, plain or gzip"
-        )
+        raise DataError(f"{name}: is no IDX file: it begins with {start.hex(' ') or 'nothing'}; give one, gzip or not")
     if start[2] != 8:
         raise DataError(f"{name}: holds {_TYPES[start[2]]}, not unsigned bytes; give images and labels as bytes")
     if start[3] > 4:

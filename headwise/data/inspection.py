@@ -33,7 +33,6 @@ class Odd:
     first: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, kind: str, line: int) -> None:
-        """Counts a line."""
         self.counts[kind] += 1
         lines = self.first.setdefault(kind, [])
         if len(lines) < _SHOWN:
@@ -61,7 +60,6 @@ class Inspection:
     counted: str = "line"
 
     def lines(self) -> list[str]:
-        """The report as lines of text."""
         noun = self.noun.removesuffix("s") if self.good == 1 else self.noun
         blocks = [list(self._bad_and_odd()), list(self.told)]
         return [f"{self.file}: {self.good:,} {noun}", *(line for block in blocks if block for line in ("", *block))]
@@ -121,7 +119,6 @@ class Opening:
 
     @property
     def is_jsonl(self) -> bool:
-        """Whether it holds JSON lines."""
         return is_jsonl(self.path, self.lines[0])
 
 
@@ -146,9 +143,6 @@ class DataKind:
     def inspect(self, data: Any, held_out: str | None = None) -> list[Inspection]:
         """Reads the files that a recipe's `[data]` names to their ends, whatever is in them.
 
-        Args:
-            held_out: a file of examples that are looked up among those of train.
-
         Raises:
             ConfigError: held-out examples where they cannot be looked up.
             DataError: a file cannot be read any further.
@@ -160,11 +154,7 @@ class DataKind:
 
 
 def guess(path: str, kinds: Iterable[DataKind]) -> DataKind:
-    """The kind of data in a file: the one that it looks most like.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
+    """The kind of data in a file: the one that it looks most like. Raises: DataError: the file cannot be read."""
     opening = Opening(path)
     return max(kinds, key=lambda kind: kind.likeness(opening))
 

@@ -11,8 +11,7 @@ from headwise.errors import DataError, unknown
 def pair_fields(text: str, source_key: str | None, target_key: str | None) -> tuple[str, str]:
     """The source and target text of one JSON line; keys that are not given default to "source" and "target".
 
-    Raises:
-        DataError: what is wrong with the line, without its place.
+    Raises: DataError: what is wrong with the line, without its place.
 
     >>> pair_fields('{"translation": {"en": "Go.", "fr": "Va !"}}', "en", "fr")
     ('Go.', 'Va !')
@@ -29,8 +28,7 @@ def pair_fields(text: str, source_key: str | None, target_key: str | None) -> tu
 def parse_object(text: str) -> dict[str, Any]:
     """One JSON object; what JSON does not allow (NaN, twice the same key) or no text can hold is refused.
 
-    Raises:
-        DataError: what is wrong, without its place.
+    Raises: DataError: what is wrong, without its place.
     """
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
@@ -68,8 +66,7 @@ def texts(record: dict[str, Any], key: str) -> list[str]:
 def spans(record: dict[str, Any], key: str) -> list[Span]:
     """A field that is an array of spans, each `[start, end, label]` or an object with these keys.
 
-    Raises:
-        DataError: without its place.
+    Raises: DataError: without its place.
 
     >>> spans({"spans": [[0, 2, "PER"], {"start": 3, "end": 4, "label": "LOC"}]}, "spans")
     [Span(label='PER', start=0, end=2), Span(label='LOC', start=3, end=4)]

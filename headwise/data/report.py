@@ -75,7 +75,6 @@ class Report:
     overlap: Overlap | None
 
     def lines(self) -> list[str]:
-        """The report as lines of text."""
         lines = [
             f"pairs                    {self.pairs:,}",
             f"repeated pairs           {self.duplicates:,}",
@@ -101,8 +100,7 @@ def report(pairs: Sequence[Pair], *, held_out: Sequence[Pair] | None = None) -> 
         held_out: pairs whose words and sources are looked up among `pairs`; without them a tenth of the sources plays
             that part for the rate of unknown words.
 
-    Raises:
-        DataError: there are no pairs.
+    Raises: DataError: there are no pairs.
 
     >>> found = report([Pair("go .", "va !", 1), Pair("i'm home .", "je suis chez moi .", 2)])
     >>> found.pairs, found.target.words.maximum, found.source.scripts

@@ -23,9 +23,7 @@ class Limits:
 
     Args:
         tokens: budget of a batch in padded tokens.
-        sentences: examples of a batch at most.
         count: the side of the examples that the budget counts.
-        seed: of the order.
         examples: only the first so many of a split.
     """
 
@@ -84,9 +82,7 @@ class Source(ABC, Generic[B]):
     def restore(self, state: Mapping[str, int], tensors: Mapping[str, Tensor], rank: int = 0, world: int = 1) -> None:
         """Continues at a place that `state` and `together` told, as process `rank` of `world`.
 
-        Raises:
-            DataError: when the pass has no such place.
-            ShapeError: for tensors that no batch carried to this place.
+        Raises: DataError: when the pass has no such place; ShapeError: for tensors that no batch carried to this place.
         """
         if missing := {"epoch", "position"} - state.keys():
             raise DataError(f"the place in the training data has no {min(missing)}")

@@ -139,15 +139,13 @@ def recognised(sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def illegal_sentences(sentences: Iterable[Sequence[str]], scheme: Scheme) -> int:
-    """How many sentences break the scheme."""
     return 0 if scheme == "none" else _broken(Counter(map(tuple, sentences)), scheme)
 
 
 def tags_of(entities: Iterable[Span], count: int) -> list[str]:
     """The tags of so many words in IOB2.
 
-    Raises:
-        DataError: a span that is empty, reaches beyond the words or overlaps another, without its place.
+    Raises: DataError: a span that is empty, reaches beyond the words or overlaps another, without its place.
 
     >>> tags_of([Span("PER", 1, 3)], 4)
     ['O', 'B-PER', 'I-PER', 'O']

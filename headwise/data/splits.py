@@ -49,7 +49,6 @@ class Splits(Generic[T]):
 
     @property
     def notes(self) -> list[str]:
-        """What is odd about the data."""
         overlaps = {split: overlap.describe(self.nouns) for split, overlap in self.overlaps.items()}
         return [f"{split}: {note}" for notes in (self.skipped, overlaps) for split, note in notes.items()]
 
@@ -63,7 +62,6 @@ class DataSet(Generic[T]):
 
     Args:
         config: `[data]`, with a file or nothing for each split, the fractions to hold out and `split_seed`.
-        scan: reads the file of a split.
         pair: an example as a source, by which two are the same, and an answer. Equal sources come into the same split.
         lowercase: sources that differ in case alone are the same.
         files: keys of the files that are not read by `Bytes`.
@@ -87,10 +85,7 @@ class DataSet(Generic[T]):
     report: str | None = ""
 
     def read(self) -> Splits[T]:
-        """All splits.
-
-        Raises: DataError: a file cannot be read as asked, or a split comes out empty.
-        """
+        """All splits. Raises: DataError: a file cannot be read as asked, or a split comes out empty."""
         own = self.read_own()
         examples = hold_out(own.examples, self.config, self._source, self.nouns.examples, self.lowercase)
         overlaps = overlaps_of(examples, own.examples.keys(), self.pair, self.lowercase)
@@ -115,10 +110,6 @@ class DataSet(Generic[T]):
 
     def stream(self, split: str, bad: BadLines | None = None, reader: Bytes | None = None) -> Iterator[T]:
         """The examples of a split's own file, one after another.
-
-        Args:
-            bad: collects what cannot be read.
-            reader: collects digests.
 
         Raises: DataError: there is nothing in the file, or, at its end, bad lines that are not to be skipped.
         """
@@ -148,11 +139,7 @@ class DataSet(Generic[T]):
         return examples
 
     def shares(self, given: Mapping[str, Any], train: Sequence[T]) -> dict[str, float]:
-        """Fractions that hold out something of train for each split without a file, for a first recipe.
-
-        Args:
-            given: keys of `[data]`, as the user gave them.
-        """
+        """Fractions that hold out something of train for each split without a file, for a first recipe."""
         seed, noun = self.config.split_seed, self.nouns.examples
         return held_out(
             given, lambda valid, test: split_by(train, self._source, (valid, test), seed, noun, self.lowercase)
@@ -210,7 +197,6 @@ def split_by(
 
     Args:
         fractions: of the sources to validate and to test, 0 for none.
-        noun: what the items are, for the error.
         lowercase: sources that differ in case alone are one.
 
     Raises:
@@ -223,9 +209,7 @@ def split_by(
     """
     valid, test = fractions
     if min(valid, test) < 0 or valid + test >= 1:
-        raise ConfigError(
-            f"valid_fraction ({valid}) and test_fraction ({test}) must be 0 or more and together less than 1"
-        )
+        raise ConfigError(f"valid_fraction ({valid}) and test_fraction ({test}) must be 0 or more, together below 1")
     splits: tuple[list[T], list[T], list[T]] = ([], [], [])
     for item in items:
         text = source(item)

@@ -136,7 +136,6 @@ class Text:
 
     Args:
         tokens: what stands before the text, such as a line end, and the tokens of the text.
-        chars: characters of the raw text.
     """
 
     tokens: Tokens
@@ -308,19 +307,16 @@ class Stream(Source[TextBatch]):
             raise ShapeError(f"{count} tensors, named from 0, are carried to batch {self.position}; here are {listed}")
         if memory is not None:
             shape = [rows, min(memory.length, self.position * self.length), memory.width]
-            for name in names:
-                _check_carried(name, tensors[name], shape)
+            for name, tensor in tensors.items():
+                if list(tensor.shape) != shape or not tensor.is_floating_point():
+                    wrong = f"'{name}' is {tensor.dtype} {list(tensor.shape)}"
+                    raise ShapeError(f"{wrong}, not numbers of a floating type {shape}")
         return [tensors[name] for name in names]
 
     def _windows(self, step: int, rows: range) -> list[tuple[int, int]]:
         ends = [self.bounds[row + 1] for row in rows]
         starts = [min(self.bounds[row] + step * self.length, end) for row, end in zip(rows, ends, strict=True)]
         return [(start, min(start + self.length, end)) for start, end in zip(starts, ends, strict=True)]
-
-
-def _check_carried(name: str, tensor: Tensor, shape: list[int]) -> None:
-    if list(tensor.shape) != shape or not tensor.is_floating_point():
-        raise ShapeError(f"'{name}' is {tensor.dtype} {list(tensor.shape)}, not numbers of a floating type {shape}")
 
 
 def _check(text: Text, length: int, rows: int) -> None:

@@ -1,9 +1,8 @@
 """Problems whose examples are drawn, not collected: what attention can learn and other encoders cannot."""
 
-import io
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,6 @@ class Problem:
     """One kind of examples.
 
     Args:
-        about: what is asked, in a few words.
         names: of the two columns of a file; None: a file of pairs, which has none.
         lengths: the shortest that it can have and the longest, if no other is asked for, in symbols.
         draw: (random numbers, length, symbols) -> input and answer.
@@ -41,8 +39,7 @@ class Sizes:
         count: examples to train on; each other part has a tenth of it.
         symbols: different symbols, from 2 to 26.
         shortest, longest: symbols of an input; None: as the problem says. The part `longer` has up to twice as many.
-    Raises:
-        ConfigError: sizes that cannot be.
+    Raises: ConfigError: sizes that cannot be.
     """
 
     count: int = 10_000
@@ -109,7 +106,8 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
     {'train.tsv': 20, 'valid.tsv': 2, 'test.tsv': 2, 'longer.tsv': 2}
     """
     sizes = sizes or Sizes()
-    names, trained, contents = _problem(problem).names, set[str](), dict[Path, tuple[int, bytes]]()
+    names, trained = _problem(problem).names, set[str]()
+    contents, counts = dict[Path, str](), dict[Path, int]()
     for part in PARTS:
         examples = stream(problem, seed, part, sizes)
         if part == "train":
@@ -118,23 +116,21 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
         else:
             rows = _unseen(examples, trained, max(1, sizes.count // 10), part)
         path = folder / f"{part}.tsv"
-        contents[path] = len(rows), _table(rows, names)
-        if path.exists() and path.read_bytes() != contents[path][1]:
+        contents[path] = "".join("\t".join(row) + "\n" for row in [*([names] if names else []), *rows])
+        counts[path] = len(rows)
+    write_drawn(contents)
+    return counts
+
+
+def write_drawn(contents: Mapping[Path, str]) -> None:
+    """Writes the files of drawn data as UTF-8. Raises: DataError: other data lies under one of these names."""
+    for path, text in contents.items():
+        if path.exists() and path.read_bytes() != text.encode():
             raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, (_, content) in contents.items():
+    for path, text in contents.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    return {path: count for path, (count, _) in contents.items()}
-
-
-def write_drawn(path: Path, text: str) -> None:
-    """Writes a drawn file, and its folder. Raises: DataError: other data has its name."""
-    if path.exists() and path.read_bytes() != text.encode():
-        raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_bytes(text.encode())
+            temporary.write_bytes(text.encode())
 
 
 def _problem(name: str) -> Problem:
@@ -147,17 +143,8 @@ def _unseen(examples: Iterator[tuple[str, str]], trained: set[str], count: int, 
     tried = itertools.islice(examples, _PATIENCE * count)
     rows = list(itertools.islice((row for row in tried if row[0] not in trained), count))
     if len(rows) < count:
-        raise ConfigError(
-            f"{part}: nearly every input of these sizes is trained on; raise longest or symbols, or lower count"
-        )
+        raise ConfigError(f"{part}: too few inputs of these sizes are left; raise longest or symbols, or lower count")
     return rows
-
-
-def _table(rows: list[tuple[str, str]], names: tuple[str, str] | None) -> bytes:
-    text = io.StringIO(newline="\n")
-    for row in ([] if names is None else [names]) + rows:
-        text.write("\t".join(row) + "\n")
-    return text.getvalue().encode()
 
 
 def _some(numbers: random.Random, length: int, letters: list[str]) -> list[str]:

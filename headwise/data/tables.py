@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator
 
@@ -20,6 +20,7 @@ from headwise.errors import ConfigError, DataError
 
 TableFormat = Literal["auto", "csv", "tsv", "jsonl"]
 Key = str | int
+Parsed = TypeVar("Parsed")
 
 _ENDINGS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 # names and their characters that an error shows
@@ -79,19 +80,14 @@ def scan_rows(
     such a line. Every row must have as many columns as the first line. A CSV cell in quotes may hold delimiters, line
     ends and doubled quotes; in TSV a quote is a character. Cells are text; those of JSON lines are of any kind.
 
-    Args:
-        required: the columns or fields that every row must have.
-        optional: those that are given where they are there.
-
-    Raises:
-        DataError: the file cannot be read any further: it lacks a required column, or a quote is never closed.
+    Raises: DataError: the file cannot be read any further: it lacks a required column, or a quote is never closed.
     """
     name = os.fspath(path)
     kind = format_of(name, how.max_line_bytes) if how.format == "auto" else how.format
     if kind == "jsonl":
         yield from _records(name, how, required, optional)
         return
-    rows = _tsv(name, how) if kind == "tsv" else _Csv(name, how).rows()
+    rows = _cells(name, how, kind)
     chosen: dict[Key, int] | None = None
     width = 0
     for row in rows:
@@ -113,16 +109,15 @@ def scan_rows(
 def heading(path: str | os.PathLike[str], how: Table) -> list[str]:
     """The names of a table's columns: the cells of its first line, or the fields of its first object.
 
-    Raises:
-        DataError: the file cannot be read, or there is nothing in it.
+    Raises: DataError: the file cannot be read, or there is nothing in it.
     """
     name = os.fspath(path)
     kind = format_of(name, how.max_line_bytes) if how.format == "auto" else how.format
     if kind == "jsonl":
-        first = next(strict(_objects(name, how)), None)
+        first = next(strict(_lines(name, how, parse_object)), None)
         names = None if first is None else list(first[1])
     else:
-        row = next(strict(_tsv(name, how) if kind == "tsv" else _Csv(name, how).rows()), None)
+        row = next(strict(_cells(name, how, kind)), None)
         names = None if row is None else [cell.strip() for cell in row[1]]
     if not names:
         raise DataError(f"{name}: there is nothing in it; restore it or name another file")
@@ -132,8 +127,7 @@ def heading(path: str | os.PathLike[str], how: Table) -> list[str]:
 def format_of(path: str, max_line_bytes: int = MAX_LINE_BYTES) -> str:
     """csv, tsv or jsonl: by the ending of the name, else by the first line that is not blank.
 
-    Raises:
-        DataError: the file cannot be read.
+    Raises: DataError: the file cannot be read.
     """
     if named := named_format(path):
         return named
@@ -157,7 +151,7 @@ def named_format(path: str) -> str | None:
 
 
 def _records(name: str, how: Table, required: Sequence[Key], optional: Sequence[Key]) -> Iterator[Row | BadLine]:
-    for entry in _objects(name, how):
+    for entry in _lines(name, how, parse_object):
         if isinstance(entry, BadLine):
             yield entry
             continue
@@ -170,23 +164,19 @@ def _records(name: str, how: Table, required: Sequence[Key], optional: Sequence[
             yield Row(number, cells | {key: record[str(key)] for key in optional if str(key) in record})
 
 
-def _objects(name: str, how: Table) -> Iterator[tuple[int, dict[str, Any]] | BadLine]:
+def _cells(name: str, how: Table, kind: str) -> Iterator[tuple[int, list[str]] | BadLine]:
+    return _lines(name, how, lambda text: text.split("\t")) if kind == "tsv" else _Csv(name, how).rows()
+
+
+def _lines(name: str, how: Table, parse: Callable[[str], Parsed]) -> Iterator[tuple[int, Parsed] | BadLine]:
     for number, text in scan_lines(name, max_line_bytes=how.max_line_bytes):
         if isinstance(text, BadLine):
             yield text
         elif text and not text.isspace():
             try:
-                yield number, parse_object(text)
+                yield number, parse(text)
             except DataError as error:
                 yield BadLine(name, number, "fields", error.message)
-
-
-def _tsv(name: str, how: Table) -> Iterator[tuple[int, list[str]] | BadLine]:
-    for number, text in scan_lines(name, max_line_bytes=how.max_line_bytes):
-        if isinstance(text, BadLine):
-            yield text
-        elif text and not text.isspace():
-            yield number, text.split("\t")
 
 
 class _Csv:
@@ -287,10 +277,7 @@ def count_columns(count: int) -> str:
 
 # ASCII alone: other digits, `nan` and `1_000` are no numbers of a data file
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-
-
 _LONGEST_NUMBER = 100
-
 
 # an error of a message, at its place in a file
 Fault = Callable[[str], BadLine]
@@ -316,10 +303,6 @@ def _cleaned(name: str, line: int, text: str, normalize: Normalize) -> str:
 def name_of(value: Any, fault: Fault, *, normalize: Normalize = "nfc", what: str = "label") -> str:
     """The cell of a table as the name of something: text that is not empty, a whole number, true or false.
 
-    Args:
-        fault: makes the error of a message.
-        what: what is named, for the messages.
-
     Raises: BadLine, as `fault` makes it.
     """
     if isinstance(value, bool):
@@ -338,10 +321,7 @@ def name_of(value: Any, fault: Fault, *, normalize: Normalize = "nfc", what: str
 
 
 def number_of(value: Any, fault: Fault, *, what: str = "label") -> float:
-    """The cell of a table as a finite number, written with digits and a point; arguments as in `name_of`.
-
-    Raises: BadLine, as `fault` makes it.
-    """
+    """The cell of a table as a finite number, written with digits and a point. Raises: BadLine, as `fault` makes it."""
     if isinstance(value, str):
         text = value.strip()
         if not text:

@@ -27,8 +27,7 @@ def clean(text: str, normalize: Normalize = "nfc") -> str:
     Args:
         normalize: the Unicode form, NFC or NFKC, or "none" to leave the characters as they are.
 
-    Raises:
-        DataError: for a lone surrogate, or more than 256 combining marks in a row.
+    Raises: DataError: for a lone surrogate, or more than 256 combining marks in a row.
 
     >>> clean("  Va\u202f!\u00a0 Oui\t")
     'Va ! Oui'
@@ -39,8 +38,7 @@ def clean(text: str, normalize: Normalize = "nfc") -> str:
 def normalized(text: str, normalize: Normalize = "nfc") -> str:
     """The Unicode form alone: white space stays as it stands.
 
-    Raises:
-        DataError: for a lone surrogate, or more than 256 combining marks in a row.
+    Raises: DataError: for a lone surrogate, or more than 256 combining marks in a row.
     """
     if text.isascii():
         return text

@@ -1,7 +1,6 @@
 """Text to token numbers and back: words, characters, BPE or Unigram pieces, on Hugging Face `tokenizers`."""
 
 import hashlib
-import itertools
 import json
 import os
 from collections import Counter
@@ -38,8 +37,7 @@ class TokenizerConfig(Config):
     normalize: Normalize = Field("nfc", description="Unicode form of every text: none, nfc or nfkc")
     split_punctuation: bool = Field(True, description="punctuation never shares a token with a word (not for char)")
     spaces: Literal["joined", "kept"] = Field(
-        "joined",
-        description="joined: white space only separates words; kept: every space, tab and line end is text",
+        "joined", description="joined: white space only separates words; kept: every space, tab and line end is text"
     )
 
 
@@ -73,8 +71,7 @@ class Tokenizer:
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
         """Learns the tokens of `texts`; for a joint vocabulary these are both sides.
 
-        Raises:
-            DataError: there is no text.
+        Raises: DataError: there is no text.
         """
         cleaned = [_cleaned(text, config) for text in texts]
         if not any(cleaned):
@@ -84,7 +81,9 @@ class Tokenizer:
         described = json.loads(backend.to_str())
         # registered special tokens would be found inside texts; here they are plain entries of the vocabulary
         described["added_tokens"] = []
-        spacing = _learned_spacing(backend, cleaned) if _is_spaced(config) else Spacing()
+        spacing = Spacing()
+        if _is_spaced(config):
+            spacing = Spacing.learn(map(backend.pre_tokenizer.pre_tokenize_str, cleaned[:_SPACING_EXAMPLES]))
         document = {
             "format": _FORMAT,
             "version": 1,
@@ -139,7 +138,6 @@ class Tokenizer:
         Path(path).write_bytes(self._data)
 
     def to_bytes(self) -> bytes:
-        """The bytes that `save` writes."""
         return self._data
 
     def digest(self) -> str:
@@ -165,8 +163,7 @@ class Tokenizer:
         The inverse of `encode` for characters and pieces, and for words where spaces are kept; else spaces around
         punctuation follow the habit of the training text.
 
-        Raises:
-            DataError: a number outside the vocabulary.
+        Raises: DataError: a number outside the vocabulary.
         """
         pieces = [self.piece(token) for token in ids if token not in (self.pad_id, self.bos_id, self.eos_id)]
         if _is_spaced(self.config):
@@ -278,8 +275,3 @@ def _word_counts(backend: Any, texts: Iterable[str], config: TokenizerConfig) ->
         for part, _ in backend.pre_tokenizer.pre_tokenize_str(lowered):
             words[part] += count
     return Counter({word: count for word, count in words.items() if count >= config.min_frequency})
-
-
-def _learned_spacing(backend: Any, texts: list[str]) -> Spacing:
-    sample = itertools.islice(texts, _SPACING_EXAMPLES)
-    return Spacing.learn(backend.pre_tokenizer.pre_tokenize_str(text) for text in sample)

@@ -26,7 +26,6 @@ def train_unigram(words: Mapping[str, int], size: int) -> Pieces:
 
     Args:
         words: word -> how often it occurs.
-        size: pieces wanted, special ones not counted.
 
     Source: Kudo 2018, arXiv 1804.10959, section 3.2; here the expectation is over best segmentations only (hard EM)
         and ties are broken by the piece's text, so that no order of summation can change the outcome.

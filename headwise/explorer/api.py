@@ -9,9 +9,8 @@ from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from headwise.explain.folding import Fold, Special
-from headwise.explorer.axes import axes
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
-from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
+from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers, Store
 from headwise.explorer.exports import add_exports
 from headwise.explorer.generating import add_generation
 from headwise.explorer.graphs import add_graphs
@@ -20,12 +19,9 @@ from headwise.explorer.inputs import AskInput, add_examples, check_input, item_o
 from headwise.explorer.needs import add_needs
 from headwise.explorer.positional import add_positions
 from headwise.explorer.sounds import add_sounds
-from headwise.explorer.store import Store
 from headwise.explorer.supposing import add_steps
-from headwise.explorer.traces import Traced, digest_of, traced
-from headwise.explorer.vocabulary import add_vocabulary
-from headwise.files import json_text
-from headwise.service.answers import JSON, as_json
+from headwise.explorer.traces import Traced, axes, digest_of, traced
+from headwise.service.answers import as_json
 from headwise.service.app import Service, route
 from headwise.service.asking import check_text
 from headwise.service.problems import Problem
@@ -52,11 +48,9 @@ class AskTraced(AskInput):
 
 
 def add_explorer(app: FastAPI, service: Service) -> None:
-    """Adds the routes of the explorer to a service."""
     explorer = Explorer(service, Store(_STORE_BYTES))
     route(app, service, "traces", AskTraced, functools.partial(_traced, explorer), status=201)
     add_generation(app, explorer)
-    add_vocabulary(app, service)
     _parts(app, explorer)
     _heads(app, explorer)
     add_needs(app, explorer)
@@ -79,9 +73,9 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         """Of each layer and head of a group what it does, in a few numbers."""
         traced = explorer.trace(name)
         layer_group = traced.group(group)
-        job = explorer.service.submit(lambda _: [traced.summary(layer_group, Fold(merged, special))], [None])
-        (statistics,) = await explorer.service.answer(job, request)
-        return Response(json_text({"layers": layer_group.layers, "heads": statistics}), media_type=JSON, headers=KEPT)
+        work = functools.partial(traced.summary, layer_group, Fold(merged, special))
+        statistics = await explorer.service.compute(work, request)
+        return as_json({"layers": layer_group.layers, "heads": statistics}, headers=KEPT)
 
     @app.get(f"{at}/matrix", response_class=Numbers)
     async def matrix(
@@ -131,8 +125,7 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
     run = service.find(ask.model, "trace")
     check_input(ask, service.limits)
     check_text(ask.target or "", service.limits)
-    job = service.submit(lambda _: [_trace_input(explorer, run, ask)], [None])
-    ((traces, noted),) = await service.answer(job, request)
+    traces, noted = await service.compute(lambda: _trace_input(explorer, run, ask), request)
     for trace in traces:
         explorer.store.put(trace)
     trace = traces[-1]

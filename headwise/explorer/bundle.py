@@ -32,7 +32,6 @@ def script(*entries: str) -> str:
 
 @functools.cache
 def style() -> str:
-    """The style sheet of the pages."""
     return _read("css/app.css")
 
 

@@ -19,11 +19,7 @@ _SHOWN_BY = "headwise explore RUN --bench lengths.json"
 
 
 def bench_routes(records: Sequence[Measurement]) -> Callable[[FastAPI, Service], None]:
-    """What adds these routes to a service.
-
-    Args:
-        records: measured before; none is measured here.
-    """
+    """What adds these routes to a service."""
     measurements = [record.model_dump() for record in records]
 
     def add(app: FastAPI, service: Service) -> None:
@@ -38,15 +34,12 @@ def bench_routes(records: Sequence[Measurement]) -> Callable[[FastAPI, Service],
         @app.get("/api/v1/patterns")
         async def named(request: Request) -> Response:
             """Masks and mechanisms of which there are pictures."""
-            job = service.submit(lambda _: [patterns()], [None])
-            ((descriptions, _),) = await service.answer(job, request)
+            descriptions, _ = await service.compute(patterns, request)
             return as_json({"length": LENGTH, "patterns": [asdict(pattern) for pattern in descriptions]})
 
         @app.get("/api/v1/patterns/pairs", response_class=Numbers)
         async def pairs(request: Request) -> Response:
             """The pictures: (patterns, queries, keys), from 0 to 255."""
-            job = service.submit(lambda _: [patterns()], [None])
-            ((_, pictures),) = await service.answer(job, request)
-            return Numbers(npy(pictures))
+            return Numbers(npy((await service.compute(patterns, request))[1]))
 
     return add

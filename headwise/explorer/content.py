@@ -25,10 +25,8 @@ class Content:
 
     Args:
         source, output: what was read and what was said of it; empty where nobody knows.
-        groups: layers that are alike.
         weights: those of a layer, made when they are asked for.
         allowed: which pairs the mask of a layer allows; None: all, or all that a causal one does.
-        tokens: what is known of tokens.
         places: what rows and columns are where they are no tokens.
     """
 
@@ -61,7 +59,6 @@ class Content:
 
 
 def of_traced(traced: Traced) -> Content:
-    """What the explorer keeps of an input."""
     layers = traced.groups, traced.weights, lambda name: allowed(traced.trace[name])
     return Content(traced.source, traced.output, *layers, traced.tokens, traced.places)
 
@@ -90,8 +87,7 @@ def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = ()
         queries, keys: tokens that are read and written; a layer takes for each side those that are as many as its
             places, and numbers where there are none. Keys are the queries where they are left out.
 
-    Raises:
-        ConfigError: where nothing was recorded, or the batch has no such example.
+    Raises: ConfigError: where nothing was recorded, or the batch has no such example.
     """
     records = {record.name: record for record in trace if isinstance(record, LayerRecord) and record.calls}
     if not records:
@@ -122,8 +118,7 @@ def _labelled(record: LayerRecord, tokens: list[list[str]]) -> tuple[Layer, tupl
 def content_of(source: Any, **how: Any) -> Content:
     """The content of what shows attention; `how` is for a trace, as in `of_trace`.
 
-    Raises:
-        ConfigError: for anything else, or for tokens of what has its own.
+    Raises: ConfigError: for anything else, or for tokens of what has its own.
     """
     if isinstance(source, Trace):
         return of_trace(source, **how)

@@ -37,7 +37,6 @@ class AskMute(_Asked):
     heads: list[Place] = Field(min_length=1, max_length=256)
 
     def made(self, traced: Traced) -> list[Edit]:
-        """The edits that the library knows."""
         _check(traced, self.layer, *self.heads)
         return [Mute(self.layer, self.heads)]
 
@@ -54,7 +53,6 @@ class AskForce(_Asked):
     renormalized: bool = Field(True, description="the rest of the row shares what is left; else it keeps its weights")
 
     def made(self, traced: Traced) -> list[Edit]:
-        """The edits that the library knows."""
         group = _check(traced, self.layer, self.head)
         for what, place, there in (("query", self.query, group.queries), ("key", self.key, group.keys)):
             if place >= len(there):
@@ -70,7 +68,6 @@ class AskHide(_Asked):
     tokens: list[Place] = Field(min_length=1, max_length=512)
 
     def made(self, traced: Traced) -> list[Edit]:
-        """The edits that the library knows."""
         keys = traced.group(self.group).keys
         if max(self.tokens) >= len(keys):
             raise ConfigError(f"{self.group} has keys 0 to {len(keys) - 1}, not {max(self.tokens)}")
@@ -86,7 +83,6 @@ class AskNarrow(_Asked):
     width: int = Field(1, ge=0, le=4096, description="of a window: keys before and behind the query's place")
 
     def made(self, traced: Traced) -> list[Edit]:
-        """The edits that the library knows."""
         _check(traced, self.layer)
         mask: Mask = Causal() if self.mask == "causal" else Window(self.width, self.width)
         return [Narrow(self.layer, mask)]
@@ -102,7 +98,6 @@ class AskSwap(_Asked):
     normalizer: Name | None = Field(None, description="of `scored`, such as sparsemax or top_k:2")
 
     def made(self, traced: Traced) -> list[Edit]:
-        """The edits that the library knows."""
         group = _check(traced, self.layer)
         (_, old) = chosen(traced.seen.model, self.layer)[self.layer]
         return [Swap(self.layer, self._built(old, traced, group))]
@@ -126,9 +121,7 @@ class AskSwap(_Asked):
             torch.manual_seed(0)
             mechanism: Mechanism = mechanisms.mechanism_type(self.mechanism).sized(**sizes, dropout=0.0)
         if any(True for _ in mechanism.parameters()):
-            raise Unsupported(
-                f"{self.mechanism} has parameters that were never trained here; swap to one without, such as 'linear'"
-            )
+            raise Unsupported(f"{self.mechanism} has untrained parameters; swap to one without, such as 'linear'")
         return mechanism.to(next(traced.seen.model.parameters()))
 
 
@@ -138,9 +131,7 @@ AskEdit = Annotated[AskMute | AskForce | AskHide | AskNarrow | AskSwap, Field(di
 def edited(run: Served, traced: Traced, requested: Sequence[Any]) -> Traced:
     """The trace of the same pass under edits, with what they change in the answer.
 
-    Raises:
-        ConfigError: a layer, a head or a place that is not there.
-        Unsupported: an edit that this model cannot have.
+    Raises: ConfigError: a layer, a head or a place that is not there; Unsupported: an edit that this model cannot have.
     """
     edits = tuple(library_edit for ask in requested for library_edit in ask.made(traced))
     descriptions = [ask.model_dump() for ask in requested]

@@ -1,5 +1,7 @@
 """What every route of the explorer works with: `Explorer`, its traces and how their numbers are sent."""
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Annotated
 
@@ -7,7 +9,6 @@ import numpy as np
 from fastapi import Query, Request, Response
 
 from headwise.explorer.inputs import Examples
-from headwise.explorer.store import Store
 from headwise.explorer.traces import Traced
 from headwise.explorer.wire import MEDIA_TYPE, npy
 from headwise.service.app import Service
@@ -24,6 +25,42 @@ class Numbers(Response):
     """A `.npy` file."""
 
     media_type = MEDIA_TYPE
+
+
+class Store:
+    """The latest traces, within a number of bytes.
+
+    Args:
+        limit: bytes of all traces together; one that is larger is kept until the next comes.
+        most: traces at most, because each has more than its tensors: tokens, passes, what edits changed.
+    """
+
+    def __init__(self, limit: int, most: int = 256):
+        self._limit, self._most = limit, most
+        self._traces: OrderedDict[str, Traced] = OrderedDict()
+        # the worker keeps traces too
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    @property
+    def bytes(self) -> int:
+        return sum(traced.bytes for traced in self._traces.values())
+
+    def put(self, traced: Traced) -> None:
+        """Keeps a trace, and lets the oldest go."""
+        with self._lock:
+            self._traces[traced.id] = traced
+            self._traces.move_to_end(traced.id)
+            while len(self._traces) > 1 and (self.bytes > self._limit or len(self._traces) > self._most):
+                self._traces.popitem(last=False)
+
+    def get(self, name: str) -> Traced | None:
+        with self._lock:
+            if name in self._traces:
+                self._traces.move_to_end(name)
+            return self._traces.get(name)
 
 
 class Explorer:
@@ -43,8 +80,7 @@ class Explorer:
     async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
         """A part of a trace as a `.npy` file."""
         traced = self.trace(name)
-        job = self.service.submit(lambda _: [npy(work(traced))], [None])
-        (body,) = await self.service.answer(job, request)
+        body = await self.service.compute(lambda: npy(work(traced)), request)
         return as_numbers(body, "ask for rows with q=, or for fewer layers")
 
 

@@ -13,8 +13,6 @@ from headwise.service.problems import Problem
 
 
 def add_exports(app: FastAPI, explorer: Explorer) -> None:
-    """Adds them to a service."""
-
     kinds: dict[str, dict[str, str]] = {kind: {} for _, kind in FORMS.values()}
 
     @app.get("/api/v1/traces/{name}/export", response_class=Response, responses={200: {"content": kinds}})
@@ -32,8 +30,7 @@ def add_exports(app: FastAPI, explorer: Explorer) -> None:
         except ConfigError as error:
             raise Problem(413, str(error), "group=NAME saves a group of layers") from None
         make, kind = FORMS[form]
-        job = explorer.service.submit(lambda _: [make(content)], [None])
-        (body,) = await explorer.service.answer(job, request)
+        body = await explorer.service.compute(lambda: make(content), request)
         file = {"Content-Disposition": f'attachment; filename="attention.{form}"'}
         # a later version makes another page of the same trace
         return Response(body, media_type=kind, headers={"Cache-Control": "no-store", **file})

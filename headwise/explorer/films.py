@@ -1,7 +1,7 @@
 """The films of trainings: what the page that plays them asks for, frames as numbers that never change."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
@@ -16,6 +16,8 @@ from headwise.runs.film import has_film
 from headwise.service.answers import as_json
 from headwise.service.app import Service
 from headwise.service.problems import Problem
+
+T = TypeVar("T")
 
 # films that are told of at once; an older one is asked for again
 _REELS = 32
@@ -43,23 +45,20 @@ class Films:
             self._reels.pop(next(iter(self._reels)))
         return cached
 
-    async def asked(self, request: Request, identity: str, work: Callable[[Reel], Any]) -> Any:
+    async def asked(self, request: Request, identity: str, work: Callable[[Reel], T]) -> T:
         """What the work makes of a film. Raises: Problem 404 for one that was not told of."""
         # asked once: the worker may let it go at any moment
         reel = self._reels.get(identity)
         if reel is None:
             raise Problem(404, "this film is not known any more", "GET /api/v1/films/MODEL tells what it is called now")
-        (answer,) = await self._service.answer(self._service.submit(lambda _: [work(reel)], [None]), request)
-        return answer
+        return await self._service.compute(lambda: work(reel), request)
 
     async def numbers(self, request: Request, identity: str, work: Callable[[Reel], np.ndarray]) -> Response:
-        """A part of a film as a `.npy` file."""
         body = await self.asked(request, identity, lambda reel: npy(work(reel)))
         return as_numbers(body, "ask for a single head")
 
 
 def add_films(app: FastAPI, service: Service) -> None:
-    """Adds the routes of films to a service."""
     films = Films(service)
     _add_descriptions(app, service, films)
     _add_pictures(app, films)
@@ -74,8 +73,7 @@ def _add_descriptions(app: FastAPI, service: Service, films: Films) -> None:
     @app.get("/api/v1/films/{model}")
     async def film(request: Request, model: str) -> Response:
         """The film of a run: its name, steps, probes, layers, and the heads that choose no key at the end."""
-        job = service.submit(lambda _: [described(films.of_run(model))], [None])
-        (description,) = await service.answer(job, request)
+        description = await service.compute(lambda: described(films.of_run(model)), request)
         return as_json({"model": model, **description})
 
     @app.get("/api/v1/films/{identity}/axes")
@@ -84,9 +82,7 @@ def _add_descriptions(app: FastAPI, service: Service, films: Films) -> None:
         labels, output = await films.asked(
             request, identity, lambda reel: (reel.axes(step, probe, layer).model_dump(), reel.output(step, probe))
         )
-        answer = as_json({**labels, "output": output})
-        answer.headers.update(KEPT)
-        return answer
+        return as_json({**labels, "output": output}, headers=KEPT)
 
 
 def _add_pictures(app: FastAPI, films: Films) -> None:
@@ -118,7 +114,6 @@ def _add_pictures(app: FastAPI, films: Films) -> None:
 
 
 def described(reel: Reel) -> dict[str, Any]:
-    """A film for its page."""
     return {
         "film_id": reel.identity,
         "steps": reel.steps,

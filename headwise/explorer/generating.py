@@ -5,27 +5,28 @@ import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
 from torch import Tensor
 
+from headwise.data.cutting import NUM_SPECIALS
+from headwise.data.text import SPACE_MARK
+from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import Hypothesis, PartialHypotheses, SearchStep, length_norms, observe_search
 from headwise.decoding.search import DecodingConfig
 from headwise.decoding.top import top
 from headwise.errors import Unsupported
 from headwise.explain.places import OnImage
-from headwise.explorer.axes import axis
-from headwise.explorer.explorer import Explorer
+from headwise.explorer.explorer import Explorer, Name, Store
 from headwise.explorer.images import thinned
 from headwise.explorer.inputs import AskInput, check_input, item_of
-from headwise.explorer.store import Store
-from headwise.explorer.traces import traced
+from headwise.explorer.traces import axis, traced
 from headwise.explorer.wire import halved
 from headwise.predictors.drafting import Draft, Follower, Looked
-from headwise.service.answers import LINES, as_lines
+from headwise.service.answers import LINES, as_json, as_lines
 from headwise.service.app import Service, route
 from headwise.service.asking import check_search
 from headwise.service.served import Served
@@ -62,9 +63,22 @@ class Read(NamedTuple):
 
 
 def add_generation(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the route to a service; traces of what was written are put into the store."""
+    """Adds the routes to a service; traces of what was written are put into the store."""
     service = explorer.service
     route(app, service, "generate", AskGenerated, functools.partial(_generated, explorer), media=[LINES])
+
+    @app.get("/api/v1/tokens")
+    async def tokens(
+        request: Request,
+        model: Name,
+        begins: Annotated[str, Query(min_length=1, max_length=200)],
+        most: Annotated[int, Query(ge=1, le=100)] = 12,
+    ) -> Response:
+        """Tokens of what a run writes that begin with a text, the shortest first, and those that are this text."""
+        run = service.find(model, "predict")
+        matches = await service.compute(lambda: beginning(run.predictor.writes(), begins), request)
+        exact = [match["token"] for match in matches if match["text"] == _typed(begins)]
+        return as_json({"model": run.name, "exact": exact, "tokens": matches[:most], "count": len(matches)})
 
 
 async def _generated(explorer: Explorer, service: Service, verb: str, ask: AskGenerated, request: Request) -> Response:
@@ -73,8 +87,7 @@ async def _generated(explorer: Explorer, service: Service, verb: str, ask: AskGe
     search = ask.given()
     check_search(search, 1, service.limits, getattr(run.predictor, "decoding", None))
     options = run.predictor.options({**search, "prefix": ask.force} if ask.force else search)
-    reading = service.submit(lambda _: [_read(explorer, run, ask, options)], [None])
-    (read,) = await service.answer(reading, request)
+    read = await service.compute(lambda: _read(explorer, run, ask, options), request)
     read.draft.check(ask.force)
     work = functools.partial(_written, run, explorer.store, ask, options, read)
     return as_lines(streamed(service.submit, work, [read.item], lambda end: {"end": end}))
@@ -143,7 +156,6 @@ class Telling:
 
     Args:
         config: of the search; scores are by its length penalty.
-        top_k: likely tokens that are told of each step.
     """
 
     draft: Draft
@@ -155,7 +167,6 @@ class Telling:
     _done: set[Key] = field(default_factory=set)
 
     def start(self) -> Told:
-        """What is known before the first step."""
         weights = self.follower.first.weights
         return {
             "axes": {"src": self.draft.read},
@@ -264,3 +275,16 @@ def sent(numbers: np.ndarray) -> Told:
     """Numbers inside of JSON."""
     values = np.ascontiguousarray(numbers)
     return {"b64": base64.b64encode(values.tobytes()).decode(), "dtype": values.dtype.str, "shape": list(values.shape)}
+
+
+def beginning(tokenizer: Tokenizer, begins: str) -> list[dict[str, Any]]:
+    """Tokens with their numbers; the mark of a space before one does not count, and special tokens are none of them."""
+    prefix = _typed(begins)
+    texts = ((token, tokenizer.shown(token)) for token in range(NUM_SPECIALS, tokenizer.vocab_size))
+    matches = [{"token": token, "text": text} for token, text in texts if text.startswith(prefix)]
+    return sorted(matches, key=lambda match: (len(match["text"]), match["text"]))
+
+
+def _typed(begins: str) -> str:
+    # a space alone is a token of its own
+    return begins.strip() or SPACE_MARK

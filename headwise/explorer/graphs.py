@@ -1,8 +1,7 @@
 """What the page Graph asks for: the nodes around one, where to draw them, and the weights of the edges between them."""
 
-import json
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import Depends, FastAPI, Query, Request, Response
@@ -15,6 +14,7 @@ from headwise.explain.ramps import class_colours
 from headwise.explorer.explorer import KEPT, Explorer, Numbers
 from headwise.explorer.layout import layout
 from headwise.explorer.traces import Group, Traced
+from headwise.service.answers import as_json
 from headwise.service.problems import Problem
 
 # nodes that are drawn at once
@@ -59,16 +59,13 @@ class Local:
 
 
 def add_graphs(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the routes of graphs."""
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/graph")
     async def graph(request: Request, name: str, selection: Asked) -> Response:
         """Nodes with names, kinds and places in the unit square; edges as (query, key)."""
         traced = explorer.trace(name)
-        job = explorer.service.submit(lambda _: [_drawn(traced, selection)], [None])
-        (body,) = await explorer.service.answer(job, request)
-        return Response(body, media_type="application/json", headers=KEPT)
+        return as_json(await explorer.service.compute(lambda: _drawn(traced, selection), request), headers=KEPT)
 
     @app.get(f"{at}/edges", response_class=Numbers)
     async def edges(request: Request, name: str, selection: Asked) -> Response:
@@ -130,27 +127,19 @@ def entropies(traced: Traced, selection: Around) -> Float[np.ndarray, "layers he
     return np.abs((rows * logs).sum(-1))
 
 
-def _drawn(traced: Traced, selection: Around) -> str:
+def _drawn(traced: Traced, selection: Around) -> dict[str, Any]:
     part = local(traced, selection)
     assert isinstance(traced.places, InGraph), "it was looked at"
     joined = np.zeros((len(part.places),) * 2, bool)
     joined[part.pairs[0], part.pairs[1]] = True
     spots = layout(joined).round(4).tolist()
+    places = part.places.tolist()
     nodes = [
-        {
-            "place": place,
-            "name": traced.places.names[place],
-            "kind": traced.places.kinds[place],
-            "hop": hop,
-            "x": x,
-            "y": y,
-        }
-        | {"heard": heard}
-        for place, hop, (x, y), heard in zip(
-            part.places.tolist(), part.hops.tolist(), spots, part.heard.tolist(), strict=True
-        )
+        {"place": place, "name": traced.places.names[place], "kind": traced.places.kinds[place]}
+        | {"hop": hop, "x": x, "y": y, "heard": heard}
+        for place, hop, (x, y), heard in zip(places, part.hops.tolist(), spots, part.heard.tolist(), strict=True)
     ]
-    number = {place: at for at, place in enumerate(part.places.tolist())}
+    number = {place: at for at, place in enumerate(places)}
     bonds = [
         [number[first], number[second], order]
         for (first, second), order in traced.places.bonds.items()
@@ -159,7 +148,7 @@ def _drawn(traced: Traced, selection: Around) -> str:
     present = {node["kind"] for node in nodes}
     kinds = [(kind, colour) for kind, colour in class_colours(traced.places.classes).items() if kind in present]
     drawing = {"nodes": nodes, "kinds": kinds, "pairs": part.pairs.T.tolist(), "bonds": bonds, "left": part.left}
-    return json.dumps(drawing | {"total": len(traced.places.names)})
+    return drawing | {"total": len(traced.places.names)}
 
 
 def _pairs(traced: Traced, group: Group) -> tuple[np.ndarray, np.ndarray]:

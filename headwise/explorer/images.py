@@ -14,7 +14,6 @@ _SIDE = 1024
 
 
 def add_images(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the routes of images."""
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/image", response_class=Numbers)

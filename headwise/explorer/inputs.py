@@ -94,14 +94,11 @@ def check_input(ask: AskInput, limits: Limits) -> None:
 
 
 def add_examples(app: FastAPI, service: Service, examples: Examples) -> None:
-    """Adds the route that lists examples."""
-
     @app.get("/api/v1/examples")
     async def listed(request: Request, model: Annotated[str, Query(max_length=200)]) -> Response:
         """The examples of a run by number, each with a title and, where there is one, what is right."""
         run = service.find(model, "trace")
-        job = service.submit(lambda _: [[_titled(*pair) for pair in examples.of(run)]], [None])
-        (titles,) = await service.answer(job, request)
+        titles = await service.compute(lambda: [_titled(*pair) for pair in examples.of(run)], request)
         return as_json({"model": run.name, "input": run.predictor.given, "examples": titles})
 
 

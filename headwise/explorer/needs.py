@@ -33,7 +33,6 @@ class AskAblations(Body):
 
 
 def add_needs(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the routes to a service."""
     route(app, explorer.service, "ablations", AskAblations, _ablations, media=[LINES])
 
     @app.get("/api/v1/traces/{name}/similar", response_class=Numbers)
@@ -69,14 +68,12 @@ async def _ablations(service: Service, verb: str, ask: AskAblations, request: Re
         raise Problem(422, f"texts: {len(ask.texts)} is more than {service.limits.shown_texts}")
     for text in ask.texts:
         check_text(text, service.limits)
-    job = service.submit(lambda _: [_begun(run, ask.texts, service.limits.shown_tokens)], [None])
-    ((passes, layers),) = await service.answer(job, request)
-    return as_lines(_lines(service, run, passes, layers))
 
+    def work() -> tuple[list[Example], dict[str, int]]:
+        passes = examples(run.predictor, run.looked_at(ask.texts, service.limits.shown_tokens))
+        return passes, heads_of(passes[0])
 
-def _begun(run: Served, texts: list[str], most: int) -> tuple[list[Example], dict[str, int]]:
-    passes = examples(run.predictor, run.looked_at(texts, most))
-    return passes, heads_of(passes[0])
+    return as_lines(_lines(service, run, *await service.compute(work, request)))
 
 
 async def _lines(service: Service, run: Served, passes: list[Example], layers: dict[str, int]) -> AsyncIterator[bytes]:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 
@@ -16,7 +16,9 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 def add_pages(app: FastAPI, service: Service) -> None:
     """Adds the pages to a service: `/` and what it loads from `/static`."""
-    contents = _listed(files("headwise.explorer") / "static", "")
+    folder = Path(str(files("headwise.explorer") / "static"))
+    paths = [path for path in sorted(folder.rglob("*")) if path.suffix[1:] in _TYPES]
+    contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
@@ -45,13 +47,3 @@ def _file(request: Request, name: str, content: bytes) -> Response:
         return Response(status_code=304, headers=headers)
     kind = _TYPES[name.rpartition(".")[2]]
     return Response(content, headers=headers, media_type=f"{kind}; charset=utf-8")
-
-
-def _listed(folder: Traversable, front: str) -> dict[str, bytes]:
-    contents: dict[str, bytes] = {}
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            contents |= _listed(entry, f"{front}{entry.name}/")
-        elif entry.name.rpartition(".")[2] in _TYPES:
-            contents[front + entry.name] = entry.read_bytes()
-    return contents

@@ -15,7 +15,7 @@ from headwise.errors import ConfigError, HeadwiseError, Unsupported, unknown
 from headwise.explorer.explorer import Explorer, Numbers
 from headwise.explorer.wire import npy
 from headwise.positions.position import Position
-from headwise.service.answers import as_json
+from headwise.service.answers import NOT_KEPT, as_json
 from headwise.service.app import Service
 
 Role = Literal["vectors", "turns", "scores"]
@@ -30,9 +30,7 @@ class Asked(BaseModel):
 
     Args:
         kind: one of the library; or, with `model`, the name of a module of a run.
-        n: positions.
         d: columns; a scheme of a run has its own.
-        base: of frequencies, where a scheme has one.
         head: of a scheme that adds to scores.
     """
 
@@ -46,24 +44,21 @@ class Asked(BaseModel):
 
 
 def add_positions(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the routes of positions."""
     service = explorer.service
 
     @app.get("/api/v1/positions")
     async def listed(request: Request) -> Response:
         """The schemes of the library, then those of the runs here."""
         # trying them draws numbers, which is the worker's alone: what it samples comes from the same generator
-        job = service.submit(lambda _: [[*_library_schemes(), *_of_runs(service)]], [None])
-        (schemes,) = await service.answer(job, request)
+        schemes = await service.compute(lambda: [*_library_schemes(), *_of_runs(service)], request)
         return as_json({"positions": schemes})
 
     @app.get("/api/v1/positional", response_class=Numbers)
     async def positional(request: Request, options: Annotated[Asked, Depends()]) -> Response:
         """Values: (n, d) of vectors or of turned unit vectors, (n, n) of what is added to scores. Similarity: (n) by
         distance, or (n, n) where it is not of the distance alone."""
-        job = service.submit(lambda _: [_answer(service, options)], [None])
-        (body,) = await service.answer(job, request)
-        return Numbers(body, headers={"Cache-Control": "no-store"})
+        body = await service.compute(lambda: _answer(service, options), request)
+        return Numbers(body, headers=NOT_KEPT)
 
 
 def _answer(service: Service, options: Asked) -> bytes:

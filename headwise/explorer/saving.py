@@ -17,10 +17,9 @@ from headwise.explain.folding import Fold, fold_weights, useful_folds
 from headwise.explain.places import OnSound
 from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
-from headwise.explorer.axes import axes_of
 from headwise.explorer.content import Content
 from headwise.explorer.sounds import shades
-from headwise.explorer.traces import Group
+from headwise.explorer.traces import Group, axes_of
 from headwise.explorer.wire import npy
 from headwise.files import json_text
 
@@ -65,7 +64,7 @@ def page(content: Content) -> bytes:
     """
     check(content, "html")
     # in JSON `<` is nothing but a letter of a string, so no text ends the script that it stands in
-    answers = json_text(_answers(content)).replace("<", "\\u003c")
+    answers = json_text(_answers(content), ascii=True).replace("<", "\\u003c")
     return _document("attend", f"Headwise: {content.source[:80]}" if content.source else "Headwise", answers)
 
 

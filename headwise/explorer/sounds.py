@@ -13,8 +13,6 @@ _FRAMES = 4096
 
 
 def add_sounds(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the route of recordings."""
-
     @app.get("/api/v1/traces/{name}/sound", response_class=Numbers)
     async def sound(request: Request, name: str) -> Response:
         """The log-mel spectrogram as the model hears it: (bands, frames), the highest band first, from 0 to 255."""

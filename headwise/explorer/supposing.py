@@ -12,9 +12,8 @@ from headwise.attention.normalizers import Tempered
 from headwise.errors import Unsupported
 from headwise.explorer.explorer import KEPT, Explorer, Name
 from headwise.explorer.traces import Traced
-from headwise.files import json_text
 from headwise.records import Edit, Loosen, RecordedCall, Swap
-from headwise.service.answers import JSON, as_steps
+from headwise.service.answers import as_json, as_steps
 
 KINDS: dict[str, type[Mask]] = {"causal": Causal, "padding": Padding}
 
@@ -36,7 +35,6 @@ class AskSteps(BaseModel):
 
 
 def add_steps(app: FastAPI, explorer: Explorer) -> None:
-    """Adds the routes of steps."""
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/steps")
@@ -44,20 +42,17 @@ def add_steps(app: FastAPI, explorer: Explorer) -> None:
         """Every step of one head, with its numbers; with another temperature or less of its mask what they would be."""
         traced = explorer.trace(name)
 
-        def work(_: Any) -> list[str]:
+        def work() -> str:
             edits = supposed(traced, ask.layer, ask.temperature, ask.left_out())
-            return [traced.steps(ask.layer, ask.head, *edits)]
+            return traced.steps(ask.layer, ask.head, *edits)
 
-        (steps_json,) = await explorer.service.answer(explorer.service.submit(work, [None]), request)
-        return as_steps(steps_json, explorer.service.limits, KEPT)
+        return as_steps(await explorer.service.compute(work, request), explorer.service.limits, KEPT)
 
     @app.get(f"{at}/changeable")
     async def can_change(request: Request, name: str, layer: Name) -> Response:
         """Of a layer whether its steps have a temperature, and the pairs that each part of its mask forbids."""
         traced = explorer.trace(name)
-        job = explorer.service.submit(lambda _: [changeable(traced, layer)], [None])
-        (facts,) = await explorer.service.answer(job, request)
-        return Response(json_text(facts), media_type=JSON, headers=KEPT)
+        return as_json(await explorer.service.compute(lambda: changeable(traced, layer), request), headers=KEPT)
 
 
 def changeable(traced: Traced, layer: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Layer
-from headwise.explain.folding import Fold, fold_weights
+from headwise.explain.folding import Fold, fold_weights, tokens_of
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import Places, Tokens
 from headwise.explain.trace_formats import format_trace
@@ -37,7 +37,6 @@ class Group:
 
     Args:
         name: part and kind, such as "decoder cross".
-        heads: of each layer.
     """
 
     name: str
@@ -64,14 +63,11 @@ class Traced:
     """What a model did with one input.
 
     Args:
-        run: the name of its run.
         item: the input, as its predictor reads it.
         target: the output that it was made to give; None: its own.
         seen: the pass that is shown.
-        edits: what was changed in it.
         change: what the edits change in the answer; None: nothing is edited.
         places: what rows and columns are where they are no tokens.
-        tokens: what is known of tokens.
     """
 
     id: str
@@ -92,7 +88,8 @@ class Traced:
     @property
     def bytes(self) -> int:
         """Memory of the tensors that it keeps."""
-        return sum(_bytes(record) for record in self.trace if isinstance(record, LayerRecord))
+        calls = [call for record in self.trace if isinstance(record, LayerRecord) for call in record.calls]
+        return sum(tensor.nbytes for call in calls for tensor in (*call.call.tensors, call.output))
 
     @property
     def asked(self) -> list[dict[str, Any]]:
@@ -114,11 +111,7 @@ class Traced:
         raise ConfigError(unknown("layer", layer, [name for group in self.groups for name in group.layers]))
 
     def weights(
-        self,
-        layer: str,
-        heads: Sequence[int] | None = None,
-        queries: slice = slice(None),
-        keys: slice = slice(None),
+        self, layer: str, heads: Sequence[int] | None = None, queries: slice = slice(None), keys: slice = slice(None)
     ) -> Float[np.ndarray, "heads queries keys"]:
         """Exact weights. Raises: ConfigError for a head or a layer that is not there."""
         record = self._record(layer)
@@ -132,9 +125,7 @@ class Traced:
     def stage(self, layer: str, head: int, stage: Stage) -> Float[np.ndarray, "queries keys"]:
         """The products of queries and keys, the scores under the mask with all that is added, or the weights.
 
-        Raises:
-            ConfigError: for a head or a layer that is not there.
-            Unsupported: for a mechanism without scores.
+        Raises: ConfigError: for a head or a layer that is not there; Unsupported: for a mechanism without scores.
         """
         if stage == "weights":
             return self.weights(layer, [head])[0]
@@ -163,7 +154,6 @@ class Traced:
         return np.stack([of_heads.thumbnails(self.folded(group, layer, fold), size) for layer in group.layers[layers]])
 
     def folded(self, group: Group, layer: str, fold: Fold) -> Float[np.ndarray, "heads rows columns"]:
-        """The weights of a layer between what is shown of its tokens."""
         return fold_weights(self.weights(layer), (group.queries, group.keys), self.tokens, fold)
 
     def row(self, group: Group, *, query: int | None = None, key: int | None = None) -> np.ndarray:
@@ -205,7 +195,6 @@ class Traced:
 
 
 def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:
-    """The steps of a call by name."""
     with torch.no_grad():
         return {step.name: step.values for step in call.mechanism.stages(call.call)}
 
@@ -275,6 +264,24 @@ def shape_of(record: LayerRecord) -> Shape:
     return record.num_heads, sum(shape[2] for shape in shapes), max(shape[3] for shape in shapes)
 
 
-def _bytes(record: LayerRecord) -> int:
-    tensors = [tensor for recorded in record.calls for tensor in (*recorded.call.tensors, recorded.output)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def axes(traced: Traced) -> dict[str, Any]:
+    """What the rows and columns of each group are, and what they lie on, as JSON."""
+    places = {"places": None if traced.places is None else traced.places.description()}
+    return places | {"axes": axes_of(traced.groups, traced.tokens, traced.places)}
+
+
+def axes_of(groups: Sequence[Group], tokens: Sequence[Tokens], places: Places | None = None) -> dict[str, Any]:
+    return {
+        group.name: {side: axis(getattr(group, side), tokens, places) for side in ("queries", "keys")}
+        for group in groups
+    }
+
+
+def axis(labels: list[str], tokens: Sequence[Tokens], places: Places | None) -> dict[str, Any]:
+    """What the places with these labels are, as JSON."""
+    if places is not None and (description := places.axis(labels)) is not None:
+        return description
+    match = tokens_of(labels, tokens)
+    if match is None:
+        return {"kind": "tokens"}
+    return {"kind": "tokens", "words": list(match.words), "special": list(match.special)}

@@ -46,12 +46,7 @@ def heads_of(example: Example) -> dict[str, int]:
     return {record.name: record.num_heads for record in trace if isinstance(record, LayerRecord) and record.calls}
 
 
-def ablated(
-    predictor: Predictor[Any, Any, Any],
-    cases: Sequence[Example],
-    layer: str,
-    heads: int,
-) -> Iterator[Ablated]:
+def ablated(predictor: Predictor[Any, Any, Any], cases: Sequence[Example], layer: str, heads: int) -> Iterator[Ablated]:
     """The effect of muting each head of a layer alone, over these examples.
 
     The answers are those of the whole model: each place is asked how likely it still finds them. Nothing is searched

@@ -37,7 +37,6 @@ class Adopted(Predictor[str, str, str]):
         return text
 
     def predict(self, items: Sequence[str] | str, options: None = None) -> list[str]:
-        """The answer to each text."""
         return [self._answer(text, None)[1] for text in several(items)]
 
     def write(self, item: str, output: str, form: Form, options: None = None) -> list[str]:

@@ -42,10 +42,8 @@ def of_labels(name: str, predicted: Sequence[str], gold: Sequence[str]) -> Basel
     >>> of_labels("majority", ["a", "a"], ["a", "b"]).scores["accuracy"]
     0.5
     """
-    right = sum(map(str.__eq__, predicted, gold))
-    return Baseline(
-        name, {"accuracy": right / len(gold), "macro_f1": class_scores(predicted, gold).macro_f1}, len(gold)
-    )
+    hits = sum(map(str.__eq__, predicted, gold))
+    return Baseline(name, {"accuracy": hits / len(gold), "macro_f1": class_scores(predicted, gold).macro_f1}, len(gold))
 
 
 def majority(gold: Sequence[str]) -> Baseline:

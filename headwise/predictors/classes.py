@@ -136,8 +136,7 @@ def class_names(labels: list[str], named: list[str], noun: str = "images") -> li
     Args:
         noun: what has them, for the error.
 
-    Raises:
-        DataError: a label that is not among those named; a single class.
+    Raises: DataError: a label that is not among those named; a single class.
 
     >>> class_names(["10", "9", "10"], [])
     ['9', '10']

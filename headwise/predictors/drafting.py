@@ -29,7 +29,6 @@ class Draft:
         start: makes a cache of one sentence before its first step.
         first: the token that the first step reads.
         read: labels of what was read: a source, or the prompt of a language model.
-        tokenizer: of what is written.
         places: what `read` are where they are no tokens.
     """
 

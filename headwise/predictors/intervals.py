@@ -17,9 +17,7 @@ class Resampled:
     """A score as a function of how often each group of its examples counts.
 
     Args:
-        name: of the score.
         noun: what the groups are, such as "sessions": what belongs together is drawn together.
-        groups: how many there are.
         score: from a weight for each group.
         asked: what identifies the examples and what was asked of them, equal for models that can be compared.
     """
@@ -79,5 +77,4 @@ def compare_scores(metric: Resampled, other: Resampled) -> dict[str, float | str
 
 
 def interval_text(low: float, high: float, metric: Resampled) -> str:
-    """An interval in words."""
     return f"{low:.4f} to {high:.4f} (95 %, bootstrap over {metric.groups:,} {metric.noun}, seed 0)"

@@ -22,8 +22,7 @@ class Bucket:
 def buckets(lengths: Sequence[int], number: int) -> list[range]:
     """Ranges of lengths with about equally many examples each, at most so many; equal lengths stay together.
 
-    Raises:
-        DataError: no lengths.
+    Raises: DataError: no lengths.
 
     >>> buckets([1, 1, 1, 2, 5, 9], 3)
     [range(1, 2), range(2, 3), range(3, 10)]
@@ -41,8 +40,7 @@ def buckets(lengths: Sequence[int], number: int) -> list[range]:
 def by_length(predictor: Predictor[Any, Any, Any], examples: Sequence[Any], ranges: Sequence[range]) -> list[Bucket]:
     """The scores of the examples in each range of lengths, in words between blanks; ranges without one are left out.
 
-    Raises:
-        Unsupported: a model that reads no text.
+    Raises: Unsupported: a model that reads no text.
     """
     lengths = [len(predictor.text_of(example).split()) for example in examples]
     scored = []

@@ -65,7 +65,6 @@ class Attended:
 
 
 def has_attention(model: nn.Module) -> bool:
-    """Whether there is anything to look at."""
     return any(isinstance(module, Mechanism) for module in model.modules())
 
 
@@ -83,7 +82,6 @@ class Pass:
             return self.model(*self.inputs)
 
     def again(self) -> Trace:
-        """Its trace."""
         with record(self.model) as trace:
             self.run()
         return trace
@@ -117,8 +115,7 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
 
     The weights belong to the calculation that ran; nothing about it is changed by looking.
 
-    Raises:
-        Unsupported: if the model has no attention.
+    Raises: Unsupported: if the model has no attention.
     """
     if not has_attention(model):
         raise Unsupported(
@@ -144,7 +141,6 @@ def layers_of(
     """The layers of an encoder-decoder with what their rows and columns are.
 
     Args:
-        attention: weights of one example.
         read: what the encoder's own attention goes over.
         memory: what the decoder looks at; often the same.
         written: the tokens that are written, and the end.

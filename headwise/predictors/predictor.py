@@ -152,7 +152,7 @@ class Predictor(ABC, Generic[I, O, E]):
 
     def write(self, item: I, output: O, form: Form, options: Any = None) -> list[str]:
         """An output as lines of text, or as one line of JSON with the input beside it; without line ends."""
-        return [json_text({"input": item, "output": output}) if form == "json" else visible(str(output))]
+        return [json_text({"input": item, "output": output}, ascii=True) if form == "json" else visible(str(output))]
 
     def file_of(self, item: I, output: O) -> bytes:
         """An output as the content of a file of its own. Raises: Unsupported if outputs are lines alone."""

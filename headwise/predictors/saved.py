@@ -35,7 +35,6 @@ class Saved:
     """An adopted model in `eval()`, with its tokenizer.
 
     Args:
-        folder: where it was read from.
         files: what says which model it is: configuration, tokenizer, weights.
     """
 
@@ -73,9 +72,7 @@ class Saved:
     def fitting(self, tokens: list[int]) -> list[int]:
         """The tokens. Raises: ConfigError for more than the model has places for."""
         if self.longest is not None and len(tokens) > self.longest:
-            raise ConfigError(
-                f"there are {len(tokens)} tokens, and the model reads {self.longest}; give a shorter text"
-            )
+            raise ConfigError(f"there are {len(tokens)} tokens, and the model reads {self.longest}; shorten the text")
         return tokens
 
     def labels(self, tokens: Sequence[int]) -> list[str]:
@@ -189,14 +186,11 @@ def _tokens_of(folder: Path, model: Any) -> Any:
 
 
 def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
-    """The configuration, and the files of the weights."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no folder; nothing is downloaded: write one with save_pretrained")
     for name in (_CONFIG, _TOKENIZER):
         if not (folder / name).is_file():
-            raise CheckpointError(
-                f"{folder} has no {name}; write the folder with save_pretrained of model and tokenizer"
-            )
+            raise CheckpointError(f"{folder} has no {name}; write it with save_pretrained of model and tokenizer")
     if (folder / "adapter_config.json").exists():
         raise CheckpointError(f"{folder} holds an adapter; merge it into its model and save that")
     values = _read(folder / _CONFIG)
@@ -240,7 +234,6 @@ def _num_tensors(path: Path) -> int:
 
 
 def _class_of(folder: Path, values: dict[str, Any]) -> Any:
-    """The class of transformers that the configuration names."""
     named = values.get("architectures")
     name = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
     registered = str(values.get("model_type")) in transformers_part("CONFIG_MAPPING")

@@ -35,7 +35,6 @@ class Said:
     names: Any
 
     def name(self, choice: int) -> str:
-        """What a choice is called."""
         if callable(self.names):
             return str(self.names(choice))
         return str(self.names[choice]) if choice < len(self.names) else str(choice)

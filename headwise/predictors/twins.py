@@ -44,7 +44,6 @@ def _parts(model: nn.Module) -> list[tuple[str, object]]:
 
 
 def _same(parts: list[tuple[str, object]], others: list[tuple[str, object]]) -> bool:
-    """Whether these are the same objects under the same names."""
     if len(parts) != len(others):
         return False
     return all(part[0] == other[0] and part[1] is other[1] for part, other in zip(parts, others, strict=True))

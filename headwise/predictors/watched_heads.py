@@ -1,4 +1,4 @@
-"""What the heads of a model do in a few inputs: the statistics of every layer, over all of them."""
+"""What the heads of a model do in inputs: the layers of a pass, the steps of a head, statistics over several inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ import torch
 from headwise.errors import Unsupported
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.heads import HeadStatistics, is_one_sequence
+from headwise.explain.layer_trace import LayerTrace, layer_trace
 from headwise.predictors.looking import NOTHING, Pass, fitting, passes
 from headwise.predictors.predictor import Predictor
-from headwise.records import LayerRecord, Trace
+from headwise.records import LayerRecord, Trace, watching
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,6 @@ class Look:
     """The attention layers of one pass by name, each with what an explanation says of it and what was recorded.
 
     Args:
-        seen: the pass.
-        trace: of what was recorded in it.
         layers: by the names that the trace has them by.
     """
 
@@ -42,6 +41,15 @@ class Look:
         return fitting(rows, layer.queries, keys), keys
 
 
+def explained(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> tuple[Explanation, Pass]:
+    """An explanation, and the pass that it is of; raises as `look_at`."""
+    with passes() as model_passes:
+        explanation = predictor.explain(item, target)
+    if not isinstance(explanation, Explanation) or not model_passes:
+        raise Unsupported(NOTHING)
+    return explanation, model_passes[-1]
+
+
 def look_at(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> Look:
     """What every attention layer did while a model answered an input, or was made to give `target`.
 
@@ -49,21 +57,40 @@ def look_at(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) 
         Unsupported: if the model has no attention.
         ConfigError: an input or a target that `Predictor.explain` refuses.
     """
-    with passes() as model_passes:
-        explanation = predictor.explain(item, target)
-    if not isinstance(explanation, Explanation) or not model_passes:
-        raise Unsupported(NOTHING)
-    trace = model_passes[-1].again()
+    explanation, model_pass = explained(predictor, item, target)
+    trace = model_pass.again()
     renamed = {_recorded(name, trace): layer for name, layer in explanation.layers.items()}
     layers = {name: (layer, trace[name]) for name, layer in renamed.items() if name and trace[name].calls}
     if not layers:
         raise Unsupported(NOTHING)
-    return Look(explanation, model_passes[-1], trace, layers)
+    return Look(explanation, model_pass, trace, layers)
 
 
 def _recorded(name: str, trace: Trace) -> str:
     """The name by which a trace has a layer of an explanation, which may leave out how its model was wrapped."""
     return next((full_name for full_name in trace.names() if full_name == name or full_name.endswith(f".{name}")), "")
+
+
+def steps(
+    predictor: Predictor[Any, Any, Any], item: Any, target: str | None, layer: str | int | None = None, head: int = 0
+) -> LayerTrace:
+    """Every intermediate of a head, with the tokens of the input as its rows and columns.
+
+    Args:
+        target: the output that the model is made to give; None: its own.
+        layer: name, or number as in `Explanation.layer_name`; None: the layer that says most.
+
+    Raises: ConfigError for a layer or a head that is not there; Unsupported if the model has no attention.
+    """
+    explanation, model_pass = explained(predictor, item, target)
+    attention_layers = watching.layers(model_pass.model)
+    # a picture may be of something that is no attention, such as what places say
+    name = layer if isinstance(layer, str) and layer in attention_layers else explanation.layer_name(layer)
+    if layer is None and name not in attention_layers:
+        name = next(iter(attention_layers))
+    match = explanation.layers.get(name)
+    queries, keys = ([], []) if match is None else (match.queries, match.keys)
+    return layer_trace(model_pass.model, model_pass.run, name, head, queries=queries, keys=keys)
 
 
 def statistics_of(looks: Sequence[Look]) -> dict[str, HeadStatistics]:

@@ -167,7 +167,6 @@ class Checkpoints:
         return saved
 
     def point_to_best(self, step: int, value: float | None) -> None:
-        """Records which step is best."""
         self.check()
         commit_file(self.folder / BEST, seal({"format": FORMAT, "step": step, "value": value}))
 
@@ -183,7 +182,6 @@ class Checkpoints:
         return step if isinstance(step, int) else None
 
     def mark_finished(self, facts: Mapping[str, Any]) -> None:
-        """Records that the run has ended, and how."""
         self.check()
         commit_file(self.folder / FINISHED, seal({"format": FORMAT, **facts}))
 

@@ -124,7 +124,6 @@ class Draft(NamedTuple):
             raise write_error(error, self.final, self.needed) from None
 
     def discard(self) -> None:
-        """Removes what was written."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -198,7 +197,6 @@ def write_error(error: OSError, path: Path, needed: int) -> MachineError:
 
 
 def size_of(content: Writable) -> int:
-    """The size of `content` in bytes."""
     return len(content) if isinstance(content, bytes) else content.size
 
 

@@ -27,9 +27,6 @@ class Display:
 
     A stream that is closed, full or gone ends the display, not the training; characters that its encoding lacks are
     shown as escapes.
-
-    Args:
-        hidden: shows nothing.
     """
 
     def __init__(self, stream: io.TextIOBase | None = None, *, every_s: float = 10.0, hidden: bool = False) -> None:
@@ -74,7 +71,6 @@ class Display:
             self._live.refresh()
 
     def close(self) -> None:
-        """Leaves the terminal as it was."""
         if self._live is not None:
             with self._errors_end_it():
                 self._live.stop()

@@ -27,7 +27,6 @@ class Film:
     between are removed until it fits: so a film covers a run of any length evenly.
 
     Args:
-        run: the run folder.
         every: steps between frames at first.
         limit: bytes of all frames together.
         check: called before each write; raises if another process has the folder.
@@ -63,17 +62,14 @@ class Film:
 
     @property
     def steps(self) -> list[int]:
-        """The steps that have a frame."""
         return list(self._entries)
 
     @property
     def bytes(self) -> int:
-        """The size of all frames together."""
         return sum(entry["bytes"] for entry in self._entries.values())
 
     @property
     def identity(self) -> str:
-        """A digest of all frames."""
         digests = "".join(entry["sha256"] for entry in self._entries.values())
         return hashlib.sha256(digests.encode()).hexdigest()[:20]
 

@@ -4,10 +4,11 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from headwise.files import json_text
 from headwise.runs.commits import commit_file
 from headwise.runs.display import Display
 from headwise.runs.reading import open_regular
@@ -58,7 +59,7 @@ class RunLog:
     def emit(self, event: Event) -> None:
         """Hands on an event. Numbers that are not finite become null in metrics.jsonl, since JSON has none."""
         if event["event"] in NUMBERED:
-            self._metrics.add(json.dumps(_plain(event), ensure_ascii=False))
+            self._metrics.add(json_text(event))
         self._notify(lambda listener: listener.take(event))
         if self._on_event is not None:
             self._on_event(event)
@@ -77,7 +78,6 @@ class RunLog:
         self._notify(lambda listener: listener.sync())
 
     def close(self) -> None:
-        """Closes files, listeners and display."""
         self._notify(lambda listener: listener.close())
         self.display.close()
         self._metrics.close()
@@ -112,16 +112,12 @@ def truncate_metrics(run: Path, step: int) -> None:
 
 
 def read_metrics(run: Path) -> list[Event]:
-    """All events in metrics.jsonl."""
     path = run / METRICS
     return [json.loads(line) for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
 
 
 class _Lines:
     """A text file that lines are appended to at once; bytes that the disk refuses are written with the next line.
-
-    Args:
-        path: None: the lines are dropped.
 
     Raises: CheckpointError if it is no regular file.
     """
@@ -150,16 +146,6 @@ class _Lines:
                 self._waiting = self._waiting[os.write(self._handle, self._waiting) :]
         except OSError:
             return
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return None
-    return value
 
 
 def _step_of(line: bytes) -> int | None:

@@ -136,7 +136,6 @@ class Parts:
 
     @property
     def names(self) -> list[str]:
-        """The files of the parts."""
         return sorted(self._described)
 
     def read(self, part: str) -> dict[str, Tensor]:
@@ -180,7 +179,6 @@ class Parts:
 
 
 def key_of(file: str, tensor: str) -> str:
-    """The name of a tensor in the parts."""
     return f"{file}/{tensor}"
 
 

@@ -45,7 +45,6 @@ class Saved:
 
     @property
     def tensor_files(self) -> list[str]:
-        """The names of the tensor files."""
         return sorted({*self.tensors, *(self.parts.table.files if self.parts is not None else ())})
 
     def file(self, name: str, like: Callable[[str], Tensor | None] = lambda _: None) -> Content:

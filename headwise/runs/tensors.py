@@ -50,12 +50,10 @@ class TensorFile:
 
     @property
     def tensors(self) -> Mapping[str, Tensor]:
-        """The tensors by name."""
         return self._tensors
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """The text by name."""
         return self._metadata
 
     @property
@@ -108,8 +106,7 @@ class TensorFile:
 def read_tensors(content: bytes, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors file; the library compares its header with its size first.
 
-    Raises:
-        CheckpointError: naming the file as `name`, for a wrong header or a type that checkpoints do not hold.
+    Raises: CheckpointError: naming the file as `name`, for a wrong header or a type that checkpoints do not hold.
     """
     try:
         tensors = load(content)

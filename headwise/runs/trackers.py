@@ -23,7 +23,6 @@ class Tracker(ABC):
     """A service that takes numbers by name and step, in a run of the service that `key` names.
 
     Args:
-        run: the run folder.
         project: the name that the service groups runs by.
         recipe: its keys and values, shown beside the curves.
         key: the identity of a resumed run in the service; None the first time.
@@ -113,8 +112,8 @@ class MLflow(Tracker):
         self._client.set_terminated(self.key)
 
 
-class Trackio(Tracker):
-    """Trackio, on this machine: `trackio show`."""
+class Trackio(WandB):
+    """Trackio, on this machine: `trackio show`. Its runs have the methods of those of Weights & Biases."""
 
     name, package = "trackio", "trackio"
 
@@ -132,12 +131,6 @@ class Trackio(Tracker):
             auto_log_cpu=False,
             auto_log_gpu=False,
         )
-
-    def write(self, step: int, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        self._run.log({**numbers, **texts}, step=step)
-
-    def close(self) -> None:
-        self._run.finish()
 
 
 TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (TensorBoard, WandB, MLflow, Trackio)}

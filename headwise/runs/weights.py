@@ -80,7 +80,6 @@ def match_weights(
 
 
 def metadata_of(tied: Mapping[str, str]) -> dict[str, str]:
-    """The metadata of a file of weights that are tied in this way."""
     return {"format": "pt", _TIED: json.dumps(dict(tied), sort_keys=True)}
 
 

@@ -17,20 +17,17 @@ NOT_KEPT = {"Cache-Control": "no-store"}
 def as_steps(text: str, limits: Limits, headers: Mapping[str, str]) -> Response:
     """Every step of a head. Raises: Problem 413 where they are too many numbers for an answer."""
     if len(text) > limits.shown_bytes:
-        raise Problem(
-            413, f"the steps have {len(text):,} bytes", "send a shorter text, or use `headwise explain --trace`"
-        )
+        raise Problem(413, f"the steps have {len(text):,} bytes", "shorten the text, or use `headwise explain --trace`")
     return Response(text, headers=headers, media_type=JSON)
 
 
-def as_json(content: Any, status: int = 200) -> Response:
-    """An answer that nobody keeps; escapes keep what somebody sent from being anything but text."""
-    return Response(json_text(content), status, NOT_KEPT, media_type=JSON)
+def as_json(content: Any, status: int = 200, headers: Mapping[str, str] = NOT_KEPT) -> Response:
+    """An answer as JSON, which nobody keeps; escapes keep what somebody sent from being anything but text."""
+    return Response(json_text(content, ascii=True), status, headers, media_type=JSON)
 
 
 def line(content: Any) -> bytes:
-    """A line of an answer of JSON lines."""
-    return json_text(content).encode() + b"\n"
+    return json_text(content, ascii=True).encode() + b"\n"
 
 
 def as_lines(lines: AsyncIterator[bytes]) -> Response:

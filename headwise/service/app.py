@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -22,6 +22,8 @@ from headwise.service.refusals import refused, refusing
 from headwise.service.served import Served
 from headwise.service.streaming import continued, streamed
 from headwise.service.worker import Begins, Closed, Expired, Full, Job, Worker
+
+T = TypeVar("T")
 
 # when a service ends its answers are out, or given up: all that is left is a step of a search
 _CLOSE_S = 2.0
@@ -66,6 +68,11 @@ class Service:
         except Closed:
             raise Problem(503, "the service ends") from None
         return job
+
+    async def compute(self, work: Callable[[], T], request: Request) -> T:
+        """The result of work that is done by itself, in its turn; raises as `submit` and `answer`."""
+        (result,) = await self.answer(self.submit(lambda _: [work()], [None]), request)
+        return cast(T, result)
 
     async def answer(self, job: Job, request: Request) -> Sequence[Any]:
         """What a job comes to. Raises: Problem 503 when its or the service's time is over; whatever the work raises."""
@@ -112,7 +119,6 @@ def create_app(
 
     Args:
         hosts: names by which it may be called.
-        more: each adds routes of its own.
     """
     service = Service(runs, limits or Limits())
 
@@ -151,8 +157,6 @@ def create_app(
 
 
 def _add_status(app: FastAPI, service: Service) -> None:
-    """What costs nothing to ask."""
-
     @app.get("/health")
     async def health() -> Response:
         """Whether requests are answered, and how many wait."""
@@ -191,11 +195,7 @@ def route(
     status: int = 200,
     media: Sequence[str] = (JSON,),
 ) -> None:
-    """A verb of the interface; bodies are read by `parsed`, so the document is told of them here.
-
-    Args:
-        status, media: of its answers.
-    """
+    """A verb of the interface; bodies are read by `parsed`, so the document is told of them here."""
 
     async def answer(request: Request) -> Response:
         begun, code = time.perf_counter(), 500
@@ -252,7 +252,6 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
 
 
 def _attended_answers(run: Served, items: list[Any], options: Any) -> list[tuple[Any, Any]]:
-    """Of each input the answer, and the attention."""
     return list(zip(run.answers(items, options), map(run.attention, items), strict=True))
 
 

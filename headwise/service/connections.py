@@ -27,13 +27,11 @@ class Line:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def add(self, work: Callable[[], None]) -> None:
-        """Puts work at the end."""
         self._waiting.append(work)
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_soon(self._next)
 
     def empty(self) -> None:
-        """Does all of it now."""
         while self._waiting:
             self._waiting.popleft()()
 

@@ -18,6 +18,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_CLOSE = {"Connection": "close"}
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -100,16 +101,14 @@ class Guard:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if declared.isdigit() and int(declared[:19]) > self._limits.body_bytes:
-            raise Problem(
-                413, f"the body is larger than {self._limits.body_bytes:,} bytes", headers={"Connection": "close"}
-            )
+            raise Problem(413, f"the body is larger than {self._limits.body_bytes:,} bytes", headers=_CLOSE)
         body = bytearray()
         for seconds in (self._limits.receive_s, LOOK_S):
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._read(receive, body)
                     return bytes(body)
-        raise Problem(408, "the body did not arrive in time", headers={"Connection": "close"})
+        raise Problem(408, "the body did not arrive in time", headers=_CLOSE)
 
     async def _read(self, receive: Receive, body: bytearray) -> None:
         while True:
@@ -118,9 +117,7 @@ class Guard:
                 raise Problem(400, "the client left")
             body += message.get("body", b"")
             if len(body) > self._limits.body_bytes:
-                raise Problem(
-                    413, f"the body is larger than {self._limits.body_bytes:,} bytes", headers={"Connection": "close"}
-                )
+                raise Problem(413, f"the body is larger than {self._limits.body_bytes:,} bytes", headers=_CLOSE)
             if not message.get("more_body"):
                 return
 

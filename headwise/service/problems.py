@@ -8,7 +8,6 @@ class Problem(Exception):
     """A request that is refused, with the status and what to say.
 
     Args:
-        hint: what to do.
         headers: of the answer, such as Retry-After.
     """
 

@@ -14,7 +14,6 @@ _FOLDERS = re.compile(r"(?<![^\s'\"(])/(?:[^\s/:;,'\"]+/)*(?=[^\s/])")
 
 
 def refusing(app: FastAPI) -> None:
-    """What goes wrong is a problem document."""
     app.add_exception_handler(Problem, _respond)
     app.add_exception_handler(HeadwiseError, _of_headwise)
     app.add_exception_handler(RequestValidationError, _invalid)

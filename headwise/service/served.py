@@ -15,7 +15,7 @@ from headwise.labels import visible
 from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.saved import saved
-from headwise.predictors.stepping import steps
+from headwise.predictors.watched_heads import steps
 from headwise.runs.publish import MODEL
 from headwise.runtime import version
 from headwise.tasks.options import Options
@@ -28,10 +28,8 @@ class Served:
     """A loaded run.
 
     Args:
-        name: by which requests call it.
         options: what requests may say of the answers.
         identity: what tells its weights, and the program that reads them, apart from others.
-        folder: where it is.
     """
 
     name: str

@@ -23,7 +23,6 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
     """Answers until SIGINT or SIGTERM; then finishes what is asked, for a few seconds, or not after a second SIGINT.
 
     Args:
-        app: what `create_app` made.
         port: 0: one that is free.
         ready: called with the address once requests are answered.
 
@@ -35,9 +34,7 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
         try:
             place.bind((host, port))
         except OSError as error:
-            raise MachineError(
-                f"{host}:{port} cannot be had: {error.strerror}; give another --port or --host"
-            ) from None
+            raise MachineError(f"{host}:{port} cannot be had: {error.strerror}; change --port or --host") from None
         line = Line()
         config = uvicorn.Config(
             app,

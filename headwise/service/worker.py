@@ -67,7 +67,6 @@ class Worker:
     jobs. What goes wrong with several jobs together is tried again one by one, so that nobody pays for another's.
 
     Args:
-        waiting: jobs that may wait.
         together: items that are answered in one go.
         report_size: is told how many items were answered together.
     """

@@ -51,5 +51,4 @@ def counts_of(files: Mapping[str, bytes], name: str, what: str) -> dict[str, int
 
 
 def damaged(name: str, wrong: str) -> CheckpointError:
-    """The error for a file of the run that does not hold what it should."""
     return CheckpointError(f"{name}: {wrong}; restore it from a copy of the run")

@@ -42,6 +42,5 @@ class Demo:
 
 
 def write_table(path: Path, rows: Sequence[Sequence[object]]) -> None:
-    """Writes rows as comma-separated values."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream, lineterminator="\n").writerows(rows)

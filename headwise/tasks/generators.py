@@ -13,14 +13,12 @@ def make(name: str, folder: Path, seed: int, sizes: synthetic.Sizes) -> dict[Pat
     Args:
         name: of a problem, of what a task of the package draws, or `module:Class/name` of what another one draws.
 
-    Raises:
-        ConfigError: an unknown name, or sizes that it does not have.
-        DataError: the folder holds other data.
+    Raises: ConfigError: an unknown name, or sizes that it does not have; DataError: the folder holds other data.
 
     >>> make("poems", Path("."), 1, synthetic.Sizes())
     Traceback (most recent call last):
     headwise.errors.ConfigError: unknown problem 'poems'; known: brackets, copy, dialogues, lookup, odd, parity, \
-recall, reverse, shapes, sort, waves
+    recall, reverse, shapes, sort, waves
     """
     if name in synthetic.PROBLEMS:
         return synthetic.make(name, folder, seed, sizes)

@@ -10,7 +10,6 @@ from headwise.tasks.task import Task
 
 @cache
 def _modules() -> dict[str, str]:
-    """The module of each task, by the task's name."""
     tasks = [(name, family.__name__) for family in families() for name in getattr(family, "TASKS", ())]
     return {name.replace("_", "-"): f"{family}.{name}" for name, family in sorted(tasks)}
 

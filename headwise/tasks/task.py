@@ -68,10 +68,7 @@ class Description(NamedTuple):
     """What the README of a run says.
 
     Args:
-        title: what the model is.
-        text: sentences on what it does.
         commands: of `headwise`, to begin with.
-        more: further sentences on the folder.
     """
 
     title: str
@@ -215,7 +212,6 @@ class Task(ABC, Generic[D]):
 
         Args:
             predictor: of a run of this configuration, as `predictor` made it.
-            examples: what the model is scored on.
         """
         yield from ()
 
@@ -293,11 +289,7 @@ class Task(ABC, Generic[D]):
         return Description(f"Task {self.name}", "Trained with Headwise.", ("predict RUN INPUT", "evaluate RUN"))
 
     def card(self, metrics: Mapping[str, float]) -> str:
-        """Markdown for the README of a run: what the model does, on what it was trained, how to use it.
-
-        Args:
-            metrics: of validation.
-        """
+        """Markdown for the README of a run: what the model does, on what it was trained, how to use it."""
         title, text, commands, more = self.description()
         train = getattr(getattr(self.config, "data", None), "train", None)
         trained = "" if train is None else f" trained on {PurePath(train).name}"

@@ -72,7 +72,6 @@ class Baselines:
     comparison: Comparison | None = None
 
     def scores(self) -> dict[str, dict[str, float]]:
-        """The scores of each baseline by its name."""
         return {baseline.name: dict(baseline.scores) for baseline in self.baselines}
 
 

@@ -30,7 +30,6 @@ class RunningMean:
         self._mean = [weight.detach().clone() for weight in self._weights]
 
     def restart(self) -> None:
-        """Starts again from the present weights."""
         self._mean = [weight.detach().clone() for weight in self._weights]
 
     @torch.no_grad()

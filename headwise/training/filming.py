@@ -41,9 +41,6 @@ class Filming:
     """Records the attention on the probes of a recipe while it trains, in the first process.
 
     Weights, random state and order of the data are those of a run without a film.
-
-    Args:
-        note: takes a line for people.
     """
 
     def __init__(self, session: Session, checkpoints: Checkpoints, note: Callable[[str], None]) -> None:
@@ -83,7 +80,6 @@ class Filming:
             self._in_first(self._report_lasting)
 
     def _in_first(self, work: Callable[[Any], None]) -> None:
-        """Calls `work` in the first process with the model that is validated."""
         with self._session.averaged_model() as model:
             self._session.processes.once(lambda: work(model))
 

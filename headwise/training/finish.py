@@ -106,9 +106,7 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
     metrics = finite_only(metrics)
     better = best is not None and (value < best if smaller_is_better(session) else value > best)
     average_of = f"average of the checkpoints of steps {', '.join(map(str, steps))}: {config.monitor} {value:.4g}, "
-    log.note(
-        average_of + ("better than the best single one, and published" if better else "no better than the best one")
-    )
+    log.note(average_of + ("better than the best one, and published" if better else "no better than the best one"))
     log.emit({"event": "average", "step": progress.step, "steps": steps, "metrics": metrics, "best": better})
     if not better:
         return None
@@ -143,7 +141,6 @@ def _baselines(session: Session, outcome: Outcome, log: RunLog, guard: Guard) ->
 
 
 def _baseline_facts(baselines: Baselines) -> list[str]:
-    """The section of the README on baselines, if there are any."""
     if not baselines.baselines:
         return []
     rows = "".join(

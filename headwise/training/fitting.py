@@ -40,7 +40,6 @@ def fit_recipe(
         suggestion: of the task, its values complete with `task` and data files that can be read.
         settings: `section.key=value` of the user, which take precedence.
         minutes: of the whole run, preparation and validation included.
-        note: takes a line on each trial.
         attempt: makes a trial of a recipe; None: real steps on the data.
 
     Raises: ConfigError for wrong settings, or too few minutes for a step; DataError for the data.
@@ -50,7 +49,7 @@ def fit_recipe(
     values = merge(suggestion.values, limits)
     # warmup_share replaces it
     values["training"].pop("warmup_steps", None)
-    first = _recipe(values, suggestion.sizes[0].settings, settings)
+    first = read_recipe(merge(values, suggestion.sizes[0].settings), settings)
     with isolated(first.seed):
         kind = registry.task_type(first.task)
         note("preparing the data")
@@ -110,17 +109,13 @@ def merge(values: Mapping[str, Any], settings: Mapping[str, Any]) -> Settings:
     return result
 
 
-def _recipe(values: Mapping[str, Any], settings: Mapping[str, Any], overrides: list[str]) -> Recipe:
-    return read_recipe(merge(values, settings), overrides)
-
-
 def _fastest(
     attempt: Callable[[Recipe], Trial], values: Settings, overrides: list[str], used_s: float
 ) -> tuple[float, str, Trial]:
     """The most steps that the run can take, their precision, and their trial."""
     trials = []
     for precision in _precisions():
-        recipe = _recipe(values, {"training.precision": precision}, overrides)
+        recipe = read_recipe(merge(values, {"training.precision": precision}), overrides)
         trial = attempt(recipe)
         share = 1.0 - _VALIDATION_SHARE
         trials.append((share * trial.steps(recipe.training, used_s), precision, trial))
@@ -134,7 +129,6 @@ def _precisions() -> tuple[str, ...]:
 
 
 def _schedule(suggestion: Suggestion, steps: float, passes: float, precision: str) -> Settings:
-    """The settings that follow from the number of steps."""
     every = max(1, round(steps / _VALIDATIONS))
     schedule: Settings = {
         # bfloat16 may be slow on another machine

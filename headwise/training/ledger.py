@@ -3,7 +3,6 @@
 import datetime
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -22,78 +21,6 @@ from headwise.training.recipe import MAY_CHANGE, Recipe
 # keys in which runs of one recipe may differ: the seed of model and batches, and that of the split of the data
 SEEDS = ("seed", "data.split_seed")
 _FORMAT, _VERSION = "headwise results", 1
-# fields that a row takes from an account as they are
-_SAME = ("digest", "part", "examples", "parameters", "steps", "cpu_s", "ended", "processor", "version")
-
-
-@dataclass(frozen=True)
-class Account:
-    """A finished run and its scores.
-
-    The fields are those of `Row`; scores, of `evaluate`, may be NaN, and texts such as signatures are left out.
-    """
-
-    folder: Path
-    recipe: Recipe
-    scores: Mapping[str, float]
-    baselines: Mapping[str, Mapping[str, float]]
-    part: str
-    examples: int
-    steps: int
-    cpu_s: float
-    parameters: int | None
-    ended: datetime.date | None
-    processor: str | None
-    version: str | None
-    digest: str | None
-
-    @property
-    def monitor(self) -> str:
-        """The monitored metric, where `evaluate` has it; else its first score.
-
-        Instead of a loss without a baseline: the first score that has one, or the first of all.
-        """
-        monitor = self.recipe.training.monitor
-        compared = {name for scores in self.baselines.values() for name in scores}
-        if monitor == "loss" and "loss" not in compared:
-            return next(iter([name for name in self.scores if name in compared] or self.scores))
-        return monitor if monitor in self.scores else next(iter(self.scores))
-
-
-def account(run: Path, split: str = "test", limit: int | None = None) -> Account:
-    """Reads a finished run and scores it.
-
-    Args:
-        run: the run folder.
-        split: the part of its data that is scored: train, valid or test.
-        limit: examples at most.
-
-    Raises:
-        CheckpointError: there is no run, or it has not ended.
-        DataError: its data is not there, or has no such part.
-    """
-    recipe = recipe_of(run)
-    facts = Checkpoints(run).finished()
-    if facts is None:
-        raise CheckpointError(f"{run}: has not ended; go on with it: headwise train RECIPE --run-folder {run}")
-    scored = examples(run, split)[:limit]
-    predictor = load(run)
-    scores = predictor.evaluate(scored)
-    return Account(
-        run,
-        recipe,
-        {name: float(value) for name, value in scores.items() if not isinstance(value, str)},
-        baselines_of(run, predictor, scored, scores).scores(),
-        split,
-        len(scored),
-        facts["step"],
-        facts["cpu_s"],
-        facts.get("parameters"),
-        _day(facts),
-        facts.get("processor"),
-        facts.get("version"),
-        data_digests(run).get("train"),
-    )
 
 
 def _day(facts: Mapping[str, Any]) -> datetime.date | None:
@@ -143,22 +70,63 @@ class Row(Config):
         return json.dumps([self.group, self.seeds], sort_keys=True)
 
 
-def rows_of(accounts: Sequence[Account]) -> list[Row]:
-    """A row for each run.
+def account(run: Path, split: str = "test", limit: int | None = None) -> Row:
+    """Reads a finished run and scores it; texts such as signatures are left out of the scores.
+
+    Args:
+        split: the part of its data that is scored: train, valid or test.
 
     Raises:
-        DataError: two runs of one recipe with the same seed, whose spread would mean nothing; a score that is no
-            finite number.
+        CheckpointError: there is no run, or it has not ended.
+        DataError: its data is not there, has no such part, or the main score is no finite number.
     """
-    by_identity: dict[str, Account] = {}
-    rows = []
-    for run in accounts:
-        row = _row(run)
-        other = by_identity.setdefault(row.identity, run)
-        if other is not run:
-            raise DataError(f"{other.folder} and {run.folder} are one recipe with the same seed; name one of them")
-        rows.append(row)
-    return rows
+    recipe = recipe_of(run)
+    facts = Checkpoints(run).finished()
+    if facts is None:
+        raise CheckpointError(f"{run}: has not ended; go on with it: headwise train RECIPE --run-folder {run}")
+    scored = examples(run, split)[:limit]
+    predictor = load(run)
+    scores = predictor.evaluate(scored)
+    baselines = baselines_of(run, predictor, scored, scores).scores()
+    numbers = {name: float(value) for name, value in scores.items() if not isinstance(value, str)}
+    of_run = {name: facts.get(name) for name in ("parameters", "cpu_s", "processor", "version")}
+    of_run |= {"steps": facts["step"], "ended": _day(facts), "digest": data_digests(run).get("train")}
+    return row_of(run, recipe, numbers, baselines, part=split, examples=len(scored), **of_run)
+
+
+def row_of(
+    run: Path, recipe: Recipe, scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], **facts: Any
+) -> Row:
+    """The row of a run with these scores, which may be NaN; `facts` are other fields of it.
+
+    Raises: DataError: its main score is no finite number.
+    """
+    metric, finite = _metric(recipe, scores, baselines), finite_only(dict(scores))
+    if metric not in finite:
+        raise DataError(f"{run}: its {metric} is no finite number; there is no result to report")
+    return Row(
+        data=data_name(recipe),
+        task=recipe.task,
+        run=run.name,
+        recipe=deciding_keys(recipe),
+        seeds={key: value_of(recipe, key) for key in SEEDS if _has(recipe, key)},
+        metric=metric,
+        scores=finite,
+        baselines={name: finite_only(dict(values)) for name, values in baselines.items()},
+        **facts,
+    )
+
+
+def distinct(rows: Iterable[tuple[Path, Row]]) -> list[Row]:
+    """The rows of these run folders. Raises: DataError: two are of one recipe and seed: their spread means nothing."""
+    runs: dict[str, Path] = {}
+    distinct_rows = []
+    for run, row in rows:
+        if row.identity in runs:
+            raise DataError(f"{runs[row.identity]} and {run} are one recipe with the same seed; name one of them")
+        runs[row.identity] = run
+        distinct_rows.append(row)
+    return distinct_rows
 
 
 def merge_rows(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
@@ -170,8 +138,7 @@ def merge_rows(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
 def read_rows(path: Path) -> list[Row]:
     """The rows of a file of `write_rows`; none if there is no such file.
 
-    Raises:
-        DataError: the file has other content, or is damaged.
+    Raises: DataError: the file has other content, or is damaged.
     """
     if path.is_dir():
         raise DataError(f"{path}: is a folder; give the name of a file in it")
@@ -249,21 +216,15 @@ def _file_name(file: str) -> str:
     return file if file.startswith(SHIPPED) else "/".join(PurePath(file).parts[-2:])
 
 
-def _row(run: Account) -> Row:
-    recipe, scores = run.recipe, finite_only(dict(run.scores))
-    if run.monitor not in scores:
-        raise DataError(f"{run.folder}: its {run.monitor} is no finite number; there is no result to report")
-    return Row(
-        data=data_name(recipe),
-        task=recipe.task,
-        run=run.folder.name,
-        recipe=deciding_keys(recipe),
-        seeds={key: value_of(recipe, key) for key in SEEDS if _has(recipe, key)},
-        metric=run.monitor,
-        scores=scores,
-        baselines={name: finite_only(dict(values)) for name, values in run.baselines.items()},
-        **{name: getattr(run, name) for name in _SAME},
-    )
+def _metric(recipe: Recipe, scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]) -> str:
+    """The monitored metric, where `evaluate` has it; else its first score.
+
+    Instead of a loss without a baseline: the first score that has one, or the first of all.
+    """
+    monitor, compared = recipe.training.monitor, {name for values in baselines.values() for name in values}
+    if monitor == "loss" and "loss" not in compared:
+        return next(iter([name for name in scores if name in compared] or scores))
+    return monitor if monitor in scores else next(iter(scores))
 
 
 def _has(recipe: Recipe, key: str) -> bool:

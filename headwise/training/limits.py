@@ -14,7 +14,6 @@ class Clock:
     """Seconds of this process since the clock was made, and those of earlier parts of the run.
 
     Args:
-        wall: elapsed seconds.
         cpu: CPU seconds of this process, all threads.
     """
 
@@ -25,11 +24,9 @@ class Clock:
         self._wall_from, self._cpu_from = wall(), cpu()
 
     def wall_s(self) -> float:
-        """Seconds so far."""
         return self._wall() - self._wall_from
 
     def cpu_s(self) -> float:
-        """CPU seconds so far."""
         return self._cpu() - self._cpu_from
 
     def resume(self, progress: Progress) -> None:
@@ -75,7 +72,6 @@ class Budget:
         return {name: so_far / limit for name, (so_far, limit) in spent.items() if limit}
 
     def used(self) -> Used:
-        """The limit that is used most."""
         shares = self.shares()
         name = max(shares, key=shares.__getitem__)
         return Used(name, shares[name])

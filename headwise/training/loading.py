@@ -82,7 +82,6 @@ def examples(folder: str | os.PathLike[str], split: str = "test", data: Mapping[
     """The labelled examples of a run's recipe, for its predictor's `evaluate`.
 
     Args:
-        folder: the run folder.
         split: "train", "valid" or "test".
         data: keys of the recipe's `[data]` to put in place of its own, such as `{"test": "other.tsv"}`; None is the
             key's default.
@@ -158,7 +157,6 @@ def _digests_of_state(run: Path) -> Mapping[str, str]:
 
 
 def _warn(text: str) -> None:
-    """Warns the caller of this file's functions."""
     warnings.warn(text, stacklevel=4)
 
 

@@ -2,9 +2,7 @@
 
 import math
 import time
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -167,17 +165,13 @@ class Loop:
         for index, batch in enumerate(drawn.batches):
             real = index < drawn.real
             with self._engine.passing(last=index + 1 == len(drawn.batches)):
-                with self._precision():
+                with torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.precision == "bf16"):
                     loss = self._engine(batch) / drawn.tokens
                 # gradients are averaged over the processes; a batch that fills a gap does not count
                 (loss if self._processes.world == 1 else loss * self._processes.world * real).backward()
             if real:
                 total += loss.detach()
         return total, numerics.gradients(self._parameters)
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        bf16 = self._config.precision == "bf16"
-        return torch.autocast(self._device.type, torch.bfloat16) if bf16 else nullcontext()
 
     def _update(self, loss: float, norm: float, drawn: Share) -> None:
         session, progress = self.session, self.session.progress

@@ -29,7 +29,6 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """Sets the learning rate of the next step."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 

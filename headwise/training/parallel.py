@@ -54,7 +54,6 @@ class Share(NamedTuple):
 
     @property
     def indices(self) -> list[list[int]]:
-        """The examples of its own batches."""
         return [batch.indices for batch in self.batches[: self.real]]
 
 
@@ -103,7 +102,6 @@ def recompute(model: nn.Module) -> None:
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks of a model, in order."""
     return [module for module in model.modules() if isinstance(module, Block)]
 
 
@@ -209,7 +207,7 @@ class _Compiled(nn.Module):
 def compile_loss(loss: Loss, note: Callable[[str], None], device: torch.device = randomness.CPU) -> Loss:
     """The loss compiled for changing shapes; itself, with a note, where the compiler does not work."""
     try:
-        torch.compile(_trivial, dynamic=True)(torch.zeros(2))
+        torch.compile(lambda values: values.sin() + 1, dynamic=True)(torch.zeros(2))
     except Exception as error:
         # any failure of the compiler, whatever its type, has the same answer
         note(f"torch.compile does not work here ({_first_line(error)}); training continues without it")
@@ -231,10 +229,6 @@ def compile_loss(loss: Loss, note: Callable[[str], None], device: torch.device =
             return loss(batch)
 
     return with_fallback
-
-
-def _trivial(values: Tensor) -> Tensor:
-    return torch.sin(values) + 1
 
 
 def _first_line(error: Exception) -> str:

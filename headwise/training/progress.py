@@ -53,7 +53,6 @@ class Progress:
         self.window_steps += 1
 
     def note_skip(self) -> None:
-        """Counts a step whose numbers were not finite."""
         self.skipped += 1
         self.skipped_in_row += 1
 

@@ -15,134 +15,98 @@ from headwise.tasks import registry
 class TrainingConfig(Config):
     """How a model is trained: the `[training]` section of a recipe. Where 0 switches something off, it says so."""
 
-    optimizer: Literal["adamw", "adam", "sgd"] = Field(default="adamw", description="adamw runs as one fused kernel")
-    learning_rate: float = Field(
-        default=1e-3, gt=0, description="peak of the schedule; for noam, the factor in its formula"
-    )
-    betas: tuple[float, float] = Field(default=(0.9, 0.98), description="decay of Adam's two running means")
-    epsilon: float = Field(default=1e-8, gt=0, description="added to Adam's denominator")
-    momentum: float = Field(default=0.9, ge=0, lt=1, description="momentum of sgd; 0: plain sgd")
-    weight_decay: float = Field(
-        default=0.01, ge=0, description="of weight matrices; biases and norms are never decayed"
-    )
-    decay_embeddings: bool = Field(default=False, description="apply weight_decay to embedding tables too")
+    optimizer: Literal["adamw", "adam", "sgd"] = Field("adamw", description="adamw runs as one fused kernel")
+    learning_rate: float = Field(1e-3, gt=0, description="peak of the schedule; for noam, the factor in its formula")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="decay of Adam's two running means")
+    epsilon: float = Field(1e-8, gt=0, description="added to Adam's denominator")
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of sgd; 0: plain sgd")
+    weight_decay: float = Field(0.01, ge=0, description="of weight matrices; biases and norms are never decayed")
+    decay_embeddings: bool = Field(False, description="apply weight_decay to embedding tables too")
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "budget"] = Field(
-        default="inverse_sqrt",
+        "inverse_sqrt",
         description="learning rate after warm-up; cosine and linear need max_steps; budget falls linearly "
         "to zero at the end of the run, whichever limit comes first",
     )
-    warmup_steps: int = Field(default=400, ge=0, description="steps over which the learning rate rises from zero")
+    warmup_steps: int = Field(400, ge=0, description="steps over which the learning rate rises from zero")
     warmup_share: float = Field(
-        default=0.0,
+        0.0,
         ge=0,
         lt=1,
         description="warm-up as a share of the run, instead of warmup_steps (schedules budget and constant); "
         "0: use warmup_steps",
     )
-    noam_width: int | None = Field(
-        default=None, gt=0, description="d_model in the formula of noam; if absent, model.d_model"
-    )
-    final_share: float = Field(
-        default=0.0, ge=0, le=1, description="final learning rate of cosine and linear, as a share of the peak"
-    )
+    noam_width: int | None = Field(None, gt=0, description="d_model in the formula of noam; if absent, model.d_model")
+    final_share: float = Field(0.0, ge=0, le=1, description="where cosine and linear end, as a share of the peak")
 
-    max_steps: int = Field(default=0, ge=0, description="stop after this many steps; 0: no limit")
-    max_epochs: int = Field(default=20, ge=0, description="stop after this many epochs; 0: no limit")
+    max_steps: int = Field(0, ge=0, description="stop after this many steps; 0: no limit")
+    max_epochs: int = Field(20, ge=0, description="stop after this many epochs; 0: no limit")
     max_cpu_s: float = Field(
-        default=0.0,
+        0.0,
         ge=0,
         description="stop after this many CPU seconds of the process over all threads, preparation, validation and "
         "earlier parts of a resumed run included; 0: no limit; where a run stops then depends on the machine",
     )
     max_minutes: float = Field(
-        default=0.0,
+        0.0,
         ge=0,
         description="stop after this many minutes of wall-clock time, preparation, validation and earlier parts of a "
         "resumed run included; 0: no limit; where a run stops then depends on the machine",
     )
 
-    batch_tokens: int = Field(default=4096, gt=0, description="budget of a batch in padded tokens")
-    budget: Literal["longest", "target"] = Field(
-        default="longest", description="the side of the examples that the budget counts"
-    )
-    batch_sentences: int | None = Field(default=None, gt=0, description="largest number of examples in a batch")
-    accumulate: int = Field(
-        default=1, gt=0, description="batches per optimizer step; the gradient is that of one large batch"
-    )
-    clip_norm: float = Field(
-        default=1.0, ge=0, description="largest norm of the gradient of all parameters; 0: no clipping"
-    )
+    batch_tokens: int = Field(4096, gt=0, description="budget of a batch in padded tokens")
+    budget: Literal["longest", "target"] = Field("longest", description="the side of examples that the budget counts")
+    batch_sentences: int | None = Field(None, gt=0, description="largest number of examples in a batch")
+    accumulate: int = Field(1, gt=0, description="batches per optimizer step; the gradient is that of one large batch")
+    clip_norm: float = Field(1.0, ge=0, description="largest norm of the gradient of all parameters; 0: no clipping")
     ema_decay: float = Field(
-        default=0.0,
+        0.0,
         ge=0,
         lt=1,
         description="decay of the moving average of the weights, which is validated and saved instead of them; 0: none",
     )
     average_last: int = Field(
-        default=0,
+        0,
         ge=0,
         description="at the end, average this many validated checkpoints and keep the average if it is better; 0: none",
     )
 
-    validate_every: int = Field(default=0, ge=0, description="steps between validations; 0: validate by epochs only")
-    validate_every_epochs: int = Field(
-        default=1, ge=0, description="epochs between validations; 0: validate by steps only"
-    )
-    valid_limit: int | None = Field(default=None, gt=0, description="validate on only this many examples")
-    monitor: str = Field(default="loss", description="the metric that decides which model is best")
-    mode: Literal["auto", "min", "max"] = Field(
-        default="auto", description="which direction is better; auto: min for loss and perplexity"
-    )
-    patience: int = Field(default=0, ge=0, description="stop after this many validations without a new best; 0: never")
+    validate_every: int = Field(0, ge=0, description="steps between validations; 0: validate by epochs only")
+    validate_every_epochs: int = Field(1, ge=0, description="epochs between validations; 0: validate by steps only")
+    valid_limit: int | None = Field(None, gt=0, description="validate on only this many examples")
+    monitor: str = Field("loss", description="the metric that decides which model is best")
+    mode: Literal["auto", "min", "max"] = Field("auto", description="what is better; auto: min for loss and perplexity")
+    patience: int = Field(0, ge=0, description="stop after this many validations without a new best; 0: never")
 
-    save_every: int = Field(
-        default=0, ge=0, description="steps between checkpoints, in addition to those at validations; 0: none"
-    )
-    keep_last: int = Field(
-        default=2, ge=1, description="number of newest verified checkpoints to keep, besides the best"
-    )
-    on_disk_full: Literal["retry", "stop"] = Field(
-        default="retry", description="retry: continue and save at the next opportunity; or stop"
-    )
+    save_every: int = Field(0, ge=0, description="steps between checkpoints, besides those at validations; 0: none")
+    keep_last: int = Field(2, ge=1, description="number of newest verified checkpoints to keep, besides the best")
+    on_disk_full: Literal["retry", "stop"] = Field("retry", description="retry: go on and save later; or stop")
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        default="auto", description="where the model runs; auto: a graphics processor if there is one"
-    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")
     precision: Literal["fp32", "bf16", "auto"] = Field(
-        default="fp32",
+        "fp32",
         description="bf16: autocast of the loss; weights and recurrent layers stay in fp32. auto: measured when a run "
         "begins, then kept: bf16 where its products are fast",
     )
     parallel: Literal["auto", "none", "ddp", "fsdp"] = Field(
-        default="auto",
+        "auto",
         description="how the processes of a launcher such as torchrun share the model: each has all of it (ddp) or a "
         "part (fsdp); auto: ddp where there are several",
     )
-    offload: bool = Field(
-        default=False,
-        description="under fsdp on a GPU: weights, gradients and optimizer stay in the memory of the processor",
-    )
+    offload: bool = Field(False, description="under fsdp on a GPU: weights, gradients and optimizer stay in CPU memory")
     recompute: bool = Field(
-        default=False,
+        False,
         description="keep only what enters a block of the model, and compute the block again for the gradient: less "
         "memory, a third more time",
     )
-    compile: bool = Field(
-        default=False,
-        description="torch.compile of the loss, if there is a compiler; resumed runs may then differ in rounding",
-    )
+    compile: bool = Field(False, description="compile the loss where that works; resumed runs may differ in rounding")
 
-    baseline_cpu_s: float = Field(
-        default=30.0, ge=0, description="CPU seconds after which no other baseline is fitted to compare with; 0: none"
-    )
-    log_every: int = Field(default=50, gt=0, description="steps between lines of metrics.jsonl")
-    print_every_s: float = Field(
-        default=10.0, ge=0, description="seconds between progress lines when the output is not a terminal"
-    )
+    baseline_cpu_s: float = Field(30.0, ge=0, description="CPU seconds after which no baseline is fitted; 0: none")
+    log_every: int = Field(50, gt=0, description="steps between lines of metrics.jsonl")
+    print_every_s: float = Field(10.0, ge=0, description="seconds between progress lines if the output is no terminal")
     trackers: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = Field(
-        default=(), description="services that log the run; each needs the extra of the same name"
+        (), description="services that log the run; each needs the extra of the same name"
     )
-    tracker_project: str = Field(default="headwise", description="project under which they log the run")
+    tracker_project: str = Field("headwise", description="project under which they log the run")
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingConfig":
@@ -166,23 +130,13 @@ class TrainingConfig(Config):
 class FilmConfig(Config):
     """A film of the training: where every head looks in a few inputs, step after step. It changes nothing else."""
 
-    every: int = Field(
-        default=0,
-        ge=0,
-        description="steps between frames, besides one before the first step and one at the end; 0: no film",
-    )
-    probes: list[str] = Field(
-        default=[], description="inputs to look at; if empty, those of show, or the first ones to validate on"
-    )
+    every: int = Field(0, ge=0, description="steps between frames, besides one at each end; 0: no film")
+    probes: list[str] = Field([], description="inputs to look at; if empty those of show, or the first to validate on")
     targets: list[str] = Field(
-        default=[],
+        [],
         description="an answer that the model is made to give for each probe; if empty, as the data has it, or its own",
     )
-    max_mib: int = Field(
-        default=64,
-        ge=1,
-        description="MiB of all frames; where more are needed, every second frame goes, again and again",
-    )
+    max_mib: int = Field(64, ge=1, description="MiB of all frames; beyond it every second frame goes, again and again")
 
     @model_validator(mode="after")
     def _as_many(self) -> "FilmConfig":
@@ -195,11 +149,9 @@ class Recipe(Config):
     """All that decides a run. A recipe of a task has the task's own fields besides these."""
 
     task: str = Field(description="name of the task")
-    seed: int = Field(
-        default=0, ge=0, lt=2**63, description="of all random numbers: initial weights, order of the data, dropout"
-    )
-    training: TrainingConfig = Field(default=TrainingConfig(), description="how it is trained")
-    film: FilmConfig = Field(default=FilmConfig(), description="where its attention looks while it trains")
+    seed: int = Field(0, ge=0, lt=2**63, description="of all random numbers: initial weights, order of data, dropout")
+    training: TrainingConfig = Field(TrainingConfig(), description="how it is trained")
+    film: FilmConfig = Field(FilmConfig(), description="where its attention looks while it trains")
 
 
 # what may change when a run continues, besides where files lie: where it ends and what is kept and told, but nothing

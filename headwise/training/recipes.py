@@ -20,20 +20,19 @@ def folder() -> Path:
 
 
 def shipped() -> dict[str, Path]:
-    """Name and file of every recipe that ships."""
     return {path.stem: path for path in sorted(folder().glob("*.toml"))}
 
 
 def catalogue() -> dict[str, str]:
     """Name and first comment line of every recipe that ships."""
-    return {name: _first_line(path) for name, path in shipped().items()}
+    lines = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in shipped().items()}
+    return {name: line.removeprefix("#").strip() for name, line in lines.items()}
 
 
 def find(name: str) -> Path:
     """The recipe file of this path, or the shipped recipe of this name.
 
-    Raises:
-        ConfigError: if there is neither.
+    Raises: ConfigError: if there is neither.
 
     >>> find("phrasebook").name
     'phrasebook.toml'
@@ -53,9 +52,7 @@ def read(name: str, overrides: Sequence[str]) -> Recipe:
 
     A path in the recipe is looked for beside it first, one in an override in the working folder first.
 
-    Raises:
-        ConfigError: for wrong keys or values.
-        DataError: if a data file is nowhere.
+    Raises: ConfigError: for wrong keys or values; DataError: if a data file is nowhere.
     """
     path = find(name)
     recipe = read_recipe(path, overrides)
@@ -79,11 +76,8 @@ def locate(name: str, folders: Iterable[Path], key: str) -> str:
 
     Args:
         name: as in the recipe; absolute paths and `headwise:` names stay as they are.
-        folders: where to look, in this order.
-        key: the key of the recipe, for the message.
 
-    Raises:
-        DataError: naming every folder that was searched.
+    Raises: DataError: naming every folder that was searched.
     """
     if name.startswith(SHIPPED) or Path(name).is_absolute():
         return name
@@ -110,8 +104,3 @@ def named_files(recipe: Config) -> dict[str, Path]:
     """The files that a recipe names, by the names of their digests. Raises: DataError: no such file ships."""
     values = {key: value_of(recipe, key) for key in file_keys(recipe)}
     return {digest_name(key): resolve(value) for key, value in values.items() if value is not None}
-
-
-def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8") as lines:
-        return next(lines, "").removeprefix("#").strip()

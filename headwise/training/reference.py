@@ -76,7 +76,6 @@ def _type(field: FieldInfo) -> str:
 
 
 def _name(annotation: Any) -> str:
-    """A type in the words of a reader of TOML."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return " | ".join(f'"{value}"' if isinstance(value, str) else str(value) for value in arguments)

@@ -48,7 +48,6 @@ class Reporter:
                 self._log.note(warning)
 
     def add_time(self, seconds: float, tokens: int) -> None:
-        """Counts the time of a step."""
         self._busy_s += seconds
         self._busy_tokens += tokens
 
@@ -79,7 +78,6 @@ class Reporter:
             self._log.note(f"    {visible(sample)}")
 
     def show(self) -> None:
-        """Progress on the display."""
         progress, now = self._session.progress, self._snapshot()
         forecast = self._began.forecast(now)
         facts = {

@@ -23,8 +23,6 @@ _COLUMNS = ["data", "metric", "system", "value", "source"]
 
 @dataclass(frozen=True)
 class Figure:
-    """A published figure and its source."""
-
     data: str
     metric: str
     system: str
@@ -35,8 +33,7 @@ class Figure:
 def published(path: Path | None = None) -> list[Figure]:
     """The published figures of a CSV file; None: of the one that ships with the recipes.
 
-    Raises:
-        DataError: a line that is not data, metric, system, value and source.
+    Raises: DataError: a line that is not data, metric, system, value and source.
     """
     path = recipes.folder() / PUBLISHED if path is None else path
     with path.open(encoding="utf-8", newline="") as stream:
@@ -57,27 +54,21 @@ def page(rows: Sequence[Row], figures: Sequence[Figure], command: str, *, from_r
     """The page: a section for each data set and task, a line for each recipe with mean and spread over its seeds.
 
     Args:
-        command: the command that writes the page, for its text.
         from_records: the rows are those of a file of records.
 
-    Raises:
-        DataError: no runs.
+    Raises: DataError: no runs.
     """
     if not rows:
         raise DataError("there are no results: no runs")
     sections: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         sections.setdefault((row.data, row.task), []).append(row)
-    parts = ["# Results\n", _wrapped(_about(rows, command, from_records)) + "\n"]
+    parts = ["# Results\n", _about(rows, command, from_records) + "\n"]
     for name, task in sorted(sections):
         several = len({other for data, other in sections if data == name}) > 1
         title = f"{name}: {task}" if several else name
         parts.append(_section(title, sections[name, task], [figure for figure in figures if figure.data == name]))
     return "\n".join(parts).rstrip() + "\n"
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def _about(rows: Sequence[Row], command: str, from_records: bool) -> str:
@@ -89,9 +80,10 @@ def _about(rows: Sequence[Row], command: str, from_records: bool) -> str:
         )
     else:
         begin = f"Written by `{command}` from finished runs; each is scored on its own held-out data{other}."
-    return (
+    text = (
         f"{begin} ± is the standard deviation over seeds. CPU seconds are those of training, of all threads together."
     )
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def _section(name: str, rows: list[Row], figures: list[Figure]) -> str:
@@ -187,5 +179,4 @@ def _line(group: list[Row], metric: str) -> str:
 
 
 def _table_row(cells: Sequence[str]) -> str:
-    """A line of a table, with the cell separators in names and sources escaped."""
     return f"| {' | '.join(visible(cell).replace('|', chr(92) + '|') for cell in cells)} |"

@@ -37,7 +37,6 @@ class Opening:
 
     Args:
         allowed: by "data" and "schedule" whether a change of these is.
-        notes: takes lines for the log.
     """
 
     def __init__(
@@ -241,7 +240,6 @@ def start_is_gone(recipe: Recipe) -> bool:
 
 
 def _read_at_start(recipe: Recipe) -> set[str]:
-    """The names of the files that only the first step reads."""
     return {digest_name(key) for key, mark in file_keys(recipe).items() if mark.at_start}
 
 

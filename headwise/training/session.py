@@ -51,9 +51,7 @@ class Trainer(Config):
         if trainer.progress.step != saved.facts.get("step", trainer.progress.step):
             raise CheckpointError(f"{name}: counts {trainer.progress.step} steps, not {saved.facts['step']}")
         if trainer.progress.window_steps and not trainer.progress.window_tokens:
-            raise CheckpointError(
-                f"{name}: progress: {trainer.progress.window_steps} steps of a window without a token"
-            )
+            raise CheckpointError(f"{name}: progress: {trainer.progress.window_steps} steps of a window without tokens")
         for state in (trainer.randomness, *trainer.others):
             randomness.check(state, name)
         return trainer
@@ -205,7 +203,6 @@ class Session:
         return notes
 
     def _build(self) -> nn.Module:
-        """Another model like this one, not shared."""
         with randomness.isolated(self.recipe.seed, self.device):
             return self.task.build().to(self.device)
 

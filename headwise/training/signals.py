@@ -28,7 +28,6 @@ class Stopped(HeadwiseError):
 
 
 def stopped_by(signum: int) -> Stopped:
-    """The exception for a signal."""
     return Stopped(signum, f"stopped by {signal.Signals(signum).name}")
 
 
@@ -65,7 +64,6 @@ class StopSignal:
             self._breakable = False
 
     def check(self) -> None:
-        """Raises: Stopped if a signal was received."""
         if self.signum:
             raise stopped_by(self.signum)
 

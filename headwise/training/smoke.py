@@ -31,12 +31,7 @@ def shorten(name: str, overrides: Sequence[str]) -> Recipe:
 
     A log that is split by time is read completely.
 
-    Args:
-        overrides: `section.key=value`; they take precedence.
-
-    Raises:
-        ConfigError: for wrong keys or values.
-        DataError: if a data file is nowhere.
+    Raises: ConfigError: for wrong keys or values; DataError: if a data file is nowhere.
 
     >>> recipe = shorten("phrasebook", ["training.max_steps=5"])
     >>> recipe.training.max_steps, recipe.data.limit

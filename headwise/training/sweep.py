@@ -8,7 +8,7 @@ from pathlib import Path
 from headwise.errors import ConfigError
 from headwise.registry import split
 from headwise.training import recipes
-from headwise.training.ledger import Account, account
+from headwise.training.ledger import Row, account
 from headwise.training.recipe import Recipe
 from headwise.training.train import train
 
@@ -34,12 +34,13 @@ class Swept:
 
 @dataclass(frozen=True)
 class Point:
-    """A run of a sweep: the name of its recipe, the value of the swept key, its seed, and its account."""
+    """A run of a sweep: the name of its recipe, the value of the swept key, its seed, its folder, and its scores."""
 
     recipe: str
     value: str
     seed: int
-    account: Account
+    folder: Path
+    row: Row
 
 
 def plan_runs(
@@ -86,4 +87,4 @@ def sweep(
     """
     for name, value, seed, recipe, folder in runs:
         train(recipe, folder)
-        yield Point(name, value, seed, account(folder, split, limit))
+        yield Point(name, value, seed, folder, account(folder, split, limit))

@@ -166,7 +166,6 @@ def _finished(recipe: Recipe, run: Path, stop: StopSignal) -> Run | None:
 
 
 def _run_of(run: Path, facts: Mapping[str, Any]) -> Run:
-    """The run that ended with these facts of `finish`."""
     return Run(
         folder=run,
         metrics=facts["metrics"],
@@ -276,12 +275,7 @@ def _prepare(recipe: Recipe, saved: Saved | None, stop: StopSignal) -> Task[Any]
 
 
 def _session(
-    task: Task[Any],
-    recipe: Recipe,
-    processes: Processes,
-    saved: Saved | None,
-    allowed: Mapping[str, bool],
-    log: RunLog,
+    task: Task[Any], recipe: Recipe, processes: Processes, saved: Saved | None, allowed: Mapping[str, bool], log: RunLog
 ) -> Session:
     if recipe.training.follows_clock():
         log.note("this run follows the clock: it cannot be repeated bit for bit")

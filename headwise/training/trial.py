@@ -40,7 +40,6 @@ class Trial:
     Args:
         step_s: seconds on the clock.
         step_cpu_s: CPU seconds of all threads.
-        tokens: target tokens.
         pass_steps: steps of a pass over the data.
         weights_bytes: weights, gradients and the state of the optimizer and the running mean.
         activation_bytes: the most that one of the first forward passes kept for its backward pass.
@@ -69,7 +68,6 @@ def time_steps(session: Session, seconds: float, clock: Callable[[], float] = ti
 
     Args:
         session: a new one, whose precision is settled.
-        clock: seconds on the clock.
     """
     session.model.train()
     times: list[float] = []
@@ -146,7 +144,7 @@ def _weights_bytes(session: Session) -> int:
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def test_no_command_is_help(headwise):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nosuch"], "error: No such command 'nosuch'; `headwise --help` and `headwise VERB --help` say more\n"),
+        (["nosuch"], "error: No such command 'nosuch'; `headwise [VERB] --help` says more\n"),
         (["plan", "--batch", "0"], "error: Invalid value for '--batch'"),
         (["plan", "--nosuch"], "error: No such option: --nosuch"),
         (["data"], "error: Missing command"),
@@ -129,7 +129,7 @@ def test_warnings_are_one_line(headwise, monkeypatch):
         warnings.warn("the best model\x1b[2J is damaged", stacklevel=2)
         return "{}"
 
-    monkeypatch.setattr("headwise.cli.list.json_line", line)
+    monkeypatch.setattr("headwise.cli.list.json_text", line)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         assert headwise("list", "--json") == (0, "{}\n", "warning: the best model\\x1b[2J is damaged\n")

@@ -114,7 +114,7 @@ def test_bad_lines_of_a_text_are_left_out(tmp_path):
 def test_a_pipe_is_refused_where_files_are_read_twice(tmp_path, read):
     path = str(tmp_path / "pipe")
     os.mkfifo(path)
-    with pytest.raises(DataError, match="pipe: is a pipe or a device, but is read more than once; write its content"):
+    with pytest.raises(DataError, match="pipe: is a pipe or a device, but read more than once; write it to"):
         read(path)
 
 

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.data.batches import Ragged, collate, fit_lengths, padding_waste, pair_lengths, token_batches
+from headwise.data.batches import Ragged, collate, fit_lengths, pair_lengths
+from headwise.data.buckets import padding_waste, token_batches
 from headwise.errors import ShapeError
 
 ROWS = st.lists(st.lists(st.integers(3, 97), max_size=7), min_size=1, max_size=11)
@@ -58,15 +59,14 @@ def test_fit_lengths():
     assert cut.too_long == 2
 
 
-@given(ROWS, st.data(), st.booleans(), st.booleans())
-def test_collate_equals_loops(rows, data, packed, source_eos):
+@given(ROWS, st.data(), st.booleans())
+def test_collate_equals_loops(rows, data, packed):
     indices = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=7))
     targets = rows[::-1]
     sides = (Ragged.of(rows), Ragged.of(targets)) if packed else (rows, targets)
-    batch = collate(*sides, indices, source_eos=source_eos, **IDS)
-    end = [2] if source_eos else []
-    assert batch.src.tolist() == padded([rows[n] + end for n in indices])
-    assert batch.src_lens.tolist() == [len(rows[n] + end) for n in indices]
+    batch = collate(*sides, indices, **IDS)
+    assert batch.src.tolist() == padded([[*rows[n], 2] for n in indices])
+    assert batch.src_lens.tolist() == [len([*rows[n], 2]) for n in indices]
     assert batch.tgt_in.tolist() == padded([[1, *targets[n]] for n in indices])
     assert batch.tgt_out.tolist() == padded([[*targets[n], 2] for n in indices])
     assert batch.tgt_lens.tolist() == [len(targets[n]) + 1 for n in indices]
@@ -110,15 +110,13 @@ def test_nothing_is_lost_without_truncation():
 
 def test_pair_lengths_are_those_of_the_batch():
     rows, others = [[5, 6, 7], [8]], [[9], [4, 3]]
-    lengths = pair_lengths(Ragged.of(rows), Ragged.of(others), source_eos=False)
-    batch = collate(rows, others, [0, 1], source_eos=False, **IDS)
+    lengths = pair_lengths(Ragged.of(rows), Ragged.of(others))
+    batch = collate(rows, others, [0, 1], **IDS)
     assert lengths.tolist() == torch.stack([batch.src_lens, batch.tgt_lens], dim=1).tolist()
     padding = float((batch.src == 0).sum() + (batch.tgt_out == 0).sum()) / (batch.src.numel() + batch.tgt_out.numel())
     assert padding_waste(lengths, [[0, 1]]) == pytest.approx(padding)
 
 
-@pytest.mark.parametrize("source_eos", [True, False])
-def test_pair_lengths_count_the_end_token(source_eos):
+def test_pair_lengths_count_the_end_token():
     rows, others = Ragged.of([[5, 6, 7], [8]]), Ragged.of([[9], [4, 3]])
-    expected = [[4, 2], [2, 3]] if source_eos else [[3, 2], [1, 3]]
-    assert pair_lengths(rows, others, source_eos=source_eos).tolist() == expected
+    assert pair_lengths(rows, others).tolist() == [[4, 2], [2, 3]]

@@ -118,7 +118,6 @@ def test_large_sets_are_shuffled_in_buckets(monkeypatch):
             {},
             "example 1 has 1,009 tokens on its longer side, more than the budget of a batch \\(512\\); raise",
         ),
-        ({"lines": [3, 17, 20]}, "line 17 has 1,009 tokens on its longer side"),
         ({"count": "target"}, "example 2 has 600 target tokens, more than the budget"),
     ],
 )

@@ -29,7 +29,7 @@ def header(*sizes, kind=8):
 
 
 HOSTILE = {
-    "nothing": (b"", "x: is no IDX file: it begins with nothing; give one, plain or gzip"),
+    "nothing": (b"", "x: is no IDX file: it begins with nothing; give one, gzip or not"),
     "text": (b"hello", "x: is no IDX file: it begins with 68 65 6c 6c"),
     "no axes": (bytes([0, 0, 8, 0]), "x: is no IDX file"),
     "floats": (header(1, kind=13) + bytes(4), "x: holds floats, not unsigned bytes; give images and labels as bytes"),

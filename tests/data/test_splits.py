@@ -59,7 +59,9 @@ def test_no_held_out_part():
 
 @pytest.mark.parametrize(("valid", "test"), [(0.5, 0.5), (-0.1, 0.1), (0.9, 0.2)])
 def test_bad_fractions(valid, test):
-    with pytest.raises(ConfigError, match=r"valid_fraction \(.*\) and test_fraction \(.*\) must be 0 or more and"):
+    with pytest.raises(
+        ConfigError, match=r"valid_fraction \(.*\) and test_fraction \(.*\) must be 0 or more, together"
+    ):
         split_pairs(PAIRS, valid, test, 1)
 
 

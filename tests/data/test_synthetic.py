@@ -106,7 +106,7 @@ def test_what_is_trained_on_is_in_no_other_part(tmp_path):
         (
             "parity",
             {"longest": 3, "count": 500},
-            "valid: nearly every input of these sizes is trained on; raise longest",
+            "valid: too few inputs of these sizes are left; raise longest",
         ),
     ],
 )

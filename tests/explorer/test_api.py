@@ -12,7 +12,7 @@ from serving_runs import TEXT, filler_of, folder_of
 from headwise.explain import heads
 from headwise.explorer import traces
 from headwise.explorer.api import add_explorer
-from headwise.explorer.store import Store
+from headwise.explorer.explorer import Store
 from headwise.explorer.traces import Traced, traced
 from headwise.explorer.wire import npy
 from headwise.service.app import create_app

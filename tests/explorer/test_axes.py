@@ -9,8 +9,7 @@ from serving_runs import TEXT, filler_of, folder_of, task_run, writer_of
 
 from headwise.explain.places import Tokens
 from headwise.explorer.api import add_explorer
-from headwise.explorer.axes import axes_of
-from headwise.explorer.traces import Group
+from headwise.explorer.traces import Group, axes_of
 from headwise.service.app import create_app
 from headwise.service.served import served
 

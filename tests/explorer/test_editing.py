@@ -158,7 +158,7 @@ def test_an_edit_that_changes_nothing_says_so(client):
         ({**NARROW, "mask": "padding"}, "'causal' or 'window'"),
         ({**SWAP, "normalizer": "softmox"}, "did you mean 'softmax'"),
         ({**SWAP, "score": "additive"}, "has parameters"),
-        ({**LINEAR, "mechanism": "linformer"}, "never trained here"),
+        ({**LINEAR, "mechanism": "linformer"}, "untrained parameters"),
         # a request names no module of the server's
         ({**LINEAR, "mechanism": "os:system"}, "unknown mechanism"),
         ({**LINEAR, "score": "dot"}, "has its own"),

@@ -16,7 +16,7 @@ from serving_runs import TEXT, filler_of, folder_of, small, writer_of
 from headwise.decoding.hypotheses import observe_search
 from headwise.explorer import generating
 from headwise.explorer.api import add_explorer
-from headwise.explorer.store import Store
+from headwise.explorer.explorer import Store
 from headwise.predictors.drafting import Follower
 from headwise.service.app import create_app
 from headwise.service.served import served

@@ -12,7 +12,7 @@ from serving_runs import folder_of
 from headwise.explain import heads
 from headwise.explorer import api
 from headwise.explorer.api import add_explorer
-from headwise.explorer.store import Store
+from headwise.explorer.explorer import Store
 from headwise.explorer.traces import traced
 from headwise.service.app import create_app
 from headwise.service.served import served

@@ -63,7 +63,7 @@ def test_an_address_that_is_taken_is_said(folders):
         command = [sys.executable, "-m", "headwise", "serve", str(folders[1]), "--port", str(port)]
         found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 5
-    assert f"127.0.0.1:{port} cannot be had: Address already in use; give another --port or --host" in found.stderr
+    assert f"127.0.0.1:{port} cannot be had: Address already in use; change --port or --host" in found.stderr
 
 
 def asked(port, path, values):

@@ -23,10 +23,10 @@ from headwise.errors import HeadwiseError, Unsupported
 from headwise.explain.explanation import Explained, Explanation
 from headwise.explain.reel import Reel
 from headwise.explain.trace_formats import FORMS, format_trace
-from headwise.explorer.axes import axes as axes_of
+from headwise.explorer.traces import axes as axes_of
 from headwise.explorer.traces import traced
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.stepping import steps
+from headwise.predictors.watched_heads import steps
 from headwise.records import Narrow, edit
 from headwise.records.watching import layers
 from headwise.runs.film import Film

@@ -2,14 +2,14 @@
 
 import json
 import os
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from finished_runs import account
 
 from headwise.errors import DataError
 from headwise.training import recipes
-from headwise.training.ledger import add_rows, deciding_keys, merge_rows, read_rows, rows_of, write_rows
+from headwise.training.ledger import add_rows, deciding_keys, distinct, merge_rows, read_rows, write_rows
 from headwise.training.recipe import read_recipe
 
 
@@ -36,21 +36,16 @@ def test_what_decides_is_what_a_recipe_says_without_folders_and_seeds():
 def test_rows_are_kept_and_replaced_by_recipe_and_seed(tmp_path):
     path = tmp_path / "results.json"
     assert read_rows(path) == []
-    old = rows_of(
-        [
-            account("odd,seed=1", 1, 0.5, f1=float("nan")),
-            account("odd", 0, 0.25),
-            account("dot", 0, 0.4, "model.score=dot"),
-        ]
-    )
+    old = [account("odd,seed=1", 1, 0.5, f1=float("nan")), account("odd", 0, 0.25)]
+    old.append(account("dot", 0, 0.4, "model.score=dot"))
     write_rows(path, merge_rows([], old))
     assert read_rows(path) == old
     assert old[0].scores == {"accuracy": 0.5, "loss": 0.1}
     assert "/somewhere" not in path.read_text()
     # further epochs make no other recipe; other data does
     again = account("again", 0, 0.75, "training.max_epochs=9")
-    new = rows_of([again, replace(account("other", 0, 0.1), digest="b2")])
-    rows = merge_rows(read_rows(path), new)
+    other = account("other", 0, 0.1).model_copy(update={"digest": "b2"})
+    rows = merge_rows(read_rows(path), [again, other])
     assert [row.run for row in rows] == ["odd,seed=1", "again", "dot", "other"]
     assert len({row.group for row in rows}) == 3
     write_rows(path, rows)
@@ -60,18 +55,16 @@ def test_rows_are_kept_and_replaced_by_recipe_and_seed(tmp_path):
 
 
 def test_rows_go_by_data_and_task():
-    rows = rows_of([account(name, 0, 0.5, recipe=name) for name in ("sst2", "odd", "brackets")])
+    rows = [account(name, 0, 0.5, recipe=name) for name in ("sst2", "odd", "brackets")]
     assert [row.data for row in merge_rows([], rows)] == ["brackets", "odd", "sst2"]
 
 
 def test_a_run_counts_once_and_has_a_score():
     runs = [account("odd", 0, 0.5), account("copy", 0, 0.5, "training.max_epochs=9")]
-    with pytest.raises(
-        DataError, match="/somewhere/odd and /somewhere/copy are one recipe with the same seed; name one"
-    ):
-        rows_of(runs)
+    with pytest.raises(DataError, match="/a/odd and /b/copy are one recipe with the same seed; name one"):
+        distinct(zip((Path("/a/odd"), Path("/b/copy")), runs, strict=True))
     with pytest.raises(DataError, match="/somewhere/odd: its accuracy is no finite number"):
-        rows_of([account("odd", 0, float("inf"))])
+        account("odd", 0, float("inf"))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +90,7 @@ def test_a_foreign_file_is_refused_in_one_line(tmp_path, text, message):
 
 def test_a_damaged_row_is_refused_by_its_number(tmp_path):
     path = tmp_path / "results.json"
-    write_rows(path, rows_of([account("odd", 0, 0.5), account("odd,seed=1", 1, 0.25)]))
+    write_rows(path, [account("odd", 0, 0.5), account("odd,seed=1", 1, 0.25)])
     whole = json.loads(path.read_text())
     for damage, message in (
         ({"metric": "bleu"}, "row 2: .*scores have no 'bleu'"),
@@ -126,7 +119,7 @@ def test_rows_of_another_process_are_not_lost(tmp_path):
     for seed in range(many):
         if (pid := os.fork()) == 0:
             try:
-                add_rows(path, rows_of([account(f"odd,seed={seed}", seed, 0.5)]))
+                add_rows(path, [account(f"odd,seed={seed}", seed, 0.5)])
             finally:
                 os._exit(0)
         children.append(pid)

@@ -1,22 +1,11 @@
-"""The page of results from accounts made by hand, and settings with several values."""
-
-from dataclasses import replace
+"""The page of results from rows made by hand, and settings with several values."""
 
 import pytest
 from finished_runs import account
 
 from headwise.errors import DataError
-from headwise.training import recipes
-from headwise.training.ledger import data_name, rows_of
-from headwise.training.recipe import read_recipe
-from headwise.training.results import Figure, published
-from headwise.training.results import page as page_of
+from headwise.training.results import Figure, page, published
 from headwise.training.sweep import Swept
-
-
-def page(accounts, *rest, **options):
-    return page_of(rows_of(accounts), *rest, **options)
-
 
 FIGURES = [
     Figure("odd", "accuracy", "theirs", 0.9, "a paper, table 2"),
@@ -38,21 +27,20 @@ def test_seeds_of_a_recipe_are_a_row_and_other_settings_another():
     assert "elsewhere" not in text
     assert "Written by `headwise results odd`" in text
     assert "/somewhere" not in text
-    assert data_name(runs[0].recipe) == "odd"
+    assert runs[0].data == "odd"
 
 
 def test_tasks_on_one_data_set_have_tables_of_their_own_and_each_baseline_its_name():
     both = {"linear": {"accuracy": 0.375, "loss": 7.5}, "last value": {"accuracy": 0.125}, "mean": {"f1": 0.0625}}
     one = account("odd", 0, 0.5, baselines=both)
-    other = replace(one, recipe=read_recipe(recipes.find("brackets"), ["data.train=odd/train.tsv"]))
-    assert data_name(other.recipe) == "odd"
+    assert account("other", 0, 0.5, "data.train=odd/train.tsv", recipe="brackets").data == "odd"
     text = page([one], [], "headwise results odd")
     assert "## odd\n" in text
     assert "| baseline: last value | 0.1250 | | | | | | |\n| baseline: linear | 0.3750 |" in text
     assert "0.0625" not in text
     assert "7.5000" not in text
     assert "* `odd`: accuracy 50.0 %: better than the best baseline, linear (37.5 %)\n" in text
-    ranked = replace(one, recipe=other.recipe.model_copy(update={"task": "rank"}))
+    ranked = one.model_copy(update={"task": "rank"})
     text = page([one, ranked], [], "headwise results odd")
     assert "## odd: classify\n" in text
     assert "## odd: rank\n" in text
@@ -65,8 +53,8 @@ def test_the_mean_over_seeds_is_compared_with_the_best_baseline():
     # the other is not there for both
     assert "* `odd`: accuracy 37.5 %: worse than SGC (50.0 %)\n" in text
     # a task of one's own is not imported to find out which way its metric improves
-    own = [row.model_copy(update={"task": "nowhere.at.all:Task"}) for row in rows_of(runs[:1])]
-    assert "worse" not in page_of(own, [], "headwise results odd")
+    own = [runs[0].model_copy(update={"task": "nowhere.at.all:Task"})]
+    assert "worse" not in page(own, [], "headwise results odd")
 
 
 def test_another_split_of_the_data_is_another_run():
@@ -89,15 +77,15 @@ def test_a_page_of_records_says_so_and_names_parts_that_are_not_the_test():
     text = page(runs, [], "headwise results --records a.json", from_records=True)
     assert "Written by `headwise results --records a.json`. The records are finished runs" in " ".join(text.split())
     assert "names" not in text.partition("##")[0]
-    text = page([replace(runs[0], part="valid")], [], "headwise results")
+    text = page([runs[0].model_copy(update={"part": "valid"})], [], "headwise results")
     assert "| 1,000 (valid) |" in text
     assert "or on the part that its number of examples names" in " ".join(text.split())
 
 
 def test_a_loss_gives_way_to_a_score_with_a_baseline():
     def judged(scores, baseline=None, monitor="loss"):
-        one = account("odd", 0, 0.5, f"training.monitor={monitor}")
-        return replace(one, scores=scores, baselines={"simple": baseline or {}}).monitor
+        baselines = {"simple": baseline or {}}
+        return account("odd", 0, 0.5, f"training.monitor={monitor}", scores=scores, baselines=baselines).metric
 
     assert judged({"loss": 1.0, "accuracy": 0.5}, {"accuracy": 0.1}) == "accuracy"
     assert judged({"loss": 1.0, "auc": 0.5}, {"loss": 2.0, "auc": 0.1}) == "loss"
@@ -106,7 +94,7 @@ def test_a_loss_gives_way_to_a_score_with_a_baseline():
     assert judged({"f1": 1.0, "accuracy": 0.5}) == "f1"
     # a section is told by what a run was judged by beside its loss
     runs = [account("odd", 0, 0.5, "training.monitor=loss"), account("b", 0, 0.5, "training.monitor=f1", f1=0.25)]
-    runs[0] = replace(runs[0], scores={"loss": 0.5, "f1": 0.5})
+    runs[0] = runs[0].model_copy(update={"scores": {"loss": 0.5, "f1": 0.5}, "metric": "loss"})
     assert "| classify | f1 |" in page(runs, [], "headwise results")
 
 
@@ -145,7 +133,7 @@ def test_settings_with_several_values(setting, values):
 
 
 def test_parts_are_lines_of_their_own():
-    both = [account("odd", 0, 0.5), replace(account("odd,seed=1", 1, 0.75), part="valid")]
+    both = [account("odd", 0, 0.5), account("odd,seed=1", 1, 0.75).model_copy(update={"part": "valid"})]
     text = page(both, [], "headwise results odd")
     assert "| `odd` | 0.5000 | 0 | 1,000 |" in text
     assert "| `odd` | 0.7500 | 1 | 1,000 (valid) |" in text
@@ -153,7 +141,8 @@ def test_parts_are_lines_of_their_own():
 
 def test_no_name_ends_a_cell_or_a_line():
     figures = [Figure("odd", "accuracy", "a|b", 0.9, "c\nd")]
-    text = page([replace(account("x|y", 0, 0.5), processor="A|B\n# C")], figures, "headwise results")
+    odd = account("x|y", 0, 0.5).model_copy(update={"processor": "A|B\n# C"})
+    text = page([odd], figures, "headwise results")
     assert r"| `x\|y` | 0.5000 |" in text
     assert r", A\|B\n# C |" in text
     assert r"| a\|b: c\nd | 0.9 | | | | | | |" in text

@@ -33,8 +33,6 @@ class SparseRows(OnDevice):
 
     Args:
         start: where the entries of each row begin; those of the last row end with the list.
-        column: of each entry.
-        value: of each entry.
     """
 
     start: Int[Tensor, "rows"]
@@ -52,8 +50,6 @@ class FeatureProjection(nn.Module):
     for each entry, since a zero that is dropped stays a zero.
 
     Args:
-        num_features: columns of x.
-        width: of the result.
         dropout: on the features, while training.
 
     >>> layer = FeatureProjection(3, 2)
@@ -77,11 +73,7 @@ class FeatureProjection(nn.Module):
         # sums of bags are not made in half precision
         weight, value = wide(self.weight), drop(features.value, rate)
         sums = F.embedding_bag(
-            features.column,
-            weight,
-            features.start,
-            mode="sum",
-            per_sample_weights=value.to(weight.dtype),
+            features.column, weight, features.start, mode="sum", per_sample_weights=value.to(weight.dtype)
         )
         return sums.to(self.weight.dtype) + self.bias
 
@@ -130,7 +122,6 @@ class Heads(Mixer):
     """Heads of an attention side by side, over queries, keys and values that lie side by side in x.
 
     Args:
-        mechanism: what each head computes.
         num_heads: heads of width 1 or more each.
         shared: one projection is query, key and value, as in graph attention networks; else x holds all three.
         averaged: the output is the mean of the heads, as in the last layer of such a network.
@@ -155,9 +146,7 @@ class GraphEncoder(nn.Module):
 
     Args:
         layers: from the features to the output.
-        mixers: one for each layer.
         between: the activation after every layer but the last.
-        width: of the output.
     """
 
     def __init__(self, layers: Sequence[FeatureProjection], mixers: Sequence[Mixer], between: Between, width: int):

@@ -37,7 +37,6 @@ class SparseTable:
 
     @classmethod
     def of(cls, dense: Float[np.ndarray, "rows columns"]) -> "SparseTable":
-        """The table of a dense array."""
         step = _rows_at_once(dense.shape[1])
         return cls.joined([dense[:0], *(dense[at : at + step] for at in range(0, len(dense), step))])
 
@@ -64,7 +63,6 @@ class SparseTable:
             yield dense
 
     def dense(self) -> Float[np.ndarray, "rows columns"]:
-        """The table with its zeros."""
         return np.concatenate([np.zeros((0, self.width), np.float32), *self.parts()])
 
 
@@ -155,11 +153,7 @@ def read_ids(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTES)
 
 
 def table_of(path: Path, max_line_bytes: int, named_by: str = _NAMED_BY) -> Table:
-    """How a table is read: separated by tabs if the first line has one, else by commas, with CSV's quotes.
-
-    Args:
-        named_by: see `Table`.
-    """
+    """How a table is read: separated by tabs if the first line has one, else by commas, with CSV's quotes."""
     kind = "tsv" if "\t" in first_line(path, max_line_bytes) else "csv"
     return Table(kind, ",", max_line_bytes, named_by, numbered=False)
 
@@ -268,11 +262,7 @@ def read_archive(path: Path, max_bytes: int = MAX_BYTES) -> NodeTable:
     features = _features(path, arrays, nodes)
     check_size(features.width * EACH_BYTES, f"{path}: x has {features.width:,} columns", max_bytes)
     return NodeTable(
-        [str(node) for node in range(nodes)],
-        features,
-        texts,
-        _splits(path, arrays, nodes),
-        _edges(path, arrays, nodes),
+        [str(node) for node in range(nodes)], features, texts, _splits(path, arrays, nodes), _edges(path, arrays, nodes)
     )
 
 
@@ -339,7 +329,6 @@ def _places(path: Path, arrays: Arrays, key: str, nodes: int) -> np.ndarray:
 
 
 def _integers(path: Path, arrays: Arrays, name: str) -> np.ndarray:
-    """An array of whole numbers."""
     if name not in arrays:
         raise DataError(f"{path}: no array '{name}'; it has: {listing(sorted(arrays)) or 'none'}")
     numbers = arrays[name]

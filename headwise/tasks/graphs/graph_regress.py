@@ -121,7 +121,6 @@ class GraphRegress(Task[Molecules]):
         return F.mse_loss(wide(predictions), batch.targets, reduction="sum")
 
     def measure(self, model: nn.Module, batches: Iterable[MoleculeBatch]) -> Stats:
-        """Sums of errors over these batches."""
         stats: Counter[str] = Counter()
         for batch in batches:
             predictions = model(batch.features, batch.mask, batch.start).double().cpu().numpy()

@@ -3,7 +3,6 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,6 +16,7 @@ from headwise.data.files import MAX_LINE_BYTES, digested
 from headwise.data.idx import MAX_BYTES, check_size, parse_npz
 from headwise.data.splits import SPLITS, hold_out, own_files
 from headwise.errors import DataError
+from headwise.tasks._files import as_json
 from headwise.tasks.graphs.graph_files import (
     Columns,
     NodeTable,
@@ -37,9 +37,7 @@ class GraphConfig(Config):
     """Which graph to read, and how."""
 
     train: DataFile = Field(description="table of the nodes (CSV or TSV with a heading), or an .npz of the whole graph")
-    edges: DataFile | None = Field(
-        None, description="list of edges, source and target on each line; an .npz has its own"
-    )
+    edges: DataFile | None = Field(None, description="edges, source and target on each line; an .npz has its own")
     valid: DataFile | None = Field(None, description="table of the nodes to validate on; otherwise as train says")
     test: DataFile | None = Field(None, description="table of the nodes to test on; otherwise as train says")
     id_column: str = Field("id", description="column of the nodes' names")
@@ -59,7 +57,6 @@ class GraphConfig(Config):
     max_bytes: int = Field(MAX_BYTES, ge=1, description="an .npz that takes more in memory is refused")
 
     def columns(self) -> Columns:
-        """What the columns of a table are."""
         return Columns(self.id_column, self.label_column, self.split_column, self.ignore)
 
 
@@ -99,7 +96,7 @@ class Graph:
             width=np.int64(table.width),
             edges=self.edges.astype(small),
         )
-        return {"graph.npz": stream.getvalue(), "nodes.json": _json(self.ids)}
+        return {"graph.npz": stream.getvalue(), "nodes.json": as_json(self.ids)}
 
     @classmethod
     def of(cls, archive: bytes, nodes: bytes) -> "Graph":
@@ -206,7 +203,6 @@ def scaled(table: SparseTable, scale: str) -> SparseTable:
 
 
 def _of_one_deviation(table: SparseTable) -> SparseTable:
-    """Each column with mean 0 and deviation 1."""
     rows, column, value = len(table.start) - 1, table.column, table.value.astype(np.float64)
     mean = np.bincount(column, value, table.width) / rows
     zeros = rows - np.bincount(column, minlength=table.width)
@@ -288,9 +284,4 @@ def _of_labels(splits: dict[str, list[LabelledNode]]) -> list[str]:
 
 
 def _inside(numbers: np.ndarray, count: int) -> bool:
-    """Whether all are from 0 to below the count."""
     return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < count)
-
-
-def _json(value: Sequence[str]) -> bytes:
-    return (json.dumps(value, ensure_ascii=False) + "\n").encode()

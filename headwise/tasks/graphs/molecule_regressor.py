@@ -48,7 +48,6 @@ class MoleculeBatch(OnDevice):
     Args:
         start: where the atoms of each molecule begin.
         targets: of each molecule, in deviations from the mean; NaN where none is known.
-        indices: which examples they are.
     """
 
     features: Float[Tensor, "atoms features"]
@@ -93,12 +92,7 @@ class MoleculeTable:
 
 
 class MoleculeRegressor(Predictor[Compound, float, Compound]):
-    """A model with the scale of the numbers it was trained on.
-
-    Args:
-        model: in `eval()` while it predicts.
-        data: how files are read.
-    """
+    """A model with the scale of the numbers it was trained on."""
 
     given = "molecule"
 
@@ -116,12 +110,10 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
             raise ConfigError(f"'{visible(text[:60])}': {error}") from None
 
     def read(self, path: Path) -> Iterator[Compound]:
-        """The molecules of a table, or of a file with one a line."""
         return read_strings(path, self.data)
 
     @torch.inference_mode()
     def predict(self, items: Sequence[Compound | str] | str, options: Any = None) -> list[float]:
-        """The number of each molecule, in their order; `options` are none."""
         compounds = self.inputs(items)
         table = MoleculeTable(compounds, self.scale)
         device = self.model.head.weight.device

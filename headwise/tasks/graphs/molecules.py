@@ -1,11 +1,11 @@
 """Molecules with a number each: SMILES as RDKit reads them, options, tables, and the features of atoms and bonds."""
 
-import math
 import re
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from headwise.data.bad_lines import BadLine, BadRule, strict
 from headwise.data.files import MAX_LINE_BYTES, resolve
 from headwise.data.readers import Pair
 from headwise.data.splits import DataSet, Nouns
-from headwise.data.tables import Key, heading, scan_rows
+from headwise.data.tables import Key, heading, number_of, scan_rows
 from headwise.errors import ConfigError, DataError
 from headwise.tasks.graphs.graph_files import table_of
 
@@ -173,7 +173,6 @@ def bond_orders(molecule: Any) -> dict[tuple[int, int], float]:
 
 
 def bond_edges(molecule: Any) -> Int[np.ndarray, "two edges"]:
-    """The bonds as edges in both directions."""
     pairs = np.array(list(bond_orders(molecule)), np.int64).reshape(-1, 2).T
     return np.concatenate((pairs, pairs[::-1]), axis=1)
 
@@ -188,24 +187,18 @@ def _scan(path: Path, config: MoleculesConfig, *, required: bool) -> Iterator[Co
         if isinstance(row, BadLine):
             yield row
         else:
-            yield _read(path, row.line, [row.cells[key].strip() for key in keys], (0, 1 if required else None))
+            yield _read(path, row.line, *(row.cells[key].strip() for key in keys))
 
 
-def _read(path: Path, line: int, cells: list[str], places: tuple[int, int | None]) -> Compound | BadLine:
-    smiles, target = cells[places[0]], None
+def _read(path: Path, line: int, smiles: str, number: str | None = None) -> Compound | BadLine:
     try:
         molecule = parse_smiles(smiles)
+        target = None if number is None else number_of(number, partial(BadLine, str(path), line, "number"))
     except SmilesError as error:
         shown = smiles if len(smiles) <= 40 else f"{smiles[:40]}..."
         return BadLine(str(path), line, "SMILES", f"'{shown}', {error}")
-    if places[1] is not None:
-        cell = cells[places[1]]
-        try:
-            target = math.nan if "_" in cell else float(cell)
-        except ValueError:
-            target = math.nan
-        if not abs(target) < math.inf:
-            return BadLine(str(path), line, "number", f"'{cell[:20]}' is no number; write the one to predict")
+    except BadLine as fault:
+        return fault
     return Compound(smiles, molecule, target, line)
 
 

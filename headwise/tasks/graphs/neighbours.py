@@ -27,7 +27,6 @@ class Neighbourhood:
     """Draws an explanation whose only query is a node: a panel for each layer, its keys around it.
 
     Args:
-        node: the name of the query.
         label: what it was found to be.
         labels: of each key; empty for what is no single node.
         classes: all labels that there are, in the order of the model.

@@ -36,7 +36,6 @@ class GraphInput(OnDevice):
     """What an encoder of graphs is called with.
 
     Args:
-        features: of every node.
         mask: which node (query) hears of which (key), with the list of its pairs made once.
     """
 
@@ -114,9 +113,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
     """A model with the graph that it was trained on.
 
     Args:
-        model: in `eval()` while it labels.
         labels: by their numbers, each with its nodes in training.
-        data: how files are read, and whether a node hears of itself.
     """
 
     given = "node"

@@ -83,7 +83,7 @@ def make(folder: Path, seed: int = 1, count: int = 2000, side: int = 32) -> dict
             *(f"pictures/{name},{drawing.caption},masks/{name}" for name, drawing in drawn.items()),
         ]
         table = "".join(f"{row}\n" for row in rows)
-        write_drawn(path, table)
+        write_drawn({path: table})
         for kind in ("pictures", "masks"):
             (folder / kind).mkdir(parents=True, exist_ok=True)
         for name, drawing in drawn.items():

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from headwise.attention.precision import wide
 from headwise.config import Config
-from headwise.data.batches import token_batches
+from headwise.data.buckets import token_batches
 from headwise.data.sources import Limits, Source
 from headwise.data.streams import Text
 from headwise.data.suggestions import Suggestion

@@ -12,14 +12,13 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from headwise.config import Config, build
+from headwise.config import Config
 from headwise.data.bad_lines import BadLine
 from headwise.data.batches import OnDevice, Ragged, padded
 from headwise.data.files import MAX_LINE_BYTES, read_lines, resolve
 from headwise.data.jsonl import kind_name, parse_object, texts
 from headwise.data.readers import Pair
 from headwise.data.splits import SPLITS, DataSet, Nouns
-from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError, ShapeError, listing, unknown
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig, scan_clicks
 
@@ -34,9 +33,7 @@ class NegativesConfig(Config):
 
     train: int = Field(4, ge=1, le=2**16, description="for each choice to learn from, drawn anew in each pass")
     held_out: int = Field(20, ge=1, le=2**16, description="for each choice that is scored, always the same ones")
-    by: Literal["uniform", "popularity"] = Field(
-        "uniform", description="all items alike, or in proportion to how often training chooses them"
-    )
+    by: Literal["uniform", "popularity"] = Field("uniform", description="all items alike, or as training chooses them")
     seed: int = Field(0, ge=0, le=2**31, description="another seed draws others")
 
 
@@ -51,7 +48,6 @@ class Choice:
         labels: which candidates were chosen; empty where that is not known.
         time: when, in the same unit.
         user: a category for each of `data.user_features`; an empty text is unknown.
-        session: whose it is.
         line: of the candidate in its file, from 1.
     """
 
@@ -158,7 +154,6 @@ class Catalogue:
         return {item: len(self.items) + 1} | {name: len(categories) + 1 for name, categories in columns}
 
     def counts(self) -> Int[np.ndarray, "items"]:
-        """How often training chose each item."""
         return np.array([count for count, _ in self.items.values()], np.int64)
 
 
@@ -228,7 +223,6 @@ class ChoiceTable:
 
     Args:
         negatives: draws candidates beside the one of each choice; None: the candidates of a choice are all.
-        count: negatives of each choice.
         anew: others in each pass.
     """
 
@@ -305,11 +299,7 @@ def choice_of(text: str, users: Sequence[str]) -> Choice:
     of `data.order`; the latest of the history without it), and `user` (a category by column). Any other line is a
     history.
 
-    Args:
-        users: the columns that the model knows of a user.
-
-    Raises:
-        DataError: what is wrong, without its place.
+    Raises: DataError: what is wrong, without its place.
 
     >>> choice_of("A13 B4", ()).history, choice_of('{"history": [], "candidates": ["A 1"]}', ()).candidates
     (('A13', 'B4'), ('A 1',))
@@ -337,8 +327,7 @@ def read_choices(
 ) -> Iterator[Choice]:
     """The choices of a file, one a line; a blank line is an empty history.
 
-    Raises:
-        DataError: `file:line: ...`, what is wrong there.
+    Raises: DataError: `file:line: ...`, what is wrong there.
     """
     for number, text in read_lines(path, max_line_bytes=max_line_bytes):
         try:
@@ -392,12 +381,11 @@ def read_log(config: ClicksConfig) -> Log:
     its time, after everything its session chose before; what training may know are the rows before `valid_from` and
     `test_from`.
 
-    Raises:
-        DataError: a file cannot be read as asked, or a part comes out empty.
+    Raises: DataError: a file cannot be read as asked, or a part comes out empty.
     """
     by_time = config.split == "time"
     file_config = config.model_copy(update={"valid_fraction": 0.0, "test_fraction": 0.0}) if by_time else config
-    splits = _data_set(file_config).read()
+    splits = click_set(file_config).read()
     # equal names of sessions in different files are told as clicks of training
     notes = [f"{part}: {note}" for part, note in splits.skipped.items()]
     parts: dict[str, list[Choice]] = {}
@@ -421,37 +409,11 @@ def choices_of(config: ClicksConfig, split: str) -> list[Choice]:
     """The choices of a split; if it has a file of its own, no other file is read. Raises: DataError, as `read_log`."""
     if split == "train" or getattr(config, split) is None:
         return read_log(config).parts[split]
-    return choices(_data_set(config).examples(split), config.max_history, config.min_history)[0]
+    return choices(click_set(config).examples(split), config.max_history, config.min_history)[0]
 
 
-def suggest_for_clicks(data: Mapping[str, Any]) -> Suggestion:
-    """A deep interest network for the log of these keys of `[data]`.
-
-    Raises:
-        ConfigError: keys that there are not.
-        DataError: files that are not there or are wrong.
-    """
-    config = build(ClicksConfig, data, "data")
-    data_set = _data_set(config)
-    clicks = data_set.read_file("train")[0]
-    fractions = data_set.shares(data, clicks) if config.split == "session" else {}
-    values = {
-        "data": {**fractions, **data},
-        "model": {"pooling": "din", "dropout": 0.1},
-        "training": {
-            "learning_rate": 2e-3,
-            "schedule": "budget",
-            "warmup_share": 0.1,
-            "batch_tokens": max(4096, config.max_history),
-            "batch_sentences": 256,
-            "max_epochs": 4 if len(clicks) > 20_000 else 10,
-            "monitor": "auc",
-        },
-    }
-    return Suggestion(values, f"Ranking, fitted to the {len(clicks):,} rows")
-
-
-def _data_set(config: ClicksConfig) -> DataSet[Click]:
+def click_set(config: ClicksConfig) -> DataSet[Click]:
+    """The rows of a log by split."""
     return DataSet(
         config,
         lambda split, _: scan_clicks(resolve(getattr(config, split)), config),

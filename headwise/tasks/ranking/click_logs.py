@@ -16,6 +16,7 @@ from headwise.data.tables import Delimiter, Fault, Row, Table, TableFormat, mome
 from headwise.errors import ConfigError
 
 _LABELS = {"1": True, "0": False, "true": True, "false": False}
+_UNPLACED = partial(BadLine, "", 0, "fields")
 
 
 class ClicksConfig(Config):
@@ -33,9 +34,7 @@ class ClicksConfig(Config):
     )
     features: tuple[str, ...] = Field((), description="columns with features of the item, each a category")
     user_features: tuple[str, ...] = Field((), description="columns with features of the user, each a category")
-    label: str | None = Field(
-        None, description="column of 1 for chosen, 0 for shown and left; absent: all rows are clicks"
-    )
+    label: str | None = Field(None, description="column of 1 for chosen, 0 for shown and left; absent: all are clicks")
     split: Literal["session", "time"] = Field(
         "session", description="hold out sessions, or what was chosen from a time on (valid_from, test_from)"
     )
@@ -59,9 +58,7 @@ class ClicksConfig(Config):
         if self.split == "session":
             return self
         if not self.time:
-            raise ConfigError(
-                "data.split = 'time' needs data.time, the columns that tell it, such as ['year', 'month']"
-            )
+            raise ConfigError("data.split = 'time' needs data.time, columns that tell it, such as ['year', 'month']")
         if not self.valid_from and not self.test_from:
             raise ConfigError("data.split = 'time' needs data.valid_from or data.test_from, such as [2008, 7]")
         for key in ("valid_from", "test_from"):
@@ -82,7 +79,6 @@ class ClicksConfig(Config):
         return tuple(moment_of(value, fault, "time") for value in begin)
 
     def table(self) -> Table:
-        """How rows are read."""
         return Table(self.format, self.delimiter, self.max_line_bytes, "data.session, data.item and the like")
 
 
@@ -115,20 +111,19 @@ def scan_clicks(path: str | os.PathLike[str], config: ClicksConfig) -> Iterator[
     Args:
         config: format and columns; its paths are not read.
 
-    Raises:
-        DataError: the file cannot be read any further, or lacks a column.
+    Raises: DataError: the file cannot be read any further, or lacks a column.
     """
     name = os.fspath(path)
     time = config.time if config.split == "time" else ()
     columns = [config.session, config.item, *config.features, *config.user_features, *time]
     columns += [key for key in (config.order, config.label) if key is not None]
-    cached_name = lru_cache(1 << 16)(partial(name_of, fault=_unplaced, what="name"))
+    cached_name = lru_cache(1 << 16)(partial(name_of, fault=_UNPLACED, what="name"))
     for number, row in enumerate(scan_rows(name, config.table(), list(dict.fromkeys(columns)))):
         if isinstance(row, BadLine):
             yield row
             continue
         try:
-            yield _click(row, partial(_placed, name, row.line), config, cached_name, number)
+            yield _click(row, partial(BadLine, name, row.line, "fields"), config, cached_name, number)
         except BadLine as fault:
             yield fault
 
@@ -139,7 +134,7 @@ def _click(row: Row, place: Any, config: ClicksConfig, cached_name: Any, number:
         if empty and (value is None or (isinstance(value, str) and not value.strip())):
             return ""
         try:
-            text: str = cached_name(value) if isinstance(value, str) else name_of(value, _unplaced, what="name")
+            text: str = cached_name(value) if isinstance(value, str) else name_of(value, _UNPLACED, what="name")
         except BadLine as fault:
             raise place(f"column '{key}': {fault.what}") from None
         return text
@@ -154,14 +149,6 @@ def _click(row: Row, place: Any, config: ClicksConfig, cached_name: Any, number:
     order = float(number) if config.order is None else moment(config.order)
     time = tuple(moment(key) for key in config.time) if config.split == "time" else ()
     return Click(session, item, features, user, order, time, chosen, row.line)
-
-
-def _placed(name: str, line: int, message: str) -> BadLine:
-    return BadLine(name, line, "fields", message)
-
-
-def _unplaced(message: str) -> BadLine:
-    return BadLine("", 0, "fields", message)
 
 
 def _label(value: Any, fault: Fault, key: str) -> bool:

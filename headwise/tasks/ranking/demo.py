@@ -1,7 +1,6 @@
 """What `headwise demo rank` trains on."""
 
 import random
-from pathlib import Path
 
 from headwise.tasks.demo import Demo, write_table
 
@@ -27,14 +26,9 @@ def clicks(seed: int = 0, sessions: int = 500) -> list[tuple[str, str]]:
     return rows
 
 
-def _clicks(folder: Path) -> None:
-    """What visitors chose, each by a taste."""
-    write_table(folder / "clicks.csv", clicks())
-
-
 RANK = Demo(
     "what a visitor chooses next, by a taste",
-    _clicks,
+    lambda folder: write_table(folder / "clicks.csv", clicks()),
     """[data]
 train = "clicks.csv"
 min_history = 2

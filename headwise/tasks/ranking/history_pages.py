@@ -26,8 +26,7 @@ def history_page(
         weights: how much each item counts for each candidate.
         items: the history, the latest one last.
 
-    Raises:
-        ShapeError: if labels and weights do not fit.
+    Raises: ShapeError: if labels and weights do not fit.
 
     >>> drawn = history_page(np.array([[0.1, 0.9]]), ["hat"], ["shoe", "hat"], title="pooling")
     >>> [label.get_text() for label in drawn.axes[0].get_xticklabels()]

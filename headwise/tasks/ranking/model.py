@@ -37,7 +37,6 @@ class Dice(nn.Module):
 
     Args:
         width: columns, each with an alpha of its own, which begins at 0.
-        epsilon: of the paper, 1e-8.
         momentum: share of a batch in the running means.
     Source: Zhou et al. 2018, arXiv:1706.06978, section 5.2.
 
@@ -61,16 +60,16 @@ class Dice(nn.Module):
         return share * x + (1 - share) * self.alpha * x
 
 
+Candidates = Float[Tensor, "batch candidates width"]
+History = Float[Tensor, "batch length width"]
+Lens = Int[Tensor, "batch"]
+
+
 class TargetPooling(nn.Module, ABC):
     """One vector of a history for each candidate. What stands beyond the lengths changes nothing; none gives zeros."""
 
     @abstractmethod
-    def forward(
-        self,
-        candidates: Float[Tensor, "batch candidates width"],
-        history: Float[Tensor, "batch length width"],
-        valid_lens: Int[Tensor, "batch"],
-    ) -> Float[Tensor, "batch candidates width"]:
+    def forward(self, candidates: Candidates, history: History, valid_lens: Lens) -> Candidates:
         """`valid_lens`: real places of each history."""
 
 
@@ -88,12 +87,7 @@ class SamePooling(TargetPooling):
         super().__init__()
         self.pooling = pooling
 
-    def forward(
-        self,
-        candidates: Float[Tensor, "batch candidates width"],
-        history: Float[Tensor, "batch length width"],
-        valid_lens: Int[Tensor, "batch"],
-    ) -> Float[Tensor, "batch candidates width"]:
+    def forward(self, candidates: Candidates, history: History, valid_lens: Lens) -> Candidates:
         pooled: Tensor = self.pooling(history, valid_lens)
         return pooled[:, None].expand(-1, candidates.shape[1], -1)
 
@@ -118,12 +112,7 @@ class TargetAttention(TargetPooling):
         super().__init__()
         self.mechanism = mechanism
 
-    def forward(
-        self,
-        candidates: Float[Tensor, "batch candidates width"],
-        history: Float[Tensor, "batch length width"],
-        valid_lens: Int[Tensor, "batch"],
-    ) -> Float[Tensor, "batch candidates width"]:
+    def forward(self, candidates: Candidates, history: History, valid_lens: Lens) -> Candidates:
         history = zeroed_beyond(history, valid_lens)[:, None]
         call = Call(candidates[:, None], history, history, mask=Padding(valid_lens), cross=True)
         pooled: Tensor = self.mechanism(call)
@@ -141,12 +130,7 @@ class HeadsOverHistory(TargetPooling):
         super().__init__()
         self.attention = attention
 
-    def forward(
-        self,
-        candidates: Float[Tensor, "batch candidates width"],
-        history: Float[Tensor, "batch length width"],
-        valid_lens: Int[Tensor, "batch"],
-    ) -> Float[Tensor, "batch candidates width"]:
+    def forward(self, candidates: Candidates, history: History, valid_lens: Lens) -> Candidates:
         pooled: Tensor = self.attention(candidates, zeroed_beyond(history, valid_lens), mask=Padding(valid_lens))
         # the output's bias is no part of a history that is not there
         return zeroed(pooled, (valid_lens > 0)[:, None, None])
@@ -188,7 +172,8 @@ class InterestConfig(Config):
         normalizers.build(self.normalizer, self.num_heads)
         facts = mechanisms.mechanism_type(self.mechanism).facts
         if not facts.cross or not facts.bidirectional:
-            fitting = [name for name in mechanisms.names() if _crosses(name)]
+            everything = {name: mechanisms.mechanism_type(name).facts for name in mechanisms.names()}
+            fitting = [name for name, facts in everything.items() if facts.cross and facts.bidirectional]
             raise ConfigError(f"mechanism '{self.mechanism}' cannot look at a history; these can: {', '.join(fitting)}")
         if not mechanisms.is_scored(self.mechanism) and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
             raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{self.mechanism}'")
@@ -196,11 +181,6 @@ class InterestConfig(Config):
     def width(self, column: str, size: int) -> int:
         """The width of the embedding of a column with so many categories, the unknown one among them."""
         return self.widths.get(column, embedding_width(size))
-
-
-def _crosses(name: str) -> bool:
-    facts = mechanisms.mechanism_type(name).facts
-    return facts.cross and facts.bidirectional
 
 
 def embedding_width(size: int) -> int:
@@ -307,7 +287,6 @@ def build_interest_network(
     Args:
         sizes: categories of each column: the items first, then their features, then what is known of users.
         features: the number of each feature of each item.
-        gaps: classes of time gaps.
 
     Raises: ConfigError for the width of a column that is not there.
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.precision import wide
-from headwise.config import Config
+from headwise.config import Config, build
 from headwise.data.sources import Drawn, Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
@@ -29,8 +29,8 @@ from headwise.tasks.ranking.choices import (
     Negatives,
     NegativesConfig,
     choices_of,
+    click_set,
     read_log,
-    suggest_for_clicks,
 )
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig
 from headwise.tasks.ranking.demo import RANK
@@ -88,8 +88,26 @@ class Rank(Task[dict[str, list[Choice]]]):
         yield predictor.co_occurrence(cls.examples(config, "train"), examples)
 
     @classmethod
-    def suggest(cls, data: Mapping[str, object]) -> Suggestion:
-        return suggest_for_clicks(data)
+    def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
+        """A deep interest network for the log of these keys."""
+        config = build(ClicksConfig, data, "data")
+        data_set = click_set(config)
+        clicks = data_set.read_file("train")[0]
+        fractions = data_set.shares(data, clicks) if config.split == "session" else {}
+        values = {
+            "data": {**fractions, **data},
+            "model": {"pooling": "din", "dropout": 0.1},
+            "training": {
+                "learning_rate": 2e-3,
+                "schedule": "budget",
+                "warmup_share": 0.1,
+                "batch_tokens": max(4096, config.max_history),
+                "batch_sentences": 256,
+                "max_epochs": 4 if len(clicks) > 20_000 else 10,
+                "monitor": "auc",
+            },
+        }
+        return Suggestion(values, f"Ranking, fitted to the {len(clicks):,} rows")
 
     def build(self) -> InterestNetwork:
         table = torch.from_numpy(self.catalogue.table()).to(torch.get_default_device())
@@ -179,7 +197,6 @@ def _read(fields: Any) -> Catalogue:
 
 
 def _notes(parts: Mapping[str, list[Choice]], trained: Sequence[Click], catalogue: Catalogue) -> list[str]:
-    """What to tell of the choices."""
     notes = []
     for split, examples in parts.items():
         if not examples:

@@ -127,9 +127,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
     """A model with the catalogue of its items.
 
     Args:
-        model: in `eval()` while it predicts.
         negatives: what choices are scored against; None: candidates of the log itself have labels.
-        data: how files are read.
     """
 
     option = "n_best"
@@ -167,7 +165,6 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         return pairs if options else ["\t".join(pairs)]
 
     def unknown(self, items: Sequence[Choice]) -> Unknown:
-        """Items that training has not seen."""
         names = [name for item in items for name in (*item.history, *item.candidates)]
         lost = [name for name in names if not self.catalogue.number(name)]
         return Unknown(len(lost), len(names), tuple(dict.fromkeys(lost)), "items")
@@ -229,7 +226,6 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         return Baseline("co-occurrence", {"auc": auc(ranked.ravel(), batch.labels.numpy().ravel() > 0.5)})
 
     def _history(self, choice: Choice) -> list[int]:
-        """The numbers of the items that the model reads."""
         return [self.catalogue.number(item) for item in choice.history[-self.data.max_history :]]
 
     def resampled(self, examples: Sequence[Choice]) -> Resampled:
@@ -331,7 +327,6 @@ def _with(choice: Choice, names: tuple[str, ...]) -> Choice:
 
 
 def _counts(pairs: Sequence[tuple[int, int]], rows: int, columns: int) -> Any:
-    """How often each pair occurs, as a sparse matrix."""
     from scipy.sparse import csr_array
 
     first, second = np.array(pairs, np.int64).reshape(-1, 2).T

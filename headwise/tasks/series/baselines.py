@@ -39,11 +39,9 @@ class Linear:
         return forecasts
 
     def steps(self, columns: int) -> int:
-        """How many steps it reads."""
         return (len(self.weights) - 1) // columns
 
     def to_bytes(self) -> bytes:
-        """As a file of a run."""
         stream = io.BytesIO()
         np.lib.format.write_array(stream, self.weights.astype(np.float32), allow_pickle=False)
         return stream.getvalue()
@@ -167,7 +165,6 @@ def fitted(table: WindowTable, scaling: Scaling, length: int) -> tuple[Linear, b
 
 
 def portions(table: WindowTable) -> Iterator[Float64[np.ndarray, "windows places columns"]]:
-    """All windows of a table, some at a time."""
     for start in range(0, len(table), _PORTION):
         yield table.rows(range(start, min(start + _PORTION, len(table)))).double().numpy()
 

@@ -45,12 +45,8 @@ class SeriesConfig(Config):
     columns: list[str] = Field(default=[], description="columns of the numbers to read; if empty, all that hold some")
     targets: list[str] = Field(default=[], description="those of them to tell ahead; if empty, all that are read")
     series: str | None = Field(None, description="column of the name of a row's series, where a file holds several")
-    time: str | None = Field(
-        None, description="column of the time, number or ISO date, which has to rise; not a feature"
-    )
-    missing: Literal["stop", "previous"] = Field(
-        "stop", description="a cell without a number: stop, or take that of the step before"
-    )
+    time: str | None = Field(None, description="column of the time, number or ISO date, which must rise; not a feature")
+    missing: Literal["stop", "previous"] = Field("stop", description="a cell without a number: stop, or the one before")
     season: int | None = Field(None, ge=1, description="steps after which a series repeats itself: one more baseline")
     valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of the steps of each series, before those to test")
     test_fraction: float = Field(0.2, ge=0, lt=1, description="part of the steps of each series, its last ones")
@@ -65,9 +61,7 @@ class SeriesConfig(Config):
             check_targets(self.targets, self.columns)
         for key in ("series", "time"):
             if getattr(self, key) in self.columns:
-                raise ConfigError(
-                    f"{key} = '{getattr(self, key)}' is among columns, the numbers to read; leave one out"
-                )
+                raise ConfigError(f"{key} = '{getattr(self, key)}' is among columns, the numbers read; leave one out")
         if self.valid_fraction + self.test_fraction >= 1:
             raise ConfigError(
                 f"valid_fraction ({self.valid_fraction}) and test_fraction ({self.test_fraction}) must together be less"
@@ -123,7 +117,6 @@ class Series:
 
     @property
     def called(self) -> str:
-        """What a message calls it."""
         return f"series '{self.name[:30]}'" if self.name else "the series"
 
     def of(self, columns: Sequence[str]) -> Float64[np.ndarray, "steps chosen"]:
@@ -169,8 +162,7 @@ def numeric_columns(path: str | os.PathLike[str], config: SeriesConfig) -> tuple
 
     Columns of series and time are among neither.
 
-    Raises:
-        DataError: the file cannot be read, has no line of names, or no numbers.
+    Raises: DataError: the file cannot be read, has no line of names, or no numbers.
     """
     require_file(os.fspath(path))
     names = heading(path, config.table())
@@ -196,10 +188,8 @@ def scan_steps(path: str | os.PathLike[str], config: SeriesConfig, columns: Sequ
 
     Args:
         config: format and what the other columns are; its paths are not read.
-        columns: of the numbers.
 
-    Raises:
-        DataError: the file cannot be read any further, or lacks a column.
+    Raises: DataError: the file cannot be read any further, or lacks a column.
     """
     name = os.fspath(path)
     keys = [*columns, *(key for key in (config.series, config.time) if key is not None)]
@@ -220,8 +210,7 @@ def scan_steps(path: str | os.PathLike[str], config: SeriesConfig, columns: Sequ
 def read_series(path: Path, config: SeriesConfig, columns: Sequence[str]) -> list[Series]:
     """The series of a file, in the order in which they begin.
 
-    Raises:
-        DataError: `file:line: ...`, the first line that cannot be read, or a file without steps.
+    Raises: DataError: `file:line: ...`, the first line that cannot be read, or a file without steps.
     """
     require_file(path)
     steps_by_series: dict[str, list[Step]] = {}
@@ -229,7 +218,10 @@ def read_series(path: Path, config: SeriesConfig, columns: Sequence[str]) -> lis
         steps_by_series.setdefault(step.series, []).append(step)
     if not steps_by_series:
         raise DataError(f"{path}: no time steps in it; write a row of numbers for each")
-    dated = config.time is not None and _dated(path, config)
+    dated = False
+    if config.time is not None:
+        first = next(strict(scan_rows(path, config.table(), [config.time])))
+        dated = not _is_number(first.cells[config.time])
     return [_joined(name, tuple(columns), steps, dated) for name, steps in steps_by_series.items()]
 
 
@@ -245,15 +237,7 @@ def _joined(name: str, columns: tuple[str, ...], steps: list[Step], dated: bool)
     return Series(name, columns, values, times, dated, sum(step.filled for step in steps))
 
 
-def _dated(path: Path, config: SeriesConfig) -> bool:
-    """Whether the first time of a file is a date."""
-    assert config.time is not None
-    row = next(strict(scan_rows(path, config.table(), [config.time])))
-    return not _is_number(row.cells[config.time])
-
-
 def _step(name: str, row: Row, config: SeriesConfig, columns: Sequence[str], before: dict[str, Step]) -> Step:
-    """A row as a step. Raises: BadLine."""
     series, time = "", None
     if config.series is not None:
         fault = partial(_placed, name, row.line, config.series)
@@ -362,28 +346,22 @@ class Scaling:
         return numbers * self.units + np.array(self.means)[self.told]
 
     def to_bytes(self) -> bytes:
-        """As a file of a run: the same bytes for the same numbers."""
         fields = {name: list(getattr(self, name)) for name in ("columns", "targets", "means", "deviations")}
         return (json.dumps(fields, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
 
     @classmethod
-    def of(cls, content: bytes) -> "Scaling":
-        """What `to_bytes` wrote. Raises: DataError for anything else."""
-        try:
-            fields = json.loads(content)
-            columns, targets = (tuple(map(str, fields[key])) for key in ("columns", "targets"))
-            means, deviations = (tuple(map(float, fields[key])) for key in ("means", "deviations"))
-        except (ValueError, TypeError, KeyError):
-            raise DataError("not the columns of a run") from None
-        numbers = [*means, *deviations]
+    def from_json(cls, fields: Any) -> "Scaling":
+        """From what `to_bytes` wrote. Raises: ValueError, TypeError or KeyError for anything else."""
+        columns, targets = (tuple(map(str, fields[key])) for key in ("columns", "targets"))
+        means, deviations = (tuple(map(float, fields[key])) for key in ("means", "deviations"))
         if not (
             0 < len(columns) == len(means) == len(deviations) == len(set(columns))
             and targets
             and set(targets) <= set(columns)
-            and all(map(math.isfinite, numbers))
+            and all(map(math.isfinite, [*means, *deviations]))
             and min(deviations) > 0
         ):
-            raise DataError("not the columns of a run")
+            raise ValueError(fields)
         return cls(columns, targets, means, deviations)
 
 
@@ -438,13 +416,7 @@ class WindowTable:
 def read_parts(data: SeriesConfig, length: int, horizon: int) -> SeriesParts:
     """Reads the files of a recipe and parts their series in time: each begins with training and ends with the test.
 
-    Args:
-        length: steps of a history.
-        horizon: steps to tell after it.
-
-    Raises:
-        ConfigError: targets that are not read.
-        DataError: a file cannot be read as asked, or a part has no window.
+    Raises: ConfigError: targets that are not read; DataError: a file cannot be read as asked, or a part has no window.
     """
     paths = own_files(data)
     notes: list[str] = []
@@ -483,12 +455,10 @@ def parted(all_series: Sequence[Series], data: SeriesConfig, with_files: set[str
 
 
 def windows(spans: Sequence[Span], length: int, horizon: int) -> list[Window]:
-    """The windows of spans, one after another."""
     return [Window(span.series, place) for span in spans for place in span.places(length, horizon)]
 
 
 def _rows(spans: Sequence[Span], columns: Sequence[str]) -> Float64[np.ndarray, "steps columns"]:
-    """The steps of spans, one after another."""
     return np.concatenate([span.series.of(columns)[span.start : span.end] for span in spans])
 
 

@@ -45,17 +45,13 @@ def draw(count: int, seed: int = 0) -> Float64[np.ndarray, "count columns"]:
 def make(folder: Path, seed: int = 1, count: int = 10_000) -> dict[Path, int]:
     """Writes `series.csv`, a row a step: its number, `tide` and `echo`.
 
-    Args:
-        folder: made where it is missing.
-
     Returns: the file, and how many steps it has.
 
-    Raises:
-        DataError: the folder holds other data under this name.
+    Raises: DataError: the folder holds other data under this name.
     """
     path = folder / "series.csv"
     rows = [",".join(("step", *COLUMNS))]
     # sines of the last bits of other machines shall not give other files
     rows += [f"{place},{tide:.4f},{echo:.4f}" for place, (tide, echo) in enumerate(draw(count, seed))]
-    write_drawn(path, "".join(f"{row}\n" for row in rows))
+    write_drawn({path: "".join(f"{row}\n" for row in rows)})
     return {path: count}

@@ -22,7 +22,7 @@ from headwise.data.suggestions import Suggestion, held_out
 from headwise.errors import ConfigError, DataError
 from headwise.models.pooling import SequencePoolingConfig
 from headwise.predictors.baselines import Baseline, named, sample
-from headwise.tasks._files import damaged
+from headwise.tasks._files import damaged, from_json
 from headwise.tasks.demo import Demo
 from headwise.tasks.series import drawn
 from headwise.tasks.series.baselines import (
@@ -59,43 +59,6 @@ _LENGTH, _HORIZON = 48, 12
 _OF_LENGTH, _OF_HORIZON = 5, 20
 # windows of a step of training; passes over them at least, and steps, of which short series have few in a pass
 _BATCH, _PASSES, _STEPS = 64, 20, 1000
-
-
-def suggest_for_series(data: Mapping[str, Any]) -> Suggestion:
-    """An encoder of the latest steps for the series of these keys of `[data]`; two seasons of them if one is given.
-
-    Raises:
-        ConfigError: keys that there are not.
-        DataError: files that are not there or are wrong.
-    """
-    config = build(SeriesConfig, data, "data")
-    series = read_file(resolve(config.train), config)
-    steps, season = max(map(len, series)), config.season
-    horizon = max(1, min(season or _HORIZON, steps // _OF_HORIZON))
-    length = max(season or 1, min(2 * season if season else _LENGTH, steps // _OF_LENGTH))
-    values = {
-        "length": length,
-        "horizon": horizon,
-        "data": {**_fractions(data, config, length, horizon), **data},
-        "model": {
-            "kind": "attention",
-            "d_model": 64,
-            "d_ff": 128,
-            "num_heads": 4,
-            "encoder_layers": 2,
-            "dropout": 0.1,
-        },
-        "pooling": {"kind": "last"},
-        "training": {
-            "learning_rate": 1e-3,
-            "schedule": "budget",
-            "warmup_share": 0.05,
-            "batch_sentences": _BATCH,
-            "max_epochs": max(_PASSES, math.ceil(_STEPS / math.ceil(max(1, steps - length - horizon) / _BATCH))),
-            "monitor": "mse",
-        },
-    }
-    return Suggestion(values, f"Forecasts, fitted to the {sum(map(len, series)):,} steps")
 
 
 def _fractions(data: Mapping[str, Any], config: SeriesConfig, length: int, horizon: int) -> dict[str, float]:
@@ -154,7 +117,6 @@ class WindowBatch(OnDevice):
     Args:
         counted: steps of each that the loss counts, the last ones.
         told: numbers of each such step that are told.
-        indices: which windows they are.
     """
 
     rows: Float[Tensor, "windows places columns"]
@@ -240,7 +202,35 @@ class Forecast(Task[Tables]):
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
-        return suggest_for_series(data)
+        """An encoder of the latest steps for the series of these keys; of two seasons of them if one is given."""
+        config = build(SeriesConfig, data, "data")
+        series = read_file(resolve(config.train), config)
+        steps, season = max(map(len, series)), config.season
+        horizon = max(1, min(season or _HORIZON, steps // _OF_HORIZON))
+        length = max(season or 1, min(2 * season if season else _LENGTH, steps // _OF_LENGTH))
+        values = {
+            "length": length,
+            "horizon": horizon,
+            "data": {**_fractions(data, config, length, horizon), **data},
+            "model": {
+                "kind": "attention",
+                "d_model": 64,
+                "d_ff": 128,
+                "num_heads": 4,
+                "encoder_layers": 2,
+                "dropout": 0.1,
+            },
+            "pooling": {"kind": "last"},
+            "training": {
+                "learning_rate": 1e-3,
+                "schedule": "budget",
+                "warmup_share": 0.05,
+                "batch_sentences": _BATCH,
+                "max_epochs": max(_PASSES, math.ceil(_STEPS / math.ceil(max(1, steps - length - horizon) / _BATCH))),
+                "monitor": "mse",
+            },
+        }
+        return Suggestion(values, f"Forecasts, fitted to the {sum(map(len, series)):,} steps")
 
     def build(self) -> Forecaster:
         config = self.config
@@ -279,7 +269,6 @@ class Forecast(Task[Tables]):
         return (wide(predictions) - targets).square().sum()
 
     def measure(self, model: nn.Module, batches: Iterable[WindowBatch]) -> Stats:
-        """Sums of the errors of forecasts, and of what the loss counts."""
         stats: Counter[str] = Counter()
         for batch in batches:
             history, targets = batch.rows[:, : self.config.length], batch.rows[:, self.config.length :]
@@ -317,7 +306,6 @@ class Forecast(Task[Tables]):
         return Description(f"Forecasts of {names}", text, commands)
 
     def _sample(self, model: nn.Module, rows: Tensor) -> str:
-        """The forecast of a window for the first target, and what came."""
         length, target = self.config.length, self.scaling.targets[0]
         with torch.no_grad():
             forecast = wide(model(rows[:, :length].to(next(model.parameters())))).double().cpu().numpy()
@@ -329,7 +317,6 @@ class Forecast(Task[Tables]):
 
 
 def _without_model(table: WindowTable, simple: SimpleForecasts, scaling: Scaling, length: int) -> str:
-    """What the baselines reach on a part."""
     sums: dict[str, Counter[str]] = {name: Counter() for name in simple.by_name()}
     for rows in portions(table):
         for name, rule in simple.by_name().items():
@@ -348,9 +335,4 @@ def _refuse_short(path: str, all_series: Sequence[Series], steps: int) -> NoRetu
 
 
 def _scaling(files: Mapping[str, bytes]) -> Scaling:
-    if COLUMNS_FILE not in files:
-        raise damaged(COLUMNS_FILE, "is not the columns of the run")
-    try:
-        return Scaling.of(files[COLUMNS_FILE])
-    except DataError:
-        raise damaged(COLUMNS_FILE, "is not the columns of the run") from None
+    return from_json(files, COLUMNS_FILE, Scaling.from_json, "is not the columns of the run")

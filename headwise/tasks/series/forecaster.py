@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     """A model with the scale of the numbers it was trained on; a forecast has a row for each step, in their units.
 
     Args:
-        model: in `eval()` while it predicts.
         simple: forecasts without a model, which are its baselines.
-        length: steps of a history.
-        data: how files are read.
     """
 
     # or numbers, but a name is taken for a file wherever there is one
@@ -160,8 +158,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         Args:
             options: how many steps; None: the horizon. Beyond the horizon the model reads what it has told itself.
 
-        Raises:
-            DataError: a series that is shorter than a history.
+        Raises: DataError: a series that is shorter than a history.
         """
         inputs = self.inputs(items)
         steps = self.model.horizon if options is None else options
@@ -195,8 +192,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     def scores_of(self, examples: Sequence[Window], options: Any = None) -> dict[str, float | str]:
         """MSE of standardised numbers and MAE in the units of the file, of each target too.
 
-        Raises:
-            DataError: no windows, or one without a whole history or horizon.
+        Raises: DataError: no windows, or one without a whole history or horizon.
         """
         return {**self.scores(examples, self._forecast)}
 
@@ -229,7 +225,6 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         return np.stack([self._window(window, cache) for window in examples])
 
     def targets(self, rows: Float64[np.ndarray, "windows places columns"]) -> Told:
-        """The numbers of windows that are told."""
         return rows[:, self.length :][:, :, self.scaling.told]
 
     def input_of(self, example: Window) -> Series:
@@ -329,11 +324,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
                     f" {', '.join(map(visible, columns[:5]))}; give a file, or rows such as '1 2; 3 4'"
                 )
         try:
-            values = [[number_of(number, _unplaced) for number in row] for row in rows]
+            values = [[number_of(number, partial(BadLine, "", 0, "numbers")) for number in row] for row in rows]
         except BadLine as error:
             raise ConfigError(f"{error.what} (or give the name of a file that is there)") from None
         return Series("", columns, np.array(values, np.float64))
-
-
-def _unplaced(message: str) -> BadLine:
-    return BadLine("", 0, "numbers", message)

@@ -22,8 +22,6 @@ class SeriesMap:
 
     Args:
         names: of the columns that are told.
-        past: the history of these.
-        ahead: the forecast.
         truth: what came instead; None: nobody knows.
         reads: the place from whose vector the forecast is made; None: from all of them.
     """
@@ -54,11 +52,5 @@ class SeriesMap:
             weights, labels = weights.mean(axis=0, keepdims=True), ["mean"]
         title = f"{explanation.source}\n{explanation.caption(name, heads)}"
         return series_page(
-            self.names,
-            self.past,
-            self.ahead,
-            self.truth,
-            weights[:_ROWS, int(front) :],
-            labels[:_ROWS],
-            title=title,
+            self.names, self.past, self.ahead, self.truth, weights[:_ROWS, int(front) :], labels[:_ROWS], title=title
         )

@@ -52,12 +52,15 @@ ForecasterConfig = Annotated[
 ]
 
 
+Windows = Float[Tensor, "batch positions columns"]
+Told = Float[Tensor, "batch count told"]
+
+
 class Forecaster(nn.Module, ABC):
     """Reads a history and tells the steps after it.
 
     Args:
         targets: the places of the columns that are told, among those that are read.
-        horizon: steps that are told.
         change: what the network says is added to the latest numbers; else it is the number itself.
     """
 
@@ -70,9 +73,7 @@ class Forecaster(nn.Module, ABC):
         """The steps after each history."""
 
     @abstractmethod
-    def taught(
-        self, window: Float[Tensor, "batch places columns"], count: int
-    ) -> tuple[Float[Tensor, "batch count told"], Float[Tensor, "batch count told"]]:
+    def taught(self, window: Windows, count: int) -> tuple[Told, Told]:
         """What is said of the last `count` steps of windows, whose last `horizon` steps follow a history, and them."""
 
 
@@ -116,9 +117,7 @@ class PooledForecaster(Forecaster):
         forecast = forecast.unflatten(1, (self.horizon, len(self.targets)))
         return forecast + history[:, -1:, self.targets] if self.change else forecast
 
-    def taught(
-        self, window: Float[Tensor, "batch places columns"], count: int
-    ) -> tuple[Float[Tensor, "batch count told"], Float[Tensor, "batch count told"]]:
+    def taught(self, window: Windows, count: int) -> tuple[Told, Told]:
         """`count` is the horizon: nothing else is told."""
         return self(window[:, : -self.horizon]), window[:, -self.horizon :, self.targets]
 
@@ -167,7 +166,6 @@ class StepwiseForecaster(Forecaster):
         return numbers + output if self.change else output
 
     def rolled(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon columns"]:
-        """All columns of the steps after each history."""
         cache, numbers, forecast = self.start(history[:, :-1]), history[:, -1], []
         for _ in range(self.horizon):
             numbers = self.step(numbers, cache)
@@ -177,9 +175,7 @@ class StepwiseForecaster(Forecaster):
     def forward(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon targets"]:
         return self.rolled(history)[..., self.targets]
 
-    def taught(
-        self, window: Float[Tensor, "batch places columns"], count: int
-    ) -> tuple[Float[Tensor, "batch count told"], Float[Tensor, "batch count told"]]:
+    def taught(self, window: Windows, count: int) -> tuple[Told, Told]:
         """Of all columns, each step from the true ones before it."""
         return self.following(window[:, :-1])[:, -count:], window[:, -count:]
 

@@ -32,10 +32,8 @@ def series_page(
     Args:
         truth: what came in place of the forecast, if that is known.
         weights: how much each query looks at each step; the first place is the first step of the history.
-        labels: of the queries.
 
-    Raises:
-        ShapeError: if there is no place or no query.
+    Raises: ShapeError: if there is no place or no query.
 
     >>> drawn = series_page(["a"], np.ones((5, 1)), np.ones((2, 1)), None, np.eye(5)[-2:], ["+1", "+2"])
     >>> [axes.get_ylabel() for axes in drawn.axes[:2]]

@@ -12,7 +12,8 @@ from torch import nn
 
 from headwise.config import Config
 from headwise.data.bad_lines import strict
-from headwise.data.batches import PairBatch, token_batches
+from headwise.data.batches import PairBatch
+from headwise.data.buckets import token_batches
 from headwise.data.files import Bytes
 from headwise.errors import DataError
 from headwise.explain.explanation import Explanation, Layer

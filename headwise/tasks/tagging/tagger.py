@@ -14,7 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise import metrics
-from headwise.data.batches import NO_TAG, token_batches
+from headwise.data.batches import NO_TAG
+from headwise.data.buckets import token_batches
 from headwise.data.spans import Scheme, Span, spans, strict_spans
 from headwise.errors import ConfigError, DataError, QuotingWarning
 from headwise.explain.explanation import Explanation, Layer

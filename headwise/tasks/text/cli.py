@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.output import json_line
 from headwise.errors import ConfigError
+from headwise.files import json_text
 
 
 def tokenize(
@@ -40,7 +40,7 @@ def tokenize(
     tell = _progress if sys.stderr.isatty() else _silent
     index = tokenizing.tokenize(data, settings.tokenizer, folder, count, tell)  # type: ignore[attr-defined]
     if as_json:
-        typer.echo(json_line({"folder": str(folder), **index.model_dump(mode="json", exclude_none=True)}))
+        typer.echo(json_text({"folder": str(folder), **index.model_dump(mode="json", exclude_none=True)}))
         return
     for part, entry in index.parts.items():
         # but for what stands before the text

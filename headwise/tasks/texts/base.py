@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import wide
 from headwise.config import Config, build
-from headwise.data.batches import token_batches
+from headwise.data.buckets import token_batches
 from headwise.data.inspection import DataKind
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.splits import DataSet

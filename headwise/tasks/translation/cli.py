@@ -8,8 +8,9 @@ import typer
 
 from headwise.cli.evaluate import show
 from headwise.cli.explain import heads_of
-from headwise.cli.output import json_line, opened
+from headwise.cli.output import opened
 from headwise.errors import DataError
+from headwise.files import json_text
 
 if TYPE_CHECKING:
     from headwise.data.readers import Pair
@@ -64,7 +65,7 @@ def align(
             return
         scores = compared(chosen, alignments, [gold_links[place] for place in places])
         if as_json:
-            stream.write(json_line({"pairs": len(chosen), **scores}) + "\n")
+            stream.write(json_text({"pairs": len(chosen), **scores}) + "\n")
         else:
             show(scores, f"{run} on {len(chosen):,} pairs of {data}, in percent; diagonal: without a model")
 
@@ -113,7 +114,7 @@ def _lines(pairs: "list[Pair]", alignments: list[Links], as_json: bool) -> Itera
 
     for pair, links in zip(pairs, alignments, strict=True):
         line = {"source": pair.source, "target": pair.target, "links": links}
-        yield json_line(line) if as_json else pharaoh(links)
+        yield json_text(line) if as_json else pharaoh(links)
 
 
 def _words(pair: "Pair") -> tuple[list[str], list[str]]:

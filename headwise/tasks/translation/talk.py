@@ -67,12 +67,12 @@ def make(folder: Path, seed: int = 1, count: int = 2000) -> dict[Path, int]:
 
     Raises: DataError: the folder holds other data under one of these names.
     """
-    sizes, drawn = {}, _different(seed)
+    sizes, contents, drawn = {}, {}, _different(seed)
     for part, size in (("train", count), ("valid", max(1, count // 10)), ("test", max(1, count // 10))):
         path = folder / f"{part}.jsonl"
-        text = "".join(json.dumps({"turns": next(drawn)}) + "\n" for _ in range(size))
-        write_drawn(path, text)
+        contents[path] = "".join(json.dumps({"turns": next(drawn)}) + "\n" for _ in range(size))
         sizes[path] = size
+    write_drawn(contents)
     return sizes
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths, token_batches
+from headwise.data.batches import PairBatch, Ragged, collate, pair_lengths
+from headwise.data.buckets import token_batches
 from headwise.data.files import read_lines
 from headwise.data.readers import Pair
 from headwise.data.tables import named_format
