@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from headwise.predictors.classes import class_scores
+from headwise.predictors.classes import class_scores, most_frequent
 from headwise.predictors.numbers import error_counts, error_scores
 
 E = TypeVar("E")
@@ -52,8 +52,7 @@ def majority(gold: Sequence[str]) -> Baseline:
     >>> majority(["b", "a", "b"]).scores["accuracy"]
     0.6666666666666666
     """
-    counts = Counter(gold)
-    return of_labels("majority", [min(counts, key=lambda name: (-counts[name], name))] * len(gold), gold)
+    return of_labels("majority", [most_frequent(Counter(gold))] * len(gold), gold)
 
 
 def of_numbers(name: str, predicted: Iterable[float], gold: Sequence[float]) -> Baseline:

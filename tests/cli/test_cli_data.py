@@ -158,7 +158,7 @@ def test_nothing_is_fetched_where_one_name_is_wrong(headwise, catalogue):
     ("arguments", "code", "message"),
     [
         (["nowhere.tsv"], 3, "nowhere.tsv: no such file"),
-        (["phrasebook", "--limit", 3], 2, "a recipe states how its data is read; give settings such as data.KEY=VALUE"),
+        (["phrasebook", "--limit", 3], 2, "a recipe states how its data is read; give settings, data.KEY=VALUE"),
         (["x.tsv", "--kind", "pair"], 2, "unknown --kind 'pair'; did you mean 'pairs'?"),
         (["x.tsv", "data.colums=1"], 2, "options: unknown key 'colums'; did you mean 'columns'?"),
         (["x.txt", "--held-out", "x.tsv"], 2, "--held-out goes with sentence pairs only"),

@@ -72,7 +72,7 @@ WORDS = [1] * 624
         ("progress", "step", -1, "progress.step: must be 0 or more"),
         ("progress", "step", 3, "counts 3 steps, not 2"),
         ("progress", "updates", 10**300, "progress.updates: must be"),
-        ("progress", "window_tokens", 0, "a window without a token"),
+        ("progress", "window_tokens", 0, "a window without tokens"),
         ("progress", "recent_steps", [-3], "progress.recent_steps"),
         ("progress", "cpu_s", -1.0, "progress.cpu_s: must be 0 or more"),
         ("progress", "schedule_from", 7.0, "progress.schedule_from: must be 1 or less"),
