@@ -90,7 +90,7 @@ class StackConfig(SublayerConfig):
 
     def places(self) -> int | None:
         """The longest input in tokens, where there are weights for each position."""
-        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.steps == "own"
+        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
         return self.max_len if tabled else None
 
     def check_steps(self, key: str) -> None:

@@ -17,8 +17,8 @@ from headwise.models.token_encoders import (
     EncoderConfig,
     WindowConfig,
 )
-from headwise.tasks.tagging.model import FirstPooling, MeanPooling, PoolingConfig, build_token_tagger
-from headwise.tasks.tagging.model import build as build_pooling
+from headwise.tasks.tagging.model import POOLINGS as WORD_POOLINGS
+from headwise.tasks.tagging.model import PoolingConfig, build_token_tagger
 
 
 class Holder(Config):
@@ -208,7 +208,7 @@ def test_window_is_its_formula():
 def test_pooling_is_its_definition(kind):
     x = torch.randn(3, 8, 3, dtype=torch.float64)
     pieces = batch_of(SENTENCES)[1]
-    found = build_pooling(kind)(x, pieces)
+    found = WORD_POOLINGS[kind]()(x, pieces)
     for row, (_, counts) in enumerate(SENTENCES):
         start = 0
         for word, count in enumerate(counts):
@@ -216,13 +216,6 @@ def test_pooling_is_its_definition(kind):
             torch.testing.assert_close(found[row, word], own.mean(0) if kind == "mean" else own[0])
             start += count
         assert (found[row, len(counts) :] == 0).all()
-
-
-def test_pooling_by_name():
-    assert isinstance(build_pooling("mean"), MeanPooling)
-    assert isinstance(build_pooling("first"), FirstPooling)
-    with pytest.raises(ConfigError, match="unknown pooling 'men'"):
-        build_pooling("men")
 
 
 def test_an_unknown_encoder_or_key_has_the_nearest_one():

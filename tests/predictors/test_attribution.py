@@ -15,7 +15,7 @@ from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import DecoderConfig, TransformerConfig
 from headwise.predictors.attribution import METHODS, attribute, shares
 from headwise.predictors.looking import passes
-from headwise.tasks.language.continuer import Continuer
+from headwise.tasks.language.language_model import Continuer
 from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 from headwise.tasks.translation.translator import Translator
 
