@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ from headwise.errors import DataError
 from headwise.tasks.images.images import Scanned
 from headwise.tasks.images.mask_pictures import fitted
 from headwise.tasks.images.pixels import Image, PicturesConfig, Shape, adapted
+
+M = TypeVar("M", bound="ImageMetadata")
 
 # the images of a part of a recipe, by its name; what was read is collected
 Scan = Callable[[str, Bytes], Scanned]
@@ -208,7 +210,7 @@ class ImageMetadata(Config):
     deviation: list[float]
 
     @classmethod
-    def of(cls, pixels: UInt8[np.ndarray, "images height width channels"], **others: Any) -> Self:
+    def of(cls: type[M], pixels: UInt8[np.ndarray, "images height width channels"], **others: Any) -> M:
         """That of these images of training."""
         mean, deviation = constants(pixels)
         return cls(shape=Shape(*pixels.shape[1:]), mean=mean, deviation=deviation, **others)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int64, UInt8
+from jaxtyping import Float64, Int64, Num, UInt8
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -40,7 +40,7 @@ _CONFUSED, _SHOWN = 5, 40
 
 
 # of each class how many pixels are right, predicted, gold
-Counts = Int64[np.ndarray, "classes"] | Float64[np.ndarray, "classes"]
+Counts = Num[np.ndarray, "classes"]
 
 
 def overlaps(right: Counts, predicted: Counts, gold: Counts) -> Float64[np.ndarray, "classes"]:
