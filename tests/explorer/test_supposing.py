@@ -46,8 +46,8 @@ def softmax(scores):
 def test_scores_are_divided_by_the_temperature(client, at):
     own, cold = steps(client, at, CROSS), steps(client, at, CROSS, temperature=0.25)
     assert "tempered" not in own
-    np.testing.assert_allclose(cold["tempered"], own["masked"] / 0.25, rtol=1e-5)
-    np.testing.assert_allclose(cold["weights"], softmax(own["masked"] / 0.25), atol=1e-5)
+    np.testing.assert_allclose(cold["tempered"], own["scaled"] / 0.25, rtol=1e-5)
+    np.testing.assert_allclose(cold["weights"], softmax(own["scaled"] / 0.25), atol=1e-5)
     np.testing.assert_allclose(cold["output"], cold["weights"] @ own["value"], atol=1e-5)
     assert np.abs(cold["weights"] - own["weights"]).max() > 1e-3
 

@@ -293,6 +293,11 @@ class Translator(Predictor[str, list[Output], Pair]):
         ]
         return self._links([pair.source for pair in pairs], tokens, words, how or Aligning())
 
+    def batch(self, sources: Sequence[str], targets: Sequence[str]) -> PairBatch:
+        """Sentence pairs as the model reads them in training."""
+        encoded = self.source_tokenizer.encode_batch(sources), self.target_tokenizer.encode_batch(targets)
+        return self.collated(Ragged.of(encoded[0]), Ragged.of(encoded[1]), range(len(sources)))
+
     def text_of(self, example: Pair) -> str:
         return example.source
 
