@@ -180,7 +180,7 @@ def launched() -> tuple[int, int, int] | None:
 
 
 @contextmanager
-def joined(device: str = "auto", *, alone_too: bool = False) -> Iterator[Processes]:
+def process_group(device: str = "auto", *, alone_too: bool = False) -> Iterator[Processes]:
     """The processes of this launch, connected; the connection is closed at the end.
 
     Args:

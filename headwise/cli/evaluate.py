@@ -12,7 +12,7 @@ import typer
 from headwise.cli.options import TaskOptions
 from headwise.errors import ConfigError, flag
 from headwise.files import json_text
-from headwise.processes import Processes, joined, sharing, together
+from headwise.processes import Processes, process_group, sharing, together
 
 if TYPE_CHECKING:
     from headwise.training.comparison import Baselines
@@ -40,7 +40,7 @@ def evaluate(
     data_options = dict(of_data.values) if data is None else _own_file(data, target_data, of_data)
     split = split if data is None else "test"
     runtime.apply(fast_products=False)
-    with joined() as processes, sharing(processes):
+    with process_group() as processes, sharing(processes):
         sample = processes.once(lambda: examples(run, split, data_options)[:limit])
         predictor = together(processes, lambda: headwise.load(run))
         scores = scores_of(processes, predictor, against, sample, options)
@@ -72,7 +72,7 @@ def scores_of(
 
     if against is not None:
         if settings:
-            raise ConfigError(f"{flag(next(iter(settings)))} means nothing beside --against; leave it out")
+            raise ConfigError(f"{flag(next(iter(settings)))} does not combine with --against: remove one")
         return compare_scores(predictor.resampled(sample), headwise.load(against).resampled(sample))
     options = predictor.options(settings) if settings else None
     scores: Mapping[str, float | str] = predictor.evaluate(sample, options=options)

@@ -76,7 +76,7 @@ def data_keys(kind: "type[Task[Any]]", task: str, options: Mapping[str, Any]) ->
         key = names.get(option, option)
         if value is not None and key not in fields:
             there = [flag(name) for name in options if names.get(name, name) in fields]
-            raise ConfigError(f"{flag(option)} means nothing to task '{task}'; it takes: {', '.join(there) or 'none'}")
+            raise ConfigError(f"task '{task}' has no option {flag(option)}; it has: {', '.join(there) or 'none'}")
         if value is not None:
             keys[key] = value
     return keys

@@ -41,10 +41,10 @@ class TaskCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         from headwise.config import build
         from headwise.tasks.families import options
-        from headwise.tasks.options import joined
+        from headwise.tasks.options import merged
 
         kinds = [*(kind for task in self.outside_tasks(args) for kind in _options_of(task)), *options()]
-        parts = {group: joined(kind for kind in kinds if kind.adds_to == group) for group in self.groups}
+        parts = {group: merged(kind for kind in kinds if kind.adds_to == group) for group in self.groups}
         values: dict[str, dict[str, Any]] = {group: {} for group in self.groups}
         ctx.meta["options of tasks"] = [
             _option(kind, name, values[group]) for group, kind in parts.items() for name in kind.model_fields

@@ -17,7 +17,7 @@ from headwise.cli.files import files_of, in_folder
 from headwise.cli.options import TaskOptions
 from headwise.cli.output import opened
 from headwise.errors import ConfigError, DataError
-from headwise.processes import ALONE, Processes, joined, sharing, together
+from headwise.processes import ALONE, Processes, process_group, sharing, together
 
 if TYPE_CHECKING:
     from headwise.predictors.predictor import Form, Predictor, Unknown
@@ -53,7 +53,7 @@ def predict(
     chosen = values | override({}, settings or [])
     build(kind, {name: value for name, value in chosen.items() if name in kind.model_fields}, "options")
     chunk = 1 if inputs == [STDIN] and sys.stdin.isatty() else batch
-    with joined() as processes, sharing(processes):
+    with process_group() as processes, sharing(processes):
         predictor = together(processes, lambda: loaded(run, seed))
         numbered = not as_json and chosen.get("n_best", 1) != 1
         _apply(predictor, chosen, places, _To(output, chunk, as_json, numbered), processes)

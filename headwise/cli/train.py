@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from headwise.errors import ConfigError, unknown
-from headwise.processes import joined, launched, together
+from headwise.processes import launched, process_group, together
 
 if TYPE_CHECKING:
     from headwise.training.train import Run
@@ -48,7 +48,7 @@ def train(
         return _try(recipe, overrides or [], folder, where, threads, dry_run=dry_run)
     if resume not in get_args(Resume):
         raise ConfigError(unknown("--resume", resume, get_args(Resume)))
-    with joined("cpu") as processes:
+    with process_group("cpu") as processes:
         config = together(processes, lambda: recipes.read(recipe, overrides or []))
     runtime.apply(threads)
     done = run(

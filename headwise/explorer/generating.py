@@ -42,7 +42,7 @@ class AskGenerated(AskInput):
     method: Literal["beam", "greedy", "sample"] | None = Field(None, description="as the run's recipe if left out")
     beam: int | None = Field(None, ge=1, description="hypotheses kept at each step, or samples")
     max_new: int | None = Field(None, ge=1, description="tokens of the output at most")
-    top_k: int = Field(8, ge=0, le=50, description="likely next tokens that are told with every step")
+    top_k: int = Field(8, ge=0, le=50, description="most likely next tokens given at every step")
     force: list[int] = Field([], max_length=512, description="tokens that the output begins with, by number")
 
     def given(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Around(BaseModel):
     most: Annotated[int, Query(ge=1, le=MOST)] = 60
 
 
-Asked = Annotated[Around, Depends()]
+GenerationOptions = Annotated[Around, Depends()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,18 +62,18 @@ def add_graphs(app: FastAPI, explorer: Explorer) -> None:
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/graph")
-    async def graph(request: Request, name: str, selection: Asked) -> Response:
+    async def graph(request: Request, name: str, selection: GenerationOptions) -> Response:
         """Nodes with names, kinds and places in the unit square; edges as (query, key)."""
         traced = explorer.trace(name)
         return as_json(await explorer.service.compute(lambda: _drawn(traced, selection), request), headers=KEPT)
 
     @app.get(f"{at}/edges", response_class=Numbers)
-    async def edges(request: Request, name: str, selection: Asked) -> Response:
+    async def edges(request: Request, name: str, selection: GenerationOptions) -> Response:
         """The weight of each edge in every layer and head: (layers, heads, edges)."""
         return await explorer.numbers(request, name, lambda traced: edge_weights(traced, selection))
 
     @app.get(f"{at}/spread", response_class=Numbers)
-    async def spread(request: Request, name: str, selection: Asked) -> Response:
+    async def spread(request: Request, name: str, selection: GenerationOptions) -> Response:
         """The entropy of what each node looks at, in nats: (layers, heads, nodes)."""
         return await explorer.numbers(request, name, lambda traced: entropies(traced, selection))
 

@@ -25,7 +25,7 @@ _HEADS = 8
 _ALIKE = 1e-5
 
 
-class Asked(BaseModel):
+class GenerationOptions(BaseModel):
     """Which scheme, and how much of it.
 
     Args:
@@ -54,14 +54,14 @@ def add_positions(app: FastAPI, explorer: Explorer) -> None:
         return as_json({"positions": schemes})
 
     @app.get("/api/v1/positional", response_class=Numbers)
-    async def positional(request: Request, options: Annotated[Asked, Depends()]) -> Response:
+    async def positional(request: Request, options: Annotated[GenerationOptions, Depends()]) -> Response:
         """Values: (n, d) of vectors or of turned unit vectors, (n, n) of what is added to scores. Similarity: (n) by
         distance, or (n, n) where it is not of the distance alone."""
         body = await service.compute(lambda: _answer(service, options), request)
         return Numbers(body, headers=NOT_KEPT)
 
 
-def _answer(service: Service, options: Asked) -> bytes:
+def _answer(service: Service, options: GenerationOptions) -> bytes:
     if options.model is None:
         scheme, width = built(options.kind, options.n, options.d, options.base), options.d
     else:

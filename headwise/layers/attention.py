@@ -42,8 +42,8 @@ class MultiHeadAttention(nn.Module):
         value_dim: width of a head's values; head_dim if None.
         memory_dim: width of the memory, for a layer that is only ever used for cross-attention; None: as x.
         position: a scheme that acts on queries, keys or scores (rotary); self-attention only.
-        norm: of queries and of keys before they are turned by the position, as a function from the width of a head to
-            a module, such as `nn.RMSNorm`; score "qk_norm" norms after the turn.
+        norm: of queries and of keys before they are rotated by the position, as a function from the width of a head to
+            a module, such as `nn.RMSNorm`; score "qk_norm" norms after the rotation.
         shared: "qk", "kv" or "qkv" give queries and keys, keys and values, or all three, one matrix. With Q = K most
             of a row's weight lies on its diagonal, so a layer of this kind is nearly a position-wise one.
         combine: "concat" joins the heads' outputs before W_o, "mean" averages them, for heads as wide as the model.

@@ -19,8 +19,8 @@ from headwise.predictors.intervals import Resampled
 I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
 E = TypeVar("E")
-Given_I = TypeVar("Given_I", contravariant=True)
-Told_O = TypeVar("Told_O", covariant=True)
+Input_I = TypeVar("Input_I", contravariant=True)
+Output_O = TypeVar("Output_O", covariant=True)
 
 Form = Literal["text", "json"]
 Given = Literal["text", "image", "sound", "series", "node", "molecule"]
@@ -84,10 +84,10 @@ def several(items: Any) -> list[Any]:
 
 
 @runtime_checkable
-class Flowing(Protocol[Given_I, Told_O]):
+class OutputStream(Protocol[Input_I, Output_O]):
     """Outputs under way, which more inputs may join."""
 
-    def add(self, items: Sequence[Given_I]) -> Sequence[int]:
+    def add(self, items: Sequence[Input_I]) -> Sequence[int]:
         """Takes these too; the numbers by which they are told."""
         ...
 
@@ -95,7 +95,7 @@ class Flowing(Protocol[Given_I, Told_O]):
         """Nobody waits for these any more; nothing is told of them."""
         ...
 
-    def step(self, beside: Callable[[], object] = lambda: None) -> Sequence[tuple[int, Told_O]]:
+    def step(self, beside: Callable[[], object] = lambda: None) -> Sequence[tuple[int, Output_O]]:
         """Goes on a little; the inputs that are done with it, and their outputs.
 
         Args:
@@ -143,7 +143,7 @@ class Predictor(ABC, Generic[I, O, E]):
         """Inputs as a list, a single one too; a text stands for what `parse` makes of it."""
         return [self.parse(item) if isinstance(item, str) else item for item in several(items)]
 
-    def flow(self, options: Any = None) -> "Flowing[I, O] | None":
+    def flow(self, options: Any = None) -> "OutputStream[I, O] | None":
         """The same outputs, each told as it ends, while more inputs may join; None where they are found in batches.
 
         For a service, whose inputs come one by one.
@@ -178,10 +178,10 @@ class Predictor(ABC, Generic[I, O, E]):
     def options(self, values: Mapping[str, Any]) -> Any:
         """What `predict` takes, from options by name; without any, None. Here the value of `option`.
 
-        Raises: ConfigError naming an option that means nothing here.
+        Raises: ConfigError: an option that this model does not have.
         """
         if others := [name for name in values if name != self.option]:
-            raise ConfigError(f"{flag(others[0])} means nothing to this model; leave it out")
+            raise ConfigError(f"this model has no option {flag(others[0])}: remove it")
         return values.get(self.option)
 
     def text_of(self, example: E) -> str:

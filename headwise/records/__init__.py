@@ -13,7 +13,7 @@ from headwise.errors import ConfigError, unknown
 from headwise.records.calls import RecordedCall
 from headwise.records.edits import Edit, Force, Hide, Loosen, Mute, Narrow, Replace, Swap, edit
 from headwise.records.layer_records import LayerRecord, OutputRecord
-from headwise.records.watching import chosen, joined, layers
+from headwise.records.watching import chosen, layers, watch
 
 __all__ = ["Edit", "Force", "Hide", "LayerRecord", "Loosen", "Mute", "Narrow", "OutputRecord", "RecordedCall"]
 __all__ += ["Replace", "Swap", "Trace", "edit", "record"]
@@ -97,7 +97,7 @@ def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] =
             stack.callback(module.register_forward_hook(output._keep).remove)
         for name, (_, mechanism) in matches.items():
             records[name] = layer = LayerRecord(name)
-            stack.enter_context(joined(mechanism, look=layer._keep))
+            stack.enter_context(watch(mechanism, look=layer._keep))
         yield Trace(_ordered(model, records))
 
 

@@ -17,7 +17,7 @@ from headwise.attention.masks import Mask, Table, without
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast, wide
 from headwise.errors import ConfigError, ShapeError
-from headwise.records.watching import Change, Heads, Weights, chosen, head_numbers, joined, watched
+from headwise.records.watching import Change, Heads, Weights, chosen, head_numbers, watch, watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Edit(Change):
         """Applies the edit to a model; the stack undoes it."""
         for name, (_, mechanism) in chosen(model, self.pattern).items():
             # as the edit of this layer, which its messages name
-            stack.enter_context(joined(mechanism, change=replace(self, pattern=name)))
+            stack.enter_context(watch(mechanism, change=replace(self, pattern=name)))
 
 
 @dataclass(frozen=True, eq=False)

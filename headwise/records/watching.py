@@ -114,7 +114,7 @@ def watched(mechanism: Mechanism) -> Watch | None:
 
 
 @contextmanager
-def joined(mechanism: Mechanism, *, change: Change | None = None, look: Looker | None = None) -> Iterator[None]:
+def watch(mechanism: Mechanism, *, change: Change | None = None, look: Looker | None = None) -> Iterator[None]:
     """While open, the calls of the mechanism pass through this change or are told to this looker."""
     watch = watched(mechanism) or Watch(mechanism)
     watch.changes = watch.changes if change is None else [*watch.changes, change]

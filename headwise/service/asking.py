@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from headwise.decoding.search import DecodingConfig
 from headwise.service.limits import Limits
 from headwise.service.problems import Problem
-from headwise.tasks.options import Options, joined
+from headwise.tasks.options import Options, merged
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -18,7 +18,7 @@ _DEEP = 8
 
 
 class Body(BaseModel):
-    """What every request may say."""
+    """The keys that every request may have."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -38,13 +38,13 @@ class AskTrace(Body):
     """A text whose steps through one attention head are returned."""
 
     text: str = Field(min_length=1)
-    layer: str | None = Field(None, max_length=200, description="name of a layer; the one that says most if left out")
+    layer: str | None = Field(None, max_length=200, description="name of a layer; the most focused one if left out")
     head: int = Field(0, ge=0, le=1 << 16)
 
 
 def asking(kinds: Iterable[type[Options]]) -> type[Ask]:
     """The requests to runs of tasks that have these options."""
-    options = joined(kinds)
+    options = merged(kinds)
     description = Ask.model_fields["options"].description
     return create_model("Ask", __base__=Ask, options=(options, Field(options(), description=description)))
 

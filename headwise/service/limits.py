@@ -23,7 +23,7 @@ class Limits(Config):
     shown_texts: int = Field(8, ge=1, description="texts of a request whose attention is returned")
     shown_tokens: int = Field(_SHOWN_TOKENS, ge=1, description="tokens of such a text")
     shown_bytes: int = Field(1 << 22, ge=1, description="bytes of a trace of all steps")
-    queue: int = Field(64, ge=1, description="requests that wait; further ones are told to come back")
+    queue: int = Field(64, ge=1, description="waiting requests; further ones get 429")
     batch: int = Field(128, ge=1, description="texts that are answered together")
     deadline_s: float = Field(30.0, gt=0, description="seconds until a request is given up")
     receive_s: float = Field(8.0, gt=0, description="seconds in which headers and body have to arrive")

@@ -11,12 +11,12 @@ from typing import Any
 from headwise import runtime
 from headwise.cancellation import cancelled_by
 from headwise.decoding.hypotheses import SearchStep, observe_search
-from headwise.predictors.predictor import Flowing
+from headwise.predictors.predictor import OutputStream
 
 # without a job, after which the memory of the last ones is returned to the system
 _IDLE_S = 1.0
 
-Begins = Callable[[], Flowing[Any, Any] | None]
+Begins = Callable[[], OutputStream[Any, Any] | None]
 
 
 class Full(Exception):
@@ -165,7 +165,7 @@ class Worker:
                 if not job.answer.done():
                     self._answer_batch([job])
 
-    def _go_on(self, flow: Flowing[Any, Any], jobs: list[Job]) -> None:
+    def _go_on(self, flow: OutputStream[Any, Any], jobs: list[Job]) -> None:
         """Answers these and those that join them; whatever is raised, some may be left without an answer."""
         key, going = jobs[0].key, _Going(flow)
         try:
@@ -209,7 +209,7 @@ class Worker:
 class _Going:
     """The items of a flow by their numbers, what is found of each job, and the jobs that are done."""
 
-    def __init__(self, flow: Flowing[Any, Any]):
+    def __init__(self, flow: OutputStream[Any, Any]):
         self._flow = flow
         self.places: dict[int, tuple[Job, int]] = {}
         self._found: defaultdict[Job, dict[int, Any]] = defaultdict(dict)

@@ -29,7 +29,7 @@ class BestOptions(Options):
     n_best: int | None = Field(None, ge=1, description="outputs for each input")
 
 
-def joined(kinds: Iterable[type[Options]]) -> type[Options]:
+def merged(kinds: Iterable[type[Options]]) -> type[Options]:
     """All options of several kinds; of two with the same name the first."""
     fields: dict[str, Any] = {}
     for kind in kinds:

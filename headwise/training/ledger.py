@@ -40,7 +40,7 @@ class Row(Config):
     digest: str | None = Field(description="SHA-256 of the file that it was trained on")
     seeds: dict[str, int] = Field(description="what runs of one recipe may differ in")
     part: str = Field(description="part of its data that was scored")
-    metric: str = Field(description="the score that says which model is best")
+    metric: str = Field(description="the score by which the best model is chosen")
     scores: dict[str, float] = Field(description="of the model")
     baselines: dict[str, dict[str, float]] = Field({}, description="scores of each baseline, by its name")
     examples: int = Field(ge=0, description="how many were scored")

@@ -14,7 +14,7 @@ from headwise.errors import CheckpointError, MachineError
 from headwise.labels import visible
 from headwise.locks import FolderLock
 from headwise.models.summary import parts
-from headwise.processes import Processes, joined, together
+from headwise.processes import Processes, process_group, together
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import probe
 from headwise.runs.display import Display
@@ -124,7 +124,7 @@ def train(
     with (
         trusting(trust),
         StopSignal() as stop,
-        joined(parsed.training.device, alone_too=wrapped) as processes,
+        process_group(parsed.training.device, alone_too=wrapped) as processes,
         isolated(parsed.seed),
     ):
         try:

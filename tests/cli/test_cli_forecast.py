@@ -64,7 +64,7 @@ def test_what_is_no_forecast_says_so(headwise, folder, trained):
     assert "no option --steps" in err
     code, _, err = headwise("init", "forecast", "--data", "load.csv", "--source-key", "x")
     assert (code, err) == (
-        2, "error: --source-key means nothing to task 'forecast'; it takes: --data, --valid, --test, --columns\n"
+        2, "error: task 'forecast' has no option --source-key; it has: --data, --valid, --test, --columns\n"
     )  # fmt: skip
     (folder / "short.csv").write_text("x\n1\n")
     code, _, err = headwise("init", "forecast", "--data", "short.csv")

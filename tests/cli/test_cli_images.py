@@ -89,4 +89,4 @@ def test_faults_of_data_end_with_their_file_and_what_to_do(headwise, folder, pla
 def test_options_that_mean_nothing_here_are_refused(headwise, folder):
     code, _, err = headwise("init", "image-classify", "--data", "set", "--columns", 0, 1)
     assert code == 2
-    assert "--columns means nothing to task 'image-classify'; it takes: --data, --target-data, --valid, --test" in err
+    assert "task 'image-classify' has no option --columns; it has: --data, --target-data, --valid, --test" in err

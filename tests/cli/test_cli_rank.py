@@ -40,7 +40,7 @@ def test_a_log_goes_through_every_verb(headwise, folder):
     assert found["difference"] == pytest.approx(found["auc"] - found["auc of the other"])
     assert "bootstrap over" in found["interval"]
     code, _, err = headwise("evaluate", "run", "--against", "other", "--tokenize", "zh")
-    assert (code, err) == (2, "error: --tokenize means nothing beside --against; leave it out\n")
+    assert (code, err) == (2, "error: --tokenize does not combine with --against: remove one\n")
     code, out, err = headwise("explain", "run", "i1 i2 i1", "--target", "i1")
     assert (code, err) == (0, ""), err
     assert "rows need not sum to one here" in out

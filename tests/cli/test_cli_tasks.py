@@ -187,9 +187,9 @@ def test_what_a_task_does_not_have_is_said(headwise, folder):
     run = folder / "run"
     assert headwise("train", "tag.toml", "--run-folder", run)[0] == 0
     code, _, err = headwise("predict", run, "a", "--top-k", 3)
-    assert (code, err) == (2, "error: --top-k means nothing to this model; leave it out\n")
+    assert (code, err) == (2, "error: this model has no option --top-k: remove it\n")
     code, _, err = headwise("predict", run, "a", "--stop", ".")
-    assert (code, err) == (2, "error: --stop means nothing to this model; leave it out\n")
+    assert (code, err) == (2, "error: this model has no option --stop: remove it\n")
     code, _, err = headwise("explain", run, "the cat")
     assert code == 2
     assert "this model has no attention to look at" in err

@@ -56,8 +56,8 @@ def counted(predictor):
     calls = []
     if isinstance(predictor, SpeechWriter):
         # a twin of the model searches
-        found = predictor.writing.found
-        predictor.writing.found = lambda *batch: calls.append(1) or found(*batch)
+        found = predictor.writing.search
+        predictor.writing.search = lambda *batch: calls.append(1) or found(*batch)
     else:
         predictor.model.register_forward_pre_hook(lambda *_: calls.append(1))
     return calls

@@ -171,7 +171,7 @@ def _parts(kind):
     """What the process keeps of a model and its optimizer, and how much there is in all."""
     import training_toy
 
-    from headwise.processes import joined
+    from headwise.processes import process_group
     from headwise.runs.tensors import local
     from headwise.training.optimizers import optimizer_tensors
     from headwise.training.parallel import Engine, share_of_step
@@ -180,7 +180,7 @@ def _parts(kind):
 
     training_toy.install()
     recipe = read_recipe(made("gathered", kind))
-    with joined("cpu", alone_too=True) as processes:
+    with process_group("cpu", alone_too=True) as processes:
         session = Session(training_toy.toy(recipe), recipe, processes)
         engine = Engine(session.objective, session.kind, processes, session.device, None)
         share = share_of_step(session.source, 1, processes, session.device)

@@ -16,7 +16,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from headwise.errors import CheckpointError, ConfigError, DataError, Diverged, HeadwiseError, MachineError, RunBusy
-from headwise.processes import Alone, Group, joined, launched, together
+from headwise.processes import Alone, Group, launched, process_group, together
 from headwise.runs.checkpoints import Checkpoints
 from headwise.training.parallel import check, kind_of
 from headwise.training.recipe import TrainingConfig
@@ -172,7 +172,7 @@ def test_inside_a_step_a_silent_process_is_waited_for_less_long(monkeypatch):
         group.numbers(1.0)
         group.gather("a")
     assert waits == [None, "patient", "patient", "patient"]
-    with joined("cpu", alone_too=True) as processes:
+    with process_group("cpu", alone_too=True) as processes:
         groups = torch.distributed.group.WORLD, processes.control
         minutes = [group._get_backend(torch.device("cpu")).options._timeout.total_seconds() / 60 for group in groups]
     assert minutes == [10, 30]

@@ -38,10 +38,10 @@ class SparseTable:
     @classmethod
     def of(cls, dense: Float[np.ndarray, "rows columns"]) -> "SparseTable":
         step = _rows_at_once(dense.shape[1])
-        return cls.joined([dense[:0], *(dense[at : at + step] for at in range(0, len(dense), step))])
+        return cls.concatenate([dense[:0], *(dense[at : at + step] for at in range(0, len(dense), step))])
 
     @classmethod
-    def joined(cls, parts: Iterable[Float[np.ndarray, "_ columns"]]) -> "SparseTable":
+    def concatenate(cls, parts: Iterable[Float[np.ndarray, "_ columns"]]) -> "SparseTable":
         """The table of dense arrays one below another, one of which is in memory at a time."""
         counts, columns, values, width = [np.zeros(1, np.int64)], [], [], 0
         for part in parts:

@@ -211,7 +211,7 @@ def _of_one_deviation(table: SparseTable) -> SparseTable:
     np.maximum.at(largest, column, np.abs(value))
     constant = deviation < 1e-12 * largest
     deviation[constant] = 1.0
-    return SparseTable.joined((part - mean) / deviation * ~constant for part in table.parts())
+    return SparseTable.concatenate((part - mean) / deviation * ~constant for part in table.parts())
 
 
 def _table(nodes: Path, edges: Path | None, config: GraphConfig) -> tuple[NodeTable, list[str]]:

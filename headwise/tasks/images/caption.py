@@ -172,7 +172,7 @@ class Captioner(ImagePredictor[list[Output]]):
 
         def written(start: int) -> list[list[Output]]:
             chosen = self.inputs(images[start : start + PREDICTION_IMAGES])
-            return self.writing.found(self._batch(chosen, [[] for _ in chosen]), request.decoding, request.prefix)
+            return self.writing.search(self._batch(chosen, [[] for _ in chosen]), request.decoding, request.prefix)
 
         starts = range(0, len(images), PREDICTION_IMAGES)
         for _, captions in divided(written, starts, alone=request.decoding.method == "sample"):
@@ -180,10 +180,10 @@ class Captioner(ImagePredictor[list[Output]]):
         return outputs
 
     def options(self, given: Mapping[str, Any]) -> Request:
-        """As for translations. Raises: ConfigError for options that mean nothing here."""
+        """As for translations. Raises: ConfigError for options that captions do not have."""
         for name in ("stop", "alignments"):
             if name in given:
-                raise ConfigError(f"--{name} means nothing to captions of images; leave it out")
+                raise ConfigError(f"captions of images have no --{name}: remove it")
         return Request.of(self.decoding, given)
 
     def write(self, item: Image, output: list[Output], form: Form, options: Request | None = None) -> list[str]:

@@ -257,7 +257,7 @@ class ImageClassifyConfig(Config):
     augmentation: AugmentationConfig = Field(AugmentationConfig(), description="random changes of training images")
     model: ImageEncoderConfig = Field(description="the encoder: vit, pixels, cnn or attention_cnn")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over the classes")
-    num_shown: int = Field(4, ge=0, description="how many images are named at each validation, with what is said")
+    num_shown: int = Field(4, ge=0, description="images shown at each validation, with the prediction")
 
 
 class ImageClassify(ImageTask):

@@ -39,7 +39,7 @@ class ImageSegmentConfig(Config):
     flip: bool = Field(False, description="mirror every second training image with its mask")
     model: ImageEncoderConfig = Field(description="the encoder: vit, pixels, cnn or attention_cnn")
     skips: bool = Field(True, description="finer maps of cnn and attention_cnn join on the way back to pixels")
-    num_shown: int = Field(4, ge=0, description="how many images are told of at each validation")
+    num_shown: int = Field(4, ge=0, description="images shown at each validation")
 
 
 class ImageSegment(ImageTask):

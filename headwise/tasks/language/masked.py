@@ -29,7 +29,7 @@ _STREAMS = 1 << 32
 class MaskingConfig(Config):
     """Which tokens have to be told, and what stands in their place."""
 
-    share: float = Field(0.15, gt=0, le=1, description="share of the tokens that have to be told")
+    share: float = Field(0.15, gt=0, le=1, description="share of the tokens to predict")
     hidden: float = Field(0.8, ge=0, le=1, description="share of these that are masked")
     random: float = Field(0.1, ge=0, le=1, description="share of these with a random token; the rest stay as they are")
 

@@ -236,7 +236,7 @@ class MaskedLMConfig(Config):
     data: TextConfig = Field(description="the text")
     tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="how the text becomes tokens")
     model: EncoderConfig = Field(description="the encoder: token, window, cnn, rnn or attention")
-    masking: MaskingConfig = Field(MaskingConfig(), description="which tokens have to be told, and what is put there")
+    masking: MaskingConfig = Field(MaskingConfig(), description="which tokens are predicted, and what replaces them")
     length: int = Field(128, ge=1, description="length of a window, in tokens")
     tie_output: bool = Field(True, description="the matrix before the vocabulary is that of the embeddings")
     embedding_std: float = Field(0.05, gt=0, description="standard deviation of the first embeddings")

@@ -154,8 +154,8 @@ class InterestConfig(Config):
     mechanism: MechanismName = Field("scored", description="of attention: what is computed; `headwise list mechanisms`")
     score: ScoreName = Field("scaled_dot", description="of attention: how alike candidate and item are; `list scores`")
     normalizer: NormalizerName = Field("softmax", description="of attention: scores to weights; see `list normalizers`")
-    positions: bool = Field(True, description="whether an item of the history is told how many follow it")
-    time_gaps: bool = Field(False, description="whether it is told how long ago it was, by data.order")
+    positions: bool = Field(True, description="encode how many items of the history follow one")
+    time_gaps: bool = Field(False, description="encode how long ago an item was, by data.order")
     widths: dict[str, int] = Field(
         default={}, description="width of the embedding by column, data.item among them; absent: 6 size^(1/4)"
     )

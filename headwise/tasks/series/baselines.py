@@ -21,18 +21,18 @@ _RIDGE = 1e-8
 # orders of an autoregression that are tried, and deviations from the mean that it forecasts at most
 _ORDERS, _FARTHEST = 24, 1e3
 
-Told = Float64[np.ndarray, "windows horizon targets"]
+Forecasts = Float64[np.ndarray, "windows horizon targets"]
 History = Float64[np.ndarray, "windows length columns"]
 Windows = Float64[np.ndarray, "windows places columns"]
 
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A linear rule from the latest steps of a history to all that is to be told; the last row is the constant."""
+    """A linear rule from the latest steps of a history to all targets; the last row is the constant."""
 
-    weights: Float64[np.ndarray, "features told"]
+    weights: Float64[np.ndarray, "features targets"]
 
-    def __call__(self, history: History, horizon: int) -> Told:
+    def __call__(self, history: History, horizon: int) -> Forecasts:
         """What the rule says of histories of standardised numbers."""
         features = _features(history, self.steps(history.shape[-1]))
         forecasts: np.ndarray = (features @ self.weights).reshape(len(history), horizon, -1)
@@ -65,34 +65,34 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class SimpleForecasts:
+class Baselines:
     """What a forecast is compared with; everything is standardised.
 
     Args:
         season: steps of a season, None: there is none.
-        told: the places of the targets among the columns.
+        target_columns: the places of the targets among the columns.
     """
 
     linear: Linear
     season: int | None
-    told: list[int]
+    target_columns: list[int]
     horizon: int
 
-    def by_name(self) -> Mapping[str, Callable[[History], Told]]:
+    def by_name(self) -> Mapping[str, Callable[[History], Forecasts]]:
         """Each by its name: a function of histories."""
-        baselines: dict[str, Callable[[History], Told]] = {"last value": self._last}
+        baselines: dict[str, Callable[[History], Forecasts]] = {"last value": self._last}
         if self.season is not None:
             baselines["season"] = self._seasonal
         return {**baselines, "linear": lambda history: self.linear(history, self.horizon)}
 
-    def _last(self, history: History) -> Told:
-        return np.repeat(history[:, -1:, self.told], self.horizon, axis=1)
+    def _last(self, history: History) -> Forecasts:
+        return np.repeat(history[:, -1:, self.target_columns], self.horizon, axis=1)
 
-    def _seasonal(self, history: History) -> Told:
+    def _seasonal(self, history: History) -> Forecasts:
         assert self.season is not None
         # the same place of the latest season that is known as a whole or in part
         places = [-self.season + step % self.season for step in range(self.horizon)]
-        return history[:, places][:, :, self.told]
+        return history[:, places][:, :, self.target_columns]
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class Autoregression:
 
     order: int
     weights: Float64[np.ndarray, "targets lags_and_constant"]
-    told: list[int]
+    target_columns: list[int]
     horizon: int
 
-    def __call__(self, history: History) -> Told:
+    def __call__(self, history: History) -> Forecasts:
         """Forecasts of histories of standardised numbers."""
-        steps = history[:, -self.order :][:, :, self.told]
+        steps = history[:, -self.order :][:, :, self.target_columns]
         for _ in range(self.horizon):
             latest = np.einsum("wlt,tl->wt", steps[:, -self.order :], self.weights[:, :-1]) + self.weights[:, -1]
             # an order whose rule is unstable must not end in infinity
@@ -155,7 +155,7 @@ def fitted(table: WindowTable, scaling: Scaling, length: int) -> tuple[Linear, b
     for rows in portions(table):
         rounded = np.round(rows * scale) / scale
         features = _features(rounded[:, :length], steps)
-        targets = rounded[:, length:][:, :, scaling.told].reshape(len(rows), -1)
+        targets = rounded[:, length:][:, :, scaling.target_columns].reshape(len(rows), -1)
         gram, moments = gram + features.T @ features, moments + features.T @ targets
     try:
         return Linear(_solved(gram, moments)), False
@@ -169,7 +169,7 @@ def portions(table: WindowTable) -> Iterator[Float64[np.ndarray, "windows places
         yield table.rows(range(start, min(start + _PORTION, len(table)))).double().numpy()
 
 
-def error_sums(forecasts: Told, targets: Told, scaling: Scaling) -> dict[str, float]:
+def error_sums(forecasts: Forecasts, targets: Forecasts, scaling: Scaling) -> dict[str, float]:
     """Sums of errors of standardised forecasts, of which `error_scores` makes scores; those of batches add up."""
     wrong = forecasts - targets
     absolute = np.abs(wrong).sum(axis=(0, 1)) * scaling.units
@@ -207,7 +207,7 @@ def _features(history: History, steps: int) -> Float64[np.ndarray, "windows feat
     return np.concatenate((flat, np.ones((len(flat), 1))), axis=1)
 
 
-def _solved(gram: np.ndarray, moments: np.ndarray) -> Float64[np.ndarray, "features told"]:
+def _solved(gram: np.ndarray, moments: np.ndarray) -> Float64[np.ndarray, "features targets"]:
     """gram x = moments by Cholesky's method, on one thread, since sums of several depend on their number.
 
     Raises: LinAlgError where gram is singular.

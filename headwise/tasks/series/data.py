@@ -43,7 +43,7 @@ class SeriesConfig(Config):
     format: TableFormat = Field("auto", description="auto (by name, else by content), csv, tsv or jsonl")
     delimiter: str = Field(",", description="what parts the columns of a CSV file: one character")
     columns: list[str] = Field(default=[], description="columns of the numbers to read; if empty, all that hold some")
-    targets: list[str] = Field(default=[], description="those of them to tell ahead; if empty, all that are read")
+    targets: list[str] = Field(default=[], description="columns to predict; if empty, all that are read")
     series: str | None = Field(None, description="column of the name of a row's series, where a file holds several")
     time: str | None = Field(None, description="column of the time, number or ISO date, which must rise; not a feature")
     missing: Literal["stop", "previous"] = Field("stop", description="a cell without a number: stop, or the one before")
@@ -294,14 +294,14 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """Steps of a series, from `start` to before `end`, that are to be told."""
+    """Steps of a series, from `start` to before `end`, to predict."""
 
     series: Series
     start: int
     end: int
 
     def places(self, length: int, horizon: int) -> range:
-        """Where the steps to tell of a window may begin: its history may lie before the span, what is told may not.
+        """Where the steps to predict of a window may begin: its history may lie before the span, they may not.
 
         >>> Span(Series("", ("a",), np.zeros((20, 1))), 10, 20).places(8, 4)
         range(10, 17)
@@ -319,7 +319,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The columns that are read, which of them are told, and their means and deviations in training."""
+    """The columns that are read, which of them are predicted, and their means and deviations in training."""
 
     columns: tuple[str, ...]
     targets: tuple[str, ...]
@@ -327,7 +327,7 @@ class Scaling:
     deviations: tuple[float, ...]
 
     @property
-    def told(self) -> list[int]:
+    def target_columns(self) -> list[int]:
         """The places of the targets among the columns."""
         where = {column: place for place, column in enumerate(self.columns)}
         return [where[target] for target in self.targets]
@@ -335,7 +335,7 @@ class Scaling:
     @property
     def units(self) -> Float64[np.ndarray, "targets"]:
         """The deviations of the targets: what a standardised number is multiplied by."""
-        return np.array(self.deviations)[self.told]
+        return np.array(self.deviations)[self.target_columns]
 
     def standardised(self, series: Series) -> Float64[np.ndarray, "steps columns"]:
         """(number - mean) / deviation of the columns. Raises: DataError for a column that the series has not."""
@@ -343,7 +343,7 @@ class Scaling:
 
     def restored(self, numbers: Float64[np.ndarray, "*steps targets"]) -> Float64[np.ndarray, "*steps targets"]:
         """Standardised numbers of the targets, in the units of the file."""
-        return numbers * self.units + np.array(self.means)[self.told]
+        return numbers * self.units + np.array(self.means)[self.target_columns]
 
     def to_bytes(self) -> bytes:
         fields = {name: list(getattr(self, name)) for name in ("columns", "targets", "means", "deviations")}
@@ -367,7 +367,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class SeriesParts:
-    """The spans of each part, the columns that are read and told, digests by key, and what is to be told."""
+    """The spans of each part, the columns read and predicted, digests by key, and notes."""
 
     spans: Mapping[str, Sequence[Span]]
     columns: tuple[str, ...]
@@ -474,7 +474,7 @@ def _columns(data: SeriesConfig, notes: list[str]) -> list[str]:
 
 
 def _odd(all_series: Sequence[Series]) -> list[str]:
-    """What is odd about series, to be told."""
+    """Notes on what is odd about series."""
     notes = []
     if filled := sum(series.filled for series in all_series):
         notes.append(f"{filled:,} missing numbers are those of the step before")

@@ -27,8 +27,8 @@ from headwise.tasks.demo import Demo
 from headwise.tasks.series import drawn
 from headwise.tasks.series.baselines import (
     Autoregression,
+    Baselines,
     Linear,
-    SimpleForecasts,
     error_scores,
     error_sums,
     fitted,
@@ -85,9 +85,11 @@ class ForecastConfig(Config):
 
     data: SeriesConfig = Field(description="the series")
     length: int = Field(48, ge=1, le=2**16, description="steps of history that the model reads")
-    horizon: int = Field(12, ge=1, le=2**16, description="steps after it that the model tells")
-    change: bool = Field(True, description="the model tells differences from the latest numbers; else the numbers")
-    model: ForecasterConfig = Field(description="an encoder that tells all steps at once, or a decoder, step by step")
+    horizon: int = Field(12, ge=1, le=2**16, description="steps to predict")
+    change: bool = Field(True, description="predict differences from the latest values; false: the values")
+    model: ForecasterConfig = Field(
+        description="an encoder that predicts all steps at once, or a decoder, step by step"
+    )
     pooling: SequencePoolingConfig = Field(
         SequencePoolingConfig(kind="last"), description="how the steps become one vector; a decoder has none"
     )
@@ -115,19 +117,19 @@ class WindowBatch(OnDevice):
     """Windows side by side, standardised.
 
     Args:
-        counted: steps of each that the loss counts, the last ones.
-        told: numbers of each such step that are told.
+        num_counted: steps of each that the loss counts, the last ones.
+        num_columns: predicted numbers of each such step.
     """
 
     rows: Float[Tensor, "windows places columns"]
-    counted: int
-    told: int
+    num_counted: int
+    num_columns: int
     indices: list[int]
 
     @property
     def num_tokens(self) -> int:
-        """Numbers that are told."""
-        return len(self.indices) * self.counted * self.told
+        """Predicted numbers."""
+        return len(self.indices) * self.num_counted * self.num_columns
 
 
 class Forecast(Task[Tables]):
@@ -152,7 +154,7 @@ class Forecast(Task[Tables]):
             linear = Linear.of(assets.file(LINEAR_FILE), columns, length, num_outputs)
         except DataError:
             raise damaged(LINEAR_FILE, "is not the linear baseline of this length and horizon") from None
-        self.simple = SimpleForecasts(linear, config.data.season, self.scaling.told, config.horizon)
+        self.simple = Baselines(linear, config.data.season, self.scaling.target_columns, config.horizon)
 
     @classmethod
     def prepare_with(cls, config: ForecastConfig, given: Given) -> Assets[Tables]:
@@ -197,8 +199,8 @@ class Forecast(Task[Tables]):
         every = cls.examples(config, "train")
         train = sample(every)
         windows = predictor.standardised(train)
-        rule = Autoregression.fitted(windows, config.length, predictor.scaling.told, config.horizon)
-        yield Baseline(named(f"AR({rule.order})", len(train), len(every)), predictor.scores(examples, rule))
+        baseline = Autoregression.fitted(windows, config.length, predictor.scaling.target_columns, config.horizon)
+        yield Baseline(named(f"AR({baseline.order})", len(train), len(every)), predictor.scores(examples, baseline))
 
     @classmethod
     def suggest(cls, data: Mapping[str, Any]) -> Suggestion:
@@ -238,7 +240,7 @@ class Forecast(Task[Tables]):
             config.model,
             config.pooling,
             len(self.scaling.columns),
-            self.scaling.told,
+            self.scaling.target_columns,
             horizon=config.horizon,
             change=config.change,
         )
@@ -265,16 +267,16 @@ class Forecast(Task[Tables]):
     def loss(self, model: nn.Module, batch: WindowBatch) -> Float[Tensor, ""]:
         """Sum of the squared errors of standardised numbers; of a decoder, of each step after the true ones."""
         assert isinstance(model, Forecaster)
-        predictions, targets = model.taught(batch.rows, batch.counted)
+        predictions, targets = model.teacher_forced(batch.rows, batch.num_counted)
         return (wide(predictions) - targets).square().sum()
 
     def measure(self, model: nn.Module, batches: Iterable[WindowBatch]) -> Stats:
         stats: Counter[str] = Counter()
         for batch in batches:
             history, targets = batch.rows[:, : self.config.length], batch.rows[:, self.config.length :]
-            forecasts, targets = wide(model(history)), targets[..., self.scaling.told]
+            forecasts, targets = wide(model(history)), targets[..., self.scaling.target_columns]
             stats.update(error_sums(forecasts.double().cpu().numpy(), targets.double().cpu().numpy(), self.scaling))
-            # an encoder has told all that its loss is of; a decoder was not given the true steps
+            # an encoder's loss is that of these forecasts; a decoder's needs the true steps
             stepwise = isinstance(self.config.model, StepwiseConfig)
             loss = self.loss(model, batch) if stepwise else (forecasts - targets).square().sum()
             stats.update({"loss": float(loss), "count": float(batch.num_tokens)})
@@ -309,18 +311,20 @@ class Forecast(Task[Tables]):
         length, target = self.config.length, self.scaling.targets[0]
         with torch.no_grad():
             forecast = wide(model(rows[:, :length].to(next(model.parameters())))).double().cpu().numpy()
-        targets = rows[:, length:][..., self.scaling.told].double().numpy()
+        targets = rows[:, length:][..., self.scaling.target_columns].double().numpy()
         predicted, actual = (self.scaling.restored(numbers)[0, :4, 0] for numbers in (forecast, targets))
         more = ", ..." if self.config.horizon > len(predicted) else ""
         shown = (", ".join(f"{number:.4g}" for number in numbers) + more for numbers in (predicted, actual))
         return f"{target}: " + " is ".join(shown)
 
 
-def _without_model(table: WindowTable, simple: SimpleForecasts, scaling: Scaling, length: int) -> str:
+def _without_model(table: WindowTable, simple: Baselines, scaling: Scaling, length: int) -> str:
     sums: dict[str, Counter[str]] = {name: Counter() for name in simple.by_name()}
     for rows in portions(table):
-        for name, rule in simple.by_name().items():
-            sums[name].update(error_sums(rule(rows[:, :length]), rows[:, length:][:, :, scaling.told], scaling))
+        for name, baseline in simple.by_name().items():
+            sums[name].update(
+                error_sums(baseline(rows[:, :length]), rows[:, length:][:, :, scaling.target_columns], scaling)
+            )
     scores = {name: error_scores(errors, scaling) for name, errors in sums.items()}
     pairs = ", ".join(f"{name} {errors['mse']:.4g} and {errors['mae']:.4g}" for name, errors in scores.items())
     return f"MSE (standardised) and MAE without a model: {pairs}"

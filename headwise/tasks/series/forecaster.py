@@ -27,7 +27,7 @@ from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
 from headwise.processes import divided
-from headwise.tasks.series.baselines import History, SimpleForecasts, Told, error_scores, error_sums
+from headwise.tasks.series.baselines import Baselines, Forecasts, History, error_scores, error_sums
 from headwise.tasks.series.data import Scaling, Series, SeriesConfig, Window, read_series
 from headwise.tasks.series.look import SeriesMap
 from headwise.tasks.series.model import Forecaster, PooledForecaster, StepwiseForecaster, whole
@@ -70,10 +70,10 @@ def read_place(model: Forecaster) -> int | None:
 
 
 def _stepped(model: StepwiseForecaster, history: Tensor) -> dict[str, Layer]:
-    """What the places that tell the forecast attend to, in one pass over the history and what was told."""
+    """What the places of the forecast attend to, in one pass over the history and the forecast."""
     length = history.shape[1]
     with evaluating(model), inference_mode():
-        read = cat((history, model.rolled(history)[:, :-1]), 1)
+        read = cat((history, model.roll_out(history)[:, :-1]), 1)
     ahead = [f"+{step}" for step in range(1, model.horizon + 1)]
     keys = [*_labels(length), *ahead[:-1]]
     return {
@@ -92,10 +92,10 @@ class _Following(nn.Module):
 
     def __init__(self, model: StepwiseForecaster):
         super().__init__()
-        self.decoder, self._following = model.decoder, model.following
+        self.decoder, self._predict_next = model.decoder, model.predict_next
 
     def forward(self, steps: Tensor) -> Tensor:
-        return self._following(steps)
+        return self._predict_next(steps)
 
 
 # of one forecast
@@ -116,7 +116,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     reads = "file"
     given = "series"
 
-    def __init__(self, model: Forecaster, scaling: Scaling, simple: SimpleForecasts, length: int, data: SeriesConfig):
+    def __init__(self, model: Forecaster, scaling: Scaling, simple: Baselines, length: int, data: SeriesConfig):
         self.model, self.scaling, self.simple = model, scaling, simple
         self.length, self.data = length, data
 
@@ -156,7 +156,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         """The rows after each series, (steps, targets), in the units of the file.
 
         Args:
-            options: how many steps; None: the horizon. Beyond the horizon the model reads what it has told itself.
+            options: how many steps; None: the horizon. Beyond the horizon the model reads its own forecast.
 
         Raises: DataError: a series that is shorter than a history.
         """
@@ -172,7 +172,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
             if begin + self.model.horizon < steps:
                 # the targets are all columns, in another order perhaps
                 rows = np.empty((*block.shape[:2], history.shape[2]))
-                rows[..., self.scaling.told] = block
+                rows[..., self.scaling.target_columns] = block
                 history = np.concatenate((history, rows), axis=1)[:, -self.length :]
         return list(self.scaling.restored(forecasts))
 
@@ -200,7 +200,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         for name, forecast in self.simple.by_name().items():
             yield Baseline(name, self.scores(examples, forecast))
 
-    def scores(self, examples: Sequence[Window], forecast: Callable[[History], Told]) -> dict[str, float]:
+    def scores(self, examples: Sequence[Window], forecast: Callable[[History], Forecasts]) -> dict[str, float]:
         """The scores of a function from standardised histories to standardised forecasts; raises as `evaluate`."""
         sums: Counter[str] = Counter()
         scaled: dict[int, np.ndarray] = {}
@@ -224,8 +224,8 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         cache = {} if scaled is None else scaled
         return np.stack([self._window(window, cache) for window in examples])
 
-    def targets(self, rows: Float64[np.ndarray, "windows places columns"]) -> Told:
-        return rows[:, self.length :][:, :, self.scaling.told]
+    def targets(self, rows: Float64[np.ndarray, "windows places columns"]) -> Forecasts:
+        return rows[:, self.length :][:, :, self.scaling.target_columns]
 
     def input_of(self, example: Window) -> Series:
         """The steps that a forecast is made of, and those that it tells, which are held back."""
@@ -251,7 +251,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         forecast = self._forecast(history)
         layers = looked_at(self.model, torch.from_numpy(history).to(next(self.model.parameters())))
         ahead = self.scaling.restored(forecast)[0]
-        past = self.scaling.restored(history[..., self.scaling.told])[0]
+        past = self.scaling.restored(history[..., self.scaling.target_columns])[0]
         truth = item.of(self.scaling.targets)[end:] if end < len(item) else None
         source = f"{item.called}, steps {end - self.length + 1:,} to {end:,}"
         pairs = zip(self.scaling.targets, ahead[0], strict=True)
@@ -262,7 +262,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
     @torch.inference_mode()
     def _forecast(
         self, history: Float64[np.ndarray, "series length columns"]
-    ) -> Float64[np.ndarray, "series steps told"]:
+    ) -> Float64[np.ndarray, "series steps targets"]:
         """The forecast of standardised histories, standardised."""
         inputs = torch.from_numpy(history).to(next(self.model.parameters()))
         with evaluating(self.model):
@@ -271,7 +271,7 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
 
     def _shared(
         self, history: Float64[np.ndarray, "series length columns"]
-    ) -> Float64[np.ndarray, "series steps told"]:
+    ) -> Float64[np.ndarray, "series steps targets"]:
         """As `_forecast`, of any number of histories, a part of them in each process."""
 
         def forecast(start: int) -> np.ndarray:

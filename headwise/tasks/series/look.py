@@ -21,7 +21,7 @@ class SeriesMap:
     """Draws an explanation over the steps of a series.
 
     Args:
-        names: of the columns that are told.
+        names: of the predicted columns.
         truth: what came instead; None: nobody knows.
         reads: the place from whose vector the forecast is made; None: from all of them.
     """

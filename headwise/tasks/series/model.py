@@ -32,7 +32,7 @@ from headwise.positions import Position
 
 
 class StepwiseConfig(StackConfig):
-    """A stack that tells the next step, and reads what it has told to tell the one after it."""
+    """A stack that predicts the next step, and reads its prediction to predict the one after it."""
 
     kind: Literal["decoder"] = Field("decoder", description="the family of the model")
     num_layers: int = Field(2, ge=1, le=1024, description="blocks of self-attention and feed-forward")
@@ -42,7 +42,7 @@ class StepwiseConfig(StackConfig):
         self.check_steps("mechanism")
 
     def fewest_tensors(self) -> int:
-        """Tensors that the weights have at least, told without building: the norms and biases of every layer."""
+        """Tensors that the weights have at least, counted without building: the norms and biases of every layer."""
         return 4 * self.num_layers
 
 
@@ -53,14 +53,14 @@ ForecasterConfig = Annotated[
 
 
 Windows = Float[Tensor, "batch positions columns"]
-Told = Float[Tensor, "batch count told"]
+Forecasts = Float[Tensor, "batch count targets"]
 
 
 class Forecaster(nn.Module, ABC):
     """Reads a history and tells the steps after it.
 
     Args:
-        targets: the places of the columns that are told, among those that are read.
+        targets: the places of the predicted columns among those that are read.
         change: what the network says is added to the latest numbers; else it is the number itself.
     """
 
@@ -73,7 +73,7 @@ class Forecaster(nn.Module, ABC):
         """The steps after each history."""
 
     @abstractmethod
-    def taught(self, window: Windows, count: int) -> tuple[Told, Told]:
+    def teacher_forced(self, window: Windows, count: int) -> tuple[Forecasts, Forecasts]:
         """What is said of the last `count` steps of windows, whose last `horizon` steps follow a history, and them."""
 
 
@@ -117,8 +117,8 @@ class PooledForecaster(Forecaster):
         forecast = forecast.unflatten(1, (self.horizon, len(self.targets)))
         return forecast + history[:, -1:, self.targets] if self.change else forecast
 
-    def taught(self, window: Windows, count: int) -> tuple[Told, Told]:
-        """`count` is the horizon: nothing else is told."""
+    def teacher_forced(self, window: Windows, count: int) -> tuple[Forecasts, Forecasts]:
+        """`count` is the horizon: nothing else is predicted."""
         return self(window[:, : -self.horizon]), window[:, -self.horizon :, self.targets]
 
 
@@ -138,7 +138,7 @@ class Entry(nn.Module):
 
 
 class StepwiseForecaster(Forecaster):
-    """A causal stack that says all columns of the next step at every place; a forecast reads what it has told itself.
+    """A causal stack that predicts all columns of the next step at every place; a forecast reads its own predictions.
 
     Args:
         decoder: from numbers to numbers; it has no memory.
@@ -148,8 +148,8 @@ class StepwiseForecaster(Forecaster):
         super().__init__(targets, horizon, change)
         self.decoder = decoder
 
-    def following(self, steps: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length columns"]:
-        """The step after each place, told from the steps up to it."""
+    def predict_next(self, steps: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch length columns"]:
+        """The step after each place, predicted from the steps up to it."""
         output: Tensor = self.decoder.output(self.decoder.hidden(steps, None, None))
         return steps + output if self.change else output
 
@@ -165,7 +165,7 @@ class StepwiseForecaster(Forecaster):
         output = self.decoder.step(numbers, cache)
         return numbers + output if self.change else output
 
-    def rolled(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon columns"]:
+    def roll_out(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon columns"]:
         cache, numbers, forecast = self.start(history[:, :-1]), history[:, -1], []
         for _ in range(self.horizon):
             numbers = self.step(numbers, cache)
@@ -173,11 +173,11 @@ class StepwiseForecaster(Forecaster):
         return torch.stack(forecast, 1)
 
     def forward(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon targets"]:
-        return self.rolled(history)[..., self.targets]
+        return self.roll_out(history)[..., self.targets]
 
-    def taught(self, window: Windows, count: int) -> tuple[Told, Told]:
+    def teacher_forced(self, window: Windows, count: int) -> tuple[Forecasts, Forecasts]:
         """Of all columns, each step from the true ones before it."""
-        return self.following(window[:, :-1])[:, -count:], window[:, -count:]
+        return self.predict_next(window[:, :-1])[:, -count:], window[:, -count:]
 
 
 def whole(x: Float[Tensor, "batch length width"]) -> Tensor:

@@ -24,7 +24,7 @@ from headwise.tasks.speech.utterances import (
     SpeechBatch,
     Strings,
     Utterances,
-    joined,
+    concatenated,
     load_recordings,
     measured,
     read_recordings,
@@ -40,7 +40,7 @@ class SpeechConfig(Config):
 
     frames: FramesConfig = Field(FramesConfig(), description="what the model hears of a recording")
     model: FrameEncoderConfig = Field(description=f"{ENCODERS} or token (each alone)")
-    num_shown: int = Field(4, ge=0, description="how many recordings are named at each validation, with what is said")
+    num_shown: int = Field(4, ge=0, description="recordings shown at each validation, with the prediction")
 
 
 class LabelledConfig(SpeechConfig):
@@ -65,7 +65,8 @@ class SpeechTask(Task[Mapping[str, list[Recording]]]):
         recordings = read_recordings(config.data, split)
         strings = config.data.strings(len(recordings), held_out=split != "train")
         return [
-            joined([at_rate(recordings[at], recordings[0].rate) for at in string]) for string in strings.drawn(0, 0)
+            concatenated([at_rate(recordings[at], recordings[0].rate) for at in string])
+            for string in strings.drawn(0, 0)
         ]
 
     @abstractmethod

@@ -137,7 +137,7 @@ class ByAttention:
         assert isinstance(model, Seq2Seq)
         writing, greedy = Writing(model, self.tokenizer), self.output.decoding.model_copy(update={"method": "greedy"})
         for batch in batches:
-            texts = [text_of(outputs) for outputs in writing.found(paired(batch, model, self.tokenizer), greedy)]
+            texts = [text_of(outputs) for outputs in writing.search(paired(batch, model, self.tokenizer), greedy)]
             yield Heard(float(self._losses(model, batch, 0.0, 0.0)), batch.num_tokens, texts, batch.labels)
 
     def predictor(self, model: nn.Module) -> SpeechWriter:

@@ -177,16 +177,16 @@ class SpeechWriter(TextListener):
         request = options if isinstance(options, Request) else Request(options or self.decoding)
 
         def outputs(batch: PairBatch) -> list[list[Output]]:
-            return self.writing.found(batch, request.decoding, request.prefix)
+            return self.writing.search(batch, request.decoding, request.prefix)
 
         return self.each(outputs, self._heard(items, []), alone=request.decoding.method == "sample")
 
     def options(self, given: Mapping[str, Any]) -> Request:
-        """The keys of `DecodingConfig`, for one text. Raises: ConfigError for options that mean nothing here."""
+        """The keys of `DecodingConfig`, for one text. Raises: ConfigError for options that captions do not have."""
         decoding_keys = ("prefix", *DecodingConfig.model_fields)
         super().options({name: value for name, value in given.items() if name not in decoding_keys})
         if given.get("n_best", 1) > 1:
-            raise ConfigError("--n-best means nothing to a transcriber, which writes one text; leave it out")
+            raise ConfigError("a transcriber writes one text: remove --n-best")
         return Request.of(self.decoding, given)
 
     def draft(self, item: Recording | str, options: Request | None = None) -> Draft:

@@ -254,10 +254,10 @@ class Utterances:
         return frame_count(samples, self.recordings[0].rate)
 
     def _joined(self, string: list[int]) -> Recording:
-        return joined([self.recordings[at] for at in string])
+        return concatenated([self.recordings[at] for at in string])
 
 
-def joined(parts: list[Recording]) -> Recording:
+def concatenated(parts: list[Recording]) -> Recording:
     """Recordings of one rate, one after another, with their labels between spaces, and those in time."""
     if len(parts) == 1:
         return parts[0]

@@ -136,12 +136,12 @@ class Writing:
     """
 
     def __init__(self, model: Seq2Seq, tokenizer: Tokenizer, least: int = 1):
-        self.model, self.tokenizer, self.least = model, tokenizer, least
+        self.model, self.tokenizer, self.min_source_len = model, tokenizer, least
         self.draws = Draws()
         self._twin = Twin[Seq2Seq]()
 
     @torch.inference_mode()
-    def found(self, batch: PairBatch, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Output]]:
+    def search(self, batch: PairBatch, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Output]]:
         """The outputs for every source of a batch, best first; none for one that is too short.
 
         Args:
@@ -151,12 +151,12 @@ class Writing:
         cache = model.decoder.start(model.encoder(batch.src, lens), lens)
         n_best = search(model.decoder, cache, config, self._rules(lens, config, prefix), draws=self.draws)
         return [
-            outputs_of(hypotheses, self.tokenizer) if length >= self.least else []
+            outputs_of(hypotheses, self.tokenizer) if length >= self.min_source_len else []
             for hypotheses, length in zip(n_best, lens.tolist(), strict=True)
         ]
 
     @torch.inference_mode()
-    def begun(
+    def start_search(
         self,
         model: Seq2Seq,
         memory: Memory,
@@ -304,7 +304,7 @@ class Writer(Task[D]):
             rows = [row for row, texts in enumerate(batch.references) if texts]
             if rows:
                 references += [batch.references[row] for row in rows]
-                outputs += [text_of(translations) for translations in writing.found(batch.take(rows), self.greedy())]
+                outputs += [text_of(translations) for translations in writing.search(batch.take(rows), self.greedy())]
         if references:
             stats.update(metrics.bleu_counts(outputs, references, **self.scoring()._asdict()))
             stats.update(self.more_counts(outputs, references))

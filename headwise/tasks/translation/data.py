@@ -132,7 +132,7 @@ class Dialogue(NamedTuple):
         >>> [pair.source for pair in Dialogue(["hi", "hello", "bye", "see you"], [1, 3], 1).pairs()]
         ['hi', 'hi ||| hello ||| bye']
         """
-        return [Pair(joined(self.turns[:place]), self.turns[place], self.line) for place in self.answers]
+        return [Pair(join_turns(self.turns[:place]), self.turns[place], self.line) for place in self.answers]
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Contexts:
     lost: int
 
 
-def joined(turns: Sequence[str]) -> str:
+def join_turns(turns: Sequence[str]) -> str:
     return f" {SEPARATOR} ".join(turns)
 
 
@@ -213,11 +213,11 @@ def scan_contexts(path: Path, config: DialogueConfig) -> Iterator[str | BadLine]
     plain = config.format == "auto" and path.suffix.lower() not in (".tsv", ".tab", ".jsonl", ".ndjson", ".json")
     if not plain:
         for _, turns, _ in _lines(path, config, "nfc"):
-            yield turns if isinstance(turns, BadLine) else joined(turns)
+            yield turns if isinstance(turns, BadLine) else join_turns(turns)
         return
     for number, text in scan_lines(path, max_line_bytes=config.max_line_bytes):
         try:
-            yield text if isinstance(text, BadLine) else joined(turns_of(text))
+            yield text if isinstance(text, BadLine) else join_turns(turns_of(text))
         except DataError as error:
             yield BadLine(str(path), number, "turns", error.message)
 
@@ -227,7 +227,7 @@ def dialogue_set(config: DialogueConfig, normalize: Normalize = "nfc", lowercase
     return DataSet(
         config,
         lambda split, _: scan_dialogues(resolve(getattr(config, split)), config, normalize),
-        lambda dialogue: Pair(joined(dialogue.turns), "", dialogue.line),
+        lambda dialogue: Pair(join_turns(dialogue.turns), "", dialogue.line),
         Nouns("dialogues"),
         lowercase,
         limit=config.limit,

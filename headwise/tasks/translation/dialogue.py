@@ -37,7 +37,7 @@ from headwise.tasks.translation.data import (
     answers_of,
     dialogue_set,
     encoded,
-    joined,
+    join_turns,
     scan_contexts,
     turns_of,
 )
@@ -69,7 +69,7 @@ class Answerer(Predictor[str, list[Output], Pair]):
     def parse(self, text: str) -> str:
         """Turns as `turn ||| turn`, or an object such as `{"turns": [...]}`. Raises: ConfigError for other JSON."""
         try:
-            return joined(turns_of(text))
+            return join_turns(turns_of(text))
         except DataError as error:
             raise ConfigError(f"'{text[:40]}': {error.message}; write turns as 'turn {SEPARATOR} turn'") from None
 
@@ -78,9 +78,9 @@ class Answerer(Predictor[str, list[Output], Pair]):
         return strict(scan_contexts(path, self.data.model_copy(update={"format": "auto"})))
 
     def options(self, given: Mapping[str, Any]) -> Request:
-        """As for translations. Raises: ConfigError for options that mean nothing here."""
+        """As for translations. Raises: ConfigError for options that captions do not have."""
         if "alignments" in given:
-            raise ConfigError("--alignments means nothing to answers; leave it out")
+            raise ConfigError("answers have no --alignments: remove it")
         return self.translator.options(given)
 
     def answer(self, contexts: Sequence[str] | str, config: DecodingConfig | None = None) -> list[str]:

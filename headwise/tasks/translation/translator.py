@@ -62,7 +62,7 @@ def distinct(outputs: Sequence[str], n: int) -> float:
 _PADDING = 12
 
 
-class WritingFlow:
+class TranslationStream:
     """Outputs under way: those of `Writing.found`, but each is told as it ends, and more sources may join.
 
     Args:
@@ -143,7 +143,7 @@ class WritingFlow:
         batches = [self._collate(Ragged.of(rows[part])) for part in by_length([len(row) for row in rows])]
         memory = Memory.concatenate(self._model.encoder.read_all([(batch.src, batch.src_lens) for batch in batches]))
         lens = torch.cat([batch.src_lens for batch in batches])
-        search = self._writing.begun(self._model, memory, lens, self._config, self._prefix)
+        search = self._writing.start_search(self._model, memory, lens, self._config, self._prefix)
         self._flow.join(Member(search, [number for number, _ in chosen], len(rows[-1])))
 
 
@@ -230,7 +230,7 @@ class Translator(Predictor[str, list[Output], Pair]):
         n_best = self.search(self._read(items), options.decoding, options.prefix)
         return self._linked(items, n_best) if options.alignments else n_best
 
-    def flow(self, options: Request | None = None) -> WritingFlow | None:
+    def flow(self, options: Request | None = None) -> TranslationStream | None:
         asked_for = options or Request(self.decoding)
         if asked_for.alignments or asked_for.decoding.method == "sample":
             return None
@@ -240,7 +240,7 @@ class Translator(Predictor[str, list[Output], Pair]):
 
         # as many as a batch has, though they are less alike
         room = 2 * DECODING_TOKENS
-        return WritingFlow(self.writing, self._read, collate, asked_for.decoding, asked_for.prefix, room)
+        return TranslationStream(self.writing, self._read, collate, asked_for.decoding, asked_for.prefix, room)
 
     def write(self, item: str, output: list[Output], form: Form, options: Request | None = None) -> list[str]:
         if form == "json":
@@ -345,7 +345,7 @@ class Translator(Predictor[str, list[Output], Pair]):
 
         def written(places: list[int]) -> list[list[Output]]:
             batch = self.collated(sources, sources, [real[place] for place in places])
-            return self.writing.found(batch, config, prefix)
+            return self.writing.search(batch, config, prefix)
 
         for places, n_best in divided(written, self._batches(lengths[real]), alone=config.method == "sample"):
             for place, translations in zip(places, n_best, strict=True):

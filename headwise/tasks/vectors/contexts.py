@@ -31,7 +31,7 @@ class ContextConfig(Config):
     """Which words are the context of a word, and what it is told apart from."""
 
     window: int = Field(5, ge=1, le=_WINDOW, description="words on each side at most; each word draws 1 to so many")
-    negatives: int = Field(5, ge=1, le=_DRAWN, description="words drawn for each right one, to be told from it")
+    negatives: int = Field(5, ge=1, le=_DRAWN, description="words drawn for each right one as negatives")
     exponent: float = Field(0.75, ge=0, description="they are drawn by the counts of words to this power")
     subsample: float = Field(1e-3, ge=0, description="words of a larger share are left out at random; 0: none")
 

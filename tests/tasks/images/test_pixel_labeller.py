@@ -178,7 +178,7 @@ def test_answers_are_written_as_text_as_json_and_as_pictures():
     assert decode_mask(content, "x", predictor.legend).tolist() == output.labels.tolist()
     coloured = labeller().file_of(one, output)
     assert coloured == content
-    with pytest.raises(ConfigError, match="--n-best means nothing to this model"):
+    with pytest.raises(ConfigError, match="this model has no option --n-best"):
         predictor.options({"n_best": 2})
 
 

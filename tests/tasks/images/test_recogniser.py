@@ -108,7 +108,7 @@ def test_answers_are_written_as_text_and_as_json():
     assert json.loads(line) == {"image": "0.png", "label": "cat\x1b", "probability": 0.5}
     (line,) = predictor.write(item, output, "json", 2)
     assert json.loads(line)["probabilities"] == {"cat\x1b": 0.5, "ant": 0.3}
-    with pytest.raises(ConfigError, match="--beam means nothing to this model; leave it out"):
+    with pytest.raises(ConfigError, match="this model has no option --beam: remove it"):
         predictor.options({"n_best": 2, "beam_size": 3})
 
 

@@ -75,11 +75,11 @@ def test_loss_and_scores_by_hand(make, model):
     with torch.no_grad():
         if model is ATTENTION:
             wanted = (built(valid.rows[:, :6]) - valid.rows[:, 6:, [1]]).square().sum()
-            assert (train.counted, train.num_tokens, valid.num_tokens) == (3, 76 * 3, 10 * 3)
+            assert (train.num_counted, train.num_tokens, valid.num_tokens) == (3, 76 * 3, 10 * 3)
         else:
-            said = built.following(valid.rows[:, :-1])
+            said = built.predict_next(valid.rows[:, :-1])
             wanted = (said[:, -3:] - valid.rows[:, -3:]).square().sum()
-            assert (train.counted, train.num_tokens, valid.num_tokens) == (8, 76 * 8 * 2, 10 * 3 * 2)
+            assert (train.num_counted, train.num_tokens, valid.num_tokens) == (8, 76 * 8 * 2, 10 * 3 * 2)
         torch.testing.assert_close(task.loss(built, valid), wanted)
     scores, predictor = scores_of(task, built), task.predictor(built)
     examples = task.examples(task.config, "valid")
@@ -145,7 +145,7 @@ def test_more_steps_read_what_was_told(make, model):
     np.testing.assert_allclose(seven, steps[120:127, ::-1], rtol=1e-4)
     assert predictor.predict(Series("", ("x", "y"), values), 2)[0].shape == (2, 2)
     assert predictor.options({}) is None
-    with pytest.raises(ConfigError, match="--beam means nothing to this model; leave it out"):
+    with pytest.raises(ConfigError, match="this model has no option --beam: remove it"):
         predictor.options({"beam_size": 3, "steps": 2})
     fewer = make(model, data={"targets": ["y"]})
     with pytest.raises(ConfigError, match=r"tells 3 steps, and not all columns that it reads, .* ask for at most 3"):

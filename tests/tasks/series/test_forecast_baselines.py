@@ -6,7 +6,7 @@ import torch
 
 from headwise.errors import DataError
 from headwise.tasks.series import baselines as forecast_baselines
-from headwise.tasks.series.baselines import Linear, SimpleForecasts, error_scores, error_sums, fitted, portions
+from headwise.tasks.series.baselines import Baselines, Linear, error_scores, error_sums, fitted, portions
 from headwise.tasks.series.data import Scaling, Series, Span, WindowTable
 
 SCALING = Scaling(("a", "b", "c"), ("c", "a"), (0.0, 0.0, 0.0), (2.0, 3.0, 5.0))
@@ -26,14 +26,14 @@ def windows(made):
 
 def test_last_and_season_by_hand():
     history = np.arange(2 * 7 * 3.0).reshape(2, 7, 3)
-    rules = SimpleForecasts(Linear(np.zeros((22, 10))), 3, SCALING.told, 5).by_name()
+    rules = Baselines(Linear(np.zeros((22, 10))), 3, SCALING.target_columns, 5).by_name()
     assert list(rules) == ["last value", "season", "linear"]
     for row in range(2):
         for step in range(5):
             for target, column in enumerate((2, 0)):
                 assert rules["last value"](history)[row, step, target] == history[row, -1, column]
                 assert rules["season"](history)[row, step, target] == history[row, [4, 5, 6][step % 3], column]
-    assert list(SimpleForecasts(Linear(np.zeros((22, 10))), None, SCALING.told, 5).by_name()) == [
+    assert list(Baselines(Linear(np.zeros((22, 10))), None, SCALING.target_columns, 5).by_name()) == [
         "last value",
         "linear",
     ]

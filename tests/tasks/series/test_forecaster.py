@@ -59,21 +59,21 @@ def test_windows_side_by_side_do_not_hear_of_each_other(config):
 def test_a_forecast_does_not_know_the_future(config):
     model, window = built(config), torch.cat([history(), history(3, 4) * 9], 1)
     count = 14 if isinstance(model, StepwiseForecaster) else 4
-    said, wanted = model.taught(window, count)
+    said, wanted = model.teacher_forced(window, count)
     columns = slice(None) if isinstance(model, StepwiseForecaster) else model.targets
     torch.testing.assert_close(wanted, window[:, -count:, columns])
     changed = window.clone()
     changed[:, -1] = 1e3
-    torch.testing.assert_close(model.taught(changed, count)[0], said)
+    torch.testing.assert_close(model.teacher_forced(changed, count)[0], said)
     changed[:, 10] = 1e3
-    assert not torch.allclose(model.taught(changed, count)[0][:, -4:], said[:, -4:])
+    assert not torch.allclose(model.teacher_forced(changed, count)[0][:, -4:], said[:, -4:])
 
 
 @pytest.mark.parametrize("config", MODELS[:7], ids=lambda config: "-".join(map(str, config.values())))
 @pytest.mark.parametrize("change", [True, False])
 def test_step_by_step_is_all_at_once(config, change):
     model, x = built(config, change=change), history()
-    every = model.following(x)
+    every = model.predict_next(x)
     cache, told = model.start(x[:, :4]), []
     for place in range(4, 11):
         told.append(model.step(x[:, place], cache))
@@ -83,8 +83,8 @@ def test_step_by_step_is_all_at_once(config, change):
     # its own outputs are its inputs: the forecast once more, each time from the beginning
     steps = x
     for _ in range(4):
-        steps = torch.cat([steps, model.following(steps)[:, -1:]], 1)
-    torch.testing.assert_close(model.rolled(x), steps[:, 11:])
+        steps = torch.cat([steps, model.predict_next(steps)[:, -1:]], 1)
+    torch.testing.assert_close(model.roll_out(x), steps[:, 11:])
     torch.testing.assert_close(model(x), steps[:, 11:][..., [3, 1]])
 
 
@@ -102,7 +102,7 @@ def test_a_pooled_forecast_counts_from_the_latest_numbers(pooling, change):
 @pytest.mark.parametrize("config", [STEPWISE, ATTENTION])
 def test_every_weight_learns(config):
     model, window = built(config, {"kind": "attention"}).train(), torch.cat([history(), history(3, 4)], 1)
-    said, wanted = model.taught(window, 4)
+    said, wanted = model.teacher_forced(window, 4)
     (said - wanted).square().sum().backward()
     assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in model.parameters())
 

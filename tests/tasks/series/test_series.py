@@ -257,7 +257,7 @@ def test_what_is_odd_is_told(table):
 def test_a_scale_goes_to_a_file_and_back():
     scaling = Scaling(("a", "b"), ("b",), (1.0, 1 / 3), (2.0, 0.1))
     assert Scaling.from_json(json.loads(scaling.to_bytes())) == scaling
-    assert scaling.told == [1]
+    assert scaling.target_columns == [1]
     np.testing.assert_allclose(scaling.restored(np.array([[2.0]])), [[0.2 + 1 / 3]])
     wrong = [b"", b"[]", b"{}", scaling.to_bytes().replace(b"2.0", b"0.0"), scaling.to_bytes().replace(b"0.1", b"NaN")]
     wrong += [scaling.to_bytes().replace(b'"b"', b'"c"', 1).replace(b'"a"', b'"c"')]

@@ -9,7 +9,7 @@ from headwise.data.bad_lines import strict
 from headwise.errors import DataError
 from headwise.tasks.speech.marks import Mark, check_marks, frame_labels, parse_marks, runs, within
 from headwise.tasks.speech.recordings import scan_recordings
-from headwise.tasks.speech.utterances import MarkedConfig, joined, load_recordings
+from headwise.tasks.speech.utterances import MarkedConfig, concatenated, load_recordings
 
 
 def config(**values):
@@ -149,13 +149,13 @@ def test_without_labels_in_time_a_recording_has_its_own(folder):
         read(folder / "timed.csv", marks_key=None)
     one, two = read(folder / "plain.csv", marks_key=None)
     assert (one.label, one.marks) == ("x", (Mark(0.0, 0.11, "x"),))
-    both = joined([one, two])
+    both = concatenated([one, two])
     assert [mark.label for mark in both.marks] == ["x", "y"]
     assert both.marks[1].start == one.seconds
     assert both.marks[1].end == pytest.approx(both.seconds)
     (folder / "a.npz").write_bytes(archive())
     assert read(folder / "a.npz", marks_key=None)[0].marks == (Mark(0.0, 0.1, "low"),)
-    assert joined([read(folder / "plain.csv", marks_key=None)[0]] * 2).label == "x x"
+    assert concatenated([read(folder / "plain.csv", marks_key=None)[0]] * 2).label == "x x"
     (folder / "none.wav").write_bytes(wave(np.zeros(160)))
     (bare,) = scan_recordings(folder / "none.wav", config(), labelled=False)
     assert bare.marks is None

@@ -115,7 +115,7 @@ def test_scores_are_those_of_the_predictor(make):
     assert 2 <= len(examples[0].label.split()) <= 3
     # as the command line calls it
     assert task.predictor(model).options({"beam_size": 7}) == 7
-    with pytest.raises(ConfigError, match="--method means nothing to this model"):
+    with pytest.raises(ConfigError, match="this model has no option --method"):
         task.predictor(model).options({"method": "greedy"})
     assert len(task.samples(model)) == 4
     assert "writes them down in 2 words" in task.card(scores)

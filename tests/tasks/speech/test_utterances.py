@@ -6,7 +6,7 @@ import torch
 from headwise.data.sources import Limits
 from headwise.tasks.speech.log_mel import log_mel
 from headwise.tasks.speech.recordings import Recording
-from headwise.tasks.speech.utterances import Strings, Utterances, joined
+from headwise.tasks.speech.utterances import Strings, Utterances, concatenated
 
 
 def recordings(count=11):
@@ -28,10 +28,10 @@ def encoded(one):
 
 def test_a_string_is_its_recordings_one_after_another():
     one, two = recordings()[:2]
-    found = joined([one, two])
+    found = concatenated([one, two])
     assert (found.label, found.name) == ("a b", "r0 r1")
     np.testing.assert_array_equal(found.samples, np.concatenate([one.samples, two.samples]))
-    assert joined([one]) is one
+    assert concatenated([one]) is one
 
 
 def test_every_pass_draws_others_and_hears_nearly_everything_once():
@@ -49,7 +49,7 @@ def test_batches_hold_the_frames_and_targets_of_their_strings():
     part = utterances()
     source = part.source(Limits(40, seed=4), shuffle=True)
     for epoch in range(2):
-        strings = [joined([part.recordings[at] for at in string]) for string in part.strings.drawn(4, epoch)]
+        strings = [concatenated([part.recordings[at] for at in string]) for string in part.strings.drawn(4, epoch)]
         batches = list(source.once())
         assert sorted(at for batch in batches for at in batch.indices) == [
             epoch * 11 + at for at in range(len(strings))

@@ -96,7 +96,7 @@ def test_an_answer_is_the_same_however_its_turns_are_written(make):
     assert str(answerer.unknown(["what ||| zebra"])).startswith("1 of 2 words was never seen in training")
     with pytest.raises(ConfigError, match=r"'{': not valid JSON.*; write turns as 'turn \|\|\| turn'"):
         answerer.parse("{")
-    with pytest.raises(ConfigError, match="--alignments means nothing to answers; leave it out"):
+    with pytest.raises(ConfigError, match="answers have no --alignments: remove it"):
         answerer.options({"alignments": True})
 
 

@@ -90,7 +90,7 @@ def test_how_answers_are_written(lexicon):
     assert lexicon.write(item, found, "text", Looking(2)) == ["queen\t0.8000", "man\t0.3162"]
     assert json.loads(lexicon.write(item, found, "json")[0])["neighbours"]["queen"] == pytest.approx(0.8)
     assert lexicon.options({}) is None
-    with pytest.raises(ConfigError, match="--top-k means nothing"):
+    with pytest.raises(ConfigError, match="no option --top-k"):
         lexicon.options({"top_k": 3})
     with pytest.raises(ConfigError, match="leave the target out"):
         lexicon.explain("king", "queen")
