@@ -21,7 +21,7 @@ from headwise.explorer.pages import add_pages
 from headwise.runs import trackers
 from headwise.runs.migration import FORMAT
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import served
 from headwise.training.recipe import MAY_CHANGE, FilmConfig
 from headwise.training.resume import _LAID_OUT_OVER
 from headwise.training.train import train

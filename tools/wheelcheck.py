@@ -96,7 +96,7 @@ def exploring(headwise: Path, place: Path) -> Iterator[str]:
             process.terminate()
 
 
-def looked_at(address: str) -> list[str]:
+def attention_inputs(address: str) -> list[str]:
     """Opens every page that the explorer links to, with an input; returns their names."""
     from playwright.sync_api import sync_playwright
 

@@ -1,4 +1,4 @@
-"""What is known of a mask at given sizes: its band, lengths and listed pairs, who sees and who is seen, its table."""
+"""The known structure of a mask at given sizes: band, lengths, listed pairs, visible keys and queries, its table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -24,7 +24,7 @@ def explore(
     """See what trained runs attend to, in the browser, at an address of this machine: docs/explorer.md."""
     from headwise import runtime
     from headwise.errors import ConfigError
-    from headwise.service.served import served
+    from headwise.service.loaded import load_runs
 
     runtime.apply(threads=threads, fast_products=False)
     try:
@@ -41,7 +41,7 @@ def explore(
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
     records = [] if bench is None else read_measurements(bench)
     limits, more = Limits(body_bytes=BODY_BYTES), (add_explorer, add_films, bench_routes(records), add_pages)
-    app = create_app(served(runs or [], hf or [], files=True), limits, more=more)
+    app = create_app(load_runs(runs or [], hf or [], files=True), limits, more=more)
     listen(app, limits, "127.0.0.1", port, lambda address: _open(address, browser))
 
 

@@ -29,11 +29,11 @@ def serve(
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
     from headwise.service.guard import LOOPBACK, in_address
-    from headwise.service.served import served
+    from headwise.service.loaded import load_runs
 
     runtime.apply(threads=threads, fast_products=False)
     limits = _limits(settings or [])
-    models = served(runs)
+    models = load_runs(runs)
     for run in models.values():
         typer.echo(f"{run.name}: task {run.task}, POST /api/v1/{run.verb}")
     name = in_address(host)

@@ -1,1 +1,1 @@
-"""Data: files become sentence pairs, token numbers and batches; what a data set is like; pretrained vectors."""
+"""Data of every family: files, tables, splits, batches, tokenizers, reports."""

@@ -21,11 +21,11 @@ from headwise.explorer.positional import add_positions
 from headwise.explorer.sounds import add_sounds
 from headwise.explorer.supposing import add_steps
 from headwise.explorer.traces import Traced, axes, digest_of, traced
-from headwise.service.answers import as_json
 from headwise.service.app import Service, route
-from headwise.service.asking import check_text
+from headwise.service.loaded import LoadedRun
 from headwise.service.problems import Problem
-from headwise.service.served import Served
+from headwise.service.requests import check_text
+from headwise.service.responses import as_json
 
 # tensors of all traces that are kept
 _STORE_BYTES = 1 << 28
@@ -134,7 +134,7 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
     return as_json({**body, **axes(trace), "warnings": noted, "change": trace.change}, 201)
 
 
-def _trace_input(explorer: Explorer, run: Served, ask: AskTraced) -> tuple[list[Traced], list[str]]:
+def _trace_input(explorer: Explorer, run: LoadedRun, ask: AskTraced) -> tuple[list[Traced], list[str]]:
     """The trace, behind it the one under edits if there are any; and warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

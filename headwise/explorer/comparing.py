@@ -10,8 +10,8 @@ from headwise.explorer.bench import Measurement, as_csv
 from headwise.explorer.explorer import Numbers
 from headwise.explorer.patterns import LENGTH, patterns
 from headwise.explorer.wire import npy
-from headwise.service.answers import as_json
 from headwise.service.app import Service
+from headwise.service.responses import as_json
 
 # what makes records, and what shows them
 _MADE_BY = "python -m benchmarks.lengths --json lengths.json"

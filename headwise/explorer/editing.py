@@ -18,7 +18,7 @@ from headwise.explorer.traces import Group, Traced
 from headwise.predictors.saying import difference, said
 from headwise.records import Edit, Force, Hide, Mute, Narrow, Swap, edit
 from headwise.records.watching import chosen
-from headwise.service.served import Served
+from headwise.service.loaded import LoadedRun
 
 MOST_EDITS = 16
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -128,7 +128,7 @@ class AskSwap(_Asked):
 AskEdit = Annotated[AskMute | AskForce | AskHide | AskNarrow | AskSwap, Field(discriminator="kind")]
 
 
-def edited(run: Served, traced: Traced, requested: Sequence[Any]) -> Traced:
+def edited(run: LoadedRun, traced: Traced, requested: Sequence[Any]) -> Traced:
     """The trace of the same pass under edits, with what they change in the answer.
 
     Raises: ConfigError: a layer, a head or a place that is not there; Unsupported: an edit that this model cannot have.
@@ -151,7 +151,7 @@ def edited(run: Served, traced: Traced, requested: Sequence[Any]) -> Traced:
     return replace(traced, id=digest[:20], trace=trace, edits=edits, change=change, summaries={})
 
 
-def _answer(run: Served, traced: Traced, requested: Sequence[Any]) -> str | None:
+def _answer(run: LoadedRun, traced: Traced, requested: Sequence[Any]) -> str | None:
     """What `headwise predict` prints as things are now; None where the edits mean nothing to a new answer.
 
     What is drawn is not asked for again; nor is a continuation, whose every place is told of already.

@@ -13,9 +13,9 @@ from headwise.explain.reel import Reel
 from headwise.explorer.explorer import KEPT, Name, Numbers, as_numbers
 from headwise.explorer.wire import npy
 from headwise.runs.film import has_film
-from headwise.service.answers import as_json
 from headwise.service.app import Service
 from headwise.service.problems import Problem
+from headwise.service.responses import as_json
 
 T = TypeVar("T")
 

@@ -26,10 +26,10 @@ from headwise.explorer.inputs import AskInput, check_input, item_of
 from headwise.explorer.traces import axis, traced
 from headwise.explorer.wire import halved
 from headwise.predictors.drafting import Draft, Follower, Looked
-from headwise.service.answers import LINES, as_json, as_lines
 from headwise.service.app import Service, route
-from headwise.service.asking import check_search
-from headwise.service.served import Served
+from headwise.service.loaded import LoadedRun
+from headwise.service.requests import check_search
+from headwise.service.responses import LINES, as_json, as_lines
 from headwise.service.streaming import Told, streamed
 
 # weights of one answer; where all heads together would be more, their mean is sent
@@ -93,7 +93,7 @@ async def _generated(explorer: Explorer, service: Service, verb: str, ask: AskGe
     return as_lines(streamed(service.submit, work, [read.item], lambda end: {"end": end}))
 
 
-def _read(explorer: Explorer, run: Served, ask: AskGenerated, options: Any) -> Read:
+def _read(explorer: Explorer, run: LoadedRun, ask: AskGenerated, options: Any) -> Read:
     """By the worker alone: who catches warnings does so for all threads."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -103,7 +103,7 @@ def _read(explorer: Explorer, run: Served, ask: AskGenerated, options: Any) -> R
 
 
 def _written(
-    run: Served,
+    run: LoadedRun,
     store: Store,
     ask: AskGenerated,
     options: Any,
@@ -135,7 +135,7 @@ def _written(
     return [{"trace_id": name, "output": outputs[0].text if outputs else "", "hypotheses": hypotheses}]
 
 
-def _store_trace(run: Served, store: Store, item: Any, key: str, output: str) -> str | None:
+def _store_trace(run: LoadedRun, store: Store, item: Any, key: str, output: str) -> str | None:
     """The trace of an output, None for a model without attention."""
     try:
         trace = traced(run, item, output, key)

@@ -14,8 +14,8 @@ from headwise.explain.ramps import class_colours
 from headwise.explorer.explorer import KEPT, Explorer, Numbers
 from headwise.explorer.layout import layout
 from headwise.explorer.traces import Group, Traced
-from headwise.service.answers import as_json
 from headwise.service.problems import Problem
+from headwise.service.responses import as_json
 
 # nodes that are drawn at once
 MOST = 120

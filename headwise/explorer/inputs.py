@@ -12,12 +12,12 @@ from pydantic import Field
 
 from headwise.errors import DataError
 from headwise.labels import shorten
-from headwise.service.answers import as_json
 from headwise.service.app import Service
-from headwise.service.asking import Body, check_text
 from headwise.service.limits import Limits
+from headwise.service.loaded import LoadedRun
 from headwise.service.problems import Problem
-from headwise.service.served import Served
+from headwise.service.requests import Body, check_text
+from headwise.service.responses import as_json
 from headwise.training.loading import examples
 
 # examples of a run that can be asked for
@@ -46,14 +46,14 @@ class Examples:
     def __init__(self) -> None:
         self._examples: dict[str, list[tuple[Any, Any]]] = {}
 
-    def of(self, run: Served) -> list[tuple[Any, Any]]:
+    def of(self, run: LoadedRun) -> list[tuple[Any, Any]]:
         """Inputs, each with its example. Raises: HeadwiseError for data that is not there, or gives no inputs."""
         if run.name not in self._examples:
             self._examples[run.name] = [(run.predictor.input_of(example), example) for example in _read(run)]
         return self._examples[run.name]
 
 
-def _read(run: Served) -> list[Any]:
+def _read(run: LoadedRun) -> list[Any]:
     if run.folder is None:
         raise Problem(404, "this run has no examples")
     with warnings.catch_warnings():
@@ -66,7 +66,7 @@ def _read(run: Served) -> list[Any]:
             return examples(run.folder, "train")[:MOST]
 
 
-def item_of(run: Served, ask: AskInput, examples: Examples, limits: Limits) -> tuple[Any, str]:
+def item_of(run: LoadedRun, ask: AskInput, examples: Examples, limits: Limits) -> tuple[Any, str]:
     """An input as the run's predictor reads it, and what tells it from others.
 
     Raises:
@@ -75,7 +75,7 @@ def item_of(run: Served, ask: AskInput, examples: Examples, limits: Limits) -> t
         HeadwiseError: for an input that cannot be read.
     """
     if ask.text is not None:
-        return run.looked_at([ask.text], limits.shown_tokens)[0], f"text {ask.text}"
+        return run.attention_inputs([ask.text], limits.shown_tokens)[0], f"text {ask.text}"
     if ask.example is not None:
         pairs = examples.of(run)
         if ask.example >= len(pairs):

@@ -12,11 +12,11 @@ from pydantic import Field
 from headwise.explain.heads import mean_similarity
 from headwise.explorer.explorer import Explorer, Name, Numbers
 from headwise.predictors.ablating import Example, ablated, examples, heads_of
-from headwise.service.answers import LINES, as_lines, line
 from headwise.service.app import Service, route
-from headwise.service.asking import Body, check_text
+from headwise.service.loaded import LoadedRun
 from headwise.service.problems import Problem
-from headwise.service.served import Served
+from headwise.service.requests import Body, check_text
+from headwise.service.responses import LINES, as_lines, line
 from headwise.service.streaming import failed
 from headwise.service.worker import Job
 
@@ -70,13 +70,15 @@ async def _ablations(service: Service, verb: str, ask: AskAblations, request: Re
         check_text(text, service.limits)
 
     def work() -> tuple[list[Example], dict[str, int]]:
-        passes = examples(run.predictor, run.looked_at(ask.texts, service.limits.shown_tokens))
+        passes = examples(run.predictor, run.attention_inputs(ask.texts, service.limits.shown_tokens))
         return passes, heads_of(passes[0])
 
     return as_lines(_lines(service, run, *await service.compute(work, request)))
 
 
-async def _lines(service: Service, run: Served, passes: list[Example], layers: dict[str, int]) -> AsyncIterator[bytes]:
+async def _lines(
+    service: Service, run: LoadedRun, passes: list[Example], layers: dict[str, int]
+) -> AsyncIterator[bytes]:
     """`{"layers": ...}`, a line for each head, `{"done": true}`; or `{"error": ...}`. A layer at a time is computed."""
     yield line({"layers": layers, "texts": len(passes), "heads": sum(layers.values())})
     for layer, heads in layers.items():
@@ -90,7 +92,7 @@ async def _lines(service: Service, run: Served, passes: list[Example], layers: d
     yield line({"done": True})
 
 
-def _muted(run: Served, passes: list[Example], layer: str, heads: int, _: Any) -> list[Any]:
+def _muted(run: LoadedRun, passes: list[Example], layer: str, heads: int, _: Any) -> list[Any]:
     return [list(ablated(run.predictor, passes, layer, heads))]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from fastapi import FastAPI, Request, Response
 
 from headwise.explain.ramps import CONTROLS, PALETTE, hexadecimal
-from headwise.service.answers import as_json
 from headwise.service.app import Service
+from headwise.service.responses import as_json
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 

@@ -15,8 +15,8 @@ from headwise.errors import ConfigError, HeadwiseError, Unsupported, unknown
 from headwise.explorer.explorer import Explorer, Numbers
 from headwise.explorer.wire import npy
 from headwise.positions.position import Position
-from headwise.service.answers import NOT_KEPT, as_json
 from headwise.service.app import Service
+from headwise.service.responses import NOT_KEPT, as_json
 
 Role = Literal["vectors", "turns", "scores"]
 # heads of a scheme that is of no run

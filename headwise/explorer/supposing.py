@@ -13,7 +13,7 @@ from headwise.errors import Unsupported
 from headwise.explorer.explorer import KEPT, Explorer, Name
 from headwise.explorer.traces import Traced
 from headwise.records import Edit, Loosen, RecordedCall, Swap
-from headwise.service.answers import as_json, as_steps
+from headwise.service.responses import as_json, as_steps
 
 KINDS: dict[str, type[Mask]] = {"causal": Causal, "padding": Padding}
 

@@ -22,7 +22,7 @@ from headwise.explain.trace_formats import format_trace
 from headwise.predictors.looking import Pass, fitting
 from headwise.predictors.watched_heads import look_at
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
-from headwise.service.served import Served
+from headwise.service.loaded import LoadedRun
 
 Stage = Literal["scores", "masked", "weights"]
 # heads, queries, keys
@@ -199,7 +199,7 @@ def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:
         return {step.name: step.values for step in call.mechanism.stages(call.call)}
 
 
-def traced(run: Served, item: Any, target: str | None, key: str | None = None) -> Traced:
+def traced(run: LoadedRun, item: Any, target: str | None, key: str | None = None) -> Traced:
     """The trace of an input.
 
     Args:
@@ -225,7 +225,7 @@ def _of(layer: Layer, record: LayerRecord) -> Layer:
     return replace(layer, kind=kind) if layer.kind == "cross" else layer
 
 
-def digest_of(run: Served, item: Any, target: str | None, key: str | None = None) -> str:
+def digest_of(run: LoadedRun, item: Any, target: str | None, key: str | None = None) -> str:
     """The name of the trace of an input: after all that it depends on; arguments as of `traced`."""
     text = json.dumps([run.identity, item if key is None else [key], target])
     return hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -1,1 +1,1 @@
-"""What applies a trained model to new inputs: one file a kind."""
+"""What applies any trained model: the base `Predictor`, attention, editing, attribution, baselines, intervals."""

@@ -11,15 +11,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from headwise.errors import HeadwiseError
-from headwise.service.answers import JSON, LINES, NOT_KEPT, as_json, as_lines, as_steps
-from headwise.service.asking import Ask, AskTrace, asking, check, check_text, parsed, schema_of
+from headwise.service.error_handlers import add_error_handlers, to_problem
 from headwise.service.guard import LOOPBACK, Guard, Straight
 from headwise.service.limits import Limits
+from headwise.service.loaded import LoadedRun
 from headwise.service.meters import MEDIA_TYPE, Meters
 from headwise.service.problems import MEDIA_TYPE as PROBLEM
 from headwise.service.problems import Problem
-from headwise.service.refusals import refused, refusing
-from headwise.service.served import Served
+from headwise.service.requests import Ask, AskTrace, check, check_text, parsed, request_type, schema_of
+from headwise.service.responses import JSON, LINES, NOT_KEPT, as_json, as_lines, as_steps
 from headwise.service.streaming import continued, streamed
 from headwise.service.worker import Begins, Closed, Expired, Full, Job, Worker
 
@@ -34,13 +34,13 @@ _REFUSALS: tuple[int | str, ...] = (400, 403, 404, 405, 408, 413, 415, 422, 429,
 class Service:
     """Runs, a queue, and what is counted."""
 
-    def __init__(self, runs: Mapping[str, Served], limits: Limits):
+    def __init__(self, runs: Mapping[str, LoadedRun], limits: Limits):
         self.runs, self.limits = dict(runs), limits
         self.posts: dict[str, Callable[[Request], Awaitable[Response]]] = {}
         self.meters = Meters(lambda: len(self.worker))
         self.worker = Worker(limits.queue, limits.batch, self.meters.together)
 
-    def find(self, name: str | None, verb: str) -> Served:
+    def find(self, name: str | None, verb: str) -> LoadedRun:
         """The run that is meant. Raises: Problem 404, 422."""
         fitting = [run for run in self.runs.values() if verb in (run.verb, "predict", "trace")]
         if name is None:
@@ -110,7 +110,7 @@ async def _left(request: Request) -> None:
 
 
 def create_app(
-    runs: Mapping[str, Served],
+    runs: Mapping[str, LoadedRun],
     limits: Limits | None = None,
     hosts: Collection[str] = LOOPBACK,
     more: Collection[Callable[[FastAPI, Service], None]] = (),
@@ -144,12 +144,12 @@ def create_app(
     for verb in sorted({"predict", *(run.verb for run in service.runs.values())}):
         able = [run for run in service.runs.values() if verb in (run.verb, "predict")]
         # any verb may be asked to stream, and says who can
-        ask = asking(kind for run in able for kind in run.options)
+        ask = request_type(kind for run in able for kind in run.options)
         route(app, service, verb, ask, _predict, media=(JSON, LINES))
     route(app, service, "trace", AskTrace, _trace)
     for add in more:
         add(app, service)
-    refusing(app)
+    add_error_handlers(app)
     # within what Starlette puts around everything, so that what fails is told by it alone
     app.add_middleware(Straight, posts=service.posts)
     app.add_middleware(Guard, limits=service.limits, hosts=hosts)
@@ -204,7 +204,7 @@ def route(
             code = response.status_code
             return response
         except HeadwiseError as error:
-            problem = refused(error)
+            problem = to_problem(error)
             code = problem.status
             raise problem from None
         except Problem as problem:
@@ -232,7 +232,7 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     check(ask, service.limits, getattr(run.predictor, "decoding", None))
     settings = ask.options.model_dump(exclude_none=True)
     options = run.predictor.options(settings)
-    items = run.looked_at(ask.texts, service.limits.shown_tokens) if ask.attention else run.items(ask.texts)
+    items = run.attention_inputs(ask.texts, service.limits.shown_tokens) if ask.attention else run.items(ask.texts)
     if ask.stream:
         return _streamed(service, run, ask, items, options)
     body = {"model": run.name, "task": run.task}
@@ -251,11 +251,11 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     return as_json({**body, "outputs": [run.written(item, output, options) for item, output in pairs]})
 
 
-def _attended_answers(run: Served, items: list[Any], options: Any) -> list[tuple[Any, Any]]:
+def _attended_answers(run: LoadedRun, items: list[Any], options: Any) -> list[tuple[Any, Any]]:
     return list(zip(run.answers(items, options), map(run.attention, items), strict=True))
 
 
-def _streamed(service: Service, run: Served, ask: Ask, items: list[Any], options: Any) -> Response:
+def _streamed(service: Service, run: LoadedRun, ask: Ask, items: list[Any], options: Any) -> Response:
     if not run.predictor.streams or len(items) != 1 or ask.attention:
         raise Problem(422, "stream is for one text, without attention, of a model that continues texts")
     how = run.decoding(options)
@@ -267,7 +267,7 @@ def _streamed(service: Service, run: Served, ask: Ask, items: list[Any], options
 async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -> Response:
     run = service.find(ask.model, verb)
     check_text(ask.text, service.limits)
-    items = run.looked_at([ask.text], service.limits.shown_tokens)
+    items = run.attention_inputs([ask.text], service.limits.shown_tokens)
     job = service.submit(lambda items: [run.steps(item, None, ask.layer, ask.head) for item in items], items)
     (steps,) = await service.answer(job, request)
     return as_steps(steps, service.limits, NOT_KEPT)

@@ -1,4 +1,4 @@
-"""Connections of a service: one that is slow is closed, a request that has come is answered, at the end too."""
+"""Connections: a slow one is closed, and every request that arrived whole is answered, at the end too."""
 
 import asyncio
 import socket

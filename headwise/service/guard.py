@@ -1,4 +1,4 @@
-"""What stands in front of the routes: who may ask, how much may come in how long, and headers of every answer."""
+"""Checks before the routes: hosts, sizes and times of requests; headers of every response."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What a service refuses before any work begins: sizes, counts and times, all in one place."""
+"""The limits of a service: sizes, counts and times, all in one place."""
 
 from pydantic import Field
 

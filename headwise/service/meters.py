@@ -1,4 +1,4 @@
-"""What a service counts, in Prometheus' text format."""
+"""The counters of a service, in Prometheus' text format."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What goes wrong as an answer: problem documents (RFC 9457) that name what is wrong and what to do."""
+"""Problem documents (RFC 9457), which name what is wrong and what to do."""
 
 import json
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""The process that listens: a signal lets answers out before the end."""
+"""The process that listens; after a signal it finishes the requests it has."""
 
 import asyncio
 import socket

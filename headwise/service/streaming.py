@@ -1,4 +1,4 @@
-"""What is told while work is done: JSON lines; a continuation a piece of text at a time."""
+"""Responses sent while the work goes on: JSON lines, a continuation piece by piece."""
 
 import asyncio
 import logging
@@ -9,10 +9,10 @@ from typing import Any
 
 from headwise.decoding.hypotheses import SearchStep, observe_search
 from headwise.errors import HeadwiseError
-from headwise.service.answers import line
+from headwise.service.error_handlers import without_folders
+from headwise.service.loaded import LoadedRun
 from headwise.service.problems import Problem
-from headwise.service.refusals import without_folders
-from headwise.service.served import Served
+from headwise.service.responses import line
 from headwise.service.worker import Expired, Job
 
 _BROKEN = "\ufffd"
@@ -77,7 +77,7 @@ def failed(error: Exception) -> Told:
     return {"error": f"something went wrong; the log has it under {number}"}
 
 
-def continued(run: Served, options: Any) -> Callable[[list[Any], Callable[[Told], None]], list[Any]]:
+def continued(run: LoadedRun, options: Any) -> Callable[[list[Any], Callable[[Told], None]], list[Any]]:
     """Work that tells a continuation as `{"text": piece}`; joined, they are all of it but for what `stop` cuts off."""
 
     def work(items: list[Any], tell: Callable[[Told], None]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""One thread that does the work: jobs wait in a bounded queue, and those that go together are answered together."""
+"""One thread does the work: jobs wait in a bounded queue, and those that fit together are computed together."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What a task is to training, prediction and evaluation: data, model, loss, scores; one file of this folder each.
+"""The protocol of a task: data, model, loss, scores; families are the folders beside this file.
 
 A task of one's own stays where it is and is named `my_package.module:MyTask` in a recipe.
 """

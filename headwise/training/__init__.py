@@ -1,1 +1,1 @@
-"""Training: the loop, the objective, optimizers and schedules, validation; `train` and `load`."""
+"""Training: recipes, the loop, distribution, checkpoints, comparison with baselines, sweeps."""

@@ -16,12 +16,12 @@ from headwise.explorer.explorer import Store
 from headwise.explorer.traces import Traced, traced
 from headwise.explorer.wire import npy
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return served([folder_of(tmp_path_factory.mktemp("explored"))])
+    return load_runs([folder_of(tmp_path_factory.mktemp("explored"))])
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_what_fails_is_told_without_its_inside(runs, monkeypatch):
 
 def test_rows_have_the_names_of_what_they_show(tmp_path):
     # its explanation shows the rows of masks alone, a trace shows all
-    (run,) = served([filler_of(tmp_path)]).values()
+    (run,) = load_runs([filler_of(tmp_path)]).values()
     found = traced(run, "a1 [MASK] c", None)
     (group,) = found.groups
     assert group.queries == group.keys == run.predictor.explain("a1 [MASK] c").layers[group.layers[0]].keys

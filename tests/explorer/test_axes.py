@@ -11,13 +11,13 @@ from headwise.explain.places import Tokens
 from headwise.explorer.api import add_explorer
 from headwise.explorer.traces import Group, axes_of
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     place = tmp_path_factory.mktemp("axes")
-    return served(
+    return load_runs(
         [folder_of(place), writer_of(place), filler_of(place), task_run(place, "speech-classify")], files=True
     )
 

@@ -12,7 +12,7 @@ from serving_runs import TEXT, folder_of, task_run
 from headwise.explorer.api import add_explorer
 from headwise.predictors.predictor import Predictor
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
         made.append(task_run(folder, name))
     folder = place / "translator"
     folder.mkdir()
-    return served([*made, folder_of(folder)], files=True)
+    return load_runs([*made, folder_of(folder)], files=True)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_a_run_that_writes_nothing_has_no_tokens_to_force(client, runs, monkeypa
 
 def test_layers_are_named_by_what_they_attend_to(tmp_path):
     # places of the future are shown beside those of the past, but all are of one sequence
-    runs = served([task_run(tmp_path, "forecast, step by step")], files=True)
+    runs = load_runs([task_run(tmp_path, "forecast, step by step")], files=True)
     with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as client:
         told = client.post("/api/v1/traces", json={"example": 0}).json()
     assert [(one["name"], one["kind"]) for one in told["groups"]] == [("decoder self", "self")]

@@ -14,7 +14,7 @@ from headwise.explorer.api import add_explorer
 from headwise.predictors.looking import passes
 from headwise.records import Force, Hide, Mute, Swap, edit, record
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 ENCODER, CROSS = "encoder.blocks.0.self_attention", "decoder.blocks.0.cross_attention"
 OWN = "decoder.blocks.0.self_attention"
@@ -28,7 +28,7 @@ LINEAR = {"kind": "swap", "layer": ENCODER, "mechanism": "linear"}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return served([folder_of(tmp_path_factory.mktemp("edited"))])
+    return load_runs([folder_of(tmp_path_factory.mktemp("edited"))])
 
 
 @pytest.fixture

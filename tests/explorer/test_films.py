@@ -12,7 +12,7 @@ from headwise.explain import heads
 from headwise.explain.reel import Reel
 from headwise.explorer.films import add_films
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(folder):
-    with TestClient(create_app(served([folder]), more=[add_films]), base_url="http://127.0.0.1:8000") as found:
+    with TestClient(create_app(load_runs([folder]), more=[add_films]), base_url="http://127.0.0.1:8000") as found:
         yield found
 
 
@@ -101,7 +101,7 @@ def test_what_is_not_there_is_refused(client, told, path, status, detail):
 
 def test_a_run_without_a_film_says_how_to_get_one(tmp_path):
     with TestClient(
-        create_app(served([filler_of(tmp_path)]), more=[add_films]), base_url="http://127.0.0.1:8000"
+        create_app(load_runs([filler_of(tmp_path)]), more=[add_films]), base_url="http://127.0.0.1:8000"
     ) as client:
         assert client.get("/api/v1/films").json() == {"models": []}
         answer = client.get("/api/v1/films/filler")
@@ -116,7 +116,7 @@ def test_a_film_that_is_damaged_is_named(client, told, folder):
     whole = frame.read_bytes()
     frame.write_bytes(whole[:-1])
     try:
-        fresh = create_app(served([folder]), more=[add_films])
+        fresh = create_app(load_runs([folder]), more=[add_films])
         with TestClient(fresh, base_url="http://127.0.0.1:8000") as other:
             layer = other.get("/api/v1/films/film-run").json()["layers"][0]["name"]
             answer = other.get(f"/api/v1/films/{told['film_id']}/curves?layer={layer}")

@@ -19,7 +19,7 @@ from headwise.explorer.api import add_explorer
 from headwise.explorer.explorer import Store
 from headwise.predictors.drafting import Follower
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 from headwise.service.streaming import streamed
 from headwise.service.worker import Expired, Job, Worker
 
@@ -35,7 +35,7 @@ def runs(tmp_path_factory):
         "additive": {**pairs, "model": {**RECURRENT, "score": "additive"}, "decoding": {"max_len": 7}},
         "blind": {**pairs, "model": {**RECURRENT, "score": "none"}, "decoding": {"max_len": 7}},
     }
-    return served([*folders, *(small(place / name, recipe) for name, recipe in made.items())])
+    return load_runs([*folders, *(small(place / name, recipe) for name, recipe in made.items())])
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ from headwise.explorer import traces
 from headwise.explorer.api import add_explorer
 from headwise.explorer.layout import layout
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     names = ("node-classify", "graph-regress")
-    return served([task_run(tmp_path_factory.mktemp("graphs"), name) for name in names], files=True)
+    return load_runs([task_run(tmp_path_factory.mktemp("graphs"), name) for name in names], files=True)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from headwise.explorer.api import add_explorer
 from headwise.explorer.inputs import BODY_BYTES
 from headwise.service.app import create_app
 from headwise.service.limits import Limits
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 from headwise.tasks.images.picture_files import decode, encode
 from headwise.training.loading import examples
 
@@ -23,13 +23,13 @@ VIT, CAPTION, SEGMENT = "image-classify-patches", "caption-attention-over-a-map"
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     names = ("image-classify, patches", "caption, attention over a map")
-    return served([task_run(tmp_path_factory.mktemp("images"), name) for name in names], files=True)
+    return load_runs([task_run(tmp_path_factory.mktemp("images"), name) for name in names], files=True)
 
 
 @pytest.fixture
 def labelling(tmp_path):
     """A run that says what each pixel is, and a client of it."""
-    runs = served([task_run(tmp_path, "image-segment, patches")], files=True)
+    runs = load_runs([task_run(tmp_path, "image-segment, patches")], files=True)
     with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield runs, found
 

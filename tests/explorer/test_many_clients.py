@@ -15,7 +15,7 @@ from headwise.explorer.api import add_explorer
 from headwise.explorer.explorer import Store
 from headwise.explorer.traces import traced
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 pytestmark = pytest.mark.slow
 CLIENTS, LAYER = 64, "decoder.blocks.0.cross_attention"
@@ -28,7 +28,7 @@ TEXTS = list(dict.fromkeys(TEXTS))[:CLIENTS]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return served([folder_of(tmp_path_factory.mktemp("many"))])
+    return load_runs([folder_of(tmp_path_factory.mktemp("many"))])
 
 
 class Client:

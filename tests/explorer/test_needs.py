@@ -18,7 +18,7 @@ from headwise.predictors.looking import passes
 from headwise.records import Mute, edit
 from headwise.service.app import Service, create_app
 from headwise.service.limits import Limits
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 from headwise.service.worker import Expired
 
 CROSS = "decoder.blocks.0.cross_attention"
@@ -27,7 +27,7 @@ TEXTS = [TEXT, "c and k ."]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    found = served([folder_of(tmp_path_factory.mktemp("needed"))])
+    found = load_runs([folder_of(tmp_path_factory.mktemp("needed"))])
     own = found["run"].predictor.model.get_submodule("encoder.blocks.0.self_attention")
     with torch.no_grad():
         # the second head is a copy of the first: queries, keys and values, 4 columns each
@@ -85,7 +85,7 @@ def test_over_several_inputs_each_row_counts_once(client, runs):
 
 
 def test_heads_of_another_run_are_not_compared(client, runs, tmp_path):
-    both = {**runs, **served([filler_of(tmp_path)])}
+    both = {**runs, **load_runs([filler_of(tmp_path)])}
     with TestClient(create_app(both, more=[add_explorer]), base_url="http://127.0.0.1:8000") as other:
         one = other.post("/api/v1/traces", json={"model": "run", "text": TEXT}).json()["trace_id"]
         two = other.post("/api/v1/traces", json={"model": "filler", "text": "a1 [MASK] c"}).json()["trace_id"]

@@ -16,7 +16,7 @@ from headwise.explorer.positional import built, similarity, values
 from headwise.positions.learned import Learned
 from headwise.positions.rotary import Rotary
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_the_random_numbers_of_others_are_left_alone():
 
 
 def test_positions_of_a_run_are_those_that_it_learned(tmp_path):
-    runs = served([folder_of(tmp_path)])
+    runs = load_runs([folder_of(tmp_path)])
     encoder = runs["run"].predictor.model.encoder
     name, scheme = next((name, one) for name, one in encoder.named_modules() if isinstance(one, positions.Position))
     with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as client:

@@ -25,7 +25,7 @@ from headwise.explorer.notebook import Page, show
 from headwise.layers.attention import MultiHeadAttention
 from headwise.records import record
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 EVIL = "</script><script>window.hurt=1</script><!-- <img src=x onerror=window.hurt=1> &amp; \u2028"
 
@@ -37,7 +37,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runs(run):
-    return served([run])
+    return load_runs([run])
 
 
 @pytest.fixture

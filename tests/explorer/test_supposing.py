@@ -14,14 +14,14 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.explorer import supposing
 from headwise.explorer.api import add_explorer
 from headwise.service.app import create_app
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 OWN, CROSS = "decoder.blocks.0.self_attention", "decoder.blocks.0.cross_attention"
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    runs = served([folder_of(tmp_path_factory.mktemp("supposed"))])
+    runs = load_runs([folder_of(tmp_path_factory.mktemp("supposed"))])
     with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as found:
         yield found
 

@@ -20,7 +20,7 @@ from headwise.errors import CheckpointError, ConfigError, Unsupported  # noqa: E
 from headwise.explorer.traces import traced  # noqa: E402
 from headwise.predictors.adopted import Adopted  # noqa: E402
 from headwise.predictors.saved import saved, texts  # noqa: E402
-from headwise.service.served import served  # noqa: E402
+from headwise.service.loaded import served  # noqa: E402
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

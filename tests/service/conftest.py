@@ -6,7 +6,7 @@ import pytest
 from asking_client import client_of
 
 import headwise
-from headwise.service.served import served
+from headwise.service.loaded import load_runs
 
 TRAINING = {"max_steps": 3, "baseline_cpu_s": 0, "batch_tokens": 64, "validate_every_epochs": 0, "warmup_steps": 1}
 WORDS = {"kind": "word"}
@@ -61,7 +61,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def runs(folders):
-    return served(folders)
+    return load_runs(folders)
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ import headwise
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.records.watching import Watch
-from headwise.service.answers import line
 from headwise.service.connections import Line
 from headwise.service.limits import Limits
-from headwise.service.served import Served, served
+from headwise.service.loaded import LoadedRun, load_runs
+from headwise.service.responses import line
 from headwise.service.streaming import streamed
 from headwise.service.worker import Closed, Expired, Full, Job, Worker
 
@@ -173,10 +173,10 @@ def test_which_run_is_meant_must_be_clear(ask, runs):
 
 def test_runs_that_cannot_be_served_are_refused(folders, tmp_path):
     with pytest.raises(ConfigError, match="two runs are called german"):
-        served([folders[0], folders[0]])
+        load_runs([folders[0], folders[0]])
     # which a file system may hold, and no JSON
     with pytest.raises(ConfigError, match=r"run\\udce9 is no name that a request can hold: it is not UTF-8"):
-        served([tmp_path / "run\udce9"])
+        load_runs([tmp_path / "run\udce9"])
 
 
 class Slow:
@@ -296,7 +296,7 @@ def test_one_bad_request_does_not_spoil_those_beside_it():
 
 
 def test_a_search_ends_between_steps_when_nobody_waits(runs):
-    run: Served = runs["text"]
+    run: LoadedRun = runs["text"]
     worker = Worker(8, 8)
     options = run.predictor.options({"max_len": 100_000})
     job = Job(lambda items: run.answers(items, options), ["abc"], None, time.monotonic() + 600)
@@ -314,7 +314,7 @@ def test_a_search_ends_between_steps_when_nobody_waits(runs):
 @pytest.mark.parametrize("left", [False, True], ids=["late", "left"])
 def test_looking_ends_between_two_layers_when_nobody_waits(runs, monkeypatch, left):
     """Every kind of looking: traces, weights, heads."""
-    run: Served = runs["german"]
+    run: LoadedRun = runs["german"]
     seen, after = [], Watch._after
 
     def slow(watch, *given):
@@ -336,7 +336,7 @@ def test_looking_ends_between_two_layers_when_nobody_waits(runs, monkeypatch, le
 
 
 def test_answers_without_a_search_end_between_two_batches(runs, monkeypatch):
-    run: Served = runs["mood"]
+    run: LoadedRun = runs["mood"]
     worker, batches = Worker(8, 4096), []
     job = job_of(lambda items: run.answers(items, None), ["the film is good"] * 2000)
     forward = type(run.predictor.model).forward
@@ -355,7 +355,7 @@ def test_answers_without_a_search_end_between_two_batches(runs, monkeypatch):
 
 
 def test_what_is_not_done_when_the_worker_closes_is_given_up(runs):
-    run: Served = runs["text"]
+    run: LoadedRun = runs["text"]
     worker = Worker(8, 8)
     options = run.predictor.options({"max_len": 100_000})
     job = Job(lambda items: run.answers(items, options), ["abc"], None, time.monotonic() + 600)

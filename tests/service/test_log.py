@@ -7,8 +7,8 @@ import pytest
 
 from headwise.errors import CheckpointError, QuotingWarning
 from headwise.service import server
+from headwise.service.error_handlers import to_problem, without_folders
 from headwise.service.limits import Limits
-from headwise.service.refusals import refused, without_folders
 from headwise.service.streaming import failed
 
 
@@ -29,7 +29,9 @@ def test_warnings_that_quote_an_input_are_not_logged(monkeypatch):
 
 
 def test_no_answer_says_where_files_are():
-    told = refused(CheckpointError("/srv/runs/mood/config.toml: is damaged ('/srv/my runs/mood', /tmp); train again"))
-    assert told.detail == "config.toml: is damaged ('my runs/mood', tmp); train again"
+    problem = to_problem(
+        CheckpointError("/srv/runs/mood/config.toml: is damaged ('/srv/my runs/mood', /tmp); train again")
+    )
+    assert problem.detail == "config.toml: is damaged ('my runs/mood', tmp); train again"
     assert without_folders("no text; POST a / b") == "no text; POST a / b"
     assert failed(CheckpointError("/srv/runs/mood: is gone")) == {"error": "mood: is gone"}

@@ -30,7 +30,7 @@ from headwise.predictors.watched_heads import steps
 from headwise.records import Narrow, edit
 from headwise.records.watching import layers
 from headwise.runs.film import Film
-from headwise.service.served import Served
+from headwise.service.loaded import Served
 from headwise.tasks import registry
 from headwise.tasks.task import Task
 

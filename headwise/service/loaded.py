@@ -1,4 +1,4 @@
-"""A run as a service has it: its name, what it is asked for, and answers equal to those of the command line."""
+"""A run that a service has loaded: its name, and answers equal to those of the command line."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from headwise.training.loading import load, recipe_of
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
+class LoadedRun:
     """A loaded run.
 
     Args:
@@ -50,7 +50,7 @@ class Served:
             raise Unsupported(f"{self.name} reads files, and no path is taken from a request")
         return [self.predictor.parse(text) for text in texts]
 
-    def looked_at(self, texts: Sequence[str], most: int) -> list[Any]:
+    def attention_inputs(self, texts: Sequence[str], most: int) -> list[Any]:
         """The inputs, to look at their attention.
 
         Where a model cannot tell its tokens, each has a character at least.
@@ -110,7 +110,7 @@ def _at_most(name: str, count: int, most: int) -> None:
         raise ConfigError(f"{name}: has {count:,} tokens; attention is shown of at most {most:,}")
 
 
-def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool = False) -> dict[str, Served]:
+def load_runs(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool = False) -> dict[str, LoadedRun]:
     """Loaded runs by name: that of the folder.
 
     Args:
@@ -122,7 +122,7 @@ def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool 
         ConfigError: two folders of the same name, a name that is not UTF-8, or a run whose inputs are files where these
             are not wanted.
     """
-    runs: dict[str, Served] = {}
+    runs: dict[str, LoadedRun] = {}
     names = [folder.resolve().name for folder in (*folders, *others)]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"two runs are called {twice}; rename one of the folders")
@@ -136,10 +136,10 @@ def served(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bool 
                 f"{folder}: task {task} reads files, and no path is taken from a request; `headwise explain` reads them"
             )
         options = tuple(kind for kind in task_type(task).options if kind.adds_to == "predict")
-        runs[name] = Served(name, task, predictor, options, _identity([folder / MODEL]), folder)
+        runs[name] = LoadedRun(name, task, predictor, options, _identity([folder / MODEL]), folder)
     for name, folder in zip(names[len(folders) :], others, strict=True):
         adopted = Adopted(saved(folder))
-        runs[name] = Served(name, "adopted", adopted, (), _identity(adopted.saved.files), folder)
+        runs[name] = LoadedRun(name, "adopted", adopted, (), _identity(adopted.saved.files), folder)
     return runs
 
 

@@ -1,4 +1,4 @@
-"""What a request may say, and how its body becomes it; whatever is wrong is told without repeating what was sent."""
+"""Request bodies: their schemas and checks; messages never repeat what was sent."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ class AskTrace(Body):
     head: int = Field(0, ge=0, le=1 << 16)
 
 
-def asking(kinds: Iterable[type[Options]]) -> type[Ask]:
+def request_type(kinds: Iterable[type[Options]]) -> type[Ask]:
     """The requests to runs of tasks that have these options."""
     options = merged(kinds)
     description = Ask.model_fields["options"].description

@@ -1,4 +1,4 @@
-"""What goes wrong in a request, told as a problem document."""
+"""Errors as problem documents."""
 
 import re
 
@@ -6,14 +6,14 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from headwise.errors import Diverged, HeadwiseError, MachineError
-from headwise.service.answers import NOT_KEPT
 from headwise.service.problems import MEDIA_TYPE, Problem
+from headwise.service.responses import NOT_KEPT
 
 # from the start of a word on, up to the last name
 _FOLDERS = re.compile(r"(?<![^\s'\"(])/(?:[^\s/:;,'\"]+/)*(?=[^\s/])")
 
 
-def refusing(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Problem, _respond)
     app.add_exception_handler(HeadwiseError, _of_headwise)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -21,7 +21,7 @@ def refusing(app: FastAPI) -> None:
     app.add_exception_handler(405, _no_method)
 
 
-def refused(error: HeadwiseError) -> Problem:
+def to_problem(error: HeadwiseError) -> Problem:
     """What the machine lacks, or a model does, is not the request's fault; where its files are is nobody's business."""
     return Problem(503 if isinstance(error, MachineError | Diverged) else 422, without_folders(str(error))[:500])
 
@@ -37,7 +37,7 @@ def without_folders(message: str) -> str:
 
 async def _of_headwise(request: Request, error: Exception) -> Response:
     assert isinstance(error, HeadwiseError)
-    return await _respond(request, refused(error))
+    return await _respond(request, to_problem(error))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

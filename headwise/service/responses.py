@@ -1,4 +1,4 @@
-"""How answers are written: JSON, lines of it, the steps of a head; what is kept of them, and what is not."""
+"""Responses: JSON, lines of it, the steps of a head; how long a client may keep them."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
