@@ -35,6 +35,8 @@ class MultiHeadAttention(nn.Module):
     tokens of a self-attention are queries too, so a model zeroes what lies beyond the lengths at its input.
 
     Args:
+        d_model: width of x and of the result.
+        num_heads: heads of the query.
         mechanism: what each head computes, an object or a name of `headwise list mechanisms`, which is built for 512
             positions without dropout; `Scored()` if None.
         num_kv_heads: heads of key and value, a divisor of num_heads (grouped-query; 1: multi-query); all if None.
@@ -44,6 +46,7 @@ class MultiHeadAttention(nn.Module):
         position: a scheme that acts on queries, keys or scores (rotary); self-attention only.
         norm: of queries and of keys before they are rotated by the position, as a function from the width of a head to
             a module, such as `nn.RMSNorm`; score "qk_norm" norms after the rotation.
+        bias: whether the projections have biases.
         shared: "qk", "kv" or "qkv" give queries and keys, keys and values, or all three, one matrix. With Q = K most
             of a row's weight lies on its diagonal, so a layer of this kind is nearly a position-wise one.
         combine: "concat" joins the heads' outputs before W_o, "mean" averages them, for heads as wide as the model.

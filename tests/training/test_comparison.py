@@ -8,7 +8,7 @@ import pytest
 
 from headwise.predictors.baselines import Baseline, of_labels, of_numbers
 from headwise.tasks.task import Metric
-from headwise.tasks.texts.classify import Classify
+from headwise.tasks.text_labels.classify import Classify
 from headwise.training.comparison import Comparison, compare, compare_with_baselines
 from headwise.training.loading import baselines_of, data_digests, examples, load, recipe_of
 from headwise.training.train import train

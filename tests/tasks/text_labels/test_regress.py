@@ -9,7 +9,7 @@ from life import baselines_of, built_of, fitted, task_of
 from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, DataError
 from headwise.tasks.task import Assets, Given
-from headwise.tasks.texts.regress import Regress
+from headwise.tasks.text_labels.regress import Regress
 
 WORTH = {"a": 1.0, "b": 2.0, "c": 4.0, "d": -3.0}
 

@@ -17,8 +17,8 @@ from headwise.predictors.numbers import Scale
 from headwise.predictors.predictor import Predictor
 from headwise.records import record
 from headwise.tasks.text.labelled import Labelled, LabelledConfig
-from headwise.tasks.texts.classify import Classifier
-from headwise.tasks.texts.regress import Regressor
+from headwise.tasks.text_labels.classify import Classifier
+from headwise.tasks.text_labels.regress import Regressor
 
 CLASSES = {"bad": 2, "fine": 3, "good": 3}
 ENCODERS = {
@@ -135,7 +135,7 @@ def test_a_number_is_told_on_the_scale_of_the_data():
 
 def test_words_that_training_lacks_are_counted():
     assert str(classifier().unknown(["a zz", "b"])).startswith("1 of 3 words was never seen in training")
-    with pytest.raises(ConfigError, match="--beam means"):
+    with pytest.raises(ConfigError, match="no option --beam"):
         classifier().options({"beam_size": 3})
 
 

@@ -21,7 +21,7 @@ from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Description, Given, Metric, Stats
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig
-from headwise.tasks.texts.base import (
+from headwise.tasks.text_labels.base import (
     TOKENIZER_FILE,
     TextPredictor,
     Texts,
@@ -31,7 +31,7 @@ from headwise.tasks.texts.base import (
     refuse_equal,
     tokenizer_for,
 )
-from headwise.tasks.texts.demo import REGRESS
+from headwise.tasks.text_labels.demo import REGRESS
 
 
 class Regressor(TextPredictor[float]):

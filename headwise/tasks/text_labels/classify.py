@@ -22,7 +22,7 @@ from headwise.tasks._labelling import Labelling, lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Description, Given
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig
-from headwise.tasks.texts.base import (
+from headwise.tasks.text_labels.base import (
     TOKENIZER_FILE,
     TextPredictor,
     Texts,
@@ -32,7 +32,7 @@ from headwise.tasks.texts.base import (
     refuse_equal,
     tokenizer_for,
 )
-from headwise.tasks.texts.demo import CLASSIFY
+from headwise.tasks.text_labels.demo import CLASSIFY
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from headwise.data.sources import Limits
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.tasks import registry
 from headwise.tasks.task import Assets, Given
-from headwise.tasks.texts.classify import Classify
+from headwise.tasks.text_labels.classify import Classify
 
 MODEL = {"kind": "window", "d_model": 12, "d_ff": 17, "radius": 1, "dropout": 0.0}
 SUBJECTS, GOOD, BAD = ["film", "plot", "cast", "end"], ["fine", "great", "fun"], ["dull", "bad", "weak"]
