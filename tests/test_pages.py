@@ -21,7 +21,7 @@ from headwise.explorer.pages import add_pages
 from headwise.runs import trackers
 from headwise.runs.migration import FORMAT
 from headwise.service.app import create_app
-from headwise.service.loaded import served
+from headwise.service.loaded import load_runs
 from headwise.training.recipe import MAY_CHANGE, FilmConfig
 from headwise.training.resume import _LAID_OUT_OVER
 from headwise.training.train import train
@@ -90,7 +90,7 @@ def test_the_task_of_the_page_has_every_door(capsys):
     assert "attention, mean of 2 heads" in attention
     assert "demo/figures/attention.png" in demo
 
-    runs = served([Path("run")])
+    runs = load_runs([Path("run")])
     more = [add_explorer, add_films, bench_routes([]), add_pages]
     client = TestClient(create_app(runs, hosts=["testserver"], more=more))
     with client:

@@ -45,4 +45,4 @@ def test_options_that_pictures_have_no_use_for(headwise, folder):
     code, _, told = headwise("data", "make", "shapes", "--longest", 3)
     assert code == 2
     assert "--symbols, --shortest and --longest do not apply to 'shapes'; leave them out" in told
-    assert "--columns means nothing to task 'caption'; it takes: --data, --valid, --test" in err
+    assert "task 'caption' has no option --columns; it has: --data, --valid, --test" in err

@@ -61,7 +61,7 @@ def test_other_edges_are_other_data(headwise, folder):
 
 def test_the_option_of_edges_is_for_graphs_alone(headwise, folder):
     code, _, err = headwise("init", "tag", "--data", "nodes.csv", "--edges", "edges.tsv")
-    assert (code, err) == (2, "error: --edges means nothing to task 'tag'; it takes: --data, --valid, --test\n")
+    assert (code, err) == (2, "error: task 'tag' has no option --edges; it has: --data, --valid, --test\n")
 
 
 def test_molecules_go_through_every_verb(headwise, folder):

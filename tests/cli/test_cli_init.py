@@ -98,7 +98,7 @@ def test_init_writes_through_a_link(headwise, folder):
 
 def test_init_names_the_options_of_the_task(headwise, folder):
     code, _, err = headwise("init", "tag", "--data", "tags.jsonl", "--source-key", "en")
-    assert (code, err) == (2, "error: --source-key means nothing to task 'tag'; it takes: --data, --valid, --test\n")
+    assert (code, err) == (2, "error: task 'tag' has no option --source-key; it has: --data, --valid, --test\n")
     code, _, err = headwise("init", "tag", "--data", "tags.jsonl", "--minutes", "0")
     assert (code, err) == (2, "error: --minutes (0) must be above 0\n")
     code, _, err = headwise("init", "tag", "--data", "nowhere.jsonl")

@@ -20,7 +20,7 @@ from headwise.errors import CheckpointError, ConfigError, Unsupported  # noqa: E
 from headwise.explorer.traces import traced  # noqa: E402
 from headwise.predictors.adopted import Adopted  # noqa: E402
 from headwise.predictors.saved import saved, texts  # noqa: E402
-from headwise.service.loaded import served  # noqa: E402
+from headwise.service.loaded import load_runs  # noqa: E402
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -64,7 +64,7 @@ def eager(folder, name, one, tokens, before):
 
 @pytest.mark.parametrize("name", SAID)
 def test_weights_are_those_of_the_model_itself(folders, name):
-    (run,) = served([], [folders[name]]).values()
+    (run,) = load_runs([], [folders[name]]).values()
     one, target = run.predictor.saved, None if SAID[name][0] == "encoder" else "a big dog"
     trace = traced(run, TEXT, target)
     assert (run.task, one.kind, [group.name for group in trace.groups]) == ("adopted", *SAID[name])
@@ -145,7 +145,7 @@ def test_bytes_are_shown_as_characters(tmp_path):
 
 def test_labels_of_bytes_reach_traces_and_saved_pages(tmp_path):
     folder = made(tmp_path / "bytes", "GPT2LMHeadModel", byte_level=True)
-    (run,) = served([], [folder]).values()
+    (run,) = load_runs([], [folder]).values()
     (group,) = (trace := traced(run, "é", None)).groups
     assert group.queries[:4] == ["<s>", "é(1/2)", "é(2/2)", "</s>"]
     assert json.loads(trace.steps(group.layers[0], 0))["keys"] == group.keys
@@ -167,7 +167,7 @@ def test_positions_that_begin_late_are_refused(tmp_path):
 
 
 def test_layers_that_are_passed_twice_have_their_rows_twice(tmp_path):
-    (run,) = served([], [made(tmp_path / "albert", "AlbertForMaskedLM")]).values()
+    (run,) = load_runs([], [made(tmp_path / "albert", "AlbertForMaskedLM")]).values()
     (group,) = traced(run, "the cat", None).groups
     assert group.queries == [f"{time} {word}" for time in (0, 1) for word in ("<s>", "the", "cat", "</s>")]
     assert group.keys == ["<s>", "the", "cat", "</s>"]
@@ -285,6 +285,6 @@ def test_a_tokenizer_of_another_model_is_refused(folders, tmp_path):
 
 def test_the_command_line_and_names(folders, capsys):
     with pytest.raises(ConfigError, match="two runs are called BertForMaskedLM"):
-        served([], [folders["BertForMaskedLM"]] * 2)
+        load_runs([], [folders["BertForMaskedLM"]] * 2)
     assert main(["explore", "--hf", "absent", "--no-browser"]) == 4
     assert "absent is no folder" in capsys.readouterr().err

@@ -30,7 +30,7 @@ from headwise.predictors.watched_heads import steps
 from headwise.records import Narrow, edit
 from headwise.records.watching import layers
 from headwise.runs.film import Film
-from headwise.service.loaded import Served
+from headwise.service.loaded import LoadedRun
 from headwise.tasks import registry
 from headwise.tasks.task import Task
 
@@ -216,10 +216,10 @@ def test_an_example_of_the_data_is_an_input(run):
 
 def test_the_explorer_shows_every_run_that_attends(run):
     item = run.items[-1]
-    served = Served(run.case.task, run.case.task, run.one, (), "weights")
+    loaded = LoadedRun(run.case.task, run.case.task, run.one, (), "weights")
     try:
         explained = run.one.explain(item)
-        found = traced(served, item, None, "the last input")
+        found = traced(loaded, item, None, "the last input")
     except Unsupported:
         pytest.skip("there is no attention to look at")
     axes = axes_of(found)["axes"]

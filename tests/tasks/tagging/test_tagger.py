@@ -116,7 +116,7 @@ def test_what_cannot_be_scored(tagger):
         tagger.evaluate([])
     with pytest.raises(DataError, match="the sentence of line 7 has no tags to compare with; tag all of its words"):
         tagger.evaluate([Tagged(("a",), ("DET",), 6), Tagged(("a",), None, 7)])
-    with pytest.raises(ConfigError, match="--beam means"):
+    with pytest.raises(ConfigError, match="no option --beam"):
         tagger.options({"beam_size": 3})
 
 
