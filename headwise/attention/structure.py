@@ -1,6 +1,7 @@
 """The known structure of a mask at given sizes: band, lengths, listed pairs, visible keys and queries, its table."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
@@ -109,7 +110,8 @@ class Structure:
         """make(), once under this name."""
         if name not in self._cache:
             # a tensor made in inference mode could not serve a later call that learns
-            with torch.inference_mode(False):
+            infers = torch.compiler.is_compiling() or torch.is_inference_mode_enabled()
+            with torch.inference_mode(False) if infers else nullcontext():
                 self._cache[name] = make()
         value: T = self._cache[name]
         return value
