@@ -23,7 +23,7 @@ def explain(
     top: Annotated[int, typer.Option(min=1, help="Number of attended tokens to list for each token.")] = 3,
     table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
     by: Annotated[
-        str | None, typer.Option(help="What counts, not raw weights: norms, rollout, integrated, ...")
+        str | None, typer.Option(help="norms, rollout, flow, gradient, integrated, occlusion, lens, patching.")
     ] = None,
     other: Annotated[str | None, typer.Option(help="Another input of as many tokens, for --by patching.")] = None,
     trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,
@@ -35,15 +35,15 @@ def explain(
     from headwise import runtime
 
     if example is not None:
-        others = run, text, target, layer, heads, by, html, ablate
+        others = run, text, target, layer, heads, by, other, html, ablate
         return _print_example(example, trace or "markdown", alone=not any(others))
     if run is None or text is None:
         raise ConfigError("give a run folder and an input, or --example illustrated")
     runtime.apply(fast_products=False)
     if ablate:
-        return _print_ablated(run, text, alone=not any((target, layer, heads, by, trace, html, table, every)))
+        return _print_ablated(run, text, alone=not any((target, layer, heads, by, other, trace, html, table, every)))
     if trace is not None and html is None:
-        return _print_trace(run, text, target, trace, layer, heads, alone=by is None)
+        return _print_trace(run, text, target, trace, layer, heads, alone=by is None and other is None)
     explanation, chosen, only = _explained(run, text, target, by, other), numbered(layer), heads_of(heads)
     if html is not None:
         lines = [_page(explanation, html, chosen, alone=not (every or table or trace) and formats == "png")]
@@ -57,15 +57,15 @@ def explain(
 def _explained(run: Path, text: str, target: str | None, by: str | None, other: str | None) -> "Explained":
     import headwise
 
-    if by is None and other is not None:
-        raise ConfigError("--other is for --by patching; leave it out")
+    if (by == "patching") != (other is not None):
+        raise ConfigError('--by patching and --other "another input" go together')
     predictor = headwise.load(run)
-    item = predictor.parse(text)
+    item, other_item = predictor.parse(text), None if other is None else predictor.parse(other)
     explanation: Explained
     if by is None:
         explanation = predictor.explain(item, target)
     else:
-        explanation = headwise.attribute(predictor, item, by, target, other)
+        explanation = headwise.attribute(predictor, item, by, target, other_item)
     return explanation
 
 
@@ -98,7 +98,7 @@ def _print_trace(
     run: Path, text: str, target: str | None, form: str, layer: str | None, heads: str | None, *, alone: bool
 ) -> None:
     if not alone:
-        raise ConfigError("--trace shows the steps of attention, and --by another rule: leave one of them out")
+        raise ConfigError("--trace shows the steps of attention: leave --by and --other out")
     import headwise
     from headwise.explain.trace_formats import check_form, format_trace
     from headwise.predictors.watched_heads import steps

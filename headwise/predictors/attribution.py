@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor, nn
@@ -28,9 +28,10 @@ from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import Block
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.looking import Pass, numbers, passes
+from headwise.predictors.looking import Pass, fitting, numbers
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.saying import Said, said
+from headwise.predictors.watched_heads import explained
 from headwise.records import LayerRecord, Trace
 from headwise.records.watching import layers
 
@@ -45,6 +46,8 @@ _LONGEST_FLOW = 64
 @dataclass(frozen=True)
 class Attribution(Explanation):
     """An explanation whose layers hold shares: of all that counts for a row, each input's part in absolute value.
+
+    Those of "lens" hold probabilities, and those of "patching" parts of a difference, from 0 to 1.
 
     Args:
         method: the rule, a key of `METHODS`.
@@ -61,7 +64,7 @@ class Attribution(Explanation):
 
     def lines(self, layer: str | int | None = None, heads: Heads = None, *, top: int = 3) -> list[str]:
         """The inputs that count most for each output, and what the rule says and does not say."""
-        heading = f"{self.caption(layer, heads)}: what counts most in each row"
+        heading = f"{self.caption(layer, heads)}: {METHODS[self.method].heading}"
         return [heading, self.table(layer, heads, top=top), "", self.note]
 
 
@@ -81,6 +84,7 @@ class Method(NamedTuple):
     source: str
     caution: str
     compute: Callable[[Look], tuple[dict[str, Layer], dict[str, np.ndarray]]]
+    heading: str = "what counts most in each row"
 
 
 def attribute(
@@ -100,27 +104,21 @@ def attribute(
     """
     if by not in METHODS:
         raise ConfigError(unknown("attribution", by, METHODS))
-    if (by == "patching") != (other is not None):
-        raise ConfigError("by='patching' needs another input, and no other rule takes one")
-    explanation, model_pass = _answered(predictor, item, target)
+    if by == "patching" and other is None:
+        raise ConfigError("by='patching' needs other=, an input of as many tokens")
+    if by != "patching" and other is not None:
+        raise ConfigError(f"by='{by}' takes no other=; leave it out")
+    explanation, model_pass = explained(predictor, item, target)
     look = Look(predictor, explanation, model_pass)
     if other is not None:
         # what writes is made to write the same
         output = target or (explanation.output if _writes(predictor) else None)
-        look = look._replace(other=_answered(predictor, other, output)[1])
+        look = look._replace(other=explained(predictor, other, output)[1])
     method = METHODS[by]
     attributed, signed = method.compute(look)
     note = f"{by}: {method.formula}\nsource: {method.source}\nnot said: {method.caution}"
     shown = explanation.source, explanation.output, attributed
     return Attribution(*shown, note=note, tokens=explanation.tokens, method=by, signed=signed)
-
-
-def _answered(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> tuple[Explanation, Pass]:
-    with passes() as model_passes:
-        explanation = predictor.explain(item, target)
-    if not model_passes or not isinstance(explanation, Explanation):
-        raise Unsupported("this model has no attention, so there is nothing to attribute")
-    return explanation, model_passes[-1]
 
 
 def _writes(predictor: Predictor[Any, Any, Any]) -> bool:
@@ -156,7 +154,7 @@ def _recorded(look: Look) -> Iterator[tuple[str, Layer, LayerRecord]]:
 def _norms(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
     modules = dict(look.model_pass.model.named_modules())
     places = {name: place for name, (place, _) in layers(look.model_pass.model).items()}
-    attributed = {}
+    attributed: dict[str, Layer] = {}
     for name, layer, record in _recorded(look):
         attention = modules.get(places[name].removesuffix(".mechanism"))
         if not isinstance(attention, MultiHeadAttention) or len(record.calls) > 1:
@@ -168,10 +166,23 @@ def _norms(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
         heads = attention.output.weight.to(values.dtype).detach()
         # (heads, value_dim, d_model); with "mean" all heads go through one matrix
         matrices = heads.mT.unflatten(0, (-1, values.shape[-1])).expand(len(values), -1, -1)
-        lengths = (values @ matrices).norm(dim=-1).double().cpu().numpy()
-        weights = shares(layer.weights * lengths[:, None])
-        attributed[name] = Layer(weights, layer.queries, layer.keys, layer.kind, layer.causal, layer.allowed)
+        written = (values @ matrices).double().cpu().numpy()
+        weights = shares(layer.weights * np.linalg.norm(written, axis=-1)[:, None])
+        # all heads together, a query at a time: (keys, d_model)
+        sums = [np.einsum("hk,hkd->kd", row, written) for row in layer.weights.swapaxes(0, 1)]
+        total = shares(np.stack([np.linalg.norm(row, axis=-1) for row in sums]))
+        attributed[name] = _Norms(weights, layer.queries, layer.keys, layer.kind, layer.causal, layer.allowed, total)
     return attributed, {}
+
+
+@dataclass(frozen=True)
+class _Norms(Layer):
+    """Norms of each head, and of what all heads write together, which is no mean of theirs."""
+
+    total: Float[np.ndarray, "queries keys"] = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def mean(self, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
+        return self.total if heads is None else super().mean(heads)
 
 
 class _Mixing(NamedTuple):
@@ -267,12 +278,17 @@ def _flow(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
         nodes[part] = new
     start, end, capacity = (np.concatenate(side) for side in zip(*edges, strict=True))
     graph = coo_array((np.rint(capacity * _FLOW).astype(np.int32), (start, end)), (count, count)).tocsr()
+    last = mixings[-1].part
     content = {
-        source: np.array([[maximum_flow(graph, row, column).flow_value for column in columns] for row in nodes[last]])
-        for last in (mixings[-1].part,)
-        for source, columns in inputs.items()
+        source: np.array([_flows(graph, row, columns) for row in nodes[last]]) for source, columns in inputs.items()
     }
-    return _named("flow", mixings, {mixings[-1].part: _whole(content)}), {}
+    return _named("flow", mixings, {last: _whole(content)}), {}
+
+
+def _flows(graph: Any, row: np.int64, columns: Int[np.ndarray, "inputs"]) -> list[int]:
+    """The maximum flow from a node to each of these."""
+    poll_cancellation()
+    return [int(maximum_flow(graph, row, column).flow_value) for column in columns]
 
 
 # the number of the pass through an embedding, the vectors of the tokens, and those of unknown tokens in their places ->
@@ -286,7 +302,9 @@ def _embeddings(look: Look, change: Change) -> Iterator[None]:
     model = look.model_pass.model
     modules = [module for module in model.modules() if isinstance(module, TokenEmbedding | nn.Embedding)]
     if not modules or not _has_tokens(look.predictor):
-        raise Unsupported("this model reads no tokens, so there are no vectors of tokens to change; use by='rollout'")
+        raise Unsupported(
+            "this method needs a tokenizer of this package, whose unknown token is its baseline; use by='rollout'"
+        )
     number = 0
 
     def hook(module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> Tensor:
@@ -323,6 +341,9 @@ def _chosen(look: Look) -> tuple[Said, Callable[[Tensor], Tensor]]:
         scores = wide(output[0] if output.ndim == 3 else output)
         return scores.log_softmax(-1).gather(-1, index.to(scores.device)).squeeze(-1)
 
+    alone = log_probs(look.model_pass.run()).double().cpu().numpy()
+    if not np.allclose(alone, answer.values[range(len(alone)), answer.chosen], atol=1e-3):
+        raise Unsupported("the outputs of this model depend on each other, as tags of a chain do; use by='rollout'")
     return answer, log_probs
 
 
@@ -370,8 +391,8 @@ def _by_token(look: Look, rule: str, tables: list[np.ndarray]) -> tuple[dict[str
     totals = sum(np.abs(table).sum(-1, keepdims=True) for table in tables)
     attributed, signed = {}, {}
     for number, table in enumerate(tables):
-        rows = _labels(len(table), [layer.queries for layer in reversed(known)])
-        columns = _labels(table.shape[1], [layer.keys for layer in known if number == 0 or layer.causal])
+        rows = fitting(len(table), *(layer.queries for layer in reversed(known)))
+        columns = fitting(table.shape[1], *(layer.keys for layer in known if number == 0 or layer.causal))
         name = rule if len(tables) == 1 else f"{rule} of {'the source' if number == 0 else 'what is written'}"
         weights = np.abs(table) / np.where(totals > 0, totals, 1.0)
         across = (len(tables) > 1 and number == 0) or len(table) != table.shape[1]
@@ -379,11 +400,6 @@ def _by_token(look: Look, rule: str, tables: list[np.ndarray]) -> tuple[dict[str
         attributed[name] = Layer(weights[None], rows, columns, kind)
         signed[name] = table
     return attributed, signed
-
-
-def _labels(count: int, candidates: list[list[str]]) -> list[str]:
-    """The first labels that are as many; numbers where none are."""
-    return next((labels for labels in candidates if len(labels) == count), list(map(str, range(count))))
 
 
 def _gradient(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
@@ -474,7 +490,7 @@ def _lens(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
     for name in blocks:
         with _blocks({last: blocks[last]}, lambda _, output, name=name: outputs[name]):  # type: ignore[misc]
             rows.append(counted(look.model_pass.run()).exp().double().cpu().numpy())
-    keys = [answer.name(choice) for choice in answer.chosen]
+    keys = [f"{place + 1}:{answer.name(choice)}" for place, choice in enumerate(answer.chosen)]
     return {f"lens of {stack}": Layer(np.stack(rows)[None], list(blocks), keys, "cross")}, {}
 
 
@@ -494,6 +510,8 @@ def _patching(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
             return float(counted(look.other.run()).sum())
 
     whole, without = float(counted(look.model_pass.run()).sum()), patched({}, lambda _, output: output)
+    if whole == without:
+        raise ConfigError("the model tells no difference between the two inputs; choose another one")
     attributed, signed = {}, {}
     for stack, blocks in _stacks(look.model_pass.model).items():
         outputs = _outputs(look.model_pass, blocks)
@@ -502,7 +520,8 @@ def _patching(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
             [patched({name: block}, partial(_put, outputs, at)) for at in places] for name, block in blocks.items()
         ]
         restored = (np.array(table) - without) / (whole - without)
-        keys = _labels(len(places), [layer.keys for layer in look.explanation.layers.values()])
+        own = [layer.keys for name, layer in look.explanation.layers.items() if name.startswith(f"{stack}.")]
+        keys = fitting(len(places), *own)
         attributed[f"patching of {stack}"] = Layer(restored.clip(0, 1)[None], list(blocks), keys, "cross")
         signed[f"patching of {stack}"] = restored
     return attributed, signed
@@ -516,20 +535,20 @@ def _put(outputs: Mapping[str, Tensor], place: int, name: str, output: Tensor) -
 
 METHODS: dict[str, Method] = {
     "norms": Method(
-        "||A_ij v_j W_o|| of each head, as shares of a row",
+        "||A_ij v_j W_o|| of each head, and of the sum of all heads, as shares of a row",
         "Kobayashi et al. 2020, arXiv:2004.10102, eq. 4",
         "what the residual connection keeps and what later layers make of it",
         _norms,
     ),
     "rollout": Method(
         "the product of (A + I) / 2 over the layers, A the mean of the heads; cross-attention likewise",
-        "Abnar and Zuidema 2020, arXiv:2005.00928, section 3",
+        "Abnar and Zuidema 2020, arXiv:2005.00928, section 3; cross-attention is added here",
         "how large the values are, and whether a head's content is used",
         _rollout,
     ),
     "flow": Method(
-        "the maximum flow from each output to each input through edges of capacity (A + I) / 2",
-        "Abnar and Zuidema 2020, arXiv:2005.00928, section 3",
+        "the maximum flow from each output to each input through edges of capacity (A + I) / 2, as shares of a row",
+        "Abnar and Zuidema 2020, arXiv:2005.00928, section 3; cross-attention and shares are added here",
         "how large the values are; flows to several inputs need not fit through the network at once",
         _flow,
     ),
@@ -541,8 +560,8 @@ METHODS: dict[str, Method] = {
     ),
     "integrated": Method(
         f"(x_j - u_j) . the mean of d log p / d x_j at {_POINTS} points from u to x, u being unknown tokens; a row sums"
-        " to log p(x) - log p(u)",
-        "Sundararajan et al. 2017, arXiv:1703.01365, eq. 3",
+        " to about log p(x) - log p(u)",
+        "Sundararajan et al. 2017, arXiv:1703.01365, eq. 3, at the middle of each step",
         "what another baseline than unknown tokens would give",
         _integrated,
     ),
@@ -557,11 +576,13 @@ METHODS: dict[str, Method] = {
         "nostalgebraist 2020, 'interpreting GPT: the logit lens'; Belrose et al. 2023, arXiv:2303.08112",
         "what a block knows in a form that only later blocks read: nothing trained it to be read by the output",
         _lens,
+        "the outputs that are most probable after each block",
     ),
     "patching": Method(
         "(log p(y) with block l at place j taken from the input - log p(y) of the other) / (the whole difference)",
         "Vig et al. 2020, arXiv:2004.12265; Meng et al. 2022, arXiv:2202.05262, section 2.1 (causal tracing)",
         "what other inputs would show; a place that restores all need not be the only one",
         _patching,
+        "the places that bring back most of the difference",
     ),
 }

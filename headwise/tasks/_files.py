@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.errors import CheckpointError
@@ -12,7 +12,7 @@ from headwise.tasks.task import required
 
 T = TypeVar("T")
 
-_COUNTS = TypeAdapter(Annotated[dict[str, int], Field(min_length=1)])
+_COUNTS = TypeAdapter(Annotated[dict[str, int], Field(min_length=1)], config=ConfigDict(strict=True))
 
 
 def as_json(value: Any, *, ordered: bool = False) -> bytes:

@@ -159,6 +159,16 @@ def test_masks_are_distinct_values():
     assert one.dense(1, 1, 1, 2).tolist() != two.dense(1, 1, 1, 2).tolist()
 
 
+def test_lengths_that_change_in_place_are_read_anew():
+    lens = torch.tensor([3, 3])
+    mask = Padding(lens)
+    assert mask.structure(Place(2, 1, 3, 3)).open
+    lens[1] = 2
+    structure = mask.structure(Place(2, 1, 3, 3))
+    assert not structure.open
+    assert torch.equal(structure.table(), mask.dense(2, 1, 3, 3))
+
+
 def test_lengths_that_do_not_fit_are_named():
     message = r"Padding: valid_lens \(3,\) do not fit; expected \(2\)"
     with pytest.raises(ShapeError, match=message):

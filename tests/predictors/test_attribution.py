@@ -63,6 +63,21 @@ def test_norms_are_the_lengths_of_what_each_key_adds(translator):
         lengths = [float((columns @ value).norm().detach()) for value in values[head]]
         expected = [[weight * length for weight, length in zip(row, lengths, strict=True)] for row in weights]
         np.testing.assert_allclose(attribution.layers[name].weights[head], shares(np.array(expected)), atol=1e-12)
+    together = [
+        [
+            sum(
+                explanation.layers[name].weights[head][row, key]
+                * (output.weight[:, 4 * head : 4 * head + 4] @ values[head][key])
+                for head in range(2)
+            )
+            .norm()
+            .item()
+            for key in range(5)
+        ]
+        for row in range(6)
+    ]
+    np.testing.assert_allclose(attribution.layers[name].mean(), shares(np.array(together)), atol=1e-12)
+    np.testing.assert_array_equal(attribution.layers[name].mean(1), attribution.layers[name].weights[1])
     assert list(attribution.layers) == list(explanation.layers)
     assert attribution.row_error < 1e-12
 
@@ -213,7 +228,7 @@ def test_the_last_block_says_what_the_model_says_and_others_what_the_head_reads_
     attribution = attribute(translator, SOURCE, "lens", TARGET)
     (layer,) = attribution.layers.values()
     assert layer.queries == ["decoder.blocks.0", "decoder.blocks.1"]
-    assert layer.keys[:5] == ["le", "chat", "dort", "bien", "."]
+    assert layer.keys[:5] == ["1:le", "2:chat", "3:dort", "4:bien", "5:."]
     with passes() as model_passes:
         translator.explain(SOURCE, TARGET)
     model, inputs, hidden = translator.model.eval(), model_passes[-1].inputs, []
@@ -230,9 +245,11 @@ def test_the_last_block_says_what_the_model_says_and_others_what_the_head_reads_
 def test_patching_every_place_of_a_block_restores_the_whole(continuer):
     with pytest.raises(ConfigError, match="another number of tokens"):
         attribute(continuer, "abc", "patching", other="ab")
-    for by, other in (("patching", None), ("lens", "abd")):
-        with pytest.raises(ConfigError, match="'patching' needs another input"):
+    for by, other, message in (("patching", None, "needs other="), ("lens", "abd", "takes no other=")):
+        with pytest.raises(ConfigError, match=f"by='{by}' {message}"):
             attribute(continuer, "abc", by, other=other)
+    with pytest.raises(ConfigError, match="no difference between the two inputs"):
+        attribute(continuer, "abc", "patching", other="abc")
     attribution = attribute(continuer, "abc", "patching", target="a", other="acc")
     (restored,) = attribution.signed.values()
     # the inputs differ at place 2 alone: what is before it is the same in both, and causal blocks cannot tell more
@@ -265,3 +282,9 @@ def log_prob_of(model_pass, chosen_by=None):
     tokens, best = chosen_by.inputs[0][0, 1:].tolist(), int(chosen_by.run()[0, -1].argmax())
     scores = model_pass.run()[0].log_softmax(-1)
     return float(scores[range(len(tokens) + 1), [*tokens, best]].sum())
+
+
+def test_places_of_a_patched_decoder_are_named_by_what_it_read(translator):
+    attribution = attribute(translator, "the cat sleeps .", "patching", "le chat .", other="the cat sleeps the")
+    assert attribution.layers["patching of decoder.blocks"].keys == ["<bos>", "le", "chat", "."]
+    assert attribution.layers["patching of encoder.blocks"].keys == ["the", "cat", "sleeps", ".", "<eos>"]

@@ -21,8 +21,9 @@ class Padding(Mask):
     """
 
     valid_lens: Integer[Tensor, "batch"] | Integer[Tensor, "batch query_len"]
-    # the shortest length and the longest, where they can be read
+    # the shortest length and the longest, where they can be read, and of which version of the tensor
     _lengths: tuple[int, int] = field(default=(0, 0), init=False, repr=False)
+    _version: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_tensor("Padding", "valid_lens", self.valid_lens)
@@ -31,14 +32,15 @@ class Padding(Mask):
             hint = "; which keys are real is said by Table(...)" if self.valid_lens.dtype == torch.bool else ""
             raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {actual}{hint}")
         object.__setattr__(self, "_lengths", length_range("Padding: valid_lens", self.valid_lens))
+        if not self.valid_lens.is_inference():
+            object.__setattr__(self, "_version", self.valid_lens._version)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         lens = self.valid_lens.to(key.device)
         return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
 
     def structure(self, place: Place | None = None) -> Structure:
-        # no number of a batch for a compiled program, which would be made again for each
-        lens, (least, longest) = self.valid_lens, (0, 0) if torch.compiler.is_compiling() else self._lengths
+        lens, (least, longest) = self.valid_lens, self._range()
         if place is not None:
             batch, _, query_len, key_len, query_start, _ = place
             if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
@@ -53,6 +55,15 @@ class Padding(Mask):
             rest = None if full else lens
             return Structure(self, place, (None, None), rest, least, same_keys=True, seen_by_own_query=True)
         return Structure(self, place)
+
+    def _range(self) -> tuple[int, int]:
+        """The shortest length and the longest as they are now: a tensor may be changed in place."""
+        if torch.compiler.is_compiling():
+            # no number of a batch for a compiled program, which would be made again for each
+            return 0, 0
+        if self._version is not None and self.valid_lens._version == self._version:
+            return self._lengths
+        return length_range("Padding: valid_lens", self.valid_lens)
 
     def key_mask(self, structure: Structure) -> KeyMask:
         lens, key_len = self._query_lens(structure), structure.at.key_len
