@@ -93,7 +93,7 @@ def _measured(kind: str, world: int, width: int) -> list[dict[str, float]]:
 
 def _work(run: Path, width: int, kind: str) -> dict[str, float]:
     """One process: a step, a checkpoint, a published model."""
-    from headwise.processes import joined
+    from headwise.processes import process_group
     from headwise.runs.checkpoints import Checkpoints
     from headwise.runs.commits import probe
     from headwise.runs.publish import MODEL, publish
@@ -109,7 +109,7 @@ def _work(run: Path, width: int, kind: str) -> dict[str, float]:
     settings += [f"training.parallel={kind}", "training.ema_decay=0.9"]
     recipe = recipes.read("phrasebook", settings)
     task_type = registry.task_type(recipe.task)
-    with joined("cpu") as processes:
+    with process_group("cpu") as processes:
         session = Session(task_type(recipe, task_type.prepare(recipe)), recipe, processes)
         kept = _step(session)
         processes.once(lambda: probe(run))

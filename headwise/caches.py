@@ -149,6 +149,7 @@ class KeyValues(Kept):
         self.keys, self.values, self.used, self.fixed = key, value, key.shape[2], True
 
     def read(self) -> tuple[Tensor, Tensor]:
+        """All keys and values, (batch, kv_heads, key_len, dim) each."""
         assert self.keys is not None
         assert self.values is not None
         return self.keys.narrow(2, 0, self.used), self.values.narrow(2, 0, self.used)

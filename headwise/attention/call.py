@@ -21,6 +21,7 @@ from headwise.attention.zeros import zeroed
 from headwise.errors import ConfigError, ShapeError
 
 
+# not frozen, which would take 2 us a call (AMD EPYC, 2026-11-25); nothing changes one
 @dataclass(slots=True, eq=False)
 class Call:
     """normalizer(score(query, key) + bias + relative under mask) @ value, with dropout on the weights.

@@ -24,6 +24,7 @@ class Residual(nn.Module):
     Args:
         before: norm of the sublayer's input, or Identity.
         after: norm of the sum, or Identity.
+        dropout: on the sublayer's output.
         skip: whether x is added; without, what comes out is what the sublayer says.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 5.4 (post); Xiong et al. 2020, arXiv:2002.04745 (pre).
     """

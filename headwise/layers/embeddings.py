@@ -19,6 +19,11 @@ class TokenEmbedding(nn.Module):
     Under bfloat16 autocast the result is bfloat16, so that the layers above add to numbers of the type that their
     products have, without casts between the two.
 
+    Args:
+        vocab_size: rows of the table E.
+        d_model: width of a row.
+        position: adds or changes nothing, sines, or a learned table.
+        dropout: on the sum of embedding and position.
     Source: Vaswani et al. 2017, arXiv:1706.03762, sections 3.4 and 3.5.
     """
 
@@ -45,7 +50,11 @@ class TokenEmbedding(nn.Module):
 
 
 class Placed(nn.Module):
-    """position(x): vectors that get to know where they stand."""
+    """position(x): vectors that get to know where they stand.
+
+    Args:
+        position: adds or changes nothing, sines, or a learned table.
+    """
 
     def __init__(self, position: Position):
         super().__init__()

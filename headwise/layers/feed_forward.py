@@ -17,8 +17,10 @@ class FeedForward(nn.Module):
     """W_2 dropout(f(W_1 x)), the same for every position; "swiglu" has a gate: f = silu(W_1 x) * W_3 x.
 
     Args:
+        d_model: width of input and output.
         d_ff: width inside; with "swiglu" there are two such products.
         activation: "relu", "gelu", "silu" or "swiglu".
+        dropout: on the inner activations.
     Raises: ConfigError: another activation.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; Shazeer 2020, arXiv:2002.05202, eq. 6 (SwiGLU, with biases).
 

@@ -324,7 +324,11 @@ class Read(Part):
 
 
 class EncodingBlock(nn.Module):
-    """An encoder block that reads several batches at once: what `EncoderBlock` computes of each, in less time."""
+    """An encoder block that reads several batches at once: what `EncoderBlock` computes of each, in less time.
+
+    Args:
+        block: one of scaled dot products under softmax without position biases.
+    """
 
     def __init__(self, block: EncoderBlock):
         super().__init__()

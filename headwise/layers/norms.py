@@ -22,7 +22,9 @@ class TokenBatchNorm(nn.Module):
     Statistics are float32 under autocast.
 
     Args:
+        width: features.
         momentum: share of a new batch in the running statistics.
+        eps: added to the variance.
     Source: Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 1; as `nn.BatchNorm1d` on the real tokens alone.
 
     >>> x = torch.tensor([[[1.0], [3.0], [99.0]]])

@@ -27,6 +27,8 @@ class Alibi(Position):
 
     The paper is causal, where |i - j| = i - j; both sides are treated alike here, as its authors advise for encoders.
 
+    Args:
+        num_heads: heads of the query.
     Raises: ConfigError: without heads.
     Source: Press et al. 2022, arXiv:2108.12409, section 3 and, for numbers of heads that are no power of two, its code.
 

@@ -15,6 +15,7 @@ class Convolutional(Position):
     the kernel_size // 2 tokens before it; with it, neither padding on the right nor a later token reaches any.
 
     Args:
+        d_model: width of the embeddings.
         kernel_size: tokens that a position sees, itself included; odd unless causal.
         causal: whether those are the token and the ones before it, else as many on both sides.
     Raises:

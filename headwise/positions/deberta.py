@@ -32,7 +32,10 @@ class Deberta(Position):
 
     Args:
         d_model: width of P.
+        num_heads: heads of the query.
+        head_dim: width of a head.
         max_distance: from which on distances are alike; k without buckets.
+        index: "paper" or "released".
         buckets: distances up to half as many have their own row, even; None: all have.
     Raises: ConfigError for a distance below 1, another index, or buckets that leave no far distances.
     Source: He et al. 2021, arXiv:2006.03654, eq. 3 and 4; buckets: the code of He et al. 2023, arXiv:2111.09543. P is

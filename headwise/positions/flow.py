@@ -39,7 +39,9 @@ class Flow(Generated):
     with a dynamic length.
 
     Args:
+        d_model: width of the embeddings.
         hidden: width inside h.
+        step: time between two positions.
     Raises: ConfigError for a step that is not positive or no hidden width.
     Source: Liu et al. 2020, arXiv:2003.09229 (FLOATER). The paper adds vectors at every block and solves with a
         library; here they are added to the embeddings and the step is of fixed size.

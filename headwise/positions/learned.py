@@ -15,6 +15,10 @@ class Learned(Position):
     (n - 1), between two rows linearly. Every vector then depends on n, so the input has to come at once. An exported
     program needs a dynamic length of at most max_len.
 
+    Args:
+        max_len: number of positions.
+        d_model: width of the embeddings.
+        interpolate: whether an input that is longer than the table stretches it.
     Raises:
         ConfigError: for an empty table.
         ShapeError: for a position beyond the table.

@@ -18,6 +18,7 @@ class Recurrent(Generated):
     no more than that for a whole batch; decoding step by step, n is the step. No export with a dynamic length.
 
     Args:
+        d_model: width of the embeddings.
         hidden: width of the state h and of s(t), even.
     Raises: ConfigError for an odd or empty state.
     Source: a recurrent position encoder as weighed in Liu et al. 2020, arXiv:2003.09229; the cell is that of Cho et

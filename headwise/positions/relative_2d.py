@@ -18,6 +18,7 @@ class Relative2d(Position):
     for each head. An exported program needs a dynamic length of at most height x width.
 
     Args:
+        num_heads: heads of the query.
         height, width: patches in a column and in a row of the image.
     Raises:
         ConfigError: for a grid without patches.

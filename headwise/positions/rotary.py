@@ -157,8 +157,10 @@ class Rotary(Position):
     Qwen and GPT-NeoX ("half"). Either loads the weights of its kind as they are.
 
     Args:
+        head_dim: width of a head.
         base: ratio of the slowest to the fastest period.
-        columns: r, how many leading columns are turned, even; the others stay as they are. All if None.
+        columns: r, how many leading columns are rotated, even; the others stay as they are. All if None.
+        layout: which columns form a pair.
         scaling: to run a trained model on longer inputs: `Linear`, `Ntk`, `Yarn` or `Llama3`.
     Raises: ConfigError for an odd width, another layout, and a base that is not above 0.
     Source: Su et al. 2021, arXiv:2104.09864, eq. 34; some columns only: Black et al. 2022, arXiv:2204.06745, section

@@ -16,6 +16,7 @@ class Shaw(Position):
     and the weights of a row are summed by distance before they meet the values' rows.
 
     Args:
+        head_dim: width of a head.
         max_distance: k, from which on distances are alike.
     Raises: ConfigError for a distance below 0.
     Source: Shaw et al. 2018, arXiv:1803.02155, eq. 3 to 5.

@@ -22,6 +22,7 @@ class T5(Position):
     table for all layers of an encoder and one for those of a decoder; an instance is one such table.
 
     Args:
+        num_heads: heads of the query.
         bidirectional: whether earlier and later keys are told apart; otherwise all later ones count as distance 0.
         num_buckets: rows of the table, even; at least 4 if bidirectional, else 2.
         max_distance: distance from which on all are one bucket; beyond the distances that have one of their own.

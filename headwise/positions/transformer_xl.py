@@ -19,6 +19,8 @@ class TransformerXL(Position):
 
     Args:
         d_model: width of the sinusoids, even.
+        num_heads: heads of the query.
+        head_dim: width of a head.
     Raises: ConfigError for an odd width.
     Source: Dai et al. 2019, arXiv:1901.02860, section 3.3. W, u and v are those of a layer in the paper if each layer
         has its own instance; layers that share one share them.

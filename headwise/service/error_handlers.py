@@ -14,6 +14,7 @@ _FOLDERS = re.compile(r"(?<![^\s'\"(])/(?:[^\s/:;,'\"]+/)*(?=[^\s/])")
 
 
 def add_error_handlers(app: FastAPI) -> None:
+    """Every error becomes a problem document."""
     app.add_exception_handler(Problem, _respond)
     app.add_exception_handler(HeadwiseError, _of_headwise)
     app.add_exception_handler(RequestValidationError, _invalid)

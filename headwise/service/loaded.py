@@ -25,7 +25,7 @@ from headwise.training.loading import load, recipe_of
 
 @dataclass(frozen=True, eq=False)
 class LoadedRun:
-    """A loaded run.
+    """A run that a service answers with.
 
     Args:
         options: what requests may say of the answers.

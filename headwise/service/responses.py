@@ -16,8 +16,8 @@ NOT_KEPT = {"Cache-Control": "no-store"}
 
 def as_steps(text: str, limits: Limits, headers: Mapping[str, str]) -> Response:
     """Every step of a head. Raises: Problem 413 where they are too many numbers for an answer."""
-    if len(text) > limits.shown_bytes:
-        raise Problem(413, f"the steps have {len(text):,} bytes", "shorten the text, or use `headwise explain --trace`")
+    if (size := len(text.encode())) > limits.shown_bytes:
+        raise Problem(413, f"the steps have {size:,} bytes", "shorten the text, or use `headwise explain --trace`")
     return Response(text, headers=headers, media_type=JSON)
 
 
@@ -27,6 +27,7 @@ def as_json(content: Any, status: int = 200, headers: Mapping[str, str] = NOT_KE
 
 
 def line(content: Any) -> bytes:
+    """A line of JSON lines."""
     return json_text(content, ascii=True).encode() + b"\n"
 
 

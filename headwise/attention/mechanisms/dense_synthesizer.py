@@ -23,6 +23,7 @@ class DenseSynthesizer(Rescored):
         num_heads: heads, each with a network of its own.
         head_dim: width of a query and of the hidden layer.
         max_len: keys at most: outputs of the network.
+        dropout: probability of dropping a weight while training.
     Raises: ShapeError for more than max_len keys, or other heads than it was built for.
     Source: Tay et al. 2020, arXiv:2005.00743, section 3 ("dense"), with the query of a head in place of the input.
 

@@ -22,6 +22,7 @@ class GatedLinear(Decaying):
     wider.
 
     Args:
+        head_dim: width of a key.
         rank: width between A and B; 16 in the paper.
         temperature: above 0; larger values bring the gates nearer to 1, for a longer memory; 16 in the paper.
     Raises:

@@ -39,6 +39,9 @@ class Rectified(FeatureMap):
 
     A query whose features are all zero attends to nothing and gives zero. One W for all heads; the paper has one each.
 
+    Args:
+        head_dim: width of a query.
+        features: width of phi.
     >>> Rectified(8, 32)(torch.ones(2, 3, 5, 8)).shape
     torch.Size([2, 3, 5, 32])
     """

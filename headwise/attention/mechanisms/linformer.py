@@ -21,6 +21,7 @@ class Linformer(Mechanism):
 
     Args:
         max_len: keys at most.
+        rank: number of mixtures.
         dropout: probability of dropping the weight of a mixture while training.
     Raises:
         ShapeError: for more than max_len keys.

@@ -46,11 +46,14 @@ class LocationAware(Mechanism):
     A later call cannot know where the last one looked: decode with `resume`, which takes and returns that alignment.
 
     Args:
+        query_dim: width of a query.
+        key_dim: width of a key.
         hidden: width of the sum inside tanh.
         channels: filters in F; 10 in the paper.
         width: keys that a filter spans, odd; 201 in the paper, for frames of speech.
         sharpening: factor of the scores before the normalizer, above 0; the paper's beta.
         normalizer: scores to weights, a name or an object; `Smoothing()` for the paper's smooth focus.
+        dropout: probability of dropping a weight while training.
     Raises:
         ConfigError: an even width, a factor not above 0.
         Unsupported: a bias, relative positions, queries that do not start at position 0 without an alignment, a

@@ -19,6 +19,7 @@ class ValueConvolution(nn.Module):
     """A convolution of the values along the sequence, one filter a head: added to the output, it eases training.
 
     Args:
+        num_heads: filters.
         kernel_size: taps of a filter, odd.
     Source: Xiong et al. 2021, arXiv:2102.03902, section 3 ("skip connection").
     """
@@ -46,6 +47,7 @@ class Nystrom(Mechanism):
     may be negative, nothing can be causal, and there is no dropout of weights.
 
     Args:
+        landmarks: number of segments.
         steps: of the iteration for the inverse; None: exactly, by singular values, for finite inputs.
         residual: added to the output, such as a `ValueConvolution`; linear in the values.
     Raises: Unsupported for another sequence, a mask that is no padding, a bias, relative positions or a later start.

@@ -24,6 +24,7 @@ class Performer(Kernelised):
     here. Sums are float32 or wider.
 
     Args:
+        head_dim: width of a query.
         features: how many; of the order of d ln d whatever the length (theorem 4).
         generator: source of W; the global one if None. W is saved with the model.
     Raises:

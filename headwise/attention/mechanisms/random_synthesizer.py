@@ -24,6 +24,7 @@ class RandomSynthesizer(Rescored):
         num_heads: heads, each with a matrix of its own.
         max_len: positions at most.
         learned: whether R is a parameter; else it stays as it was drawn, and is saved with the model.
+        dropout: probability of dropping a weight while training.
     Raises: ShapeError for positions beyond max_len, or other heads than it was built for.
     Source: Tay et al. 2020, arXiv:2005.00743, section 3 ("random"). R starts as standard normal numbers.
 

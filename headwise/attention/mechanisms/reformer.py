@@ -37,7 +37,11 @@ class Reformer(Mechanism):
     full; beyond max_len they are no more. For more than 64 buckets, several hashes of at most 64 are taken together.
 
     Args:
+        head_dim: width of query and key.
         max_len: length up to which the buckets grow in number.
+        chunk: tokens of a chunk.
+        rounds: hashings.
+        dropout: probability of dropping a weight while training.
     Raises:
         ShapeError: for heads of another width.
         Unsupported: for another sequence, a mask that is neither causal nor padding, a bias, relative positions or a

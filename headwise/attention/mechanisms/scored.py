@@ -20,6 +20,7 @@ class Scored(Rescored):
     Args:
         score: how alike a query and a key are, a name or an object; None: as the call says, else scaled dot product.
         normalizer: scores to weights, a name or an object; None: as the call says, else softmax.
+        dropout: probability of dropping a weight while training.
         kernel: "auto", or the kernel to insist on.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Bahdanau et al. 2015, arXiv:1409.0473, with `Additive`.
 

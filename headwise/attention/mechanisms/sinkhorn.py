@@ -27,9 +27,11 @@ class Sinkhorn(Mechanism):
     Args:
         head_dim: width of a key and of the hidden layer of the network.
         max_len: tokens at most.
+        block: tokens of a block.
         span: blocks that are sorted among one another.
         iterations: normalisations of columns and rows.
         temperature: divides the scores; low ones make S nearly a permutation.
+        dropout: probability of dropping a weight while training.
     Raises:
         ShapeError: for more than max_len tokens.
         Unsupported: for another sequence, a mask that is no padding, a bias, relative positions or a later start.

@@ -51,6 +51,8 @@ class Sinks(Normalizer):
     Without one, heads that find nothing put their weight on the first tokens (Xiao et al. 2023, arXiv:2309.17453);
     here it goes to a key without a value. The numbers start at 0, which is `Softmax1`.
 
+    Args:
+        num_heads: heads of the query.
     Source: OpenAI 2025, arXiv:2508.10925 (gpt-oss): its `sinks`, which attention functions know as `s_aux`, are
     `logits` here.
 

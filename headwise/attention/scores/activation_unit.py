@@ -22,6 +22,7 @@ class ActivationUnit(Score):
     -|q - k|_1, which is largest at q = k.
 
     Args:
+        dim: width of a query and of a key.
         hidden: widths of the hidden layers, at least one.
         activation: "prelu" or "sigmoid".
     Raises: ConfigError: an unknown activation, or no hidden layer.

@@ -16,6 +16,8 @@ class Additive(Score):
     Costs batch x heads x query_len x key_len x hidden numbers in its plain form.
 
     Args:
+        query_dim: width of a query.
+        key_dim: width of a key.
         hidden: width of the sum inside tanh.
 
     >>> Additive(3, 5, hidden=4)(torch.ones(2, 1, 6, 3), torch.ones(2, 1, 7, 5)).shape

@@ -12,6 +12,8 @@ from headwise.errors import ConfigError
 class Dot(Product):
     """scale q . k (Luong et al. 2015, arXiv:1508.04025, eq. 8 "dot").
 
+    Args:
+        scale: a fixed factor.
     Raises: ConfigError: a scale that is not finite.
 
     >>> Dot(scale=0.25)(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)).item()
@@ -46,6 +48,9 @@ class ScaledDot(Product):
 class Bilinear(Product):
     """q^T W k with one learned W for all heads (Luong et al. 2015, arXiv:1508.04025, eq. 8 "general").
 
+    Args:
+        query_dim: width of a query.
+        key_dim: width of a key.
     >>> Bilinear(3, 5)(torch.ones(2, 1, 4, 3), torch.ones(2, 1, 7, 5)).shape
     torch.Size([2, 1, 4, 7])
     """

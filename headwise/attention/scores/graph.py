@@ -19,6 +19,8 @@ class GAT(Score):
     Costs two numbers for each node and one sum for each pair.
 
     Args:
+        num_heads: heads of the query.
+        dim: width of a query and of a key.
         slope: of LeakyReLU below 0.
     Source: Velickovic et al. 2018, arXiv:1710.10903, eq. 3, whose a is [a_q; a_k].
 
@@ -61,6 +63,8 @@ class GATv2(Score):
     Costs batch x heads x query_len x key_len x dim numbers in its plain form.
 
     Args:
+        num_heads: heads of the query.
+        dim: width of a query and of a key.
         slope: of LeakyReLU below 0.
     Source: Brody et al. 2022, arXiv:2105.14491, eq. 7; W [q; k] there is the sum of the two projections here.
 

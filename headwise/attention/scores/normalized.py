@@ -66,6 +66,8 @@ class QKNorm(Product):
     norm before it: that is the `norm` option of `MultiHeadAttention`. A rotation keeps lengths, so the two differ only
     in where the gains stand.
 
+    Args:
+        dim: width of a query and of a key.
     Source: Dehghani et al. 2023, arXiv:2302.05442, sec. 2, there with LayerNorm without biases; Henry et al. 2020,
     arXiv:2010.04245. Root mean square norms (Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4) have become usual here.
 
@@ -105,6 +107,7 @@ class SoftCap(Score):
     No dot product any more, whatever the inner score is.
 
     Args:
+        score: the inner score.
         cap: the bound, above 0; scores far below it hardly change.
     Raises: ConfigError: a cap that is not above 0 and finite, or an inner score that is no `Score`.
     Source: Gemma team 2024, arXiv:2408.00118, sec. 2 (logit soft-capping, cap 50 in attention).

@@ -46,7 +46,9 @@ class SeriesConfig(Config):
     targets: list[str] = Field(default=[], description="columns to predict; if empty, all that are read")
     series: str | None = Field(None, description="column of the name of a row's series, where a file holds several")
     time: str | None = Field(None, description="column of the time, number or ISO date, which must rise; not a feature")
-    missing: Literal["stop", "previous"] = Field("stop", description="a cell without a number: stop, or the one before")
+    missing: Literal["stop", "previous"] = Field(
+        "stop", description="a cell without a number: stop, or previous, which repeats the last value"
+    )
     season: int | None = Field(None, ge=1, description="steps after which a series repeats itself: one more baseline")
     valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of the steps of each series, before those to test")
     test_fraction: float = Field(0.2, ge=0, lt=1, description="part of the steps of each series, its last ones")
@@ -346,6 +348,7 @@ class Scaling:
         return numbers * self.units + np.array(self.means)[self.target_columns]
 
     def to_bytes(self) -> bytes:
+        """As a file of a run: the same bytes for the same numbers."""
         fields = {name: list(getattr(self, name)) for name in ("columns", "targets", "means", "deviations")}
         return (json.dumps(fields, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
 

@@ -166,6 +166,7 @@ class StepwiseForecaster(Forecaster):
         return numbers + output if self.change else output
 
     def roll_out(self, history: Float[Tensor, "batch length columns"]) -> Float[Tensor, "batch horizon columns"]:
+        """All columns of the next steps, each predicted from the predictions before it."""
         cache, numbers, forecast = self.start(history[:, :-1]), history[:, -1], []
         for _ in range(self.horizon):
             numbers = self.step(numbers, cache)

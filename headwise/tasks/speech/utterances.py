@@ -93,7 +93,7 @@ class MarkedConfig(JoinedConfig):
     marks_unit: MarksUnit = Field(
         "seconds", description="of the times in label files: seconds, samples of the recording, or htk (100 ns)"
     )
-    rest: str | None = Field(None, description="label of other frames; if absent, they are left out")
+    rest: str | None = Field(None, description="label of frames without one; if absent, they are not learned or scored")
 
     def marking(self) -> Marking | None:
         return Marking(self.marks_key, self.marks_unit, self.rest)

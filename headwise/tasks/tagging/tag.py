@@ -334,7 +334,7 @@ def _encoded(sentences: list[Tagged], learned: Learned, names: tuple[str, ...], 
 def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:
     """A recurrent tagger of words known by their spelling, with a CRF if tags mark spans, for these keys of `[data]`.
 
-    Raises: as `suggest_for_pairs`.
+    Raises: ConfigError: unknown keys; DataError: the files.
     """
     config = build(TaggedConfig, data, "data")
     data_set = _data_set(config, TokenizerConfig())

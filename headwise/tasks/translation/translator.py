@@ -63,7 +63,7 @@ _PADDING = 12
 
 
 class TranslationStream:
-    """Outputs under way: those of `Writing.found`, but each is told as it ends, and more sources may join.
+    """The outputs of `Writing.search`, each returned as it ends; more sources may join.
 
     Args:
         read: sources as tokens.
