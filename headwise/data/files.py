@@ -138,7 +138,7 @@ def _scanned(stream: ByteStream, name: str, limit: int) -> Iterator[tuple[int, s
         if not data:
             return
         if len(data) > limit and len(data.removesuffix(b"\n").removesuffix(b"\r")) > limit:
-            what = f"the line is longer than {limit:,} bytes; split it or raise max_line_bytes"
+            what = f"the line is longer than {limit:,} bytes; split it, or raise data.max_line_bytes of its recipe"
             yield number, BadLine(name, number, "length", what)
             while data and not data.endswith(b"\n"):
                 offset += len(data)

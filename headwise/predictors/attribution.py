@@ -108,17 +108,16 @@ def attribute(
         raise ConfigError("by='patching' needs other=, an input of as many tokens")
     if by != "patching" and other is not None:
         raise ConfigError(f"by='{by}' takes no other=; leave it out")
-    explanation, model_pass = explained(predictor, item, target)
-    look = Look(predictor, explanation, model_pass)
+    look = Look(predictor, *explained(predictor, item, target))
     if other is not None:
-        # what writes is made to write the same
-        output = target or (explanation.output if _writes(predictor) else None)
-        look = look._replace(other=explained(predictor, other, output)[1])
+        # what writes is made to write the same, as the same tokens
+        output = target or (look.explanation.output if _writes(predictor) else None)
+        look = Look(predictor, *explained(predictor, item, output), explained(predictor, other, output)[1])
     method = METHODS[by]
     attributed, signed = method.compute(look)
     note = f"{by}: {method.formula}\nsource: {method.source}\nnot said: {method.caution}"
-    shown = explanation.source, explanation.output, attributed
-    return Attribution(*shown, note=note, tokens=explanation.tokens, method=by, signed=signed)
+    source, output, tokens = look.explanation.source, look.explanation.output, look.explanation.tokens
+    return Attribution(source, output, attributed, note=note, tokens=tokens, method=by, signed=signed)
 
 
 def _writes(predictor: Predictor[Any, Any, Any]) -> bool:
@@ -208,7 +207,8 @@ def _mixings(look: Look) -> list[_Mixing]:
         memory = part if layer.kind == "self" else others[-1] if others else "input"
         if layer.kind == "pooled":
             part = "pooled"
-        mixings.append(_Mixing(part, memory, layer, layer.mean()))
+        # weights that have signs, or do not sum to one, count by their size
+        mixings.append(_Mixing(part, memory, layer, shares(layer.mean())))
     for mixing in mixings:
         alike = [other for other in mixings if other.part == mixing.part and other.layer.kind == "self"]
         if len({other.weights.shape for other in alike}) > 1:
@@ -302,9 +302,7 @@ def _embeddings(look: Look, change: Change) -> Iterator[None]:
     model = look.model_pass.model
     modules = [module for module in model.modules() if isinstance(module, TokenEmbedding | nn.Embedding)]
     if not modules or not _has_tokens(look.predictor):
-        raise Unsupported(
-            "this method needs a tokenizer of this package, whose unknown token is its baseline; use by='rollout'"
-        )
+        raise Unsupported("this method needs a tokenizer of this package, whose unknown token is its baseline")
     number = 0
 
     def hook(module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> Tensor:
@@ -502,7 +500,11 @@ def _patching(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
     )
     if sizes != other_sizes:
         raise ConfigError("the other input has another number of tokens, so its places are not those of the first one")
-    _, counted = _chosen(look)
+    _, log_probs = _chosen(look)
+    first = _behind(look.model_pass, look.other) if _writes(look.predictor) else 0
+
+    def counted(output: Tensor) -> Tensor:
+        return log_probs(output)[first:]
 
     def patched(blocks: Mapping[str, Block], change: Callable[[str, Tensor], Tensor]) -> float:
         assert look.other is not None
@@ -527,6 +529,14 @@ def _patching(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
     return attributed, signed
 
 
+def _behind(model_pass: Pass, other: Pass) -> int:
+    """The first place whose output counts: of a sequence of input and output, that of the last token that differs."""
+    if len(model_pass.inputs) > 1:
+        return 0
+    different = (model_pass.inputs[0] != other.inputs[0])[0].nonzero()
+    return int(different[-1]) if len(different) else 0
+
+
 def _put(outputs: Mapping[str, Tensor], place: int, name: str, output: Tensor) -> Tensor:
     """The output of a block with that of another pass at one place."""
     here = torch.arange(output.shape[1], device=output.device)[:, None] == place
@@ -541,9 +551,9 @@ METHODS: dict[str, Method] = {
         _norms,
     ),
     "rollout": Method(
-        "the product of (A + I) / 2 over the layers, A the mean of the heads; cross-attention likewise",
+        "the product of (A + I) / 2 over the layers, A the mean of the heads, in shares; cross-attention likewise",
         "Abnar and Zuidema 2020, arXiv:2005.00928, section 3; cross-attention is added here",
-        "how large the values are, and whether a head's content is used",
+        "how large the values are, whether a head's content is used, and whether the model has the residuals I",
         _rollout,
     ),
     "flow": Method(

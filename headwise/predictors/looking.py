@@ -129,10 +129,13 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
     return Pass(model, inputs).again()
 
 
-def attended(model: nn.Module, *inputs: Any) -> dict[str, Attended]:
-    """What every attention layer did in one pass, by its name; raises as `traced`."""
-    trace = traced(model, *inputs)
-    return {name: Attended(numbers(trace, name), trace[name].kind, allowed(trace[name])) for name in trace.names()}
+def attended(model: nn.Module, *inputs: Any, query: int | None = None) -> dict[str, Attended]:
+    """What every attention layer did in one pass, by its name; `query`: for one alone. Raises: as `traced`."""
+    trace, rows = traced(model, *inputs), None if query is None else (query, query + 1)
+    return {
+        name: Attended(numbers(trace, name, rows), trace[name].kind, allowed(trace[name], queries=rows))
+        for name in trace.names()
+    }
 
 
 def layers_of(
@@ -180,10 +183,10 @@ def allowed(
     return np.concatenate([np.broadcast_to(table, (widest, *table.shape[1:])) for table in tables], 1)
 
 
-def numbers(trace: Trace, name: str) -> np.ndarray:
-    """The weights (batch, heads, queries, keys) of one layer, computed now."""
+def numbers(trace: Trace, name: str, queries: tuple[int, int] | None = None) -> np.ndarray:
+    """The weights (batch, heads, queries, keys) of one layer, computed now; `queries`: first and last + 1, or all."""
     with torch.no_grad():
-        return trace[name].rows().double().cpu().numpy()
+        return trace[name].rows(queries=slice(*queries or (None,))).double().cpu().numpy()
 
 
 def source_words(tokenizer: Tokenizer, text: str, length: int) -> list[int]:

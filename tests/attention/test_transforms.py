@@ -310,3 +310,12 @@ def test_a_mask_shared_by_layers_compiles_and_pickles_small():
 def test_what_is_refused_is_documented():
     kinds = ("kernel", "score", "normalizer", "mask")
     assert {(kind, *row) for kind in kinds for row in documented.refused(kind)} == set(REFUSED)
+
+
+def test_a_mask_is_made_within_a_compiled_program():
+    def masked(x, lens):
+        return attend(x, x, x, mask=Causal() & Padding(lens))
+
+    x, program = torch.randn(2, 2, 4, 4), torch.compile(masked, backend="eager", fullgraph=True)
+    for lens in (torch.tensor([4, 4]), torch.tensor([4, 0])):
+        torch.testing.assert_close(program(x, lens), masked(x, lens))

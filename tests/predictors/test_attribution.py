@@ -242,45 +242,40 @@ def test_the_last_block_says_what_the_model_says_and_others_what_the_head_reads_
     np.testing.assert_allclose(layer.weights[0], expected, atol=1e-12)
 
 
-def test_patching_every_place_of_a_block_restores_the_whole(continuer):
+def test_patching_brings_back_what_a_block_carries_at_one_place(continuer):
     with pytest.raises(ConfigError, match="another number of tokens"):
-        attribute(continuer, "abc", "patching", other="ab")
+        attribute(continuer, "abc", "patching", target="a", other="ab")
     for by, other, message in (("patching", None, "needs other="), ("lens", "abd", "takes no other=")):
         with pytest.raises(ConfigError, match=f"by='{by}' {message}"):
             attribute(continuer, "abc", by, other=other)
     with pytest.raises(ConfigError, match="no difference between the two inputs"):
-        attribute(continuer, "abc", "patching", other="abc")
-    attribution = attribute(continuer, "abc", "patching", target="a", other="acc")
+        attribute(continuer, "abc", "patching", target="a", other="abc")
+    attribution = attribute(continuer, "abc", "patching", target="ab", other="acc")
     (restored,) = attribution.signed.values()
-    # the inputs differ at place 2 alone: what is before it is the same in both, and causal blocks cannot tell more
+    # place 2 alone differs; causal blocks cannot tell before it
     assert np.abs(restored[:, :2]).max() < 1e-12
-    # below all blocks but the first, place 2 holds all that is different
     assert restored.shape[1] == len(attribution.layers["patching of decoder.blocks"].keys)
     with passes() as model_passes:
-        continuer.explain("abc", "a")
-        continuer.explain("acc", "a")
-    whole, without = (log_prob_of(model_pass) for model_pass in model_passes)
-    blocks = continuer.model.decoder.blocks
-    outputs = []
+        continuer.explain("abc", "ab")
+        continuer.explain("acc", "ab")
+    blocks, outputs = continuer.model.decoder.blocks, []
     handle = blocks[0].register_forward_hook(lambda *call: outputs.append(call[-1]))
-    model_passes[0].run()
+    whole, without = (log_prob_of(model_pass, model_passes[0]) for model_pass in model_passes)
     handle.remove()
 
     def put(module, inputs, output):
         return torch.cat([output[:, :2], outputs[0][:, 2:3], output[:, 3:]], 1)
 
     handle = blocks[0].register_forward_hook(put)
-    patched = log_prob_of(model_passes[1], chosen_by=model_passes[0])
+    patched = log_prob_of(model_passes[1], model_passes[0])
     handle.remove()
-    without = log_prob_of(model_passes[1], chosen_by=model_passes[0])
     assert restored[0, 2] == pytest.approx((patched - without) / (whole - without), abs=1e-9)
 
 
-def log_prob_of(model_pass, chosen_by=None):
-    """Of all that a pass says: the tokens behind each place, and the likeliest behind the last."""
-    chosen_by = chosen_by or model_pass
-    tokens, best = chosen_by.inputs[0][0, 1:].tolist(), int(chosen_by.run()[0, -1].argmax())
-    scores = model_pass.run()[0].log_softmax(-1)
+def log_prob_of(model_pass, chosen_by):
+    """Of what is written behind the token that differs, place 2, and of the likeliest behind the last place."""
+    tokens, best = chosen_by.inputs[0][0, 3:].tolist(), int(chosen_by.run()[0, -1].argmax())
+    scores = model_pass.run()[0].log_softmax(-1)[2:]
     return float(scores[range(len(tokens) + 1), [*tokens, best]].sum())
 
 
@@ -288,3 +283,13 @@ def test_places_of_a_patched_decoder_are_named_by_what_it_read(translator):
     attribution = attribute(translator, "the cat sleeps .", "patching", "le chat .", other="the cat sleeps the")
     assert attribution.layers["patching of decoder.blocks"].keys == ["<bos>", "le", "chat", "."]
     assert attribution.layers["patching of encoder.blocks"].keys == ["the", "cat", "sleeps", ".", "<eos>"]
+
+
+def test_weights_with_signs_count_by_their_size(continuer):
+    torch.manual_seed(4)
+    config = DecoderConfig(d_model=12, d_ff=23, num_heads=3, num_layers=2, position="none", mechanism="retention")
+    model = build_decoder(config, continuer.tokenizer.vocab_size).double().eval()
+    signed = Continuer(model, continuer.tokenizer, continuer.decoding, 16, config.places())
+    assert min(layer.weights.min() for layer in signed.explain("abc").layers.values()) < 0
+    (layer,) = attribute(signed, "abc", "rollout").layers.values()
+    assert 0 <= layer.weights.min() <= layer.weights.max() <= 1

@@ -16,6 +16,8 @@ from headwise.errors import ShapeError, Unsupported
 class Padding(Mask):
     """Only the first `valid_lens` keys are real: one length per sequence, or one per sequence and query.
 
+    A shared mask keeps its lengths, and so does any where they change without PyTorch's knowledge (`.data`, NumPy).
+
     >>> Padding(torch.tensor([[1, 3], [2, 4]])).dense(2, 1, 2, 4)[0, 0].int().tolist()
     [[1, 0, 0, 0], [1, 1, 1, 0]]
     """
@@ -32,7 +34,7 @@ class Padding(Mask):
             hint = "; which keys are real is said by Table(...)" if self.valid_lens.dtype == torch.bool else ""
             raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {actual}{hint}")
         object.__setattr__(self, "_lengths", length_range("Padding: valid_lens", self.valid_lens))
-        if not self.valid_lens.is_inference():
+        if not torch.compiler.is_compiling() and not self.valid_lens.is_inference():
             object.__setattr__(self, "_version", self.valid_lens._version)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -58,7 +60,7 @@ class Padding(Mask):
 
     def _range(self) -> tuple[int, int]:
         """The shortest length and the longest as they are now: a tensor may be changed in place."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
             # no number of a batch for a compiled program, which would be made again for each
             return 0, 0
         if self._version is not None and self.valid_lens._version == self._version:

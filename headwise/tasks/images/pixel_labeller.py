@@ -235,7 +235,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
             if (pixels := image.shape.height * image.shape.width) > most:
                 raise DataError(
                     f"{image.name}: {pixels:,} pixels, and pictures that keep their size have at most {most:,}; make it"
-                    " smaller, or predict with a larger --max-pixels"
+                    " smaller (`predict` takes --max-pixels)"
                 )
 
     def write(self, item: Image, output: Painted, form: Form, options: Any = None) -> list[str]:
@@ -301,10 +301,9 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         if not looking.has_attention(self.model):
             return Labelled(name, ", ".join(shares.split("\t")[:_NAMED]), draw, shares.split("\t"))
         query, labels = self._query(model.encoder.patches, pixel, read), model.encoder.patches.labels
-        rows, pixels = np.eye(len(labels))[[query]], self._pixels([image], shape)
         layers = {
-            name: attention.layer([f"pixel {pixel[0]},{pixel[1]}"], labels, rows=rows)
-            for name, attention in looking.attended(model, pixels).items()
+            name: attention.layer([f"pixel {pixel[0]},{pixel[1]}"], labels)
+            for name, attention in looking.attended(model, self._pixels([image], shape), query=query).items()
         }
         places = OnImage(draw.pixels, [model.encoder.patches], draw.covered, query, draw.labels)
         return Explanation(name, output, layers, draw, shares.replace("\t", "\n"), places)
