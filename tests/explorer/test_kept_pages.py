@@ -66,7 +66,7 @@ def tables(page):
 
 
 def test_the_steps_of_every_head_are_kept(page, site, kept):
-    address = f"#/trace?m=film-run&x={TEXT}"
+    address = f"#/trace?m=film-run&x={TEXT}&g=encoder+self"
     page.goto(f"{site}{address}&l=1&h=1")
     page.wait_for_selector("html[data-ready$='/1']")
     other = tables(page)

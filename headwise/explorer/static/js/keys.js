@@ -3,7 +3,8 @@
 
 import * as state from "./state.js";
 import { batch } from "./store.js";
-import { choose, locked } from "./views/heat.js";
+import { choose, chosen } from "./views/heat.js";
+import { inside } from "./inside.js";
 import { help } from "./views/help.js";
 import { rolled, rolls, seen } from "./views/seen.js";
 import { zoom } from "./views/zooming.js";
@@ -24,6 +25,7 @@ const LETTERS = {
   "/": () => /** @type {HTMLElement | null} */ (document.querySelector("#input"))?.focus(),
   v: () => (state.view.value = state.VIEWS[(state.VIEWS.indexOf(state.view.value) + 1) % state.VIEWS.length]),
   n: () => state.scaled(),
+  r: () => !inside() && state.ofStage(state.stage.value ? "" : "scores"),
   s: () => state.specialNext(),
   w: () => state.mergedNext(),
   "+": () => zoom(1.5),
@@ -87,10 +89,10 @@ function move(event, group) {
   const [down, across] = MOVES[event.key];
   seen(trace, group).then(
     (found) => {
-      const at = locked(found);
+      const at = chosen(found);
       const q = within(at.q + far * down, found.group.queries.length);
       const k = within(at.k + far * across, found.group.keys.length);
-      choose({ q, k }, { ...found, weights: found.marked });
+      choose({ q, k }, { ...found, weights: found.raw || found.marked });
     },
     (error) => {
       state.status.value = error.message;

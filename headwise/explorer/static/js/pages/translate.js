@@ -7,6 +7,7 @@ import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { t } from "../strings.js";
+import { headName, layerTitle } from "../titles.js";
 import * as beamTree from "../views/beam_tree.js";
 import * as examples from "../views/examples.js";
 import { field } from "../views/forcing.js";
@@ -167,7 +168,7 @@ function aligned(place, search, path, self) {
     }
     const { weights, queries, keys } = alignment(it, now, layer, head);
     const group = { name: "", kind: it.start.kind, layers: [], heads: 0, queries, keys, causal: false };
-    const title = `${it.start.layers[layer] || t("ofLayers")}, ${head < 0 ? t("ofHeads") : `${t("head")} ${head}`}`;
+    const title = t("layer_head", layer in it.start.layers ? layerTitle(it.start.layers[layer], layer, it.start.kind) : t("ofLayers"), head < 0 ? t("ofHeads") : headName(head));
     const picture = it.pixels ? seen.mount(place, it, now, self.go) : () => {};
     const end = heat.mount(place, { weights, group, title });
     if (!it.pixels) place.scrollTop = place.scrollHeight;

@@ -14,17 +14,16 @@ export const FROM = 64;
 const SIDE = 96;
 
 /**
- * @param {HTMLElement} place @param {import("../core/zoom.js").Bounds} bounds
- * @returns {{ put: (entries: Int16Array, ramp: string) => void, end: () => void }}
+ * @param {import("../core/zoom.js").Bounds} bounds
+ * @returns {{ node: HTMLElement, put: (entries: Int16Array, ramp: string) => void, end: () => void }}
  */
-export function mount(place, bounds) {
+export function mount(bounds) {
   const { rows, columns } = bounds;
   const unit = SIDE / Math.max(rows, columns);
   const [width, height] = [Math.max(8, Math.round(columns * unit)), Math.max(8, Math.round(rows * unit))];
   const canvas = h("canvas", { class: "minimap", width, height, "aria-hidden": "true", title: () => t("minimap") });
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  place.append(canvas);
   let small = document.createElement("canvas");
   const paint = () => {
     const context = canvas.getContext("2d");
@@ -55,6 +54,7 @@ export function mount(place, bounds) {
     paint();
   });
   return {
+    node: canvas,
     put: (entries, ramp) => {
       const found = pooled(entries, rows, columns, SIDE);
       small = painted(found.entries, found.rows, found.columns, ramp);
