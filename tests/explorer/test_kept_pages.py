@@ -141,7 +141,12 @@ def test_a_film_plays_from_disk(page, kept):
 
 
 def test_positions_are_kept(kept, page):
-    kept("#/positions", "")
+    def both():
+        # each half is drawn when its numbers have come
+        for half in page.locator("section.half").all():
+            half.locator("canvas").first.wait_for()
+
+    kept("#/positions", "", both)
     assert page.locator("main canvas").count() > 2
 
 

@@ -12,7 +12,6 @@ import { effect } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
 import { help } from "./views/help.js";
-import * as pageFile from "./views/page_file.js";
 
 const PAGES = {
   "": "home",
@@ -54,6 +53,13 @@ function ask() {
   return h("form", { role: "search", onsubmit: look }, models, input, h("button", { type: "submit", class: "main" }, () => t("look")));
 }
 
+/** A button that saves the page, where that is one that is saved so. */
+function keep() {
+  const named = () => `${t("save")} HTML: ${t("savedPage")}`;
+  const save = () => import("./views/page_file.js").then((file) => file.save());
+  return h("button", { class: "plain keeps", hidden: () => UNKEPT.has(state.page.value), onclick: save, title: named, "aria-label": named }, "↓ HTML");
+}
+
 /** The top bar: pages, what is saved, theme, keys, language. */
 function bar() {
   return h(
@@ -61,7 +67,7 @@ function bar() {
     {},
     h("a", { class: "brand", href: "#/" }, "Headwise"),
     rail(),
-    pageFile.button(() => !UNKEPT.has(state.page.value)),
+    keep(),
     h("button", { class: "plain", onclick: turned, "aria-label": "theme" }, "◐"),
     h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
     h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),

@@ -4,6 +4,7 @@
 import { getJson, getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
+import { extend, reset } from "../keys.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -13,22 +14,21 @@ import * as editing from "../views/edit.js";
 import * as examples from "../views/examples.js";
 import * as folding from "../views/folding.js";
 import * as headGrid from "../views/head_grid.js";
-import * as headTable from "../views/head_table.js";
 import * as heat from "../views/heat.js";
-import * as links from "../views/links.js";
-import * as needs from "../views/needs.js";
-import * as pictures from "../views/pictures.js";
+import { head, move } from "../views/map_keys.js";
 import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
 import { foldedBy, largestCell, rolled, seen } from "../views/seen.js";
 import { heard } from "../views/sound.js";
-import * as textView from "../views/text.js";
 import { refill, toolbar } from "../views/toolbar.js";
 
-/** @type {Record<string, { mount: (place: HTMLElement, head: any) => () => void }>} */
-const LARGE = { heat, links, text: textView };
-/** @type {Record<string, (head: any) => import("../core/picture.js").Picture>} */
-const PICTURES = { heat: pictures.heat, links: pictures.links, text: pictures.text };
+/** The map is there at once, the rest when it is asked for. @type {Record<string, () => Promise<any> | any>} */
+const LARGE = {
+  heat: () => heat,
+  links: () => import("../views/links.js"),
+  text: () => import("../views/text.js"),
+};
+const pictures = async () => import("../views/pictures.js");
 const LAYERS = 64;
 
 /** What the window has room for; it changes with the window. */
@@ -44,6 +44,7 @@ export function mount(place) {
   const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
   const empty = h("p", { hidden: () => Boolean(state.trace.value) }, () => t("empty"));
   place.append(h("h1", { class: "unseen" }, () => t("attend")), given, empty, said, tabs, shown, inside() ? "" : edits);
+  extend({ head, move });
   const resized = () => (screen.value = `${innerWidth} ${innerHeight}`);
   resized();
   addEventListener("resize", resized);
@@ -65,6 +66,7 @@ export function mount(place) {
   ];
   return () => {
     removeEventListener("resize", resized);
+    reset();
     state.strongest.value = null;
     ends.forEach((end) => end());
   };
@@ -128,7 +130,7 @@ function thumbs(trace, group, node, alive) {
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
     if (!alive()) return;
     headGrid.mount(grid, group, found, dark, side);
-    refill(more, tools(), h("span", { class: "saving" }, saving.buttons(`heads ${group.name}`, () => pictures.heads(group, found))));
+    refill(more, tools(), h("span", { class: "saving" }, saving.buttons(`heads ${group.name}`, async () => (await pictures()).heads(group, found))));
   }, failed);
 }
 
@@ -141,25 +143,31 @@ function chosen(trace, group, node, read, alive) {
   void [screen.value, state.language.value];
   // it shows all heads, whichever is chosen
   if (read.hidden) state.strongest.value = null;
-  if (view === "needs") return needs.mount(node, trace, group, alive);
   let end = () => {};
+  if (view === "needs") {
+    import("../views/needs.js").then((needs) => {
+      if (alive()) end = needs.mount(node, trace, group, alive);
+    });
+    return () => end();
+  }
   if (view === "table") {
-    getJson(`${at}/summary?${query({ group: group.name, ...foldedBy(trace, group) })}`).then((found) => {
+    const summary = getJson(`${at}/summary?${query({ group: group.name, ...foldedBy(trace, group) })}`);
+    Promise.all([import("../views/head_table.js"), summary]).then(([table, found]) => {
       if (!alive()) return;
-      end = headTable.mount(node, group, found);
-      node.append(saving.picture(`table ${group.name}`, () => pictures.table(group, found)));
+      end = table.mount(node, group, found);
+      node.append(saving.picture(`table ${group.name}`, async () => (await pictures()).table(group, found)));
       document.documentElement.dataset.ready = `${group.name}/table`;
     }, failed);
     return () => end();
   }
-  Promise.all([seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(([found, beside]) => {
+  Promise.all([LARGE[view](), seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(([large, found, beside]) => {
     if (!alive()) return;
     state.strongest.value = largestCell(found, trace, group);
     const shown = { ...found, weights: view === "heat" ? found.raw || found.marked : found.weights, scores: Boolean(found.raw), beside, fits: true };
-    node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title), saving.picture(`${view} ${found.title}`, () => PICTURES[view](shown))));
+    node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title), saving.picture(`${view} ${found.title}`, async () => /** @type {any} */ (await pictures())[view](shown))));
     if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
     fill(read);
-    const ends = [LARGE[view].mount(node, shown), reading.mount(read, found, trace, group)];
+    const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];
     end = () => ends.forEach((one) => one());
     document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
   }, failed);

@@ -2,7 +2,7 @@
 /** What was read and what was answered, above the views: a token chooses its row or its column of the map. */
 
 import { h } from "../dom.js";
-import { cut } from "../core/text.js";
+import { cut, shown } from "../core/text.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -55,6 +55,6 @@ function unit(name, text, tokens, side, pick) {
     "div",
     { class: name },
     h("span", { class: "side" }, name === "answer" ? "→ " : "", t(name)),
-    tokens ? h("div", { class: "toks" }, tokens.map(token)) : h("bdi", { title: text }, text),
+    tokens ? h("div", { class: "toks" }, tokens.map(token)) : h("bdi", { title: text }, text.trim() ? text : shown(text)),
   );
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** All of a large map, small, with the window that is seen; a press or a drag moves it. */
+/** All of a large map, small, while it is not seen whole, with the window that is seen; a press or a drag moves it. */
 
 import { h } from "../dom.js";
 import { effect } from "../store.js";
@@ -50,7 +50,7 @@ export function mount(bounds) {
   });
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => event.buttons && move(event));
   const end = effect(() => {
-    void state.span.value;
+    canvas.hidden = state.span.value.times === 1;
     paint();
   });
   return {

@@ -12,13 +12,13 @@ import { toolbar } from "./toolbar.js";
 const DOTS = 2;
 const TOO_LARGE = 413;
 
-/** Buttons for a picture, which is made when it is asked for, as one stop. @param {string} name @param {() => import("../core/picture.js").Picture} make */
+/** Buttons for a picture, which is made when it is asked for, as one stop. @param {string} name @param {() => Promise<import("../core/picture.js").Picture>} make */
 export const picture = (name, make) => toolbar(() => t("savedPicture"), "saving", buttons(name, make));
 
-/** The same within other buttons. @param {string} name @param {() => import("../core/picture.js").Picture} make */
+/** The same within other buttons. @param {string} name @param {() => Promise<import("../core/picture.js").Picture>} make */
 export function buttons(name, make) {
-  const png = () => toCanvas(make(), DOTS).toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
-  const svg = () => saved(new Blob([toSvg(make())], { type: "image/svg+xml" }), `${name}.svg`);
+  const png = async () => toCanvas(await make(), DOTS).toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
+  const svg = async () => saved(new Blob([toSvg(await make())], { type: "image/svg+xml" }), `${name}.svg`);
   return [button("PNG", "savedPicture", png), button("SVG", "savedPicture", svg)];
 }
 
