@@ -39,7 +39,7 @@ export function windowed(canvas, cells, entries, { x, y, side }, columns) {
   context.imageSmoothingEnabled = false;
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.drawImage(cells, -x * side, -y * side, cells.width * side, cells.height * side);
-  if (side < 8 * (globalThis.devicePixelRatio || 1)) return;
+  if (side < 6 * (globalThis.devicePixelRatio || 1)) return;
   context.save();
   context.beginPath();
   const last = { q: Math.min(cells.height, Math.ceil(y + canvas.height / side)), k: Math.min(columns, Math.ceil(x + canvas.width / side)) };

@@ -39,11 +39,11 @@ export function mount(place) {
   const small = h("section", { class: "panel", "aria-label": () => t("heads") });
   const large = h("section", { class: "panel wide" });
   const read = h("section", { class: "panel read" });
-  const [tabs, given, said] = [toolbar(() => t("attend"), "tabs"), h("div"), h("div", { class: "said-above" })];
+  const [tabs, given, answerLine] = [toolbar(() => t("attend"), "tabs"), h("div"), h("div", { class: "answer-line" })];
   const shown = h("div", { class: "attend" }, small, large, read);
   const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
   const empty = h("p", { hidden: () => Boolean(state.trace.value) }, () => t("empty"));
-  place.append(h("h1", { class: "unseen" }, () => t("attend")), given, empty, said, tabs, shown, inside() ? "" : edits);
+  place.append(h("h1", { class: "unseen" }, () => t("attend")), given, empty, answerLine, tabs, shown, inside() ? "" : edits);
   extend({ head, move });
   const resized = () => (screen.value = `${innerWidth} ${innerHeight}`);
   resized();
@@ -56,9 +56,9 @@ export function mount(place) {
       // what is not typed is chosen from a list
       return ["", "text"].includes(state.reads()) ? undefined : examples.mount(given);
     }),
-    drawn(said, (trace, group) => {
+    drawn(answerLine, (trace, group) => {
       void [screen.value, state.language.value];
-      fill(said, answer(trace, group));
+      fill(answerLine, answer(trace, group));
     }),
     effect(() => refill(tabs, groups(), views(), stages())),
     drawn(small, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
@@ -163,7 +163,7 @@ function chosen(trace, group, node, read, alive) {
   Promise.all([LARGE[view](), seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(([large, found, beside]) => {
     if (!alive()) return;
     state.strongest.value = largestCell(found, trace, group);
-    const shown = { ...found, weights: view === "heat" ? found.raw || found.marked : found.weights, scores: Boolean(found.raw), beside, fits: true };
+    const shown = { ...found, weights: view === "heat" ? found.raw || found.marked : found.weights, scores: Boolean(found.raw), beside, fitsScreen: true };
     node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title), saving.picture(`${view} ${found.title}`, async () => /** @type {any} */ (await pictures())[view](shown))));
     if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
     fill(read);

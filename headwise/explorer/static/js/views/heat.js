@@ -30,8 +30,8 @@ const READABLE = 6;
 const [TALLEST, MODEST, LOWEST] = [560, 28, 200];
 
 /**
- * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fits` the screen.
- * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][], scores?: boolean, fits?: boolean }} Head
+ * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of it is seen at once.
+ * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][], scores?: boolean, fitsScreen?: boolean }} Head
  */
 
 /**
@@ -59,7 +59,7 @@ export function mount(place, head) {
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
-  const told = legend.mount(place, small && small.node);
+  const explain = legend.mount(place, small && small.node);
   let cells = document.createElement("canvas");
   let how = /** @type {legend.Shading | null} */ (null);
   const backdrop = document.createElement("canvas");
@@ -93,9 +93,9 @@ export function mount(place, head) {
   const ends = [
     effect(() => {
       how = legend.shading(head);
-      cells = painted(how.found, rows, columns, how.name);
-      if (small) small.put(how.found, how.name);
-      told(how, weights, zooming.now(bounds).side >= NUMERALS);
+      cells = painted(how.cells, rows, columns, how.name);
+      if (small) small.put(how.cells, how.name);
+      explain(how, weights, zooming.now(bounds).side >= NUMERALS);
       canvas.setAttribute("aria-label", summary(weights, group, title));
       again();
     }),
@@ -158,7 +158,7 @@ function backed(backdrop, canvas, cells, how, window, rows, columns) {
   const dots = globalThis.devicePixelRatio || 1;
   const [width, height] = [Math.round(canvas.clientWidth * dots), Math.round(canvas.clientHeight * dots)];
   for (const one of [backdrop, canvas]) [one.width, one.height] = [width, height];
-  windowed(backdrop, cells, how.found, dotted(window), columns);
+  windowed(backdrop, cells, how.cells, dotted(window), columns);
   parted(backdrop, dotted(window), getComputedStyle(canvas).getPropertyValue("--panel").trim());
   if (window.side >= NUMERALS) numbered(backdrop, dotted(window), rows, columns, how.numeral);
 }
@@ -213,15 +213,15 @@ function tipped(tip, at, weights, group, { x, y, side }) {
  * How large a map and its cells are: all of it is seen at first, as far as a cell has a pixel.
  * @param {Head} head @param {HTMLElement} place @param {HTMLElement} canvas @param {number} margin what the labels of rows take
  */
-function boundsOf({ group, fits }, place, canvas, margin) {
+function boundsOf({ group, fitsScreen }, place, canvas, margin) {
   const [rows, columns] = [group.queries.length, group.keys.length];
   const [inside, outside] = [canvas, place].map((node) => node.getBoundingClientRect());
   const width = Math.max(64, place.clientWidth - (inside.left - outside.left) - margin - SPARE);
   const above = inside.top + globalThis.scrollY;
   const label = axis.longest(group.keys);
   const left = globalThis.innerHeight - above;
-  const height = fits ? Math.max(LOWEST, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10)) : TALLEST;
-  const { side, turn, band } = fit({ rows, columns, width, height: fits ? height : height + label + 10, label, most: fits ? LARGEST : MODEST });
+  const height = fitsScreen ? Math.max(LOWEST, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10)) : TALLEST;
+  const { side, turn, band } = fit({ rows, columns, width, height: fitsScreen ? height : height + label + 10, label, most: fitsScreen ? LARGEST : MODEST });
   const size = { width: Math.min(width, side * columns), height: Math.min(Math.max(LOWEST, height - band), side * rows) };
   return { bounds: { rows, columns, ...size, least: side, most: LARGEST }, turn, band };
 }

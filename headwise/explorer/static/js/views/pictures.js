@@ -67,12 +67,12 @@ const words = (text, x, y, fill, size = SIZE) => ({ kind: "text", x, y, text, fi
 
 /** A matrix: each cell a rectangle, or all of them pixels where they are many. @param {import("./legend.js").Shading} how
  * @param {number} rows @param {number} columns @param {number} x @param {number} y @param {number} step @returns {Marks} */
-function cells({ found, name, numeral }, rows, columns, x, y, step) {
+function cells({ cells: entries, name, numeral }, rows, columns, x, y, step) {
   if (rows * columns > MOST_CELLS) {
-    const canvas = painted(found, rows, columns, name);
+    const canvas = painted(entries, rows, columns, name);
     return [{ kind: "image", x, y, width: columns * step, height: rows * step, canvas }];
   }
-  return Array.from(found).flatMap((entry, at) => {
+  return Array.from(entries).flatMap((entry, at) => {
     const [left, top] = [x + (at % columns) * step, y + Math.floor(at / columns) * step];
     const number = step >= NUMERALS ? numeral(at) : null;
     /** @type {Marks} */

@@ -26,12 +26,12 @@ export function mount(place, head, trace, group) {
     const order = row.map((_, k) => k).filter((k) => row[k] > -Infinity).sort((one, two) => row[two] - row[one]);
     const k = locked < 0 ? order[0] ?? 0 : locked;
     const [from, to] = [name(head.group.queries[q]), name(head.group.keys[k])];
-    const said = row[k] === -Infinity ? "say_hidden" : rolled(group) ? "say_rollout" : `say_${group.kind}`;
+    const template = row[k] === -Infinity ? "say_hidden" : rolled(group) ? "say_rollout" : `say_${group.kind}`;
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
     const facts = h("dl", { class: "facts" }, measures(row));
     fill(
       body,
-      h("p", { class: "say" }, phrase(said, strong(from), strong(percent(row[k], 1)), strong(to))),
+      h("p", { class: "say" }, phrase(template, strong(from), strong(percent(row[k], 1)), strong(to))),
       h("h2", {}, phrase("row_of", h("bdi", {}, from))),
       h("div", { class: "shares" }, order.slice(0, BARS).map((at) => bar(name(head.group.keys[at]), row[at], at === k))),
       facts,
