@@ -93,6 +93,13 @@ def test_the_answer_stands_above_the_map_and_chooses_rows(page, site):
     answer.nth(2).click()
     assert "q=2" in page.url
     assert read.first.is_disabled()
+    # and of what reads, the token itself
+    page.get_by_role("button", name="encoder self-attention").click()
+    page.wait_for_selector("html[data-ready^='encoder self']")
+    read.nth(1).click()
+    assert "q=1" in page.url
+    assert "&k=" not in page.url
+    assert page.locator("p.say").inner_text().startswith(f"At {group['keys'][1]}, ")
 
 
 def test_layers_and_heads_are_counted_from_1_and_named(page, site):

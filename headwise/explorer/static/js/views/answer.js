@@ -15,13 +15,14 @@ export function answer(trace, group) {
   const cross = trace.groups.find(({ kind }) => kind === "cross");
   const first = cross || trace.groups[0];
   const [read, written] = [tokens(trace, first, "keys"), cross ? tokens(trace, cross, "queries") : null];
-  const reads = group === cross || group.keys === first.keys || String(group.keys) === String(first.keys);
-  const pair = group === cross;
-  const toRow = written !== null && group.queries.length === written.length && (pair || group.name.startsWith("decoder"));
-  const inRow = reads && !pair && group.queries.length === group.keys.length;
+  // of what writes, a row is of the token that it gives
+  const writes = written !== null && group.queries.length === written.length && (group === cross || group.name.startsWith("decoder"));
+  const same = (/** @type {string[]} */ labels) => String(labels) === String(first.keys);
+  const inRows = group.kind === "self" && !writes && same(group.queries);
+  const inColumns = group.kind !== "self" && same(group.keys);
   return [
-    unit("input", trace.source, read, pair ? "k" : "q", pair ? toColumn : inRow ? choose : null),
-    unit("answer", trace.output, written, "q", toRow ? choose : null),
+    unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
+    unit("answer", trace.output, written, "q", writes ? choose : null),
   ].filter((one) => one !== null);
 }
 
