@@ -7,6 +7,8 @@ from importlib.resources import files
 
 # the scripts keep to these two forms, which a test checks
 _IMPORT = re.compile(r'^import (?:\* as (?P<all>\w+)|\{(?P<some>[^}]*)\}) from "(?P<path>\.[^"]+)";$', re.M)
+# one that is loaded when it is needed; in a comment the name of a type follows
+_LAZY = re.compile(r'\bimport\("(?P<path>\.[^"]+)"\)(?!\.[A-Z])')
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|const|class) (\w+))", re.M)
 _STATIC = files("headwise.explorer") / "static"
 
@@ -41,10 +43,11 @@ def _collect(name: str, above: tuple[str, ...], order: list[str], parts: dict[st
     if name in parts:
         return
     text = _read(f"js/{name}")
-    for match in _IMPORT.finditer(text):
+    for match in (*_IMPORT.finditer(text), *_LAZY.finditer(text)):
         _collect(_resolve(name, match["path"]), (*above, name), order, parts)
     exports = _EXPORT.findall(text)
     body = _EXPORT.sub("", _IMPORT.sub(lambda match: _bind_import(name, match), text))
+    body = _LAZY.sub(lambda match: f'Promise.resolve(modules["{_resolve(name, match["path"])}"])', body)
     if left := re.search(r"^(import|export)\b.*|\bimport\((?!\")|</script", body, re.M):
         raise ValueError(f"{name}: '{left[0]}' cannot be part of one script")
     parts[name] = f'modules["{name}"] = (() => {{\n{body}return {{ {", ".join(exports)} }};\n}})();'

@@ -15,7 +15,7 @@ OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
 
 
 def hatched(canvas, rows, columns):
-    """Whether each cell of a map has more than one colour, away from its edges."""
+    """Whether each cell of a map has more than one colour, away from its edges and its number."""
     read = """(canvas) => { const context = canvas.getContext('2d');
         return [canvas.height, canvas.width, ...context.getImageData(0, 0, canvas.width, canvas.height).data]; }"""
     height, width, *found = canvas.evaluate(read)
@@ -23,7 +23,10 @@ def hatched(canvas, rows, columns):
     tall, wide = height / rows, width / columns
 
     def inside(q, k):
-        return image[round(q * tall) + 2 : round((q + 1) * tall) - 2, round(k * wide) + 2 : round((k + 1) * wide) - 2]
+        return image[
+            round(q * tall) + 2 : round((q + (0.3 if tall >= 34 else 1)) * tall) - 2,
+            round(k * wide) + 2 : round((k + 1) * wide) - 2,
+        ]
 
     cells = [[len(np.unique(inside(q, k).reshape(-1, 4), axis=0)) > 1 for k in range(columns)] for q in range(rows)]
     return np.array(cells)

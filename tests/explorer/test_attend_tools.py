@@ -326,7 +326,7 @@ def test_times_stand_beside_what_was_heard(page, site):
     # in light the largest number is the darkest
     sign = -1 if page.scheme == "light" else 1
     assert sign * np.corrcoef(np.ravel(shade), exact[:, ::5].ravel())[0, 1] > 0.8
-    page.locator(".tab", has_text="pooling pooled").click()
+    page.locator(".tab", has_text="attention pooling").click()
     page.wait_for_selector("html[data-ready^='pooling']")
     page.wait_for_timeout(100)
     assert strips.count() == 1

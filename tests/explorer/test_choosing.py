@@ -142,10 +142,11 @@ def test_classes_have_the_colours_of_the_model(page, site):
 
 def test_an_answer_does_not_stay_beside_an_empty_input(page, site):
     opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}")
-    page.wait_for_selector("p.status:has-text('answer')")
+    page.wait_for_selector(".answer:has-text('answer')")
     page.fill("#input", "")
     page.press("#input", "Enter")
     page.wait_for_selector("p:has-text('Give an input first')")
+    assert page.locator(".answer").count() == 0
     assert page.locator("p.status").inner_text() == ""
 
 

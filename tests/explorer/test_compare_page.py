@@ -12,6 +12,12 @@ from serving_runs import TEXT, filler_of, folder_of
 
 pytestmark = IN_BROWSER
 LAYER = "decoder.blocks.0.cross_attention"
+TITLES = {
+    "encoder.blocks.0.self_attention": "Encoder layer 1, self-attention",
+    "encoder.blocks.1.self_attention": "Encoder layer 2, self-attention",
+    "decoder.blocks.0.self_attention": "Decoder layer 1, self-attention",
+    LAYER: "Decoder layer 1, cross-attention",
+}
 ATTEND = "#/attend?m=run&x=a+and+g+.&g=decoder+cross"
 RECORD = {"d": 64, "heads": 8, "dtype": "float32", "device": "cpu", "hardware": "some processor", "mem_mib": 2.0}
 RECORDS = [
@@ -102,8 +108,9 @@ def test_a_layer_with_another_mechanism_or_mask(page, site):
     page.get_by_role("button", name="Narrow mask").click()
     page.wait_for_selector(".edits li:nth-child(2)")
     assert "sparsemax" in page.locator(".edits li").first.inner_text()
-    page.wait_for_selector("p.status:has-text('answer')")
-    # what is hidden or set needs a cell
+    page.wait_for_selector(".answer:has-text('answer')")
+    # what is hidden or set needs a cell, which a table has not
+    page.get_by_role("button", name="Table").click()
     page.get_by_role("button", name="Set weight").click()
     page.wait_for_selector("p.status:has-text('Click a cell')")
 
@@ -127,10 +134,13 @@ def test_heads_that_are_alike_and_what_each_does(page, site):
     page.wait_for_selector("p.status:has-text('Finished')")
     lines = page.request.post(f"{site}api/v1/ablations", data={"model": "run", "texts": [TEXT]}).text().splitlines()
     found = {(line["layer"], line["head"]): line for line in map(json.loads, lines[1:-1])}
-    rows = [row.locator("td").all_inner_texts() for row in page.locator(".muted tbody tr").all()]
+    lines = page.locator(".muted tbody tr").all()
+    rows = [row.locator("td").all_inner_texts() for row in lines]
     assert len(rows) == len(found) == 8
-    for layer, head, divergence, *_ in rows:
-        assert float(divergence) == pytest.approx(found[layer, int(head)]["divergence"], rel=6e-3, abs=1e-6)
+    for line, (title, head, divergence, *_) in zip(lines, rows, strict=True):
+        layer = line.locator("td").first.get_attribute("title")
+        assert title == TITLES[layer]
+        assert float(divergence) == pytest.approx(found[layer, int(head) - 1]["divergence"], rel=6e-3, abs=1e-6)
     assert [float(row[2]) for row in rows] == sorted((float(row[2]) for row in rows), reverse=True)
 
 

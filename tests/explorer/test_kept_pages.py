@@ -66,7 +66,7 @@ def tables(page):
 
 
 def test_the_steps_of_every_head_are_kept(page, site, kept):
-    address = f"#/trace?m=film-run&x={TEXT}"
+    address = f"#/trace?m=film-run&x={TEXT}&g=encoder+self"
     page.goto(f"{site}{address}&l=1&h=1")
     page.wait_for_selector("html[data-ready$='/1']")
     other = tables(page)
@@ -141,7 +141,12 @@ def test_a_film_plays_from_disk(page, kept):
 
 
 def test_positions_are_kept(kept, page):
-    kept("#/positions", "")
+    def both():
+        # each half is drawn when its numbers have come
+        for half in page.locator("section.half").all():
+            half.locator("canvas").first.wait_for()
+
+    kept("#/positions", "", both)
     assert page.locator("main canvas").count() > 2
 
 

@@ -31,9 +31,13 @@ def answers():
 
 SCRIPT = """
 const [core, numbers] = [process.argv[1], JSON.parse(process.argv[2])];
-const { number, decimals, percent } = await import(`${core}/text.js`);
+const { number, decimals, percent, scored, share } = await import(`${core}/text.js`);
 const { strongest } = await import(`${core}/links.js`);
 const { folded } = await import(`${core}/folding.js`);
+const { fit } = await import(`${core}/fit.js`);
+const { signedTicks, ticks } = await import(`${core}/bar.js`);
+const room = { rows: 7, columns: 7, width: 560, height: 480, label: 40, most: 58 };
+const rooms = [{}, { label: 60 }, { width: 330 }, { rows: 40, columns: 40 }, { rows: 900, columns: 900 }];
 const weights = [0.7, 0.2, 0.1, 0.05, 0.05, 0.9];
 const links = (only) => strongest(weights, 2, 3, 0.85, only).links.map(({ q, k }) => [q, k]);
 const labels = ["你(1/2)", "你(2/2)好", "a", "b(1/2)"];
@@ -43,6 +47,10 @@ console.log(JSON.stringify({
   number: numbers.map(number),
   decimals: numbers.map((one) => decimals(one, 2)),
   percent: numbers.map((one) => percent(one, 1)),
+  shares: [0, 1, 0.00499, 0.005, 0.893, 0.9951, -0.124, 1.5].map(share),
+  scores: [-0.04, 7.75, -123.4].map(scored),
+  fits: rooms.map((one) => fit({ ...room, ...one })),
+  ticks: [ticks(1, "sqrt"), ticks(0.444, "linear"), signedTicks(7.8, "sqrt")],
   all: links({ q: -1, k: -1 }), query: links({ q: 1, k: -1 }), pair: links({ q: 0, k: 1 }), key: links({ q: -1, k: 1 }),
   merged: folded(matrix, { queries: words, keys: words }, { merged: true, special: "" }).keys,
 }));
@@ -62,6 +70,25 @@ def test_pages_round_as_figures_do(answers):
     assert answers["decimals"] == [decimals(one) for one in NUMBERS]
     assert answers["percent"] == [percent(one, 1).replace("%", " %") for one in NUMBERS]
     assert percent(0.0004, 1) == "<0.1%"
+
+
+def test_cells_show_no_rounded_bound(answers):
+    assert answers["shares"] == ["0", "1", "·", ".01", ".89", ">.99", "−.12", "1.50"]
+    assert answers["scores"] == ["0.0", "7.8", "−123"]
+
+
+def test_cells_are_as_large_as_fit(answers):
+    fits = [(found["side"], found["turn"]) for found in answers["fits"]]
+    assert fits == [(58, "level"), (58, "slanted"), (47, "level"), (10, "upright"), (1, "upright")]
+
+
+def test_marks_of_a_bar_are_round_numbers_up_to_the_largest(answers):
+    roots, linear, signed = answers["ticks"]
+    assert [text for _, text in roots] == ["0", ".025", ".1", ".25", ".5", "1"]
+    assert all(at == pytest.approx(float(text) ** 0.5) for at, text in roots)
+    assert [text for _, text in linear] == ["0", ".05", ".1", ".25", ".444"]
+    assert [text for _, text in signed] == ["−7.8", "−1.9", "0", "+1.9", "+7.8"]
+    assert [at for at, _ in signed] == [0, 0.25, 0.5, 0.75, 1]
 
 
 def test_lines_are_those_of_the_chosen_token(answers):

@@ -11,13 +11,13 @@ import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
 import { help } from "./views/help.js";
 
-/** @param {string} source @param {string} output */
-function bar(source, output) {
+/** @param {import("./inside.js").Held} held @param {string} source @param {string} output */
+function bar(held, source, output) {
   return h(
     "header",
     {},
     h("strong", { class: "brand" }, "Headwise"),
-    h("p", { class: "said" }, h("bdi", {}, source), source && output ? " → " : "", h("bdi", {}, output)),
+    held.page === "attend" ? null : h("p", { class: "said" }, h("bdi", {}, source), source && output ? " → " : "", h("bdi", {}, output)),
     h("button", { class: "plain", onclick: turned, "aria-label": () => t("theme") }, "◐"),
     h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
     h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),
@@ -44,7 +44,7 @@ export function begin(page) {
   follow(held.page, held.address);
   // what is written has no trace, but an input
   const { source, output } = held.trace || { source: state.text.peek(), output: "" };
-  fill(/** @type {Element} */ (document.querySelector("#app")), bar(source, output), h("div", { class: "whole" }, main, keys), line);
+  fill(/** @type {Element} */ (document.querySelector("#app")), bar(held, source, output), h("div", { class: "whole" }, main, keys), line);
   document.documentElement.dataset.alone = held.page;
   followTheme();
   effect(() => {

@@ -12,7 +12,6 @@ import { effect } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
 import { help } from "./views/help.js";
-import * as pageFile from "./views/page_file.js";
 
 const PAGES = {
   "": "home",
@@ -30,8 +29,8 @@ const UNKEPT = new Set(["", "attend"]);
 /** Pages that show no trace. */
 const UNTRACED = new Set(["translate", "positions"]);
 
-/** The top bar: model, input, theme, language. */
-function bar() {
+/** The model and its input. */
+function ask() {
   const input = h("input", {
     id: "input",
     type: "text",
@@ -51,12 +50,24 @@ function bar() {
     fill(models, all.map((/** @type {any} */ one) => h("option", { value: one.name }, one.name)));
     if (state.model.value) models.value = state.model.value;
   });
+  return h("form", { role: "search", onsubmit: look }, models, input, h("button", { type: "submit", class: "main" }, () => t("look")));
+}
+
+/** A button that saves the page, where that is one that is saved so. */
+function keep() {
+  const named = () => `${t("save")} HTML: ${t("savedPage")}`;
+  const save = () => import("./views/page_file.js").then((file) => file.save());
+  return h("button", { class: "plain keeps", hidden: () => UNKEPT.has(state.page.value), onclick: save, title: named, "aria-label": named }, "↓ HTML");
+}
+
+/** The top bar: pages, what is saved, theme, keys, language. */
+function bar() {
   return h(
     "header",
     {},
     h("a", { class: "brand", href: "#/" }, "Headwise"),
-    h("form", { onsubmit: look }, models, input, h("button", { type: "submit" }, () => t("look"))),
-    pageFile.button(() => !UNKEPT.has(state.page.value)),
+    rail(),
+    keep(),
     h("button", { class: "plain", onclick: turned, "aria-label": "theme" }, "◐"),
     h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
     h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),
@@ -100,7 +111,9 @@ function follow() {
       (found) => {
         if (mine !== turn) return;
         state.trace.value = found;
-        state.status.value = [`${t("answer")}: ${found.output}`, ...found.warnings].join(" · ");
+        // the page Attend shows the answer itself
+        const answer = state.page.peek() === "attend" ? [] : [`${t("answer")}: ${found.output}`];
+        state.status.value = [...answer, ...found.warnings].join(" · ");
       },
       (error) => {
         if (mine !== turn) return;
@@ -133,7 +146,7 @@ function pages(main) {
 async function begin() {
   const main = h("main", { id: "main", tabindex: -1 });
   const line = h("p", { class: "status", role: "status", "aria-live": "polite" }, () => state.status.value);
-  fill(/** @type {Element} */ (document.querySelector("#app")), bar(), rail(), main, line);
+  fill(/** @type {Element} */ (document.querySelector("#app")), bar(), ask(), main, line);
   followTheme();
   state.followAddress();
   effect(() => {

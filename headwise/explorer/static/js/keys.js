@@ -3,10 +3,27 @@
 
 import * as state from "./state.js";
 import { batch } from "./store.js";
-import { choose, locked } from "./views/heat.js";
+import { inside } from "./inside.js";
 import { help } from "./views/help.js";
-import { rolled, rolls, seen } from "./views/seen.js";
-import { zoom } from "./views/zooming.js";
+
+/** @param {number} value @param {number} count */
+export const wrapped = (value, count) => (value + count) % count;
+
+const PLAIN = {
+  /** @type {(factor: number) => void} */
+  zoom: () => {},
+  /** @type {(group: state.Group, by: number) => void} */
+  head: (group, by) => void (state.head.value = wrapped(state.place(group).head + by, group.heads)),
+  /** @type {((group: state.Group, down: number, across: number) => void) | null} */
+  move: null,
+};
+let ofPage = PLAIN;
+
+/** What a page does where others do nothing, or less, until another one comes. @param {Partial<typeof PLAIN>} more */
+export const extend = (more) => (ofPage = { ...ofPage, ...more });
+
+/** What every page does. */
+export const reset = () => (ofPage = PLAIN);
 
 /** How far a key moves the locked cell: rows, columns. @type {Record<string, [number, number]>} */
 const MOVES = {
@@ -24,20 +41,21 @@ const LETTERS = {
   "/": () => /** @type {HTMLElement | null} */ (document.querySelector("#input"))?.focus(),
   v: () => (state.view.value = state.VIEWS[(state.VIEWS.indexOf(state.view.value) + 1) % state.VIEWS.length]),
   n: () => state.scaled(),
+  r: () => !inside() && state.ofStage(state.stage.value ? "" : "scores"),
   s: () => state.specialNext(),
   w: () => state.mergedNext(),
-  "+": () => zoom(1.5),
-  "=": () => zoom(1.5),
-  "-": () => zoom(1 / 1.5),
-  0: () => zoom(0),
+  "+": () => ofPage.zoom(1.5),
+  "=": () => ofPage.zoom(1.5),
+  "-": () => ofPage.zoom(1 / 1.5),
+  0: () => ofPage.zoom(0),
 };
 
 /** What a letter does to a group of layers. @type {Record<string, (group: state.Group) => void>} */
 const OF_GROUP = {
   "[": (group) => (state.layer.value = wrapped(state.place(group).at - 1, group.layers.length)),
   "]": (group) => (state.layer.value = wrapped(state.place(group).at + 1, group.layers.length)),
-  ",": (group) => toHead(group, -1),
-  ".": (group) => toHead(group, 1),
+  ",": (group) => ofPage.head(group, -1),
+  ".": (group) => ofPage.head(group, 1),
   g: (group) => {
     const groups = state.trace.value ? state.trace.value.groups : [];
     state.inGroup(groups[wrapped(groups.indexOf(group) + 1, groups.length)].name);
@@ -57,17 +75,12 @@ export function pressed(event) {
     event.preventDefault();
     LETTERS[event.key]();
   } else if (group && OF_GROUP[event.key]) OF_GROUP[event.key](group);
-  else if (group && MOVES[event.key]) move(event, group);
-}
-
-/** @param {number} value @param {number} count */
-const wrapped = (value, count) => (value + count) % count;
-
-/** The head before or behind; rollout stands behind the last one. @param {state.Group} group @param {number} by */
-function toHead(group, by) {
-  const count = group.heads + (rolls(group) && state.page.peek() === "attend" ? 1 : 0);
-  const next = wrapped((rolled(group) && count > group.heads ? group.heads : state.place(group).head) + by, count);
-  state.head.value = next === group.heads ? -1 : next;
+  else if (group && MOVES[event.key] && ofPage.move && state.view.peek() === "heat") {
+    event.preventDefault();
+    const [down, across] = MOVES[event.key];
+    const far = event.shiftKey ? 10 : 1;
+    ofPage.move(group, far * down, far * across);
+  }
 }
 
 function unlocked() {
@@ -75,25 +88,4 @@ function unlocked() {
     state.query.value = -1;
     state.key.value = -1;
   });
-}
-
-/** Moves the locked cell. @param {KeyboardEvent} event @param {state.Group} group */
-function move(event, group) {
-  const trace = state.trace.peek();
-  if (!trace || state.page.peek() !== "attend" || state.view.peek() !== "heat") return;
-  event.preventDefault();
-  const far = event.shiftKey ? 10 : 1;
-  const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(count - 1, value));
-  const [down, across] = MOVES[event.key];
-  seen(trace, group).then(
-    (found) => {
-      const at = locked(found);
-      const q = within(at.q + far * down, found.group.queries.length);
-      const k = within(at.k + far * across, found.group.keys.length);
-      choose({ q, k }, { ...found, weights: found.marked });
-    },
-    (error) => {
-      state.status.value = error.message;
-    },
-  );
 }

@@ -4,19 +4,20 @@
 import { batch, effect, signal } from "./store.js";
 
 /** @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal: boolean }} Group */
-/** @typedef {{ kind: string, grid?: number[], before?: number }} Axis */
+/** @typedef {{ kind: string, grid?: number[], before?: number, words?: number[], special?: number[] }} Axis */
 /** @typedef {{ trace_id: string, places: any, axes: Record<string, { queries: Axis, keys: Axis }>, model: string, source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace */
 
 /** @type {Record<string, any>} */
-export const DEFAULTS = { page: "", m: "", x: "", g: "", l: 0, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "", e: "", w: "", sp: "", te: "1", um: "" };
+export const DEFAULTS = { page: "", m: "", x: "", g: "", l: -1, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "", e: "", w: "", sp: "", te: "1", um: "", st: "" };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
 // the second side of a comparison
-Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: 0, h2: 1, e2: "" });
+Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: -1, h2: 1, e2: "" });
 ["l2", "h2"].forEach((name) => NUMBERS.add(name));
-const SCALE_NAMES = ["linear", "sqrt", "log"];
 const MASKS = ["causal", "padding"];
 const SPECIALS = ["", "hide", "share"];
 export const VIEWS = ["heat", "links", "text", "table", "needs"];
+/** @type {Record<string, string[]>} */
+const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], v: VIEWS };
 
 export const page = signal("");
 export const model = signal("");
@@ -26,7 +27,8 @@ export const example = signal(-1);
 export const upload = signal("");
 export const text = signal("");
 export const group = signal("");
-export const layer = signal(0);
+/** -1: the layer on which a group opens. */
+export const layer = signal(-1);
 export const head = signal(0);
 /** The cell that is locked: a query and a key, -1 for none. */
 export const query = signal(-1);
@@ -39,8 +41,12 @@ export const probe = signal(0);
 export const language = signal("");
 /** Edits of the attention, as `core/edits.js` writes them. */
 export const edits = signal("");
+/** What the map holds: weights, or "scores" before they become weights. */
+export const stage = signal("");
+/** The cell with the largest weight of the head that is shown, which is looked at until another one is locked. */
+export const strongest = signal(/** @type {{ q: number, k: number } | null} */ (null));
 /** What is compared with the selection above. */
-export const other = { model: signal(""), text: signal(""), group: signal(""), layer: signal(0), head: signal(1), edits: signal("") };
+export const other = { model: signal(""), text: signal(""), group: signal(""), layer: signal(-1), head: signal(1), edits: signal("") };
 /** Whether words stand in place of sub-words; special tokens: shown, hidden, hidden while the rest shares what they held. */
 export const merged = signal("");
 export const special = signal("");
@@ -81,7 +87,7 @@ export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
 
 /** @type {Record<string, any>} */
-const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits, w: merged, sp: special, te: temperature, um: without };
+const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits, w: merged, sp: special, te: temperature, um: without, st: stage };
 /** The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1: all). */
 export const beams = signal(0);
 export const most = signal(0);
@@ -111,6 +117,14 @@ Object.assign(DEFAULTS, { ex: -1, pa: "sinusoidal", pb: "rotary", n: 64, d: 64, 
 Object.assign(PARTS, { ex: example, pa: first, pb: second, n: count, d: width, ba: base, at: spot, ea: each, hp: hops, sl: loops });
 for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
 
+/** Weights or raw scores, of which there is a map alone. @param {string} name */
+export function ofStage(name) {
+  batch(() => {
+    stage.value = name;
+    if (name) view.value = "heat";
+  });
+}
+
 /** The next scale. */
 export const scaled = () => (scale.value = { sqrt: "linear", linear: "log", log: "sqrt" }[scale.value] || "sqrt");
 
@@ -137,17 +151,26 @@ export const specialNext = () => (special.value = SPECIALS[(SPECIALS.indexOf(spe
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
 
-/** The group that is chosen, the first where there is no such one. @returns {Group | null} */
-export function chosen() {
-  const groups = trace.value ? trace.value.groups : [];
-  return groups.find((one) => one.name === group.value) || groups[0] || null;
+/** The cell that is looked at: the locked query, key or pair, else that with the largest weight. */
+export function cell() {
+  const locked = { q: query.value, k: key.value };
+  return locked.q < 0 && locked.k < 0 && strongest.value ? strongest.value : locked;
 }
+
+/** The group of a name; without one what the task is about: what reads another sequence or gives the answer, then the decoder. @param {Group[]} groups @param {string} name */
+export const groupOf = (groups, name) =>
+  groups.find((one) => one.name === name) || groups.find((one) => one.kind === "cross") || groups.find((one) => one.kind !== "self") || groups.find((one) => one.name.startsWith("decoder")) || groups[0];
+
+/** The group that is chosen. @returns {Group | null} */
+export const chosen = () => groupOf(trace.value ? trace.value.groups : [], group.value) || null;
+
+/** The place of a layer within its group; -1 is where the group opens: at the last layer that reads another sequence, else at the first. @param {Group} group @param {number} value */
+export const layerWithin = ({ kind, layers }, value) => (value < 0 ? (kind === "cross" ? layers.length - 1 : 0) : Math.min(value, layers.length - 1));
 
 /** The layer and the head that are chosen, within those of a group. @param {Group} group */
 export function place(group) {
-  const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.min(Math.max(0, value), count - 1);
-  const at = within(layer.value, group.layers.length);
-  return { at, layer: group.layers[at], head: within(head.value, group.heads) };
+  const at = layerWithin(group, layer.value);
+  return { at, layer: group.layers[at], head: Math.min(Math.max(0, head.value), group.heads - 1) };
 }
 
 /** Whether row and column i are the same position. @param {Group} group */
@@ -165,12 +188,9 @@ export function readAddress() {
       const number = Number(value);
       if (value === null) /** @type {any} */ (part).value = fallback;
       else if (NUMBERS.has(name)) part.value = Number.isInteger(number) && number >= -1 ? number : fallback;
-      else if (name === "sc") part.value = SCALE_NAMES.includes(value) ? value : fallback;
-      else if (name === "sp") part.value = SPECIALS.includes(value) ? value : fallback;
-      else if (name === "w") part.value = value === "1" ? value : fallback;
+      else if (name in CHOICES) part.value = CHOICES[name].includes(value) ? value : fallback;
       else if (name === "te") part.value = Number(value) >= 0.01 && Number(value) <= 100 ? String(Number(value)) : fallback;
       else if (name === "um") part.value = value.split(",").every((one) => MASKS.includes(one)) ? value : fallback;
-      else if (name === "v") part.value = VIEWS.includes(value) ? value : fallback;
       else part.value = value;
     }
   });
@@ -218,7 +238,7 @@ export const best = () => ({ image: "vision", node: "graph", molecule: "graph" }
 /** Another group of layers, from its first head. @param {string} name */
 export function inGroup(name) {
   batch(() => {
-    layer.value = 0;
+    layer.value = -1;
     head.value = 0;
     query.value = -1;
     key.value = -1;
@@ -232,7 +252,7 @@ export function pick(name) {
   batch(() => {
     give({});
     group.value = "";
-    layer.value = 0;
+    layer.value = -1;
     head.value = 0;
     model.value = name;
   });

@@ -16,16 +16,40 @@ const STRINGS = {
   type: ["Type an input and press Enter.", "输入文本后按回车键。"],
   models: ["Models served here", "这里提供的模型"],
   heads: ["Heads", "注意力头"],
-  heat: ["Heatmap", "热图"],
+  heat: ["Map", "热图"],
   links: ["Links", "连线"],
   text: ["Text", "文本"],
   table: ["Table", "表格"],
   scale: ["Scale", "刻度"],
-  from: ["rows: queries, which attend", "行：查询（发出注意力）"],
-  to: ["columns: keys, which are attended to", "列：键（被关注）"],
+  say_cross: ["To write {0}, this head takes {1} of its values from {2}.", "写出 {0} 时，此头 {1} 的值取自 {2}。"],
+  say_self: ["At {0}, this head takes {1} of its values from {2}.", "在 {0} 处，此头 {1} 的值取自 {2}。"],
+  say_pooled: ["For the answer {0}, this head takes {1} of its values from {2}.", "对于输出 {0}，此头 {1} 的值取自 {2}。"],
+  say_rollout: ["Through all layers, {0} takes {1} from {2}.", "贯穿各层，{0} 有 {1} 取自 {2}。"],
+  say_hidden: ["{0} cannot attend to {2}: the mask hides it.", "{0} 不能关注 {2}：掩码将其遮住。"],
+  row_of: ["The row of {0}", "{0} 这一行"],
+  score: ["score", "得分"],
+  see_made: ["See how this number is made →", "看这个数怎样算出来 →"],
+  attends_from: ["attends from", "发出注意"],
+  attends_to: ["attends to", "被注意"],
+  from_written: ["attends from: what is written", "发出注意：写出的内容"],
+  to_read: ["attends to: what is read", "被注意：读入的内容"],
+  weight_bar: ["attention weight", "注意力权重"],
+  score_bar: ["raw score", "原始得分"],
+  dot_note: ["· is below .005", "· 表示小于 .005"],
   note: ["Attention shows where a layer looks, not why the model answers as it does.", "注意力显示该层看向哪里，并不解释模型为何如此回答。"],
   layer: ["layer", "层"],
   head: ["head", "头"],
+  head_n: ["head {0}", "第 {0} 头"],
+  layer_head: ["{0}, {1}", "{0}，{1}"],
+  any_layer: ["layer {0}, {1}", "第 {0} 层，{1}"],
+  part_layer: ["{2} layer {0}, {1}", "{2}第 {0} 层，{1}"],
+  part_kind: ["{0} {1}", "{0}{1}"],
+  other_kind: ["{1} ({0})", "{1}（{0}）"],
+  encoder: ["encoder", "编码器"],
+  decoder: ["decoder", "解码器"],
+  self: ["self-attention", "自注意力"],
+  cross: ["cross-attention", "交叉注意力"],
+  pooled: ["attention pooling", "注意力池化"],
   entropy: ["entropy", "熵"],
   effective: ["keys looked at", "有效键数"],
   distance: ["distance", "距离"],
@@ -54,7 +78,7 @@ const STRINGS = {
   sameAs: ["attends as head", "与此头相同："],
   noFilm: ["there is no film of its training; train with film.every=50 for a frame every 50 steps.", "没有训练过程的记录；训练时设置 film.every=50，每 50 步记录一帧。"],
   filmNote: ["Keys: Space plays · ← → step · Home End · [ ] layer · , . head. ⚑ marks heads that choose no key at the end.", "按键：空格播放 · ← → 步 · Home End · [ ] 层 · , . 头。⚑ 标出训练结束时没有选择任何键的头。"],
-  keys: ["Keys: arrows move the cell · [ ] layer · , . head · g group · v view · n scale · w words · s special tokens · + - 0 zoom · / input · Esc unlocks · ? all keys", "按键：方向键移动单元格 · [ ] 层 · , . 头 · g 层组 · v 视图 · n 刻度 · w 词 · s 特殊词元 · + - 0 缩放 · / 输入 · Esc 解锁 · ? 全部按键"],
+  keys: ["Keys: arrows move the cell · [ ] layer · , . head · g group · v view · n scale · r raw scores · w words · s special tokens · + - 0 zoom · / input · Esc unlocks · ? all keys", "按键：方向键移动单元格 · [ ] 层 · , . 头 · g 层组 · v 视图 · n 刻度 · r 原始得分 · w 词 · s 特殊词元 · + - 0 缩放 · / 输入 · Esc 解锁 · ? 全部按键"],
   compare: ["Compare", "比较"],
   edit: ["Edit and see", "编辑并观察"],
   change: ["What changes", "变化"],
@@ -84,7 +108,7 @@ const STRINGS = {
   likeliest: ["likeliest now", "现在最可能的"],
   needs: ["Similarity", "相似与消融"],
   similar: ["How alike the heads are", "各头的相似程度"],
-  similarnote: ["1 less the mean Jensen-Shannon distance of their rows; 1: the same. Labels are layer.head.", "1 减去各行 Jensen-Shannon 距离的均值；1 表示相同。标签为 层.头。"],
+  similarnote: ["1 less the mean Jensen-Shannon distance of their rows; 1: the same. Labels are layer.head, counted from 1.", "1 减去各行 Jensen-Shannon 距离的均值；1 表示相同。标签为 层.头，从 1 计数。"],
   compareinputs: ["Compare over these inputs", "在这些输入上比较"],
   toomanyinputs: ["At most 64 inputs are compared at once: take some lines out.", "一次最多比较 64 个输入：请删去一些行。"],
   onlytyped: ["This is of the input above alone: several inputs are compared, and heads muted one by one, where inputs are typed.", "仅针对上面的输入：只有可输入文本的模型才能比较多个输入、逐个屏蔽各头。"],
@@ -145,7 +169,9 @@ const STRINGS = {
   no_graph: ["The chosen run reads no graph; the page Attend shows it. Runs that read nodes or molecules:", "所选模型不读取图结构，请在“注意力”页查看。可读取节点或分子的模型："],
   mean_of_queries: ["mean of all queries", "所有查询的平均"],
   mean_of_heads: ["mean of heads", "各头平均"],
-  layers_heads: ["Layers and heads", "各层与各头"],
+  rows_columns: ["row: layer, column: head", "行：层，列：头"],
+  stage_weights: ["Weights", "权重"],
+  stage_scores: ["Raw scores", "原始得分"],
   each_own_scale: ["a row for each layer; each picture goes from zero to its own largest weight", "每行一层；每幅小图从零到其自身最大权重"],
   class_token: ["class token", "类别标记"],
   row: ["row", "行"],
@@ -252,6 +278,7 @@ const STRINGS = {
   key_head: ["head, rollout behind the last", "头，最后是注意力展开"],
   key_group: ["next group of layers", "下一个层组"],
   key_view: ["next view", "下一个视图"],
+  key_scores: ["weights or raw scores", "权重或原始得分"],
   key_scale: ["next scale of colours", "下一种刻度"],
   key_words: ["merge sub-words, or not", "合并子词或不合并"],
   key_special: ["special tokens: shown, hidden, hidden with rows that add up", "特殊词元：显示、隐藏、隐藏并归一"],
@@ -263,9 +290,11 @@ const STRINGS = {
   key_help: ["these keys", "显示按键"],
 };
 
+/** The words for a name, with values in the places {0}, {1} ... @param {string} name @param {...any} values */
+export const t = (name, ...values) => phrase(name, ...values).join("");
 
-/** The words for a name. @param {string} name */
-export function t(name) {
-  const found = STRINGS[name];
-  return found ? found[language.value === "zh" ? 1 : 0] : name;
+/** The same in parts, so that a value may be an element. @param {string} name @param {...any} values @returns {any[]} */
+export function phrase(name, ...values) {
+  const words = (Object.hasOwn(STRINGS, name) ? STRINGS[name] : [name, name])[language.value === "zh" ? 1 : 0];
+  return words.split(/\{(\d)\}/).map((part, at) => (at % 2 ? values[Number(part)] : part));
 }

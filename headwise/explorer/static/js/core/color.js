@@ -46,16 +46,16 @@ export const SCALES = {
 };
 
 /**
- * The entry of each number in a ramp whose middle is zero, `top` its end.
- * @param {ArrayLike<number>} values @param {number} top
+ * The entry of each number in a ramp whose middle is zero, `top` its end. What is forbidden, minus infinity, is -1.
+ * @param {ArrayLike<number>} values @param {number} top @param {keyof typeof SCALES} [scale]
  */
-export function signed(values, top) {
-  const found = new Int16Array(values.length);
-  for (let i = 0; i < values.length; i += 1) {
-    const share = top > 0 ? values[i] / top : 0;
-    found[i] = Math.round(127.5 + 127.5 * Math.min(1, Math.max(-1, share)));
-  }
-  return found;
+export function signed(values, top, scale = "linear") {
+  const turn = SCALES[scale];
+  return Int16Array.from(values, (value) => {
+    if (value === -Infinity) return -1;
+    const share = top > 0 ? Math.min(1, Math.abs(value) / top) : 0;
+    return Math.round(127.5 + 127.5 * Math.sign(value) * turn(share));
+  });
 }
 
 /** A colour of a ramp as a page writes it. @param {string} name @param {number} entry */

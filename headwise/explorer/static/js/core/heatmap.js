@@ -39,7 +39,7 @@ export function windowed(canvas, cells, entries, { x, y, side }, columns) {
   context.imageSmoothingEnabled = false;
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.drawImage(cells, -x * side, -y * side, cells.width * side, cells.height * side);
-  if (side < 8 * (globalThis.devicePixelRatio || 1)) return;
+  if (side < 6 * (globalThis.devicePixelRatio || 1)) return;
   context.save();
   context.beginPath();
   const last = { q: Math.min(cells.height, Math.ceil(y + canvas.height / side)), k: Math.min(columns, Math.ceil(x + canvas.width / side)) };
@@ -61,6 +61,40 @@ export function windowed(canvas, cells, entries, { x, y, side }, columns) {
 }
 
 /**
+ * Lines between cells, as far as these have room for them, in the colour of what is around the map.
+ * @param {HTMLCanvasElement} canvas @param {import("./zoom.js").Window} window in pixels of the canvas @param {string} colour
+ */
+export function parted(canvas, { x, y, side }, colour) {
+  const dots = globalThis.devicePixelRatio || 1;
+  if (side < 16 * dots) return;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.fillStyle = colour;
+  for (let at = (Math.ceil(x) - x) * side; at <= canvas.width; at += side) context.fillRect(Math.round(at - dots), 0, dots, canvas.height);
+  for (let at = (Math.ceil(y) - y) * side; at <= canvas.height; at += side) context.fillRect(0, Math.round(at - dots), canvas.width, dots);
+}
+
+/**
+ * A number in each cell that is seen.
+ * @param {HTMLCanvasElement} canvas @param {import("./zoom.js").Window} window in pixels of the canvas @param {number} rows @param {number} columns
+ * @param {(at: number) => { text: string, colour: string } | null} numeral of a cell
+ */
+export function numbered(canvas, { x, y, side }, rows, columns, numeral) {
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const dots = globalThis.devicePixelRatio || 1;
+  context.font = `${(side >= 50 * dots ? 14 : 12) * dots}px ${getComputedStyle(document.body).fontFamily}`;
+  [context.textAlign, context.textBaseline] = ["center", "middle"];
+  const last = { q: Math.min(rows, Math.ceil(y + canvas.height / side)), k: Math.min(columns, Math.ceil(x + canvas.width / side)) };
+  for (let q = Math.floor(y); q < last.q; q += 1) {
+    for (let k = Math.floor(x); k < last.k; k += 1) {
+      const found = numeral(q * columns + k);
+      if (!found) continue;
+      context.fillStyle = found.colour;
+      context.fillText(found.text, (k - x + 0.5) * side, (q - y + 0.5) * side);
+    }
+  }
+}
+
+/**
  * Frames of a row, a column and a cell, over a window.
  * @param {HTMLCanvasElement} canvas @param {{ q: number, k: number }} cell -1 for none
  * @param {import("./zoom.js").Window} window in pixels of the canvas
@@ -74,7 +108,7 @@ export function marked(canvas, { q, k }, { x, y, side }) {
   if (q >= 0) context.strokeRect(0.5, top, canvas.width - 1, side);
   if (k >= 0) context.strokeRect(left, 0.5, side, canvas.height - 1);
   if (q < 0 || k < 0) return;
-  context.lineWidth = 2 * dots;
+  context.lineWidth = (side < 16 * dots ? 2 : 3) * dots;
   context.strokeRect(left, top, side, side);
 }
 

@@ -16,6 +16,20 @@ export function number(value) {
 /** So many decimals; 0 and 1 only for what is 0 and 1. @param {number} value @param {number} places */
 export const decimals = (value, places) => beside(value, value.toFixed(places), places, 1);
 
+/** Without a zero before the point. @param {string} text */
+export const bare = (text) => text.replace(/(^|[^\d])0\./, "$1.");
+
+/** A weight in a cell: two decimals, "·" for what they do not show; 0 and 1 only for what is 0 and 1. @param {number} weight */
+export function share(weight) {
+  const size = Math.abs(weight);
+  if (size > 0 && size < 0.005) return "·";
+  if (size === 0 || size === 1) return String(weight).replace("-", "−");
+  return `${weight < 0 ? "−" : ""}${size > 0.995 && size < 1 ? ">.99" : bare(size.toFixed(2))}`;
+}
+
+/** A score in a cell. @param {number} score */
+export const scored = (score) => (Math.abs(score) < 0.05 ? "0.0" : score.toFixed(Math.abs(score) < 99.95 ? 1 : 0).replace("-", "−"));
+
 /** A share of 1 in percent; 0 % and 100 % only for none and all. @param {number} share @param {number} places */
 export const percent = (share, places) => `${beside(100 * share, (100 * share).toFixed(places), places, 100)} %`;
 

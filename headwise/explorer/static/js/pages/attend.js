@@ -4,81 +4,94 @@
 import { getJson, getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
-import { effect } from "../store.js";
+import { extend, reset } from "../keys.js";
+import { effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { groupTitle } from "../titles.js";
+import { answer } from "../views/answer.js";
 import * as editing from "../views/edit.js";
 import * as examples from "../views/examples.js";
 import * as folding from "../views/folding.js";
 import * as headGrid from "../views/head_grid.js";
-import * as headTable from "../views/head_table.js";
 import * as heat from "../views/heat.js";
-import * as links from "../views/links.js";
-import * as needs from "../views/needs.js";
-import * as pictures from "../views/pictures.js";
+import { head, move } from "../views/map_keys.js";
+import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
-import { foldedBy, seen } from "../views/seen.js";
+import { foldedBy, largestCell, rolled, seen } from "../views/seen.js";
 import { heard } from "../views/sound.js";
-import * as textView from "../views/text.js";
+import { refill, toolbar } from "../views/toolbar.js";
 
-/** @type {Record<string, { mount: (place: HTMLElement, head: any) => () => void }>} */
-const LARGE = { heat, links, text: textView };
-/** @type {Record<string, (head: any) => import("../core/picture.js").Picture>} */
-const PICTURES = { heat: pictures.heat, links: pictures.links, text: pictures.text };
+/** The map is there at once, the rest when it is asked for. @type {Record<string, () => Promise<any> | any>} */
+const LARGE = {
+  heat: () => heat,
+  links: () => import("../views/links.js"),
+  text: () => import("../views/text.js"),
+};
+const pictures = async () => import("../views/pictures.js");
 const LAYERS = 64;
+
+/** What the window has room for; it changes with the window. */
+const screen = signal("");
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
-  const grid = h("section", { class: "panel", "aria-label": () => t("heads") });
+  const small = h("section", { class: "panel", "aria-label": () => t("heads") });
   const large = h("section", { class: "panel wide" });
-  const tabs = h("div", { class: "tabs" });
+  const read = h("section", { class: "panel read" });
+  const [tabs, given, answerLine] = [toolbar(() => t("attend"), "tabs"), h("div"), h("div", { class: "answer-line" })];
+  const shown = h("div", { class: "attend" }, small, large, read);
   const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
-  const given = h("div");
-  place.append(h("h1", { class: "unseen" }, () => t("attend")), given, tabs, h("div", { class: "panels" }, grid, large, edits), h("p", { class: "note" }, () => t("note")));
-  const none = () => {};
-  if (inside()) edits.remove();
+  const empty = h("p", { hidden: () => Boolean(state.trace.value) }, () => t("empty"));
+  place.append(h("h1", { class: "unseen" }, () => t("attend")), given, empty, answerLine, tabs, shown, inside() ? "" : edits);
+  extend({ head, move });
+  const resized = () => (screen.value = `${innerWidth} ${innerHeight}`);
+  resized();
+  addEventListener("resize", resized);
   const ends = [
     // a page that was saved has nobody to ask
-    inside() ? none : editing.mount(edits),
+    inside() ? () => {} : editing.mount(edits),
     effect(() => {
       fill(given);
       // what is not typed is chosen from a list
       return ["", "text"].includes(state.reads()) ? undefined : examples.mount(given);
     }),
-    effect(() => fill(tabs, groups(), folds(), views(), saves())),
-    drawn(grid, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
-    drawn(large, (trace, group, node, alive) => chosen(trace, group, node, alive)),
+    drawn(answerLine, (trace, group) => {
+      void [screen.value, state.language.value];
+      fill(answerLine, answer(trace, group));
+    }),
+    effect(() => refill(tabs, groups(), views(), stages())),
+    drawn(small, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
+    drawn(large, (trace, group, node, alive) => chosen(trace, group, node, read, alive)),
   ];
-  return () => ends.forEach((end) => end());
+  return () => {
+    removeEventListener("resize", resized);
+    reset();
+    state.strongest.value = null;
+    ends.forEach((end) => end());
+  };
 }
 
-/** Buttons for the groups of layers. */
+/** Buttons of which one is pressed. @param {[string, boolean, () => void][]} items what stands on each, whether it is pressed, what a press does */
+const pick = (items) =>
+  h("span", { class: "seg" }, items.map(([words, on, press]) => h("button", { class: on ? "tab chosen" : "tab", "aria-pressed": String(on), onclick: press }, words)));
+
+/** Which groups of layers there are. */
 function groups() {
   const trace = state.trace.value;
   const now = state.chosen();
-  return (trace ? trace.groups : []).map((one) =>
-    h("button", { class: now === one ? "tab chosen" : "tab", onclick: () => state.inGroup(one.name) }, one.name),
-  );
+  return trace ? pick(trace.groups.map((one) => [groupTitle(one), now === one, () => state.inGroup(one.name)])) : null;
 }
 
-/** Buttons for the ways to look. */
-function views() {
-  const buttons = state.VIEWS.map((name) =>
-    h("button", { class: state.view.value === name ? "tab chosen" : "tab", onclick: () => (state.view.value = name) }, t(name)),
-  );
-  return h("span", { class: "views" }, buttons);
-}
+/** The ways to look. */
+const views = () => pick(state.VIEWS.map((name) => [t(name), state.view.value === name, () => (state.view.value = name)]));
 
-/** Switches for sub-words and special tokens, where there are any. */
-function folds() {
-  const [trace, group] = [state.trace.value, state.chosen()];
-  return trace && group ? folding.switches(trace, group) : null;
-}
-
-/** Buttons that save everything; a page that was saved has nothing more to give. */
-function saves() {
-  const [trace, group] = [state.trace.value, state.chosen()];
-  return trace && group && !inside() ? saving.trace(trace, group) : null;
+/** What a map holds; a page that was saved holds weights alone. */
+function stages() {
+  const group = state.chosen();
+  if (inside() || !group || rolled(group)) return null;
+  const now = state.view.value === "heat" ? state.stage.value : "";
+  return pick(["", "scores"].map((name) => [t(`stage_${name || "weights"}`), now === name, () => state.ofStage(name)]));
 }
 
 /**
@@ -90,10 +103,8 @@ function drawn(node, work) {
   return effect(() => {
     const [trace, group] = [state.trace.value, state.chosen()];
     fill(node);
-    if (!trace || !group) {
-      fill(node, h("p", {}, t("empty")));
-      return undefined;
-    }
+    node.hidden = !trace || !group;
+    if (!trace || !group) return undefined;
     let alive = true;
     const end = work(trace, group, node, () => alive);
     return () => {
@@ -107,38 +118,57 @@ function drawn(node, work) {
 function thumbs(trace, group, node, alive) {
   const asked = query({ group: group.name, count: LAYERS, size: 32, ...foldedBy(trace, group) });
   const dark = state.dark.value;
+  void screen.value;
+  fill(node, h("div", { class: "heading" }, h("h2", {}, t("heads")), h("span", { class: "side", title: t("each_own_scale") }, t("rows_columns"))));
+  const side = headGrid.sideOf(node, group);
+  // the map is measured before the pictures come
+  const grid = h("div", { class: "heads-of-all" });
+  grid.style.setProperty("--height", `${headGrid.heightOf(group, side)}px`);
+  const tools = () => [headGrid.rollout(group), folding.switches(trace, group), inside() ? null : saving.trace(trace, group)];
+  const more = toolbar(() => t("save"), "more", tools());
+  node.append(grid, more);
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
     if (!alive()) return;
-    fill(node, h("h2", {}, t("layers_heads")));
-    headGrid.mount(node, group, found, dark);
-    node.append(h("p", { class: "legend fits" }, t("each_own_scale")));
-    node.append(saving.picture(`heads ${group.name}`, () => pictures.heads(group, found)));
+    headGrid.mount(grid, group, found, dark, side);
+    refill(more, tools(), h("span", { class: "saving" }, saving.buttons(`heads ${group.name}`, async () => (await pictures()).heads(group, found))));
   }, failed);
 }
 
-/** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {() => boolean} alive */
-function chosen(trace, group, node, alive) {
+/** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read @param {() => boolean} alive */
+function chosen(trace, group, node, read, alive) {
   const view = state.view.value;
   const at = `/api/v1/traces/${trace.trace_id}`;
+  read.hidden = !(view in LARGE);
+  // what is written later has the words of the language
+  void [screen.value, state.language.value];
   // it shows all heads, whichever is chosen
-  if (view === "needs") return needs.mount(node, trace, group, alive);
+  if (read.hidden) state.strongest.value = null;
   let end = () => {};
+  if (view === "needs") {
+    import("../views/needs.js").then((needs) => {
+      if (alive()) end = needs.mount(node, trace, group, alive);
+    });
+    return () => end();
+  }
   if (view === "table") {
-    getJson(`${at}/summary?${query({ group: group.name, ...foldedBy(trace, group) })}`).then((found) => {
+    const summary = getJson(`${at}/summary?${query({ group: group.name, ...foldedBy(trace, group) })}`);
+    Promise.all([import("../views/head_table.js"), summary]).then(([table, found]) => {
       if (!alive()) return;
-      end = headTable.mount(node, group, found);
-      node.append(saving.picture(`table ${group.name}`, () => pictures.table(group, found)));
+      end = table.mount(node, group, found);
+      node.append(saving.picture(`table ${group.name}`, async () => (await pictures()).table(group, found)));
       document.documentElement.dataset.ready = `${group.name}/table`;
     }, failed);
     return () => end();
   }
-  Promise.all([seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(([found, beside]) => {
+  Promise.all([LARGE[view](), seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(([large, found, beside]) => {
     if (!alive()) return;
-    node.append(h("h2", {}, found.title));
+    state.strongest.value = largestCell(found, trace, group);
+    const shown = { ...found, weights: view === "heat" ? found.raw || found.marked : found.weights, scores: Boolean(found.raw), beside, fitsScreen: true };
+    node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title), saving.picture(`${view} ${found.title}`, async () => /** @type {any} */ (await pictures())[view](shown))));
     if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
-    const shown = { ...found, weights: view === "heat" ? found.marked : found.weights, beside };
-    end = LARGE[view].mount(node, shown);
-    node.append(saving.picture(`${view} ${found.title}`, () => PICTURES[view](shown)));
+    fill(read);
+    const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];
+    end = () => ends.forEach((one) => one());
     document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
   }, failed);
   return () => end();

@@ -8,6 +8,7 @@ import { read, written } from "../core/edits.js";
 import { number, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { groupTitle, headTitle, layerNumber } from "../titles.js";
 import * as curves from "../views/curves.js";
 import { sentence } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
@@ -76,10 +77,9 @@ function sameInput(one, other) {
 function placed(one) {
   const trace = one.trace.value;
   if (!trace) return null;
-  const group = trace.groups.find((/** @type {state.Group} */ each) => each.name === one.group.value) || trace.groups[0];
-  const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(value, count - 1));
-  const at = within(one.layer.value, group.layers.length);
-  return { trace, group, at, layer: group.layers[at], head: within(one.head.value, group.heads) };
+  const group = state.groupOf(trace.groups, one.group.value);
+  const at = state.layerWithin(group, one.layer.value);
+  return { trace, group, at, layer: group.layers[at], head: Math.max(0, Math.min(one.head.value, group.heads - 1)) };
 }
 
 /** What is chosen on a side. @param {Side} one @param {Side} [other] whose run and input are taken where none is given */
@@ -93,7 +93,7 @@ function side(one, other) {
       found.value = String(now);
       return h("label", {}, `${t(name)} `, found);
     };
-    const count = (/** @type {number} */ length) => Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place)]));
+    const heads = (/** @type {number} */ length) => Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place + 1)]));
     const names = models.map((/** @type {any} */ each) => [each.name, each.name]);
     const text = h("input", { type: "text", "aria-label": `${one.name}: ${t("input")}`, placeholder: other ? t("sameinput") : t("type"), value: other || state.example.value < 0 ? one.text.value : String(state.example.value) });
     text.addEventListener("change", () => (other ? (one.text.value = text.value) : state.type(text.value)));
@@ -101,9 +101,9 @@ function side(one, other) {
       h("legend", {}, one.name),
       list("model", other ? [["", t("samemodel")], ...names] : names, one.model.value || (other ? "" : names[0] && names[0][0]), (value) => (one.model.value = value)),
       h("label", { class: "grows" }, `${t("input")} `, text),
-      at ? list("group", at.trace.groups.map((/** @type {state.Group} */ each) => [each.name, each.name]), at.group.name, (value) => batch(() => ((one.group.value = value), (one.layer.value = 0)))) : null,
-      at ? list("layer", count(at.group.layers.length), at.at, (value) => (one.layer.value = Number(value))) : null,
-      at ? list("head", count(at.group.heads), at.head, (value) => (one.head.value = Number(value))) : null,
+      at ? list("group", at.trace.groups.map((/** @type {state.Group} */ each) => [each.name, groupTitle(each)]), at.group.name, (value) => batch(() => ((one.group.value = value), (one.layer.value = -1)))) : null,
+      at ? list("layer", at.group.layers.map((/** @type {string} */ path, /** @type {number} */ place) => [place, layerNumber(path, place)]), at.at, (value) => (one.layer.value = Number(value))) : null,
+      at ? list("head", heads(at.group.heads), at.head, (value) => (one.head.value = Number(value))) : null,
       at ? list("swaplayer", SWAPS.map((each) => [each, each ? each.replace("~", " ") : t("own")]), swapped(one, at.layer), (value) => swap(one, at.layer, value)) : null,
       h("p", { class: "side" }, read(one.edits.value).map(sentence).join(" · ")),
     ];
@@ -168,9 +168,9 @@ function drawn(node, first, second) {
 
 /** @param {HTMLElement} node @param {string} name @param {any} at @param {ArrayLike<number>} values @param {number} top */
 function weights(node, name, at, values, top) {
-  const title = `${name}: ${at.trace.model}, ${at.layer}, ${t("head")} ${at.head}`;
+  const title = `${name}: ${at.trace.model}, ${headTitle(at.group, at.at, at.head)}`;
   const told = (/** @type {number} */ q, /** @type {number} */ k) => `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(values[q * at.group.keys.length + k])}`;
-  const panel = h("section", { class: "panel" }, h("h2", {}, title));
+  const panel = h("section", { class: "panel" }, h("h2", { title: at.layer }, title));
   node.append(panel);
   const end = map.mount(panel, { values, rows: at.group.queries, columns: at.group.keys, top, title, cell: state.hovered, told });
   panel.append(h("p", { class: "legend" }, `0 … ${number(top)}${hatched(values)}`));

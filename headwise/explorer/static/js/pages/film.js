@@ -6,6 +6,7 @@ import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { headName, layerTitle } from "../titles.js";
 import * as curves from "../views/film_curves.js";
 import * as heads from "../views/film_heads.js";
 import * as heat from "../views/heat.js";
@@ -22,9 +23,10 @@ const playing = signal(false);
 function place(found) {
   const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.min(Math.max(0, value), count - 1);
   const at = state.frame.value < 0 ? found.steps.length - 1 : nearest(found.steps, state.frame.value);
-  const layer = found.layers[within(state.layer.value, found.layers.length)];
+  const number = within(state.layer.value, found.layers.length);
+  const layer = found.layers[number];
   const probe = within(state.probe.value, found.probes.length);
-  return { at, step: found.steps[at], probe, layer: layer.name, heads: layer.heads, head: within(state.head.value, layer.heads) };
+  return { at, step: found.steps[at], probe, number, layer: layer.name, heads: layer.heads, head: within(state.head.value, layer.heads) };
 }
 
 /** The place of the last of these steps that is not beyond one. @param {number[]} steps @param {number} step */
@@ -84,7 +86,7 @@ function choices(bar) {
   probes.value = String(now.probe);
   const layers = h("select", { "aria-label": t("layer"), onchange: () => (state.layer.value = Number(layers.value)) });
   const mark = (/** @type {string} */ name) => (found.flags[name] ? " ⚑" : "");
-  fill(layers, found.layers.map((one, at) => h("option", { value: at }, `${one.name}${mark(one.name)}`)));
+  fill(layers, found.layers.map((one, at) => h("option", { value: at }, `${layerTitle(one.name, at)}${mark(one.name)}`)));
   layers.value = String(found.layers.findIndex((one) => one.name === now.layer));
   fill(bar, h("label", {}, `${t("probe")} `, probes), h("label", {}, `${t("layer")} `, layers));
 }
@@ -168,8 +170,8 @@ function advanced(found, at) {
 /** @param {HTMLElement} large @param {ReturnType<typeof place>} now @param {any} axes @param {import("../core/npy.js").Numbers} matrix */
 function shown(large, now, axes, matrix) {
   const group = { name: now.layer, layers: [now.layer], heads: now.heads, ...axes };
-  const title = `${now.layer}, ${t("head")} ${now.head}, ${t("step")} ${now.step}`;
-  fill(large, h("h2", {}, title), h("p", { class: "side" }, `${t("answer")}: ${axes.output}`));
+  const title = `${t("layer_head", layerTitle(now.layer, now.number), headName(now.head))}, ${t("step")} ${now.step}`;
+  fill(large, h("h2", { title: now.layer }, title), h("p", { class: "side" }, `${t("answer")}: ${axes.output}`));
   return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title });
 }
 

@@ -6,6 +6,7 @@ import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { t } from "../strings.js";
+import { groupTitle, headTitle, layerNumber } from "../titles.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import * as heat from "../views/heat.js";
@@ -66,17 +67,17 @@ function controls() {
   const group = chosen();
   if (!group) return [];
   const names = groups().map((one) =>
-    h("button", { class: one === group ? "tab chosen" : "tab", onclick: () => (state.group.value = one.name) }, one.name),
+    h("button", { class: one === group ? "tab chosen" : "tab", onclick: () => (state.group.value = one.name) }, groupTitle(one)),
   );
   const { at, head } = state.place(group);
-  const many = (/** @type {number} */ count) => Array.from({ length: count }, (_, one) => one);
+  const counted = (/** @type {any[]} */ names) => names.map((name, one) => /** @type {[number, string]} */ ([one, String(name)]));
   const trace = state.trace.value;
   const middle = trace && trace.places.chosen !== null;
   return [
     ...names,
-    choice("layer", many(group.layers.length), at, (one) => (state.layer.value = one)),
-    choice("head", many(group.heads), head, (one) => (state.head.value = one)),
-    middle ? choice("hops", [1, 2, 3], state.hops.value, (one) => (state.hops.value = one)) : null,
+    choice("layer", counted(group.layers.map(layerNumber)), at, (one) => (state.layer.value = one)),
+    choice("head", counted(Array.from({ length: group.heads }, (_, one) => one + 1)), head, (one) => (state.head.value = one)),
+    middle ? choice("hops", [[1, "1"], [2, "2"], [3, "3"]], state.hops.value, (one) => (state.hops.value = one)) : null,
     h(
       "button",
       { class: state.loops.value ? "tab" : "tab chosen", "aria-pressed": String(!state.loops.value), onclick: () => (state.loops.value = state.loops.value ? "" : "off") },
@@ -85,9 +86,9 @@ function controls() {
   ].filter(Boolean);
 }
 
-/** @param {string} name @param {number[]} values @param {number} now @param {(value: number) => void} set */
+/** @param {string} name @param {[number, string][]} values @param {number} now @param {(value: number) => void} set */
 function choice(name, values, now, set) {
-  const select = h("select", { "aria-label": t(name), onchange: () => set(Number(select.value)) }, values.map((one) => h("option", { value: one }, one)));
+  const select = h("select", { "aria-label": t(name), onchange: () => set(Number(select.value)) }, values.map(([value, words]) => h("option", { value }, words)));
   select.value = String(now);
   return h("label", { class: "slider" }, t(name), select);
 }
@@ -111,7 +112,7 @@ function followed(seen) {
         const [, heads, count] = all.shape;
         return all.data.subarray((at * heads + head) * count, (at * heads + head + 1) * count);
       };
-      const title = `${layer}, ${t("head")} ${head}`;
+      const title = headTitle(group, at, head);
       seen.value = { trace, group, part, weights: cut(edges), entropy: cut(entropies), at, head, title };
       document.documentElement.dataset.ready = `graph/${group.name}/${at}/${head}/${hops}`;
     },

@@ -8,6 +8,7 @@ import { formula } from "../core/formula.js";
 import { cut, number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { headTitle } from "../titles.js";
 import { picker } from "../views/picker.js";
 import * as supposing from "../views/supposing.js";
 
@@ -22,7 +23,7 @@ export function mount(place) {
   const ends = [
     effect(() => {
       const [trace, group] = [state.trace.value, state.chosen()];
-      fill(head, trace && group ? [h("h2", { class: "title" }, titled(group)), picker(trace, group)] : h("p", {}, t("empty")));
+      fill(head, trace && group ? [titled(group), picker(trace, group)] : h("p", {}, t("empty")));
     }),
     effect(() => {
       const [trace, group] = [state.trace.value, state.chosen()];
@@ -35,8 +36,8 @@ export function mount(place) {
 
 /** @param {state.Group} group */
 function titled(group) {
-  const { layer, head } = state.place(group);
-  return `${layer}, ${t("head")} ${head}`;
+  const { at, layer, head } = state.place(group);
+  return h("h2", { title: layer }, headTitle(group, at, head));
 }
 
 /** Asks for the steps of the chosen head, with what is supposed of it. @param {HTMLElement} place */

@@ -7,6 +7,7 @@ import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { t } from "../strings.js";
+import { headName, layerTitle } from "../titles.js";
 import * as beamTree from "../views/beam_tree.js";
 import * as examples from "../views/examples.js";
 import { field } from "../views/forcing.js";
@@ -15,7 +16,6 @@ import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
 import { tint } from "../views/text.js";
 import { asking, drawn } from "../views/writing.js";
-import * as seen from "../views/writing_picture.js";
 import { keyboard } from "../views/writing_keys.js";
 import { options } from "../views/writing_options.js";
 
@@ -167,8 +167,15 @@ function aligned(place, search, path, self) {
     }
     const { weights, queries, keys } = alignment(it, now, layer, head);
     const group = { name: "", kind: it.start.kind, layers: [], heads: 0, queries, keys, causal: false };
-    const title = `${it.start.layers[layer] || t("ofLayers")}, ${head < 0 ? t("ofHeads") : `${t("head")} ${head}`}`;
-    const picture = it.pixels ? seen.mount(place, it, now, self.go) : () => {};
+    const title = t("layer_head", layer in it.start.layers ? layerTitle(it.start.layers[layer], layer, it.start.kind) : t("ofLayers"), head < 0 ? t("ofHeads") : headName(head));
+    let picture = () => {};
+    if (it.pixels) {
+      const image = h("div");
+      place.append(image);
+      import("../views/writing_picture.js").then((seen) => {
+        if (image.isConnected) picture = seen.mount(image, it, now, self.go);
+      });
+    }
     const end = heat.mount(place, { weights, group, title });
     if (!it.pixels) place.scrollTop = place.scrollHeight;
     return () => {

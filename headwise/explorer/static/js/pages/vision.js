@@ -7,6 +7,7 @@ import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { t } from "../strings.js";
+import { headName, layerTitle } from "../titles.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import * as overlay from "../views/overlay.js";
@@ -116,10 +117,10 @@ function options(seen) {
   const queries = seen.trace.axes[seen.group.name].queries;
   const { at, layer } = state.place(seen.group);
   const head = state.each.value ? Math.min(state.head.value, seen.group.heads - 1) : -1;
-  const named = head < 0 ? t("mean_of_heads") : `${t("head")} ${head}`;
+  const named = head < 0 ? t("mean_of_heads") : headName(head);
   return {
     weights: of(seen.weights, at, head),
-    heading: `${seen.title} → ${layer}, ${named}`,
+    heading: `${seen.title} → ${t("layer_head", layerTitle(layer, at, seen.group.kind), named)}`,
     places: queries.kind === "patches",
     words: queries.kind === "patches" ? [] : seen.group.queries,
     q: seen.q,

@@ -7,30 +7,37 @@ import { cut, shown } from "../core/text.js";
 
 const LETTERS = 12;
 /** Pixels that a line of text needs. */
-const LINE = 12;
+const LINE = 13;
+
+/** Pixels of the longest of some labels. @param {string[]} labels */
+export const longest = (labels) => Math.max(0, ...labels.map((label) => wide(cut(label, LETTERS), 12.5)));
 
 /**
- * @param {HTMLElement} place @param {string[]} labels @param {boolean} down whether they are those of rows
- * @returns {(window: import("../core/zoom.js").Window, length: number) => void} draws them along so many pixels
+ * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn how they lie
+ * @param {number} size pixels that they take
+ * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so many
+ *   pixels; that of the chosen row or column always, and marked
  */
-export function mount(place, labels, down) {
-  const size = Math.max(0, ...labels.map((label) => wide(cut(label, LETTERS), 12.5))) + 10;
-  place.className = down ? "rows axis" : "columns axis";
+export function mount(place, labels, turn, size) {
+  const down = turn === "rows";
+  place.className = down ? "rows axis" : `columns axis ${turn}`;
   place.style[down ? "width" : "height"] = `${size}px`;
-  return ({ x, y, side }, length) => {
+  return ({ x, y, side }, length, chosen) => {
     const from = down ? y : x;
     const each = Math.max(1, Math.ceil(LINE / side));
     const room = Math.max(LINE, side * each);
     const last = Math.min(labels.length, Math.ceil(from + length / side));
-    const found = [];
-    for (let at = Math.ceil(Math.floor(from) / each) * each; at < last; at += each) {
-      const label = h("span", { title: shown(labels[at]) }, cut(labels[at], LETTERS));
+    const seen = [];
+    for (let at = Math.ceil(Math.floor(from) / each) * each; at < last; at += each) if (chosen < 0 || Math.abs(at - chosen) >= each) seen.push(at);
+    if (chosen >= from && chosen < last) seen.push(chosen);
+    fill(place, seen.map((at) => {
+      const label = h("span", { class: at === chosen ? "on" : null, title: shown(labels[at]) }, cut(labels[at], LETTERS));
       // where labels are left out, each stands at the middle of its own row or column
       const start = (at - from) * side - (each > 1 ? (LINE - side) / 2 : 0);
-      label.style[down ? "top" : "left"] = `${start}px`;
-      label.style.lineHeight = `${each > 1 ? LINE : room}px`;
-      found.push(label);
-    }
-    fill(place, found);
+      label.style[down ? "top" : "left"] = `${turn === "slanted" ? start + side / 2 : start}px`;
+      if (turn === "level") label.style.width = `${side}px`;
+      if (down || turn === "upright") label.style.lineHeight = `${each > 1 ? LINE : room}px`;
+      return label;
+    }));
   };
 }

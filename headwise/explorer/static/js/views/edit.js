@@ -8,6 +8,7 @@ import { MOST, read, written } from "../core/edits.js";
 import { number, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { headName, layerTitle } from "../titles.js";
 
 const SWAPS = ["normalizer~sparsemax", "normalizer~entmax15", "normalizer~relu", "normalizer~hard", "normalizer~top_k:2", "score~dot", "score~distance", "mechanism~linear"];
 const MASKS = ["causal~1", "window~0", "window~1", "window~2", "window~4"];
@@ -42,7 +43,8 @@ function controls() {
     else add({ kind: "hide", group: group.name, tokens: [token] });
   });
   const set = here((_, { layer, head }) => {
-    if (state.query.peek() < 0 || state.key.peek() < 0) state.status.value = t("lockfirst");
+    const { q, k } = state.cell();
+    if (q < 0 || k < 0) state.status.value = t("lockfirst");
     else add(forced(layer, head, weight, shares));
   });
   return h(
@@ -72,14 +74,14 @@ function controls() {
 
 /** The key that is chosen: that of a cell, or the token itself where queries and keys are the same tokens; else -1. @param {state.Group} group */
 function keyOf(group) {
-  const [query, key] = [state.query.peek(), state.key.peek()];
-  return key < 0 && state.oneSequence(group) ? query : key;
+  const { q, k } = state.cell();
+  return k < 0 && state.oneSequence(group) ? q : k;
 }
 
 /** @param {string} layer @param {number} head @param {HTMLInputElement} weight @param {HTMLInputElement} shares */
 function forced(layer, head, weight, shares) {
   const value = Math.max(0, Math.min(1, Number(weight.value) || 0));
-  return { kind: "force", layer, head, query: state.query.peek(), key: state.key.peek(), weight: value, renormalized: shares.checked };
+  return { kind: "force", layer, head, query: state.cell().q, key: state.cell().k, weight: value, renormalized: shares.checked };
 }
 
 /** A list of which one is chosen for the layer. @param {string} name @param {string[]} items @param {(one: string) => string} words @param {any} here @param {(layer: string, one: string) => any} made */
@@ -106,13 +108,14 @@ function listed() {
 export function sentence(one) {
   const trace = state.trace.value;
   const group = trace && trace.groups.find((each) => each.name === one.group || each.layers.includes(one.layer));
-  const token = (/** @type {number} */ at, /** @type {string[] | undefined} */ names) => (names && at < names.length ? `${at} “${shown(names[at])}”` : String(at));
-  if (one.kind === "mute") return `${t("mute")}: ${one.layer}, ${t("head")} ${one.heads.join(", ")}`;
+  const token = (/** @type {number} */ at, /** @type {string[] | undefined} */ names) => (names && at < names.length ? `${at + 1} “${shown(names[at])}”` : String(at + 1));
+  const layer = group && one.layer ? layerTitle(one.layer, group.layers.indexOf(one.layer), group.kind) : one.layer;
+  if (one.kind === "mute") return `${t("mute")}: ${layer}, ${one.heads.map(headName).join(", ")}`;
   if (one.kind === "hide") return `${t("hidetoken")}: ${one.tokens.map((/** @type {number} */ at) => token(at, group ? group.keys : undefined)).join(", ")}`;
-  if (one.kind === "swap") return `${t("swaplayer")}: ${one.layer} → ${one.mechanism || one.score || one.normalizer}`;
-  if (one.kind === "narrow") return `${t("narrow")}: ${one.layer}, ${one.mask}${one.mask === "window" ? ` ±${one.width}` : ""}`;
+  if (one.kind === "swap") return `${t("swaplayer")}: ${layer} → ${one.mechanism || one.score || one.normalizer}`;
+  if (one.kind === "narrow") return `${t("narrow")}: ${layer}, ${one.mask}${one.mask === "window" ? ` ±${one.width}` : ""}`;
   const pair = `${token(one.query, group ? group.queries : undefined)} → ${token(one.key, group ? group.keys : undefined)}`;
-  return `${t("force")}: ${one.layer}, ${t("head")} ${one.head}, ${pair} = ${one.weight}, ${t(one.renormalized ? "renormalized" : "notrenormalized")}`;
+  return `${t("force")}: ${layer}, ${headName(one.head)}, ${pair} = ${one.weight}, ${t(one.renormalized ? "renormalized" : "notrenormalized")}`;
 }
 
 /** What the edits change. @param {HTMLElement} node */
@@ -140,7 +143,7 @@ function changed(node) {
 function raw(node, trace, unedited) {
   return effect(() => {
     const group = state.chosen();
-    const [q, k] = [state.query.value, state.key.value];
+    const { q, k } = state.cell();
     node.textContent = "";
     if (!group || q < 0 || k < 0) return undefined;
     let alive = true;

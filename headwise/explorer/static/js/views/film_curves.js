@@ -6,6 +6,7 @@ import { effect } from "../store.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { headName } from "../titles.js";
 import { swatch } from "./swatch.js";
 
 const LEFT = 40;
@@ -70,7 +71,7 @@ function chart(name, at, shown) {
     const { at: now, head } = shown.place();
     const value = cell(shown, now, at, head);
     told.textContent = ` ${number(value)}`;
-    canvas.setAttribute("aria-label", `${t(name)}, ${t("head")} ${head}: ${number(cell(shown, 0, at, head))} → ${number(cell(shown, shown.found.steps.length - 1, at, head))}`);
+    canvas.setAttribute("aria-label", `${t(name)}, ${headName(head)}: ${number(cell(shown, 0, at, head))} → ${number(cell(shown, shown.found.steps.length - 1, at, head))}`);
     drawn(canvas, name, at, shown, now, head);
   };
   return { node, draw };

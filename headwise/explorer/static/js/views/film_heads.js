@@ -5,6 +5,7 @@ import { fill, h } from "../dom.js";
 import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { headName } from "../titles.js";
 
 /**
  * @param {HTMLElement} place @param {import("../core/npy.js").Numbers} thumbs
@@ -18,7 +19,7 @@ export function show(place, thumbs, flags, dark) {
     const canvas = painted(entries, rows, columns, dark ? "ink dark" : "ink light");
     canvas.className = "thumb";
     const flag = flags.find((one) => one.head === head);
-    const name = `${t("head")} ${head}${flag ? `: ${reason(flag)}` : ""}`;
+    const name = `${headName(head)}${flag ? `: ${reason(flag)}` : ""}`;
     return h(
       "button",
       {
@@ -29,10 +30,10 @@ export function show(place, thumbs, flags, dark) {
         onclick: () => (state.head.value = head),
       },
       canvas,
-      h("span", { class: "number" }, `${head}${flag ? " ⚑" : ""}`),
+      h("span", { class: "number" }, `${head + 1}${flag ? " ⚑" : ""}`),
     );
   });
-  const told = flags.map((flag) => h("p", { class: "flag" }, `⚑ ${t("head")} ${flag.head}: ${reason(flag)}`));
+  const told = flags.map((flag) => h("p", { class: "flag" }, `⚑ ${headName(flag.head)}: ${reason(flag)}`));
   fill(place, h("div", { class: "gridrow filmstrip", role: "group", "aria-label": t("heads") }, buttons), told);
   if (focused) buttons[chosen(heads)].focus();
 }
@@ -43,5 +44,5 @@ const chosen = (heads) => Math.min(Math.max(0, state.head.value), heads - 1);
 /** @param {{ why: string, other: number }} flag */
 export function reason(flag) {
   if (flag.why === "uniform") return t("uniform");
-  return flag.why === "same" ? `${t("sameAs")} ${flag.other}` : t("oneKey");
+  return flag.why === "same" ? `${t("sameAs")} ${flag.other + 1}` : t("oneKey");
 }

@@ -39,7 +39,7 @@ function drawn(place, known, pictures) {
   fill(
     place,
     h("h2", {}, t("pairs")),
-    h("p", { class: "side" }, `${t("masknote")} · ${t("from")} · ${t("to")}`),
+    h("p", { class: "side" }, `${t("masknote")} · ${t("row")}: ${t("attends_from")} · ${t("column")}: ${t("attends_to")}`),
     h("ul", { class: "gallery" }, part("mask")),
     h("p", { class: "side" }, t("mechanismnote")),
     h("ul", { class: "gallery" }, part("mechanism")),

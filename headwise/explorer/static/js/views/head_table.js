@@ -6,6 +6,7 @@ import { effect, signal } from "../store.js";
 import { decimals } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { layerNumber } from "../titles.js";
 
 const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "first", "largest"];
 /** Decimals of every number, so that a column can be compared. */
@@ -59,9 +60,9 @@ function line(row, group, columns) {
   };
   return h(
     "tr",
-    { class: () => (state.layer.value === row.layer && state.head.value === row.head ? "chosen" : "") },
-    h("td", { title: group.layers[row.layer] }, row.layer),
-    h("td", {}, h("button", { onclick: choose }, row.head)),
+    { class: () => (state.place(group).at === row.layer && state.head.value === row.head ? "chosen" : "") },
+    h("td", { title: group.layers[row.layer] }, layerNumber(group.layers[row.layer], row.layer)),
+    h("td", {}, h("button", { onclick: choose }, row.head + 1)),
     columns.map((name) => h("td", {}, decimals(row.found[name], PLACES))),
   );
 }

@@ -3,29 +3,36 @@
 
 import { h } from "../dom.js";
 import { batch, effect } from "../store.js";
-import { entries } from "../core/color.js";
 import { holding } from "../core/folding.js";
-import { marked, painted, windowed } from "../core/heatmap.js";
+import { LARGEST, NUMERALS, fit } from "../core/fit.js";
+import { marked, numbered, painted, parted, windowed } from "../core/heatmap.js";
 import { cut, number } from "../core/text.js";
 import { cellAt, showing } from "../core/zoom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as axis from "./axis.js";
+import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as sound from "./sound.js";
 import * as zooming from "./zooming.js";
 
-/** Labels of more tokens would be too small to read. */
-export const LABELLED = 48;
-const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
-/** Padding of what a map stands in, pixels. */
-const SPARE = 28;
+/** Pixels to the right of a map. */
+const SPARE = 16;
+/** Pixels below the cells: the legend, the padding of the panel, the line that tells of a cell. */
+const BELOW = 96;
 /** Letters of a token beside its number. */
 const LETTERS = 60;
-/** Pixels of the longer side of a map. */
-const LARGEST = 560;
+/** Pixels that the longer title of an axis needs. */
+const WRITTEN = 190;
+/** Pixels of a cell below which a map rather takes the place of its legend on the screen. */
+const READABLE = 6;
+/** Where a map need not fit the screen: pixels of its height and of a cell, at most; the least height on a screen. */
+const [TALLEST, MODEST, LOWEST] = [560, 28, 200];
 
-/** @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][] }} Head tokens of rows and columns, where these are not one each */
+/**
+ * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of it is seen at once.
+ * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][], scores?: boolean, fitsScreen?: boolean }} Head
+ */
 
 /**
  * @param {HTMLElement} place @param {Head & { beside?: import("./sound.js").Heard | null }} head
@@ -38,19 +45,23 @@ export function mount(place, head) {
   const tip = h("div", { class: "tip", hidden: true });
   const [left, top, sides] = [h("div"), h("div"), { top: h("div"), left: h("div") }];
   const cell = h("div", { class: "cells" }, canvas, tip);
-  place.append(h("div", { class: "frame" }, h("div"), h("div", {}, top, sides.top), h("div", { class: "beside" }, left, sides.left), cell));
-  const labelled = [axis.mount(left, group.queries, true), axis.mount(top, group.keys, false)];
+  const [from, to] = [h("div", { class: "axis-title" }), h("div", { class: "axis-title" })];
+  place.append(h("div", { class: "frame titled" }, h("div"), h("div"), to, h("div"), h("div"), h("div", {}, top, sides.top), from, h("div", { class: "beside" }, left, sides.left), cell));
   const heard = head.beside ? sound.mount(sides, head.beside) : null;
-  const beside = /** @type {HTMLElement} */ (left.parentElement).offsetWidth;
-  const bounds = boundsOf(rows, columns, place.clientWidth - beside - SPARE);
+  const margin = axis.longest(group.queries) + 10;
+  const { bounds, turn, band } = boundsOf(head, place, canvas, margin);
+  const labelled = [axis.mount(left, group.queries, "rows", margin), axis.mount(top, group.keys, turn, band)];
   cell.style.width = `${bounds.width}px`;
   cell.style.height = `${bounds.height}px`;
+  const names = titles(group);
+  // a long title would be higher than a low map
+  from.textContent = t(bounds.height < WRITTEN ? "attends_from" : names.from);
+  to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
-  const { told, ramped } = legend(place);
-  const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(place, bounds) : null;
+  const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
+  const explain = legend.mount(place, small && small.node);
   let cells = document.createElement("canvas");
-  /** @type {Int16Array} */
-  let found = new Int16Array(0);
+  let how = /** @type {legend.Shading | null} */ (null);
   const backdrop = document.createElement("canvas");
   let [frameAsked, stale, mounted] = [0, true, false];
   pointed(canvas, head, bounds, zoomed.dragged);
@@ -58,18 +69,18 @@ export function mount(place, head) {
   const paint = () => {
     frameAsked = 0;
     const window = zooming.now(bounds);
-    if (stale) {
+    if (stale && how) {
       stale = false;
-      backed(backdrop, canvas, cells, found, window, columns);
-      labelled[0](window, bounds.height);
-      labelled[1](window, bounds.width);
+      backed(backdrop, canvas, cells, how, window, rows, columns);
+      labelled[0](window, bounds.height, chosen(head).q);
+      labelled[1](window, bounds.width, chosen(head).k);
       if (heard) heard(window, bounds);
     }
     const context = canvas.getContext("2d");
     context.clearRect(0, 0, canvas.width, canvas.height);
     context.drawImage(backdrop, 0, 0);
     const at = state.hovered.peek();
-    marked(canvas, at || locked(head), dotted(window));
+    marked(canvas, at || chosen(head), dotted(window));
     tipped(tip, at, weights, group, window);
   };
   const soon = () => {
@@ -81,31 +92,31 @@ export function mount(place, head) {
   };
   const ends = [
     effect(() => {
-      const largest = largestOf(weights);
-      const name = state.dark.value ? "ink dark" : "ink light";
-      found = entries(weights, largest, /** @type {any} */ (state.scale.value));
-      cells = painted(found, rows, columns, name);
-      if (small) small.put(found, name);
-      ramped(name);
-      told.textContent = `${range(weights)}${weights.includes(-Infinity) ? ` · ▨ ${t("forbidden")}` : ""}`;
+      how = legend.shading(head);
+      cells = painted(how.cells, rows, columns, how.name);
+      if (small) small.put(how.cells, how.name);
+      explain(how, weights, zooming.now(bounds).side >= NUMERALS);
       canvas.setAttribute("aria-label", summary(weights, group, title));
       again();
     }),
     effect(() => {
-      void [state.hovered.value, state.query.value, state.key.value];
+      void state.hovered.value;
       soon();
     }),
     effect(() => {
-      void state.span.value;
+      void [state.cell(), state.span.value];
       again();
     }),
     // a cell is seen when it is locked; a window that was moved away stays where it is from head to head
     effect(() => {
-      const cell = locked(head);
+      const cell = chosen(head);
       if (mounted || state.span.peek().times === 1) zooming.put(showing(zooming.now(bounds), bounds, cell), bounds);
       mounted = true;
     }),
   ];
+  // nobody sees a map without its labels
+  cancelAnimationFrame(frameAsked);
+  paint();
   return () => {
     ends.forEach((end) => end());
     zoomed.end();
@@ -113,15 +124,6 @@ export function mount(place, head) {
     cancelAnimationFrame(frameAsked);
     state.hovered.value = null;
   };
-}
-
-/** What the colours mean, and the next scale. @param {HTMLElement} place */
-function legend(place) {
-  const [told, colours] = [h("span"), h("canvas", { class: "ramp", width: 256, height: 1, "aria-hidden": "true" })];
-  const scale = h("button", { class: "small", onclick: () => state.scaled() }, () => `${t("scale")}: ${t(state.scale.value)}`);
-  place.append(h("div", { class: "legend" }, colours, told, scale, h("span", {}, () => `${t("from")} · ${t("to")}`)));
-  const ramped = (/** @type {string} */ name) => colours.getContext("2d").drawImage(painted(EVERY, 1, 256, name), 0, 0);
-  return { told, ramped };
 }
 
 /**
@@ -145,25 +147,33 @@ function pointed(canvas, head, bounds, dragged) {
   });
 }
 
+/** What rows and columns are called. @param {state.Group} group */
+export const titles = ({ kind }) => (kind === "cross" ? { from: "from_written", to: "to_read" } : { from: "attends_from", to: "attends_to" });
+
 /** The window in dots of the screen. @param {import("../core/zoom.js").Window} window */
 const dotted = ({ x, y, side }) => ({ x, y, side: side * (globalThis.devicePixelRatio || 1) });
 
-/** What stands behind the marks of cells, as large as the canvas is seen. @param {HTMLCanvasElement} backdrop @param {HTMLCanvasElement} canvas @param {HTMLCanvasElement} cells @param {Int16Array} found @param {import("../core/zoom.js").Window} window @param {number} columns */
-function backed(backdrop, canvas, cells, found, window, columns) {
+/** What stands behind the marks of cells, as large as the canvas is seen. @param {HTMLCanvasElement} backdrop @param {HTMLCanvasElement} canvas @param {HTMLCanvasElement} cells @param {legend.Shading} how @param {import("../core/zoom.js").Window} window @param {number} rows @param {number} columns */
+function backed(backdrop, canvas, cells, how, window, rows, columns) {
   const dots = globalThis.devicePixelRatio || 1;
   const [width, height] = [Math.round(canvas.clientWidth * dots), Math.round(canvas.clientHeight * dots)];
   for (const one of [backdrop, canvas]) [one.width, one.height] = [width, height];
-  windowed(backdrop, cells, found, dotted(window), columns);
+  windowed(backdrop, cells, how.cells, dotted(window), columns);
+  parted(backdrop, dotted(window), getComputedStyle(canvas).getPropertyValue("--panel").trim());
+  if (window.side >= NUMERALS) numbered(backdrop, dotted(window), rows, columns, how.numeral);
 }
 
-/** The locked cell as a row and a column; -1 where it is not among them. @param {Head} head */
-export const locked = ({ rows, columns }) => ({
-  q: rows ? holding(rows, state.query.value) : state.query.value,
-  k: columns ? holding(columns, state.key.value) : state.key.value,
-});
+/** A cell of tokens as a row and a column; -1 where it is not among them. @param {Head} head @param {{ q: number, k: number }} cell */
+const placed = ({ rows, columns }, { q, k }) => ({ q: rows ? holding(rows, q) : q, k: columns ? holding(columns, k) : k });
 
-/** The row that is looked at: under the pointer, else the locked one. @param {Head} head */
-export const lookedAt = (head) => (state.hovered.value ? state.hovered.value.q : locked(head).q);
+/** The locked cell. @param {Head} head */
+export const locked = (head) => placed(head, { q: state.query.value, k: state.key.value });
+
+/** The locked cell, else that with the largest weight. @param {Head} head */
+export const chosen = (head) => placed(head, state.cell());
+
+/** The row that is looked at: under the pointer, else the chosen one. @param {Head} head */
+export const lookedAt = (head) => (state.hovered.value ? state.hovered.value.q : chosen(head).q);
 
 /**
  * Locks a cell, a query or a key, and says what it holds; -1 for none.
@@ -176,9 +186,6 @@ export function choose({ q, k }, { weights, group, rows, columns }) {
   });
   state.status.value = sentence(q, k, weights, group);
 }
-
-/** From zero to the largest number. @param {Float32Array} weights */
-export const range = (weights) => (largestOf(weights) > 0 ? `0 … ${number(largestOf(weights))}` : t("all_zero"));
 
 /** @param {number} q @param {number} k @param {ArrayLike<number>} weights @param {state.Group} group */
 function sentence(q, k, weights, group) {
@@ -202,31 +209,21 @@ function tipped(tip, at, weights, group, { x, y, side }) {
   tip.style.top = `${(at.q - y) * side}px`;
 }
 
-/** How wide a cell is. @param {number} rows @param {number} columns */
-export const sideOf = (rows, columns) => Math.max(4, Math.min(28, Math.floor(560 / Math.max(rows, columns, 1))));
-
 /**
  * How large a map and its cells are: all of it is seen at first, as far as a cell has a pixel.
- * @param {number} rows @param {number} columns @param {number} room
+ * @param {Head} head @param {HTMLElement} place @param {HTMLElement} canvas @param {number} margin what the labels of rows take
  */
-function boundsOf(rows, columns, room) {
-  const most = 48;
-  if (Math.max(rows, columns) <= LABELLED) {
-    const side = sideOf(rows, columns);
-    // labels are read without the wheel: the map may then be wider than its panel
-    const least = room > 0 ? Math.min(side, Math.max(14, Math.floor(room / Math.max(1, columns)))) : side;
-    return { rows, columns, width: least * columns, height: least * rows, least, most };
-  }
-  const limit = room > 0 ? Math.min(LARGEST, Math.max(room, 64)) : LARGEST;
-  const least = Math.max(1, Math.floor(Math.min(limit / columns, LARGEST / rows)));
-  return { rows, columns, width: Math.min(limit, least * columns), height: Math.min(LARGEST, least * rows), least, most };
-}
-
-/** The largest of the finite numbers, 0 at least. @param {Float32Array} values */
-export function largestOf(values) {
-  let found = 0;
-  for (const value of values) if (value > found && value < Infinity) found = value;
-  return found;
+function boundsOf({ group, fitsScreen }, place, canvas, margin) {
+  const [rows, columns] = [group.queries.length, group.keys.length];
+  const [inside, outside] = [canvas, place].map((node) => node.getBoundingClientRect());
+  const width = Math.max(64, place.clientWidth - (inside.left - outside.left) - margin - SPARE);
+  const above = inside.top + globalThis.scrollY;
+  const label = axis.longest(group.keys);
+  const left = globalThis.innerHeight - above;
+  const height = fitsScreen ? Math.max(LOWEST, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10)) : TALLEST;
+  const { side, turn, band } = fit({ rows, columns, width, height: fitsScreen ? height : height + label + 10, label, most: fitsScreen ? LARGEST : MODEST });
+  const size = { width: Math.min(width, side * columns), height: Math.min(Math.max(LOWEST, height - band), side * rows) };
+  return { bounds: { rows, columns, ...size, least: side, most: LARGEST }, turn, band };
 }
 
 /** Where the largest numbers are, the largest first. @param {ArrayLike<number>} values @param {number} most */

@@ -15,6 +15,7 @@ const KEYS = [
   ["g", "key_group"],
   ["v", "key_view"],
   ["n", "key_scale"],
+  ["r", "key_scores"],
   ["w", "key_words"],
   ["s", "key_special"],
   ["+ - 0", "key_zoom"],

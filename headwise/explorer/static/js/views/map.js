@@ -3,7 +3,7 @@
 
 import { h } from "../dom.js";
 import { effect } from "../store.js";
-import { entries } from "../core/color.js";
+import { entries, signed } from "../core/color.js";
 import { marked, painted, under, windowed } from "../core/heatmap.js";
 import { cut, shown as visible } from "../core/text.js";
 import * as state from "../state.js";
@@ -87,11 +87,6 @@ function fitted(canvas, columns) {
   // to set a size takes away what is drawn
   if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
   return width / columns;
-}
-
-/** Entries around the middle of a ramp with two arms, -1 where a mask forbids. @param {ArrayLike<number>} values @param {number} top */
-function signed(values, top) {
-  return Int16Array.from(values, (value) => value === -Infinity ? -1 : Math.round(127.5 + 127.5 * (top > 0 ? Math.max(-1, Math.min(1, value / top)) : 0)));
 }
 
 /** @param {string[]} names */

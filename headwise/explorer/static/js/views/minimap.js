@@ -1,5 +1,5 @@
 // @ts-check
-/** All of a large map, small, with the window that is seen; a press or a drag moves it. */
+/** All of a large map, small, while it is not seen whole, with the window that is seen; a press or a drag moves it. */
 
 import { h } from "../dom.js";
 import { effect } from "../store.js";
@@ -14,17 +14,16 @@ export const FROM = 64;
 const SIDE = 96;
 
 /**
- * @param {HTMLElement} place @param {import("../core/zoom.js").Bounds} bounds
- * @returns {{ put: (entries: Int16Array, ramp: string) => void, end: () => void }}
+ * @param {import("../core/zoom.js").Bounds} bounds
+ * @returns {{ node: HTMLElement, put: (entries: Int16Array, ramp: string) => void, end: () => void }}
  */
-export function mount(place, bounds) {
+export function mount(bounds) {
   const { rows, columns } = bounds;
   const unit = SIDE / Math.max(rows, columns);
   const [width, height] = [Math.max(8, Math.round(columns * unit)), Math.max(8, Math.round(rows * unit))];
   const canvas = h("canvas", { class: "minimap", width, height, "aria-hidden": "true", title: () => t("minimap") });
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  place.append(canvas);
   let small = document.createElement("canvas");
   const paint = () => {
     const context = canvas.getContext("2d");
@@ -51,10 +50,11 @@ export function mount(place, bounds) {
   });
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => event.buttons && move(event));
   const end = effect(() => {
-    void state.span.value;
+    canvas.hidden = state.span.value.times === 1;
     paint();
   });
   return {
+    node: canvas,
     put: (entries, ramp) => {
       const found = pooled(entries, rows, columns, SIDE);
       small = painted(found.entries, found.rows, found.columns, ramp);

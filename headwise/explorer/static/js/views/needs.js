@@ -8,6 +8,7 @@ import { number } from "../core/text.js";
 import { read } from "../core/edits.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { layerNumber, layerTitle } from "../titles.js";
 import * as map from "./map.js";
 
 // as many as the service compares
@@ -57,7 +58,7 @@ export function mount(place, trace, group, alive) {
     if (!wanted()) return;
     drawn();
     fill(similar);
-    const names = group.layers.flatMap((_, layer) => Array.from({ length: group.heads }, (__, head) => `${layer}.${head}`));
+    const names = group.layers.flatMap((path, layer) => Array.from({ length: group.heads }, (_, head) => `${layerNumber(path, layer)}.${head + 1}`));
     const told = (/** @type {number} */ q, /** @type {number} */ k) => `${t("layer")}.${t("head")} ${names[q]} ~ ${names[k]} ${number(found.data[q * names.length + k])}`;
     const pick = (/** @type {number} */ q) => choose(Math.floor(q / group.heads), q % group.heads);
     drawn = map.mount(similar, { values: found.data, rows: names, columns: names, top: 1, title: t("similar"), cell: signal(null), told, pick });
@@ -139,9 +140,9 @@ function shown(found, group) {
   const largest = Math.max(...rows.map((one) => Math.abs(one[by])), 1e-12);
   const line = (/** @type {any} */ one) => {
     const layer = group.layers.indexOf(one.layer);
-    const name = layer < 0 ? one.head : h("button", { onclick: () => choose(layer, one.head) }, one.head);
+    const name = layer < 0 ? one.head + 1 : h("button", { onclick: () => choose(layer, one.head) }, one.head + 1);
     const cells = measures.map((measure) => h("td", {}, number(one[measure])));
-    return h("tr", {}, h("td", {}, one.layer), h("td", {}, name), cells, h("td", {}, h("meter", { min: 0, max: largest, value: Math.abs(one[by]), "aria-hidden": "true" })));
+    return h("tr", {}, h("td", { title: one.layer }, layerTitle(one.layer, Math.max(0, layer))), h("td", {}, name), cells, h("td", {}, h("meter", { min: 0, max: largest, value: Math.abs(one[by]), "aria-hidden": "true" })));
   };
   const titles = ["layer", "head", ...measures].map((name) => h("th", { scope: "col" }, t(name)));
   return [h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles, h("td", {}))), h("tbody", {}, rows.map(line)))];

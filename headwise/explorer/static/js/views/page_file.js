@@ -2,7 +2,6 @@
 /** The page that is shown as one file: what it asked for, and what it would ask for other heads, places and steps. */
 
 import { getJson, getRaw, query } from "../api.js";
-import { h } from "../dom.js";
 import { noted } from "../keeping.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -14,14 +13,10 @@ const HOPS = [1, 2, 3];
 
 /** @typedef {Record<string, (string | number)[]>} Others */
 
-/** A button that saves the page; `shown` says whether the page of now is one that is saved so. @param {() => boolean} shown */
-export function button(shown) {
-  const named = () => `${t("save")} HTML: ${t("savedPage")}`;
-  const save = () => {
-    state.status.value = t("loading");
-    whole(state.page.peek()).catch((error) => (state.status.value = error.message));
-  };
-  return h("button", { class: "plain keeps", hidden: () => !shown(), onclick: save, title: named, "aria-label": named }, "↓ HTML");
+/** Saves the page of now. */
+export function save() {
+  state.status.value = t("loading");
+  whole(state.page.peek()).catch((error) => (state.status.value = error.message));
 }
 
 /** @param {string} page */

@@ -4,17 +4,18 @@
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { groupTitle, layerNumber } from "../titles.js";
 
 /** @param {state.Trace} trace @param {state.Group} group */
 export function picker(trace, group) {
   const { at, head } = state.place(group);
-  const groups = trace.groups.map((one) => one.name);
+  const { groups } = trace;
   return h(
     "div",
     { class: "tabs" },
-    select(t("group"), groups, groups.indexOf(group.name), (place) => state.inGroup(groups[place])),
-    select(t("layer"), group.layers.map((_, place) => String(place)), at, (place) => (state.layer.value = place)),
-    select(t("head"), Array.from({ length: group.heads }, (_, place) => String(place)), head, (place) => (state.head.value = place)),
+    select(t("group"), groups.map(groupTitle), groups.indexOf(group), (place) => state.inGroup(groups[place].name)),
+    select(t("layer"), group.layers.map(layerNumber), at, (place) => (state.layer.value = place)),
+    select(t("head"), Array.from({ length: group.heads }, (_, place) => String(place + 1)), head, (place) => (state.head.value = place)),
   );
 }
 

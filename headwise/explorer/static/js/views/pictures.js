@@ -1,21 +1,26 @@
 // @ts-check
 /** Each way to look at a head as a picture that can be saved: the map, the links, the text, the table, all heads. */
 
-import { SCALES, entries, letters, ramp } from "../core/color.js";
+import { SCALES, letters, ramp } from "../core/color.js";
+import { NUMERALS } from "../core/fit.js";
 import { painted } from "../core/heatmap.js";
 import { strongest } from "../core/links.js";
 import { MOST_CELLS, SIZE, wide } from "../core/picture.js";
 import { cut, decimals, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { groupTitle, layerNumber } from "../titles.js";
 import { PLACES, columnsOf, heading } from "./head_table.js";
-import { LABELLED, largestOf, locked, range, sideOf } from "./heat.js";
+import { locked, titles } from "./heat.js";
+import { shading } from "./legend.js";
 import { MASS, STEP } from "./links.js";
 
 /** @typedef {import("../core/picture.js").Picture} Picture */
 /** @typedef {Picture["marks"]} Marks */
 /** @typedef {import("./heat.js").Head} Head */
 
+/** Labels of more tokens would be too small to read. */
+const LABELLED = 48;
 const EDGE = 16;
 const GAP = 6;
 const BAR = 24;
@@ -30,9 +35,9 @@ function colours() {
 /** The name of the ramp of the page as it is now. */
 const inks = () => (state.dark.peek() ? "ink dark" : "ink light");
 
-/** @param {number} entry */
-function colour(entry) {
-  const table = ramp(inks());
+/** @param {number} entry @param {string} [name] of a ramp */
+function colour(entry, name = inks()) {
+  const table = ramp(name);
   return entry < 0 ? "#808080" : hexadecimal(table[4 * entry], table[4 * entry + 1], table[4 * entry + 2]);
 }
 
@@ -60,42 +65,49 @@ function framed(title, width, height, marks, below) {
  */
 const words = (text, x, y, fill, size = SIZE) => ({ kind: "text", x, y, text, fill, anchor: "start", size });
 
-/** A matrix: each cell a rectangle, or all of them pixels where they are many. @param {Float32Array} weights
+/** A matrix: each cell a rectangle, or all of them pixels where they are many. @param {import("./legend.js").Shading} how
  * @param {number} rows @param {number} columns @param {number} x @param {number} y @param {number} step @returns {Marks} */
-function cells(weights, rows, columns, x, y, step) {
-  const found = entries(weights, largestOf(weights), /** @type {any} */ (state.scale.peek()));
+function cells({ cells: entries, name, numeral }, rows, columns, x, y, step) {
   if (rows * columns > MOST_CELLS) {
-    const canvas = painted(found, rows, columns, inks());
+    const canvas = painted(entries, rows, columns, name);
     return [{ kind: "image", x, y, width: columns * step, height: rows * step, canvas }];
   }
-  return Array.from(found, (entry, at) => {
-    const [q, k] = [Math.floor(at / columns), at % columns];
-    return { kind: "rect", x: x + k * step, y: y + q * step, width: step, height: step, fill: colour(entry) };
+  return Array.from(entries).flatMap((entry, at) => {
+    const [left, top] = [x + (at % columns) * step, y + Math.floor(at / columns) * step];
+    const number = step >= NUMERALS ? numeral(at) : null;
+    /** @type {Marks} */
+    const marks = [{ kind: "rect", x: left, y: top, width: step, height: step, fill: colour(entry, name) }];
+    if (number) marks.push({ kind: "text", x: left + step / 2, y: top + step / 2 + 4, text: number.text, fill: number.colour, anchor: "middle" });
+    return marks;
   });
 }
 
 /** @param {Head} head @returns {Picture} */
-export function heat({ weights, group, title }) {
-  const [rows, columns] = [group.queries.length, group.keys.length];
-  const step = sideOf(rows, columns);
-  const { ink } = colours();
+export function heat(head) {
+  const { group, title } = head;
+  const [rows, columns, how] = [group.queries.length, group.keys.length, shading(head)];
+  const step = Math.max(4, Math.min(40, Math.floor(560 / Math.max(rows, columns, 1))));
+  const { ink, soft } = colours();
   const named = (/** @type {string[]} */ labels) => (labels.length > LABELLED ? [] : labels.map((one) => cut(one, 12)));
   const [down, across] = [named(group.queries), named(group.keys)];
-  const x = EDGE + Math.max(0, ...down.map((one) => wide(one))) + GAP;
-  const y = EDGE + 24 + Math.max(0, ...across.map((one) => wide(one))) + GAP;
+  const x = EDGE + BAR + Math.max(0, ...down.map((one) => wide(one))) + GAP;
+  const y = EDGE + 24 + BAR + Math.max(0, ...across.map((one) => wide(one))) + GAP;
   const middle = step / 2 + 4;
-  const marks = cells(weights, rows, columns, x, y, step);
+  const marks = cells(how, rows, columns, x, y, step);
+  const names = titles(group);
+  marks.push({ kind: "text", x: EDGE + SIZE, y: y + (rows * step) / 2, text: t(names.from), fill: soft, anchor: "middle", turned: true });
+  marks.push({ kind: "text", x: x + (columns * step) / 2, y: EDGE + 24 + SIZE, text: t(names.to), fill: soft, anchor: "middle" });
   down.forEach((text, q) => marks.push({ kind: "text", x: x - GAP, y: y + q * step + middle, text, fill: ink, anchor: "end" }));
   across.forEach((text, k) => {
     marks.push({ kind: "text", x: x + k * step + middle, y: y - GAP, text, fill: ink, anchor: "start", turned: true });
   });
   const bottom = y + rows * step + 12;
   for (let at = 0; at < 64; at += 1) {
-    marks.push({ kind: "rect", x: x + at * 2, y: bottom, width: 2, height: 8, fill: colour(Math.round((at * 255) / 63)) });
+    marks.push({ kind: "rect", x: x + at * 4, y: bottom, width: 4, height: 9, fill: colour(Math.round((at * 255) / 63), how.name) });
   }
-  marks.push(words(`${range(weights)}, ${t("scale")}: ${state.scale.peek()}`, x + 136, bottom + 8, ink));
-  const width = x + Math.max(columns * step, 136 + 180) - EDGE;
-  return framed(title, width, bottom - EDGE, marks, [t("from"), t("to")]);
+  for (const [at, text] of how.ticks) marks.push({ kind: "text", x: x + 256 * at, y: bottom + 22, text, fill: ink, anchor: "middle" });
+  const width = x + Math.max(columns * step, 256) - EDGE;
+  return framed(title, width, bottom - EDGE + 14, marks, [`${how.title}, ${t("scale")}: ${t(state.scale.peek())}`]);
 }
 
 /** @param {Head} head @returns {Picture} */
@@ -138,7 +150,7 @@ export function text(head) {
     x += width + 6;
     widest = Math.max(widest, x);
   });
-  const from = q < 0 ? t("to") : `${t("from")}: ${shown(group.queries[q])}`;
+  const from = q < 0 ? t("attends_to") : `${t("attends_from")}: ${shown(group.queries[q])}`;
   marks.push(words(from, EDGE, y + STEP + 22, ink));
   return framed(title, Math.max(widest - EDGE, wide(from)), y + STEP, marks, []);
 }
@@ -149,7 +161,7 @@ export function table(group, summary) {
   const columns = columnsOf(summary);
   const titles = [t("layer"), t("head"), ...columns.map(heading)];
   const rows = summary.heads.flatMap((heads, layer) =>
-    heads.map((found, head) => [`${layer}`, `${head}`, ...columns.map((name) => decimals(found[name], PLACES))]),
+    heads.map((found, head) => [layerNumber(group.layers[layer], layer), `${head + 1}`, ...columns.map((name) => decimals(found[name], PLACES))]),
   );
   const widths = titles.map((title, at) => Math.max(wide(title), ...rows.map((row) => wide(row[at]))) + 16);
   /** @type {Marks} */
@@ -164,7 +176,7 @@ export function table(group, summary) {
   put(titles, EDGE + 44, soft);
   rows.forEach((row, at) => put(row, EDGE + 44 + 20 * (at + 1), ink));
   const width = widths.reduce((all, one) => all + one, 0);
-  return framed(group.name, width, 44 + 20 * rows.length, marks, []);
+  return framed(groupTitle(group), width, 44 + 20 * rows.length, marks, []);
 }
 
 /** @param {state.Group} group @param {import("../core/npy.js").Numbers} thumbs @returns {Picture} */
@@ -176,12 +188,12 @@ export function heads(group, thumbs) {
   const marks = [];
   for (let layer = 0; layer < layers; layer += 1) {
     const y = EDGE + 36 + layer * (size + GAP);
-    marks.push({ kind: "text", x: EDGE + BAR - GAP, y: y + size / 2, text: `${layer}`, fill: soft, anchor: "end" });
+    marks.push({ kind: "text", x: EDGE + BAR - GAP, y: y + size / 2, text: layerNumber(group.layers[layer], layer), fill: soft, anchor: "end" });
     for (let head = 0; head < count; head += 1) {
       const at = (layer * count + head) * rows * columns;
       const canvas = painted(Int16Array.from(thumbs.data.subarray(at, at + rows * columns)), rows, columns, inks());
       marks.push({ kind: "image", x: EDGE + BAR + head * (size + GAP), y, width: size, height: size, canvas });
     }
   }
-  return framed(group.name, BAR + count * (size + GAP), 36 + layers * (size + GAP), marks, []);
+  return framed(groupTitle(group), BAR + count * (size + GAP), 36 + layers * (size + GAP), marks, []);
 }

@@ -6,16 +6,20 @@ import { toCanvas, toSvg } from "../core/picture.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { toolbar } from "./toolbar.js";
 
 /** Pixels for each unit of a picture, so that it can be printed. */
 const DOTS = 2;
 const TOO_LARGE = 413;
 
-/** Buttons for a picture, which is made when it is asked for. @param {string} name @param {() => import("../core/picture.js").Picture} make */
-export function picture(name, make) {
-  const png = () => toCanvas(make(), DOTS).toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
-  const svg = () => saved(new Blob([toSvg(make())], { type: "image/svg+xml" }), `${name}.svg`);
-  return h("p", { class: "saving" }, button("PNG", "savedPicture", png), button("SVG", "savedPicture", svg));
+/** Buttons for a picture, which is made when it is asked for, as one stop. @param {string} name @param {() => Promise<import("../core/picture.js").Picture>} make */
+export const picture = (name, make) => toolbar(() => t("savedPicture"), "saving", buttons(name, make));
+
+/** The same within other buttons. @param {string} name @param {() => Promise<import("../core/picture.js").Picture>} make */
+export function buttons(name, make) {
+  const png = async () => toCanvas(await make(), DOTS).toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
+  const svg = async () => saved(new Blob([toSvg(await make())], { type: "image/svg+xml" }), `${name}.svg`);
+  return [button("PNG", "savedPicture", png), button("SVG", "savedPicture", svg)];
 }
 
 /** Buttons for all of a trace. @param {state.Trace} trace @param {state.Group} group */

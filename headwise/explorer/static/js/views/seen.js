@@ -2,17 +2,19 @@
 /** What the views of a head show: the weights of a head, or rollout, by tokens or by words. */
 
 import { getNumbers, query } from "../api.js";
+import { inside } from "../inside.js";
 import { folded, splits } from "../core/folding.js";
 import { after } from "../core/masked.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { groupTitle, headTitle } from "../titles.js";
 import { weightsOf } from "./marked.js";
 
 /**
  * `weights` has 0 where `marked` has minus infinity: pairs that the mask forbids. `rows` and `columns` are the tokens of each.
- * @typedef {{ weights: Float32Array, marked: Float32Array, group: state.Group, title: string, note: string, name: string,
- *   rows: number[][], columns: number[][] }} Seen
+ * @typedef {{ weights: Float32Array, marked: Float32Array, group: state.Group, title: string, path: string, note: string, name: string,
+ *   rows: number[][], columns: number[][], raw: Float32Array | null }} Seen `raw`: scores in place of weights, where these are looked at
  */
 
 /** Whether a layer looks at what the one before it made, so that attention can be followed through them. @param {state.Group} group */
@@ -21,7 +23,7 @@ export const rolls = (group) => state.oneSequence(group) && group.layers.length 
 /** Whether rollout is looked at in place of a head. @param {state.Group} group */
 export const rolled = (group) => state.head.value < 0 && rolls(group);
 
-/** What is known of the tokens of both sides. @param {state.Trace} trace @param {state.Group} group */
+/** What is known of the tokens of both sides. @param {state.Trace} trace @param {state.Group} group @returns {{ queries: import("../core/folding.js").Spelled, keys: import("../core/folding.js").Spelled }} */
 export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) || { queries: {}, keys: {} };
 
 /** Whether there are sub-words, and special tokens. @param {state.Trace} trace @param {state.Group} group */
@@ -46,15 +48,50 @@ export function foldedBy(trace, group) {
 /** @param {state.Trace} trace @param {state.Group} group @returns {Promise<Seen>} */
 export async function seen(trace, group) {
   const { at, layer, head } = state.place(group);
-  const [rollout, how] = [rolled(group), options(trace, group)];
+  const rollout = rolled(group);
+  const raw = rollout || inside() || state.view.value !== "heat" || !state.stage.value ? null : await scoresOf(trace, layer, head);
+  // sums of scores mean nothing
+  const how = raw ? { merged: false, special: /** @type {""} */ ("") } : options(trace, group);
   const { weights, marked } = rollout ? await rolledOut(trace, group) : await weightsOf(trace, group, layer, head);
   const { queries, keys } = group;
   const found = folded({ weights: marked, queries, keys }, spelled(trace, group), how);
-  const title = rollout ? `${t("rollout")}, ${group.name}` : `${layer}, ${t("head")} ${head}`;
+  const title = rollout ? t("layer_head", t("rollout"), groupTitle(group)) : headTitle(group, at, head);
   const note = [rollout ? t("rollout_note") : "", told(group, found, how)].filter(Boolean).join(" ");
   const plain = found.weights === marked ? weights : found.weights.map((weight) => (weight === -Infinity ? 0 : weight));
   const name = rollout ? "rollout" : `${at}/${head}`;
-  return { ...found, weights: plain, marked: found.weights, group: { ...group, queries: found.queries, keys: found.keys }, title, note, name };
+  const path = rollout ? "" : layer;
+  return { ...found, path, raw, weights: plain, marked: found.weights, group: { ...group, queries: found.queries, keys: found.keys }, title, note, name };
+}
+
+/** The scores under the mask; null where a layer has none. @param {state.Trace} trace @param {string} layer @param {number} head */
+async function scoresOf(trace, layer, head) {
+  try {
+    const found = await getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${query({ layer, head, stage: "masked" })}`);
+    return Float32Array.from(found.data);
+  } catch (error) {
+    state.status.value = /** @type {Error} */ (error).message;
+    return null;
+  }
+}
+
+/** The tokens of the cell with the largest weight, no special ones where there are others. @param {Seen} seen @param {state.Trace} trace @param {state.Group} group */
+export function largestCell({ weights, marked, rows, columns }, trace, group) {
+  const { queries, keys } = spelled(trace, group);
+  const common = (/** @type {number[][]} */ parts, /** @type {number[]} */ special) => {
+    const left = parts.map((_, at) => at).filter((at) => !special.includes(parts[at][0]));
+    return left.length ? left : parts.map((_, at) => at);
+  };
+  // a row that sees one key alone has no choice
+  const choosing = common(rows, queries.special || []).filter((q) => marked.subarray(q * columns.length, (q + 1) * columns.length).filter((weight) => weight > -Infinity).length > 1);
+  let [best, cell] = [-Infinity, { q: -1, k: -1 }];
+  const across = common(columns, keys.special || []);
+  for (const q of choosing.length ? choosing : rows.keys()) {
+    for (const k of across) {
+      const weight = weights[q * columns.length + k];
+      if (weight > best) [best, cell] = [weight, { q: rows[q][0], k: columns[k][0] }];
+    }
+  }
+  return cell;
 }
 
 /** @param {state.Trace} trace @param {state.Group} group */

@@ -16,9 +16,9 @@ export function mount(place, head) {
   const columns = group.keys.length;
   const { queries, keys } = ends.mount(head);
   place.append(
-    h("p", { class: "side" }, t("from")),
+    h("p", { class: "side" }, t("attends_from")),
     h("div", { class: "tokens" }, queries),
-    h("p", { class: "side" }, t("to")),
+    h("p", { class: "side" }, t("attends_to")),
     h("div", { class: "tokens" }, keys),
   );
   return effect(() => {

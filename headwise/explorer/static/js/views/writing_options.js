@@ -7,6 +7,7 @@ import { pathTo } from "../core/search.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { t } from "../strings.js";
+import { layerTitle } from "../titles.js";
 
 const BEAMS = [1, 2, 3, 4, 5, 6, 8];
 
@@ -22,8 +23,8 @@ export function options(search, open, stop, again) {
   const layers = () => (start() && start().kept !== "mean" ? start().layers : []);
   const selects = [
     chosen("beams", state.beams, () => [[0, t("recipe")], ...BEAMS.map((count) => [count, String(count)])]),
-    chosen("layer", state.ofLayer, () => [[-1, t("mean")], ...layers().map((/** @type {string} */ name, /** @type {number} */ at) => [at, name])]),
-    chosen("head", state.ofHead, () => [[-1, t("mean")], ...Array.from({ length: heads() }, (_, at) => [at, String(at)])]),
+    chosen("layer", state.ofLayer, () => [[-1, t("mean")], ...layers().map((/** @type {string} */ name, /** @type {number} */ at) => [at, layerTitle(name, at, start().kind)])]),
+    chosen("head", state.ofHead, () => [[-1, t("mean")], ...Array.from({ length: heads() }, (_, at) => [at, String(at + 1)])]),
   ];
   const node = h(
     "div",

@@ -1,6 +1,7 @@
 // @ts-check
 /** The window on a large map: moved by the wheel, by two fingers, by a drag and by keys; kept from head to head. */
 
+import { extend } from "../keys.js";
 import { effect } from "../store.js";
 import { moved, whole, within, zoomed } from "../core/zoom.js";
 import * as state from "../state.js";
@@ -30,7 +31,7 @@ export function put(next, bounds) {
 }
 
 /** Cells so many times as large, around the middle; 0 shows all. @param {number} factor */
-export function zoom(factor) {
+function zoom(factor) {
   if (!shown) return;
   const middle = { x: shown.width / 2, y: shown.height / 2 };
   put(factor ? zoomed(now(shown), shown, factor, middle) : whole(shown), shown);
@@ -42,6 +43,7 @@ export function zoom(factor) {
  */
 export function mount(canvas, bounds) {
   shown = bounds;
+  extend({ zoom });
   /** @type {Map<number, { x: number, y: number }>} */
   const fingers = new Map();
   let [begun, dragged] = [{ x: 0, y: 0 }, false];

@@ -1,0 +1,61 @@
+// @ts-check
+/** What was read and what was answered, above the views: a token chooses its row or its column of the map. */
+
+import { h } from "../dom.js";
+import { cut, shown } from "../core/text.js";
+import { batch } from "../store.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+/** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */
+const [MOST, FEW, NARROW] = [24, 12, 760];
+
+/** @param {state.Trace} trace @param {state.Group} group @returns {HTMLElement[]} */
+export function answer(trace, group) {
+  const cross = trace.groups.find(({ kind }) => kind === "cross");
+  const first = cross || trace.groups[0];
+  const [read, written] = [tokens(trace, first, "keys"), cross ? tokens(trace, cross, "queries") : null];
+  // of what writes, a row is of the token that it gives
+  const writes = written !== null && group.queries.length === written.length && (group === cross || group.name.startsWith("decoder"));
+  const same = (/** @type {string[]} */ labels) => String(labels) === String(first.keys);
+  const inRows = group.kind === "self" && !writes && same(group.queries);
+  const inColumns = group.kind !== "self" && same(group.keys);
+  return [
+    unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
+    unit("answer", trace.output, written, "q", writes ? choose : null),
+  ].filter((one) => one !== null);
+}
+
+/** The tokens of a side; null where it has too many, or none. @param {state.Trace} trace @param {state.Group} group @param {"queries" | "keys"} side */
+function tokens(trace, group, side) {
+  const axis = trace.axes && trace.axes[group.name];
+  return axis && axis[side].kind === "tokens" && group[side].length <= (innerWidth > NARROW ? MOST : FEW) ? group[side] : null;
+}
+
+/** @param {number} q */
+const choose = (q) => put(q, -1);
+
+/** @param {number} k */
+const toColumn = (k) => put(state.cell().q, k);
+
+/** @param {number} q @param {number} k */
+function put(q, k) {
+  batch(() => {
+    state.query.value = q;
+    state.key.value = k;
+  });
+}
+
+/** @param {"input" | "answer"} name @param {string} text @param {string[] | null} tokens @param {"q" | "k"} side @param {((at: number) => void) | null} pick */
+function unit(name, text, tokens, side, pick) {
+  if (!tokens && !text) return null;
+  // the map does the same by keyboard
+  const token = (/** @type {string} */ label, /** @type {number} */ at) =>
+    h("button", { tabindex: -1, disabled: !pick, title: label, "aria-pressed": () => String(Boolean(pick) && state.cell()[side] === at), onclick: () => pick && pick(at) }, cut(label, 24));
+  return h(
+    "div",
+    { class: name },
+    h("span", { class: "side" }, name === "answer" ? "→ " : "", t(name)),
+    tokens ? h("div", { class: "toks" }, tokens.map(token)) : h("bdi", { title: text }, text.trim() ? text : shown(text)),
+  );
+}
