@@ -171,7 +171,7 @@ def macro_f1(right: Sequence[float], predicted: Sequence[float], gold: Sequence[
 
 
 def alignment_scores(
-    found: Sequence[Collection[tuple[int, int]]],
+    predicted: Sequence[Collection[tuple[int, int]]],
     sure: Sequence[Collection[tuple[int, int]]],
     possible: Sequence[Collection[tuple[int, int]]],
 ) -> dict[str, float]:
@@ -182,23 +182,25 @@ def alignment_scores(
     with A the predicted links, S the sure ones and P the sure and the possible ones; NaN for shares of nothing.
 
     Args:
-        found, sure, possible: the predicted, sure and possible links of each pair; sure links are possible too.
+        predicted, sure, possible: the predicted, sure and possible links of each pair; sure links are possible too.
 
     Source: Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models", section 5.1.
 
     >>> alignment_scores([[(0, 0), (1, 0), (2, 2)]], [[(0, 0)]], [[(1, 0)]])["aer"]
     25.0
     """
-    if not len(found) == len(sure) == len(possible):
-        raise DataError(f"links of {len(found)} pairs do not pair with gold links of {len(sure)} and {len(possible)}")
+    if not len(predicted) == len(sure) == len(possible):
+        raise DataError(
+            f"links of {len(predicted)} pairs do not pair with gold links of {len(sure)} and {len(possible)}"
+        )
     counts: Counter[str] = Counter()
-    for links, certain, others in zip(map(set, found), map(set, sure), map(set, possible), strict=True):
+    for links, certain, others in zip(map(set, predicted), map(set, sure), map(set, possible), strict=True):
         allowed = certain | others
-        counts.update(found=len(links), sure=len(certain), hits=len(links & certain), allowed=len(links & allowed))
-    both, right = counts["found"] + counts["sure"], counts["hits"] + counts["allowed"]
+        counts.update(predicted=len(links), sure=len(certain), hits=len(links & certain), allowed=len(links & allowed))
+    both, right = counts["predicted"] + counts["sure"], counts["hits"] + counts["allowed"]
     return {
         "aer": 100 * (1 - right / both) if both else math.nan,
-        "precision": 100 * counts["allowed"] / counts["found"] if counts["found"] else math.nan,
+        "precision": 100 * counts["allowed"] / counts["predicted"] if counts["predicted"] else math.nan,
         "recall": 100 * counts["hits"] / counts["sure"] if counts["sure"] else math.nan,
     }
 

@@ -37,14 +37,14 @@ def unpack(
     archive: Path,
     folder: Path,
     *,
-    wanted: Callable[[str], bool] | None = None,
+    chosen: Callable[[str], bool] | None = None,
     max_bytes: int = MAX_BYTES,
     max_files: int = MAX_FILES,
 ) -> list[Path]:
     """Writes the files of a zip or tar archive (plain, gzip, bzip2, xz) under a folder; returns where they are.
 
     Args:
-        wanted: which members, by name; None: all. Members that are not wanted are checked too, except for their size.
+        chosen: which members, by name; None: all. Others are checked too, except for their size.
         max_bytes: of all files together, as they come out, whatever the archive says about them.
     Raises:
         DataError: no such archive; it is damaged or encrypted; a member with an absolute name, with `..`, twice, or
@@ -59,7 +59,7 @@ def unpack(
             if number > max_files:
                 raise DataError(f"{archive}: more than {max_files:,} members; this is no data set")
             name = _checked(archive, member, names)
-            if member.odd == "folder" or not (wanted is None or wanted(member.name)):
+            if member.odd == "folder" or not (chosen is None or chosen(member.name)):
                 continue
             if member.size > left:
                 raise DataError(f"{archive}: '{member.name}': unpacks to more than {max_bytes:,} bytes; not unpacked")

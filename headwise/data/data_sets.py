@@ -134,7 +134,7 @@ def _put(file: File, data: DataSet, source: Path, place: Path, work: Path) -> No
         member = file.member
         inside = Path(tempfile.mkdtemp(dir=work))
         # the outermost folder of an archive of a repository is named after a commit
-        members = unpack(source, inside, wanted=lambda name: _is_in(member, name), max_bytes=data.limit_bytes)
+        members = unpack(source, inside, chosen=lambda name: _is_in(member, name), max_bytes=data.limit_bytes)
         if not members:
             raise DataError(f"{file.url}: no '{member}' in it; the archive has changed; see {data.home}")
         source = inside if member.endswith("/") else members[0]

@@ -41,12 +41,12 @@ class Page:
 
 
 def show(
-    found: Any, queries: Sequence[str] = (), keys: Sequence[str] = (), *, example: int = 0, height: int = 640
+    source: Any, queries: Sequence[str] = (), keys: Sequence[str] = (), *, example: int = 0, height: int = 640
 ) -> Page:
     """Attention in a notebook, as the last line of a cell: a page that needs no server and loads nothing.
 
     Args:
-        found: a trace of `record`, or what `Predictor.explain` returns.
+        source: a trace of `record`, or what `Predictor.explain` returns.
         queries, keys: tokens of a trace, which knows none; keys are the queries where they are left out, and a layer
             whose places are as many as neither has numbers.
         example: number of the row of a trace's batch.
@@ -67,7 +67,7 @@ def show(
     >>> show(trace, ["a", "b", "c"])._repr_html_()[:7]
     '<iframe'
     """
-    return Page(content_of(found, queries=queries, keys=keys, example=example), height)
+    return Page(content_of(source, queries=queries, keys=keys, example=example), height)
 
 
 def written(path: Path, content: bytes) -> Path:

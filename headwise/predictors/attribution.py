@@ -226,9 +226,9 @@ def _rollout(look: Look) -> tuple[dict[str, Layer], dict[str, np.ndarray]]:
         for known, size in ((part, rows), (memory, columns)):
             content.setdefault(known, {known: np.eye(size)} if known in inputs else {})
         brought = {source: weights @ table for source, table in content[memory].items()}
-        kept = content[part]
-        share = 0.5 if kept else 1.0
-        mixed = {source: (1 - share) * table for source, table in kept.items()}
+        before = content[part]
+        share = 0.5 if before else 1.0
+        mixed = {source: (1 - share) * table for source, table in before.items()}
         for source, table in brought.items():
             mixed[source] = mixed.get(source, 0.0) + share * table
         content[part] = _whole(mixed)

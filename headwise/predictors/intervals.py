@@ -19,14 +19,14 @@ class Resampled:
     Args:
         noun: what the groups are, such as "sessions": what belongs together is drawn together.
         score: from a weight for each group.
-        asked: what identifies the examples and what was asked of them, equal for models that can be compared.
+        question: what identifies the examples and what is predicted of them, equal for models that can be compared.
     """
 
     name: str
     noun: str
     groups: int
     score: Callable[[Float[np.ndarray, "groups"]], float]
-    asked: str
+    question: str
 
     def value(self) -> float:
         """The score of all examples as they are."""
@@ -50,7 +50,11 @@ def interval(
     >>> 1 <= low < 2.5 < high <= 4, interval(mean, mean)
     (True, (0.0, 0.0))
     """
-    if other is not None and (metric.name, metric.groups, metric.asked) != (other.name, other.groups, other.asked):
+    if other is not None and (metric.name, metric.groups, metric.question) != (
+        other.name,
+        other.groups,
+        other.question,
+    ):
         raise ConfigError(
             "the two runs were asked different things, so that their scores cannot be compared: they have to rank the"
             " same candidates; train both on the same data, with the same settings of [data] and [negatives]"

@@ -43,7 +43,7 @@ def test_files_come_out_where_they_belong(pack, tmp_path):
     assert {str(path.relative_to(tmp_path / "out")): path.read_bytes() for path in found} == {
         "d/a.txt": b"one", "d/e/b.txt": b"two", "c.txt": b"",
     }  # fmt: skip
-    only = unpack(tmp_path / "archive", tmp_path / "only", wanted=lambda name: name.endswith("b.txt"), max_bytes=3)
+    only = unpack(tmp_path / "archive", tmp_path / "only", chosen=lambda name: name.endswith("b.txt"), max_bytes=3)
     assert only == [tmp_path / "only" / "d" / "e" / "b.txt"]
 
 
@@ -58,7 +58,7 @@ def link():
 def test_names_outside_the_folder(pack, name, tmp_path):
     path = pack(tmp_path / "archive", ("good.txt", b"x"), (name, b"x"))
     with pytest.raises(DataError, match=r"names a place outside the folder|has a name that is no plain path"):
-        unpack(path, tmp_path / "out", wanted=lambda name: False)
+        unpack(path, tmp_path / "out", chosen=lambda name: False)
     assert [file.name for file in tmp_path.iterdir()] == ["archive"]
 
 
@@ -105,10 +105,10 @@ def test_bombs_in_headers(form, tmp_path):
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
 def test_what_is_not_wanted_is_not_without_end_either(mode, tmp_path, monkeypatch):
     path = tarred(tmp_path / "archive", ("a", bytes(90_000)), ("b", b"1"), mode=mode)
-    assert len(unpack(path, tmp_path / "out", wanted=lambda name: name == "b")) == 1
+    assert len(unpack(path, tmp_path / "out", chosen=lambda name: name == "b")) == 1
     monkeypatch.setattr(archives, "MAX_BYTES", 80_000)
     with pytest.raises(DataError, match="unpacks to more than 80,000 bytes, with what is not wanted"):
-        unpack(path, tmp_path / "less", wanted=lambda name: name == "b")
+        unpack(path, tmp_path / "less", chosen=lambda name: name == "b")
 
 
 def test_a_bomb_that_lies_about_its_size(tmp_path):

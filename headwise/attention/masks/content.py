@@ -1,6 +1,6 @@
 """Masks that say what a batch holds: padding, prefixes, packed documents, any table, a graph."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Integer
@@ -16,16 +16,13 @@ from headwise.errors import ShapeError, Unsupported
 class Padding(Mask):
     """Only the first `valid_lens` keys are real: one length per sequence, or one per sequence and query.
 
-    A shared mask keeps its lengths, and so does any where they change without PyTorch's knowledge (`.data`, NumPy).
+    A shared mask keeps the lengths of its first call.
 
     >>> Padding(torch.tensor([[1, 3], [2, 4]])).dense(2, 1, 2, 4)[0, 0].int().tolist()
     [[1, 0, 0, 0], [1, 1, 1, 0]]
     """
 
     valid_lens: Integer[Tensor, "batch"] | Integer[Tensor, "batch query_len"]
-    # the shortest length and the longest, where they can be read, and of which version of the tensor
-    _lengths: tuple[int, int] = field(default=(0, 0), init=False, repr=False)
-    _version: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_tensor("Padding", "valid_lens", self.valid_lens)
@@ -33,17 +30,17 @@ class Padding(Mask):
             actual = f"{tuple(self.valid_lens.shape)} {self.valid_lens.dtype}"
             hint = "; which keys are real is said by Table(...)" if self.valid_lens.dtype == torch.bool else ""
             raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {actual}{hint}")
-        object.__setattr__(self, "_lengths", length_range("Padding: valid_lens", self.valid_lens))
-        if not torch.compiler.is_compiling() and not self.valid_lens.is_inference():
-            object.__setattr__(self, "_version", self.valid_lens._version)
+        length_range("Padding: valid_lens", self.valid_lens)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         lens = self.valid_lens.to(key.device)
         return key < (lens[batch] if lens.ndim == 1 else lens[batch, query])
 
     def structure(self, place: Place | None = None) -> Structure:
-        lens, (least, longest) = self.valid_lens, self._range()
+        lens, least = self.valid_lens, 0
         if place is not None:
+            # as they are now: a tensor may be changed in place
+            least, longest = length_range("Padding: valid_lens", lens)
             batch, _, query_len, key_len, query_start, _ = place
             if lens.shape[0] != batch or (lens.ndim == 2 and lens.shape[1] < query_start + query_len):
                 expected = f"({batch})" if lens.ndim == 1 else f"({batch}, {query_start + query_len})"
@@ -57,15 +54,6 @@ class Padding(Mask):
             rest = None if full else lens
             return Structure(self, place, (None, None), rest, least, same_keys=True, seen_by_own_query=True)
         return Structure(self, place)
-
-    def _range(self) -> tuple[int, int]:
-        """The shortest length and the longest as they are now: a tensor may be changed in place."""
-        if torch.compiler.is_compiling() or torch.jit.is_tracing():
-            # no number of a batch for a compiled program, which would be made again for each
-            return 0, 0
-        if self._version is not None and self.valid_lens._version == self._version:
-            return self._lengths
-        return length_range("Padding: valid_lens", self.valid_lens)
 
     def key_mask(self, structure: Structure) -> KeyMask:
         lens, key_len = self._query_lens(structure), structure.at.key_len

@@ -327,7 +327,9 @@ def length_range(name: str, lens: Tensor) -> tuple[int, int]:
 
     Raises: ShapeError for a length below 0.
     """
-    if torch.compiler.is_compiling() or lens.device.type != "cpu" or lens.numel() == 0:
+    # no number of a batch for a compiled program, which would be made again for each
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    if traced or lens.device.type != "cpu" or lens.numel() == 0:
         return 0, 0
     try:
         least, longest = (int(limit) for limit in torch.func.debug_unwrap(lens, recurse=True).aminmax())

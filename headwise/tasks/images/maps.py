@@ -71,14 +71,14 @@ class LabelMap(GridMap):
     """Draws an explanation of one pixel over the places of an image.
 
     Args:
-        said: the number of the class of each pixel.
+        predicted: the number of the class of each pixel.
         truth: the same, as its mask has it; beyond the classes where none counts.
         legend: name and colour of each class.
         pixel: row and column of the pixel.
         covered: height and width of what the grid lies over, which may go beyond the image.
     """
 
-    said: Int64[np.ndarray, "height width"]
+    predicted: Int64[np.ndarray, "height width"]
     truth: Int64[np.ndarray, "height width"] | None
     legend: Sequence[tuple[str, tuple[int, int, int]]]
     pixel: tuple[int, int]
@@ -86,11 +86,11 @@ class LabelMap(GridMap):
 
     @property
     def labels(self) -> PixelLabels:
-        """What is said and the truth, without the picture."""
-        return PixelLabels(self.said, self.truth, [(name, written(colour)) for name, colour in self.legend])
+        """The prediction and the truth, without the picture."""
+        return PixelLabels(self.predicted, self.truth, [(name, written(colour)) for name, colour in self.legend])
 
     def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
-        """Image, truth, what is said, and the map of a layer over the image (the clearest if None), all heads below."""
+        """Image, truth, prediction, and the map of a layer over the image (the clearest if None), all heads below."""
         from headwise.tasks.images.pages import Looks
 
         name = explanation.layer_name(layer)
@@ -99,10 +99,10 @@ class LabelMap(GridMap):
         return self.page(f"{explanation.source} → {explanation.output}\n{explanation.caption(name, heads)}", looks)
 
     def page(self, title: str, looks: object = None) -> Drawing:
-        """Image, truth and what is said; and what a pixel looks at, if anything."""
+        """Image, truth and prediction; and what a pixel looks at, if anything."""
         from headwise.tasks.images.pages import label_page
 
-        labels = {"said": self.said} if self.truth is None else {"truth": self.truth, "said": self.said}
+        labels = {"said": self.predicted} if self.truth is None else {"truth": self.truth, "said": self.predicted}
         return label_page(self.pixels, labels, self.legend, looks, title=title)  # type: ignore[arg-type]
 
 

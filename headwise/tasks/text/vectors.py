@@ -26,15 +26,15 @@ class Coverage:
     """Which part of a vocabulary has pretrained vectors. Types are vocabulary entries."""
 
     types: int
-    found: int
+    covered: int
     folded: int
     dim: int
     missing: tuple[str, ...]
 
     def __str__(self) -> str:
-        share = 100 * self.found / max(self.types, 1)
+        share = 100 * self.covered / max(self.types, 1)
         text = (
-            f"vectors of {self.dim} numbers for {self.found:,} of {self.types:,} types ({share:.1f} %), "
+            f"vectors of {self.dim} numbers for {self.covered:,} of {self.types:,} types ({share:.1f} %), "
             f"{self.folded:,} of them only in another case"
         )
         return f"{text}\nwithout vector: {' '.join(self.missing)}" if self.missing else text

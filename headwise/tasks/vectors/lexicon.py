@@ -273,7 +273,7 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
 
     def _similar(self, pairs: Sequence[WordPair]) -> dict[str, float | str]:
         units = _units(self._vectors())
-        numbers = [(self.number(pair.one), self.number(pair.two)) for pair in pairs]
+        numbers = [(self.number(pair.first), self.number(pair.second)) for pair in pairs]
         rows = [(units[a] @ units[b], pair.score) for (a, b), pair in zip(numbers, pairs, strict=True) if a and b]
         _require(len(rows), "pairs of words")
         cosines, gold = ([float(row[side]) for row in rows] for side in (0, 1))

@@ -33,8 +33,8 @@ _NOTHING = "_"
 class WordPair:
     """Two words, how similar people find them, and the line (from 1)."""
 
-    one: str
-    two: str
+    first: str
+    second: str
     score: float
     line: int
 

@@ -41,7 +41,7 @@ def test_rows_are_the_vectors(tmp_path, header, end, packed):
     assert row(matrix, "the") == [1, 2, 3]
     assert row(matrix, "paris") == pytest.approx([4, 5.5, -0.6])
     assert row(matrix, "cat") == [0.5, 1, 0]
-    assert (coverage.types, coverage.found, coverage.folded, coverage.dim) == (5, 4, 1, 3)
+    assert (coverage.types, coverage.covered, coverage.folded, coverage.dim) == (5, 4, 1, 3)
 
 
 def test_words_in_another_case(tmp_path):
@@ -66,7 +66,7 @@ def test_missing_rows_are_drawn_with_the_same_deviation(tmp_path):
     vectors = 0.3 * torch.randn(97, 53, generator=generator) + 0.1
     lines = [f"w{n} " + " ".join(f"{value:.6f}" for value in vectors[n].tolist()) for n in range(97)]
     matrix, coverage = load(write(tmp_path, "\n".join(lines)), tokenizer)
-    assert coverage.found == 97
+    assert coverage.covered == 97
     known = {tokenizer.encode(f"w{n}")[0] for n in range(97)}
     drawn = matrix[[token for token in range(1, tokenizer.vocab_size) if token not in known]]
     assert float(drawn.std()) == pytest.approx(float(vectors.std()), rel=0.02)
@@ -97,7 +97,7 @@ def test_pieces_take_the_vectors_of_whole_words(tmp_path):
 
 def test_words_with_a_space_inside(tmp_path):
     matrix, coverage = load(write(tmp_path, "the 1 2 3\n. . . 4 5 6\ncat 7 8 9\n"))
-    assert coverage.found == 2
+    assert coverage.covered == 2
     assert row(matrix, "cat") == [7, 8, 9]
 
 
@@ -156,7 +156,7 @@ def test_frozen_rows_do_not_move_and_tuned_rows_do(tmp_path, freeze):
 @pytest.mark.parametrize(("text", "found", "folded"), [("PARIS 1 2 3\n", 2, 2), ("dog 1 2 3\n", 1, 0)])
 def test_vectors_of_one_kind_are_enough(tmp_path, text, found, folded):
     _, coverage = load(write(tmp_path, text))
-    assert (coverage.found, coverage.folded) == (found, folded)
+    assert (coverage.covered, coverage.folded) == (found, folded)
 
 
 def test_few_of_the_missing_words_are_named(tmp_path):

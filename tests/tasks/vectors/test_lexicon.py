@@ -106,7 +106,7 @@ def test_written_vectors_are_read_back_to_the_bit(lexicon, tmp_path):
     (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
     matrix, coverage = load_vectors(tmp_path / "vectors.txt", lexicon.tokenizer, generator=torch.Generator())
     assert torch.equal(matrix[4:], lexicon.model.words.weight[4:])
-    assert coverage.found == coverage.types == 7
+    assert coverage.covered == coverage.types == 7
     told = json.loads(lexicon.write(items[0], lexicon.predict(items[:1], options)[0], "json", options)[0])
     assert np.float32(told["vector"]).tolist() == matrix[4].tolist()
 

@@ -39,7 +39,7 @@ def file(tmp_path):
 )
 def test_pairs(file, name, content):
     pairs = read_tests(file(name, content), "similarity")
-    assert [(pair.one, pair.two, pair.score) for pair in pairs] == [("cat", "dog", 7.35), ("sun", "book", -0.01)]
+    assert [(pair.first, pair.second, pair.score) for pair in pairs] == [("cat", "dog", 7.35), ("sun", "book", -0.01)]
     assert isinstance(pairs[0], WordPair)
 
 
