@@ -159,6 +159,12 @@ def test_masks_are_distinct_values():
     assert one.dense(1, 1, 1, 2).tolist() != two.dense(1, 1, 1, 2).tolist()
 
 
+@pytest.mark.parametrize("mask", [Padding(torch.tensor([0, 3])), Causal() & Padding(torch.tensor([0, 3]))])
+def test_queries_of_a_sequence_without_keys_see_nothing(mask):
+    queries = mask.structure(Place(2, 1, 3, 3)).query_mask()
+    assert queries.expand(2, 1, 3).tolist() == [[[False] * 3], [[True] * 3]]
+
+
 def test_lengths_that_change_in_place_are_read_anew():
     lens = torch.tensor([3, 3])
     mask = Padding(lens)

@@ -108,9 +108,9 @@ def test_runs_are_compared_on_the_same_candidates(make):
     one, examples = make(label=None), make(label=None).assets.data["valid"]
     first = one.predictor(built_of(one).eval()).resampled(examples)
     other = one.predictor(built_of(one, 8).eval()).resampled(examples)
-    assert (first.asked, first.groups) == (other.asked, other.groups)
+    assert (first.question, first.groups) == (other.question, other.groups)
     odd = make(negatives={"seed": 1}, label=None)
-    assert odd.predictor(built_of(odd).eval()).resampled(examples).asked != first.asked
+    assert odd.predictor(built_of(odd).eval()).resampled(examples).question != first.question
 
 
 def test_files_restore_a_ranker(make):
