@@ -90,7 +90,7 @@ def _path_row(name: str) -> dict[str, Any]:
 
 
 def _draw(found: "list[Growth]", over: str, path: Path) -> None:
-    from headwise.explain.scaling import scaling
+    from headwise.explain.comparisons import scaling
 
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for one in found:

@@ -108,7 +108,7 @@ def _heads(full: bool) -> Evidence:
     for length in (64, 256, 1024) if full else (64, 512):
         x = torch.randn(1, length, width, generator=torch.Generator().manual_seed(0))
         layers = [MultiHeadAttention(width, count).train(False) for count in counts]
-        turns = _turns([partial(layer, x) for layer in layers], 5 if full else 3)  # type: ignore[misc]
+        turns = _turns([partial(layer, x) for layer in layers], 5 if full else 3)
         for place, count in enumerate(counts[1:], 1):
             found = Interval.of([turn[place] / turn[0] for turn in turns])
             cells.append(near(f"{count} heads, {length} tokens", found, 1.025, 0.225))

@@ -1,6 +1,7 @@
-"""How measurements grow with a size: lines on logarithmic axes, where a power is a straight line."""
+"""Costs over a size, and what a cost buys: pictures of a comparison."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -70,3 +71,41 @@ def _mark_plainly(axes: Axes, values: Sequence[float]) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=between))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
+
+
+def frontier(
+    sides: Mapping[str, tuple[float, float, float]], front: Sequence[str], *, across: str, down: str
+) -> Picture:
+    """Each side at its cost and its score, with the interval; a line through those that none is better than.
+
+    Args:
+        sides: by name, cost, score, and half its interval (0: unknown).
+        front: the names along the line, from the cheapest.
+    Raises: DataError: nothing to draw.
+
+    >>> drawn = frontier({"a": (1.0, 0.5, 0.1), "b": (2.0, 0.9, 0.1)}, ["a", "b"], across="ms", down="accuracy")
+    >>> drawn.axes[0].get_ylabel()
+    'accuracy'
+    """
+    if not sides:
+        raise DataError("there is nothing to draw: no side")
+    figure = picture(4.6, 3.2)
+    axes = figure.subplots()
+    axes.plot(*zip(*(sides[name][:2] for name in front), strict=True), "--", color="#8a8f99", linewidth=1, zorder=1)
+    for number, (name, (cost, score, reach)) in enumerate(sides.items()):
+        mark: dict[str, Any] = {
+            "fmt": "o",
+            "markersize": 4.5,
+            "capsize": 2.5,
+            "linewidth": 1.2,
+            "color": colour(number),
+            "label": name,
+        }
+        axes.errorbar([cost], [score], yerr=[[reach], [reach]] if reach else None, **mark)
+    axes.set_xlabel(across, fontsize=TEXT_SIZE)
+    axes.set_ylabel(down, fontsize=TEXT_SIZE)
+    axes.set_xlim(0, 1.1 * max(cost for cost, _, _ in sides.values()))
+    axes.tick_params(labelsize=TEXT_SIZE - 1)
+    axes.grid(visible=True, linewidth=0.4, alpha=0.5)
+    axes.legend(frameon=False, fontsize=TEXT_SIZE - 1, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
