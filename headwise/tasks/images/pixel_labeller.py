@@ -248,7 +248,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
     def file_of(self, item: Image, output: Painted) -> bytes:
         """A PNG file whose pixels are labels, with a palette to see them: `data.colours` where there are any."""
-        return encode(output.labels, [self.legend.colour(label) for label in range(LABELS)])
+        return encode(output.labels, self.legend.palette)
 
     def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
         """Pixel accuracy and mean IoU over all pixels; `iou_of_each` is the IoU of each class with its pixels.
@@ -286,7 +286,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         shape = self._shape(image)
         pixel, read = _pixel(target, shape), self._filled(shape)
         model, (classes,) = self._model(shape, image.name), self._predicted([image], shape)
-        colours = [*(self.legend.colour(label) for label in self.known.labels), _LACKED_COLOUR]
+        colours = [*(self.legend.palette[label] for label in self.known.labels), _LACKED_COLOUR]
         draw = LabelMap(
             adapted(image, shape, self.data.fit),
             model.encoder.grid,
