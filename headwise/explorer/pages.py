@@ -29,7 +29,7 @@ def add_pages(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/v1/ramps")
     async def ramps() -> Response:
-        """Colours of numbers, 256 from zero to the largest; eight of fills, "palette"; of lines, "lines light" and "lines dark"."""
+        """Ramps of 256 colours by name; eight colours of fills, "palette", of lines, "lines light" and "lines dark"."""
         ramps = {name: hexadecimal(name) for name in CONTROLS}
         return as_json(ramps | {"palette": PALETTE} | {f"lines {scheme}": colours for scheme, colours in LINES.items()})
 

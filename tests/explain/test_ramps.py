@@ -144,7 +144,8 @@ def test_lines_stand_out_from_their_page_and_keep_the_hues(scheme, page):
     lines, ground = luminance(rgb(ramps.LINES[scheme])), luminance(rgb([page]))
     assert ((np.maximum(lines, ground) + 0.05) / (np.minimum(lines, ground) + 0.05) >= 3).all()
     hues = [
-        np.degrees(np.arctan2(*ramps.oklab(rgb(colours))[:, :0:-1].T)) for colours in (ramps.LINES[scheme], ramps.PALETTE)
+        np.degrees(np.arctan2(*ramps.oklab(rgb(colours))[:, :0:-1].T))
+        for colours in (ramps.LINES[scheme], ramps.PALETTE)
     ]
     turned = (np.subtract(*hues) + 180) % 360 - 180
     # the hue of a grey means nothing

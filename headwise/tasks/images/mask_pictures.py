@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int16, Shaped
 
 from headwise.errors import DataError
-from headwise.explain.ramps import to_rgb, class_colours
+from headwise.explain.ramps import class_colours, to_rgb
 from headwise.tasks.images.picture_files import decoded, strips
 from headwise.tasks.images.pixels import MAX_PIXELS, Colour, Fit, Shape, place
 
