@@ -29,11 +29,6 @@ class Picture(Figure):
     def _repr_png_(self) -> bytes:
         return _rendered(self, "png", SCREEN_DPI)
 
-    def name(self, title: str) -> None:
-        """Writes the title, as text and never as a formula, over everything that was placed."""
-        down = self.get_size_inches()[1]
-        self.suptitle(title, fontsize=TITLE, y=1 - 0.08 / down, va="top", parse_math=False)
-
     def place(self, left: float, bottom: float, width: float, height: float) -> Axes:
         """New axes; all in inches."""
         across, down = self.get_size_inches()

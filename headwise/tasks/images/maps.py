@@ -102,7 +102,9 @@ class LabelMap(GridMap):
         """Image, truth and prediction; and what a pixel looks at, if anything."""
         from headwise.tasks.images.pages import label_page
 
-        labels = {"said": self.predicted} if self.truth is None else {"truth": self.truth, "said": self.predicted}
+        labels = (
+            {"predicted": self.predicted} if self.truth is None else {"truth": self.truth, "predicted": self.predicted}
+        )
         return label_page(self.pixels, labels, self.legend, looks, title=title)  # type: ignore[arg-type]
 
 
