@@ -45,47 +45,71 @@ export const heightOf = ({ layers }, side) => layers.length * (side + GAP) + 20;
  * @param {boolean} dark @param {number} [side] pixels of a picture
  */
 export function mount(place, group, thumbs, dark, side = 40) {
-  const now = () => state.place(group);
-  const [layers, heads, rows, columns] = thumbs.shape;
+  const [, heads, rows, columns] = thumbs.shape;
+  const picture = (/** @type {number} */ layer, /** @type {number} */ head) => {
+    const at = (layer * heads + head) * rows * columns;
+    const entries = Int16Array.from(thumbs.data.subarray(at, at + rows * columns));
+    const canvas = painted(entries, rows, columns, dark ? "ink dark" : "ink light");
+    canvas.className = "thumb";
+    return canvas;
+  };
+  const grid = gridOf(group, {
+    side,
+    columns: Array.from({ length: heads }, (_, head) => ({ head, name: String(head + 1) })),
+    picture,
+    title: (layer, head) => headTitle(group, layer, head),
+    now: () => ({ layer: state.place(group).at, head: rolled(group) ? -1 : state.place(group).head }),
+    choose: (layer, head) => {
+      state.layer.value = layer;
+      state.head.value = head;
+    },
+  });
+  place.append(grid);
+  // of a grid that is higher than its room the chosen layer is seen
+  grid.scrollTop = Math.max(0, (state.place(group).at - 1) * (side + GAP));
+}
+
+/**
+ * Pictures in rows of layers, one stop of the tabulator, between which the arrows go.
+ * @param {state.Group} group
+ * @param {{ side: number, columns: { head: number, name: string }[], picture: (layer: number, head: number) =>
+ * HTMLElement, title: (layer: number, head: number) => string, now: () => { layer: number, head: number }, choose:
+ * (layer: number, head: number) => void }} how
+ * @returns {HTMLElement}
+ */
+export function gridOf(group, { side, columns, picture, title, now, choose }) {
   /** @type {HTMLElement[]} */
   const buttons = [];
-  const grid = h("div", { class: "grid", role: "grid", "aria-label": t("heads") });
-  const numbers = Array.from({ length: heads }, (_, head) => h("span", {}, head + 1));
-  grid.style.setProperty("--side", `${side}px`);
-  grid.append(
-    h("div", { class: "gridrow numbers-of-heads", "aria-hidden": "true" }, h("span", { class: "name" }), numbers),
+  const names = columns.map(({ name }) => h("span", {}, name));
+  const grid = h(
+    "div",
+    { class: "grid", role: "grid", "aria-label": t("heads") },
+    h("div", { class: "gridrow numbers-of-heads", "aria-hidden": "true" }, h("span", { class: "name" }), names),
   );
-  for (let layer = 0; layer < layers; layer += 1) {
-    const row = h(
-      "div",
-      { class: "gridrow", role: "row" },
-      h("span", { class: "name", title: group.layers[layer] }, layerNumber(group.layers[layer], layer)),
-    );
-    for (let head = 0; head < heads; head += 1) {
-      const at = (layer * heads + head) * rows * columns;
-      const entries = Int16Array.from(thumbs.data.subarray(at, at + rows * columns));
-      const canvas = painted(entries, rows, columns, dark ? "ink dark" : "ink light");
-      canvas.className = "thumb";
-      const button = h(
+  grid.style.setProperty("--side", `${side}px`);
+  const stops = () => columns.some(({ head }) => head === now().head);
+  group.layers.forEach((path, layer) => {
+    const cells = columns.map(({ head }, at) => {
+      const is = () => now().layer === layer && now().head === head;
+      // where another thing than a head is chosen, the first of its layer is the stop
+      const stop = () => is() || (!stops() && at === 0 && now().layer === layer);
+      return h(
         "button",
         {
-          class: () => (now().at === layer && now().head === head && !rolled(group) ? "cell chosen" : "cell"),
+          class: () => (is() ? "cell chosen" : "cell"),
           role: "gridcell",
-          title: `${headTitle(group, layer, head)}\n${group.layers[layer]}`,
-          "aria-label": headTitle(group, layer, head),
-          tabindex: () => (now().at === layer && now().head === head ? 0 : -1),
-          onclick: () => {
-            state.layer.value = layer;
-            state.head.value = head;
-          },
+          title: `${title(layer, head)}\n${path}`,
+          "aria-label": title(layer, head),
+          tabindex: () => (stop() ? 0 : -1),
+          onclick: () => choose(layer, head),
         },
-        canvas,
+        picture(layer, head),
       );
-      buttons.push(button);
-      row.append(button);
-    }
-    grid.append(row);
-  }
+    });
+    buttons.push(...cells);
+    const name = h("span", { class: "name", title: path }, layerNumber(path, layer));
+    grid.append(h("div", { class: "gridrow", role: "row" }, name, cells));
+  });
   grid.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     const moves = /** @type {Record<string, [number, number]>} */ ({
       ArrowLeft: [0, -1],
@@ -97,14 +121,17 @@ export function mount(place, group, thumbs, dark, side = 40) {
     if (!move) return;
     event.preventDefault();
     event.stopPropagation();
-    const { at, head } = now();
-    state.layer.value = (at + move[0] + layers) % layers;
-    state.head.value = (head + move[1] + heads) % heads;
-    buttons[state.layer.peek() * heads + state.head.peek()].focus();
+    const { layer, head } = now();
+    const count = group.layers.length;
+    const across = Math.max(
+      0,
+      columns.findIndex((one) => one.head === head),
+    );
+    const [down, right] = [(layer + move[0] + count) % count, (across + move[1] + columns.length) % columns.length];
+    choose(down, columns[right].head);
+    buttons[down * columns.length + right].focus();
   });
-  place.append(grid);
-  // of a grid that is higher than its room the chosen layer is seen
-  grid.scrollTop = Math.max(0, (now().at - 1) * (side + GAP));
+  return grid;
 }
 
 /** What goes through all layers, in place of a head; null where that means nothing. @param {state.Group} group */

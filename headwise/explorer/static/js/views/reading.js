@@ -52,11 +52,7 @@ export function mount(place, head, trace, group) {
       body,
       h("p", { class: "say" }, phrase(template, strong(from), strong(percent(row[k], 1)), strong(to))),
       h("h2", {}, phrase("row_of", h("bdi", {}, from))),
-      h(
-        "div",
-        { class: "shares" },
-        order.slice(0, BARS).map((at) => bar(name(head.group.keys[at]), row[at], at === k)),
-      ),
+      shares((at) => name(head.group.keys[at]), row, order, k),
       facts,
     );
     return scored(facts, head, trace, group, q, k);
@@ -66,10 +62,25 @@ export function mount(place, head, trace, group) {
 /** @param {string} label */
 const name = (label) => cut(label, LETTERS);
 
-/** @param {string} label @param {number} weight @param {boolean} on */
-function bar(label, weight, on) {
+/**
+ * The largest weights of a row as bars, one of them marked.
+ * @param {(at: number) => any} label
+ * @param {number[]} row
+ * @param {number[]} order the places of its weights, the largest first
+ * @param {number} marked
+ * @param {{ most?: number, full?: number }} [how] bars at most, and a weight whose bar is full
+ */
+export const shares = (label, row, order, marked, { most = BARS, full = 1 } = {}) =>
+  h(
+    "div",
+    { class: "shares" },
+    order.slice(0, most).map((at) => bar(label(at), row[at], at === marked, full)),
+  );
+
+/** @param {any} label @param {number} weight @param {boolean} on @param {number} full a weight whose bar is full */
+function bar(label, weight, on, full) {
   const line = h("span", { class: "track" });
-  line.style.width = `${Math.min(100, Math.max(0.5, 100 * Math.abs(weight)))}%`;
+  line.style.width = `${Math.min(100, Math.max(0.5, (100 * Math.abs(weight)) / full))}%`;
   return h(
     "div",
     { class: on ? "on" : null },
@@ -80,7 +91,7 @@ function bar(label, weight, on) {
 }
 
 /** How evenly a row is spread, where its weights are shares. @param {number[]} row */
-function measures(row) {
+export function measures(row) {
   const open = row.filter((weight) => weight > 0);
   if (!open.length || row.some((weight) => weight < 0 && weight > -Infinity)) return [];
   const sum = open.reduce((all, weight) => all + weight, 0);
@@ -92,7 +103,7 @@ function measures(row) {
 }
 
 /** @param {string} title @param {string} value */
-const fact = (title, value) => [h("dt", {}, t(title)), h("dd", {}, value)];
+export const fact = (title, value) => [h("dt", {}, t(title)), h("dd", {}, value)];
 
 /** @param {number} value */
 const significant = (value) => (value === -Infinity ? number(value) : value.toPrecision(4).replace("-", "−"));

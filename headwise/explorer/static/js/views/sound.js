@@ -46,7 +46,7 @@ export function mount(sides, { numbers, queries, keys }) {
   if (left) sides.left.append(left);
   if (left) left.style.width = `${DEEP}px`;
   return ({ x, y, side }, { rows, columns, width, height }) => {
-    const name = state.dark.peek() ? "ink dark" : "ink light";
+    const name = state.inks();
     const [flat, upright] = [painted(entries, bands, frames, name), painted(turned, frames, bands, name)];
     if (top) drawn(top, width, DEEP, flat, [(x / columns) * frames, 0, (width / side / columns) * frames, bands]);
     if (left) drawn(left, DEEP, height, upright, [0, (y / rows) * frames, bands, (height / side / rows) * frames]);
