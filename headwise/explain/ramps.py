@@ -21,6 +21,8 @@ SIZE = 256
 CONTROLS: dict[str, tuple[str, ...]] = {
     "ink light": ("#f8fafd #bee6ff #87cdf7 #5bb0eb #458fd2 #3970b7 #305199 #2b3771 #202148",),
     "ink dark": ("#15171d #232d4c #2d4978 #2c6c9d #2a92b5 #3cb5bd #74d4b3 #c3e8a2 #fbf9d3",),
+    "grey light": ("#f8fafd #26282e",),
+    "grey dark": ("#15171d #e8ecf4",),
     "diverging": ("#183d86 #356eb2 #62a0dd #a8cdef #f6f7f8", "#f8f6f5 #f6c49d #e2924b #b56627 #893a0e"),
     "diverging dark": ("#cfe3ff #8fbcf0 #4a86c8 #2a4f82 #15171d", "#15171d #6b3d12 #b56627 #eda45f #ffe0bd"),
 }

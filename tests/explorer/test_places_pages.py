@@ -150,10 +150,14 @@ def test_nodes_show_what_they_attend_to(page, site):
     told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "example": 0}).json()
     drawn = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/graph", params=asked).json()
     mine = sorted((exact[0, 0, at] for at, (q, _) in enumerate(drawn["pairs"]) if q == number), reverse=True)
-    cells = page.locator("table.numbers td:last-child").all_inner_texts()
-    np.testing.assert_allclose([float(cell) for cell in cells], mine, rtol=6e-3)
+    bars = page.locator(".graph .shares > div")
+    cells = [text.removesuffix(" %") for text in bars.locator("> :last-child").all_inner_texts()]
+    np.testing.assert_allclose([float(cell) for cell in cells], 100 * np.array(mine), atol=0.051)
+    # the longest line is as wide as the largest number of the legend of widths says
+    widest = max(weight for weight, (q, k) in zip(exact[0, 0], drawn["pairs"], strict=True) if q == number != k)
+    assert float(page.locator(".kind:has(.width)").last.inner_text()) == pytest.approx(widest, rel=6e-3)
     page.get_by_role("button", name="Self-loops").click()
-    assert page.locator("table.numbers tr").count() == len(mine) - 1
+    assert bars.count() == len(mine) - 1
     page.get_by_role("button", name="Centre here").click()
     page.locator("button.node.middle[aria-label^='" + names[number].split()[0] + " ']").wait_for()
 

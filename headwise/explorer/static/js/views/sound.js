@@ -1,12 +1,14 @@
 // @ts-check
 /**
- * The spectrogram of a recording along the sides of a map whose places are times: what is seen of the map, and no
- * more.
+ * The spectrogram of a recording in grey along the sides of a map whose places are times, the chosen row of weights
+ * over it: what is seen of the map, and no more.
  */
 
 import { getNumbers } from "../api.js";
 import { h } from "../dom.js";
+import { entries } from "../core/color.js";
 import { painted } from "../core/heatmap.js";
+import { STRENGTH } from "../core/overlay.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
@@ -15,7 +17,7 @@ import { t } from "../strings.js";
  * highest first; which sides are times
  */
 
-const DEEP = 48;
+const DEEP = 64;
 
 /**
  * The spectrogram of a trace whose group has times; null where there is none.
@@ -32,24 +34,33 @@ export async function heard(trace, group) {
 
 /**
  * @param {{ left: HTMLElement, top: HTMLElement }} sides @param {Heard} found
- * @returns {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds) => void} draws what
- * is seen
+ * @returns {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds, row: Float32Array |
+ * null) => void} draws what is seen, and over it a row of weights
  */
 export function mount(sides, { numbers, queries, keys }) {
   const [bands, frames] = numbers.shape;
-  const entries = Int16Array.from(numbers.data);
-  const turned = entries.map((_, at) => entries[(at % bands) * frames + Math.floor(at / bands)]);
+  const loud = Int16Array.from(numbers.data);
+  const turned = loud.map((_, at) => loud[(at % bands) * frames + Math.floor(at / bands)]);
   const strip = () =>
     h("canvas", { class: "strip-of-sound", role: "img", "aria-label": t("spectrogram"), title: t("spectrogram") });
   const [top, left] = [keys ? strip() : null, queries ? strip() : null];
   if (top) sides.top.append(top);
   if (left) sides.left.append(left);
   if (left) left.style.width = `${DEEP}px`;
-  return ({ x, y, side }, { rows, columns, width, height }) => {
-    const name = state.inks();
-    const [flat, upright] = [painted(entries, bands, frames, name), painted(turned, frames, bands, name)];
-    if (top) drawn(top, width, DEEP, flat, [(x / columns) * frames, 0, (width / side / columns) * frames, bands]);
-    if (left) drawn(left, DEEP, height, upright, [0, (y / rows) * frames, bands, (height / side / rows) * frames]);
+  return ({ x, y, side }, { rows, columns, width, height }, row) => {
+    const name = state.dark.peek() ? "grey dark" : "grey light";
+    const [across, down] = [width / side / columns, height / side / rows];
+    if (left)
+      drawn(left, DEEP, height, painted(turned, frames, bands, name), [0, (y / rows) * frames, bands, down * frames]);
+    if (!top) return;
+    drawn(top, width, DEEP, painted(loud, bands, frames, name), [(x / columns) * frames, 0, across * frames, bands]);
+    if (!row) return;
+    const scale = /** @type {keyof typeof import("../core/color.js").SCALES} */ (state.scale.peek());
+    const cells = painted(entries(row, Math.max(...row), scale), 1, columns, state.inks());
+    const context = /** @type {CanvasRenderingContext2D} */ (top.getContext("2d"));
+    context.globalAlpha = STRENGTH;
+    context.imageSmoothingEnabled = false;
+    context.drawImage(cells, x, 0, width / side, 1, 0, 0, top.width, top.height);
   };
 }
 

@@ -161,7 +161,10 @@ export const WORDS = {
   source: ["reads", "读入"],
   special: ["Special tokens", "特殊词元"],
   minimap: ["the whole map; drag to move", "整幅热图；拖动以移动"],
-  spectrogram: ["spectrogram (log-mel), low bands next to the map", "语谱图（对数梅尔），低频靠近热图"],
+  spectrogram: [
+    "spectrogram (log-mel), low bands next to the map; over it the weights of the chosen row",
+    "语谱图（对数梅尔），低频靠近热图；其上为所选行的权重",
+  ],
   keys_title: ["Keys", "按键"],
   close: ["Close", "关闭"],
   singles: ["Keys of one letter or sign are on", "启用单个字符的快捷键"],
