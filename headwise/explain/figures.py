@@ -110,7 +110,7 @@ def heads(
 
     >>> import numpy as np
     >>> len(heads(np.ones((3, 2, 2)) / 2, ["a", "b"], ["a", "b"]).axes)
-    4
+    3
     """
     values, allowed = array(weights), None if keep is None else array(keep).astype(bool)
     maps.check_shape(values, [("heads", len(values)), ("queries", len(queries)), ("keys", len(keys))])
