@@ -158,6 +158,12 @@ def test_nodes_show_what_they_attend_to(page, site):
     assert float(page.locator(".kind:has(.width)").last.inner_text()) == pytest.approx(widest, rel=6e-3)
     page.get_by_role("button", name="Self-loops").click()
     assert bars.count() == len(mine) - 1
+    # all nodes are one stop of the tabulator; an arrow looks at the next one
+    assert page.locator("button.node[tabindex='0']").count() == 1
+    page.locator("button.node[tabindex='0']").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".graph .say").inner_text().startswith(f"{names[number + 1].split()[0]} takes ")
+    page.locator("button.node").nth(number).focus()
     page.get_by_role("button", name="Centre here").click()
     page.locator("button.node.middle[aria-label^='" + names[number].split()[0] + " ']").wait_for()
 

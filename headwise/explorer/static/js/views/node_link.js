@@ -34,7 +34,20 @@ export function mount(place, seen) {
   const { part } = seen;
   const canvas = h("canvas", { class: "edges", "aria-hidden": "true" });
   const nodes = part.nodes.map((_, number) => dot(seen, number));
-  const field = h("div", { class: "field", role: "group", "aria-label": t("graph") }, canvas, nodes);
+  const field = h(
+    "div",
+    { class: nodes.length > NAMED ? "field many" : "field", role: "group", "aria-label": t("graph") },
+    canvas,
+    nodes,
+  );
+  field.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const at = nodes.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    nodes[(at + by + nodes.length) % nodes.length].focus();
+  });
   const left = part.left ? ` · ${part.left.toLocaleString("en")} ${t("left_out")}` : "";
   const kinds = part.kinds.map(([kind, colour]) => h("span", { class: "kind" }, swatch(colour), kind));
   const widths = h("div", { class: "legend kinds" });
@@ -188,6 +201,8 @@ function marked(nodes, seen, now) {
     node.classList.toggle("faint", !heard);
     node.classList.toggle("named", heard || nodes.length <= NAMED);
     node.classList.toggle("chosen", at === now);
+    // all nodes are one stop of the tabulator, between which the arrows go
+    node.tabIndex = at === Math.max(0, now) ? 0 : -1;
     const own = weights.get(`${at},${at}`);
     const ring = own !== undefined && (now < 0 || at === now) ? Math.round(8 * own) : 0;
     node.style.boxShadow = ring ? `0 0 0 ${ring}px var(--ring)` : "";
@@ -205,8 +220,13 @@ export function reading(place, seen) {
   place.append(inner, h("p", { class: "note" }, t("note")));
   const { nodes } = seen.part;
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
+  let shown = "";
   return effect(() => {
     const now = focus(seen);
+    // a button that is pressed while the focus leaves a node stays where it is
+    const next = `${now} ${state.loops.value} ${state.language.value}`;
+    if (next === shown) return undefined;
+    shown = next;
     const found = [...table_of(seen)]
       .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
       .filter((one) => now < 0 || one.q === now)
@@ -241,7 +261,7 @@ export function reading(place, seen) {
         {},
         now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)} (${cut(nodes[now].kind, 12)})`)),
       ),
-      shares(label, row, Array.from(row.keys()), 0, { most: ROWS }),
+      shares(label, row, Array.from(row.keys()), 0, { most: ROWS, full: row[0] || 1 }),
       found.length > ROWS ? h("p", { class: "legend" }, t("fewer", found.length - ROWS)) : null,
       now < 0 ? null : h("dl", { class: "facts" }, facts().flat()),
       centre,
