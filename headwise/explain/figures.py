@@ -1,4 +1,4 @@
-"""Pictures of attention: a page with one layer above all heads of all layers, and the heads of one layer.
+"""Pictures of attention: a page with one layer and all heads of all layers, and the heads of one layer.
 
 Rows are queries ("attends from"), columns are keys ("attends to"), in every figure.
 """
@@ -25,7 +25,9 @@ TALLEST = 8.0  # inches of a map
 CELL = 0.36  # inches of a cell with its weight written into it, and at least
 NUMBERED = 0.29
 THUMBNAIL = 48  # cells along a side of a small map; a longer side is pooled
-SMALLEST = 0.9  # inches of a small map's side
+SMALL_SIDE = 0.9  # inches of a small map's side at most
+READABLE = 0.45  # and at least, where they stand beside the large one
+BESIDE = 0.55  # inches between the two, for the numbers of layers
 ACROSS = 4  # maps of heads side by side
 GAP = 0.15  # inches between the map and the small maps below it
 
@@ -69,9 +71,16 @@ def page(
     most = min(width / values.shape[1], TALLEST / values.shape[0])
     numbered = most >= NUMBERED
     cell = min(most, CELL if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / max(values.shape)))
-    side = min(SMALLEST, (PAGE - left) / across)
-    upper, lower = (cell * values.shape[1], cell * values.shape[0]), (side * across, side * len(layers))
-    below = GAP + 0.2 + lower[1] if sum(map(len, layers)) > 1 else 0.0
+    upper = cell * values.shape[1], cell * values.shape[0]
+    several = sum(map(len, layers)) > 1
+    # small maps beside the large one where they fit, else below it
+    aside = left + upper[0] + maps.BAR_INCHES + BESIDE
+    side = min(SMALL_SIDE, (PAGE - aside) / across, upper[1] / len(layers))
+    beside = side >= READABLE
+    if not beside:
+        aside, side = left, min(SMALL_SIDE, (PAGE - left) / across)
+    lower = side * across, side * len(layers)
+    below = GAP + 0.2 + lower[1] if several and not beside else 0.0
     note = 0.2 if numbered or (allowed is not None and not allowed.all()) else 0.0
     bottom = 0.05 + below + note + max(0.0, 1.3 - upper[1])  # the colour bar may be taller than the map
     above = maps.title_height(title) + 0.2 + maps.columns_height(tops, cell)
@@ -88,9 +97,10 @@ def page(
     maps.name_page(figure, title)
     maps.colour_bar(axes, image, upper, "probability" if kind == "tags" else "attention weight")
     maps.caption(axes, values, allowed, numbered=numbered)
-    if below:
+    if several:
         small = [pooled(array(layer), THUMBNAIL) for layer in layers]
-        maps.draw_heads(figure.place(left, 0.05, *lower), small, side, chosen)
+        under = bottom + upper[1] - lower[1] if beside else 0.05
+        maps.draw_heads(figure.place(aside, under, *lower), small, side, chosen)
     return figure
 
 
