@@ -193,7 +193,7 @@ class Explanation:
         return [heading, table, *note, "", sums]
 
     def page(self, layer: str | int | None = None, heads: Heads = None) -> Drawing:
-        """One picture: a layer as a large map, and beside or below it every head of every layer of its kind as a small one."""
+        """One picture: a layer as a large map, and every head of every layer of its kind as a small one."""
         if self.draw is not None:
             return self.draw(self, layer, heads)
         from headwise.explain.figures import page
