@@ -171,19 +171,19 @@ def lines(series: Series, *, across: str, down: str, title: str = "", over: str 
     _keep_small_differences_small(axes, [mean.value for row in series.values() for _, mean in row], numeric)
     if numeric:
         _use_logarithm_if_wide(axes, sorted({float(x) for x in xs}))
-        _name_axes(axes, across, down)
+        name_axes(axes, across, down)
     else:
         texts = [shorten(visible(name), _LONGEST) for name in names]
         axes.set_yticks(range(len(names)), list(map(literal, texts)), fontfamily=fonts.families(texts))
         axes.set_ylim(len(names) - 0.5, -0.5)
-        _name_axes(axes, down, across)
+        name_axes(axes, down, across)
     axes.grid(visible=True, axis="y" if numeric else "x", linewidth=0.4, alpha=0.5)
     marks, texts = (axes.get_legend_handles_labels()[0], list(series)) if len(series) > 1 else ([], [])
     if counts := sorted({mean.count for row in series.values() for _, mean in row} - {1}):
         many = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         marks.append(Line2D([], [], color=SOFT, marker="|", markersize=5, linewidth=1.2))
         texts.append(f"95 % interval over {many} {over}")
-    _explain(figure, marks, [shorten(visible(text), _LONGEST) for text in texts], title)
+    legend(figure, marks, texts, title)
     return figure
 
 
@@ -208,9 +208,9 @@ def training_curve(rows: Iterable[Mapping[str, object]], *, title: str = "") -> 
                 steps, values = zip(*points, strict=True)
                 marker = "o" if len(steps) < 40 else ""
                 axes.plot(steps, values, marker=marker, markersize=2.5, color=colour(number), label=part, linewidth=1.1)
-        _name_axes(axes, "step" if axes is grid[-1] else "", metric)
+        name_axes(axes, "step" if axes is grid[-1] else "", metric)
     marks = {label: mark for axes in grid for mark, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    _explain(figure, list(marks.values()), list(marks), visible(title))
+    legend(figure, list(marks.values()), list(marks), title)
     return figure
 
 
@@ -219,7 +219,8 @@ def colour(number: int) -> str:
     return LINES["light"][number % len(LINES["light"])]
 
 
-def _name_axes(axes: Axes, across: str, down: str) -> None:
+def name_axes(axes: Axes, across: str, down: str) -> None:
+    """Writes what both axes show, as `axis_name` has it, in the style of all plots; shares are in percent."""
     axes.set_xlabel(axis_name(across), fontsize=TEXT)
     axes.set_ylabel(axis_name(down), fontsize=TEXT)
     axes.tick_params(labelsize=SMALL, width=0.6, length=2.5)
@@ -233,9 +234,10 @@ def _name_axes(axes: Axes, across: str, down: str) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _explain(figure: Picture, marks: list[Any], texts: list[str], title: str) -> None:
+def legend(figure: Picture, marks: list[Any], texts: list[str], title: str) -> None:
     """Title and legend above the plots, which keep their height; as many names side by side as fit."""
     width, height = figure.get_size_inches()
+    texts, title = [shorten(visible(text), _LONGEST) for text in texts], visible(title)
     if not marks:
         figure.suptitle(title, fontsize=TEXT, parse_math=False)
         return
