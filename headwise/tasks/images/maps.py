@@ -110,11 +110,11 @@ class LabelMap(GridMap):
 
 @dataclass(frozen=True)
 class Labelled:
-    """What a model without attention says of the pixels of an image: an `Explained` with nothing to look at.
+    """The labels of pixels of a model without attention: an `Explained` without a map.
 
     Args:
         source: the name of the image.
-        output: what is said of it, in a few words.
+        output: its prediction, in a few words.
         draw: makes the picture.
         shares: a line for each class.
     """

@@ -276,7 +276,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         return counts
 
     def explain(self, item: Image | str, target: str | None = None) -> Explained:
-        """The picture, its mask where it has one, what is said, and where attention of one pixel goes.
+        """The picture, its mask where it has one, the prediction, and what one pixel attends to.
 
         Args:
             target: `row,column` of that pixel, from 0, in the picture as the model reads it; its middle if None.
