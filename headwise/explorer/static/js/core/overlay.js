@@ -4,9 +4,6 @@
 import { entries } from "./color.js";
 import { painted } from "./heatmap.js";
 
-/** How much of the picture the colours cover, from 0 to 1. */
-export const STRENGTH = 0.6;
-
 /** @type {WeakMap<HTMLCanvasElement, HTMLCanvasElement>} */
 const greys = new WeakMap();
 

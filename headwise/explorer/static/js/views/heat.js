@@ -13,7 +13,6 @@ import { t } from "../strings.js";
 import * as axis from "./axis.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
-import * as sound from "./sound.js";
 import * as zooming from "./zooming.js";
 
 /** Pixels to the right of a map. */
@@ -37,7 +36,8 @@ const [TALLEST, MODEST, LOWEST] = [560, 28, 200];
  */
 
 /**
- * @param {HTMLElement} place @param {Head & { beside?: import("./sound.js").Heard | null }} head
+ * @param {HTMLElement} place
+ * @param {Head & { beside?: ReturnType<typeof import("./sound.js").beside> | null }} head
  * @returns {() => void}
  */
 export function mount(place, head) {
@@ -63,7 +63,7 @@ export function mount(place, head) {
       cell,
     ),
   );
-  const heard = head.beside ? sound.mount(sides, head.beside) : null;
+  const heard = head.beside ? head.beside(sides) : null;
   const margin = axis.longest(group.queries) + 16;
   const { bounds, turn, band } = boundsOf(head, place, canvas, margin);
   const labelled = [axis.mount(left, group.queries, "rows", margin), axis.mount(top, group.keys, turn, band)];

@@ -9,7 +9,7 @@ import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { phrase, t } from "../strings.js";
-import { fact, shares } from "./reading.js";
+import { fact, shares } from "./shares.js";
 import { swatch } from "./swatch.js";
 
 /** @typedef {import("../pages/graph.js").Seen} Seen */

@@ -2,7 +2,8 @@
 /** One image in grey under the weights: a click on a place makes it the query, the arrows move it. */
 
 import { ticks } from "../core/bar.js";
-import { STRENGTH, drawn, gridded, largest, under } from "../core/overlay.js";
+import { STRENGTH } from "../core/color.js";
+import { drawn, gridded, largest, under } from "../core/overlay.js";
 import { percent } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";

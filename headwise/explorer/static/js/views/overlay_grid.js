@@ -1,12 +1,13 @@
 // @ts-check
 /** What every head of every layer looks at, as small pictures of the image; a row for a layer, its mean first. */
 
-import { STRENGTH, drawn, of } from "../core/overlay.js";
+import { STRENGTH } from "../core/color.js";
+import { drawn, of } from "../core/overlay.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
-import { gridOf, sideOf } from "./head_grid.js";
+import { gridOf, sideOf } from "./grid.js";
 
 /** @param {HTMLElement} place @param {import("../pages/vision.js").Seen} seen */
 export function mount(place, seen) {

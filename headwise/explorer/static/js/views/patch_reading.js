@@ -6,7 +6,7 @@ import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { phrase, t } from "../strings.js";
 import { named, pointed } from "./overlay.js";
-import { fact, measures, shares } from "./reading.js";
+import { fact, measures, shares } from "./shares.js";
 
 /**
  * @param {HTMLElement} place

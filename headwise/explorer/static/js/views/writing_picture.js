@@ -1,7 +1,8 @@
 // @ts-check
 /** The picture that is written about: where the step looks on it, and below where each token so far did. */
 
-import { STRENGTH, drawn, gridded, picture } from "../core/overlay.js";
+import { STRENGTH } from "../core/color.js";
+import { drawn, gridded, picture } from "../core/overlay.js";
 import { lookOf } from "../core/search.js";
 import { percent, shown } from "../core/text.js";
 import { h } from "../dom.js";
