@@ -72,6 +72,22 @@ def significant(value: SupportsFloat, digits: int) -> str:
     return _rounded(float(value), f"{value:.{digits}g}", digits, 1)
 
 
+def cell_text(weight: SupportsFloat) -> str:
+    """A weight in a cell of a map: two decimals without the leading zero, "·" for what they do not show; 0 and 1 only
+    for what is 0 and 1.
+
+    >>> [cell_text(weight) for weight in (0.891, 0.004, 0.9999, 1.0, 0, -0.25)]
+    ['.89', '·', '>.99', '1', '0', '−.25']
+    """
+    value, size = float(weight), abs(float(weight))
+    sign = "−" if value < 0 else ""
+    if 0 < size < 0.005:
+        return "·"
+    if size in (0, 1):
+        return f"{sign}{size:.0f}"
+    return f"{sign}>.99" if 0.995 <= size < 1 else sign + f"{size:.2f}".removeprefix("0")
+
+
 def percent(share: SupportsFloat, places: int = 0) -> str:
     """A share of 1 in percent; it reads as 0 % or 100 % only for none or all.
 

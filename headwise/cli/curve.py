@@ -52,7 +52,7 @@ def length(
             rows.append(row | {"mean": round(bucket.mean, 2), metric: bucket.scores[metric]})
     tell(rows, as_json=as_json, output=output)
     if figure is not None:
-        _draw(rows, "run", "mean", str(metric), "words of the input", figure)
+        _draw(rows, "run", "mean", str(metric), "length of the input, words", figure)
 
 
 @app.command("heads")
@@ -129,4 +129,4 @@ def _draw(rows: list[dict[str, Any]], line: str, across: str, down: str, label: 
     for row in rows:
         series.setdefault(row[line], []).append((float(row[across]), Mean.of([row[down]])))
     curves: Series = series
-    draw(lines(curves, across=label, down=f"{down}, in tokens" if down == "distance" else down), path)
+    draw(lines(curves, across=label, down=down), path)

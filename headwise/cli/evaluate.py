@@ -12,6 +12,7 @@ import typer
 from headwise.cli.options import TaskOptions
 from headwise.errors import ConfigError, flag
 from headwise.files import json_text
+from headwise.labels import decimals
 from headwise.processes import Processes, process_group, sharing, together
 
 if TYPE_CHECKING:
@@ -90,12 +91,12 @@ def baseline_fields(compared: "Baselines | None") -> dict[str, Any]:
 def number(value: float) -> str:
     """A score as it is printed; "-" for that of nothing, such as the words that are new where none is.
 
-    >>> number(12.345), number(0.12345), number(float("nan"))
-    ('12.35', '0.1235', '-')
+    >>> number(12.345), number(0.12345), number(0.99999), number(float("nan"))
+    ('12.35', '0.1235', '>0.9999', '-')
     """
     if math.isnan(value):
         return "-"
-    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
+    return f"{value:.2f}" if abs(value) >= 1 else decimals(value, 4)
 
 
 def show(scores: Mapping[str, float | str], title: str, compared: "Baselines | None" = None) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from headwise.cli.output import opened
 from headwise.files import json_text
+from headwise.labels import decimals
 
 if TYPE_CHECKING:
     from headwise.explain.values import Drawing
@@ -49,4 +50,4 @@ def draw(figure: "Drawing", path: Path) -> None:
 def _cell(value: Any) -> str:
     if not isinstance(value, float):
         return "" if value is None else str(value)
-    return f"{value:.4f}" if math.isfinite(value) and abs(value) < 10 else f"{value:.2f}"
+    return decimals(value, 4) if math.isfinite(value) and abs(value) < 10 else f"{value:.2f}"

@@ -14,7 +14,13 @@ from headwise.explain.values import FORMATS, Drawing
 from headwise.files import replacing
 
 SCREEN_DPI = 110
-PRINT_DPI = 120
+PRINT_DPI = 300
+# the widths of a column and of a page of a paper in inches: 85 and 170 mm; nothing is wider than a page
+COLUMN, PAGE = 85 / 25.4, 170 / 25.4
+# letters in points: of ticks and numbers, of axes and legends, of titles
+SMALL, TEXT, TITLE = 7.0, 8.0, 9.0
+# frames, ticks and notes
+SOFT = "#5a6070"
 
 
 class Picture(Figure):
@@ -67,5 +73,5 @@ def _rendered(figure: Drawing, kind: str, dpi: int) -> bytes:
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "headwise", "pdf.fonttype": 42, "text.usetex": False}):
-        figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata, bbox_inches="tight", pad_inches=0.08)
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata, bbox_inches="tight", pad_inches=0.02)
     return buffer.getvalue()

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from headwise.errors import DataError
-from headwise.explain.canvas import Picture, picture
-from headwise.explain.curves import LINE_STYLES, TEXT_SIZE, colour
+from headwise.explain.canvas import COLUMN, PAGE, SOFT, Picture, picture
+from headwise.explain.curves import LINE_STYLES, colour, legend, name_axes
 
 # the most marks of sizes below a panel
 _MARKS = 6
@@ -33,35 +33,25 @@ def scaling(panels: Mapping[str, Mapping[str, Line]], across: str) -> Picture:
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     if not names:
         raise DataError("there is nothing to draw: no measurement")
-    figure = picture(1.2 + 2.4 * len(panels), 3.0)
-    for place, (axes, (down, lines)) in enumerate(
-        zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True)
-    ):
+    figure = picture(PAGE if len(panels) > 1 else COLUMN, 2.2)
+    marks: dict[str, Any] = {}
+    for axes, (down, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         for name, points in lines.items():
             number = names.index(name)
-            style = LINE_STYLES[number // 8 % len(LINE_STYLES)]
-            axes.plot(
-                *zip(*points, strict=True),
-                style,
-                marker="o",
-                markersize=3,
-                linewidth=1.3,
-                color=colour(number),
-                label=name,
+            style = f"o{LINE_STYLES[number // 8 % len(LINE_STYLES)]}"
+            (marks[name],) = axes.plot(
+                *zip(*points, strict=True), style, markersize=2.5, linewidth=1.2, color=colour(number)
             )
         sizes = sorted({size for points in lines.values() for size, _ in points})
-        marks = sizes[:: -(-len(sizes) // _MARKS)]
+        shown = sizes[:: -(-len(sizes) // _MARKS)]
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
+        axes.set_xticks(shown, [f"{size:g}" for size in shown])
         axes.xaxis.set_minor_locator(NullLocator())
         _mark_plainly(axes, [value for points in lines.values() for _, value in points])
-        axes.set_xlabel(across, fontsize=TEXT_SIZE)
-        axes.set_ylabel(down, fontsize=TEXT_SIZE)
-        axes.tick_params(labelsize=TEXT_SIZE - 1)
+        name_axes(axes, across, down)
         axes.grid(visible=True, linewidth=0.4, alpha=0.5)
-        if place == len(panels) - 1:
-            axes.legend(frameon=False, fontsize=TEXT_SIZE - 1, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend(figure, list(marks.values()), list(marks), "")
     return figure
 
 
@@ -85,27 +75,28 @@ def frontier(
 
     >>> drawn = frontier({"a": (1.0, 0.5, 0.1), "b": (2.0, 0.9, 0.1)}, ["a", "b"], across="ms", down="accuracy")
     >>> drawn.axes[0].get_ylabel()
-    'accuracy'
+    'accuracy, %'
     """
     if not sides:
         raise DataError("there is nothing to draw: no side")
-    figure = picture(4.6, 3.2)
+    figure = picture(COLUMN, 2.2)
     axes = figure.subplots()
-    axes.plot(*zip(*(sides[name][:2] for name in front), strict=True), "--", color="#8a8f99", linewidth=1, zorder=1)
-    for number, (name, (cost, score, reach)) in enumerate(sides.items()):
-        mark: dict[str, Any] = {
-            "fmt": "o",
-            "markersize": 4.5,
-            "capsize": 2.5,
-            "linewidth": 1.2,
-            "color": colour(number),
-            "label": name,
-        }
-        axes.errorbar([cost], [score], yerr=[[reach], [reach]] if reach else None, **mark)
-    axes.set_xlabel(across, fontsize=TEXT_SIZE)
-    axes.set_ylabel(down, fontsize=TEXT_SIZE)
+    axes.plot(*zip(*(sides[name][:2] for name in front), strict=True), "--", color=SOFT, linewidth=0.8, zorder=1)
+    marks = [
+        axes.errorbar(
+            [cost],
+            [score],
+            yerr=[[reach], [reach]] if reach else None,
+            fmt="o",
+            markersize=4,
+            capsize=2.5,
+            linewidth=1.2,
+            color=colour(number),
+        )
+        for number, (cost, score, reach) in enumerate(sides.values())
+    ]
     axes.set_xlim(0, 1.1 * max(cost for cost, _, _ in sides.values()))
-    axes.tick_params(labelsize=TEXT_SIZE - 1)
+    name_axes(axes, across, down)
     axes.grid(visible=True, linewidth=0.4, alpha=0.5)
-    axes.legend(frameon=False, fontsize=TEXT_SIZE - 1, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend(figure, [*marks], list(sides), "")
     return figure

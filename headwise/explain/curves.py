@@ -1,27 +1,87 @@
-"""Line plots: the course of a training, and measurements with the spread of repeated ones."""
+"""Line plots: the course of a training, and measurements with the interval over repeated ones."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
 
 from headwise.errors import DataError
-from headwise.explain.canvas import Picture, picture
-from headwise.explain.ramps import PALETTE
+from headwise.explain import fonts
+from headwise.explain.canvas import COLUMN, SMALL, SOFT, TEXT, Picture, picture
+from headwise.explain.ramps import LINES
+from headwise.labels import columns, literal, shorten, visible
 
 LINE_STYLES = ("-", "--", "-.", ":")
-TEXT_SIZE = 9.0
 
+# what keys of recipes, scores of `evaluate` and statistics of heads are called along an axis
+_WORDS = {
+    "num_heads": "number of heads",
+    "num_kv_heads": "number of key and value heads",
+    "num_layers": "number of layers",
+    "encoder_layers": "encoder layers",
+    "decoder_layers": "decoder layers",
+    "d_model": "width of the vectors",
+    "d_ff": "width of the feed-forward layers",
+    "mechanism": "attention mechanism",
+    "position": "position scheme",
+    "normalizer": "normalizer of the scores",
+    "score": "attention score",
+    "limit": "training examples",
+    "learning_rate": "learning rate",
+    "label_smoothing": "label smoothing",
+    "max_steps": "training steps",
+    "max_epochs": "training epochs",
+    "batch_tokens": "tokens in a batch",
+    "vocab_size": "size of the vocabulary",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "wer": "word error rate, %",
+    "cer": "character error rate, %",
+    "accuracy": "accuracy, %",
+    "accuracy_seen": "accuracy on words of training, %",
+    "accuracy_unseen": "accuracy on other words, %",
+    "pixel_accuracy": "accuracy of pixels, %",
+    "exact": "exact answers, %",
+    "macro_f1": "macro F1, %",
+    "mean_iou": "mean IoU, %",
+    "auc": "AUC, %",
+    "loss": "loss, nats",
+    "perplexity": "perplexity",
+    "word_perplexity": "perplexity of words",
+    "bits_per_char": "bits per character",
+    "mae": "mean absolute error",
+    "rmse": "root mean square error",
+    "mse": "mean square error",
+    "r2": "R²",
+    "distance": "mean distance, tokens",
+    "entropy": "entropy, share of the largest",
+    "diagonal": "weight of the own position",
+    "first": "weight of the first key",
+    "redundancy": "similarity to other heads",
+}
+# scores that `evaluate` gives as shares of 1, not in percent
+_SHARES = {
+    *("accuracy", "accuracy_seen", "accuracy_unseen", "pixel_accuracy", "exact", "macro_f1", "mean_iou", "auc"),
+}
 # other numbers of a log (times, counts, rates) are not drawn
 DRAWN = ("loss", "bleu", "chrf", "accuracy", "perplexity")
 # a logarithmic axis is for at most so many numbers, the largest so many times the smallest
 _WIDE = 8.0
 # a plot is at least this share of its largest value high
 _FLAT = 0.02
-# a legend of more lines stands beside the plot
-_INSIDE = 3
+_HEIGHT = 1.9  # inches of a plot over numbers
+_ROW = 0.3  # inches of a name beside a plot
+_LINE = 0.16  # inches of a line of a legend
+_LETTER = 0.068  # inches of a column of text of a legend or a tick
+_LONGEST = 32  # columns of a name
 
 
 @dataclass(frozen=True)
@@ -43,6 +103,18 @@ class Mean:
             raise DataError("there is no mean of no values")
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
 
+    @property
+    def interval(self) -> float:
+        """Half the 95 % interval of the mean, by Student's t; 0 of one value, which has none.
+
+        >>> round(Mean.of([1.0, 2.0, 3.0]).interval, 3)
+        2.484
+        """
+        # scipy takes longer to import than a plot to draw
+        from scipy.stats import t
+
+        return float(t.ppf(0.975, self.count - 1)) * self.spread / self.count**0.5 if self.count > 1 else 0.0
+
     def __str__(self) -> str:
         digits = 2 if abs(self.value) >= 10 else 4
         spread = f" ± {self.spread:.{digits}f}" if self.count > 1 else ""
@@ -53,52 +125,65 @@ class Mean:
 Series = Mapping[str, Sequence[tuple[float | int | str, Mean]]]
 
 
-def lines(series: Series, *, across: str, down: str, title: str = "") -> Picture:
-    """One line for each series over numbers, or over names side by side; bars show the spread.
+def axis_name(key: str) -> str:
+    """What a key of a recipe, a score or a statistic is called along an axis; as it stands where it has no words.
+
+    >>> axis_name("model.num_heads"), axis_name("wer"), axis_name("decoding.beam")
+    ('number of heads', 'word error rate, %', 'decoding.beam')
+    """
+    return _WORDS.get(key.rpartition(".")[2], key)
+
+
+def lines(series: Series, *, across: str, down: str, title: str = "", over: str = "seeds") -> Picture:
+    """One line for each series over numbers, or over names side by side; bars are 95 % intervals of the means.
 
     At most eight numbers, of which the largest is eight times the smallest or more, stand on a logarithmic axis.
 
     Args:
-        across, down: names of the axes.
+        across, down: names of the axes, as for `axis_name`; shares of 1 are drawn in percent.
+        over: what the measurements of a mean differ in.
     Raises: DataError: nothing to draw.
 
-    >>> drawn = lines({"rnn": [(1, Mean(0.9, 0.0, 1)), (2, Mean(0.8, 0.1, 3))]}, across="distance", down="accuracy")
-    >>> drawn.axes[0].get_xlabel()
-    'distance'
+    >>> drawn = lines({"rnn": [(1, Mean(0.9, 0.0, 1)), (2, Mean(0.8, 0.1, 3))]}, across="num_heads", down="accuracy")
+    >>> drawn.axes[0].get_xlabel(), [text.get_text() for text in drawn.legends[0].get_texts()]
+    ('number of heads', ['95 % interval over 3 seeds'])
     """
     xs = [x for row in series.values() for x, _ in row]
     if not xs:
         raise DataError("there is nothing to draw: no measurement")
     numeric = all(not isinstance(x, str) for x in xs)
     names = list(dict.fromkeys(map(str, xs)))
-    figure = picture(5.6, 3.2)
+    figure = picture(COLUMN, _HEIGHT if numeric else max(1.2, 0.6 + _ROW * len(names)))
     axes = figure.subplots()
     for number, (name, row) in enumerate(series.items()):
         means = [mean for _, mean in row]
-        axes.errorbar(
-            [float(x) if numeric else float(names.index(str(x))) for x, _ in row],
-            [mean.value for mean in means],
-            yerr=[mean.spread for mean in means] if any(mean.count > 1 for mean in means) else None,
-            fmt=LINE_STYLES[number % len(LINE_STYLES)],
-            marker="o",
-            markersize=3.5,
-            capsize=2.5,
-            linewidth=1.3,
-            color=colour(number),
-            label=name,
-        )
-    _keep_small_differences_small(axes, [mean.value for row in series.values() for _, mean in row])
+        values, reach = [mean.value for mean in means], [mean.interval for mean in means]
+        bars = reach if any(mean.count > 1 for mean in means) else None
+        how: dict[str, Any] = {"markersize": 3, "capsize": 2.5, "linewidth": 1.2, "label": name}
+        how["color"] = colour(number)
+        if numeric:
+            style = LINE_STYLES[number % len(LINE_STYLES)]
+            axes.errorbar([float(x) for x, _ in row], values, yerr=bars, fmt=f"o{style}", **how)
+        else:
+            # those of one name beside each other, between it and the next
+            aside = 0.5 * ((number + 0.5) / len(series) - 0.5)
+            axes.errorbar(values, [names.index(str(x)) + aside for x, _ in row], xerr=bars, fmt="o", **how)
+    _keep_small_differences_small(axes, [mean.value for row in series.values() for _, mean in row], numeric)
     if numeric:
         _use_logarithm_if_wide(axes, sorted({float(x) for x in xs}))
+        name_axes(axes, across, down)
     else:
-        axes.set_xticks(range(len(names)), names)
-    _name_axes(axes, across, down, title)
-    axes.grid(visible=True, axis="y", linewidth=0.4, alpha=0.5)
-    if len(series) > 1:
-        legend = axes.legend(frameon=False, fontsize=TEXT_SIZE - 1)
-        if len(series) > _INSIDE:
-            legend.set_loc("center left")
-            legend.set_bbox_to_anchor((1.0, 0.5))
+        texts = [shorten(visible(name), _LONGEST) for name in names]
+        axes.set_yticks(range(len(names)), list(map(literal, texts)), fontfamily=fonts.families(texts))
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        name_axes(axes, down, across)
+    axes.grid(visible=True, axis="y" if numeric else "x", linewidth=0.4, alpha=0.5)
+    marks, texts = (axes.get_legend_handles_labels()[0], list(series)) if len(series) > 1 else ([], [])
+    if counts := sorted({mean.count for row in series.values() for _, mean in row} - {1}):
+        many = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        marks.append(Line2D([], [], color=SOFT, marker="|", markersize=5, linewidth=1.2))
+        texts.append(f"95 % interval over {many} {over}")
+    legend(figure, marks, texts, title)
     return figure
 
 
@@ -108,44 +193,75 @@ def training_curve(rows: Iterable[Mapping[str, object]], *, title: str = "") -> 
     Raises: DataError if no row has a step and a number.
 
     >>> training_curve([{"step": 1, "loss": 5.0}, {"step": 2, "metrics": {"bleu": 3.0}}]).axes[1].get_ylabel()
-    'valid bleu'
+    'BLEU'
     """
     series = _series(rows)
     if not series:
         raise DataError("no row has a `step` and a number besides; is this the metrics.jsonl of a run?")
-    losses = [name for name in series if name.endswith("loss")]
-    panels = [losses] * bool(losses) + [[name] for name in series if name not in losses]
-    figure = picture(6.5, 1.0 + 1.7 * len(panels))
-    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, names in zip(grid, panels, strict=True):
-        for number, name in enumerate(names):
-            steps, values = zip(*series[name], strict=True)
-            marker = "o" if len(steps) < 40 else ""
-            axes.plot(steps, values, marker=marker, markersize=3, color=colour(number), label=name, linewidth=1.2)
-        across, heading = "step" if axes is grid[-1] else "", title if axes is grid[0] else ""
-        _name_axes(axes, across, "loss" if len(names) > 1 else names[0], heading)
-        if len(names) > 1:
-            axes.legend(frameon=False, fontsize=TEXT_SIZE - 1)
+    names = list(dict.fromkeys(metric for metric, _ in series))
+    figure = picture(COLUMN, 0.4 + 1.15 * len(names))
+    grid = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
+    parts = "training", "validation"
+    for axes, metric in zip(grid, names, strict=True):
+        for number, part in enumerate(parts):
+            if points := series.get((metric, part)):
+                steps, values = zip(*points, strict=True)
+                marker = "o" if len(steps) < 40 else ""
+                axes.plot(steps, values, marker=marker, markersize=2.5, color=colour(number), label=part, linewidth=1.1)
+        name_axes(axes, "step" if axes is grid[-1] else "", metric)
+    marks = {label: mark for axes in grid for mark, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    legend(figure, list(marks.values()), list(marks), title)
     return figure
 
 
 def colour(number: int) -> str:
     """The colour of a line, distinct from those before it; after eight they repeat."""
-    return PALETTE[number % len(PALETTE)]
+    return LINES["light"][number % len(LINES["light"])]
 
 
-def _name_axes(axes: Axes, across: str, down: str, title: str) -> None:
-    axes.set_xlabel(across, fontsize=TEXT_SIZE)
-    axes.set_ylabel(down, fontsize=TEXT_SIZE)
-    axes.set_title(title, fontsize=TEXT_SIZE + 1, parse_math=False)
-    axes.tick_params(labelsize=TEXT_SIZE - 1)
+def name_axes(axes: Axes, across: str, down: str) -> None:
+    """Writes what both axes show, as `axis_name` has it, in the style of all plots; shares are in percent."""
+    axes.set_xlabel(axis_name(across), fontsize=TEXT)
+    axes.set_ylabel(axis_name(down), fontsize=TEXT)
+    axes.tick_params(labelsize=SMALL, width=0.6, length=2.5)
+    for name, axis in ((across, axes.xaxis), (down, axes.yaxis)):
+        if name in _SHARES:
+            axis.set_major_formatter(PercentFormatter(1.0, symbol=""))
+            # intervals of few values reach beyond what a share can be
+            low, high = axis.get_view_interval()
+            axis.set_view_interval(max(low, -0.02), min(high, 1.02), ignore=True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
 
 
-def _keep_small_differences_small(axes: Axes, values: list[float]) -> None:
-    """Values that hardly differ do not fill the height of the plot."""
+def legend(figure: Picture, marks: list[Any], texts: list[str], title: str) -> None:
+    """Title and legend above the plots, which keep their height; as many names side by side as fit."""
+    width, height = figure.get_size_inches()
+    texts, title = [shorten(visible(text), _LONGEST) for text in texts], visible(title)
+    if not marks:
+        figure.suptitle(title, fontsize=TEXT, parse_math=False)
+        return
+    across = max(1, int(width / (_LETTER * max(map(columns, texts)) + 0.55)))
+    figure.set_figheight(height + _LINE * (-(-len(texts) // across) + bool(title)))
+    figure.legend(
+        marks,
+        list(map(literal, texts)),
+        loc="outside upper left",
+        ncols=across,
+        frameon=False,
+        prop={"size": SMALL, "family": fonts.families(texts)},
+        title=literal(title),
+        title_fontsize=TEXT,
+        alignment="left",
+    )
+
+
+def _keep_small_differences_small(axes: Axes, values: list[float], upright: bool) -> None:
+    """Values that hardly differ do not fill the plot."""
     if max(values) - min(values) < _FLAT * max(map(abs, values)):
         middle = (max(values) + min(values)) / 2
-        axes.set_ylim(middle - _FLAT * abs(middle), middle + _FLAT * abs(middle))
+        limits = middle - _FLAT * abs(middle), middle + _FLAT * abs(middle)
+        axes.set_ylim(*limits) if upright else axes.set_xlim(*limits)
 
 
 def _use_logarithm_if_wide(axes: Axes, xs: list[float]) -> None:
@@ -155,15 +271,17 @@ def _use_logarithm_if_wide(axes: Axes, xs: list[float]) -> None:
         axes.minorticks_off()
 
 
-def _series(rows: Iterable[Mapping[str, object]]) -> dict[str, list[tuple[float, float]]]:
-    """The drawn numbers by name, each as (step, value) in the order of the steps; only finite ones."""
-    series: dict[str, list[tuple[float, float]]] = {}
+def _series(rows: Iterable[Mapping[str, object]]) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """The drawn numbers by name and part of the data, each as (step, value) in the order of the steps; finite ones."""
+    series: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in rows:
         step, metrics = row.get("step"), row.get("metrics")
         if not isinstance(step, int | float):
             continue
-        valid = {f"valid {name}": value for name, value in metrics.items()} if isinstance(metrics, Mapping) else {}
-        for name, value in {**row, **valid}.items():
+        valid = metrics.items() if isinstance(metrics, Mapping) else ()
+        numbers = [(name, "training", value) for name, value in row.items()]
+        numbers += [(name, "validation", value) for name, value in valid]
+        for name, part, value in numbers:
             if name.endswith(DRAWN) and isinstance(value, int | float) and np.isfinite(value):
-                series.setdefault(name, []).append((float(step), float(value)))
+                series.setdefault((name, part), []).append((float(step), float(value)))
     return {name: sorted(points) for name, points in series.items()}

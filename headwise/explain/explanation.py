@@ -15,6 +15,7 @@ from headwise.explain.places import Places, Tokens
 from headwise.explain.values import Drawing, require_formats
 
 Heads = int | Sequence[int] | None
+# "cross": keys are of another sequence; "pooled": one row, an answer; "tags": keys are tags of the rows
 Kind = Literal["self", "cross", "pooled", "tags"]
 
 POOLING = "pooling"
@@ -192,7 +193,7 @@ class Explanation:
         return [heading, table, *note, "", sums]
 
     def page(self, layer: str | int | None = None, heads: Heads = None) -> Drawing:
-        """One picture: a layer as a large map, and below it every head of every layer of its kind as a small one."""
+        """One picture: a layer as a large map, and every head of every layer of its kind as a small one."""
         if self.draw is not None:
             return self.draw(self, layer, heads)
         from headwise.explain.figures import page
@@ -232,7 +233,12 @@ class Explanation:
 
         return {
             name.replace(".", "-"): figures.heads(
-                layer.weights, layer.queries, layer.keys, title=f"{name}\n{self._title()}", keep=_allowed(layer)
+                layer.weights,
+                layer.queries,
+                layer.keys,
+                title=f"{self._title()}\n{name}",
+                kind=layer.kind,
+                keep=_allowed(layer),
             )
             for name, layer in self.layers.items()
         }

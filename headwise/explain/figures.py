@@ -1,4 +1,4 @@
-"""Pictures of attention: a page with one layer above all heads of all layers, and the heads of one layer.
+"""Pictures of attention: a page with one layer and all heads of all layers, and the heads of one layer.
 
 Rows are queries ("attends from"), columns are keys ("attends to"), in every figure.
 """
@@ -9,24 +9,27 @@ from typing import Literal
 from jaxtyping import Bool, Float
 
 from headwise.explain import maps
-from headwise.explain.canvas import Picture, picture
+from headwise.explain.canvas import PAGE, TEXT, Picture, picture
 from headwise.explain.heads import pooled
 from headwise.explain.values import Array, array
 
-QUERY, KEY = "query: attends from", "key: attends to"
+Kind = Literal["self", "cross", "pooled", "tags"]
 # what rows and columns are, for each kind of layer
 SIDES = {
-    "self": (QUERY, KEY),
+    "self": ("query: attends from", "key: attends to"),
     "cross": ("target token (attends from)", "source token (attends to)"),
     "pooled": ("answer", "token (attends to)"),
     "tags": ("word and its tag", "tag"),
 }
-LARGEST = 10.0  # inches of a map's longer side
-NUMBERED = 150  # a map of at most so many cells has its weights written into them
+TALLEST = 8.0  # inches of a map
+CELL = 0.36  # inches of a cell with its weight written into it, and at least
+NUMBERED = 0.29
 THUMBNAIL = 48  # cells along a side of a small map; a longer side is pooled
-SMALL = 1.1  # inches of a small map's side
-WIDEST = 9.0  # inches of a row of small maps
-GAP = 0.45  # inches between the map and the small maps below it
+SMALL_SIDE = 0.9  # inches of a small map's side at most
+READABLE = 0.45  # and at least, where they stand beside the large one
+BESIDE = 0.55  # inches between the two, for the numbers of layers
+ACROSS = 4  # maps of heads side by side
+GAP = 0.15  # inches between the map and the small maps below it
 
 
 def page(
@@ -37,7 +40,7 @@ def page(
     *,
     chosen: Sequence[tuple[int, int]] = (),
     title: str = "",
-    kind: Literal["self", "cross", "pooled", "tags"] = "self",
+    kind: Kind = "self",
     keep: Bool[Array, "queries keys"] | None = None,
 ) -> Picture:
     """A map of weights with tokens as labels, and a grid of small maps: a row for each layer, a column for each head.
@@ -61,17 +64,28 @@ def page(
     values, allowed = array(weights), None if keep is None else array(keep).astype(bool)
     maps.check_shape(values, [("queries", len(queries)), ("keys", len(keys))])
     rows, tops = maps.labels(queries), maps.labels(keys)
-    numbered, longest, across = values.size <= NUMBERED, max(values.shape), max(map(len, layers))
+    across = max(map(len, layers))
+    left = max(rows.inches, 0.5) + 0.35
+    width = PAGE - left - maps.BAR_INCHES
     # room for a number, else for a line of text, else what a page leaves
-    cell = min(0.38 if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / longest), LARGEST / longest)
-    side = min(SMALL, WIDEST / across)
-    upper, lower = (cell * values.shape[1], cell * values.shape[0]), (side * across, side * len(layers))
-    below = GAP + 0.35 + lower[1] if sum(map(len, layers)) > 1 else 0.0
-    above = maps.columns_height(tops, cell) + 0.25 + 0.2 * (title.count("\n") + 1)
-    left, bottom = max(rows.inches, 0.6) + 0.4, 0.1  # of both, in inches
-    height = above + max(upper[1], 1.3) + below + bottom  # the colour bar may be taller than the map
-    figure = picture(left + max(upper[0], lower[0]) + 0.9, height, free=True)
-    axes = figure.place(left, height - above - upper[1], *upper)
+    most = min(width / values.shape[1], TALLEST / values.shape[0])
+    numbered = most >= NUMBERED
+    cell = min(most, CELL if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / max(values.shape)))
+    upper = cell * values.shape[1], cell * values.shape[0]
+    several = sum(map(len, layers)) > 1
+    # small maps beside the large one where they fit, else below it
+    aside = left + upper[0] + maps.BAR_INCHES + BESIDE
+    side = min(SMALL_SIDE, (PAGE - aside) / across, upper[1] / len(layers))
+    beside = side >= READABLE
+    if not beside:
+        aside, side = left, min(SMALL_SIDE, (PAGE - left) / across)
+    lower = side * across, side * len(layers)
+    below = GAP + 0.2 + lower[1] if several and not beside else 0.0
+    note = 0.2 if numbered or (allowed is not None and not allowed.all()) else 0.0
+    bottom = 0.05 + below + note + max(0.0, 1.3 - upper[1])  # the colour bar may be taller than the map
+    above = maps.title_height(title) + 0.2 + maps.columns_height(tops, cell)
+    figure = picture(PAGE, bottom + upper[1] + above, free=True)
+    axes = figure.place(left, bottom, *upper)
     norm = maps.norm(values, keep=allowed)
     image = maps.draw(axes, values, norm, allowed)
     maps.label_rows(axes, rows, cell)
@@ -79,12 +93,14 @@ def page(
     if numbered:
         maps.number_cells(axes, values, norm, allowed)
     maps.outline(axes, list(enumerate(values.argmax(axis=1).tolist())) if kind != "self" else [])
-    maps.name_axes(axes, *SIDES[kind], title)
+    maps.name_axes(axes, *SIDES[kind])
+    maps.name_page(figure, title)
     maps.colour_bar(axes, image, upper, "probability" if kind == "tags" else "attention weight")
-    maps.caption(axes, values, allowed)
-    if below:
+    maps.caption(axes, values, allowed, numbered=numbered)
+    if several:
         small = [pooled(array(layer), THUMBNAIL) for layer in layers]
-        maps.draw_heads(figure.place(left, bottom, *lower), small, side, chosen)
+        under = bottom + upper[1] - lower[1] if beside else 0.05
+        maps.draw_heads(figure.place(aside, under, *lower), small, side, chosen)
     return figure
 
 
@@ -94,34 +110,45 @@ def heads(
     keys: Sequence[str],
     *,
     title: str = "",
+    kind: Kind = "self",
     keep: Bool[Array, "queries keys"] | None = None,
 ) -> Picture:
     """A grid with one map for each head; all share one colour scale, so they can be compared.
 
     Args:
-        queries, keys, keep: as in `page`.
+        queries, keys, kind, keep: as in `page`.
 
     >>> import numpy as np
     >>> len(heads(np.ones((3, 2, 2)) / 2, ["a", "b"], ["a", "b"]).axes)
-    4
+    3
     """
     values, allowed = array(weights), None if keep is None else array(keep).astype(bool)
     maps.check_shape(values, [("heads", len(values)), ("queries", len(queries)), ("keys", len(keys))])
     rows, tops = maps.labels(queries), maps.labels(keys)
-    across = min(len(values), 4)
+    across = min(len(values), ACROSS)
     down = -(-len(values) // across)
-    cell = min(0.3, max(maps.LINE_INCHES, 2.2 / max(values.shape[1:])), 3.5 / max(values.shape[1:]))
-    tall = cell * values.shape[1] + maps.columns_height(tops, cell) + 0.45
-    figure = picture(across * (cell * values.shape[2] + 0.2) + rows.inches + 1.8, down * tall + 0.8)
-    grid = figure.subplots(down, across, squeeze=False).ravel()
+    left, right = max(rows.inches, 0.5) + 0.35, maps.BAR_INCHES
+    room = (PAGE - left - right) / across - 0.12
+    cell = min(0.3, room / values.shape[2], TALLEST / values.shape[1])
+    size = cell * values.shape[2], cell * values.shape[1]
+    lead = maps.columns_height(tops, cell) + 0.2
+    above = maps.title_height(title) + 0.2
+    height = above + max(down * (size[1] + lead + 0.1), 1.7) + 0.25
+    figure = picture(PAGE, height, free=True)
     norm = maps.norm(*values, keep=allowed)
-    for number, axes in enumerate(grid[: len(values)]):
-        image = maps.draw(axes, values[number], norm, allowed)
+    for number, weight in enumerate(values):
+        row, column = divmod(number, across)
+        top = height - above - row * (size[1] + lead + 0.1) - lead
+        axes = figure.place(left + column * (size[0] + 0.12), top - size[1], *size)
+        image = maps.draw(axes, weight, norm, allowed)
         maps.label_columns(axes, tops, cell)
         maps.name_map(axes, f"head {number}", maps.columns_height(tops, cell))
-        maps.label_rows(axes, rows if number % across == 0 else rows.blank(), cell)
-    for axes in grid[len(values) :]:
-        axes.remove()
-    maps.name_grid(figure, QUERY, KEY, title)
-    maps.shared_colour_bar(figure, image)
+        maps.label_rows(axes, rows if column == 0 else rows.blank(), cell)
+        if column == 0:
+            axes.set_ylabel(SIDES[kind][0], fontsize=TEXT)
+    last = figure.axes[across - 1]
+    maps.colour_bar(last, image, size)
+    first = figure.axes[0]
+    first.text(0, 1 + (lead + 0.02) / size[1], SIDES[kind][1], fontsize=TEXT, transform=first.transAxes)
+    maps.name_page(figure, title)
     return figure

@@ -1,28 +1,29 @@
 """How one matrix is drawn: value scale, token labels, masked cells, numbers in cells, colour bar."""
 
-import re
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.colorbar import Colorbar
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from headwise.errors import ShapeError
 from headwise.explain import fonts
+from headwise.explain.canvas import SMALL, SOFT, TEXT, TITLE
 from headwise.explain.ramps import colormap, oklab
-from headwise.labels import columns, decimals, literal, shorten, visible
+from headwise.labels import cell_text, columns, literal, shorten, significant, visible
 
 LONGEST_LABEL = 14  # columns
-LONGEST_TITLE = 80
-LABEL_SIZE = 8.0  # points
-TITLE_SIZE = 10.0
-COLUMN_INCHES = 0.075  # width of a column of text at LABEL_SIZE
-LINE_INCHES = 0.16  # smallest distance of two labels
+LONGEST_TITLE = 76
+COLUMN_INCHES = 0.066  # width of a column of text of size SMALL
+LINE_INCHES = 0.14  # smallest distance of two labels
+TITLE_LINE = 0.17  # height of a line of a title
+BAR_INCHES = 0.8  # a colour bar with its numbers and its name
+_APART = 0.11  # share of a colour bar between two of its marks
 MASKED = "#e9eaee"
 EDGE = "#b8bcc6"
 NOT_A_NUMBER = "#d55e00"
@@ -104,12 +105,13 @@ def draw_heads(axes: Axes, layers: Sequence[np.ndarray], side: float, chosen: Se
     outline(axes, chosen)
     label_rows(axes, labels([f"layer {number}" for number in range(len(layers))]), side)
     label_columns(axes, labels([f"head {number}" for number in range(across)]), side)
+    axes.tick_params(length=0)
 
 
 def label_rows(axes: Axes, rows: Labels, cell: float) -> None:
     """Writes row labels; when rows are thinner than a line of text, every second, fifth, tenth ... of them."""
     ticks = _ticks(len(rows.texts), cell)
-    axes.set_yticks(ticks, [rows.texts[i] for i in ticks], fontsize=LABEL_SIZE, fontfamily=rows.fonts)
+    axes.set_yticks(ticks, [rows.texts[i] for i in ticks], fontsize=SMALL, fontfamily=rows.fonts)
 
 
 def label_columns(axes: Axes, keys: Labels, cell: float) -> None:
@@ -121,7 +123,7 @@ def label_columns(axes: Axes, keys: Labels, cell: float) -> None:
     axes.set_xticks(
         ticks,
         [keys.texts[i] for i in ticks],
-        fontsize=LABEL_SIZE,
+        fontsize=SMALL,
         fontfamily=keys.fonts,
         rotation=rotation,
         rotation_mode="anchor" if rotation == 45 else "default",
@@ -136,14 +138,14 @@ def columns_height(keys: Labels, cell: float) -> float:
 
 
 def number_cells(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.ndarray | None) -> None:
-    """Writes each weight with two digits into its cell, dark on light and light on dark."""
+    """Writes each weight into its cell, as `cell_text` has it, dark on light and light on dark."""
     visible = np.isfinite(weights) if keep is None else np.isfinite(weights) & keep
     colours = colormap("ink light")(scale(np.where(visible, weights, 0.0)))[..., :3]
     lightness = oklab(colours.reshape(-1, 3))[:, 0].reshape(weights.shape)
     for row, column in np.argwhere(visible):
-        text = re.sub(r"^(\D*)0\.", r"\1.", decimals(weights[row, column]))
         ink = "#10131c" if lightness[row, column] > 0.65 else "#ffffff"
-        axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=ink)
+        text = cell_text(weights[row, column])
+        axes.text(column, row, text, ha="center", va="center", fontsize=SMALL, color=ink)
 
 
 def outline(axes: Axes, cells: Sequence[tuple[int, int]]) -> None:
@@ -158,59 +160,72 @@ def colour_bar(axes: Axes, image: AxesImage, size: tuple[float, float], what: st
     """A colour bar beside a matrix of this width and height in inches: as tall, within 1.3 and 4 inches."""
     width, height = size
     tall = min(max(height, 1.3), 4.0) / height
-    place = axes.inset_axes((1 + 0.12 / width, 1 - tall, 0.12 / width, tall))
-    _label_bar(axes.figure.colorbar(image, cax=place), what)
+    place = axes.inset_axes((1 + 0.12 / width, 1 - tall, 0.1 / width, tall))
+    scale = image.norm
+    assert isinstance(scale, PowerNorm), "made by `norm`"
+    bar = axes.figure.colorbar(image, cax=place, ticks=_round_values(scale))
+    bar.ax.set_yticklabels([significant(value, 3).removeprefix("0") or "0" for value in bar.get_ticks()])
+    bar.ax.minorticks_off()
+    bar.set_label(what if scale.gamma == 1 else f"{what},\nsquare-root scale", fontsize=SMALL)
+    bar.ax.tick_params(labelsize=SMALL, length=2, width=0.5)
+    bar.outline.set_linewidth(0.4)
 
 
-def shared_colour_bar(figure: Figure, image: AxesImage) -> None:
-    """One colour bar for all maps of a figure."""
-    _label_bar(figure.colorbar(image, ax=figure.axes, aspect=30, shrink=0.8, pad=0.02), "attention weight")
+def name_axes(axes: Axes, rows: str, keys: str) -> None:
+    """Writes what rows and columns are."""
+    axes.set_ylabel(rows, fontsize=TEXT)
+    axes.set_xlabel(keys, fontsize=TEXT)
 
 
-def name_axes(axes: Axes, rows: str, keys: str, title: str) -> None:
-    """Writes what rows and columns are and the title, as text and never as a formula."""
-    heading = title_of(title)
-    axes.set_ylabel(rows, fontsize=TITLE_SIZE - 1)
-    axes.set_xlabel(keys, fontsize=TITLE_SIZE - 1)
-    axes.set_title(heading.texts[0], fontsize=TITLE_SIZE, fontfamily=heading.fonts)
-
-
-def name_grid(figure: Figure, rows: str, keys: str, title: str) -> None:
-    """The same for all maps of a figure."""
-    heading = title_of(title)
-    figure.supylabel(rows, fontsize=TITLE_SIZE - 1)
-    figure.supxlabel(keys, fontsize=TITLE_SIZE - 1)
-    figure.suptitle(heading.texts[0], fontsize=TITLE_SIZE, fontfamily=heading.fonts)
+def name_page(figure: Figure, title: str) -> None:
+    """Writes the title, as text and never as a formula, at the upper left."""
+    heading, (width, height) = title_of(title), figure.get_size_inches()
+    place = {"x": 0.05 / width, "y": 1 - 0.05 / height, "ha": "left", "va": "top"}
+    figure.suptitle(heading.texts[0], fontsize=TITLE, fontfamily=heading.fonts, linespacing=1.25, **place)
 
 
 def name_map(axes: Axes, name: str, above: float) -> None:
-    """Writes the name of a map in a grid, `above` inches over it; the layout cannot find that height by itself."""
-    heading = title_of(name)
-    axes.set_title(heading.texts[0], fontsize=LABEL_SIZE + 1, fontfamily=heading.fonts, y=1.0, pad=72 * above)
+    """Writes the name of a map in a grid, `above` inches over it."""
+    axes.set_title(name, fontsize=TEXT, y=1.0, pad=72 * above, parse_math=False)
 
 
-def caption(axes: Axes, weights: np.ndarray, keep: np.ndarray | None) -> None:
-    """Explains hatched and orange cells below the map, where there are some."""
+def title_height(title: str) -> float:
+    """Inches that the title takes."""
+    return 0.05 + TITLE_LINE * (title.count("\n") + 1) if title else 0.05
+
+
+def caption(axes: Axes, weights: np.ndarray, keep: np.ndarray | None, *, numbered: bool = False) -> None:
+    """Explains signs in cells, hatched and orange cells below the map, where there are some."""
     notes = []
     if keep is not None and not keep.all():
         notes.append("hatched: masked, may not attend")
     if not np.isfinite(weights).all():
         notes.append("orange: not a number")
+    if numbered and ((weights > 0) & (weights < 0.005)).any():
+        notes.append("· is below .005")
     if notes:
-        below = axes.text(0.0, -0.01, "\n" + "; ".join(notes), transform=axes.transAxes, va="top", color="#5a6070")
-        below.set_fontsize(LABEL_SIZE - 1)
-
-
-def _label_bar(bar: Colorbar, what: str) -> None:
-    bar.set_label(f"{what}, √ scale", fontsize=LABEL_SIZE)
-    bar.ax.tick_params(labelsize=LABEL_SIZE - 1, length=2)
-    bar.outline.set_linewidth(0.4)
+        below = axes.text(0.0, -0.01, "\n" + "; ".join(notes), transform=axes.transAxes, va="top", color=SOFT)
+        below.set_fontsize(SMALL)
 
 
 def title_of(title: str) -> Labels:
     """The lines of a title made legible, as one text."""
     lines = [shorten(visible(line), LONGEST_TITLE) for line in title.split("\n")]
     return _legible(["\n".join(lines)])
+
+
+def _round_values(scale: PowerNorm) -> list[float]:
+    """Zero, the largest value, and round numbers between them that stand well apart on the bar."""
+    top = float(scale.vmax or 1.0)
+    values, last = [top], 1.0
+    for power in range(math.floor(math.log10(top)) + 1, -7, -1):
+        for step in (0.5, 0.25, 0.1):
+            value = float(f"{step * 10.0**power:.2g}")
+            at = float(scale(value))
+            if value < top and last - at > _APART and at > _APART:
+                values.append(value)
+                last = at
+    return [0.0, *reversed(values)]
 
 
 def _legible(texts: list[str]) -> Labels:

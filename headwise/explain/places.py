@@ -62,11 +62,11 @@ class PixelLabels:
     """Predicted and true classes of the pixels of an image.
 
     Args:
-        said, true: class numbers, beyond the last where a pixel does not count; None: the truth is not known.
+        predicted, true: class numbers, beyond the last where a pixel does not count; None: the truth is not known.
         classes: name and colour, as #rrggbb, of each.
     """
 
-    said: Int[np.ndarray, "height width"]
+    predicted: Int[np.ndarray, "height width"]
     true: Int[np.ndarray, "height width"] | None
     classes: Sequence[tuple[str, str]]
 

@@ -21,13 +21,35 @@ SIZE = 256
 CONTROLS: dict[str, tuple[str, ...]] = {
     "ink light": ("#f8fafd #bee6ff #87cdf7 #5bb0eb #458fd2 #3970b7 #305199 #2b3771 #202148",),
     "ink dark": ("#15171d #232d4c #2d4978 #2c6c9d #2a92b5 #3cb5bd #74d4b3 #c3e8a2 #fbf9d3",),
+    "grey light": ("#f8fafd #26282e",),
+    "grey dark": ("#15171d #e8ecf4",),
     "diverging": ("#183d86 #356eb2 #62a0dd #a8cdef #f6f7f8", "#f8f6f5 #f6c49d #e2924b #b56627 #893a0e"),
     "diverging dark": ("#cfe3ff #8fbcf0 #4a86c8 #2a4f82 #15171d", "#15171d #6b3d12 #b56627 #eda45f #ffe0bd"),
 }
 
-# Okabe and Ito (2008), with a grey for their black; the lighter ones last, which are hard to see as lines. Above eight
-# heads position and label must tell them apart
+# Okabe and Ito (2008), with a grey for their black: fills. Above eight heads position and label must tell them apart
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#f0e442")
+# the same hues for lines and letters, darkened for a white page and lightened for a black one: 3 to 1 at least, found
+# by a search for the largest smallest distance in OKLab under normal sight and three deficiencies
+LINES = {
+    "light": ("#0063a6", "#dc3000", "#008765", "#be5f92", "#b88642", "#139ac9", "#5b5e5e", "#707416"),
+    "dark": ("#4ac2ff", "#ef8f4f", "#76b989", "#d998cc", "#f2c36e", "#98e0ff", "#939093", "#fff679"),
+}
+# the eleven basic colour terms of English (Berlin and Kay 1969); black and white stay visible on either page
+_NAMED = {
+    "blue": PALETTE[0],
+    "red": PALETTE[1],
+    "green": PALETTE[2],
+    "pink": PALETTE[3],
+    "orange": PALETTE[4],
+    "gray": PALETTE[6],
+    "grey": PALETTE[6],
+    "yellow": PALETTE[7],
+    "purple": "#7d4aa5",
+    "brown": "#7a4a1e",
+    "black": "#33343a",
+    "white": "#d8dae0",
+}
 _GOLDEN = np.pi * (3 - np.sqrt(5))
 
 _LMS_FROM_LINEAR = np.array(
@@ -96,24 +118,30 @@ def hexadecimal(name: str) -> list[str]:
 
 
 def class_colours(classes: Sequence[str]) -> dict[str, str]:
-    """The colour of each class, by its place among all classes of a model; the same in pages and figures.
+    """The colour of each class, by its place among all classes of a model; the same in pages, figures and reports.
 
-    Classes that are all named by colours (of CSS) have these. Others have those of `PALETTE`; from the ninth on the
-    hue turns by the golden angle, so that no two classes share a colour.
+    A class named by a basic colour term has that colour. The others take the rest of `PALETTE` in its order; beyond
+    eight the hue turns by the golden angle, so that no two classes share a colour.
 
-    >>> class_colours(["cat", "dog"]), class_colours(["Red", "green"])
-    ({'cat': '#0072b2', 'dog': '#d55e00'}, {'Red': '#ff0000', 'green': '#008000'})
+    >>> class_colours(["cat", "dog"]), class_colours(["Red", "cat", "blue"])
+    ({'cat': '#0072b2', 'dog': '#d55e00'}, {'Red': '#d55e00', 'cat': '#009e73', 'blue': '#0072b2'})
     """
-    # matplotlib is imported where something is drawn
-    from matplotlib.colors import CSS4_COLORS
-
-    named = {name: str(CSS4_COLORS.get(name.strip().lower(), "")).lower() for name in classes}
-    if all(named.values()):
-        return named
-    turns = np.arange(max(0, len(classes) - len(PALETTE)))
+    named = {name: _NAMED[word] for name in classes if (word := name.strip().lower()) in _NAMED}
+    turns = np.arange(len(classes))
     hues, lightness = _GOLDEN * turns, np.array([0.5, 0.65, 0.8])[turns % 3]
-    more = srgb(np.stack([lightness, 0.1 * np.cos(hues), 0.1 * np.sin(hues)], axis=1))
-    return dict(zip(classes, (*PALETTE, *_written(more)), strict=False))
+    turned = srgb(np.stack([lightness, 0.1 * np.cos(hues), 0.1 * np.sin(hues)], axis=1))
+    free = (colour for colour in (*PALETTE, *_written(turned)) if colour not in named.values())
+    return {name: named.get(name) or next(free) for name in classes}
+
+
+def to_rgb(colour: str) -> tuple[int, int, int]:
+    """Red, green and blue of #rrggbb.
+
+    >>> to_rgb("#ff0009")
+    (255, 0, 9)
+    """
+    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+    return red, green, blue
 
 
 def _written(colours: Float[np.ndarray, "n 3"]) -> list[str]:
@@ -122,7 +150,7 @@ def _written(colours: Float[np.ndarray, "n 3"]) -> list[str]:
 
 def _resampled(controls: list[str], size: int) -> Float[np.ndarray, "size 3"]:
     """`size` points at equal arc length on the polyline through the controls, drawn in OKLab."""
-    rgb = np.array([[int(control[i : i + 2], 16) / 255 for i in (1, 3, 5)] for control in controls])
+    rgb = np.array([to_rgb(control) for control in controls]) / 255
     points = oklab(rgb)
     length = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(points, axis=0), axis=1))])
     steps = np.linspace(0.0, length[-1], size)

@@ -8,7 +8,6 @@ from fastapi import FastAPI, Query, Request, Response
 
 from headwise.errors import Unsupported
 from headwise.explain import heads as of_heads
-from headwise.explain.ramps import PALETTE
 from headwise.explain.reel import Reel
 from headwise.explorer.explorer import KEPT, Name, Numbers, as_numbers
 from headwise.explorer.wire import npy
@@ -121,7 +120,6 @@ def described(reel: Reel) -> dict[str, Any]:
         "probes": reel.probes,
         "layers": [{"name": name, "heads": heads} for name, heads in reel.layers.items()],
         "flags": {layer: [flag._asdict() for flag in flags] for layer, flags in reel.flags.items()},
-        "colours": list(PALETTE),
     }
 
 

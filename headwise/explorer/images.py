@@ -53,7 +53,7 @@ def labels(traced: Traced) -> np.ndarray:
     pixel_labels = traced.places.labels if isinstance(traced.places, OnImage) else None
     if pixel_labels is None:
         raise Unsupported("this run tells no labels of pixels")
-    tables = [pixel_labels.said] if pixel_labels.true is None else [pixel_labels.said, pixel_labels.true]
+    tables = [pixel_labels.predicted] if pixel_labels.true is None else [pixel_labels.predicted, pixel_labels.true]
     return np.stack(
         [np.where(ids >= len(pixel_labels.classes), NO_CLASS, ids).astype(np.uint8) for ids in map(thinned, tables)]
     )

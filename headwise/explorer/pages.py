@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 
-from headwise.explain.ramps import CONTROLS, PALETTE, hexadecimal
+from headwise.explain.ramps import CONTROLS, LINES, PALETTE, hexadecimal
 from headwise.service.app import Service
 from headwise.service.responses import as_json
 
@@ -29,8 +29,9 @@ def add_pages(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/v1/ramps")
     async def ramps() -> Response:
-        """Colours of numbers, 256 from zero to the largest; and those of lines, as "palette"."""
-        return as_json({name: hexadecimal(name) for name in CONTROLS} | {"palette": PALETTE})
+        """Ramps of 256 colours by name; eight colours of fills, "palette", of lines, "lines light" and "lines dark"."""
+        ramps = {name: hexadecimal(name) for name in CONTROLS}
+        return as_json(ramps | {"palette": PALETTE} | {f"lines {scheme}": colours for scheme, colours in LINES.items()})
 
 
 def _served(name: str, content: bytes) -> Callable[[Request], Awaitable[Response]]:

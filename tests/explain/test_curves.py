@@ -17,10 +17,10 @@ def test_training_curve_draws_losses_together_and_scores_apart():
     ]
     figure = training_curve(rows, title="$run$")
     losses, bleu = figure.axes
-    assert [line.get_label() for line in losses.lines] == ["valid loss", "loss"]
-    assert losses.lines[1].get_xydata().tolist() == [[10, 5.0], [20, 4.0]]
+    assert [line.get_label() for line in losses.lines] == ["training", "validation"]
+    assert losses.lines[0].get_xydata().tolist() == [[10, 5.0], [20, 4.0]]
     assert bleu.lines[0].get_xydata().tolist() == [[20, 7.0]]
-    assert (bleu.get_xlabel(), bleu.get_ylabel()) == ("step", "valid bleu")
+    assert (losses.get_ylabel(), bleu.get_xlabel(), bleu.get_ylabel()) == ("loss, nats", "step", "BLEU")
     figure._repr_png_()
 
 
@@ -51,17 +51,34 @@ def test_numbers_far_apart_stand_on_a_logarithmic_axis():
     ):
         axes = lines({"a": [(place, one) for place in places]}, across="x", down="y").axes[0]
         assert axes.get_xscale() == scale
-        assert axes.get_legend() is None
+        assert not axes.figure.legends
 
 
-def test_names_stand_side_by_side_and_spread_has_bars():
-    two = Mean.of([0.2, 0.4])
-    drawn = lines({"a": [("none", two), ("layer", two)], "b": [("layer", two)]}, across="norm", down="bleu", title="t")
+def test_names_stand_beside_the_plot_and_bars_are_intervals_of_the_mean():
+    two, three = Mean.of([0.2, 0.4]), Mean.of([0.2, 0.4, 0.6])
+    series = {"a$": [("none", two), ("layer", two)], "b": [("layer", three)]}
+    drawn = lines(series, across="model.norm", down="accuracy", title="t")
     axes = drawn.axes[0]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["none", "layer"]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
-    assert axes.containers[1].lines[0].get_xdata().tolist() == [1.0]
-    assert axes.containers[0].has_yerr
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("norm", "bleu", "t")
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["none", "layer"]
+    texts = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert texts == [r"a\$", "b", "95 % interval over 2 to 3 seeds"]
+    assert axes.containers[1].lines[0].get_xdata().tolist() == [pytest.approx(0.4)]
+    # Student's t at .975 of two degrees of freedom, from a table
+    (bar,) = axes.containers[1].lines[2]
+    (start, _), (end, _) = bar.get_segments()[0]
+    assert (end - start) / 2 == pytest.approx(4.3027 * 0.2 / 3**0.5, rel=1e-4)
+    drawn.draw_without_rendering()
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("model.norm", "accuracy, %")
+    assert axes.get_xlim() == (-0.02, 1.02)
+    assert {"0", "20", "100"} <= {label.get_text() for label in axes.get_xticklabels()}
+    assert drawn.legends[0].get_title().get_text() == "t"
     with pytest.raises(DataError, match="measurement"):
         lines({"a": []}, across="x", down="y")
+
+
+def test_a_plot_is_as_wide_as_a_column_of_a_paper():
+    many = {f"layer {number}, head {number}": [(step, Mean.of([1.0])) for step in (1, 9)] for number in range(12)}
+    for series in (many, {"": [("a very long name of a recipe " * 3, Mean.of([0.5]))]}):
+        figure = lines(series, across="step", down="distance")
+        figure.draw_without_rendering()
+        assert figure.get_tightbbox().width < 3.4

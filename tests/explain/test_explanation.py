@@ -158,9 +158,10 @@ def test_every_layer_has_a_figure_of_its_own_where_it_is_asked_for(explanation):
 
 
 def test_the_page_shows_the_layer_and_below_it_the_heads_of_all_layers_of_its_kind(explanation):
-    large, small = explanation.page(1, 0).axes[:2]
+    page = explanation.page(1, 0)
+    large, small = page.axes[:2]
     assert [text.get_text() for text in large.get_yticklabels()] == ["le", "chat", "dort", "bien", ".", "<eos>"]
-    assert "decoder.blocks.1.cross_attention, head 0" in large.get_title()
+    assert "decoder.blocks.1.cross_attention, head 0" in page.get_suptitle()
     assert [text.get_text() for text in small.get_yticklabels()] == ["layer 0", "layer 1"]
     assert [text.get_text() for text in small.get_xticklabels()] == ["head 0", "head 1"]
     assert len(small.images) == 4

@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.collections import PolyCollection
+from matplotlib.text import Text
 
 from headwise.errors import ShapeError
 from headwise.explain import fonts, maps
 from headwise.explain.figures import heads, page
 from headwise.explain.ramps import ramp
 from headwise.explain.values import array
+from headwise.labels import cell_text
 
 QUERIES, KEYS = list("abcde"), list("fghijkl")
 
@@ -30,13 +32,6 @@ def one_map(values, queries, keys, **options):
     return page(values, queries, keys, [values[None]], **options)
 
 
-def two_digits(weight):
-    """A weight above 0 and below 1 as a cell has it."""
-    if weight < 0.005:
-        return "<.01"
-    return ">.99" if weight >= 0.995 else f"{weight:.2f}".removeprefix("0")
-
-
 def test_a_map_shows_every_weight_and_label():
     values = weights(5, 7)
     figure = one_map(values, QUERIES, KEYS, title="layer 1")
@@ -44,10 +39,11 @@ def test_a_map_shows_every_weight_and_label():
     figure.draw_without_rendering()
     np.testing.assert_allclose(axes.images[0].get_array(), array(values))
     assert (labels_of(axes.yaxis), labels_of(axes.xaxis)) == (QUERIES, KEYS)
-    assert axes.get_title() == "layer 1"
+    assert figure.get_suptitle() == "layer 1"
     assert axes.get_ylabel() == "query: attends from"
     assert axes.get_xlabel() == "key: attends to"
-    assert [text.get_text() for text in axes.texts] == list(map(two_digits, array(values).ravel()))
+    numbers = [text.get_text() for text in axes.texts]
+    assert numbers[:35] == list(map(cell_text, array(values).ravel().tolist()))
 
 
 def test_zero_is_the_page_and_the_largest_weight_the_end_of_the_ramp():
@@ -59,8 +55,11 @@ def test_all_zero_weights_are_drawn():
     one_map(np.zeros((2, 2)), ["a", "b"], ["c", "d"]).draw_without_rendering()
 
 
-def test_the_colour_bar_names_the_scale():
-    assert "√ scale" in one_map(weights(5, 7), QUERIES, KEYS).axes[0].child_axes[0].get_ylabel()
+def test_the_colour_bar_names_the_scale_and_has_round_numbers():
+    bar = one_map(np.array([[0.5, 0.0], [0.02, 0.48]]), ["a", "b"], ["c", "d"]).axes[0].child_axes[0]
+    assert bar.get_ylabel() == "attention weight,\nsquare-root scale"
+    # zero and the largest weight are always there
+    assert labels_of(bar.yaxis) == ["0", ".01", ".05", ".1", ".25", ".5"]
 
 
 def test_masked_cells_are_hatched_and_explained():
@@ -74,7 +73,7 @@ def test_masked_cells_are_hatched_and_explained():
         covered[round(top + 0.5) : round(bottom + 0.5), round(left + 0.5) : round(right + 0.5)] = True
     np.testing.assert_array_equal(covered, ~keep.numpy())
     assert any("hatched: masked" in text.get_text() for text in axes.texts)
-    numbers = [text for text in axes.texts if text.get_text().startswith(("0", ".", "1", "<", ">"))]
+    numbers = [text for text in axes.texts if text.get_ha() == "center"]
     assert len(numbers) == int(keep.sum())
 
 
@@ -91,7 +90,8 @@ def test_a_weight_that_is_no_number_stands_out():
 
 def test_only_small_maps_have_numbers_in_their_cells():
     assert one_map(weights(5, 7), QUERIES, KEYS).axes[0].texts
-    assert not one_map(weights(13, 13), list("abcdefghijklm"), list("abcdefghijklm")).axes[0].texts
+    tokens = [f"token{number}" for number in range(30)]
+    assert not one_map(weights(30, 30), tokens, tokens).axes[0].texts
 
 
 def test_numbers_are_dark_on_light_and_light_on_dark():
@@ -103,9 +103,10 @@ def test_text_is_data_and_never_a_formula():
     figure = one_map(np.eye(3), ["$x$", r"\alpha", "$\\frac{"], ["\x1b[1m", " ", "x" * 40], title=r"$\notacommand{$ $5")
     figure._repr_png_()
     axes = figure.axes[0]
-    for text in [axes.title, *axes.get_yticklabels()]:
+    (title,) = [text for text in figure.texts if "notacommand" in text.get_text()]
+    for text in [title, *axes.get_yticklabels()]:
         assert text._preprocess_math(text.get_text())[1] is False
-    assert axes.title._preprocess_math(axes.title.get_text())[0] == r"$\notacommand{$ $5"
+    assert title._preprocess_math(title.get_text())[0] == r"$\notacommand{$ $5"
     shown = labels_of(axes.xaxis)
     assert shown[:2] == [r"\x1b[1m", "␣"]
     assert len(shown[2]) == maps.LONGEST_LABEL
@@ -179,3 +180,16 @@ def test_labels_that_do_not_fit_are_an_error():
         heads(weights(3, 5, 7), QUERIES[:4], KEYS)
     with pytest.raises(ShapeError, match=r"shape \(0, 7\)"):
         one_map(np.zeros((0, 7)), [], KEYS)
+
+
+@pytest.mark.parametrize("count", [3, 12, 40, 300])
+def test_figures_are_at_most_a_page_wide_and_their_letters_readable(count):
+    tokens, title = [f"a long token {i}" for i in range(count)], "a title " * 30
+    values = weights(16, count, count)
+    for figure in (
+        page(values[0], tokens, tokens, [values] * 3, title=title),
+        heads(values, tokens, tokens, title=title),
+    ):
+        figure.draw_without_rendering()
+        assert figure.get_tightbbox().width < 6.9
+        assert min(text.get_fontsize() for axes in figure.axes for text in axes.findobj(Text) if text.get_text()) >= 7

@@ -121,15 +121,35 @@ def test_every_ramp_has_monotone_lightness_and_even_steps_for_everybody(name, si
 
 
 def rgb(colours):
-    return np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
+    return np.array([ramps.to_rgb(colour) for colour in colours]) / 255
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
-def test_everybody_can_tell_eight_colours_apart(sight):
-    lab = ramps.oklab(seen(rgb(ramps.PALETTE), sight))
+@pytest.mark.parametrize(
+    ("colours", "least"), [(ramps.PALETTE, 0.07), (ramps.LINES["light"], 0.06), (ramps.LINES["dark"], 0.08)]
+)
+def test_everybody_can_tell_eight_colours_apart(colours, least, sight):
+    lab = ramps.oklab(seen(rgb(colours), sight))
     assert len(lab) == 8
     distances = np.linalg.norm(lab[:, None] - lab[None], axis=-1) + 9 * np.eye(8)
-    assert distances.min() >= 0.07
+    assert distances.min() >= least
+
+
+@pytest.mark.parametrize(("scheme", "page"), [("light", "#f8fafd"), ("dark", "#15171d")])
+def test_lines_stand_out_from_their_page_and_keep_the_hues(scheme, page):
+    def luminance(colours):
+        linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+        return linear @ [0.2126, 0.7152, 0.0722]
+
+    lines, ground = luminance(rgb(ramps.LINES[scheme])), luminance(rgb([page]))
+    assert ((np.maximum(lines, ground) + 0.05) / (np.minimum(lines, ground) + 0.05) >= 3).all()
+    hues = [
+        np.degrees(np.arctan2(*ramps.oklab(rgb(colours))[:, :0:-1].T))
+        for colours in (ramps.LINES[scheme], ramps.PALETTE)
+    ]
+    turned = (np.subtract(*hues) + 180) % 360 - 180
+    # the hue of a grey means nothing
+    assert (np.abs(np.delete(turned, 6)) < 17).all()
 
 
 def test_each_class_has_a_colour_of_its_own():
@@ -142,7 +162,13 @@ def test_each_class_has_a_colour_of_its_own():
     assert ramps.class_colours(names[:3]).items() <= colours.items()
 
 
-def test_classes_that_are_named_by_colours_have_these():
-    assert ramps.class_colours(["red", "Green"]) == {"red": "#ff0000", "Green": "#008000"}
-    assert ramps.class_colours(["red", "cat"]) == dict(zip(["red", "cat"], ramps.PALETTE, strict=False))
+def test_a_class_named_by_a_colour_has_it_and_no_other_class_does():
+    blue, red, green, pink, orange, *_ = ramps.PALETTE
+    assert ramps.class_colours(["red", "Green"]) == {"red": red, "Green": green}
+    assert ramps.class_colours(["cat", "orange", "dog", " blue"]) == {
+        "cat": red, "orange": orange, "dog": green, " blue": blue
+    }  # fmt: skip
+    named = ramps.class_colours(["black", "white", "purple", "brown", "grey", "yellow", "pink", *"abcdefgh"])
+    assert named["pink"] == pink
+    assert len(set(named.values())) == 15
     assert ramps.class_colours([]) == {}

@@ -104,12 +104,12 @@ def test_every_query_of_a_picture_is_kept(page, site, kept):
     address = "#/vision?m=caption&ex=1"
     page.goto(f"{site}{address}&q=0")
     page.wait_for_selector("html[data-ready^=vision]")
-    other = page.locator("canvas.over").first.get_attribute("aria-label")
+    other = page.locator(".seen canvas.over").first.get_attribute("aria-label")
     kept(address, "^=vision")
-    assert page.locator("canvas.over").first.get_attribute("aria-label") != other
+    assert page.locator(".seen canvas.over").first.get_attribute("aria-label") != other
     page.locator(".panel.seen .tokens .token").nth(1).click()
     page.wait_for_selector("html[data-ready$='/0']")
-    assert page.locator("canvas.over").first.get_attribute("aria-label") == other
+    assert page.locator(".seen canvas.over").first.get_attribute("aria-label") == other
     assert page.locator("#examples").count() == 0
 
 

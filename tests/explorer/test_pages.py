@@ -8,7 +8,7 @@ import pytest
 from browsing import IN_BROWSER, explored_at
 from serving_runs import TEXT, folder_of
 
-from headwise.explain.ramps import CONTROLS, PALETTE, hexadecimal, ramp
+from headwise.explain.ramps import CONTROLS, LINES, PALETTE, hexadecimal, ramp, to_rgb
 
 pytestmark = IN_BROWSER
 LAYER = "decoder.blocks.0.cross_attention"
@@ -62,7 +62,9 @@ def test_the_tables_of_the_pages_are_those_of_the_figures(page, site):
         found = np.array(table).reshape(256, 4)
         assert [f"#{bytes(colour.astype(np.uint8)).hex()}" for colour in found[:, :3]] == hexadecimal(name)
         assert (found[:, 3] == 255).all()
-    assert page.request.get(f"{site}api/v1/ramps").json()["palette"] == list(PALETTE)
+    lists = {"palette": PALETTE} | {f"lines {scheme}": colours for scheme, colours in LINES.items()}
+    for colours, table in zip(lists.values(), page.evaluate(TABLES, list(lists)), strict=True):
+        assert np.array(table).reshape(256, 4)[:8, :3].tolist() == [list(to_rgb(colour)) for colour in colours]
 
 
 def test_cells_have_the_colours_of_the_ramp(page, site):

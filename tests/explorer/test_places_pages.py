@@ -44,7 +44,7 @@ def place_of(box, row, column):
 
 def test_a_click_on_a_patch_makes_it_the_query(page, site):
     opened(page, site, f"#/vision?m={VIT}", "vision/")
-    canvas = page.locator("canvas.over").first
+    canvas = page.locator(".seen canvas.over").first
     canvas.click(position=place_of(canvas.bounding_box(), 1, 0))
     page.wait_for_selector("html[data-ready$='/3']")
     assert re.search("q=3", page.url)
@@ -52,8 +52,10 @@ def test_a_click_on_a_patch_makes_it_the_query(page, site):
     for row in range(2):
         for column in range(2):
             canvas.hover(position=place_of(canvas.bounding_box(), row, column))
-            shown = page.locator("section.seen p.legend").first.inner_text()
-            assert float(shown.split()[-1]) == pytest.approx(exact[0, :, 1 + 2 * row + column].mean(), rel=6e-3)
+            place, share, key = page.locator(".read .say strong").all_inner_texts()
+            assert (place, key) == ("row 1, column 0", f"row {row}, column {column}")
+            mean = exact[0, :, 1 + 2 * row + column].mean()
+            assert float(share.removesuffix(" %")) == pytest.approx(100 * mean, abs=0.051)
     # the first button is the mean of the heads, the others are these
     page.locator("button.cell").nth(2).click()
     page.wait_for_selector("html[data-ready$='/0/1/3']")
@@ -63,7 +65,7 @@ def test_a_click_on_a_patch_makes_it_the_query(page, site):
 
 def test_the_arrows_move_the_place_that_was_clicked(page, site):
     opened(page, site, f"#/vision?m={VIT}", "vision/")
-    canvas = page.locator("canvas.over").first
+    canvas = page.locator(".seen canvas.over").first
     canvas.click(position=place_of(canvas.bounding_box(), 0, 0))
     for key, q in (("ArrowRight", 2), ("ArrowDown", 4), ("ArrowLeft", 3), ("ArrowUp", 1)):
         page.keyboard.press(key)
@@ -76,7 +78,7 @@ def test_where_nothing_glows_the_image_is_seen(page, site):
         const c = copy.getContext('2d', { willReadFrequently: true });
         c.drawImage(canvas, canvas.width / 4 - 3, canvas.height / 4 - 3, 1, 1, 0, 0, 1, 1);
         return Array.from(c.getImageData(0, 0, 1, 1).data).slice(0, 3); }"""
-    canvas = page.locator("canvas.over").first
+    canvas = page.locator(".seen canvas.over").first
     image = numbers(page, site, VIT, "image", {}, example=0)
     page.get_by_role("button", name="Grid").click()
     glowing = canvas.evaluate(read)
@@ -93,12 +95,12 @@ def test_where_nothing_glows_the_image_is_seen(page, site):
 
 def test_a_picture_of_ones_own_is_looked_at(page, site, tmp_path):
     opened(page, site, f"#/vision?m={VIT}", "vision/")
-    before = page.locator("canvas.over").first.get_attribute("aria-label")
+    before = page.locator(".seen canvas.over").first.get_attribute("aria-label")
     picture = tmp_path / "own.png"
     picture.write_bytes(encode(np.random.default_rng(0).integers(0, 256, (9, 9, 3), dtype=np.uint8)))
     page.set_input_files("#file", picture)
     page.wait_for_selector("#examples")
-    page.locator(f"canvas.over:not([aria-label={before!r}])").first.wait_for()
+    page.locator(f".seen canvas.over:not([aria-label={before!r}])").first.wait_for()
     assert page.locator("#examples").input_value() == ""
 
 
@@ -148,10 +150,20 @@ def test_nodes_show_what_they_attend_to(page, site):
     told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "example": 0}).json()
     drawn = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/graph", params=asked).json()
     mine = sorted((exact[0, 0, at] for at, (q, _) in enumerate(drawn["pairs"]) if q == number), reverse=True)
-    cells = page.locator("table.numbers td:last-child").all_inner_texts()
-    np.testing.assert_allclose([float(cell) for cell in cells], mine, rtol=6e-3)
+    bars = page.locator(".graph .shares > div")
+    cells = [text.removesuffix(" %") for text in bars.locator("> :last-child").all_inner_texts()]
+    np.testing.assert_allclose([float(cell) for cell in cells], 100 * np.array(mine), atol=0.051)
+    # the longest line is as wide as the largest number of the legend of widths says
+    widest = max(weight for weight, (q, k) in zip(exact[0, 0], drawn["pairs"], strict=True) if q == number != k)
+    assert float(page.locator(".kind:has(.width)").last.inner_text()) == pytest.approx(widest, rel=6e-3)
     page.get_by_role("button", name="Self-loops").click()
-    assert page.locator("table.numbers tr").count() == len(mine) - 1
+    assert bars.count() == len(mine) - 1
+    # all nodes are one stop of the tabulator; an arrow looks at the next one
+    assert page.locator("button.node[tabindex='0']").count() == 1
+    page.locator("button.node[tabindex='0']").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".graph .say").inner_text().startswith(f"{names[number + 1].split()[0]} takes ")
+    page.locator("button.node").nth(number).focus()
     page.get_by_role("button", name="Centre here").click()
     page.locator("button.node.middle[aria-label^='" + names[number].split()[0] + " ']").wait_for()
 

@@ -102,17 +102,19 @@ class LabelMap(GridMap):
         """Image, truth and prediction; and what a pixel looks at, if anything."""
         from headwise.tasks.images.pages import label_page
 
-        labels = {"said": self.predicted} if self.truth is None else {"truth": self.truth, "said": self.predicted}
+        labels = (
+            {"predicted": self.predicted} if self.truth is None else {"truth": self.truth, "predicted": self.predicted}
+        )
         return label_page(self.pixels, labels, self.legend, looks, title=title)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """What a model without attention says of the pixels of an image: an `Explained` with nothing to look at.
+    """The labels of pixels of a model without attention: an `Explained` without a map.
 
     Args:
         source: the name of the image.
-        output: what is said of it, in a few words.
+        output: its prediction, in a few words.
         draw: makes the picture.
         shares: a line for each class.
     """

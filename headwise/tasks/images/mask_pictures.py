@@ -1,14 +1,15 @@
 """Labels of pixels: read from PNG files of numbers, of a palette or of colours; made another size; coloured."""
 
-import colorsys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int16, Shaped
 
 from headwise.errors import DataError
+from headwise.explain.ramps import class_colours, to_rgb
 from headwise.tasks.images.picture_files import decoded, strips
 from headwise.tasks.images.pixels import MAX_PIXELS, Colour, Fit, Shape, place
 
@@ -16,8 +17,7 @@ from headwise.tasks.images.pixels import MAX_PIXELS, Colour, Fit, Shape, place
 NOWHERE = -1
 LABELS = 256
 
-# turns of the colour circle between one label and the next, so that neighbours in number differ
-_TURN = (5**0.5 - 1) / 2
+_BACKGROUND = 40, 40, 48
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,17 @@ class Legend:
             return self.names[label]
         return written(self.colours[label]) if self.colours else str(label)
 
-    def colour(self, label: int) -> Colour:
-        """The colour in which a label is drawn: its own, or one of a circle; label 0 is dark."""
+    @cached_property
+    def palette(self) -> list[Colour]:
+        """The colours of all labels: those of the data, black beyond them; without any, those of classes.
+
+        Label 0, which in most data is the background, is dark.
+        """
         if self.colours:
-            return self.colours[label] if label < len(self.colours) else (0, 0, 0)
-        if not label:
-            return 40, 40, 48
-        red, green, blue = colorsys.hsv_to_rgb(label * _TURN % 1, 0.75 - label % 3 * 0.15, 0.95 - label % 2 * 0.2)
-        return round(red * 255), round(green * 255), round(blue * 255)
+            return [*self.colours, *[(0, 0, 0)] * (LABELS - len(self.colours))]
+        names = [*self.names, *map(str, range(len(self.names), LABELS))][1:]
+        colours = class_colours(names)
+        return [_BACKGROUND, *(to_rgb(colours[name]) for name in names)]
 
 
 def written(colour: Colour) -> str:

@@ -19,6 +19,7 @@ from headwise.data.splits import files_of
 from headwise.data.tables import Delimiter, Row, Table, text_cell
 from headwise.errors import DataError
 from headwise.explain.places import NO_CLASS
+from headwise.explain.ramps import to_rgb
 from headwise.tasks.images.image_sets import ImageSet, Loaded, Scan, load_parts
 from headwise.tasks.images.images import PICTURES, Scanned, as_bytes, as_images, entries_of, scan_list
 from headwise.tasks.images.mask_pictures import LABELS, NOWHERE, Legend, as_labels, decode_mask
@@ -260,5 +261,4 @@ def _notes(part: str, images: ImageSet, counts: np.ndarray, numbers: list[int], 
 def _colour(text: str) -> Colour:
     if not re.fullmatch("#[0-9a-fA-F]{6}", text):
         raise ValueError(f"colour '{text}' is none; write it as #rrggbb, such as #00ff7f")
-    red, green, blue = bytes.fromhex(text[1:])
-    return red, green, blue
+    return to_rgb(text)

@@ -7,27 +7,28 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int64, UInt8
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import Normalize
+from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 
 from headwise.errors import ShapeError
 from headwise.explain import maps
-from headwise.explain.canvas import Picture, picture
+from headwise.explain.canvas import PAGE, SMALL, SOFT, TEXT, Picture, picture
+from headwise.explain.ramps import colormap
 from headwise.tasks.images.mask_pictures import written
 
-SIDE = 2.6  # inches of the longer side of a large picture
-SMALL = 0.9  # inches of a small map's side
-WIDEST = 9.0  # inches of a row of small maps
-GAP = 0.3  # inches between pictures
-WORD = 1.3  # inches of the longer side of the map of a word
-LEAD = 0.4  # inches above it
-ACROSS = 8  # maps of words in a row at most
-TITLE = 4.0  # inches of a title at least
+SIDE = 1.75  # inches of the longer side of a large picture
+HEAD = 0.7  # inches of a small map's side
+GAP = 0.15  # inches between pictures
+NAME = 0.22  # inches above each
+LEFT = 0.6  # inches beside small maps, for the numbers of their layers
+LEGEND = 0.3  # inches of the classes below
+WORD = 1.0  # inches of the longer side of the map of a word
 
 Colour = tuple[int, int, int]
 
-# clear where there is no attention
-_GLOW = LinearSegmentedColormap.from_list("glow", [(0.835, 0.369, 0.0, 0.0), (0.835, 0.369, 0.0, 0.85)])
+# how much of a map covers the grey picture under it
+_COVER = 0.6
 
 
 @dataclass(frozen=True)
@@ -73,25 +74,24 @@ def image_page(
     """
     if not weights.size:
         raise ShapeError(f"nothing to draw: weights of shape {weights.shape}")
-    height, width = pixels.shape[:2]
-    large = SIDE * width / max(height, width), SIDE * height / max(height, width)
-    small = min(SMALL, WIDEST / max(map(len, layers)))
-    lower = small * max(map(len, layers)), small * len(layers)
-    left, below = 0.7, lower[1] + 0.65
-    size = left + max(3 * large[0] + 2 * GAP, lower[0]) + 0.9, below + large[1] + 1.0
-    figure = picture(*size, free=True)
-    places = [(left + number * (large[0] + GAP), below, *large) for number in range(3)]
-    first, over, alone = (figure.place(*place) for place in places)
-    _show(first, pixels, "image")
-    _show(over, pixels, "attention over it", strength=0.55)
-    # linear: what is looked at little shall hide nothing
-    extent = _glow(over, weights, maps.norm(weights, power=1.0), (height, width))
-    image = maps.draw(alone, weights, maps.norm(weights))
-    image.set_extent(extent)
-    _bare(alone, "attention")
+    large, places = _placed(pixels), ("image", "attention over it", "attention")
+    across = max(map(len, layers))
+    small = min(HEAD, (PAGE - LEFT) / across)
+    below = small * len(layers) + 0.3
+    height = below + large[1] + NAME + maps.title_height(title)
+    figure = picture(PAGE, height, free=True)
+    first, over, alone = (figure.place(at * (large[0] + GAP), below, *large) for at in range(len(places)))
+    _show(first, pixels, places[0])
+    _show(over, pixels, places[1], grey=True)
+    # linear: the weights of many places are close to each other
+    norm = maps.norm(weights, power=1.0)
+    cover = _cover(over, weights, norm, pixels.shape[:2])
+    image = maps.draw(alone, weights, norm)
+    image.set_extent(cover.get_extent())
+    _bare(alone, places[2])
     maps.colour_bar(alone, image, large)
-    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
-    maps.draw_heads(figure.place(left, 0.1, *lower), layers, small, chosen)
+    maps.name_page(figure, title)
+    maps.draw_heads(figure.place(LEFT, 0.05, small * across, small * len(layers)), layers, small, chosen)
     return figure
 
 
@@ -117,23 +117,21 @@ def word_page(
     """
     if not weights.size or len(words) != len(weights):
         raise ShapeError(f"{len(words)} words do not go with weights of shape {weights.shape}; give each word a map")
-    height, width = pixels.shape[:2]
-    across = math.ceil((len(words) + 1) / math.ceil((len(words) + 1) / ACROSS))
-    rows = math.ceil((len(words) + 1) / across)
-    side = WORD * width / max(height, width), WORD * height / max(height, width)
-    lead = side[1] + LEAD
-    size = max(across * (side[0] + GAP) + 2 * GAP, TITLE), rows * lead + 0.75
-    figure = picture(*size, free=True)
+    side = _placed(pixels, WORD)
+    across = min(len(words) + 1, int((PAGE - maps.BAR_INCHES) / (side[0] + GAP)))
+    rows, lead = math.ceil((len(words) + 1) / across), side[1] + NAME
+    figure = picture(PAGE, rows * lead + maps.title_height(title), free=True)
     norm = maps.norm(weights, power=1.0)
     named = maps.labels(["image", *words])
     for number, name in enumerate(named.texts):
         row, column = divmod(number, across)
-        axes = figure.place(GAP + column * (side[0] + GAP), GAP + (rows - 1 - row) * lead, *side)
-        _show(axes, pixels, name, strength=1.0 if not number else 0.55)
+        axes = figure.place(column * (side[0] + GAP), (rows - 1 - row) * lead, *side)
+        _show(axes, pixels, name, grey=bool(number))
         axes.title.set_fontfamily(named.fonts)
         if number:
-            _glow(axes, weights[number - 1], norm, (height, width))
-    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
+            _cover(axes, weights[number - 1], norm, pixels.shape[:2])
+    maps.colour_bar(figure.axes[across - 1], figure.axes[-1].images[-1], side)
+    maps.name_page(figure, title)
     return figure
 
 
@@ -156,22 +154,22 @@ def label_page(
     Raises: ShapeError: labels that are not those of the image.
 
     >>> legend = [("a", (0, 0, 0)), ("b", (9, 9, 9))]
-    >>> page = label_page(np.zeros((2, 3, 1), np.uint8), {"said": np.ones((2, 3), int)}, legend)
+    >>> page = label_page(np.zeros((2, 3, 1), np.uint8), {"predicted": np.ones((2, 3), int)}, legend)
     >>> [axes.get_title() for axes in page.axes], [text.get_text() for text in page.legends[0].get_texts()]
-    (['image', 'said'], ['b'])
+    (['image', 'predicted'], ['b'])
     """
     height, width = pixels.shape[:2]
     if any(label_map.shape != (height, width) for label_map in labels.values()):
         raise ShapeError(f"labels do not go with an image of {height} x {width}; give each pixel one")
-    large = SIDE * width / max(height, width), SIDE * height / max(height, width)
-    names = ["image", *labels, *([] if looks is None else [f"pixel {looks.pixel[0]},{looks.pixel[1]} looks at"])]
+    names = ["image", *labels, *([] if looks is None else [f"pixel {looks.pixel[0]},{looks.pixel[1]} attends to"])]
+    large = _placed(pixels, min(SIDE, (PAGE - maps.BAR_INCHES) / len(names) - GAP))
     layers = () if looks is None else looks.layers
-    small = min(SMALL, WIDEST / max(map(len, layers), default=1))
-    lower = small * max(map(len, layers), default=0), small * len(layers) + (0.65 if layers else 0.0)
-    below = lower[1] + 0.45
-    size = 1.2 + max(len(names) * (large[0] + GAP), lower[0], TITLE), below + large[1] + 0.85
-    figure = picture(*size, free=True)
-    axes = [figure.place(0.7 + at * (large[0] + GAP), below, *large) for at in range(len(names))]
+    across = max(map(len, layers), default=1)
+    small = min(HEAD, (PAGE - LEFT) / across)
+    lower = small * across, small * len(layers)
+    below = LEGEND + (lower[1] + 0.3 if layers else 0.0)
+    figure = picture(PAGE, below + large[1] + NAME + maps.title_height(title), free=True)
+    axes = [figure.place(at * (large[0] + GAP), below, *large) for at in range(len(names))]
     _show(axes[0], pixels, "image")
     shown = np.unique(np.concatenate([np.empty(0, int), *(label_map.ravel() for label_map in labels.values())]))
     colours = np.full((max(len(legend), int(shown.max(initial=0)) + 1), 3), 255, np.uint8)
@@ -179,55 +177,56 @@ def label_page(
     for place, (name, label_map) in zip(axes[1:], labels.items(), strict=False):
         _show(place, colours[label_map], name)
     if looks is not None:
-        _look(axes[0], axes[-1], pixels, looks, names[-1])
-        maps.draw_heads(figure.place(0.7, 0.45, lower[0], small * len(layers)), layers, small, looks.chosen)
-    _list(figure, [legend[number] for number in shown if number < len(legend)], size)
-    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
+        image = _look(axes[0], axes[-1], pixels, looks, names[-1])
+        maps.colour_bar(axes[-1], image, large)
+        maps.draw_heads(figure.place(LEFT, LEGEND, *lower), layers, small, looks.chosen)
+    _list(figure, [legend[number] for number in shown if number < len(legend)])
+    maps.name_page(figure, title)
     return figure
 
 
-def _look(image: Axes, over: Axes, pixels: np.ndarray, looks: Looks, name: str) -> None:
+def _look(image: Axes, over: Axes, pixels: np.ndarray, looks: Looks, name: str) -> AxesImage:
     """The map of a pixel over the image, and where the pixel is in both."""
     height, width = pixels.shape[:2]
-    _show(over, pixels, name, strength=0.55)
-    _glow(over, looks.weights, maps.norm(looks.weights, power=1.0), looks.covered)
+    _show(over, pixels, name, grey=True)
+    cover = _cover(over, looks.weights, maps.norm(looks.weights, power=1.0), looks.covered)
     for axes in (image, over):
-        axes.plot(*reversed(looks.pixel), marker="s", mfc="none", mec="black", mew=2.4, ms=7)
-        axes.plot(*reversed(looks.pixel), marker="s", mfc="none", mec="white", mew=1.2, ms=7)
+        axes.plot(*reversed(looks.pixel), marker="s", mfc="none", mec="black", mew=2.4, ms=6)
+        axes.plot(*reversed(looks.pixel), marker="s", mfc="none", mec="white", mew=1.2, ms=6)
         axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+    return cover
 
 
-def _glow(axes: Axes, weights: np.ndarray, norm: Normalize, size: tuple[int, int]) -> tuple[float, float, float, float]:
-    """Weights over a picture of this height and width; where they lie."""
+def _placed(pixels: np.ndarray, side: float = SIDE) -> tuple[float, float]:
+    """Width and height in inches of a picture whose longer side is this long."""
+    height, width = pixels.shape[:2]
+    return side * width / max(height, width), side * height / max(height, width)
+
+
+def _cover(axes: Axes, weights: np.ndarray, norm: Normalize, size: tuple[int, int]) -> AxesImage:
+    """Draws weights over a grey picture of this height and width."""
     extent = (-0.5, size[1] - 0.5, size[0] - 0.5, -0.5)
-    axes.imshow(weights, cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
-    return extent
+    ramp = colormap("ink light")
+    return axes.imshow(weights, cmap=ramp, norm=norm, extent=extent, interpolation="nearest", alpha=_COVER)
 
 
-def _list(figure: Picture, legend: Sequence[tuple[str, Colour]], size: tuple[float, float]) -> None:
+def _list(figure: Picture, legend: Sequence[tuple[str, Colour]]) -> None:
     """The classes of the pictures with their colours, in a row at the bottom."""
     named = maps.labels([name for name, _ in legend])
     patches = [
-        Patch(facecolor=written(colour), edgecolor="#5a6070", linewidth=0.4, label=text)
+        Patch(facecolor=written(colour), edgecolor=SOFT, linewidth=0.4, label=text)
         for (_, colour), text in zip(legend, named.texts, strict=True)
     ]
-    across = max(1, int(size[0] / 1.3))
-    corner = 0.55 / size[0], 0.0
-    drawn = figure.legend(
-        handles=patches, loc="lower left", bbox_to_anchor=corner, ncols=across, frameon=False, fontsize=maps.LABEL_SIZE
-    )
-    for text in drawn.get_texts():
-        text.set_fontfamily(named.fonts)
+    how = {"size": SMALL, "family": named.fonts}
+    figure.legend(handles=patches, loc="lower left", ncols=6, frameon=False, prop=how, borderpad=0)
 
 
-def _show(axes: Axes, pixels: np.ndarray, title: str, strength: float = 1.0) -> None:
-    """Draws the pixels; with less strength as grey on a light page."""
+def _show(axes: Axes, pixels: np.ndarray, title: str, *, grey: bool = False) -> None:
+    """Draws the pixels, in grey where something lies over them."""
     channels = pixels.shape[2]
-    if strength < 1.0 or channels not in (1, 3, 4):
-        grey = pixels[..., : min(channels, 3) if channels in (3, 4) else channels].mean(axis=-1)
-        axes.imshow(255 - strength * (255 - grey), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-    elif channels == 1:
-        axes.imshow(pixels[..., 0], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    if channels not in (3, 4) or grey:
+        shades = pixels[..., : min(channels, 3) if channels in (3, 4) else channels].mean(axis=-1)
+        axes.imshow(shades, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     else:
         axes.imshow(pixels, interpolation="nearest")
     _bare(axes, title)
@@ -236,4 +235,6 @@ def _show(axes: Axes, pixels: np.ndarray, title: str, strength: float = 1.0) -> 
 def _bare(axes: Axes, title: str) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.set_title(title, fontsize=maps.LABEL_SIZE + 1)
+    axes.set_title(title, fontsize=TEXT, pad=3)
+    for spine in axes.spines.values():
+        spine.set_edgecolor(maps.EDGE)

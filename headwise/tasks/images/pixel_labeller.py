@@ -248,7 +248,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
     def file_of(self, item: Image, output: Painted) -> bytes:
         """A PNG file whose pixels are labels, with a palette to see them: `data.colours` where there are any."""
-        return encode(output.labels, [self.legend.colour(label) for label in range(LABELS)])
+        return encode(output.labels, self.legend.palette)
 
     def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
         """Pixel accuracy and mean IoU over all pixels; `iou_of_each` is the IoU of each class with its pixels.
@@ -276,7 +276,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         return counts
 
     def explain(self, item: Image | str, target: str | None = None) -> Explained:
-        """The picture, its mask where it has one, what is said, and where attention of one pixel goes.
+        """The picture, its mask where it has one, the prediction, and what one pixel attends to.
 
         Args:
             target: `row,column` of that pixel, from 0, in the picture as the model reads it; its middle if None.
@@ -286,7 +286,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         shape = self._shape(image)
         pixel, read = _pixel(target, shape), self._filled(shape)
         model, (classes,) = self._model(shape, image.name), self._predicted([image], shape)
-        colours = [*(self.legend.colour(label) for label in self.known.labels), _LACKED_COLOUR]
+        colours = [*(self.legend.palette[label] for label in self.known.labels), _LACKED_COLOUR]
         draw = LabelMap(
             adapted(image, shape, self.data.fit),
             model.encoder.grid,

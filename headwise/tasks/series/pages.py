@@ -5,15 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from headwise.errors import ShapeError
 from headwise.explain import maps
-from headwise.explain.canvas import Picture, picture
+from headwise.explain.canvas import PAGE, SMALL, TEXT, Picture, picture
 from headwise.explain.curves import colour
 
-WIDTH, HEIGHT = 6.4, 1.3  # inches of the numbers of a column
-ROW = 0.2  # inches of a query
+HEIGHT = 1.1  # inches of the numbers of a column
+ROW = 0.17  # inches of a query
 PANELS = 4  # columns that are drawn
 
 
@@ -42,21 +43,27 @@ def series_page(
     if not weights.size:
         raise ShapeError(f"nothing to draw: weights of shape {weights.shape}")
     shown = min(len(names), PANELS)
-    below, left = max(ROW * len(weights), 0.3), 0.9
-    size = (left + WIDTH + 1.5, shown * HEIGHT + below + 1.3)
-    figure = picture(*size, free=True)
-    boxes = [(left, below + 0.7 + HEIGHT * place, WIDTH, HEIGHT - 0.12) for place in reversed(range(shown))]
-    panels = [figure.place(*box) for box in [*boxes, (left, 0.5, WIDTH, below)]]
+    rows, shown = maps.labels(list(labels)), min(len(names), PANELS)
+    below, left = max(ROW * len(weights), 0.3), max(rows.inches, 0.4) + 0.35
+    width = PAGE - left - maps.BAR_INCHES
+    figure = picture(PAGE, 0.45 + below + shown * HEIGHT + 0.25 + maps.title_height(title), free=True)
+    boxes = [(left, below + 0.53 + HEIGHT * place, width, HEIGHT - 0.1) for place in reversed(range(shown))]
+    panels = [figure.place(*box) for box in [*boxes, (left, 0.45, width, below)]]
     limits = (0.5 - len(past), len(ahead) + 0.5)
     for column, axes in enumerate(panels[:-1]):
         _numbers(axes, past[:, column], ahead[:, column], None if truth is None else truth[:, column])
-        axes.set_ylabel(maps.labels([names[column]]).texts[0], fontsize=maps.LABEL_SIZE)
+        axes.set_ylabel(maps.labels([names[column]]).texts[0], fontsize=TEXT)
         axes.set_xlim(limits)
         axes.set_xticks([])
-        axes.tick_params(labelsize=maps.LABEL_SIZE)
-    panels[0].legend(frameon=False, fontsize=maps.LABEL_SIZE, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    _weights(panels[-1], weights, labels, 1 - len(past), limits)
-    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
+        axes.tick_params(labelsize=SMALL, width=0.6, length=2.5)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    how = {"frameon": False, "fontsize": SMALL, "ncols": 3, "borderpad": 0}
+    panels[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), **how)
+    image = _weights(panels[-1], weights, rows, 1 - len(past), limits)
+    tallest, tall = (panels[-1], below) if below > HEIGHT else (panels[-2], HEIGHT - 0.1)
+    maps.colour_bar(tallest, image, (width, tall))
+    maps.name_page(figure, title)
     return figure
 
 
@@ -67,11 +74,11 @@ def _numbers(axes: Axes, past: np.ndarray, ahead: np.ndarray, truth: np.ndarray 
     if truth is not None:
         axes.plot(steps, np.concatenate((last, truth)), color="0.6", linewidth=1.2, label="truth")
     forecast = np.concatenate((last, ahead))
-    axes.plot(steps, forecast, "--", color=colour(1), linewidth=1.4, label="forecast", marker=".", markersize=4)
+    axes.plot(steps, forecast, "--", color=colour(0), linewidth=1.3, label="forecast", marker=".", markersize=4)
     axes.axvline(0.5, color="0.8", linewidth=0.8)
 
 
-def _weights(axes: Axes, weights: np.ndarray, labels: Sequence[str], first: int, limits: tuple[float, float]) -> None:
+def _weights(axes: Axes, weights: np.ndarray, rows: maps.Labels, first: int, limits: tuple[float, float]) -> AxesImage:
     """Rows of weights, the first place at step `first`; 0 is the last step of the history."""
     image = maps.draw(axes, weights, maps.norm(weights))
     image.set_extent((first - 0.5, first + weights.shape[1] - 0.5, len(weights) - 0.5, -0.5))
@@ -79,6 +86,7 @@ def _weights(axes: Axes, weights: np.ndarray, labels: Sequence[str], first: int,
     axes.set_xlim(limits)
     axes.set_ylim(len(weights) - 0.5, -0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
-    axes.set_yticks(range(len(weights)), maps.labels(list(labels)).texts)
-    axes.tick_params(labelsize=maps.LABEL_SIZE)
-    axes.set_xlabel("steps; 0 is the last one that is known", fontsize=maps.LABEL_SIZE)
+    axes.set_yticks(range(len(weights)), rows.texts, fontfamily=rows.fonts)
+    axes.tick_params(labelsize=SMALL, width=0.6)
+    axes.set_xlabel("step; 0 is the last known one", fontsize=TEXT)
+    return image

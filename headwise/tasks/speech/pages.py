@@ -5,15 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from headwise.errors import ShapeError
 from headwise.explain import maps
-from headwise.explain.canvas import Picture, picture
+from headwise.explain.canvas import PAGE, SMALL, TEXT, Picture, picture
 from headwise.tasks.speech.marks import Mark
 
-WIDTH, HEIGHT = 5.6, 1.5  # inches of the spectrogram
-ROW = 0.26  # inches of a query
-STRIP = 0.24  # inches of the labels in time
+HEIGHT = 1.2  # inches of the spectrogram
+ROW = 0.2  # inches of a query
+STRIP = 0.2  # inches of the labels in time
 _SHADES = ("#d9e2f1", "#f3f5f9")
 
 
@@ -42,36 +43,43 @@ def sound_page(
     """
     if not weights.size:
         raise ShapeError(f"nothing to draw: weights of shape {weights.shape}")
+    rows = maps.labels(list(labels))
     below, between = max(ROW * len(weights), 0.3), STRIP if marks else 0.0
-    left, size = 1.2, (WIDTH + 2.2, HEIGHT + between + below + 1.5)
-    figure = picture(*size, free=True)
-    boxes = [(left, below + between + 0.75, WIDTH, HEIGHT), (left, 0.55, WIDTH, below)]
-    boxes += [(left, below + 0.67, WIDTH, between)] if marks else []
+    left = max(rows.inches, 0.3) + 0.35
+    width = PAGE - left - maps.BAR_INCHES
+    figure = picture(PAGE, 0.45 + below + 0.08 + between + HEIGHT + 0.08 + maps.title_height(title), free=True)
+    boxes = [(left, below + between + 0.53, width, HEIGHT), (left, 0.45, width, below)]
+    boxes += [(left, below + 0.49, width, between)] if marks else []
     upper, lower, *strip = (figure.place(*box) for box in boxes)
     for axes in strip:
-        _draw_marks(axes, marks, seconds)
+        _draw_marks(axes, marks, seconds, width)
     upper.imshow(spectrogram, origin="lower", aspect="auto", cmap="gray_r", extent=(0, seconds, 0, len(spectrogram)))
     upper.set_xticks([])
-    upper.set_ylabel("mel band", fontsize=maps.LABEL_SIZE)
+    upper.set_ylabel("mel band", fontsize=TEXT)
+    upper.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     image = maps.draw(lower, weights, maps.norm(weights))
     image.set_extent((0, seconds, len(weights) - 0.5, -0.5))
     lower.set_aspect("auto")
     lower.set_xlim(0, seconds)
     lower.set_ylim(len(weights) - 0.5, -0.5)
-    lower.set_xticks(np.linspace(0, seconds, 5), [f"{at:.2f}" for at in np.linspace(0, seconds, 5)])
-    lower.set_yticks(range(len(weights)), maps.labels(list(labels)).texts)
-    lower.tick_params(labelsize=maps.LABEL_SIZE)
-    lower.set_xlabel("seconds", fontsize=maps.LABEL_SIZE)
-    figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
+    lower.xaxis.set_major_locator(MaxNLocator(nbins=8))
+    lower.set_yticks(range(len(weights)), rows.texts, fontfamily=rows.fonts)
+    for axes in (upper, lower):
+        axes.tick_params(labelsize=SMALL, width=0.6, length=2.5)
+        for spine in axes.spines.values():
+            spine.set_edgecolor(maps.EDGE)
+    lower.set_xlabel("time, s", fontsize=TEXT)
+    maps.colour_bar(lower if below > HEIGHT else upper, image, (width, max(below, HEIGHT)))
+    maps.name_page(figure, title)
     return figure
 
 
-def _draw_marks(axes: Axes, marks: Sequence[Mark], seconds: float) -> None:
+def _draw_marks(axes: Axes, marks: Sequence[Mark], seconds: float, width: float) -> None:
     """A strip of stretches in turns of two shades, each with its label."""
     labels = maps.labels([mark.label for mark in marks])
     for number, (mark, text) in enumerate(zip(marks, labels.texts, strict=True)):
         axes.axvspan(mark.start, mark.end, facecolor=_SHADES[number % 2], edgecolor="#b8bcc6", linewidth=0.4)
-        if maps.Labels([text], labels.fonts).inches < (mark.end - mark.start) / seconds * WIDTH:
+        if maps.Labels([text], labels.fonts).inches < (mark.end - mark.start) / seconds * width:
             middle = (mark.start + mark.end) / 2
             axes.text(
                 middle,
@@ -79,7 +87,7 @@ def _draw_marks(axes: Axes, marks: Sequence[Mark], seconds: float) -> None:
                 text,
                 ha="center",
                 va="center",
-                fontsize=maps.LABEL_SIZE,
+                fontsize=SMALL,
                 fontfamily=labels.fonts,
                 clip_on=True,
             )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headwise.config import Config
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import DataError
-from headwise.labels import decimals, probability, visible
+from headwise.labels import decimals, percent, probability, visible
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, logistic_regression, majority, named, of_labels, sample, tfidf
 from headwise.predictors.classes import most_frequent, verdict_scores
@@ -167,7 +167,7 @@ class Classify(TextTask, Labelling[dict[str, Texts]]):
         return model(batch.tokens, batch.lens), batch.targets
 
     def sample(self, output: Verdict) -> str:
-        return f"{output.label} ({output.probability:.0%})"
+        return f"{output.label} ({percent(output.probability)})"
 
     def predictor(self, model: nn.Module) -> Classifier:
         assert isinstance(model, PooledEncoder)

@@ -7,15 +7,14 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from headwise.explain.canvas import Picture, picture
+from headwise.explain.canvas import PAGE, SMALL, TEXT, TITLE, Picture, picture
 from headwise.explain.ramps import PALETTE
 from headwise.labels import columns, literal, shorten, visible
 
-_WIDTH, _HEIGHT = 8.0, 6.4
-_SIZE = 8  # points of the letters
+_HEIGHT = 4.6  # inches
 _LONGEST = 18  # columns of a word
 # a letter, and the gap to a point, in inches
-_LETTER, _GAP = 0.6 * _SIZE / 72, 0.14
+_LETTER, _GAP = 0.6 * TEXT / 72, 0.14
 # where a label may stand beside its point
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.9, 0.8), (-0.9, 0.8), (0.9, -0.8), (-0.9, -0.8))
 
@@ -35,7 +34,7 @@ def projection_page(
         groups: of each word of the query its neighbours.
         answer: words nearest to the query, the best one first.
     """
-    figure = picture(_WIDTH, _HEIGHT)
+    figure = picture(PAGE, _HEIGHT)
     axes = figure.subplots()
     place = dict(zip(names, points, strict=True))
     words = list(groups)
@@ -52,7 +51,7 @@ def projection_page(
     _limits(axes, points)
     _labelled(axes, names, points, words)
     _legend(figure, colours, ringed=bool(answer))
-    axes.set_title(title, fontsize=10)
+    axes.set_title(title, fontsize=TITLE, loc="left")
     axes.set(xticks=[], yticks=[])
     return figure
 
@@ -63,7 +62,7 @@ def _legend(figure: Picture, colours: Mapping[str, str], *, ringed: bool) -> Non
     if ringed:
         marks.append(Line2D([], [], marker="o", ls="", mfc="none", mec="black"))
         texts.append("nearest to the query")
-    figure.legend(marks, texts, loc="outside lower center", ncols=min(3, len(marks)), frameon=False, fontsize=8)
+    figure.legend(marks, texts, loc="outside lower left", ncols=min(3, len(marks)), frameon=False, fontsize=SMALL)
 
 
 def _limits(axes: Axes, points: Float[np.ndarray, "names 2"]) -> None:
@@ -83,15 +82,15 @@ def _labelled(axes: Axes, names: list[str], points: Float[np.ndarray, "names 2"]
     occupied = [(x, y, 0.016, 0.02) for x, y in at]
     for name, (x, y) in zip(names, at, strict=True):
         text = shorten(visible(name), _LONGEST)
-        width, height = _LETTER * columns(text) / _WIDTH, 1.3 * _SIZE / 72 / _HEIGHT
-        across, up = width / 2 + _GAP / _WIDTH, height / 2 + _GAP / _HEIGHT
+        width, height = _LETTER * columns(text) / PAGE, 1.3 * TEXT / 72 / _HEIGHT
+        across, up = width / 2 + _GAP / PAGE, height / 2 + _GAP / _HEIGHT
         boxes = [(x + dx * across, y + dy * up, width, height) for dx, dy in _SIDES]
         # equal ones: the first side
         best = min(boxes, key=lambda box: sum(_overlap(box, other) for other in occupied))
         occupied.append(best)
         x, y = np.array(best[:2]) * spans + [left, bottom]
         weight = "bold" if name in bold else "normal"
-        axes.text(x, y, literal(text), fontsize=_SIZE, ha="center", va="center", weight=weight, zorder=5)
+        axes.text(x, y, literal(text), fontsize=TEXT, ha="center", va="center", weight=weight, zorder=5)
 
 
 _Box = tuple[float, float, float, float]

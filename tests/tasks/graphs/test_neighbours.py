@@ -37,7 +37,7 @@ def test_one_layer_and_one_head():
     assert [axes.get_title() for axes in page.axes] == ["mixers.3, head 1"]
     assert texts(page.axes[0])[0] == "a\\$b\n0.10"
     lines = [line for line in page.axes[0].lines if len(line.get_xdata()) == 2]
-    assert [line.get_linewidth() for line in lines] == pytest.approx([0.4 + 4 * w / 0.3 for w in (0.1, 0.3, 0.3)])
+    assert [line.get_linewidth() for line in lines] == pytest.approx([4.5 * w / 0.3 for w in (0.1, 0.3, 0.3)])
     with pytest.raises(ConfigError, match="layer 7 is not there"):
         made().page(7)
     assert len(made(4).page().axes) == 4

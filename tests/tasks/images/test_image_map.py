@@ -5,6 +5,7 @@ import pytest
 
 from headwise.errors import ConfigError, ShapeError
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.ramps import ramp
 from headwise.tasks.images.maps import ImageMap
 from headwise.tasks.images.pages import image_page
 
@@ -58,10 +59,12 @@ def test_a_page_has_image_map_and_heads(channels):
     assert figure.get_suptitle().startswith("a.png → cat 0.97\nblocks.1\nhead 1, ")
 
 
-def test_what_has_no_attention_shows_the_page(tmp_path):
-    over = image_page(np.zeros((4, 4, 1), np.uint8), np.zeros((2, 2)), [np.zeros((1, 2, 2))])
-    clear = over.axes[1].images[1]
-    assert not clear.cmap(clear.norm(clear.get_array()))[..., 3].any()
+def test_the_picture_shows_in_grey_under_the_map():
+    page = image_page(np.arange(48, dtype=np.uint8).reshape(4, 4, 3), np.zeros((2, 2)), [np.zeros((1, 2, 2))])
+    grey, cover = page.axes[1].images
+    assert grey.get_array().tolist() == (3 * np.arange(16.0) + 1).reshape(4, 4).tolist()
+    np.testing.assert_allclose(cover.cmap(cover.norm(cover.get_array()))[..., :3], [[ramp("ink light")[0]] * 2] * 2)
+    assert 0.3 < cover.get_alpha() < 0.8
     with pytest.raises(ShapeError, match="nothing to draw"):
         image_page(np.zeros((4, 4, 1), np.uint8), np.zeros((0, 2)), [np.zeros((1, 0, 2))])
 

@@ -22,17 +22,17 @@ def explained(truth=None, class_tokens=1):
 
 
 @pytest.mark.parametrize("truth", [None, TRUTH])
-def test_image_truth_and_what_is_said_stand_side_by_side(truth):
+def test_image_truth_and_prediction_stand_side_by_side(truth):
     page = explained(truth).page("blocks.1", 1)
     titles = [axes.get_title() for axes in page.axes]
     assert titles[: 4 if truth is not None else 3] == [
         "image",
         *([] if truth is None else ["truth"]),
-        "said",
-        "pixel 2,4 looks at",
+        "predicted",
+        "pixel 2,4 attends to",
     ]
     drawn = {axes.get_title(): axes.get_images()[0].get_array() for axes in page.axes[:3]}
-    assert drawn["said"].tolist() == np.array([colour for _, colour in LEGEND])[SAID].tolist()
+    assert drawn["predicted"].tolist() == np.array([colour for _, colour in LEGEND])[SAID].tolist()
     if truth is not None:
         assert drawn["truth"][0, 0].tolist() == [255, 255, 255]
         assert drawn["truth"][0, 2].tolist() == [40, 50, 60]

@@ -6,6 +6,7 @@ from pictures import encoded, grey
 from PIL import Image as Pillow
 
 from headwise.errors import DataError
+from headwise.explain.ramps import PALETTE, to_rgb
 from headwise.tasks.images.mask_pictures import Legend, as_labels, decode_mask, fitted, nearest, restored
 from headwise.tasks.images.picture_files import encode
 from headwise.tasks.images.pixels import Shape
@@ -25,7 +26,7 @@ def palette():
     [
         (encoded(LABELS), LABELS),
         (palette(), LABELS),
-        (encode(LABELS, [Legend().colour(at) for at in range(10)]), LABELS),
+        (encode(LABELS, Legend().palette[:10]), LABELS),
         (encoded(LABELS.astype(np.uint16)), LABELS),
         (encoded(Pillow.fromarray(LABELS > 1)), LABELS > 1),
     ],
@@ -136,7 +137,9 @@ def test_what_is_fitted_is_restored(fit, shape):
 
 
 def test_names_and_colours_of_labels():
-    assert len({Legend().colour(label) for label in range(40)}) == 40
-    assert COLOURS.colour(1) == (0, 255, 255)
-    assert COLOURS.colour(200) == (0, 0, 0)
+    assert len(set(Legend().palette[:40])) == 40
+    assert len(Legend(("0", "3", "red")).palette) == 256
+    assert Legend(("ground", "leaf", "red")).palette[2] == Legend().palette[2] == to_rgb(PALETTE[1])
+    assert COLOURS.palette[1] == (0, 255, 255)
+    assert COLOURS.palette[200] == (0, 0, 0)
     assert COLOURS.name(2) == "land"

@@ -93,6 +93,8 @@ export const without = signal("");
 export const span = signal({ x: 0, y: 0, times: 1 });
 /** Whether the colours are those of the dark. */
 export const dark = signal(false);
+/** The name of the ramp of the page as it is now. */
+export const inks = () => (dark.value ? "ink dark" : "ink light");
 
 /** Whether keys of one letter do something. */
 export const singles = signal(told("headwise.letters") !== "off");
@@ -261,13 +263,16 @@ export const groupOf = (groups, name) =>
 export const chosen = () => groupOf(trace.value ? trace.value.groups : [], group.value) || null;
 
 /**
- * The place of a layer within its group; -1 is where the group opens: at the last layer that reads another sequence,
- * else at the first.
+ * The place of a layer within its group; -1 is where the group opens: at the last layer that reads another sequence or
+ * an image, else at the first.
  * @param {Group} group
  * @param {number} value
  */
-export const layerWithin = ({ kind, layers }, value) =>
-  value < 0 ? (kind === "cross" ? layers.length - 1 : 0) : Math.min(value, layers.length - 1);
+export function layerWithin({ name, kind, layers }, value) {
+  const axes = trace.value && trace.value.axes ? trace.value.axes[name] : null;
+  const opens = kind === "cross" || (axes && axes.keys.kind === "patches") ? layers.length - 1 : 0;
+  return value < 0 ? opens : Math.min(value, layers.length - 1);
+}
 
 /** The layer and the head that are chosen, within those of a group. @param {Group} group */
 export function place(group) {

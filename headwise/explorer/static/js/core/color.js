@@ -21,6 +21,15 @@ export function setRamps(given) {
 /** @param {string} name */
 export const ramp = (name) => ramps[name];
 
+/** How much of a picture the colours over it cover, from 0 to 1. */
+export const STRENGTH = 0.6;
+
+/** Heads and lines that have a colour of their own; beyond, position and label tell them apart. */
+export const COLOURED = 8;
+
+/** The colour of a line or a head, which stands out from the page. @param {number} at @param {boolean} dark */
+export const lineColour = (at, dark) => colour(dark ? "lines dark" : "lines light", at % COLOURED);
+
 /** The colour of letters on a colour of a ramp. @param {string} name @param {number} entry */
 export const letters = (name, entry) => legible(Array.from(ramps[name].subarray(4 * entry, 4 * entry + 3)));
 

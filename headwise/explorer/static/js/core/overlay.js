@@ -1,5 +1,11 @@
 // @ts-check
-/** Weights over an image: its pixels, a glow where it is looked at, the lines of the grid, the place that looks. */
+/** Weights over an image: its pixels in grey, weights as colours of a ramp, lines of the grid, chosen places. */
+
+import { entries } from "./color.js";
+import { painted } from "./heatmap.js";
+
+/** @type {WeakMap<HTMLCanvasElement, HTMLCanvasElement>} */
+const greys = new WeakMap();
 
 /** @typedef {{ grid: number[], before: number }} Patches */
 
@@ -49,51 +55,61 @@ export function largest(weights, axis) {
   return found;
 }
 
+/** A picture in shades of grey, as eyes weigh its colours. @param {HTMLCanvasElement} image */
+function grey(image) {
+  const known = greys.get(image);
+  if (known) return known;
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.drawImage(image, 0, 0);
+  const pixels = context.getImageData(0, 0, image.width, image.height);
+  for (let at = 0; at < pixels.data.length; at += 4) {
+    const [red, green, blue] = pixels.data.subarray(at, at + 3);
+    pixels.data.fill(0.299 * red + 0.587 * green + 0.114 * blue, at, at + 3);
+  }
+  context.putImageData(pixels, 0, 0);
+  greys.set(image, canvas);
+  return canvas;
+}
+
 /**
+ * Zero is one end of the ramp, the largest weight of a place the other.
  * @param {HTMLCanvasElement} canvas as large as its width and height say
  * @param {HTMLCanvasElement} image
  * @param {{ weights: ArrayLike<number> | null, axis: Patches, strength: number, covered: number[], shape: number[],
- * glow: string }} what
- * `covered`: what the grid lies over, in pixels of the image, whose own are `shape`; `strength`: from 0, the image
- * alone
+ * ramp: string }} what
+ * `covered`: what the grid lies over, in pixels of the image, whose own are `shape`; `strength`: 0 is the image alone,
+ * in its colours
  */
-export function drawn(canvas, image, { weights, axis, strength, covered, shape, glow }) {
+export function drawn(canvas, image, { weights, axis, strength, covered, shape, ramp }) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const [w, h] = [canvas.width, canvas.height];
   context.clearRect(0, 0, w, h);
   context.imageSmoothingEnabled = false;
   const on = weights && strength > 0;
-  // what is looked at stands out from a paler image
-  context.globalAlpha = on ? 1 - 0.45 * strength : 1;
-  context.drawImage(image, 0, 0, (w * shape[1]) / covered[1], (h * shape[0]) / covered[0]);
-  if (on) {
-    const [rows, columns] = axis.grid;
-    const top = largest(weights, axis);
-    context.fillStyle = glow;
-    for (let place = 0; place < rows * columns; place += 1) {
-      context.globalAlpha = top > 0 ? (strength * Math.max(0, weights[axis.before + place])) / top : 0;
-      const [row, column] = [Math.floor(place / columns), place % columns];
-      // in whole pixels, so that places leave no seams
-      const [x, right] = [column, column + 1].map((one) => Math.round((one * w) / columns));
-      const [y, below] = [row, row + 1].map((one) => Math.round((one * h) / rows));
-      context.fillRect(x, y, right - x, below - y);
-    }
-  }
+  context.drawImage(on ? grey(image) : image, 0, 0, (w * shape[1]) / covered[1], (h * shape[0]) / covered[0]);
+  if (!on) return;
+  const [rows, columns] = axis.grid;
+  const places = Array.from({ length: rows * columns }, (_, place) => weights[axis.before + place]);
+  context.globalAlpha = strength;
+  context.drawImage(painted(entries(places, largest(weights, axis), "linear"), rows, columns, ramp), 0, 0, w, h);
   context.globalAlpha = 1;
 }
 
 /**
- * The lines between places, and one place marked.
- * @param {HTMLCanvasElement} canvas @param {Patches} axis @param {{ lines: string | null, mark: string, chosen:
- * number, dots: number }} how
+ * The lines between places, and places marked: the one that looks, and one that is looked at.
+ * @param {HTMLCanvasElement} canvas
+ * @param {Patches} axis
+ * @param {{ lines: string | null, marks: [number, string][], page: string, dots: number }} how
  */
-export function gridded(canvas, axis, { lines, mark, chosen, dots }) {
+export function gridded(canvas, axis, { lines, marks, page, dots }) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const [rows, columns] = axis.grid;
   const [w, h] = [canvas.width / columns, canvas.height / rows];
   if (lines) {
     context.strokeStyle = lines;
-    context.globalAlpha = 0.35;
+    context.globalAlpha = 0.3;
     context.lineWidth = dots / 2;
     context.beginPath();
     for (let row = 1; row < rows; row += 1) {
@@ -107,11 +123,19 @@ export function gridded(canvas, axis, { lines, mark, chosen, dots }) {
     context.stroke();
     context.globalAlpha = 1;
   }
-  const place = chosen - axis.before;
-  if (place < 0 || place >= rows * columns) return;
-  context.lineWidth = 2.5 * dots;
-  context.strokeStyle = mark;
-  context.strokeRect((place % columns) * w, Math.floor(place / columns) * h, w, h);
+  for (const [key, ink] of marks) {
+    const place = key - axis.before;
+    if (place < 0 || place >= rows * columns) continue;
+    // seen on the dark and on the bright parts of a picture
+    for (const [wide, colour] of /** @type {[number, string][]} */ ([
+      [5, page],
+      [2.5, ink],
+    ])) {
+      context.lineWidth = wide * dots;
+      context.strokeStyle = colour;
+      context.strokeRect((place % columns) * w, Math.floor(place / columns) * h, w, h);
+    }
+  }
 }
 
 /**

@@ -13,13 +13,13 @@ import { answer } from "../views/answer.js";
 import * as editing from "../views/edit.js";
 import * as examples from "../views/examples.js";
 import * as folding from "../views/folding.js";
+import { sideOf } from "../views/grid.js";
 import * as headGrid from "../views/head_grid.js";
 import * as heat from "../views/heat.js";
 import { head, move } from "../views/map_keys.js";
 import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
 import { foldedBy, largestCell, rolled, seen } from "../views/seen.js";
-import { heard } from "../views/sound.js";
 import { refill, toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/attend.js";
 
@@ -150,7 +150,7 @@ function thumbs(trace, group, node, alive) {
       h("span", { class: "side", title: t("each_own_scale") }, t("rows_columns")),
     ),
   );
-  const side = headGrid.sideOf(node, group);
+  const side = sideOf(node, group);
   // the map is measured before the pictures come
   const grid = h("div", { class: "heads-of-all" });
   grid.style.setProperty("--height", `${headGrid.heightOf(group, side)}px`);
@@ -236,6 +236,17 @@ function chosen(trace, group, node, read, alive) {
     failed,
   );
   return () => end();
+}
+
+/**
+ * The recording beside a map of times; null where there is none.
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ */
+async function heard(trace, group) {
+  const sides = trace.axes && trace.axes[group.name];
+  if (sides?.queries.kind !== "frames" && sides?.keys.kind !== "frames") return null;
+  return (await import("../views/sound.js")).heard(trace, group);
 }
 
 /** @param {Error} error */

@@ -18,7 +18,7 @@ const PAUSE_MS = 250;
 
 /** @typedef {{ head: number, why: string, other: number }} Flag */
 /**
- * @typedef {{ film_id: string, model: string, steps: number[], statistics: string[], colours: string[], probes: {
+ * @typedef {{ film_id: string, model: string, steps: number[], statistics: string[], probes: {
  * source: string, target: string | null, output: string }[], layers: { name: string, heads: number }[], flags:
  * Record<string, Flag[]> }} Film
  */

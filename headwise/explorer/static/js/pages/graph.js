@@ -7,6 +7,7 @@ import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { learn, t } from "../strings.js";
 import { groupTitle, headTitle, layerNumber } from "../titles.js";
+import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import * as heat from "../views/heat.js";
@@ -23,23 +24,24 @@ learn(WORDS);
  */
 /**
  * @typedef {{ trace: state.Trace, group: state.Group, part: Part, weights: ArrayLike<number>, entropy:
- * ArrayLike<number>, at: number, head: number, title: string }} Seen
+ * ArrayLike<number>, at: number, head: number, title: string, path: string }} Seen
  */
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
   const top = h("div");
-  const bar = h("div", { class: "tabs" });
-  const drawing = h("section", { class: "panel wide" });
-  const table = h("section", { class: "panel" });
+  const [answerLine, bar] = [h("div", { class: "answer-line" }), h("div", { class: "tabs" })];
+  const drawing = h("section", { class: "panel" });
+  const read = h("section", { class: "panel read" });
   const matrix = h("section", { class: "panel" });
   const chart = h("section", { class: "panel wide" });
   place.append(
     h("h1", { class: "unseen" }, () => t("graph")),
     top,
+    answerLine,
     bar,
-    h("div", { class: "panels" }, drawing, table, matrix, chart),
-    h("p", { class: "note" }, () => t("note")),
+    h("div", { class: "graph" }, drawing, read),
+    h("div", { class: "panels below" }, matrix, chart),
   );
   const seen = signal(/** @type {Seen | null} */ (null));
   const drawn = (/** @type {HTMLElement} */ node, /** @type {(node: HTMLElement, now: Seen) => () => void} */ work) =>
@@ -54,10 +56,15 @@ export function mount(place) {
       fill(top);
       return fitting(top, ["node", "molecule"], "no_graph") ? examples.mount(top) : undefined;
     }),
+    effect(() => {
+      const [trace, group] = [state.trace.value, chosen()];
+      void state.language.value;
+      fill(answerLine, trace && group ? answer(trace, group) : "");
+    }),
     effect(() => fill(bar, controls())),
     effect(() => followed(seen)),
     drawn(drawing, nodeLink.mount),
-    drawn(table, nodeLink.table),
+    drawn(read, nodeLink.reading),
     drawn(matrix, adjacency),
     drawn(chart, spread.mount),
   ];
@@ -162,7 +169,17 @@ function followed(seen) {
         return all.data.subarray((at * heads + head) * count, (at * heads + head + 1) * count);
       };
       const title = headTitle(group, at, head);
-      seen.value = { trace, group, part, weights: cut(edges), entropy: cut(entropies), at, head, title };
+      seen.value = {
+        trace,
+        group,
+        part,
+        weights: cut(edges),
+        entropy: cut(entropies),
+        at,
+        head,
+        title,
+        path: group.layers[at],
+      };
       document.documentElement.dataset.ready = `graph/${group.name}/${at}/${head}/${hops}`;
     },
     (error) => {

@@ -7,11 +7,13 @@ import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { learn, t } from "../strings.js";
-import { headName, layerTitle } from "../titles.js";
+import { groupTitle, headName, layerTitle } from "../titles.js";
+import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import * as overlay from "../views/overlay.js";
 import * as overlayGrid from "../views/overlay_grid.js";
+import * as patchReading from "../views/patch_reading.js";
 import * as pixelLabels from "../views/pixel_labels.js";
 import { WORDS } from "../words/vision.js";
 
@@ -20,46 +22,63 @@ learn(WORDS);
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
 /**
  * @typedef {{ trace: state.Trace, group: state.Group, axis: any, image: HTMLCanvasElement, weights: Numbers, q:
- * number, title: string }} Seen
+ * number }} Seen
  */
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
   const top = h("div");
-  const tabs = h("div", { class: "tabs" });
-  const large = h("section", { class: "panel seen" });
+  const [answerLine, tabs] = [h("div", { class: "answer-line" }), h("div", { class: "tabs" })];
   const grid = h("section", { class: "panel", "aria-label": () => t("heads") });
+  const large = h("section", { class: "panel wide seen" });
+  const read = h("section", { class: "panel read" });
+  const labels = h("section", { class: "panel wide", hidden: true });
   const rolled = h("section", { class: "panel seen" });
-  const labels = h("section", { class: "panel", hidden: true });
+  const shown = h("div", { class: "attend" }, grid, large, read);
   place.append(
     h("h1", { class: "unseen" }, () => t("vision")),
     top,
+    answerLine,
     tabs,
-    h("div", { class: "panels" }, large, h("div", { class: "stack wide" }, labels, grid, rolled)),
-    h("p", { class: "note" }, () => t("note")),
+    shown,
+    h("div", { class: "panels below" }, labels, rolled),
   );
   const seen = signal(/** @type {Seen | null} */ (null));
   const ends = [
     effect(() => given(top)),
-    effect(() => fill(tabs, groups().map(tab))),
+    effect(() => {
+      const [trace, group] = [state.trace.value, chosen()];
+      void state.language.value;
+      fill(answerLine, trace && group ? answer(trace, group) : "");
+    }),
+    effect(() => {
+      const all = groups();
+      fill(tabs, h("span", { class: "seg" }, all.map(tab)), all.length ? overlay.controls() : "");
+    }),
     effect(() => followed(seen)),
+    effect(() => void (shown.hidden = !seen.value)),
     effect(() => {
       const now = seen.value;
       const focused = focus(large);
       fill(large);
-      const end = now ? overlay.mount(large, now, options(now)) : undefined;
+      if (!now) return undefined;
+      const what = options(now);
+      const averaged = !state.each.value && now.group.heads > 1;
+      const ends = [overlay.mount(large, now, what), patchReading.mount(read, now, what, averaged)];
       focused();
-      return end;
+      return () => ends.forEach((end) => end());
     }),
     effect(() => {
       const now = seen.value;
-      fill(grid);
       if (now) overlayGrid.mount(grid, now);
     }),
     effect(() => rollout(rolled, seen.value)),
     effect(() => labelled(labels)),
   ];
-  return () => ends.forEach((end) => end());
+  return () => {
+    overlay.pointed.value = -1;
+    ends.forEach((end) => end());
+  };
 }
 
 /** What is to be looked at, or which runs can be. @param {HTMLElement} top */
@@ -94,8 +113,12 @@ function chosen() {
 const tab = (group) =>
   h(
     "button",
-    { class: () => (chosen() === group ? "tab chosen" : "tab"), onclick: () => (state.group.value = group.name) },
-    group.name,
+    {
+      class: () => (chosen() === group ? "tab chosen" : "tab"),
+      "aria-pressed": () => String(chosen() === group),
+      onclick: () => (state.group.value = group.name),
+    },
+    () => groupTitle(group),
   );
 
 /**
@@ -123,9 +146,8 @@ function followed(seen) {
   Promise.all([getNumbers(`${at}/image`), getNumbers(path)]).then(
     ([image, weights]) => {
       if (!alive) return;
-      const title = q < 0 ? t("mean_of_queries") : group.queries[q];
       const axis = trace.axes[group.name].keys;
-      seen.value = { trace, group, axis, image: picture(image), weights, q, title };
+      seen.value = { trace, group, axis, image: picture(image), weights, q };
     },
     (error) => {
       if (alive) state.status.value = error.message;
@@ -140,15 +162,16 @@ function followed(seen) {
 function options(seen) {
   const queries = seen.trace.axes[seen.group.name].queries;
   const { at, layer } = state.place(seen.group);
-  const head = state.each.value ? Math.min(state.head.value, seen.group.heads - 1) : -1;
+  const head = state.each.value || seen.group.heads === 1 ? Math.min(state.head.value, seen.group.heads - 1) : -1;
   const named = head < 0 ? t("mean_of_heads") : headName(head);
   return {
     weights: of(seen.weights, at, head),
-    heading: `${seen.title} → ${t("layer_head", layerTitle(layer, at, seen.group.kind), named)}`,
+    heading: t("layer_head", layerTitle(layer, at, seen.group.kind), named),
+    path: layer,
     places: queries.kind === "patches",
     words: queries.kind === "patches" ? [] : seen.group.queries,
     q: seen.q,
-    ready: `vision/${seen.group.name}/${at}/${head}/${seen.q}`,
+    ready: `vision/${seen.group.name}/${at}/${state.each.value ? head : -1}/${seen.q}`,
   };
 }
 
@@ -190,7 +213,8 @@ function rollout(node, seen) {
   getNumbers(`/api/v1/traces/${seen.trace.trace_id}/rollout?${asked({ group: seen.group.name })}`).then(
     (found) => {
       if (!alive) return;
-      const heading = `${t("rollout")}: ${seen.title}`;
+      const from = q < 0 ? t("mean_of_queries") : overlay.named(q, seen.axis);
+      const heading = `${t("rollout")}: ${from}`;
       const weights = row(found, q);
       end = overlay.mount(node, seen, {
         weights,

@@ -4,13 +4,11 @@
 import { getJson } from "../api.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
-import { colour } from "../core/color.js";
+import { lineColour } from "../core/color.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-/** Colours of the palette. */
-const COLOURED = 8;
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 const LEAST = 1e-3;
 const EDGE = { left: 58, right: 12, top: 12, bottom: 34 };
@@ -126,7 +124,7 @@ function sample(at) {
 
 /** @param {CanvasRenderingContext2D} context @param {number} at @param {number} dots */
 function styled(context, at, dots) {
-  context.strokeStyle = colour("palette", at % COLOURED);
+  context.strokeStyle = lineColour(at, state.dark.peek());
   context.fillStyle = context.strokeStyle;
   context.lineWidth = 2 * dots;
   context.setLineDash(DASHES[Math.floor(at / 2) % DASHES.length].map((part) => part * dots));

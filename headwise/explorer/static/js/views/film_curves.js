@@ -3,6 +3,7 @@
 
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
+import { COLOURED, lineColour } from "../core/color.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -11,7 +12,6 @@ import { swatch } from "./swatch.js";
 
 const LEFT = 40;
 const BOTTOM = 18;
-const COLOURED = 8;
 // what is a share lies between 0 and 1
 const UNBOUNDED = "distance";
 
@@ -34,7 +34,7 @@ export function mount(place, shown) {
     h(
       "button",
       { class: () => (shown.place().head === head ? "key chosen" : "key"), onclick: () => (state.head.value = head) },
-      swatch(colourOf(found, head, heads)),
+      swatch(colourOf(head, heads)),
       `${head}${(found.flags[shown.layer] || []).some((one) => one.head === head) ? " ⚑" : ""}`,
     ),
   );
@@ -56,6 +56,7 @@ export function mount(place, shown) {
     // colours are those of the page
     void state.dark.value;
     shown.place();
+    legend.forEach((key, head) => (key.firstChild.style.backgroundColor = colourOf(head, heads)));
     requestAnimationFrame(redraw);
   });
   end = () => {
@@ -64,13 +65,8 @@ export function mount(place, shown) {
   };
 }
 
-/**
- * The colour of a head; many heads have no colours of their own.
- * @param {Film} found
- * @param {number} head
- * @param {number} heads
- */
-const colourOf = (found, head, heads) => (heads <= COLOURED ? found.colours[head % found.colours.length] : "#808080");
+/** The colour of a head; many heads have no colours of their own. @param {number} head @param {number} heads */
+const colourOf = (head, heads) => (heads <= COLOURED ? lineColour(head, state.dark.peek()) : "#808080");
 
 /** @param {string} name @param {number} at of the statistic @param {Shown} shown */
 function chart(name, at, shown) {
@@ -143,7 +139,7 @@ function drawn(canvas, name, at, shown, now, chosen) {
     context.stroke();
   };
   for (const head of [...Array(heads).keys()].filter((one) => one !== chosen).concat(chosen)) {
-    context.strokeStyle = heads <= COLOURED ? found.colours[head % found.colours.length] : head === chosen ? mark : ink;
+    context.strokeStyle = heads <= COLOURED ? colourOf(head, heads) : head === chosen ? mark : ink;
     context.lineWidth = head === chosen ? 3 : 1.25;
     context.globalAlpha = head === chosen || heads <= COLOURED ? 1 : 0.4;
     path(head);

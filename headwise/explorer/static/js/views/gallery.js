@@ -27,7 +27,7 @@ export function mount(place) {
 /** @param {HTMLElement} place @param {any[]} known @param {import("../core/npy.js").Numbers} pictures */
 function drawn(place, known, pictures) {
   const [, rows, columns] = pictures.shape;
-  const name = state.dark.value ? "ink dark" : "ink light";
+  const name = state.inks();
   const card = (/** @type {any} */ one, /** @type {number} */ at) => {
     const entries = Int16Array.from(pictures.data.subarray(at * rows * columns, (at + 1) * rows * columns));
     const canvas = painted(entries, rows, columns, name);

@@ -13,7 +13,6 @@ import { t } from "../strings.js";
 import * as axis from "./axis.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
-import * as sound from "./sound.js";
 import * as zooming from "./zooming.js";
 
 /** Pixels to the right of a map. */
@@ -37,7 +36,8 @@ const [TALLEST, MODEST, LOWEST] = [560, 28, 200];
  */
 
 /**
- * @param {HTMLElement} place @param {Head & { beside?: import("./sound.js").Heard | null }} head
+ * @param {HTMLElement} place
+ * @param {Head & { beside?: ReturnType<typeof import("./sound.js").beside> | null }} head
  * @returns {() => void}
  */
 export function mount(place, head) {
@@ -63,8 +63,8 @@ export function mount(place, head) {
       cell,
     ),
   );
-  const heard = head.beside ? sound.mount(sides, head.beside) : null;
-  const margin = axis.longest(group.queries) + 10;
+  const heard = head.beside ? head.beside(sides) : null;
+  const margin = axis.longest(group.queries) + 16;
   const { bounds, turn, band } = boundsOf(head, place, canvas, margin);
   const labelled = [axis.mount(left, group.queries, "rows", margin), axis.mount(top, group.keys, turn, band)];
   cell.style.width = `${bounds.width}px`;
@@ -90,7 +90,7 @@ export function mount(place, head) {
       backed(backdrop, canvas, cells, how, window, rows, columns);
       labelled[0](window, bounds.height, chosen(head).q);
       labelled[1](window, bounds.width, chosen(head).k);
-      if (heard) heard(window, bounds);
+      if (heard) heard(window, bounds, head.scores ? null : rowOf(head));
     }
     const context = canvas.getContext("2d");
     context.clearRect(0, 0, canvas.width, canvas.height);
@@ -162,6 +162,12 @@ function pointed(canvas, head, bounds, dragged) {
     const at = dragged() ? null : under(event);
     if (at) choose(at, head);
   });
+}
+
+/** The weights of the chosen row, forbidden ones as none; null where no row is. @param {Head} head */
+function rowOf(head) {
+  const [{ q }, columns] = [chosen(head), head.group.keys.length];
+  return q < 0 ? null : head.weights.slice(q * columns, (q + 1) * columns).map((weight) => Math.max(0, weight));
 }
 
 /** What rows and columns are called. @param {state.Group} group */

@@ -31,6 +31,25 @@ export function shading({ weights, scores }) {
   return { name, cells, ticks: /** @type {[number, string][]} */ (marks), title, numeral };
 }
 
+/** A bar of a ramp with marks below it. @param {...any} heading what stands above it */
+export function bar(...heading) {
+  const colours = h("canvas", { class: "ramp", width: 256, height: 1, "aria-hidden": "true" });
+  const marks = h("div", { class: "ticks" });
+  const node = h("div", { class: "colours" }, h("div", { class: "heading" }, heading), colours, marks);
+  const draw = (/** @type {string} */ name, /** @type {[number, string][]} */ ticks) => {
+    colours.getContext("2d").drawImage(painted(EVERY, 1, 256, name), 0, 0);
+    fill(
+      marks,
+      ticks.map(([at, text]) => {
+        const mark = h("span", {}, text);
+        mark.style.left = `${100 * at}%`;
+        return mark;
+      }),
+    );
+  };
+  return { node, draw };
+}
+
 /**
  * @param {HTMLElement} place
  * @param {HTMLElement | null} [more] what stands beside the bar
@@ -38,35 +57,16 @@ export function shading({ weights, scores }) {
  */
 export function mount(place, more = null) {
   const [title, notes] = [h("span"), h("span")];
-  const [colours, marks] = [
-    h("canvas", { class: "ramp", width: 256, height: 1, "aria-hidden": "true" }),
-    h("div", { class: "ticks" }),
-  ];
   const scale = h(
     "button",
     { class: "small", onclick: () => state.scaled() },
     () => `${t("scale")}: ${t(state.scale.value)}`,
   );
-  place.append(
-    h(
-      "div",
-      { class: "legend" },
-      h("div", { class: "colours" }, h("div", { class: "heading" }, title, scale), colours, marks),
-      notes,
-      more,
-    ),
-  );
+  const strip = bar(title, scale);
+  place.append(h("div", { class: "legend" }, strip.node, notes, more));
   return (how, weights, numerals) => {
-    colours.getContext("2d").drawImage(painted(EVERY, 1, 256, how.name), 0, 0);
+    strip.draw(how.name, how.ticks);
     title.textContent = how.title;
-    fill(
-      marks,
-      how.ticks.map(([at, text]) => {
-        const mark = h("span", {}, text);
-        mark.style.left = `${100 * at}%`;
-        return mark;
-      }),
-    );
     const small = numerals && weights.some((weight) => Math.abs(weight) > 0 && Math.abs(weight) < 0.005);
     notes.textContent = [
       small && how.name.startsWith("ink") ? t("dot_note") : "",

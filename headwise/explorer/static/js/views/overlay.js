@@ -1,23 +1,29 @@
 // @ts-check
-/** One image with the weights over it: a click on a place makes it the query, a slider says how strong the glow is. */
+/** One image in grey under the weights: a click on a place makes it the query, the arrows move it. */
 
+import { ticks } from "../core/bar.js";
+import { STRENGTH } from "../core/color.js";
 import { drawn, gridded, largest, under } from "../core/overlay.js";
-import { number } from "../core/text.js";
+import { percent } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { t } from "../strings.js";
+import * as legend from "./legend.js";
 
 /**
- * @typedef {{ weights: ArrayLike<number>, heading: string, places: boolean, words: string[], q: number, ready: string,
- * note?: string }} What
+ * @typedef {{ weights: ArrayLike<number>, heading: string, path?: string, places: boolean, words: string[], q: number,
+ * ready: string, note?: string }} What
  */
 
 // kept while pages change
-const strength = signal(0.85);
+const strength = signal(STRENGTH);
 const shown = signal(true);
 const lines = signal(true);
-const held = signal(false);
+const hidden = signal(false);
+
+/** The key under the pointer, -1 for none. */
+export const pointed = signal(-1);
 
 /**
  * @param {HTMLElement} place
@@ -31,33 +37,41 @@ export function mount(place, seen, what) {
   const { covered, shape } = trace.places;
   const canvas = h("canvas", { class: "over", tabindex: 0, role: "img", "aria-label": told(what, axis) });
   canvas.style.aspectRatio = `${covered[1]} / ${covered[0]}`;
-  canvas.style.maxWidth = `min(100%, ${Math.round((26 * covered[1]) / Math.max(...covered))}rem)`;
-  const line = h("p", { class: "legend" }, summary(what, axis));
-  const note = what.note ? h("p", { class: "note" }, what.note) : null;
+  canvas.style.setProperty("--ratio", String(covered[1] / covered[0]));
+  const top = largest(what.weights, axis);
+  const bar = legend.bar(t(top > 0 ? "linear_bar" : "all_zero"));
   place.append(
-    h("div", {}, h("h2", {}, what.heading), canvas, line, what.ready ? [controls(), queries(seen, what)] : null, note),
+    h("h2", { title: what.path || null }, what.heading),
+    canvas,
+    bar.node,
+    what.ready ? queries(seen, what) : "",
+    h("p", { class: "legend" }, what.note || (what.places ? t("click_patch") : "")),
   );
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const k = under(canvas, event, axis);
-    if (k >= 0 && what.places) pick(k, seen);
+    if (k >= 0 && what.places) state.query.value = k;
   });
-  canvas.addEventListener("pointermove", (/** @type {MouseEvent} */ event) => {
-    const k = under(canvas, event, axis);
-    line.textContent = k < 0 ? summary(what, axis) : `${named(k, axis)}: ${number(what.weights[k])}`;
-  });
-  canvas.addEventListener("pointerleave", () => (line.textContent = summary(what, axis)));
+  const point = (/** @type {MouseEvent} */ event) => (pointed.value = under(canvas, event, axis));
+  canvas.addEventListener("pointermove", point);
+  canvas.addEventListener("pointerleave", () => (pointed.value = -1));
   canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => moved(event, seen, what));
   const dots = window.devicePixelRatio || 1;
   const paint = () => {
-    void state.dark.value;
+    const ramp = state.inks();
     const css = getComputedStyle(canvas);
-    const [glow, mark, ink] = ["--glow", "--accent", "--ink"].map((name) => css.getPropertyValue(name).trim());
+    const [page, mark, link, ink] = ["--page", "--mark", "--link", "--ink"].map((name) =>
+      css.getPropertyValue(name).trim(),
+    );
     canvas.width = Math.max(1, Math.round(canvas.clientWidth * dots));
     canvas.height = Math.max(1, Math.round(canvas.clientHeight * dots));
-    const on = shown.value && !held.value ? strength.value : 0;
-    drawn(canvas, seen.image, { weights: what.weights, axis, strength: on, covered, shape, glow });
+    const on = shown.value && !hidden.value ? strength.value : 0;
+    drawn(canvas, seen.image, { weights: what.weights, axis, strength: on, covered, shape, ramp });
+    bar.draw(ramp, top > 0 ? ticks(top, "linear") : []);
     const fits = canvas.width / Math.max(rows, columns) >= 5 * dots;
-    gridded(canvas, axis, { lines: lines.value && fits ? ink : null, mark, chosen: what.places ? what.q : -1, dots });
+    /** @type {[number, string][]} */
+    const marks = on && pointed.value >= 0 ? [[pointed.value, link]] : [];
+    if (what.places) marks.push([what.q, mark]);
+    gridded(canvas, axis, { lines: lines.value && fits ? ink : null, marks, page, dots });
   };
   const end = effect(paint);
   const resized = new ResizeObserver(() => paint());
@@ -70,7 +84,7 @@ export function mount(place, seen, what) {
 }
 
 /** How the image and the weights are shown, on all pictures of the page. */
-function controls() {
+export function controls() {
   const toggled = (/** @type {string} */ name, /** @type {{ value: boolean }} */ of) =>
     h(
       "button",
@@ -81,7 +95,7 @@ function controls() {
       },
       () => t(name),
     );
-  const hide = (/** @type {boolean} */ now) => () => (held.value = now);
+  const hide = (/** @type {boolean} */ now) => () => (hidden.value = now);
   const slider = h("input", {
     type: "range",
     min: 0,
@@ -93,9 +107,8 @@ function controls() {
   });
   return h(
     "div",
-    { class: "tabs" },
-    toggled("overlay", shown),
-    toggled("grid", lines),
+    { class: "views" },
+    h("span", { class: "seg" }, toggled("overlay", shown), toggled("grid", lines)),
     h(
       "button",
       {
@@ -131,15 +144,10 @@ function queries(seen, what) {
     );
   const words = what.words.map((word, q) => button(word, q));
   const before = seen.trace.axes[seen.group.name].queries.before || 0;
-  const classes = what.places ? Array.from({ length: before }, (_, q) => button(seen.group.queries[q], q)) : [];
+  const classes = what.places ? Array.from({ length: before }, (_, q) => button(t("class_token"), q)) : [];
   const mean = what.q < 0 || seen.trace.places.chosen === null ? [button(t("mean_of_queries"), -1)] : [];
-  return h("div", { class: "tokens", role: "group", "aria-label": t("queries") }, mean, classes, words);
-}
-
-/** @param {number} k @param {import("../pages/vision.js").Seen} seen */
-function pick(k, seen) {
-  state.query.value = k;
-  state.status.value = named(k, seen.axis);
+  const all = [...mean, ...classes, ...words];
+  return all.length ? h("div", { class: "tokens", role: "group", "aria-label": t("queries") }, all) : "";
 }
 
 const MOVES = /** @type {Record<string, [number, number]>} */ ({
@@ -167,29 +175,20 @@ function moved(event, seen, what) {
   const within = (/** @type {number} */ value, /** @type {number} */ most) => Math.max(0, Math.min(most - 1, value));
   const row = within(Math.floor(now / grid[1]) + move[0], grid[0]);
   const column = within((now % grid[1]) + move[1], grid[1]);
-  state.instead(() => pick(before + row * grid[1] + column, seen));
+  pointed.value = -1;
+  state.instead(() => (state.query.value = before + row * grid[1] + column));
 }
 
 /** A place by row and column, or a class token. @param {number} k @param {any} axis */
-function named(k, axis) {
-  const place = k - axis.before;
-  return place < 0
-    ? t("class_token")
-    : `${t("row")} ${Math.floor(place / axis.grid[1])}, ${t("column")} ${place % axis.grid[1]}`;
-}
-
-/** @param {What} what @param {any} axis */
-function summary(what, axis) {
-  let own = 0;
-  for (let k = 0; k < axis.before; k += 1) own += what.weights[k];
-  const classes = axis.before ? ` · ${t("class_token")}: ${number(own)}` : "";
-  return `0 … ${number(largest(what.weights, axis))}${classes}`;
+export function named(k, axis) {
+  const at = k - axis.before;
+  return at < 0 ? t("the_class") : t("patch_at", Math.floor(at / axis.grid[1]), at % axis.grid[1]);
 }
 
 /** What the picture shows, in words. @param {What} what @param {any} axis */
 function told(what, axis) {
-  const order = Array.from(what.weights, (value, k) => [value, k])
+  const order = Array.from(what.weights, (value, k) => /** @type {[number, number]} */ ([value, k]))
     .sort((one, two) => two[0] - one[0])
     .slice(0, 3);
-  return `${what.heading}: ${order.map(([value, k]) => `${named(k, axis)} ${number(value)}`).join("; ")}`;
+  return `${what.heading}: ${order.map(([value, k]) => `${named(k, axis)} ${percent(value, 1)}`).join("; ")}`;
 }

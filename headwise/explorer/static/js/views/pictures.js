@@ -32,11 +32,8 @@ function colours() {
   return { page: one("--page"), ink: one("--ink"), soft: one("--soft"), link: one("--link"), line: one("--line") };
 }
 
-/** The name of the ramp of the page as it is now. */
-const inks = () => (state.dark.peek() ? "ink dark" : "ink light");
-
 /** @param {number} entry @param {string} [name] of a ramp */
-function colour(entry, name = inks()) {
+function colour(entry, name = state.inks()) {
   const table = ramp(name);
   return entry < 0 ? "#808080" : hexadecimal(table[4 * entry], table[4 * entry + 1], table[4 * entry + 2]);
 }
@@ -196,7 +193,7 @@ export function text(head) {
     const entry = q < 0 ? 0 : Math.round(255 * turn(Math.min(1, Math.max(0, weights[q * group.keys.length + k]))));
     marks.push({ kind: "rect", x: x - 1, y: y - 1, width: width + 2, height: STEP + 2, fill: line });
     marks.push({ kind: "rect", x, y, width, height: STEP, fill: colour(entry) });
-    marks.push(words(label, x + 6, y + 16, letters(inks(), entry)));
+    marks.push(words(label, x + 6, y + 16, letters(state.inks(), entry)));
     x += width + 6;
     widest = Math.max(widest, x);
   });
@@ -252,7 +249,12 @@ export function heads(group, thumbs) {
     });
     for (let head = 0; head < count; head += 1) {
       const at = (layer * count + head) * rows * columns;
-      const canvas = painted(Int16Array.from(thumbs.data.subarray(at, at + rows * columns)), rows, columns, inks());
+      const canvas = painted(
+        Int16Array.from(thumbs.data.subarray(at, at + rows * columns)),
+        rows,
+        columns,
+        state.inks(),
+      );
       marks.push({ kind: "image", x: EDGE + BAR + head * (size + GAP), y, width: size, height: size, canvas });
     }
   }

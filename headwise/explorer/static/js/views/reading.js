@@ -10,9 +10,10 @@ import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
 import { chosen } from "./heat.js";
 import { rolled } from "./seen.js";
+import { fact, measures, shares } from "./shares.js";
 
-/** Bars of a row, letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
-const [BARS, LETTERS, CELLS] = [7, 16, 128 * 128];
+/** Letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
+const [LETTERS, CELLS] = [16, 128 * 128];
 
 /**
  * @param {HTMLElement} place
@@ -52,11 +53,7 @@ export function mount(place, head, trace, group) {
       body,
       h("p", { class: "say" }, phrase(template, strong(from), strong(percent(row[k], 1)), strong(to))),
       h("h2", {}, phrase("row_of", h("bdi", {}, from))),
-      h(
-        "div",
-        { class: "shares" },
-        order.slice(0, BARS).map((at) => bar(name(head.group.keys[at]), row[at], at === k)),
-      ),
+      shares((at) => name(head.group.keys[at]), row, order, k),
       facts,
     );
     return scored(facts, head, trace, group, q, k);
@@ -65,34 +62,6 @@ export function mount(place, head, trace, group) {
 
 /** @param {string} label */
 const name = (label) => cut(label, LETTERS);
-
-/** @param {string} label @param {number} weight @param {boolean} on */
-function bar(label, weight, on) {
-  const line = h("span", { class: "track" });
-  line.style.width = `${Math.min(100, Math.max(0.5, 100 * Math.abs(weight)))}%`;
-  return h(
-    "div",
-    { class: on ? "on" : null },
-    h("bdi", {}, label),
-    h("span", {}, line),
-    h("span", {}, percent(weight, 1)),
-  );
-}
-
-/** How evenly a row is spread, where its weights are shares. @param {number[]} row */
-function measures(row) {
-  const open = row.filter((weight) => weight > 0);
-  if (!open.length || row.some((weight) => weight < 0 && weight > -Infinity)) return [];
-  const sum = open.reduce((all, weight) => all + weight, 0);
-  const entropy = -open.reduce((all, weight) => all + (weight / sum) * Math.log(weight / sum), 0);
-  return [
-    fact("entropy", `${entropy.toFixed(2)} ${t("nats")}`),
-    fact("effective", Math.exp(entropy).toFixed(1)),
-  ].flat();
-}
-
-/** @param {string} title @param {string} value */
-const fact = (title, value) => [h("dt", {}, t(title)), h("dd", {}, value)];
 
 /** @param {number} value */
 const significant = (value) => (value === -Infinity ? number(value) : value.toPrecision(4).replace("-", "−"));

@@ -1,57 +1,67 @@
 // @ts-check
 /**
- * The spectrogram of a recording along the sides of a map whose places are times: what is seen of the map, and no
- * more.
+ * The spectrogram of a recording in grey along the sides of a map whose places are times, the chosen row of weights
+ * over it: what is seen of the map, and no more.
  */
 
 import { getNumbers } from "../api.js";
 import { h } from "../dom.js";
+import { STRENGTH, entries } from "../core/color.js";
 import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
 /**
- * @typedef {{ numbers: import("../core/npy.js").Numbers, queries: boolean, keys: boolean }} Heard bands by frames, the
- * highest first; which sides are times
+ * @typedef {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds, row: Float32Array |
+ * null) => void} Draw draws what is seen, and over it a row of weights
  */
 
-const DEEP = 48;
+const DEEP = 64;
 
 /**
- * The spectrogram of a trace whose group has times; null where there is none.
+ * The spectrogram of a trace whose group has times, to be put beside a map.
  * @param {state.Trace} trace
  * @param {state.Group} group
- * @returns {Promise<Heard | null>}
  */
 export async function heard(trace, group) {
-  const sides = trace.axes && trace.axes[group.name];
-  const [queries, keys] = [sides?.queries.kind === "frames", sides?.keys.kind === "frames"];
-  if (!queries && !keys) return null;
-  return { numbers: await getNumbers(`/api/v1/traces/${trace.trace_id}/sound`), queries, keys };
+  const numbers = await getNumbers(`/api/v1/traces/${trace.trace_id}/sound`);
+  const { queries, keys } = trace.axes[group.name];
+  return beside(numbers, { queries: queries.kind === "frames", keys: keys.kind === "frames" });
 }
 
 /**
- * @param {{ left: HTMLElement, top: HTMLElement }} sides @param {Heard} found
- * @returns {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds) => void} draws what
- * is seen
+ * @param {import("../core/npy.js").Numbers} numbers bands by frames, the highest first
+ * @param {{ queries: boolean, keys: boolean }} times which sides are times
+ * @returns {(sides: { left: HTMLElement, top: HTMLElement }) => Draw}
  */
-export function mount(sides, { numbers, queries, keys }) {
-  const [bands, frames] = numbers.shape;
-  const entries = Int16Array.from(numbers.data);
-  const turned = entries.map((_, at) => entries[(at % bands) * frames + Math.floor(at / bands)]);
-  const strip = () =>
-    h("canvas", { class: "strip-of-sound", role: "img", "aria-label": t("spectrogram"), title: t("spectrogram") });
-  const [top, left] = [keys ? strip() : null, queries ? strip() : null];
-  if (top) sides.top.append(top);
-  if (left) sides.left.append(left);
-  if (left) left.style.width = `${DEEP}px`;
-  return ({ x, y, side }, { rows, columns, width, height }) => {
-    const name = state.dark.peek() ? "ink dark" : "ink light";
-    const [flat, upright] = [painted(entries, bands, frames, name), painted(turned, frames, bands, name)];
-    if (top) drawn(top, width, DEEP, flat, [(x / columns) * frames, 0, (width / side / columns) * frames, bands]);
-    if (left) drawn(left, DEEP, height, upright, [0, (y / rows) * frames, bands, (height / side / rows) * frames]);
+export const beside =
+  (numbers, { queries, keys }) =>
+  (sides) => {
+    const [bands, frames] = numbers.shape;
+    const loud = Int16Array.from(numbers.data);
+    const turned = loud.map((_, at) => loud[(at % bands) * frames + Math.floor(at / bands)]);
+    const strip = () =>
+      h("canvas", { class: "strip-of-sound", role: "img", "aria-label": t("spectrogram"), title: t("spectrogram") });
+    const [top, left] = [keys ? strip() : null, queries ? strip() : null];
+    if (top) sides.top.append(top);
+    if (left) sides.left.append(left);
+    if (left) left.style.width = `${DEEP}px`;
+    return ({ x, y, side }, { rows, columns, width, height }, row) => {
+      const name = state.dark.peek() ? "grey dark" : "grey light";
+      const [across, down] = [width / side / columns, height / side / rows];
+      if (left)
+        drawn(left, DEEP, height, painted(turned, frames, bands, name), [0, (y / rows) * frames, bands, down * frames]);
+      if (!top) return;
+      drawn(top, width, DEEP, painted(loud, bands, frames, name), [(x / columns) * frames, 0, across * frames, bands]);
+      if (!row) return;
+      const scale = /** @type {keyof typeof import("../core/color.js").SCALES} */ (state.scale.peek());
+      const cells = painted(entries(row, Math.max(...row), scale), 1, columns, state.inks());
+      const context = /** @type {CanvasRenderingContext2D} */ (top.getContext("2d"));
+      context.globalAlpha = STRENGTH;
+      context.imageSmoothingEnabled = false;
+      context.drawImage(cells, x, 0, width / side, 1, 0, 0, top.width, top.height);
+    };
   };
-}
 
 /**
  * @param {HTMLCanvasElement} canvas

@@ -36,7 +36,7 @@ export function mount(place, head) {
  * @param {number} weight
  */
 export function tint(node, weight) {
-  const name = state.dark.value ? "ink dark" : "ink light";
+  const name = state.inks();
   const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
   const entry = Math.round(255 * turn(Math.min(1, Math.max(0, weight))));
   node.style.backgroundColor = `rgb(${ramp(name)

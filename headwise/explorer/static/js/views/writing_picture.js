@@ -1,6 +1,7 @@
 // @ts-check
 /** The picture that is written about: where the step looks on it, and below where each token so far did. */
 
+import { STRENGTH } from "../core/color.js";
 import { drawn, gridded, picture } from "../core/overlay.js";
 import { lookOf } from "../core/search.js";
 import { percent, shown } from "../core/text.js";
@@ -12,7 +13,7 @@ import { t } from "../strings.js";
 /** @typedef {import("../core/search.js").Beam} Beam */
 /** @typedef {import("../core/search.js").Search} Search */
 
-const [LARGE, SMALL, STRENGTH] = [256, 72, 0.85];
+const [LARGE, SMALL] = [256, 72];
 
 /**
  * @param {HTMLElement} place
@@ -34,7 +35,7 @@ export function mount(place, it, path, go) {
       each.map((one) => one.node),
     ),
   );
-  // the glow is a colour of the page
+  // the ramp is one of the page
   return effect(() => {
     void state.dark.value;
     [...paint, ...each].forEach((one) => one.draw());
@@ -89,10 +90,10 @@ function painted(canvas, side, it, image, weights, lines) {
   canvas.width = Math.round(covered[1] * scale * dots);
   canvas.height = Math.round(covered[0] * scale * dots);
   const css = getComputedStyle(document.documentElement);
-  const [glow, mark, ink] = ["--glow", "--accent", "--ink"].map((name) => css.getPropertyValue(name).trim());
-  drawn(canvas, image, { weights, axis, strength: weights ? STRENGTH : 0, covered, shape, glow });
+  const [page, ink] = ["--page", "--ink"].map((name) => css.getPropertyValue(name).trim());
+  drawn(canvas, image, { weights, axis, strength: weights ? STRENGTH : 0, covered, shape, ramp: state.inks() });
   const fits = canvas.width / Math.max(...axis.grid) >= 5 * dots;
-  gridded(canvas, axis, { lines: lines && fits ? ink : null, mark, chosen: -1, dots });
+  gridded(canvas, axis, { lines: lines && fits ? ink : null, marks: [], page, dots });
 }
 
 /**

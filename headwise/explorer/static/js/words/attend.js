@@ -11,9 +11,7 @@ export const WORDS = {
   ],
   say_rollout: ["Through all layers, {0} takes {1} from {2}.", "贯穿各层，{0} 有 {1} 取自 {2}。"],
   say_hidden: ["{0} cannot attend to {2}: the mask hides it.", "{0} 不能关注 {2}：掩码将其遮住。"],
-  row_of: ["The row of {0}", "{0} 这一行"],
   see_made: ["See how this number is made →", "看这个数怎样算出来 →"],
-  effective: ["keys looked at", "有效键数"],
   diagonal: ["own place", "对角"],
   previous: ["place before", "前一位置"],
   largest: ["largest", "最大"],
@@ -42,7 +40,6 @@ export const WORDS = {
   ended: ["Stopped.", "已停止。"],
   finished: ["Finished.", "已完成。"],
   inputs: ["Inputs, one a line", "输入，每行一个"],
-  rows_columns: ["row: layer, column: head", "行：层，列：头"],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],
   // sub-words, special tokens, zoom, changed steps, keys

@@ -82,6 +82,10 @@ export const WORDS = {
     "Choose a key first: keys are what is hidden. Click a cell of the map, or a token of the keys in Links or Text.",
     "请先选择一个键：被隐藏的是键。请点击热图单元格，或在“连线”“文本”中点击键一侧的词元。",
   ],
+  rows_columns: ["row: layer, column: head", "行：层，列：头"],
+  row_of: ["The row of {0}", "{0} 这一行"],
+  effective: ["keys looked at", "有效键数"],
+  linear_bar: ["attention weight, linear scale", "注意力权重，线性刻度"],
   all_zero: ["every weight is 0, as of a muted head", "所有权重为 0（例如被屏蔽的头）"],
   lockfirst: [
     "Click a cell of the map first: its row is the query, its column the key.",
@@ -157,7 +161,10 @@ export const WORDS = {
   source: ["reads", "读入"],
   special: ["Special tokens", "特殊词元"],
   minimap: ["the whole map; drag to move", "整幅热图；拖动以移动"],
-  spectrogram: ["spectrogram (log-mel), low bands next to the map", "语谱图（对数梅尔），低频靠近热图"],
+  spectrogram: [
+    "spectrogram (log-mel), low bands next to the map; over it the weights of the chosen row",
+    "语谱图（对数梅尔），低频靠近热图；其上为所选行的权重",
+  ],
   keys_title: ["Keys", "按键"],
   close: ["Close", "关闭"],
   singles: ["Keys of one letter or sign are on", "启用单个字符的快捷键"],

@@ -1,0 +1,52 @@
+// @ts-check
+/** Where the chosen query of an image looks, in a sentence and as bars; the key is the one under the pointer. */
+
+import { percent } from "../core/text.js";
+import { fill, h } from "../dom.js";
+import { effect } from "../store.js";
+import { phrase, t } from "../strings.js";
+import { named, pointed } from "./overlay.js";
+import { fact, measures, shares } from "./shares.js";
+
+/**
+ * @param {HTMLElement} place
+ * @param {import("../pages/vision.js").Seen} seen
+ * @param {import("./overlay.js").What} what
+ * @param {boolean} mean of the heads
+ * @returns {() => void}
+ */
+export function mount(place, seen, what, mean) {
+  const { axis } = seen;
+  const row = Array.from(what.weights);
+  const order = row.map((_, k) => k).sort((one, two) => row[two] - row[one]);
+  const before = row.slice(0, axis.before).reduce((sum, weight) => sum + weight, 0);
+  const from = what.places && what.q >= 0 ? named(what.q, axis) : what.words[what.q] || "";
+  const template =
+    what.q < 0 ? "say_mean" : !what.places ? "say_word" : what.q < axis.before ? "say_class" : "say_patch";
+  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
+  const spot = (/** @type {number} */ at) => `${Math.floor(at / axis.grid[1])}, ${at % axis.grid[1]}`;
+  return effect(() => {
+    const k = pointed.value < 0 ? order[0] : pointed.value;
+    const sentence = [
+      strong(from),
+      strong(percent(row[k], 1)),
+      strong(named(k, axis)),
+      t(mean ? "mean_head" : "one_head"),
+    ];
+    fill(
+      place,
+      h("p", { class: "say" }, phrase(template, ...sentence)),
+      h("h2", {}, t("by_weight")),
+      shares((at) => (at < axis.before ? t("class_token") : spot(at - axis.before)), row, order, k, {
+        full: row[order[0]] || 1,
+      }),
+      h(
+        "dl",
+        { class: "facts" },
+        measures(row),
+        axis.before ? [fact("the_class", percent(before, 1)), fact("on_image", percent(1 - before, 1))].flat() : [],
+      ),
+      h("p", { class: "note" }, t("note")),
+    );
+  });
+}
