@@ -102,7 +102,7 @@ THIRD_PARTY = {
         "tasks.series.baselines",
         "tasks.graphs.node_labeller",
         "tasks.ranking.ranker",
-        "predictors.attribution",
+        "explain.attribution",
     },
 }
 

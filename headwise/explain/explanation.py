@@ -60,6 +60,16 @@ class Layer:
         return chosen
 
 
+def part_of(name: str) -> str:
+    """The part of a model that a layer is in: its encoder, its decoder, or what its name begins with.
+
+    >>> part_of("model.decoder.layers.0.self_attn"), part_of("transformer.h.0.attn")
+    ('decoder', 'transformer')
+    """
+    parts = name.split(".")
+    return next((part for part in parts if part in ("encoder", "decoder")), parts[0])
+
+
 @runtime_checkable
 class Explained(Protocol):
     """The result of `Predictor.explain`: pictures in a folder, and lines of text."""

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
-from headwise.explain.explanation import Layer
+from headwise.explain.explanation import Layer, part_of
 from headwise.explain.folding import Fold, fold_weights, tokens_of
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import Places, Tokens
@@ -240,7 +240,14 @@ def grouped(layers: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()
     members_of: dict[tuple[Any, ...], list[str]] = {}
     for name, (layer, (heads, rows, columns)) in layers.items():
         keys = fitting(columns, layer.keys, list(names))
-        shared = (_part(name), layer.kind, heads, tuple(fitting(rows, layer.queries, keys)), tuple(keys), layer.causal)
+        shared = (
+            part_of(name),
+            layer.kind,
+            heads,
+            tuple(fitting(rows, layer.queries, keys)),
+            tuple(keys),
+            layer.causal,
+        )
         members_of.setdefault(shared, []).append(name)
     titles: Counter[str] = Counter()
     named_groups = []
@@ -250,12 +257,6 @@ def grouped(layers: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
         named_groups.append(Group(name, kind, members, heads, list(queries), list(keys), causal))
     return named_groups
-
-
-def _part(name: str) -> str:
-    """The part of a model that a layer is in: its encoder, its decoder, or what its name begins with."""
-    parts = name.split(".")
-    return next((part for part in parts if part in ("encoder", "decoder")), parts[0])
 
 
 def shape_of(record: LayerRecord) -> Shape:

@@ -1,4 +1,4 @@
-"""Rules of attribution: each against its formula written as a loop, gradients against Captum, and what rows sum to."""
+"""Methods of attribution: each against its formula as a loop, gradients against Captum, and what rows sum to."""
 
 import networkx as nx
 import numpy as np
@@ -9,11 +9,13 @@ from captum.attr import InputXGradient, IntegratedGradients
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
+from headwise.explain.attribution import shares
+from headwise.explain.methods import METHODS
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import DecoderConfig, TransformerConfig
-from headwise.predictors.attribution import METHODS, attribute, shares
+from headwise.predictors.attribution import attribute
 from headwise.predictors.looking import passes
 from headwise.tasks.language.language_model import Continuer
 from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
@@ -21,7 +23,7 @@ from headwise.tasks.translation.translator import Translator
 
 SOURCE, TARGET = "the cat sleeps .", "le chat dort bien ."
 WORDS = TokenizerConfig(kind="word", joint=False)
-# the rules whose rows add up over all inputs
+# the methods whose rows add up over all inputs
 WHOLE = ["rollout", "flow", "gradient", "integrated", "occlusion"]
 
 
@@ -133,9 +135,9 @@ class FromVectors(torch.nn.Module):
             handle.remove()
 
 
-@pytest.mark.parametrize(("rule", "other"), [("gradient", InputXGradient), ("integrated", IntegratedGradients)])
-def test_gradients_are_those_of_captum(continuer, rule, other):
-    attribution = attribute(continuer, "abc", rule)
+@pytest.mark.parametrize(("method", "other"), [("gradient", InputXGradient), ("integrated", IntegratedGradients)])
+def test_gradients_are_those_of_captum(continuer, method, other):
+    attribution = attribute(continuer, "abc", method)
     with passes() as model_passes:
         continuer.explain("abc")
     (tokens,) = model_passes[-1].inputs
@@ -145,14 +147,14 @@ def test_gradients_are_those_of_captum(continuer, rule, other):
         best = continuer.model(tokens)[0].argmax(-1)
         unknown = embedding(torch.full_like(tokens, Tokenizer.unk_id))
     options = {}
-    if rule == "integrated":
+    if method == "integrated":
         options = {"n_steps": 50, "method": "riemann_middle", "baselines": unknown}
     written = [*tokens[0, 1:].tolist(), int(best[-1])]
     for place, token in enumerate(written):
         expected = other(FromVectors(continuer.model, tokens)).attribute(
             vectors.requires_grad_(), additional_forward_args=(place, token), **options
         )
-        np.testing.assert_allclose(attribution.signed[rule][place], expected[0].sum(-1).detach().numpy(), atol=1e-7)
+        np.testing.assert_allclose(attribution.signed[method][place], expected[0].sum(-1).detach().numpy(), atol=1e-7)
 
 
 def test_integrated_gradients_sum_to_what_the_input_brings(translator):
@@ -189,16 +191,16 @@ def test_integrated_gradients_sum_to_what_the_input_brings(translator):
         np.testing.assert_allclose(occluded.signed["occlusion of the source"][:, token], expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("rule", WHOLE)
-def test_shares_of_a_row_are_one_over_all_inputs(translator, continuer, rule):
+@pytest.mark.parametrize("method", WHOLE)
+def test_shares_of_a_row_are_one_over_all_inputs(translator, continuer, method):
     for predictor, item, target in ((translator, SOURCE, TARGET), (continuer, "abc", None)):
         mode = predictor.model.training
-        attribution = attribute(predictor, item, rule, target)
+        attribution = attribute(predictor, item, method, target)
         totals = sum(layer.weights[0].sum(-1) for layer in attribution.layers.values())
         np.testing.assert_allclose(totals, 1.0, atol=1e-9)
         assert predictor.model.training == mode
         assert all(parameter.grad is None for parameter in predictor.model.parameters())
-        assert METHODS[rule].caution in attribution.lines()[-1]
+        assert METHODS[method].limit in attribution.lines()[-1]
 
 
 def test_a_decoder_over_recurrent_states_is_attributed_too():
@@ -293,3 +295,12 @@ def test_weights_with_signs_count_by_their_size(continuer):
     assert min(layer.weights.min() for layer in signed.explain("abc").layers.values()) < 0
     (layer,) = attribute(signed, "abc", "rollout").layers.values()
     assert 0 <= layer.weights.min() <= layer.weights.max() <= 1
+
+
+def test_rollout_of_layers_without_a_residual_is_the_product_of_their_weights(continuer):
+    config = DecoderConfig(d_model=12, d_ff=23, num_heads=3, num_layers=2, position="none", residual=False)
+    model = build_decoder(config, continuer.tokenizer.vocab_size).double().eval()
+    predictor = Continuer(model, continuer.tokenizer, continuer.decoding, 16, config.places())
+    first, second = means(predictor.explain("abc")).values()
+    (layer,) = attribute(predictor, "abc", "rollout").layers.values()
+    np.testing.assert_allclose(layer.weights[0], second @ first, atol=1e-12)
