@@ -101,6 +101,21 @@ def averaged(layer: Layer, *, residual: bool) -> tuple[np.ndarray, np.ndarray]:
     return (1 - share) * weights, np.full(len(weights), share)
 
 
+def contributions(
+    parts: Float[np.ndarray, "rows parts width"], outputs: Float[np.ndarray, "rows width"]
+) -> Float[np.ndarray, "rows parts"]:
+    """How near each of the vectors that a row is the sum of comes to it in L1, as shares; the larger, the nearer.
+
+    Source: Ferrando et al. 2022, arXiv:2203.04212, section 3; a row of zeros is one that no vector comes nearer to
+        than zero does.
+
+    >>> contributions(np.array([[[2.0, 0.0], [0.0, 1.0]]]), np.array([[2.0, 1.0]])).round(3).tolist()
+    [[0.667, 0.333]]
+    """
+    lengths = np.abs(outputs).sum(-1, keepdims=True)
+    return shares(np.maximum(0.0, lengths - np.abs(outputs[:, None] - parts).sum(-1)))
+
+
 def rollout(mixings: Sequence[Mixing]) -> dict[str, Float[np.ndarray, "rows inputs"]]:
     """How much of each place of the last part is from each place of each input: the product of all layers.
 

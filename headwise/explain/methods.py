@@ -38,6 +38,15 @@ METHODS: dict[str, Method] = {
         "Abnar and Zuidema 2020, arXiv:2005.00928, section 3; cross-attention is added here",
         "It ignores how large the values are, and takes the residual connection for half of every layer.",
     ),
+    "alti": Method(
+        "ALTI, aggregated contributions of transformed vectors",
+        "the product over the layers of c_ij = max(0, ||y_i|| - ||y_i - T_i(x_j)||) in L1, as shares of a row; y_i is"
+        " what a layer makes of i before its feed-forward network, T_i(x_j) what x_j adds to it by all heads, the"
+        " residual and the norm",
+        "share by ALTI",
+        "Ferrando et al. 2022, arXiv:2203.04212, section 3; of encoder-decoders arXiv:2205.11631, section 3",
+        "It leaves out the feed-forward networks, and takes nearness to the sum of all for what counts.",
+    ),
     "flow": Method(
         "attention flow",
         "the maximum flow from each output to each input through edges of capacity (A + I) / 2, as shares of a row",
@@ -69,6 +78,15 @@ METHODS: dict[str, Method] = {
         "Zeiler and Fergus 2014, arXiv:1311.2901, section 2.2; Li et al. 2016, arXiv:1612.08220",
         "It does not say what inputs do together, nor what their neighbours still show of a hidden one.",
         "log-probability lost, nats",
+    ),
+    "ablation": Method(
+        "ablation of heads",
+        "log p(x with the output of one head set to zero) - log p(x), over all outputs together",
+        "share of |change by muting|",
+        "Michel, Levy and Neubig 2019, arXiv:1905.10650, section 3; Voita et al. 2019, arXiv:1905.09418",
+        "It says nothing of inputs, and heads that can stand in for each other look needless one by one.",
+        "change of log-probability, nats",
+        "the heads whose muting changes most",
     ),
     "lens": Method(
         "logit lens",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention.call import per_head
@@ -19,12 +20,24 @@ from headwise.attention.precision import wide
 from headwise.cancellation import poll_cancellation
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, Unsupported, unknown
-from headwise.explain.attribution import Attribution, Mixing, averaged, flow, layers_of, norms, rollout
+from headwise.explain.attribution import (
+    Attribution,
+    Mixing,
+    averaged,
+    contributions,
+    flow,
+    layers_of,
+    norms,
+    rollout,
+)
 from headwise.explain.explanation import Kind, Layer, part_of
 from headwise.explain.methods import METHODS
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import Block, Residual
 from headwise.layers.embeddings import TokenEmbedding
+from headwise.layers.norms import norm_parts, normed
+from headwise.models.reversible import ReversibleEncoder
+from headwise.predictors.ablating import Example, ablated, heads_of
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import Pass, fitting
 from headwise.predictors.predictor import Predictor
@@ -56,7 +69,7 @@ Maps = tuple[dict[str, Layer], dict[str, np.ndarray]]
 def attribute(
     predictor: Predictor[Any, Any, Any], item: Any, by: str, target: str | None = None, other: Any = None
 ) -> Attribution:
-    """How much each input counts for each output; for "lens" and "patching", what each block does.
+    """How much each input counts for each output; for "ablation", "lens" and "patching", what heads and blocks do.
 
     Args:
         item: an input, or a text that `predictor.parse` reads.
@@ -83,6 +96,10 @@ def attribute(
     attributed, signed = _COMPUTE[by](analysis)
     method = METHODS[by]
     note = f"{method.title}: {method.formula}\nsource: {method.source}\nlimit: {method.limit}"
+    if by in ("lens", "patching"):
+        modules = analysis.model_pass.model.named_modules()
+        together = [name for name, module in modules if isinstance(module, ReversibleEncoder)]
+        note += "".join(f"\n{name}: its layers are reversible, and count as one block" for name in together)
     source, output, tokens = explanation.source, explanation.output, explanation.tokens
     return Attribution(source, output, attributed, note=note, tokens=tokens, method=by, signed=signed)
 
@@ -114,22 +131,41 @@ def _recorded(analysis: Analysis) -> Iterator[tuple[str, Layer, LayerRecord]]:
             yield name, Layer(weights, layer.queries, layer.keys, layer.kind, layer.causal, layer.allowed), sequence
 
 
+class _Written(NamedTuple):
+    """What the heads of a layer write: row i of its output is the sum of A_hij w_hj over heads and keys, and a bias.
+
+    Args:
+        vectors: w_hj = v_hj W_o.
+    """
+
+    vectors: Float[Tensor, "heads keys width"]
+    bias: Float[Tensor, "width"]
+
+
+@torch.no_grad()
+def _written(analysis: Analysis, name: str, record: LayerRecord) -> _Written:
+    """Raises: Unsupported where the output of a layer is no such sum, or not made in one call."""
+    place, _ = layers(analysis.model_pass.model)[name]
+    attention = analysis.model_pass.model.get_submodule(place.removesuffix(".mechanism"))
+    if not isinstance(attention, MultiHeadAttention) or len(record.calls) > 1:
+        raise Unsupported(f"{name} has no output matrix of its own, or was called step by step; use by='rollout'")
+    values = per_head(record.value, record.num_heads)[0]
+    summed = wide(record.rows()[0]) @ wide(values)
+    if not torch.allclose(summed, wide(record.output[0]), rtol=1e-2, atol=1e-3 * float(wide(values).abs().max())):
+        raise Unsupported(f"the heads of {name} are no sums of weighted values, which this method divides")
+    heads, keys, width = values.shape
+    # each value alone among zeros, as the layer joins its heads
+    alone = values.new_zeros(heads, keys, heads, width)
+    alone[range(heads), :, range(heads)] = values
+    joined = alone.flatten(2) if attention.combine == "concat" else alone.mean(2)
+    bias = attention.output(joined.new_zeros(joined.shape[-1]))
+    return _Written((attention.output(joined) - bias).double(), bias.double())
+
+
 def _norms(analysis: Analysis) -> Maps:
-    modules = dict(analysis.model_pass.model.named_modules())
-    places = {name: place for name, (place, _) in layers(analysis.model_pass.model).items()}
     attributed: dict[str, Layer] = {}
     for name, layer, record in _recorded(analysis):
-        attention = modules.get(places[name].removesuffix(".mechanism"))
-        if not isinstance(attention, MultiHeadAttention) or len(record.calls) > 1:
-            raise Unsupported(f"{name} has no output matrix of its own, or was called step by step; use by='rollout'")
-        call = record.calls[0].call
-        if call.relative is not None and call.relative.value_table is not None:
-            raise Unsupported(f"{name} adds vectors of distances to its values, which norms leave out")
-        values = wide(per_head(call.value, call.shape[1]))[0]
-        heads = attention.output.weight.to(values.dtype).detach()
-        # (heads, value_dim, d_model); with "mean" all heads go through one matrix
-        matrices = heads.mT.unflatten(0, (-1, values.shape[-1])).expand(len(values), -1, -1)
-        attributed[name] = norms(layer, (values @ matrices).double().cpu().numpy())
+        attributed[name] = norms(layer, _written(analysis, name, record).vectors.cpu().numpy())
     return attributed, {}
 
 
@@ -142,19 +178,26 @@ def _residuals(analysis: Analysis) -> dict[str, Residual]:
         if isinstance(block, Block)
         for attention, residual in block.attentions()
     }
-    modules = dict(model.named_modules())
-    owners = {name: modules[place.removesuffix(".mechanism")] for name, (place, _) in layers(model).items()}
+    owners = {name: model.get_submodule(place.removesuffix(".mechanism")) for name, (place, _) in layers(model).items()}
     return {name: around[id(owner)] for name, owner in owners.items() if id(owner) in around}
 
 
-def _mixings(analysis: Analysis) -> list[Mixing]:
-    """The layers from the first to the last. Raises: Unsupported where they do not follow each other over one input."""
+# the shares of the columns, and of what a row was before, that a layer makes its rows of
+Share = Callable[[str, Layer, LayerRecord], tuple[np.ndarray, np.ndarray]]
+
+
+def _mixings(analysis: Analysis, share: Share | None = None) -> list[Mixing]:
+    """The layers from the first to the last, by default with the means of their heads.
+
+    Raises: Unsupported where they do not follow each other over one input.
+    """
     residuals, mixings = _residuals(analysis), list[Mixing]()
-    for name, layer, _ in _recorded(analysis):
-        residual = residuals.get(name)
-        mixings.append(
-            Mixing(*_sides(name, layer, mixings), layer, *averaged(layer, residual=residual is None or residual.skip))
-        )
+
+    def mean(name: str, layer: Layer, record: LayerRecord) -> tuple[np.ndarray, np.ndarray]:
+        return averaged(layer, residual=name not in residuals or residuals[name].skip)
+
+    for name, layer, record in _recorded(analysis):
+        mixings.append(Mixing(*_sides(name, layer, mixings), layer, *(share or mean)(name, layer, record)))
     for mixing in mixings:
         alike = [other for other in mixings if other.part == mixing.part and other.layer.kind == "self"]
         if len({other.weights.shape for other in alike}) > 1:
@@ -178,6 +221,93 @@ def _rollout(analysis: Analysis) -> Maps:
 def _flow(analysis: Analysis) -> Maps:
     mixings = _mixings(analysis)
     return layers_of("flow", mixings, flow(mixings)), {}
+
+
+def _alti(analysis: Analysis) -> Maps:
+    residuals = _residuals(analysis)
+    sums = _residual_inputs(analysis, residuals)
+
+    def share(name: str, layer: Layer, record: LayerRecord) -> tuple[np.ndarray, np.ndarray]:
+        written = _written(analysis, name, record)
+        weights = torch.from_numpy(layer.weights)
+        residual, before = residuals.get(name), sums.get(name)
+        if before is None and layer.kind != "pooled":
+            raise Unsupported(f"{name} is in no block whose residual and norm are known; use by='rollout'")
+        rows = [
+            _decomposed(weights[:, row], written, residual, before, row, layer.kind) for row in range(weights.shape[1])
+        ]
+        parts, outputs = (torch.stack(side).cpu().numpy() for side in zip(*rows, strict=True))
+        near = contributions(parts, outputs)
+        if residual is not None:
+            # biases can be all that a row is near to; then it keeps what it was
+            alone = np.flatnonzero(near.sum(-1) == 0)
+            near[alone, -1 if layer.kind == "cross" else alone] = 1.0
+        if layer.kind != "cross":
+            return near, np.zeros(len(near))
+        return near[:, :-1], near[:, -1]
+
+    mixings = _mixings(analysis, share)
+    return layers_of("alti", mixings, rollout(mixings)), {}
+
+
+def _residual_inputs(analysis: Analysis, residuals: Mapping[str, Residual]) -> dict[str, Float[Tensor, "rows width"]]:
+    """The vectors that each of these residuals adds to, by the name of the attention layer inside; none without."""
+    inputs: dict[str, Tensor] = {}
+
+    def hook(name: str, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        inputs[name] = arguments[0][0].detach().double()
+
+    handles = [module.register_forward_pre_hook(partial(hook, name)) for name, module in residuals.items()]
+    try:
+        analysis.model_pass.run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return inputs
+
+
+@torch.no_grad()
+def _decomposed(
+    weights: Float[Tensor, "heads keys"],
+    written: _Written,
+    residual: Residual | None,
+    before: Float[Tensor, "rows width"] | None,
+    row: int,
+    kind: Kind,
+) -> tuple[Float[Tensor, "parts width"], Float[Tensor, "width"]]:
+    """The vectors that the output of a row is the sum of, but for biases, and the output.
+
+    What a row was before is a part of its own behind the keys of a cross-attention, and added to its own key's else.
+    """
+    parts = torch.einsum("hk,hkd->kd", weights.to(written.vectors), written.vectors)
+    if residual is None or before is None:
+        return parts, parts.sum(0) + written.bias
+    own = before[row] if residual.skip else torch.zeros_like(before[row])
+    if kind == "cross":
+        parts = torch.cat([parts, own[None]])
+    else:
+        parts[row] += own
+    total = parts.sum(0) + written.bias
+    after, dtype = residual.after, next(residual.after.parameters(), total).dtype
+    output = normed(after, total.to(dtype)[None, None], None)[0, 0]
+    return norm_parts(after, total, parts), output.double()
+
+
+def _ablation(analysis: Analysis) -> Maps:
+    example = Example(analysis.model_pass, said(analysis.predictor, analysis.model_pass))
+    tables: dict[str, dict[str, list[float]]] = {}
+    for name, heads in heads_of(example).items():
+        rows = ablated(analysis.predictor, [example], name, heads)
+        effects = [row.effect.get("log_prob", row.effect.get("change", 0.0)) for row in rows]
+        kind = analysis.look.layers[name][0].kind if name in analysis.look.layers else "self"
+        tables.setdefault(f"ablation of {part_of(name)} {kind}, {heads} heads", {})[name] = effects
+    total = sum(abs(effect) for table in tables.values() for row in table.values() for effect in row) or 1.0
+    attributed, signed = {}, {}
+    for title, table in tables.items():
+        signed[title] = np.array(list(table.values()))
+        heads_named = [f"head {head}" for head in range(signed[title].shape[1])]
+        attributed[title] = Layer(np.abs(signed[title])[None] / total, list(table), heads_named, "cross")
+    return attributed, signed
 
 
 # the number of the pass through an embedding, the vectors of the tokens, and those of unknown tokens in their places ->
@@ -328,11 +458,14 @@ def _without(place: int, token: int, number: int, output: Tensor, unknown: Tenso
     return torch.where(chosen, unknown, output)
 
 
-def _stacks(model: nn.Module) -> dict[str, dict[str, Block]]:
-    """The blocks of each stack by their names, in the order of the model. Raises: Unsupported for a model without."""
-    stacks: dict[str, dict[str, Block]] = {}
+def _stacks(model: nn.Module) -> dict[str, dict[str, nn.Module]]:
+    """The blocks of each stack by their names, in the order of the model; reversible layers are one block together.
+
+    Raises: Unsupported for a model without.
+    """
+    stacks: dict[str, dict[str, nn.Module]] = {}
     for name, module in model.named_modules():
-        if isinstance(module, Block):
+        if isinstance(module, Block | ReversibleEncoder):
             stacks.setdefault(name.rpartition(".")[0], {})[name] = module
     if not stacks:
         raise Unsupported("this model is not built of blocks, so nothing can be read or put between them")
@@ -340,7 +473,7 @@ def _stacks(model: nn.Module) -> dict[str, dict[str, Block]]:
 
 
 @contextmanager
-def _blocks(modules: Mapping[str, Block], change: Callable[[str, Tensor], Tensor]) -> Iterator[None]:
+def _blocks(modules: Mapping[str, nn.Module], change: Callable[[str, Tensor], Tensor]) -> Iterator[None]:
     """While open, the outputs of these blocks pass through this change."""
 
     def hook(name: str, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
@@ -354,7 +487,7 @@ def _blocks(modules: Mapping[str, Block], change: Callable[[str, Tensor], Tensor
             handle.remove()
 
 
-def _outputs(model_pass: Pass, blocks: Mapping[str, Block]) -> dict[str, Tensor]:
+def _outputs(model_pass: Pass, blocks: Mapping[str, nn.Module]) -> dict[str, Tensor]:
     """What each of these blocks returns in a pass."""
     outputs: dict[str, Tensor] = {}
 
@@ -395,7 +528,7 @@ def _patching(analysis: Analysis) -> Maps:
     def counted(output: Tensor) -> Tensor:
         return log_probs(output)[first:]
 
-    def patched(blocks: Mapping[str, Block], change: Callable[[str, Tensor], Tensor]) -> float:
+    def patched(blocks: Mapping[str, nn.Module], change: Callable[[str, Tensor], Tensor]) -> float:
         assert analysis.other is not None
         with _blocks(blocks, change):
             return float(counted(analysis.other.run()).sum())
@@ -436,9 +569,11 @@ _COMPUTE: dict[str, Callable[[Analysis], Maps]] = {
     "norms": _norms,
     "rollout": _rollout,
     "flow": _flow,
+    "alti": _alti,
     "gradient": _gradient,
     "integrated": _integrated,
     "occlusion": _occlusion,
+    "ablation": _ablation,
     "lens": _lens,
     "patching": _patching,
 }
