@@ -7,6 +7,7 @@ them proves what a model would do with another input.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.attribution import (
     Attribution,
     Mixing,
+    Norms,
     averaged,
     contributions,
     flow,
@@ -30,24 +32,28 @@ from headwise.explain.attribution import (
     norms,
     rollout,
 )
-from headwise.explain.explanation import Kind, Layer, part_of
+from headwise.explain.explanation import Explanation, Kind, Layer, part_of
 from headwise.explain.methods import METHODS
+from headwise.explain.places import Grid, OnImage
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import Block, Residual
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.norms import norm_parts, normed
 from headwise.models.reversible import ReversibleEncoder
 from headwise.predictors.ablating import Example, ablated, heads_of
+from headwise.predictors.adopted import Adopted
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import Pass, fitting
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.saying import Said, said
+from headwise.predictors.saying import Said, logits_of, said
 from headwise.predictors.watched_heads import Look, explained, look_at
 from headwise.records import LayerRecord
 from headwise.records.watching import layers
 
 # points on the way from unknown tokens to the input; the paper advises 20 to 300
 _POINTS = 50
+# weights of a layer, in double precision
+_MOST_PAIRS = 1 << 25
 
 
 class Analysis(NamedTuple):
@@ -94,14 +100,33 @@ def attribute(
         output = target or (explanation.output if _writes(predictor) else None)
         analysis = Analysis(predictor, look_at(predictor, item, output), explained(predictor, other, output)[1])
     attributed, signed = _COMPUTE[by](analysis)
-    method = METHODS[by]
+    on_image, method = isinstance(explanation.places, OnImage) and by not in _OF_MODEL, METHODS[by]
+    if on_image:
+        attributed = {name: _shown_rows(explanation, layer) for name, layer in attributed.items()}
     note = f"{method.title}: {method.formula}\nsource: {method.source}\nlimit: {method.limit}"
     if by in ("lens", "patching"):
         modules = analysis.model_pass.model.named_modules()
         together = [name for name, module in modules if isinstance(module, ReversibleEncoder)]
         note += "".join(f"\n{name}: its layers are reversible, and count as one block" for name in together)
     source, output, tokens = explanation.source, explanation.output, explanation.tokens
-    return Attribution(source, output, attributed, note=note, tokens=tokens, method=by, signed=signed)
+    draw, places = (explanation.draw, explanation.places) if on_image else (None, None)
+    return Attribution(source, output, attributed, draw, note, places, tokens, method=by, signed=signed)
+
+
+# methods whose maps are of heads and blocks, not of inputs
+_OF_MODEL = ("ablation", "lens", "patching")
+
+
+def _shown_rows(explanation: Explanation, layer: Layer) -> Layer:
+    """Of a layer over an image the query that the explanation shows, or the mean of all."""
+    shown = next(iter(explanation.layers.values()))
+    if len(shown.queries) > 1 or len(layer.queries) == 1:
+        return layer
+    assert isinstance(explanation.places, OnImage)
+    chosen, count = explanation.places.chosen, len(layer.queries)
+    rows = np.full((1, count), 1 / count) if chosen is None else np.eye(count)[chosen : chosen + 1]
+    reduced = replace(layer, weights=rows @ layer.weights, queries=shown.queries)
+    return replace(reduced, total=rows @ layer.total) if isinstance(layer, Norms) else reduced
 
 
 def _writes(predictor: Predictor[Any, Any, Any]) -> bool:
@@ -113,22 +138,29 @@ def _writes(predictor: Predictor[Any, Any, Any]) -> bool:
 
 
 def _recorded(analysis: Analysis) -> Iterator[tuple[str, Layer, LayerRecord]]:
-    """The layers whose rows and columns are the places that attention went over, each pass of a layer by itself.
+    """The layers over the places that attention went over, each pass of a layer by itself.
 
-    Raises: Unsupported for a model without.
+    Raises: Unsupported for a model without, and for too many pairs.
     """
     looks = {name: look for name, look in analysis.look.layers.items() if look[0].kind != "tags"}
     if not looks:
         raise Unsupported("what is shown of this model is no attention, so nothing can be attributed by it")
     for name, (layer, record) in looks.items():
+        # what an explanation shows as if it were of another sequence may be places of its own
+        kind: Kind = "self" if layer.kind == "cross" and record.kind == "self" else layer.kind
         for sequence in record.sequences():
+            shape = record.num_heads, *sequence.output.shape[2:3], sequence.calls[-1].call.shape[3]
+            if np.prod(shape) > _MOST_PAIRS:
+                raise Unsupported(f"{name} has {shape[1]:,} x {shape[2]:,} pairs, too many to be attributed to")
             with torch.no_grad():
                 weights = sequence.rows()[0].double().cpu().numpy()
-            if weights.shape != layer.weights.shape:
-                raise Unsupported(
-                    "what is shown of this model are no single places, so nothing can be attributed to them"
-                )
-            yield name, Layer(weights, layer.queries, layer.keys, layer.kind, layer.causal, layer.allowed), sequence
+            keys = fitting(shape[2], layer.keys)
+            allowed = layer.allowed if layer.weights.shape == weights.shape else None
+            yield (
+                name,
+                Layer(weights, fitting(shape[1], layer.queries, keys), keys, kind, layer.causal, allowed),
+                sequence,
+            )
 
 
 class _Written(NamedTuple):
@@ -147,7 +179,12 @@ def _written(analysis: Analysis, name: str, record: LayerRecord) -> _Written:
     """Raises: Unsupported where the output of a layer is no such sum, or not made in one call."""
     place, _ = layers(analysis.model_pass.model)[name]
     attention = analysis.model_pass.model.get_submodule(place.removesuffix(".mechanism"))
-    if not isinstance(attention, MultiHeadAttention) or len(record.calls) > 1:
+    output: nn.Module | None
+    if isinstance(attention, MultiHeadAttention):
+        output, mean = attention.output, attention.combine == "mean"
+    else:
+        output, mean = _reader_of(analysis.model_pass, record.output.transpose(1, 2).flatten(2)), False
+    if output is None or len(record.calls) > 1:
         raise Unsupported(f"{name} has no output matrix of its own, or was called step by step; use by='rollout'")
     values = per_head(record.value, record.num_heads)[0]
     summed = wide(record.rows()[0]) @ wide(values)
@@ -157,15 +194,42 @@ def _written(analysis: Analysis, name: str, record: LayerRecord) -> _Written:
     # each value alone among zeros, as the layer joins its heads
     alone = values.new_zeros(heads, keys, heads, width)
     alone[range(heads), :, range(heads)] = values
-    joined = alone.flatten(2) if attention.combine == "concat" else alone.mean(2)
-    bias = attention.output(joined.new_zeros(joined.shape[-1]))
-    return _Written((attention.output(joined) - bias).double(), bias.double())
+    joined = alone.mean(2) if mean else alone.flatten(2)
+    bias = output(joined.new_zeros(1, joined.shape[-1]))[0]
+    return _Written((output(joined) - bias).double(), bias.double())
+
+
+def _reader_of(model_pass: Pass, heads: Float[Tensor, "batch queries width"]) -> nn.Module | None:
+    """The matrix that reads exactly these outputs of heads, side by side, in a model that was adopted."""
+    readers: list[nn.Module] = []
+
+    def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if (
+            inputs
+            and isinstance(inputs[0], Tensor)
+            and inputs[0].shape == heads.shape
+            and torch.equal(inputs[0], heads)
+        ):
+            readers.append(module)
+
+    model = model_pass.model
+    matrices = [module for module in model.modules() if getattr(getattr(module, "weight", None), "ndim", 0) == 2]
+    handles = [module.register_forward_pre_hook(hook) for module in matrices]
+    try:
+        model_pass.run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return readers[0] if readers else None
 
 
 def _norms(analysis: Analysis) -> Maps:
     attributed: dict[str, Layer] = {}
     for name, layer, record in _recorded(analysis):
-        attributed[name] = norms(layer, _written(analysis, name, record).vectors.cpu().numpy())
+        # a layer that a model passes several times has a map for each of them
+        times = sum(other == name or other.startswith(f"{name}, pass ") for other in attributed)
+        title = f"{name}, pass {times + 1}" if times else name
+        attributed[title] = norms(layer, _written(analysis, name, record).vectors.cpu().numpy())
     return attributed, {}
 
 
@@ -196,6 +260,9 @@ def _mixings(analysis: Analysis, share: Share | None = None) -> list[Mixing]:
     def mean(name: str, layer: Layer, record: LayerRecord) -> tuple[np.ndarray, np.ndarray]:
         return averaged(layer, residual=name not in residuals or residuals[name].skip)
 
+    repeated = [name for name, (_, record) in analysis.look.layers.items() if len(record.sequences()) > 1]
+    if len(repeated) > 1:
+        raise Unsupported(f"{repeated[0]} and others are passed several times, in an order that is not recorded")
     for name, layer, record in _recorded(analysis):
         mixings.append(Mixing(*_sides(name, layer, mixings), layer, *(share or mean)(name, layer, record)))
     for mixing in mixings:
@@ -310,52 +377,114 @@ def _ablation(analysis: Analysis) -> Maps:
     return attributed, signed
 
 
-# the number of the pass through an embedding, the vectors of the tokens, and those of unknown tokens in their places ->
-# the vectors that go on
-Change = Callable[[int, Tensor, Tensor], Tensor]
+class _Vectors(NamedTuple):
+    """The vectors of an input where they enter a model.
+
+    Args:
+        number: which input of the pass they are, from 0.
+        output: as the model goes on with them.
+        baseline: makes those of an input without content: unknown tokens, or pixels of the mean colour.
+        places: of each number of `output` the place, a token or a patch, that it belongs to.
+        labels: of the places; none: as attention has them.
+    """
+
+    number: int
+    output: Tensor
+    baseline: Callable[[], Tensor]
+    places: Tensor
+    labels: list[str]
+
+    def sums(self, numbers: Tensor) -> Float[Tensor, "places"]:
+        """The sum of numbers like those of `output` at each place."""
+        places = self.places.expand_as(numbers).flatten()
+        return numbers.new_zeros(int(places.max()) + 1).index_add(0, places, numbers.flatten())
+
+
+# vectors -> those that go on
+Change = Callable[[_Vectors], Tensor]
 
 
 @contextmanager
-def _embeddings(analysis: Analysis, change: Change) -> Iterator[None]:
-    """While open, the vectors of tokens pass through this change; those of a source come first."""
+def _entering(analysis: Analysis, change: Change) -> Iterator[None]:
+    """While open, the vectors of inputs pass through this change; those of a source come first."""
     model = analysis.model_pass.model
-    modules = [module for module in model.modules() if isinstance(module, TokenEmbedding | nn.Embedding)]
-    if not modules or not _has_tokens(analysis.predictor):
-        raise Unsupported("this method needs a tokenizer of this package, whose unknown token is its baseline")
+    unknown_id, embeddings = _tokens(analysis.predictor)
+    places = analysis.look.explanation.places
     number = 0
 
-    def hook(module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> Tensor:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Any) -> Any:
         nonlocal number
+        if any(module is embedding for embedding in embeddings):
+            tokens = torch.arange(output.shape[:-1].numel(), device=output.device).view(*output.shape[:-1], 1)
+            vectors = _Vectors(number, output, partial(_unknown, module, inputs, options, unknown_id), tokens, [])
+        elif isinstance(places, OnImage) and _reads_pixels(inputs, output):
+            grid = places.grids[-1]
+            patches = _patches(places, grid, output)
+            vectors = _Vectors(
+                number, output, partial(torch.zeros_like, output), patches, replace(grid, before=0).labels
+            )
+        else:
+            return output
         number += 1
-        unknown = module.forward(torch.full_like(inputs[0], Tokenizer.unk_id), *inputs[1:], **options)
-        return change(number - 1, output, unknown)
+        return change(vectors)
 
-    handles = [module.register_forward_hook(hook, with_kwargs=True) for module in modules]
+    handles = [module.register_forward_hook(hook, with_kwargs=True) for module in model.modules()]
     try:
         with evaluating(model):
             yield
     finally:
         for handle in handles:
             handle.remove()
+    if not number:
+        raise Unsupported("this method needs inputs that are tokens of a known vocabulary, or pixels")
 
 
-def _has_tokens(predictor: Predictor[Any, Any, Any]) -> bool:
-    """Whether it reads numbers of a tokenizer of this package, whose unknown token is known."""
+def _unknown(module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], unknown_id: int | None) -> Tensor:
+    if unknown_id is None:
+        raise Unsupported("the tokenizer of this model has no unknown token, which is the baseline; use by='gradient'")
+    vectors: Tensor = module.forward(torch.full_like(inputs[0], unknown_id), *inputs[1:], **options)
+    return vectors.detach()
+
+
+def _reads_pixels(inputs: tuple[Any, ...], output: Any) -> bool:
+    """Whether a module makes numbers of the bytes of pictures."""
+    pixels = inputs[0] if inputs else None
+    if not isinstance(pixels, Tensor) or not isinstance(output, Tensor) or pixels.dtype != torch.uint8:
+        return False
+    return pixels.ndim == 4 and output.shape == pixels.shape and output.is_floating_point()
+
+
+def _patches(places: OnImage, grid: Grid, pixels: Tensor) -> Tensor:
+    """Of each pixel (height, width) the patch that it lies in."""
+    sides = zip(pixels.shape[-2:], places.covered or pixels.shape[-2:], (grid.rows, grid.columns), strict=True)
+    rows, columns = (torch.arange(side, device=pixels.device) * count // covered for side, covered, count in sides)
+    return rows[:, None] * grid.columns + columns
+
+
+def _tokens(predictor: Predictor[Any, Any, Any]) -> tuple[int | None, list[nn.Module]]:
+    """The number of the unknown token, and the modules that make vectors of numbers of tokens."""
+    if isinstance(predictor, Adopted):
+        return predictor.saved.tokenizer.unk_token_id, predictor.embeddings()
     try:
-        return isinstance(predictor.writes(), Tokenizer)
+        tokenizers: list[Any] = [predictor.writes()]
     except Unsupported:
-        return any(isinstance(value, Tokenizer) for value in vars(predictor).values())
+        tokenizers = list(vars(predictor).values())
+    if not any(isinstance(tokenizer, Tokenizer) for tokenizer in tokenizers):
+        return None, []
+    modules = predictor.model.modules()
+    return Tokenizer.unk_id, [module for module in modules if isinstance(module, TokenEmbedding | nn.Embedding)]
 
 
 def _chosen(analysis: Analysis) -> tuple[Said, Callable[[Tensor], Tensor]]:
     """What the model says, and what makes its output the number that counts at each place."""
     answer = said(analysis.predictor, analysis.model_pass)
     if answer.chosen is None:
-        return answer, lambda output: wide(output).reshape(-1)
+        return answer, lambda output: wide(logits_of(output)).reshape(-1)
     index = torch.tensor(answer.chosen)[:, None]
 
-    def log_probs(output: Tensor) -> Tensor:
-        scores = wide(output[0] if output.ndim == 3 else output)
+    def log_probs(output: Any) -> Tensor:
+        scores = wide(logits_of(output))
+        scores = scores[0] if scores.ndim == 3 else scores
         return scores.log_softmax(-1).gather(-1, index.to(scores.device)).squeeze(-1)
 
     alone = log_probs(analysis.model_pass.run()).double().cpu().numpy()
@@ -364,52 +493,59 @@ def _chosen(analysis: Analysis) -> tuple[Said, Callable[[Tensor], Tensor]]:
     return answer, log_probs
 
 
-def _gradients(analysis: Analysis, points: Sequence[float], *, from_unknown: bool) -> list[np.ndarray]:
-    """Mean gradient of each place times the vector of each token, (places, tokens), an input each.
+class _Way(NamedTuple):
+    """The vectors of an input, their difference from the start of their way, and the point of it that they are at."""
+
+    vectors: _Vectors
+    difference: Tensor
+    leaf: Tensor
+
+
+def _move(point: float, from_baseline: bool, inputs: list[_Way], vectors: _Vectors) -> Tensor:
+    """The vectors at a point of their way, at which the gradient is taken; they are added to the list."""
+    start = vectors.baseline() if from_baseline else torch.zeros_like(vectors.output)
+    difference = vectors.output.detach() - start
+    inputs.append(_Way(vectors, difference, (start + point * difference).requires_grad_()))
+    return inputs[-1].leaf
+
+
+def _gradients(
+    analysis: Analysis, points: Sequence[float], *, from_baseline: bool
+) -> list[tuple[np.ndarray, list[str]]]:
+    """Mean gradient of each output times the vectors of each place, (outputs, places), and labels, for each input.
 
     Args:
-        points: where on the way from the start to the tokens a gradient is taken, the tokens being at 1.
-        from_unknown: the way begins at unknown tokens, and the vector is the difference from them; else at zeros.
+        points: where on the way from the start to the input a gradient is taken, the input being at 1.
+        from_baseline: the way begins at the baseline, and the vector is the difference from it; else at zeros.
     """
     _, counted = _chosen(analysis)
     sums: list[np.ndarray] = []
     for point in points:
         poll_cancellation()
-        vectors: list[Tensor] = []
-        ways: list[Tensor] = []
-        with torch.enable_grad(), _embeddings(analysis, partial(_moved, point, from_unknown, ways, vectors)):
+        inputs: list[_Way] = []
+        with torch.enable_grad(), _entering(analysis, partial(_move, point, from_baseline, inputs)):
             numbers = counted(analysis.model_pass.model(*analysis.model_pass.inputs))
-        rows = [torch.autograd.grad(number, vectors, retain_graph=True, materialize_grads=True) for number in numbers]
-        products = [torch.stack([(row[part] * way).sum(-1).flatten() for row in rows]) for part, way in enumerate(ways)]
+        leaves = [way.leaf for way in inputs]
+        rows = [torch.autograd.grad(number, leaves, retain_graph=True, materialize_grads=True) for number in numbers]
+        products = [
+            torch.stack([way.vectors.sums(row[part] * way.difference) for row in rows])
+            for part, way in enumerate(inputs)
+        ]
         tables = [product.double().cpu().numpy() / len(points) for product in products]
         sums = [total + table for total, table in zip(sums, tables, strict=True)] if sums else tables
-    return sums
+    return list(zip(sums, [way.vectors.labels for way in inputs], strict=True))
 
 
-def _moved(
-    point: float,
-    from_unknown: bool,
-    ways: list[Tensor],
-    vectors: list[Tensor],
-    number: int,
-    output: Tensor,
-    unknown: Tensor,
-) -> Tensor:
-    """The vectors at a point of their way, which a gradient is taken at; both are put into the lists."""
-    start = unknown.detach() if from_unknown else torch.zeros_like(output)
-    ways.append(output.detach() - start)
-    vectors.append((start + point * ways[-1]).requires_grad_())
-    return vectors[-1]
-
-
-def _by_token(analysis: Analysis, method: str, tables: list[np.ndarray]) -> Maps:
-    """Numbers (places, tokens) of each input as layers, their shares over all inputs together."""
-    known = list(analysis.look.explanation.layers.values())
-    totals = sum(np.abs(table).sum(-1, keepdims=True) for table in tables)
+def _by_place(analysis: Analysis, method: str, tables: list[tuple[np.ndarray, list[str]]]) -> Maps:
+    """Numbers (outputs, places) of each input as layers, their shares over all inputs together."""
+    explanation = analysis.look.explanation
+    known = list(explanation.layers.values())
+    totals = sum(np.abs(table).sum(-1, keepdims=True) for table, _ in tables)
     attributed, signed = {}, {}
-    for number, table in enumerate(tables):
-        rows = fitting(len(table), *(layer.queries for layer in reversed(known)))
-        columns = fitting(table.shape[1], *(layer.keys for layer in known if number == 0 or layer.causal))
+    for number, (table, labels) in enumerate(tables):
+        sides = [side for layer in reversed(known) for side in (layer.queries, layer.keys)]
+        rows = fitting(len(table), *sides)
+        columns = labels or fitting(table.shape[1], *(layer.keys for layer in known if number == 0 or layer.causal))
         name = method if len(tables) == 1 else f"{method} of {'the source' if number == 0 else 'what is written'}"
         weights = np.abs(table) / np.where(totals > 0, totals, 1.0)
         across = (len(tables) > 1 and number == 0) or len(table) != table.shape[1]
@@ -420,42 +556,40 @@ def _by_token(analysis: Analysis, method: str, tables: list[np.ndarray]) -> Maps
 
 
 def _gradient(analysis: Analysis) -> Maps:
-    return _by_token(analysis, "gradient", _gradients(analysis, [1.0], from_unknown=False))
+    return _by_place(analysis, "gradient", _gradients(analysis, [1.0], from_baseline=False))
 
 
 def _integrated(analysis: Analysis) -> Maps:
     points = [(number + 0.5) / _POINTS for number in range(_POINTS)]
-    return _by_token(analysis, "integrated", _gradients(analysis, points, from_unknown=True))
+    return _by_place(analysis, "integrated", _gradients(analysis, points, from_baseline=True))
 
 
 def _occlusion(analysis: Analysis) -> Maps:
     _, counted = _chosen(analysis)
-    lengths: list[int] = []
+    inputs: list[_Vectors] = []
 
-    def measure(number: int, output: Tensor, unknown: Tensor) -> Tensor:
-        lengths.append(output.shape[:-1].numel())
-        return output
+    def keep(vectors: _Vectors) -> Tensor:
+        inputs.append(vectors)
+        return vectors.output
 
     def run(change: Change) -> np.ndarray:
         poll_cancellation()
-        with torch.no_grad(), _embeddings(analysis, change):
+        with torch.no_grad(), _entering(analysis, change):
             return counted(analysis.model_pass.model(*analysis.model_pass.inputs)).double().cpu().numpy()
 
-    before = run(measure)
-    tables = []
-    for place, length in enumerate(lengths):
-        columns = [before - run(partial(_without, place, token)) for token in range(length)]
-        tables.append(np.stack(columns, -1))
-    return _by_token(analysis, "occlusion", tables)
+    before, tables = run(keep), []
+    for known in inputs:
+        count = int(known.places.max()) + 1
+        columns = [before - run(partial(_hide, known.number, place)) for place in range(count)]
+        tables.append((np.stack(columns, -1), known.labels))
+    return _by_place(analysis, "occlusion", tables)
 
 
-def _without(place: int, token: int, number: int, output: Tensor, unknown: Tensor) -> Tensor:
-    """The vectors with the unknown token in place of one of an input; of another input as they are."""
-    if number != place:
-        return output
-    # the batch, which is one example, may be the first axis or the second
-    chosen = torch.arange(output.shape[:-1].numel(), device=output.device).view(*output.shape[:-1], 1) == token
-    return torch.where(chosen, unknown, output)
+def _hide(number: int, place: int, vectors: _Vectors) -> Tensor:
+    """The vectors with the baseline at one place of an input; those of another input as they are."""
+    if vectors.number != number:
+        return vectors.output
+    return torch.where(vectors.places == place, vectors.baseline(), vectors.output)
 
 
 def _stacks(model: nn.Module) -> dict[str, dict[str, nn.Module]]:

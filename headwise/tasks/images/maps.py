@@ -49,8 +49,6 @@ class GridMap:
 class ImageMap(GridMap):
     """Draws an explanation of one query over the keys of an image."""
 
-    class_tokens: int = 0
-
     def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """The image, the map of a layer over it (the last if None), and every head of every layer as a small map."""
         # matplotlib is imported where something is drawn
@@ -58,9 +56,10 @@ class ImageMap(GridMap):
 
         name = explanation.pictured(layer)
         weights = explanation.layers[name].mean(heads)
+        class_tokens = weights.shape[1] - self.grid[0] * self.grid[1]
         caption = explanation.caption(name, heads).replace(", ", "\n", 1)
-        if self.class_tokens:
-            caption += f", {percent(weights[0, : self.class_tokens].sum())} of it on the class token itself"
+        if class_tokens:
+            caption += f", {percent(weights[0, :class_tokens].sum())} of it on the class token itself"
         small, framed = self.small_maps(explanation, name, heads)
         title = f"{explanation.source} → {explanation.output}\n{caption}"
         return image_page(self.pixels, self.placed(weights)[0], small, chosen=framed, title=title)
