@@ -125,8 +125,9 @@ def _shown_rows(explanation: Explanation, layer: Layer) -> Layer:
     assert isinstance(explanation.places, OnImage)
     chosen, count = explanation.places.chosen, len(layer.queries)
     rows = np.full((1, count), 1 / count) if chosen is None else np.eye(count)[chosen : chosen + 1]
-    reduced = replace(layer, weights=rows @ layer.weights, queries=shown.queries)
-    return replace(reduced, total=rows @ layer.total) if isinstance(layer, Norms) else reduced
+    if isinstance(layer, Norms):
+        layer = replace(layer, total=rows @ layer.total)
+    return replace(layer, weights=rows @ layer.weights, queries=shown.queries)
 
 
 def _writes(predictor: Predictor[Any, Any, Any]) -> bool:
