@@ -13,6 +13,7 @@ from headwise.cancellation import poll_cancellation
 from headwise.errors import Unsupported
 from headwise.explain.explanation import Explanation, Heads, Kind, Layer
 from headwise.explain.methods import METHODS
+from headwise.explain.values import Legend
 
 # capacities of edges are whole numbers of this share of the whole
 _CAPACITY = 1 << 20
@@ -34,10 +35,24 @@ class Attribution(Explanation):
     method: str = ""
     signed: Mapping[str, Float[np.ndarray, "queries keys"]] = field(default_factory=dict)
 
+    def values(self, name: str, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
+        """The numbers of a map that are drawn: those with signs, where there are some."""
+        return self.signed[name] if name in self.signed else super().values(name, heads)
+
+    def legend(self, name: str) -> Legend:
+        method, framed = METHODS[self.method], self.layers[name].kind != "self"
+        signed = name in self.signed
+        quantity = method.signed if signed else method.quantity
+        return Legend(method.title, method.rows, method.columns, quantity, framed, signed)
+
     def caption(self, layer: str | int | None = None, heads: Heads = None) -> str:
         """The name of what is shown; of several heads, which."""
         name = self.layer_name(layer)
-        return super().caption(layer, heads) if len(self.layers[name].weights) > 1 else name
+        if len(self.layers[name].weights) == 1:
+            return name
+        of_all = heads is None and isinstance(self.layers[name], Norms)
+        which = f"{name}, all heads together" if of_all else super().caption(layer, heads)
+        return f"{METHODS[self.method].title}: {which}"
 
     def lines(self, layer: str | int | None = None, heads: Heads = None, *, top: int = 3) -> list[str]:
         """The inputs that count most for each output, and what the method says and does not say."""

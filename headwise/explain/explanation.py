@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.alignment import focus, table
 from headwise.explain.places import Places, Tokens
-from headwise.explain.values import Drawing, require_formats
+from headwise.explain.values import LEGENDS, Drawing, Legend, require_formats
 
 Heads = int | Sequence[int] | None
 Kind = Literal["self", "cross", "pooled", "tags"]
@@ -175,6 +175,14 @@ class Explanation:
         """The mean of some heads of one layer, or of all its heads; arguments as in `save`."""
         return self.layers[self.layer_name(layer)].mean(heads)
 
+    def values(self, name: str, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
+        """The numbers of a layer that are drawn: the mean of these heads."""
+        return self.layers[name].mean(heads)
+
+    def legend(self, name: str) -> Legend:
+        """What the map of a layer shows."""
+        return LEGENDS[self.layers[name].kind]
+
     def caption(self, layer: str | int | None = None, heads: Heads = None) -> str:
         """The name of the layer, and of its heads."""
         name = self.layer_name(layer)
@@ -212,14 +220,14 @@ class Explanation:
         # those of the same kind in the same part of the model
         small = [other for other in self.layers if self._group(other) == self._group(name)]
         return page(
-            large.mean(heads),
+            self.values(name, heads),
             large.queries,
             large.keys,
             [self.layers[other].weights for other in small],
             chosen=[(small.index(name), head) for head in large.numbers(heads)],
             title=f"{self._title()}\n{self.caption(layer, heads)}",
-            kind=large.kind,
             keep=_allowed(large, heads),
+            legend=self.legend(name),
         )
 
     def save(self, path: str | os.PathLike[str], layer: str | int | None = None, heads: Heads = None) -> Path:
@@ -242,7 +250,12 @@ class Explanation:
 
         return {
             name.replace(".", "-"): figures.heads(
-                layer.weights, layer.queries, layer.keys, title=f"{name}\n{self._title()}", keep=_allowed(layer)
+                layer.weights if len(layer.weights) > 1 else self.values(name)[None],
+                layer.queries,
+                layer.keys,
+                title=f"{name}\n{self._title()}",
+                keep=_allowed(layer),
+                legend=self.legend(name),
             )
             for name, layer in self.layers.items()
         }

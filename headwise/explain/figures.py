@@ -4,23 +4,15 @@ Rows are queries ("attends from"), columns are keys ("attends to"), in every fig
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
+import numpy as np
 from jaxtyping import Bool, Float
 
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
 from headwise.explain.heads import pooled
-from headwise.explain.values import Array, array
+from headwise.explain.values import LEGENDS, Array, Legend, array
 
-QUERY, KEY = "query: attends from", "key: attends to"
-# what rows and columns are, for each kind of layer
-SIDES = {
-    "self": (QUERY, KEY),
-    "cross": ("target token (attends from)", "source token (attends to)"),
-    "pooled": ("answer", "token (attends to)"),
-    "tags": ("word and its tag", "tag"),
-}
 LARGEST = 10.0  # inches of a map's longer side
 NUMBERED = 150  # a map of at most so many cells has its weights written into them
 THUMBNAIL = 48  # cells along a side of a small map; a longer side is pooled
@@ -37,8 +29,8 @@ def page(
     *,
     chosen: Sequence[tuple[int, int]] = (),
     title: str = "",
-    kind: Literal["self", "cross", "pooled", "tags"] = "self",
     keep: Bool[Array, "queries keys"] | None = None,
+    legend: Legend = LEGENDS["self"],
 ) -> Picture:
     """A map of weights with tokens as labels, and a grid of small maps: a row for each layer, a column for each head.
 
@@ -48,9 +40,8 @@ def page(
     Args:
         queries, keys: a label for each row and each column.
         chosen: (layer, head) of the small maps whose mean is the large one; they are framed.
-        kind: "cross" if rows are target tokens and columns source tokens, "pooled" if the only row is an answer, "tags"
-            if columns are tags of the rows; in these the strongest cell of each row is framed.
         keep: True where the mask allows a weight; other cells are hatched.
+        legend: what rows, columns and numbers are.
     Raises: ShapeError if labels and weights do not fit.
 
     >>> import numpy as np
@@ -72,15 +63,15 @@ def page(
     height = above + max(upper[1], 1.3) + below + bottom  # the colour bar may be taller than the map
     figure = picture(left + max(upper[0], lower[0]) + 0.9, height, free=True)
     axes = figure.place(left, height - above - upper[1], *upper)
-    norm = maps.norm(values, keep=allowed)
+    norm = maps.norm(values, keep=allowed, signed=legend.signed)
     image = maps.draw(axes, values, norm, allowed)
     maps.label_rows(axes, rows, cell)
     maps.label_columns(axes, tops, cell)
     if numbered:
         maps.number_cells(axes, values, norm, allowed)
-    maps.outline(axes, list(enumerate(values.argmax(axis=1).tolist())) if kind != "self" else [])
-    maps.name_axes(axes, *SIDES[kind], title)
-    maps.colour_bar(axes, image, upper, "probability" if kind == "tags" else "attention weight")
+    maps.outline(axes, list(enumerate(np.abs(values).argmax(axis=1).tolist())) if legend.framed else [])
+    maps.name_axes(axes, legend.rows, legend.keys, title)
+    maps.colour_bar(axes, image, upper, legend.quantity)
     maps.caption(axes, values, allowed)
     if below:
         small = [pooled(array(layer), THUMBNAIL) for layer in layers]
@@ -95,11 +86,12 @@ def heads(
     *,
     title: str = "",
     keep: Bool[Array, "queries keys"] | None = None,
+    legend: Legend = LEGENDS["self"],
 ) -> Picture:
     """A grid with one map for each head; all share one colour scale, so they can be compared.
 
     Args:
-        queries, keys, keep: as in `page`.
+        queries, keys, keep, legend: as in `page`.
 
     >>> import numpy as np
     >>> len(heads(np.ones((3, 2, 2)) / 2, ["a", "b"], ["a", "b"]).axes)
@@ -114,7 +106,7 @@ def heads(
     tall = cell * values.shape[1] + maps.columns_height(tops, cell) + 0.45
     figure = picture(across * (cell * values.shape[2] + 0.2) + rows.inches + 1.8, down * tall + 0.8)
     grid = figure.subplots(down, across, squeeze=False).ravel()
-    norm = maps.norm(*values, keep=allowed)
+    norm = maps.norm(*values, keep=allowed, signed=legend.signed)
     for number, axes in enumerate(grid[: len(values)]):
         image = maps.draw(axes, values[number], norm, allowed)
         maps.label_columns(axes, tops, cell)
@@ -122,6 +114,6 @@ def heads(
         maps.label_rows(axes, rows if number % across == 0 else rows.blank(), cell)
     for axes in grid[len(values) :]:
         axes.remove()
-    maps.name_grid(figure, QUERY, KEY, title)
-    maps.shared_colour_bar(figure, image)
+    maps.name_grid(figure, legend.rows, legend.keys, title)
+    maps.shared_colour_bar(figure, image, legend.quantity)
     return figure

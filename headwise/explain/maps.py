@@ -61,18 +61,27 @@ def check_shape(weights: np.ndarray, axes: Sequence[tuple[str, int]]) -> None:
         raise ShapeError(f"nothing to draw: weights of shape {expected}")
 
 
-def norm(*weights: np.ndarray, keep: np.ndarray | None = None, power: float = 0.5) -> Normalize:
+def norm(*weights: np.ndarray, keep: np.ndarray | None = None, power: float = 0.5, signed: bool = False) -> Normalize:
     """Weight to position on the ramp: its share of the largest one, to this power; zero is the page colour.
 
-    The largest one is that of all these weights that are finite and not masked, or 1 when all are zero.
+    The largest one is that of all these weights that are finite and not masked, or 1 when all are zero. Where some are
+    negative, or could be (`signed`), zero is in the middle of a linear scale.
     """
     values = [table[np.isfinite(table) if keep is None else np.isfinite(table) & keep] for table in weights]
-    return PowerNorm(power, 0.0, max(float(table.max(initial=0.0)) for table in values) or 1.0)
+    largest = max(float(np.abs(table).max(initial=0.0)) for table in values) or 1.0
+    if signed or min(float(table.min(initial=0.0)) for table in values) < 0:
+        return Normalize(-largest, largest)
+    return PowerNorm(power, 0.0, largest)
+
+
+def ramp_of(scale: Normalize) -> str:
+    """The ramp of a scale: diverging where it has negative numbers."""
+    return "diverging" if scale.vmin is not None and scale.vmin < 0 else "ink light"
 
 
 def draw(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.ndarray | None = None) -> AxesImage:
     """Paints the matrix, row 0 on top; cells outside `keep` are hatched, cells that are no number stand out."""
-    ramp = colormap("ink light").with_extremes(bad=NOT_A_NUMBER)
+    ramp = colormap(ramp_of(scale)).with_extremes(bad=NOT_A_NUMBER)
     image = axes.imshow(np.ma.masked_invalid(weights), cmap=ramp, norm=scale, aspect="equal", interpolation="nearest")
     if keep is not None and not keep.all():
         axes.add_collection(_hatching(~keep))
@@ -138,7 +147,7 @@ def columns_height(keys: Labels, cell: float) -> float:
 def number_cells(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.ndarray | None) -> None:
     """Writes each weight with two digits into its cell, dark on light and light on dark."""
     visible = np.isfinite(weights) if keep is None else np.isfinite(weights) & keep
-    colours = colormap("ink light")(scale(np.where(visible, weights, 0.0)))[..., :3]
+    colours = colormap(ramp_of(scale))(scale(np.where(visible, weights, 0.0)))[..., :3]
     lightness = oklab(colours.reshape(-1, 3))[:, 0].reshape(weights.shape)
     for row, column in np.argwhere(visible):
         text = re.sub(r"^(\D*)0\.", r"\1.", decimals(weights[row, column]))
@@ -154,7 +163,7 @@ def outline(axes: Axes, cells: Sequence[tuple[int, int]]) -> None:
     axes.add_collection(PolyCollection(frames, facecolors="none", edgecolors=OUTLINE, linewidths=1.2))
 
 
-def colour_bar(axes: Axes, image: AxesImage, size: tuple[float, float], what: str = "attention weight") -> None:
+def colour_bar(axes: Axes, image: AxesImage, size: tuple[float, float], what: str) -> None:
     """A colour bar beside a matrix of this width and height in inches: as tall, within 1.3 and 4 inches."""
     width, height = size
     tall = min(max(height, 1.3), 4.0) / height
@@ -162,9 +171,9 @@ def colour_bar(axes: Axes, image: AxesImage, size: tuple[float, float], what: st
     _label_bar(axes.figure.colorbar(image, cax=place), what)
 
 
-def shared_colour_bar(figure: Figure, image: AxesImage) -> None:
+def shared_colour_bar(figure: Figure, image: AxesImage, what: str) -> None:
     """One colour bar for all maps of a figure."""
-    _label_bar(figure.colorbar(image, ax=figure.axes, aspect=30, shrink=0.8, pad=0.02), "attention weight")
+    _label_bar(figure.colorbar(image, ax=figure.axes, aspect=30, shrink=0.8, pad=0.02), what)
 
 
 def name_axes(axes: Axes, rows: str, keys: str, title: str) -> None:
@@ -202,7 +211,8 @@ def caption(axes: Axes, weights: np.ndarray, keep: np.ndarray | None) -> None:
 
 
 def _label_bar(bar: Colorbar, what: str) -> None:
-    bar.set_label(f"{what}, √ scale", fontsize=LABEL_SIZE)
+    scale = ", √ scale" if isinstance(bar.norm, PowerNorm) and bar.norm.gamma == 0.5 else ""
+    bar.set_label(f"{what}{scale}", fontsize=LABEL_SIZE)
     bar.ax.tick_params(labelsize=LABEL_SIZE - 1, length=2)
     bar.outline.set_linewidth(0.4)
 

@@ -11,6 +11,7 @@ class Method(NamedTuple):
         limit: one sentence on what it does not say.
         signed: what the numbers behind the shares are, where they have signs.
         heading: of its table.
+        rows, columns: what those of its maps are.
     """
 
     title: str
@@ -20,6 +21,8 @@ class Method(NamedTuple):
     limit: str
     signed: str = ""
     heading: str = "what counts most in each row"
+    rows: str = "output"
+    columns: str = "input"
 
 
 METHODS: dict[str, Method] = {
@@ -29,6 +32,8 @@ METHODS: dict[str, Method] = {
         "share of the norms ||A v W_o||",
         "Kobayashi et al. 2020, arXiv:2004.10102, eq. 4",
         "It leaves out what the residual connection keeps and what later layers make of it.",
+        rows="query",
+        columns="key",
     ),
     "rollout": Method(
         "attention rollout",
@@ -39,7 +44,7 @@ METHODS: dict[str, Method] = {
         "It ignores how large the values are, and takes the residual connection for half of every layer.",
     ),
     "alti": Method(
-        "ALTI, aggregated contributions of transformed vectors",
+        "ALTI",
         "the product over the layers of c_ij = max(0, ||y_i|| - ||y_i - T_i(x_j)||) in L1, as shares of a row; y_i is"
         " what a layer makes of i before its feed-forward network, T_i(x_j) what x_j adds to it by all heads, the"
         " residual and the norm",
@@ -87,6 +92,8 @@ METHODS: dict[str, Method] = {
         "It says nothing of inputs, and heads that can stand in for each other look needless one by one.",
         "change of log-probability, nats",
         "the heads whose muting changes most",
+        "layer",
+        "head",
     ),
     "lens": Method(
         "logit lens",
@@ -95,6 +102,8 @@ METHODS: dict[str, Method] = {
         "nostalgebraist 2020, 'interpreting GPT: the logit lens'; Belrose et al. 2023, arXiv:2303.08112",
         "It misses what a block knows in a form that only later blocks read: nothing trained it to be read so early.",
         heading="the outputs that are most probable after each block",
+        rows="block",
+        columns="output",
     ),
     "patching": Method(
         "activation patching",
@@ -104,6 +113,8 @@ METHODS: dict[str, Method] = {
         "It does not say what other inputs would show; a place that restores all need not be the only one.",
         "part of the difference that comes back",
         "the places that bring back most of the difference",
+        "block",
+        "place",
     ),
 }
 

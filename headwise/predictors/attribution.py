@@ -373,8 +373,11 @@ def _ablation(analysis: Analysis) -> Maps:
     attributed, signed = {}, {}
     for title, table in tables.items():
         signed[title] = np.array(list(table.values()))
-        heads_named = [f"head {head}" for head in range(signed[title].shape[1])]
-        attributed[title] = Layer(np.abs(signed[title])[None] / total, list(table), heads_named, "cross")
+        rows, columns = (
+            [f"{side} {n}" for n in range(count)]
+            for side, count in zip(("layer", "head"), signed[title].shape, strict=True)
+        )
+        attributed[title] = Layer(np.abs(signed[title])[None] / total, rows, columns, "cross")
     return attributed, signed
 
 

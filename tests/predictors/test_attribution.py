@@ -429,3 +429,17 @@ def test_reversible_layers_are_patched_together(translator):
     assert "encoder.blocks.0" in attribution.note
     with pytest.raises(Unsupported, match=r"encoder\.blocks.*no block.*rollout"):
         attribute(predictor, SOURCE, "alti", TARGET)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_figures_and_tables_name_the_method(translator, method, tmp_path):
+    other = "the cat sleeps the" if method == "patching" else None
+    attribution = attribute(translator, SOURCE, method, "le chat .", other)
+    axes = attribution.page().axes[0]
+    quantity = METHODS[method].signed or METHODS[method].quantity
+    assert axes.child_axes[0].get_ylabel().removesuffix(", √ scale") == quantity
+    assert (axes.images[0].norm.vmin < 0) == bool(METHODS[method].signed)
+    assert (axes.get_ylabel(), axes.get_xlabel()) == (METHODS[method].rows, METHODS[method].columns)
+    lines = "\n".join(attribution.lines())
+    assert all(part in lines for part in (METHODS[method].formula, METHODS[method].source, METHODS[method].limit))
+    assert len(attribution.write(tmp_path, every=True)) == 1 + len(attribution.layers)

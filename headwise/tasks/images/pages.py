@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 from headwise.errors import ShapeError
 from headwise.explain import maps
 from headwise.explain.canvas import Picture, picture
+from headwise.explain.values import LEGENDS, Legend
 from headwise.tasks.images.mask_pictures import written
 
 SIDE = 2.6  # inches of the longer side of a large picture
@@ -28,6 +29,9 @@ Colour = tuple[int, int, int]
 
 # clear where there is no attention
 _GLOW = LinearSegmentedColormap.from_list("glow", [(0.835, 0.369, 0.0, 0.0), (0.835, 0.369, 0.0, 0.85)])
+_SIGNED_GLOW = LinearSegmentedColormap.from_list(
+    "signed glow", [(0.0, 0.447, 0.698, 0.85), (0.4, 0.4, 0.4, 0.0), (0.835, 0.369, 0.0, 0.85)]
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ def image_page(
     *,
     chosen: Sequence[tuple[int, int]] = (),
     title: str = "",
+    legend: Legend = LEGENDS["self"],
 ) -> Picture:
     """The image, the map over it, the map alone; and small maps, a row for each layer, a column for each head.
 
@@ -64,6 +69,7 @@ def image_page(
         weights: how much is attended to at each place of a grid that lies over the image.
         layers: what the small maps show.
         chosen: (layer, head) of the small maps that the large one is the mean of; they are framed.
+        legend: what the map shows.
 
     Raises: ShapeError: if a map has no places.
 
@@ -75,23 +81,26 @@ def image_page(
         raise ShapeError(f"nothing to draw: weights of shape {weights.shape}")
     height, width = pixels.shape[:2]
     large = SIDE * width / max(height, width), SIDE * height / max(height, width)
-    small = min(SMALL, WIDEST / max(map(len, layers)))
-    lower = small * max(map(len, layers)), small * len(layers)
-    left, below = 0.7, lower[1] + 0.65
+    # a single head is not drawn twice
+    layers = layers if sum(map(len, layers)) > 1 else []
+    small = min(SMALL, WIDEST / max(map(len, layers), default=1))
+    lower = small * max(map(len, layers), default=0), small * len(layers)
+    left, below = 0.7, lower[1] + (0.65 if layers else 0.1)
     size = left + max(3 * large[0] + 2 * GAP, lower[0]) + 0.9, below + large[1] + 1.0
     figure = picture(*size, free=True)
     places = [(left + number * (large[0] + GAP), below, *large) for number in range(3)]
     first, over, alone = (figure.place(*place) for place in places)
     _show(first, pixels, "image")
-    _show(over, pixels, "attention over it", strength=0.55)
+    _show(over, pixels, f"{legend.title} over it", strength=0.55)
     # linear: what is looked at little shall hide nothing
-    extent = _glow(over, weights, maps.norm(weights, power=1.0), (height, width))
-    image = maps.draw(alone, weights, maps.norm(weights))
+    extent = _glow(over, weights, maps.norm(weights, power=1.0, signed=legend.signed), (height, width))
+    image = maps.draw(alone, weights, maps.norm(weights, signed=legend.signed))
     image.set_extent(extent)
-    _bare(alone, "attention")
-    maps.colour_bar(alone, image, large)
+    _bare(alone, legend.title)
+    maps.colour_bar(alone, image, large, legend.quantity)
     figure.suptitle(maps.title_of(title).texts[0], fontsize=maps.TITLE_SIZE, y=1 - 0.12 / size[1], va="top")
-    maps.draw_heads(figure.place(left, 0.1, *lower), layers, small, chosen)
+    if layers:
+        maps.draw_heads(figure.place(left, 0.1, *lower), layers, small, chosen)
     return figure
 
 
@@ -200,7 +209,8 @@ def _look(image: Axes, over: Axes, pixels: np.ndarray, looks: Looks, name: str) 
 def _glow(axes: Axes, weights: np.ndarray, norm: Normalize, size: tuple[int, int]) -> tuple[float, float, float, float]:
     """Weights over a picture of this height and width; where they lie."""
     extent = (-0.5, size[1] - 0.5, size[0] - 0.5, -0.5)
-    axes.imshow(weights, cmap=_GLOW, norm=norm, extent=extent, interpolation="nearest")
+    glow = _GLOW if maps.ramp_of(norm) != "diverging" else _SIGNED_GLOW
+    axes.imshow(weights, cmap=glow, norm=norm, extent=extent, interpolation="nearest")
     return extent
 
 
