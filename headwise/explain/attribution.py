@@ -35,6 +35,12 @@ class Attribution(Explanation):
     method: str = ""
     signed: Mapping[str, Float[np.ndarray, "queries keys"]] = field(default_factory=dict)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of its numbers."""
+        tables = [*(layer.weights for layer in self.layers.values()), *self.signed.values()]
+        return sum(table.nbytes for table in tables)
+
     def values(self, name: str, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
         """The numbers of a map that are drawn: those with signs, where there are some."""
         return self.signed[name] if name in self.signed else super().values(name, heads)

@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
+from headwise.explain.attribution import Attribution
 from headwise.explain.explanation import Layer, part_of
 from headwise.explain.folding import Fold, fold_weights, tokens_of
 from headwise.explain.layer_trace import layer_trace
@@ -84,12 +85,15 @@ class Traced:
     edits: tuple[Edit, ...] = ()
     change: dict[str, Any] | None = None
     summaries: dict[tuple[str, Fold], list[list[dict[str, float]]]] = field(default_factory=dict)
+    attributions: dict[str, Attribution] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
-        """Memory of the tensors that it keeps."""
+        """Memory of the tensors that it keeps, and of its attributions."""
         calls = [call for record in self.trace if isinstance(record, LayerRecord) for call in record.calls]
-        return sum(tensor.nbytes for call in calls for tensor in (*call.call.tensors, call.output))
+        kept = sum(tensor.nbytes for call in calls for tensor in (*call.call.tensors, call.output))
+        # the worker may add one meanwhile
+        return kept + sum(attribution.nbytes for attribution in list(self.attributions.values()))
 
     @property
     def asked(self) -> list[dict[str, Any]]:

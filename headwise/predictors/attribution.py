@@ -373,11 +373,9 @@ def _ablation(analysis: Analysis) -> Maps:
     attributed, signed = {}, {}
     for title, table in tables.items():
         signed[title] = np.array(list(table.values()))
-        rows, columns = (
-            [f"{side} {n}" for n in range(count)]
-            for side, count in zip(("layer", "head"), signed[title].shape, strict=True)
-        )
-        attributed[title] = Layer(np.abs(signed[title])[None] / total, rows, columns, "cross")
+        sides = zip(("layer", "head"), signed[title].shape, strict=True)
+        labels = [[f"{side} {number}" for number in range(count)] for side, count in sides]
+        attributed[title] = Layer(np.abs(signed[title])[None] / total, labels[0], labels[1], "cross")
     return attributed, signed
 
 
@@ -513,6 +511,11 @@ def _move(point: float, from_baseline: bool, inputs: list[_Way], vectors: _Vecto
     return inputs[-1].leaf
 
 
+def _gradient_of(number: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    poll_cancellation()
+    return torch.autograd.grad(number, leaves, retain_graph=True, materialize_grads=True)
+
+
 def _gradients(
     analysis: Analysis, points: Sequence[float], *, from_baseline: bool
 ) -> list[tuple[np.ndarray, list[str]]]:
@@ -530,7 +533,7 @@ def _gradients(
         with torch.enable_grad(), _entering(analysis, partial(_move, point, from_baseline, inputs)):
             numbers = counted(analysis.model_pass.model(*analysis.model_pass.inputs))
         leaves = [way.leaf for way in inputs]
-        rows = [torch.autograd.grad(number, leaves, retain_graph=True, materialize_grads=True) for number in numbers]
+        rows = [_gradient_of(number, leaves) for number in numbers]
         products = [
             torch.stack([way.vectors.sums(row[part] * way.difference) for row in rows])
             for part, way in enumerate(inputs)
