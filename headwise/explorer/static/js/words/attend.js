@@ -45,6 +45,16 @@ export const WORDS = {
   rows_columns: ["row: layer, column: head", "行：层，列：头"],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],
+  by: ["What counts, by …", "归因方法……"],
+  by_norms: ["Norms", "范数"],
+  by_rollout: ["Rollout", "注意力展开"],
+  by_alti: ["ALTI", "ALTI"],
+  by_flow: ["Flow", "注意力流"],
+  by_gradient: ["Gradient × input", "梯度 × 输入"],
+  by_integrated: ["Integrated gradients", "积分梯度"],
+  by_occlusion: ["Occlusion", "遮挡"],
+  by_ablation: ["Ablation of heads", "头消融"],
+  by_lens: ["Logit lens", "Logit lens"],
   // sub-words, special tokens, zoom, changed steps, keys
   merge: ["Merge sub-words", "合并子词"],
   merged_note: [
