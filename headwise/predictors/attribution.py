@@ -477,7 +477,11 @@ def _tokens(predictor: Predictor[Any, Any, Any]) -> tuple[int | None, list[nn.Mo
     return Tokenizer.unk_id, [module for module in modules if isinstance(module, TokenEmbedding | nn.Embedding)]
 
 
-def _chosen(analysis: Analysis) -> tuple[Said, Callable[[Tensor], Tensor]]:
+# an output of a model -> the number that counts at each place
+Counted = Callable[[Any], Tensor]
+
+
+def _chosen(analysis: Analysis) -> tuple[Said, Counted]:
     """What the model says, and what makes its output the number that counts at each place."""
     answer = said(analysis.predictor, analysis.model_pass)
     if answer.chosen is None:
@@ -516,16 +520,17 @@ def _gradient_of(number: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]
     return torch.autograd.grad(number, leaves, retain_graph=True, materialize_grads=True)
 
 
-def _gradients(
-    analysis: Analysis, points: Sequence[float], *, from_baseline: bool
-) -> list[tuple[np.ndarray, list[str]]]:
-    """Mean gradient of each output times the vectors of each place, (outputs, places), and labels, for each input.
+# numbers (outputs, places) of an input, and labels of its places; none: as attention has them
+Table = tuple[np.ndarray, list[str]]
+
+
+def _gradients(analysis: Analysis, counted: Counted, points: Sequence[float], *, from_baseline: bool) -> list[Table]:
+    """Mean gradient of each output times the vectors of each place, for each input.
 
     Args:
         points: where on the way from the start to the input a gradient is taken, the input being at 1.
         from_baseline: the way begins at the baseline, and the vector is the difference from it; else at zeros.
     """
-    _, counted = _chosen(analysis)
     sums: list[np.ndarray] = []
     for point in points:
         poll_cancellation()
@@ -543,14 +548,16 @@ def _gradients(
     return list(zip(sums, [way.vectors.labels for way in inputs], strict=True))
 
 
-def _by_place(analysis: Analysis, method: str, tables: list[tuple[np.ndarray, list[str]]]) -> Maps:
-    """Numbers (outputs, places) of each input as layers, their shares over all inputs together."""
-    explanation = analysis.look.explanation
-    known = list(explanation.layers.values())
+def _by_place(analysis: Analysis, method: str, answer: Said, tables: list[Table]) -> Maps:
+    """Tables of each input as layers, their shares over all inputs together."""
+    known = list(analysis.look.explanation.layers.values())
+    sides = [side for layer in reversed(known) for side in (layer.queries, layer.keys)]
+    if answer.chosen is not None and (len(answer.chosen) == 1 or all(layer.causal for layer in known)):
+        # one answer, or what comes next behind each token
+        sides = [[answer.name(choice) for choice in answer.chosen]]
     totals = sum(np.abs(table).sum(-1, keepdims=True) for table, _ in tables)
     attributed, signed = {}, {}
     for number, (table, labels) in enumerate(tables):
-        sides = [side for layer in reversed(known) for side in (layer.queries, layer.keys)]
         rows = fitting(len(table), *sides)
         columns = labels or fitting(table.shape[1], *(layer.keys for layer in known if number == 0 or layer.causal))
         name = method if len(tables) == 1 else f"{method} of {'the source' if number == 0 else 'what is written'}"
@@ -563,16 +570,18 @@ def _by_place(analysis: Analysis, method: str, tables: list[tuple[np.ndarray, li
 
 
 def _gradient(analysis: Analysis) -> Maps:
-    return _by_place(analysis, "gradient", _gradients(analysis, [1.0], from_baseline=False))
+    answer, counted = _chosen(analysis)
+    return _by_place(analysis, "gradient", answer, _gradients(analysis, counted, [1.0], from_baseline=False))
 
 
 def _integrated(analysis: Analysis) -> Maps:
     points = [(number + 0.5) / _POINTS for number in range(_POINTS)]
-    return _by_place(analysis, "integrated", _gradients(analysis, points, from_baseline=True))
+    answer, counted = _chosen(analysis)
+    return _by_place(analysis, "integrated", answer, _gradients(analysis, counted, points, from_baseline=True))
 
 
 def _occlusion(analysis: Analysis) -> Maps:
-    _, counted = _chosen(analysis)
+    answer, counted = _chosen(analysis)
     inputs: list[_Vectors] = []
 
     def keep(vectors: _Vectors) -> Tensor:
@@ -589,7 +598,7 @@ def _occlusion(analysis: Analysis) -> Maps:
         count = int(known.places.max()) + 1
         columns = [before - run(partial(_hide, known.number, place)) for place in range(count)]
         tables.append((np.stack(columns, -1), known.labels))
-    return _by_place(analysis, "occlusion", tables)
+    return _by_place(analysis, "occlusion", answer, tables)
 
 
 def _hide(number: int, place: int, vectors: _Vectors) -> Tensor:

@@ -261,6 +261,8 @@ def test_gradients_are_those_of_captum(continuer, method, other):
     if method == "integrated":
         options = {"n_steps": 50, "method": "riemann_middle", "baselines": unknown}
     written = [*tokens[0, 1:].tolist(), int(best[-1])]
+    # a row is what comes next
+    assert attribution.layers[method].queries == [continuer.tokenizer.shown(token) for token in written]
     for place, token in enumerate(written):
         expected = other(FromVectors(continuer.model, tokens)).attribute(
             vectors.requires_grad_(), additional_forward_args=(place, token), **options

@@ -49,12 +49,15 @@ export function mount(node, read, trace, group) {
         const map = chosen(described, group);
         const head = map.heads > 1 && !together.value ? state.place(group).head : -1;
         const asked = { by, layer: map.name, ...(head < 0 ? {} : { head }) };
-        let ends = () => {};
+        let [ends, current] = [() => {}, true];
         getNumbers(`${at}/map?${query(asked)}`).then((found) => {
-          if (leaving.signal.aborted || map !== chosen(described, group)) return;
+          if (!current) return;
           ends = draw(body, read, described, map, head, group, /** @type {any} */ (found.data));
         }, failed);
-        return () => ends();
+        return () => {
+          current = false;
+          ends();
+        };
       });
     },
     (/** @type {Error} */ error) => leaving.signal.aborted || failed(error),
