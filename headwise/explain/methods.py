@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+# points on the way of integrated gradients; the paper advises 20 to 300
+POINTS = 50
+
 
 class Method(NamedTuple):
     """A method of attribution as help, figures, docs and pages present it.
@@ -69,8 +72,8 @@ METHODS: dict[str, Method] = {
     ),
     "integrated": Method(
         "integrated gradients",
-        "(x_j - u_j) . the mean of d log p / d x_j at 50 points from u to x, u being unknown tokens, or pixels of the"
-        " mean colour; a row sums to about log p(x) - log p(u)",
+        f"(x_j - u_j) . the mean of d log p / d x_j at {POINTS} points from u to x, u being unknown tokens, or pixels of"
+        " the mean colour; a row sums to about log p(x) - log p(u)",
         "share of |integrated gradients|",
         "Sundararajan et al. 2017, arXiv:1703.01365, eq. 3, at the middle of each step",
         "It does not say what another baseline would give.",
@@ -119,7 +122,9 @@ METHODS: dict[str, Method] = {
 }
 
 
-def table() -> str:
-    """The methods as a table in Markdown, for the docs."""
-    rows = [f"| `{name}` | {row.title}: {row.formula} | {row.source} | {row.limit} |" for name, row in METHODS.items()]
-    return "\n".join(["| `--by` | formula | source | limit |", "|---|---|---|---|", *rows])
+def page() -> str:
+    """The methods in Markdown, for the docs."""
+    return "\n\n".join(
+        f"### `{name}`: {method.title}\n\n    {method.formula}\n\n{method.limit}\nSource: {method.source}."
+        for name, method in METHODS.items()
+    )

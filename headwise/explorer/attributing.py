@@ -11,7 +11,7 @@ from headwise.explain.attribution import Attribution
 from headwise.explain.methods import METHODS
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
 from headwise.explorer.traces import Traced
-from headwise.predictors.attribution import attribute
+from headwise.predictors.attribution.attribute import attribute
 from headwise.service.app import Service
 from headwise.service.problems import Problem
 from headwise.service.responses import as_json

@@ -11,7 +11,7 @@ from headwise.explain.methods import METHODS
 from headwise.explorer import attributing
 from headwise.explorer.api import add_explorer
 from headwise.explorer.attributing import OFFERED
-from headwise.predictors.attribution import attribute
+from headwise.predictors.attribution.attribute import attribute
 from headwise.service.app import create_app
 from headwise.service.loaded import load_runs
 from headwise.service.worker import Expired

@@ -1,6 +1,7 @@
 """Methods of attribution: each against its formula as a loop, gradients against Captum, and what rows sum to."""
 
 from functools import partial
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -12,14 +13,14 @@ from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.attribution import shares
-from headwise.explain.methods import METHODS
+from headwise.explain.methods import METHODS, page
 from headwise.layers.blocks import Residual
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.norms import TokenBatchNorm, norm_parts, normed
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import DecoderConfig, TransformerConfig
-from headwise.predictors.attribution import attribute
+from headwise.predictors.attribution.attribute import attribute
 from headwise.predictors.looking import passes
 from headwise.records import Mute, edit
 from headwise.tasks.language.language_model import Continuer
@@ -445,3 +446,7 @@ def test_figures_and_tables_name_the_method(translator, method, tmp_path):
     lines = "\n".join(attribution.lines())
     assert all(part in lines for part in (METHODS[method].formula, METHODS[method].source, METHODS[method].limit))
     assert len(attribution.write(tmp_path, every=True)) == 1 + len(attribution.layers)
+
+
+def test_the_docs_have_every_method_as_the_code_has_it():
+    assert page() in (Path(__file__).parents[2] / "docs" / "attribution.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from captum.attr import InputXGradient, IntegratedGradients  # noqa: E402
 from headwise.errors import Unsupported  # noqa: E402
 from headwise.explain.attribution import shares  # noqa: E402
 from headwise.predictors.adopted import Adopted  # noqa: E402
-from headwise.predictors.attribution import attribute  # noqa: E402
+from headwise.predictors.attribution.attribute import attribute  # noqa: E402
 from headwise.predictors.saved import saved  # noqa: E402
 
 transformers.logging.set_verbosity_error()

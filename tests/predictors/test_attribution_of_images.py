@@ -5,7 +5,7 @@ import pytest
 import torch
 from captum.attr import FeatureAblation, InputXGradient, IntegratedGradients
 
-from headwise.predictors.attribution import attribute
+from headwise.predictors.attribution.attribute import attribute
 from headwise.tasks.images.encoders import Augmentation, PatchConfig
 from headwise.tasks.images.image_classify import Known, Recogniser, build_image_classifier
 from headwise.tasks.images.images import ImagesConfig
