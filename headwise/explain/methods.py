@@ -72,8 +72,8 @@ METHODS: dict[str, Method] = {
     ),
     "integrated": Method(
         "integrated gradients",
-        f"(x_j - u_j) . the mean of d log p / d x_j at {POINTS} points from u to x, u being unknown tokens, or pixels of"
-        " the mean colour; a row sums to about log p(x) - log p(u)",
+        f"(x_j - u_j) . the mean of d log p / d x_j at {POINTS} points from u to x, u being unknown tokens, or pixels"
+        " of the mean colour; a row sums to about log p(x) - log p(u)",
         "share of |integrated gradients|",
         "Sundararajan et al. 2017, arXiv:1703.01365, eq. 3, at the middle of each step",
         "It does not say what another baseline would give.",
