@@ -1,6 +1,6 @@
 """What counts for an output of a trace, by the methods of attribution: their maps as numbers, beside what they say."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
@@ -9,6 +9,7 @@ from jaxtyping import Float
 from headwise.errors import ConfigError, unknown
 from headwise.explain.attribution import Attribution
 from headwise.explain.methods import METHODS
+from headwise.explorer.content import described
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers
 from headwise.explorer.traces import Traced
 from headwise.predictors.attribution.attribute import attribute
@@ -28,7 +29,7 @@ def add_attributions(app: FastAPI, explorer: Explorer) -> None:
     async def attribution(request: Request, name: str, by: Name) -> Response:
         """The maps of a method, and its formula, source and limit."""
         traced = explorer.trace(name)
-        maps = await explorer.service.compute(lambda: _described(attributed(explorer.service, traced, by)), request)
+        maps = await explorer.service.compute(lambda: described(attributed(explorer.service, traced, by)), request)
         return as_json(maps, headers=KEPT)
 
     @app.get(f"{at}/map", response_class=Numbers)
@@ -52,29 +53,6 @@ def attributed(service: Service, traced: Traced, by: str) -> Attribution:
         predictor = service.find(traced.run, "trace").predictor
         traced.attributions[by] = attribute(predictor, traced.item, by, traced.target)
     return traced.attributions[by]
-
-
-def _described(attribution: Attribution) -> dict[str, Any]:
-    method = METHODS[attribution.method]
-    texts = {name: getattr(method, name) for name in ("title", "formula", "source", "limit")}
-    maps = []
-    for name, layer in attribution.layers.items():
-        legend = attribution.legend(name)
-        maps.append(
-            {
-                "name": name,
-                "kind": layer.kind,
-                "heads": len(layer.weights),
-                "queries": layer.queries,
-                "keys": layer.keys,
-                "causal": layer.causal,
-                "rows": legend.rows,
-                "columns": legend.keys,
-                "quantity": legend.quantity,
-                "signed": legend.signed,
-            }
-        )
-    return {"by": attribution.method, **texts, "maps": maps}
 
 
 def _numbers(attribution: Attribution, name: str, head: int | None) -> Float[np.ndarray, "queries keys"]:

@@ -7,8 +7,11 @@ import pytest
 from browsing import IN_BROWSER, explored_at
 from serving_runs import TEXT, folder_of
 
+import headwise
 from headwise.explain.methods import METHODS
 from headwise.explorer.attributing import OFFERED
+from headwise.explorer.notebook import show
+from headwise.predictors.attribution.attribute import attribute
 
 pytestmark = IN_BROWSER
 ATTEND = f"#/attend?x={TEXT.replace(' ', '+')}&g=decoder+cross"
@@ -20,10 +23,15 @@ def site(tmp_path_factory):
         yield address
 
 
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    return headwise.load(folder_of(tmp_path_factory.mktemp("saved")))
+
+
 def opened(page, address, ready):
     page.set_default_timeout(10_000)
     page.goto(address)
-    page.wait_for_selector(f"html[data-ready='{ready}']")
+    page.wait_for_selector(f"html[data-ready='{ready}']" if ready else "html[data-ready]")
 
 
 def numbers(page, site, by, layer):
@@ -88,3 +96,18 @@ def test_what_a_model_has_not_is_said(page, site):
     assert "unknown attribution" in page.locator(".panel.wide").inner_text()
     # a browser tells of every refusal
     page.told.clear()
+
+
+@pytest.mark.parametrize("by", ["norms", "rollout", "ablation"])
+def test_a_saved_page_shows_the_method_and_no_attention(browser, predictor, tmp_path, by):
+    attribution, page = attribute(predictor, TEXT, by), browser.new_page()
+    page.goto(show(attribution).save(tmp_path / "page.html").as_uri())
+    page.wait_for_selector(f"html[data-ready$='/{by}/heat']")
+    assert METHODS[by].limit in page.locator("dl.method").inner_text()
+    assert page.get_by_role("button", name="Links").count() == page.locator("canvas.thumb").count() == 0
+    if by == "rollout":
+        page.get_by_role("button", name="from what is written before").click()
+        page.wait_for_selector("h2:text-is('Rollout from what is written before')")
+        exact = attribution.values("rollout from decoder")
+        assert under_pointer(page, exact.shape, 1, 0) == pytest.approx(exact[1, 0], rel=6e-3, abs=1e-3)
+    page.close()

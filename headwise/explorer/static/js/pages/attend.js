@@ -74,7 +74,10 @@ export function mount(place) {
       fill(answerLine, answer(trace, group));
     }),
     effect(() => refill(tabs, ...[groups(), views(), stages()].flat())),
-    drawn(small, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
+    drawn(small, (trace, group, node, alive) => {
+      if (ofMethod()) node.hidden = true;
+      else thumbs(trace, group, node, alive);
+    }),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, read, alive)),
   ];
   return () => {
@@ -98,16 +101,21 @@ const pick = (items) =>
     ),
   );
 
+/** Whether a page was saved of what counts by a method: it has its maps, and no attention. */
+const ofMethod = () => Boolean(inside() && state.by.value);
+
 /** Which groups of layers there are. */
 function groups() {
   const trace = state.trace.value;
   const now = state.chosen();
-  return trace ? pick(trace.groups.map((one) => [groupTitle(one), now === one, () => state.inGroup(one.name)])) : null;
+  return trace && !ofMethod()
+    ? pick(trace.groups.map((one) => [groupTitle(one), now === one, () => state.inGroup(one.name)]))
+    : null;
 }
 
 /** The ways to look. */
 const views = () =>
-  pick(state.VIEWS.map((name) => [t(name), state.view.value === name, () => (state.view.value = name)]));
+  !ofMethod() && pick(state.VIEWS.map((name) => [t(name), state.view.value === name, () => (state.view.value = name)]));
 
 /** What a map holds; a page that was saved holds weights alone. */
 function stages() {
@@ -210,7 +218,7 @@ function chosen(trace, group, node, read, alive) {
   // it shows all heads, whichever is chosen
   if (read.hidden) state.strongest.value = null;
   let end = () => {};
-  if (view === "heat" && state.by.value && !inside()) {
+  if (view === "heat" && state.by.value) {
     import("../views/attribution.js").then((attribution) => {
       if (alive()) end = attribution.mount(node, read, trace, group);
     });

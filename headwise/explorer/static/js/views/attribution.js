@@ -36,6 +36,7 @@ const together = signal(true);
 export function mount(node, read, trace, group) {
   const by = state.by.value;
   const leaving = new AbortController();
+  other.value = "";
   const at = `/api/v1/traces/${trace.trace_id}/attribution`;
   const body = h("div", {}, h("p", { role: "status" }, t("by_working", t(`by_${by}`))));
   node.append(body);
@@ -81,8 +82,8 @@ function chosen({ maps }, group) {
   const alike = (/** @type {Map} */ map) =>
     map.kind === group.kind && map.keys.length === group.keys.length && map.queries.length === group.queries.length;
   return (
-    maps.find(({ name }) => name === state.place(group).layer) ||
     maps.find(({ name }) => name === other.value) ||
+    maps.find(({ name }) => name === state.place(group).layer) ||
     maps.find(({ name }) => name.includes(group.name)) ||
     maps.find(alike) ||
     maps.find(({ kind }) => kind === group.kind) ||
@@ -98,7 +99,7 @@ function chosen({ maps }, group) {
 function draw(body, read, described, map, head, group, values) {
   const [by, rows, columns] = [described.by, map.queries.length, map.keys.length];
   const { at, layer } = state.place(group);
-  const ofLayer = map.name === layer;
+  const ofLayer = map.name === layer && !map.name.startsWith(by);
   const whose = head < 0 ? layerTitle(layer, at, group.kind) : headTitle(group, at, head);
   const title = ofLayer ? t("by_map", t(`by_${by}`), whose) : [t(`by_${by}`), part(described, map)].join(" ");
   const weights = Float32Array.from(values);
