@@ -1,6 +1,6 @@
 """Attribution from arrays: shares of rows, norms of what keys add, and how layers mix their inputs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -140,10 +140,7 @@ def contributions(
 def rollout(mixings: Sequence[Mixing]) -> dict[str, Float[np.ndarray, "rows inputs"]]:
     """How much of each place of the last part is from each place of each input: the product of all layers.
 
-    >>> weights, half = np.array([[0.0, 0.5], [0.5, 0.0]]), np.full(2, 0.5)
-    >>> layer = Layer(weights[None], ["a", "b"], ["a", "b"], "self")
-    >>> rollout([Mixing("encoder", "encoder", layer, weights, half)] * 2)["encoder"].tolist()
-    [[0.5, 0.5], [0.5, 0.5]]
+    Source: Abnar and Zuidema 2020, arXiv:2005.00928, section 3.
     """
     content: dict[str, dict[str, np.ndarray]] = {}
     inputs = {mixing.memory for mixing in mixings}
@@ -156,6 +153,22 @@ def rollout(mixings: Sequence[Mixing]) -> dict[str, Float[np.ndarray, "rows inpu
             mixed[source] = mixed.get(source, 0.0) + weights @ table
         content[part] = whole(mixed)
     return content[mixings[-1].part]
+
+
+def rollout_within(
+    layers: Iterable[Float[np.ndarray, "heads places places"]],
+) -> Float[np.ndarray, "places places"]:
+    """Rollout through layers of self-attention with residuals, by their weights from the first to the last.
+
+    >>> rollout_within([np.array([[[0.0, 1.0], [1.0, 0.0]]])] * 2).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+    """
+    mixings = []
+    for weights in layers:
+        labels = [""] * weights.shape[-1]
+        layer = Layer(weights.mean(0, keepdims=True), labels, labels, "self")
+        mixings.append(Mixing("places", "places", layer, *averaged(layer, residual=True)))
+    return rollout(mixings)["places"]
 
 
 def flow(mixings: Sequence[Mixing]) -> dict[str, Float[np.ndarray, "rows inputs"]]:

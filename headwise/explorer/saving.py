@@ -14,7 +14,7 @@ from jaxtyping import UInt8
 
 from headwise.errors import ConfigError
 from headwise.explain import heads
-from headwise.explain.attribution import Attribution
+from headwise.explain.attribution import Attribution, rollout_within
 from headwise.explain.folding import Fold, fold_weights, useful_folds
 from headwise.explain.places import OnSound
 from headwise.explain.ramps import CONTROLS, hexadecimal
@@ -133,7 +133,7 @@ def _answers(content: Content) -> dict[str, Any]:
                 masks[layer] = [_base64(npy(head)) for head in hidden]
         small[group.name] = _small(content, group)
         if group.one_sequence and len(group.layers) > 1:
-            rollouts[group.name] = _base64(npy(heads.rollout(map(content.weights, group.layers))))
+            rollouts[group.name] = _base64(npy(rollout_within(map(content.weights, group.layers))))
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
     # a saved page has pictures of sounds, and none of images or graphs
     sound = content.places if isinstance(content.places, OnSound) else None

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
-from headwise.explain.attribution import Attribution
+from headwise.explain.attribution import Attribution, rollout_within
 from headwise.explain.explanation import Layer, part_of
 from headwise.explain.folding import Fold, fold_weights, tokens_of
 from headwise.explain.layer_trace import layer_trace
@@ -175,7 +175,7 @@ class Traced:
         """Attention through all layers of a group. Raises: Unsupported where that means nothing."""
         if not group.one_sequence:
             raise Unsupported(f"rollout goes through layers of self-attention; {group.name} has none")
-        return of_heads.rollout(map(self.weights, group.layers))
+        return rollout_within(map(self.weights, group.layers))
 
     def steps(self, layer: str, head: int, *others: Edit) -> str:
         """Every step of a head as JSON, edits included, and others behind them; raises as `layer_trace`, and as `stage`

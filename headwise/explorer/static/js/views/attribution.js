@@ -112,7 +112,8 @@ function draw(body, read, described, map, head, group, values) {
     quantity: t(`quantity_${by}`, map.quantity),
     sides: { from: `side_${map.rows}`, to: `side_${map.columns}` },
   };
-  fill(body, h("h2", {}, title), h("div", { class: "seg" }, ofLayer ? ofHeads(map) : ofInputs(described, map)));
+  const choices = ofLayer ? ofHeads(map) : ofInputs(described, map);
+  fill(body, h("h2", {}, title), choices.length ? h("div", { class: "seg" }, choices) : null);
   const place = h("div");
   body.append(
     place,
@@ -124,7 +125,7 @@ function draw(body, read, described, map, head, group, values) {
       fact("by_limit", t(`limit_${by}`, described.limit)),
     ),
   );
-  state.strongest.value = largest(weights, columns);
+  state.strongest.value = largest(shown.weights, columns);
   const ends = [heat.mount(place, shown), said(read, shown)];
   document.documentElement.dataset.ready = `${group.name}/${by}/heat`;
   return () => ends.forEach((one) => one());
@@ -167,10 +168,20 @@ const ofInputs = (described, now) =>
     ? []
     : described.maps.map((map) => button(part(described, map), map === now, () => (other.value = map.name)));
 
-/** @param {Float32Array} values @param {number} columns */
+/**
+ * The cell of the largest number, not of a row that sees one key alone.
+ * @param {Float32Array} values
+ * @param {number} columns
+ */
 function largest(values, columns) {
-  const at = values.reduce((best, value, place) => (Math.abs(value) > Math.abs(values[best]) ? place : best), 0);
-  return { q: Math.floor(at / columns), k: at % columns };
+  const free = (/** @type {number} */ q) =>
+    values.subarray(q * columns, (q + 1) * columns).filter((value) => value > -Infinity).length > 1;
+  let best = -1;
+  values.forEach((value, at) => {
+    const larger = best < 0 || Math.abs(value) > Math.abs(values[best]);
+    if (larger && value > -Infinity && free(Math.floor(at / columns))) best = at;
+  });
+  return { q: Math.floor(Math.max(0, best) / columns), k: Math.max(0, best) % columns };
 }
 
 /** The chosen cell in a sentence. @param {HTMLElement} read @param {heat.Head} shown */
