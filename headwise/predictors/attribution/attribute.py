@@ -81,9 +81,8 @@ def _shown_rows(explanation: Explanation, layer: Layer) -> Layer:
     assert isinstance(explanation.places, OnImage)
     chosen, count = explanation.places.chosen, len(layer.queries)
     rows = np.full((1, count), 1 / count) if chosen is None else np.eye(count)[chosen : chosen + 1]
-    if isinstance(layer, Norms):
-        layer = replace(layer, total=rows @ layer.total)
-    return replace(layer, weights=rows @ layer.weights, queries=shown.queries)
+    total = {"total": rows @ layer.total} if isinstance(layer, Norms) else {}
+    return replace(layer, weights=rows @ layer.weights, queries=shown.queries, **total)
 
 
 _COMPUTE: dict[str, Callable[[Analysis], Maps]] = {
