@@ -395,6 +395,17 @@ def log_prob_of(model_pass, chosen_by):
     return float(scores[range(len(tokens) + 1), [*tokens, best]].sum())
 
 
+def test_blocks_that_read_segments_have_no_output_for_all_places(translator):
+    config = TransformerConfig(d_model=8, d_ff=11, num_heads=2, encoder_layers=2, decoder_layers=1, segment=3)
+    source, target = translator.source_tokenizer, translator.target_tokenizer
+    model = build_transformer(config, source.vocab_size, target.vocab_size, joint=False)
+    predictor = Translator(model, source, target, DecodingConfig(method="greedy", max_len=7))
+    with pytest.raises(Unsupported, match="called several times"):
+        attribute(predictor, SOURCE, "patching", TARGET, "the cat sleeps the")
+    totals = sum(layer.weights[0].sum(-1) for layer in attribute(predictor, SOURCE, "rollout", TARGET).layers.values())
+    np.testing.assert_allclose(totals, 1.0, atol=1e-6)
+
+
 def test_places_of_a_patched_decoder_are_named_by_what_it_read(translator):
     attribution = attribute(translator, "the cat sleeps .", "patching", "le chat .", other="the cat sleeps the")
     assert attribution.layers["patching of decoder.blocks"].keys == ["<bos>", "le", "chat", "."]

@@ -202,7 +202,7 @@ def by_alti(analysis: Analysis) -> Maps:
         ]
         parts, outputs = (torch.stack(side).cpu().numpy() for side in zip(*rows, strict=True))
         near = contributions(parts, outputs)
-        if residual is not None:
+        if residual is not None and residual.skip:
             # biases can be all that a row is near to; then it keeps what it was
             alone = np.flatnonzero(near.sum(-1) == 0)
             near[alone, -1 if layer.kind == "cross" else alone] = 1.0

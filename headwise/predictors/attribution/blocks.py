@@ -67,10 +67,12 @@ def _blocks(modules: Mapping[str, nn.Module], change: Callable[[str, Tensor], Te
 
 
 def _outputs(model_pass: Pass, blocks: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    """What each of these blocks returns in a pass."""
+    """What each of these blocks returns in a pass. Raises: Unsupported for one that is called several times in it."""
     outputs: dict[str, Tensor] = {}
 
     def keep(name: str, output: Tensor) -> Tensor:
+        if name in outputs:
+            raise Unsupported(f"{name} is called several times in a pass, so its output is not one for all places")
         outputs[name] = output
         return output
 
