@@ -33,6 +33,7 @@ LEVELS = [
     {"tasks.text"},
     {"textbook"} | FAMILIES - {"tasks.text"},
     {"training"},
+    {"compare"},
     {"service"},
     {"explorer"},
     {"cli"},
@@ -102,6 +103,7 @@ THIRD_PARTY = {
         "tasks.series.baselines",
         "tasks.graphs.node_labeller",
         "tasks.ranking.ranker",
+        "compare",
         "explain.attribution",
     },
 }
