@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headwise.explorer.notebook import show
     from headwise.layers.attention import MultiHeadAttention
     from headwise.positions.position import Position
-    from headwise.predictors.attribution import attribute
+    from headwise.predictors.attribution.attribute import attribute
     from headwise.records import Hide, Mute, Replace, Swap, edit, record
     from headwise.runtime import apply as tune
     from headwise.training.loading import load
@@ -56,7 +56,7 @@ _HOMES = {
     "headwise.explorer.notebook": ("show",),
     "headwise.layers.attention": ("MultiHeadAttention",),
     "headwise.positions.position": ("Position",),
-    "headwise.predictors.attribution": ("attribute",),
+    "headwise.predictors.attribution.attribute": ("attribute",),
     "headwise.records": ("Hide", "Mute", "Replace", "Swap", "edit", "record"),
     "headwise.training.loading": ("load",),
     "headwise.training.train": ("train",),

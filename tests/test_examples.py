@@ -22,6 +22,7 @@ ELSEWHERE = {
 }
 HERE = [
     "README.md",
+    "docs/attribution.md",
     "docs/captions.md",
     "docs/dialogue.md",
     "docs/explorer.md",

@@ -103,8 +103,8 @@ THIRD_PARTY = {
         "tasks.series.baselines",
         "tasks.graphs.node_labeller",
         "tasks.ranking.ranker",
-        "predictors.attribution",
         "compare",
+        "explain.attribution",
     },
 }
 

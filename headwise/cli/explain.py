@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.errors import ConfigError
+from headwise.explain.methods import METHODS
 
 if TYPE_CHECKING:
     from headwise.explain.explanation import Explained
@@ -23,7 +24,11 @@ def explain(
     top: Annotated[int, typer.Option(min=1, help="Number of attended tokens to list for each token.")] = 3,
     table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
     by: Annotated[
-        str | None, typer.Option(help="norms, rollout, flow, gradient, integrated, occlusion, lens, patching.")
+        str | None,
+        typer.Option(
+            help="What counts, in place of raw weights: "
+            + "; ".join(f"{name} ({method.title})" for name, method in METHODS.items())
+        ),
     ] = None,
     other: Annotated[str | None, typer.Option(help="Another input of as many tokens, for --by patching.")] = None,
     trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,

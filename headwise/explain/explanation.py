@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.alignment import focus, table
 from headwise.explain.places import Places, Tokens
-from headwise.explain.values import Drawing, require_formats
+from headwise.explain.values import LEGENDS, Drawing, Legend, require_formats
 
 Heads = int | Sequence[int] | None
 # "cross": keys are of another sequence; "pooled": one row, an answer; "tags": keys are tags of the rows
@@ -59,6 +59,16 @@ class Layer:
         if not chosen:
             raise ConfigError("no head is named; leave heads out for all of them")
         return chosen
+
+
+def part_of(name: str) -> str:
+    """The part of a model that a layer is in: its encoder, its decoder, or what its name begins with.
+
+    >>> part_of("model.decoder.layers.0.self_attn"), part_of("transformer.h.0.attn")
+    ('decoder', 'transformer')
+    """
+    parts = name.split(".")
+    return next((part for part in parts if part in ("encoder", "decoder")), parts[0])
 
 
 @runtime_checkable
@@ -166,6 +176,14 @@ class Explanation:
         """The mean of some heads of one layer, or of all its heads; arguments as in `save`."""
         return self.layers[self.layer_name(layer)].mean(heads)
 
+    def values(self, name: str, heads: Heads = None) -> Float[np.ndarray, "queries keys"]:
+        """The numbers of a layer that are drawn: the mean of these heads."""
+        return self.layers[name].mean(heads)
+
+    def legend(self, name: str) -> Legend:
+        """What the map of a layer shows."""
+        return LEGENDS[self.layers[name].kind]
+
     def caption(self, layer: str | int | None = None, heads: Heads = None) -> str:
         """The name of the layer, and of its heads."""
         name = self.layer_name(layer)
@@ -203,14 +221,14 @@ class Explanation:
         # those of the same kind in the same part of the model
         small = [other for other in self.layers if self._group(other) == self._group(name)]
         return page(
-            large.mean(heads),
+            self.values(name, heads),
             large.queries,
             large.keys,
             [self.layers[other].weights for other in small],
             chosen=[(small.index(name), head) for head in large.numbers(heads)],
             title=f"{self._title()}\n{self.caption(layer, heads)}",
-            kind=large.kind,
             keep=_allowed(large, heads),
+            legend=self.legend(name),
         )
 
     def save(self, path: str | os.PathLike[str], layer: str | int | None = None, heads: Heads = None) -> Path:
@@ -233,12 +251,12 @@ class Explanation:
 
         return {
             name.replace(".", "-"): figures.heads(
-                layer.weights,
+                layer.weights if len(layer.weights) > 1 else self.values(name)[None],
                 layer.queries,
                 layer.keys,
                 title=f"{self._title()}\n{name}",
-                kind=layer.kind,
                 keep=_allowed(layer),
+                legend=self.legend(name),
             )
             for name, layer in self.layers.items()
         }

@@ -4,23 +4,15 @@ Rows are queries ("attends from"), columns are keys ("attends to"), in every fig
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
+import numpy as np
 from jaxtyping import Bool, Float
 
 from headwise.explain import maps
 from headwise.explain.canvas import PAGE, TEXT, Picture, picture
 from headwise.explain.heads import pooled
-from headwise.explain.values import Array, array
+from headwise.explain.values import LEGENDS, Array, Legend, array
 
-Kind = Literal["self", "cross", "pooled", "tags"]
-# what rows and columns are, for each kind of layer
-SIDES = {
-    "self": ("query: attends from", "key: attends to"),
-    "cross": ("target token (attends from)", "source token (attends to)"),
-    "pooled": ("answer", "token (attends to)"),
-    "tags": ("word and its tag", "tag"),
-}
 TALLEST = 8.0  # inches of a map
 CELL = 0.36  # inches of a cell with its weight written into it, and at least
 NUMBERED = 0.29
@@ -40,8 +32,8 @@ def page(
     *,
     chosen: Sequence[tuple[int, int]] = (),
     title: str = "",
-    kind: Kind = "self",
     keep: Bool[Array, "queries keys"] | None = None,
+    legend: Legend = LEGENDS["self"],
 ) -> Picture:
     """A map of weights with tokens as labels, and a grid of small maps: a row for each layer, a column for each head.
 
@@ -51,9 +43,8 @@ def page(
     Args:
         queries, keys: a label for each row and each column.
         chosen: (layer, head) of the small maps whose mean is the large one; they are framed.
-        kind: "cross" if rows are target tokens and columns source tokens, "pooled" if the only row is an answer, "tags"
-            if columns are tags of the rows; in these the strongest cell of each row is framed.
         keep: True where the mask allows a weight; other cells are hatched.
+        legend: what rows, columns and numbers are.
     Raises: ShapeError if labels and weights do not fit.
 
     >>> import numpy as np
@@ -86,16 +77,16 @@ def page(
     above = maps.title_height(title) + 0.2 + maps.columns_height(tops, cell)
     figure = picture(PAGE, bottom + upper[1] + above, free=True)
     axes = figure.place(left, bottom, *upper)
-    norm = maps.norm(values, keep=allowed)
+    norm = maps.norm(values, keep=allowed, signed=legend.signed)
     image = maps.draw(axes, values, norm, allowed)
     maps.label_rows(axes, rows, cell)
     maps.label_columns(axes, tops, cell)
     if numbered:
         maps.number_cells(axes, values, norm, allowed)
-    maps.outline(axes, list(enumerate(values.argmax(axis=1).tolist())) if kind != "self" else [])
-    maps.name_axes(axes, *SIDES[kind])
+    maps.outline(axes, list(enumerate(np.abs(values).argmax(axis=1).tolist())) if legend.framed else [])
+    maps.name_axes(axes, legend.rows, legend.keys)
     maps.name_page(figure, title)
-    maps.colour_bar(axes, image, upper, "probability" if kind == "tags" else "attention weight")
+    maps.colour_bar(axes, image, upper, legend.quantity)
     maps.caption(axes, values, allowed, numbered=numbered)
     if several:
         small = [pooled(array(layer), THUMBNAIL) for layer in layers]
@@ -110,13 +101,13 @@ def heads(
     keys: Sequence[str],
     *,
     title: str = "",
-    kind: Kind = "self",
     keep: Bool[Array, "queries keys"] | None = None,
+    legend: Legend = LEGENDS["self"],
 ) -> Picture:
     """A grid with one map for each head; all share one colour scale, so they can be compared.
 
     Args:
-        queries, keys, kind, keep: as in `page`.
+        queries, keys, keep, legend: as in `page`.
 
     >>> import numpy as np
     >>> len(heads(np.ones((3, 2, 2)) / 2, ["a", "b"], ["a", "b"]).axes)
@@ -135,7 +126,7 @@ def heads(
     above = maps.title_height(title) + 0.2
     height = above + max(down * (size[1] + lead + 0.1), 1.7) + 0.25
     figure = picture(PAGE, height, free=True)
-    norm = maps.norm(*values, keep=allowed)
+    norm = maps.norm(*values, keep=allowed, signed=legend.signed)
     for number, weight in enumerate(values):
         row, column = divmod(number, across)
         top = height - above - row * (size[1] + lead + 0.1) - lead
@@ -145,10 +136,10 @@ def heads(
         maps.name_map(axes, f"head {number}", maps.columns_height(tops, cell))
         maps.label_rows(axes, rows if column == 0 else rows.blank(), cell)
         if column == 0:
-            axes.set_ylabel(SIDES[kind][0], fontsize=TEXT)
+            axes.set_ylabel(legend.rows, fontsize=TEXT)
     last = figure.axes[across - 1]
-    maps.colour_bar(last, image, size)
+    maps.colour_bar(last, image, size, legend.quantity)
     first = figure.axes[0]
-    first.text(0, 1 + (lead + 0.02) / size[1], SIDES[kind][1], fontsize=TEXT, transform=first.transAxes)
+    first.text(0, 1 + (lead + 0.02) / size[1], legend.keys, fontsize=TEXT, transform=first.transAxes)
     maps.name_page(figure, title)
     return figure

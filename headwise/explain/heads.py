@@ -212,23 +212,6 @@ def mean_similarity(inputs: Iterable[Weights]) -> Float[np.ndarray, "heads heads
     return np.average(similarities, axis=0, weights=rows)
 
 
-def rollout(layers: Iterable[Weights]) -> Float[np.ndarray, "queries keys"]:
-    """How much of each first state is in each last one, were every layer half the mean of its heads, half a copy.
-
-    Source: Abnar and Zuidema 2020, arXiv:2005.00928, section 3; rows are scaled to sum to one.
-
-    >>> rollout([np.array([[[0.0, 1.0], [1.0, 0.0]]])] * 2).tolist()
-    [[0.5, 0.5], [0.5, 0.5]]
-    """
-    flow: np.ndarray | None = None
-    for weights in layers:
-        mixed = weights.mean(0) + np.eye(weights.shape[-1])
-        mixed = mixed / mixed.sum(-1, keepdims=True)
-        flow = mixed if flow is None else mixed @ flow
-    assert flow is not None, "a group has layers"
-    return flow
-
-
 def _shares(weights: Weights) -> Weights:
     """Each row scaled to sum to one."""
     sums = weights.sum(-1, keepdims=True)

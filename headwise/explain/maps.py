@@ -62,18 +62,27 @@ def check_shape(weights: np.ndarray, axes: Sequence[tuple[str, int]]) -> None:
         raise ShapeError(f"nothing to draw: weights of shape {expected}")
 
 
-def norm(*weights: np.ndarray, keep: np.ndarray | None = None, power: float = 0.5) -> Normalize:
+def norm(*weights: np.ndarray, keep: np.ndarray | None = None, power: float = 0.5, signed: bool = False) -> Normalize:
     """Weight to position on the ramp: its share of the largest one, to this power; zero is the page colour.
 
-    The largest one is that of all these weights that are finite and not masked, or 1 when all are zero.
+    The largest one is that of all these weights that are finite and not masked, or 1 when all are zero. Where some are
+    negative, or could be (`signed`), zero is in the middle of a linear scale.
     """
     values = [table[np.isfinite(table) if keep is None else np.isfinite(table) & keep] for table in weights]
-    return PowerNorm(power, 0.0, max(float(table.max(initial=0.0)) for table in values) or 1.0)
+    largest = max(float(np.abs(table).max(initial=0.0)) for table in values) or 1.0
+    if signed or min(float(table.min(initial=0.0)) for table in values) < 0:
+        return Normalize(-largest, largest)
+    return PowerNorm(power, 0.0, largest)
+
+
+def ramp_of(scale: Normalize) -> str:
+    """The ramp of a scale: diverging where it has negative numbers."""
+    return "diverging" if scale.vmin is not None and scale.vmin < 0 else "ink light"
 
 
 def draw(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.ndarray | None = None) -> AxesImage:
     """Paints the matrix, row 0 on top; cells outside `keep` are hatched, cells that are no number stand out."""
-    ramp = colormap("ink light").with_extremes(bad=NOT_A_NUMBER)
+    ramp = colormap(ramp_of(scale)).with_extremes(bad=NOT_A_NUMBER)
     image = axes.imshow(np.ma.masked_invalid(weights), cmap=ramp, norm=scale, aspect="equal", interpolation="nearest")
     if keep is not None and not keep.all():
         axes.add_collection(_hatching(~keep))
@@ -140,7 +149,7 @@ def columns_height(keys: Labels, cell: float) -> float:
 def number_cells(axes: Axes, weights: np.ndarray, scale: Normalize, keep: np.ndarray | None) -> None:
     """Writes each weight into its cell, as `cell_text` has it, dark on light and light on dark."""
     visible = np.isfinite(weights) if keep is None else np.isfinite(weights) & keep
-    colours = colormap("ink light")(scale(np.where(visible, weights, 0.0)))[..., :3]
+    colours = colormap(ramp_of(scale))(scale(np.where(visible, weights, 0.0)))[..., :3]
     lightness = oklab(colours.reshape(-1, 3))[:, 0].reshape(weights.shape)
     for row, column in np.argwhere(visible):
         ink = "#10131c" if lightness[row, column] > 0.65 else "#ffffff"
@@ -162,11 +171,12 @@ def colour_bar(axes: Axes, image: AxesImage, size: tuple[float, float], what: st
     tall = min(max(height, 1.3), 4.0) / height
     place = axes.inset_axes((1 + 0.12 / width, 1 - tall, 0.1 / width, tall))
     scale = image.norm
-    assert isinstance(scale, PowerNorm), "made by `norm`"
+    assert isinstance(scale, Normalize), "made by `norm`"
     bar = axes.figure.colorbar(image, cax=place, ticks=_round_values(scale))
-    bar.ax.set_yticklabels([significant(value, 3).removeprefix("0") or "0" for value in bar.get_ticks()])
+    bar.ax.set_yticklabels([_mark(value) for value in bar.get_ticks()])
     bar.ax.minorticks_off()
-    bar.set_label(what if scale.gamma == 1 else f"{what},\nsquare-root scale", fontsize=SMALL)
+    bent = isinstance(scale, PowerNorm) and scale.gamma != 1
+    bar.set_label(f"{what},\nsquare-root scale" if bent else what, fontsize=SMALL)
     bar.ax.tick_params(labelsize=SMALL, length=2, width=0.5)
     bar.outline.set_linewidth(0.4)
 
@@ -214,18 +224,28 @@ def title_of(title: str) -> Labels:
     return _legible(["\n".join(lines)])
 
 
-def _round_values(scale: PowerNorm) -> list[float]:
-    """Zero, the largest value, and round numbers between them that stand well apart on the bar."""
-    top = float(scale.vmax or 1.0)
+def _mark(value: float) -> str:
+    """A number beside a colour bar, without the zero before its point.
+
+    >>> _mark(0.25), _mark(-0.5), _mark(0.0)
+    ('.25', '−.5', '0')
+    """
+    return ("−" if value < 0 else "") + (significant(abs(value), 3).removeprefix("0") or "0")
+
+
+def _round_values(scale: Normalize) -> list[float]:
+    """Zero, the largest value, and round numbers between them that stand well apart on the bar; mirrored below zero."""
+    top, zero = float(scale.vmax or 1.0), float(scale(0.0))
     values, last = [top], 1.0
     for power in range(math.floor(math.log10(top)) + 1, -7, -1):
         for step in (0.5, 0.25, 0.1):
             value = float(f"{step * 10.0**power:.2g}")
             at = float(scale(value))
-            if value < top and last - at > _APART and at > _APART:
+            if value < top and last - at > _APART and at - zero > _APART:
                 values.append(value)
                 last = at
-    return [0.0, *reversed(values)]
+    below = [-value for value in values] if scale.vmin else []
+    return [*below, 0.0, *reversed(values)]
 
 
 def _legible(texts: list[str]) -> Labels:

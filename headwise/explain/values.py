@@ -1,7 +1,7 @@
 """Arrays and figures as the drawing modules pass them, without matplotlib."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -11,6 +11,34 @@ from headwise.errors import ConfigError, unknown
 Array = np.ndarray | Tensor
 
 FORMATS = ("png", "svg", "pdf")
+
+
+class Legend(NamedTuple):
+    """What a map shows.
+
+    Args:
+        title: what is shown, in a word or two.
+        rows, keys: what its rows and columns are.
+        quantity: what its numbers are.
+        framed: whether the strongest cell of each row is framed.
+        signed: whether they have signs, so that zero is in the middle of the colours.
+    """
+
+    title: str
+    rows: str
+    keys: str
+    quantity: str
+    framed: bool = True
+    signed: bool = False
+
+
+# of attention, by the kind of its layer
+LEGENDS = {
+    "self": Legend("attention", "query: attends from", "key: attends to", "attention weight", framed=False),
+    "cross": Legend("attention", "target token (attends from)", "source token (attends to)", "attention weight"),
+    "pooled": Legend("attention", "answer", "token (attends to)", "attention weight"),
+    "tags": Legend("tags", "word and its tag", "tag", "probability"),
+}
 
 
 @runtime_checkable

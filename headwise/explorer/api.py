@@ -9,6 +9,7 @@ from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from headwise.explain.folding import Fold, Special
+from headwise.explorer.attributing import add_attributions
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers, Store
 from headwise.explorer.exports import add_exports
@@ -53,6 +54,7 @@ def add_explorer(app: FastAPI, service: Service) -> None:
     add_generation(app, explorer)
     _parts(app, explorer)
     _heads(app, explorer)
+    add_attributions(app, explorer)
     add_needs(app, explorer)
     add_exports(app, explorer)
     add_examples(app, service, explorer.examples)

@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Bool, Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
+from headwise.explain.attribution import Attribution
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.methods import METHODS
 from headwise.explain.places import Places, Tokens
 from headwise.explorer.traces import Group, Traced, grouped, shape_of
 from headwise.predictors.looking import allowed
@@ -28,6 +30,7 @@ class Content:
         weights: those of a layer, made when they are asked for.
         allowed: which pairs the mask of a layer allows; None: all, or all that a causal one does.
         places: what rows and columns are where they are no tokens.
+        attribution: what counts by a method, where that is shown in place of attention.
     """
 
     source: str
@@ -37,6 +40,7 @@ class Content:
     allowed: Callable[[str], Allowed | None]
     tokens: Sequence[Tokens] = ()
     places: Places | None = None
+    attribution: Attribution | None = None
 
     @property
     def numbers(self) -> int:
@@ -77,7 +81,32 @@ def of_explanation(explanation: Explanation) -> Content:
         lambda name: layers[name].allowed,
         explanation.tokens,
         explanation.places,
+        explanation if isinstance(explanation, Attribution) else None,
     )
+
+
+def described(attribution: Attribution) -> dict[str, Any]:
+    """The maps of a method, and its formula, source and limit, as JSON."""
+    method = METHODS[attribution.method]
+    texts = {name: getattr(method, name) for name in ("title", "formula", "source", "limit")}
+    maps = []
+    for name, layer in attribution.layers.items():
+        legend = attribution.legend(name)
+        maps.append(
+            {
+                "name": name,
+                "kind": layer.kind,
+                "heads": len(layer.weights),
+                "queries": layer.queries,
+                "keys": layer.keys,
+                "causal": layer.causal,
+                "rows": legend.rows,
+                "columns": legend.keys,
+                "quantity": legend.quantity,
+                "signed": legend.signed,
+            }
+        )
+    return {"by": attribution.method, **texts, "maps": maps}
 
 
 def of_trace(trace: Trace, queries: Sequence[str] = (), keys: Sequence[str] = (), example: int = 0) -> Content:

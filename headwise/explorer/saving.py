@@ -7,17 +7,19 @@ import io
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 from jaxtyping import UInt8
 
 from headwise.errors import ConfigError
 from headwise.explain import heads
+from headwise.explain.attribution import Attribution, rollout_within
 from headwise.explain.folding import Fold, fold_weights, useful_folds
 from headwise.explain.places import OnSound
 from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
-from headwise.explorer.content import Content
+from headwise.explorer.content import Content, described
 from headwise.explorer.sounds import shades
 from headwise.explorer.traces import Group, axes_of
 from headwise.explorer.wire import npy
@@ -110,6 +112,8 @@ def check(content: Content, form: str) -> None:
     """Raises: ConfigError where a file of this form would be larger than `MOST_BYTES`."""
     # half precision in base64, single precision
     size = int(content.numbers * (8 / 3 if form == "html" else 4)) + _BESIDE
+    # shares, and the numbers with signs behind them
+    size *= 1 if content.attribution is None else 2
     if form == "html":
         size += sum(group.heads * len(group.layers) * _HEAD * len(_folds(content, group)) for group in content.groups)
     if size > MOST_BYTES:
@@ -129,7 +133,7 @@ def _answers(content: Content) -> dict[str, Any]:
                 masks[layer] = [_base64(npy(head)) for head in hidden]
         small[group.name] = _small(content, group)
         if group.one_sequence and len(group.layers) > 1:
-            rollouts[group.name] = _base64(npy(heads.rollout(map(content.weights, group.layers))))
+            rollouts[group.name] = _base64(npy(rollout_within(map(content.weights, group.layers))))
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
     # a saved page has pictures of sounds, and none of images or graphs
     sound = content.places if isinstance(content.places, OnSound) else None
@@ -145,7 +149,18 @@ def _answers(content: Content) -> dict[str, Any]:
         "masks": masks,
         "sound": sound and _base64(npy(shades(sound))),
         "rollout": rollouts,
-    }
+    } | ({} if content.attribution is None else _of_method(content.attribution))
+
+
+def _of_method(attribution: Attribution) -> dict[str, Any]:
+    """What the scripts would ask of what counts by a method."""
+    at, by = "/api/v1/traces/inside/attribution", attribution.method
+    answers = {f"{at}?{urlencode({'by': by})}": {"text": json_text(described(attribution))}}
+    for name, layer in attribution.layers.items():
+        for head in (None, *range(len(layer.weights))):
+            asked = {"by": by, "layer": name} | ({} if head is None else {"head": head})
+            answers[f"{at}/map?{urlencode(asked)}"] = {"base64": _base64(npy(attribution.values(name, head)))}
+    return {"address": f"#/attend?{urlencode({'by': by})}", "answers": answers}
 
 
 def _small(content: Content, group: Group) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from jaxtyping import Float
 
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
-from headwise.explain.explanation import Layer
+from headwise.explain.attribution import Attribution, rollout_within
+from headwise.explain.explanation import Layer, part_of
 from headwise.explain.folding import Fold, fold_weights, tokens_of
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import Places, Tokens
@@ -84,12 +85,15 @@ class Traced:
     edits: tuple[Edit, ...] = ()
     change: dict[str, Any] | None = None
     summaries: dict[tuple[str, Fold], list[list[dict[str, float]]]] = field(default_factory=dict)
+    attributions: dict[str, Attribution] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
-        """Memory of the tensors that it keeps."""
+        """Memory of the tensors that it keeps, and of its attributions."""
         calls = [call for record in self.trace if isinstance(record, LayerRecord) for call in record.calls]
-        return sum(tensor.nbytes for call in calls for tensor in (*call.call.tensors, call.output))
+        kept = sum(tensor.nbytes for call in calls for tensor in (*call.call.tensors, call.output))
+        # the worker may add one meanwhile
+        return kept + sum(attribution.nbytes for attribution in list(self.attributions.values()))
 
     @property
     def asked(self) -> list[dict[str, Any]]:
@@ -171,7 +175,7 @@ class Traced:
         """Attention through all layers of a group. Raises: Unsupported where that means nothing."""
         if not group.one_sequence:
             raise Unsupported(f"rollout goes through layers of self-attention; {group.name} has none")
-        return of_heads.rollout(map(self.weights, group.layers))
+        return rollout_within(map(self.weights, group.layers))
 
     def steps(self, layer: str, head: int, *others: Edit) -> str:
         """Every step of a head as JSON, edits included, and others behind them; raises as `layer_trace`, and as `stage`
@@ -240,7 +244,14 @@ def grouped(layers: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()
     members_of: dict[tuple[Any, ...], list[str]] = {}
     for name, (layer, (heads, rows, columns)) in layers.items():
         keys = fitting(columns, layer.keys, list(names))
-        shared = (_part(name), layer.kind, heads, tuple(fitting(rows, layer.queries, keys)), tuple(keys), layer.causal)
+        shared = (
+            part_of(name),
+            layer.kind,
+            heads,
+            tuple(fitting(rows, layer.queries, keys)),
+            tuple(keys),
+            layer.causal,
+        )
         members_of.setdefault(shared, []).append(name)
     titles: Counter[str] = Counter()
     named_groups = []
@@ -250,12 +261,6 @@ def grouped(layers: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
         named_groups.append(Group(name, kind, members, heads, list(queries), list(keys), causal))
     return named_groups
-
-
-def _part(name: str) -> str:
-    """The part of a model that a layer is in: its encoder, its decoder, or what its name begins with."""
-    parts = name.split(".")
-    return next((part for part in parts if part in ("encoder", "decoder")), parts[0])
 
 
 def shape_of(record: LayerRecord) -> Shape:

@@ -17,6 +17,10 @@ Lens = Int[Tensor, "batch"] | None
 class Block(nn.Module):
     """What a model repeats: recomputed for the gradient, and sharded, as a whole."""
 
+    def attentions(self) -> list[tuple[MultiHeadAttention, "Residual"]]:
+        """Each attention with the residual around it, as far as they are modules of these kinds."""
+        return []
+
 
 class Residual(nn.Module):
     """after(x + dropout(sublayer(before(x)))): pre-norm fills `before`, post-norm `after`; the other is an identity.
@@ -71,6 +75,9 @@ class EncoderBlock(Block):
         self.self_attention, self.attention_residual = self_attention, attention_residual
         self.feed_forward, self.feed_forward_residual = feed_forward, feed_forward_residual
 
+    def attentions(self) -> list[tuple[MultiHeadAttention, Residual]]:
+        return [(self.self_attention, self.attention_residual)]
+
     def forward(
         self, x: Vectors, mask: Mask | None, cache: AttentionStep | None = None, valid_lens: Lens = None
     ) -> Vectors:
@@ -103,6 +110,12 @@ class DecoderBlock(Block):
         self.self_attention, self.self_residual = self_attention, self_residual
         self.cross_attention, self.cross_residual = cross_attention, cross_residual
         self.feed_forward, self.feed_forward_residual = feed_forward, feed_forward_residual
+
+    def attentions(self) -> list[tuple[MultiHeadAttention, Residual]]:
+        pairs = [(self.self_attention, self.self_residual)]
+        if self.cross_attention is not None and self.cross_residual is not None:
+            pairs.append((self.cross_attention, self.cross_residual))
+        return pairs
 
     def forward(
         self,

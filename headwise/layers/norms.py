@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from headwise.attention.precision import uncast
 from headwise.attention.zeros import zeroed_beyond
-from headwise.errors import ConfigError, unknown
+from headwise.errors import ConfigError, Unsupported, unknown
 
 Tokens = Float[Tensor, "batch length width"]
 Norm = Literal["none", "layer", "batch", "rms"]
@@ -88,3 +88,31 @@ def normed(norm: nn.Module, x: Tokens, valid_lens: Int[Tensor, "batch"] | None) 
     if valid_lens is None:
         valid_lens = torch.full((x.shape[0],), x.shape[1], device=x.device)
     return norm(x, valid_lens)
+
+
+def norm_parts(
+    norm: nn.Module, total: Float[Tensor, "*rows width"], parts: Float[Tensor, "*rows parts width"]
+) -> Float[Tensor, "*rows parts width"]:
+    """What a norm makes of each summand of a vector, with the statistics of the whole, by which it is affine.
+
+    Args:
+        total: the vectors that are normed.
+        parts: summands of them.
+    Raises: Unsupported: a norm of another kind.
+    Source: Kobayashi et al. 2021, arXiv:2109.07152, section 3 (LayerNorm).
+
+    >>> norm, parts = nn.LayerNorm(3), torch.tensor([[1.0, 2.0, 4.0], [0.5, 0.0, 1.0]])
+    >>> torch.allclose(norm_parts(norm, parts.sum(0), parts).sum(0), norm(parts.sum(0)), atol=1e-6)
+    True
+    """
+    if isinstance(norm, nn.Identity):
+        return parts
+    if isinstance(norm, TokenBatchNorm):
+        return parts * norm.weight * torch.rsqrt(norm.variance + norm.eps)
+    if not isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+        raise Unsupported(f"{type(norm).__name__} is no norm whose output is a sum over parts of its input")
+    if isinstance(norm, nn.LayerNorm):
+        total, parts = (vectors - vectors.mean(-1, keepdim=True) for vectors in (total, parts))
+    eps = torch.finfo(total.dtype).eps if norm.eps is None else norm.eps
+    scaled = parts * torch.rsqrt(total.square().mean(-1, keepdim=True) + eps)[..., None, :]
+    return scaled if norm.weight is None else scaled * norm.weight

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation, Layer
@@ -29,6 +30,8 @@ class Adopted(Predictor[str, str, str]):
 
     def __init__(self, saved: Saved) -> None:
         self.saved, self.model = saved, saved.model
+        # what it writes with
+        self.writing = None if saved.kind == "encoder" else saved
 
     def parse(self, text: str) -> str:
         """The text. Raises: ConfigError for one without tokens, or of more than the model reads."""
@@ -73,6 +76,22 @@ class Adopted(Predictor[str, str, str]):
         if saved.kind == "encoder-decoder":
             sides += [self._tokens(written[:-1], before), self._tokens(written[1:], behind)]
         return Explanation(text, output, self._layers(attention, read, before, behind), tokens=sides)
+
+    def name_of(self, choice: int) -> str:
+        """The name of one of its choices: a token, or a label."""
+        if self.writing is None and self.model.get_output_embeddings() is None:
+            return str(self.model.config.id2label[choice])
+        return self.saved.labels([choice])[0]
+
+    def embeddings(self) -> list[nn.Module]:
+        """The modules that make vectors of numbers of tokens, without those of positions and segments."""
+        parts = [self.model, *(part for name in ("get_encoder", "get_decoder") if (part := _part(self.model, name)))]
+        tables = {id(part.get_input_embeddings().weight) for part in parts}
+        return [
+            module
+            for module in self.model.modules()
+            if id(getattr(module, "weight", None)) in tables and isinstance(module, nn.Embedding)
+        ]
 
     def _tokens(self, tokens: list[int], labels: list[str]) -> Tokens:
         return Tokens(labels, *self.saved.words(tokens))
@@ -120,6 +139,11 @@ class Adopted(Predictor[str, str, str]):
         if logits.shape[-1] != config.num_labels:
             return ""
         return " ".join(str(config.id2label[label]) for label in (best if isinstance(best, list) else [best]))
+
+
+def _part(model: Any, getter: str) -> Any:
+    part = getattr(model, getter, lambda: None)()
+    return part if hasattr(part, "get_input_embeddings") else None
 
 
 def _repeated(labels: list[str], rows: int) -> list[str]:

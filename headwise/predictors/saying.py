@@ -87,7 +87,7 @@ def said(predictor: Predictor[Any, Any, Any], model_pass: Pass, edits: Sequence[
     Raises: Unsupported for a model whose pass gives neither choices nor numbers.
     """
     with edit(model_pass.model, *edits):
-        outputs = model_pass.run()
+        outputs = logits_of(model_pass.run())
     if not isinstance(outputs, Tensor) or not outputs.is_floating_point() or not 1 <= outputs.ndim <= 3:
         raise Unsupported("what this model says is no table of choices, so a change of it cannot be told in numbers")
     scores = wide(outputs.detach()).double()
@@ -97,6 +97,11 @@ def said(predictor: Predictor[Any, Any, Any], model_pass: Pass, edits: Sequence[
         return Said(scores.reshape(-1, 1).cpu().numpy(), None, ())
     logs = _logs(predictor, scores).clamp(min=_LEAST).cpu().numpy()
     return Said(logs, _chosen(predictor, logs, model_pass), names)
+
+
+def logits_of(output: Any) -> Any:
+    """The logits of an output, which models of transformers put among others."""
+    return getattr(output, "logits", output)
 
 
 def difference(before: Said, after: Said) -> Difference:
@@ -121,6 +126,8 @@ def _names(predictor: Predictor[Any, Any, Any]) -> Any:
     for field in ("classes", "tags", "labels"):
         if (names := getattr(predictor, field, None)) is not None and not callable(names):
             return list(names)
+    if callable(name_of := getattr(predictor, "name_of", None)):
+        return name_of
     tokenizer = getattr(getattr(predictor, "writing", predictor), "tokenizer", None)
     if tokenizer is not None:
         return tokenizer.shown
@@ -143,7 +150,7 @@ def _logs(predictor: Predictor[Any, Any, Any], scores: Tensor) -> Tensor:
 def _chosen(predictor: Predictor[Any, Any, Any], logs: np.ndarray, model_pass: Pass) -> list[int]:
     best: list[int] = logs.argmax(-1).tolist()
     read = model_pass.inputs[-1]
-    writes = hasattr(predictor, "writing") or len(model_pass.inputs) == 1
+    writes = predictor.writing is not None if hasattr(predictor, "writing") else len(model_pass.inputs) == 1
     if not writes or read.is_floating_point() or tuple(read.shape) != (1, len(best)):
         return best
     # what was written, moved by one place; behind it the end, or what would come next

@@ -8,7 +8,7 @@ from headwise.errors import ShapeError
 from headwise.explain import fonts, maps
 from headwise.explain.figures import heads, page
 from headwise.explain.ramps import ramp
-from headwise.explain.values import array
+from headwise.explain.values import LEGENDS, array
 from headwise.labels import cell_text
 
 QUERIES, KEYS = list("abcde"), list("fghijkl")
@@ -60,6 +60,14 @@ def test_the_colour_bar_names_the_scale_and_has_round_numbers():
     assert bar.get_ylabel() == "attention weight,\nsquare-root scale"
     # zero and the largest weight are always there
     assert labels_of(bar.yaxis) == ["0", ".01", ".05", ".1", ".25", ".5"]
+
+
+def test_negative_numbers_diverge_from_zero():
+    values = weights(5, 7) - 0.1
+    axes = one_map(values, QUERIES, KEYS).axes[0]
+    ramp, scale = axes.images[0].cmap, axes.images[0].norm
+    assert (ramp.name, scale.vmin) == ("headwise diverging", -scale.vmax)
+    assert "√" not in axes.child_axes[0].get_ylabel()
 
 
 def test_masked_cells_are_hatched_and_explained():
@@ -131,7 +139,7 @@ def test_chinese_labels_use_a_font_that_has_them():
 
 def test_a_page_frames_the_strongest_source_of_each_target():
     values = weights(5, 7)
-    axes = one_map(values, QUERIES, KEYS, kind="cross").axes[0]
+    axes = one_map(values, QUERIES, KEYS, legend=LEGENDS["cross"]).axes[0]
     middles = [path.vertices[:4].mean(axis=0) for path in axes.collections[0].get_paths()]
     assert [(round(y), round(x)) for x, y in middles] == [(i, int(values[i].argmax())) for i in range(5)]
 

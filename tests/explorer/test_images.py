@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from serving_runs import task_run
 
-from headwise.explain.heads import rollout
+from headwise.explain.attribution import rollout_within
 from headwise.explorer.api import add_explorer
 from headwise.explorer.inputs import BODY_BYTES
 from headwise.service.app import create_app
@@ -95,8 +95,8 @@ def test_rollout_goes_through_all_layers():
     found = np.eye(5)
     for weights in layers:
         found = (0.5 * sum(weights) / 3 + 0.5 * np.eye(5)) @ found
-    np.testing.assert_allclose(rollout(layers), found)
-    np.testing.assert_allclose(rollout(layers).sum(-1), 1.0)
+    np.testing.assert_allclose(rollout_within(layers), found)
+    np.testing.assert_allclose(rollout_within(layers).sum(-1), 1.0)
 
 
 def test_a_file_that_is_sent_is_read_as_one_of_the_disk(client, runs, tmp_path):

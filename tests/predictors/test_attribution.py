@@ -1,4 +1,7 @@
-"""Rules of attribution: each against its formula written as a loop, gradients against Captum, and what rows sum to."""
+"""Methods of attribution: each against its formula as a loop, gradients against Captum, and what rows sum to."""
+
+from functools import partial
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -9,20 +12,25 @@ from captum.attr import InputXGradient, IntegratedGradients
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
+from headwise.explain.attribution import shares
+from headwise.explain.methods import METHODS, page
+from headwise.layers.blocks import Residual
 from headwise.layers.embeddings import TokenEmbedding
+from headwise.layers.norms import TokenBatchNorm, norm_parts, normed
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import DecoderConfig, TransformerConfig
-from headwise.predictors.attribution import METHODS, attribute, shares
+from headwise.predictors.attribution.attribute import attribute
 from headwise.predictors.looking import passes
+from headwise.records import Mute, edit
 from headwise.tasks.language.language_model import Continuer
 from headwise.tasks.translation.recurrent import RecurrentConfig, build_recurrent
 from headwise.tasks.translation.translator import Translator
 
 SOURCE, TARGET = "the cat sleeps .", "le chat dort bien ."
 WORDS = TokenizerConfig(kind="word", joint=False)
-# the rules whose rows add up over all inputs
-WHOLE = ["rollout", "flow", "gradient", "integrated", "occlusion"]
+# the methods whose rows add up over all inputs
+WHOLE = ["rollout", "alti", "flow", "gradient", "integrated", "occlusion"]
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +125,112 @@ def test_flow_is_the_maximum_flow_of_a_graph_of_the_layers(continuer):
     assert np.triu(attribution.layers["flow"].weights[0], 1).max() == 0.0
 
 
+def alti_layer(attention, residual, weights, memory, x, *, cross):
+    """The paper's formula as a loop: (queries, keys), and a column for the residual of cross-attention."""
+    heads, width = attention.num_heads, attention.value_dim
+    value_rows = (attention.memory_projection or attention.projection).weight[-heads * width :]
+    bias = (attention.memory_projection or attention.projection).bias[-heads * width :]
+    norm, table = residual.after, []
+    for i in range(len(x)):
+        parts = []
+        for j in range(len(memory)):
+            value = value_rows @ memory[j] + bias
+            joined = torch.cat([weights[h, i, j] * value[h * width : (h + 1) * width] for h in range(heads)])
+            parts.append(attention.output.weight @ joined)
+        if cross:
+            parts.append(x[i])
+        else:
+            parts[i] = parts[i] + x[i]
+        total = sum(parts) + attention.output.bias
+        output = total
+        if isinstance(norm, torch.nn.LayerNorm):
+            deviation = (total.var(unbiased=False) + norm.eps).sqrt()
+            parts = [norm.weight * (part - part.mean()) / deviation for part in parts]
+            constant = norm.weight * (attention.output.bias - attention.output.bias.mean()) / deviation + norm.bias
+            output = norm(total)
+        else:
+            constant = attention.output.bias
+        torch.testing.assert_close(sum(parts) + constant, output, atol=1e-12, rtol=0)
+        near = [max(0.0, float(output.abs().sum() - (output - part).abs().sum())) for part in parts]
+        # where biases are all that a row is near to, it keeps what it was
+        near = near if sum(near) else [float(j == (len(memory) if cross else i)) for j in range(len(near))]
+        table.append([part / sum(near) for part in near])
+    return np.array(table)
+
+
+@pytest.mark.parametrize("norm_order", ["post", "pre"])
+@torch.no_grad()
+def test_alti_is_the_product_of_contributions_of_transformed_vectors(norm_order):
+    torch.manual_seed(6)
+    source, target = Tokenizer.train([SOURCE], WORDS), Tokenizer.train([TARGET], WORDS)
+    config = TransformerConfig(
+        d_model=8, d_ff=11, num_heads=2, encoder_layers=2, decoder_layers=2, norm_order=norm_order
+    )
+    model = build_transformer(config, source.vocab_size, target.vocab_size, joint=False).double().eval()
+    for parameter in model.parameters():
+        # biases and gains too
+        torch.nn.init.normal_(parameter, std=0.5)
+    predictor, inputs = Translator(model, source, target, DecodingConfig(method="greedy", max_len=7)), {}
+
+    def keep(name, module, inside):
+        inputs[name] = inside[0][0]
+
+    names = [name for name, module in model.named_modules() if isinstance(module, Residual)]
+    handles = [model.get_submodule(name).register_forward_pre_hook(partial(keep, name)) for name in names]
+    attribution, layers = attribute(predictor, SOURCE, "alti", TARGET), predictor.explain(SOURCE, TARGET).layers
+    for handle in handles:
+        handle.remove()
+    memory = model.encoder(*[torch.tensor(part) for part in ([[*source.encode(SOURCE), source.eos_id]], [5])]).states[0]
+
+    def layer(block, name, residual, states):
+        module, around = model.get_submodule(f"{block}.{name}"), model.get_submodule(f"{block}.{residual}")
+        x = inputs[f"{block}.{residual}"]
+        read = states if states is not None else around.before(x)
+        weights = layers[f"{block}.{name}"].weights
+        return alti_layer(module, around, weights, read, x, cross=states is not None)
+
+    read = np.eye(5)
+    for number in range(2):
+        read = layer(f"encoder.blocks.{number}", "self_attention", "attention_residual", None) @ read
+    written, brought = np.eye(6), np.zeros((6, 5))
+    for number in range(2):
+        own = layer(f"decoder.blocks.{number}", "self_attention", "self_residual", None)
+        cross = layer(f"decoder.blocks.{number}", "cross_attention", "cross_residual", memory)
+        written, brought = cross[:, -1:] * (own @ written), cross[:, :-1] @ read + cross[:, -1:] * (own @ brought)
+    np.testing.assert_allclose(attribution.layers["alti from encoder"].weights[0], brought, atol=1e-9)
+    np.testing.assert_allclose(attribution.layers["alti from decoder"].weights[0], written, atol=1e-9)
+    np.testing.assert_allclose(brought.sum(-1) + written.sum(-1), 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("norm", [torch.nn.LayerNorm(7), torch.nn.RMSNorm(7), TokenBatchNorm(7), torch.nn.Identity()])
+def test_a_norm_of_parts_sums_to_the_norm_of_the_whole(norm):
+    norm, parts = norm.double().eval(), torch.randn(3, 5, 7, dtype=torch.double)
+    for tensor in (*norm.parameters(), *norm.buffers()):
+        torch.nn.init.uniform_(tensor, 0.5, 2.0)
+    total = parts.sum(1)
+    constant = normed(norm, torch.zeros(1, 1, 7, dtype=torch.double), None)
+    torch.testing.assert_close(norm_parts(norm, total, parts).sum(1) + constant[0], normed(norm, total[None], None)[0])
+
+
+def test_heads_are_ablated_one_by_one(translator):
+    attribution = attribute(translator, SOURCE, "ablation", TARGET)
+    assert {name: table.shape for name, table in attribution.signed.items()} == {
+        "ablation of encoder self, 2 heads": (2, 2),
+        "ablation of decoder self, 2 heads": (2, 2),
+        "ablation of decoder cross, 2 heads": (2, 2),
+    }
+    with passes() as model_passes:
+        translator.explain(SOURCE, TARGET)
+    log_probs = []
+    for edits in ([], [Mute("decoder.blocks.1.cross_attention", 1)]):
+        with edit(translator.model, *edits):
+            scores = model_passes[-1].run()[0].log_softmax(-1)
+        if not edits:
+            index = [*model_passes[-1].inputs[-1][0, 1:].tolist(), int(scores[-1].argmax())]
+        log_probs.append(float(scores[range(6), index].sum()))
+    assert attribution.signed["ablation of decoder cross, 2 heads"][1, 1] == pytest.approx(log_probs[1] - log_probs[0])
+
+
 class FromVectors(torch.nn.Module):
     """The log-probability of one token at one place, from the vectors of the tokens."""
 
@@ -133,9 +247,9 @@ class FromVectors(torch.nn.Module):
             handle.remove()
 
 
-@pytest.mark.parametrize(("rule", "other"), [("gradient", InputXGradient), ("integrated", IntegratedGradients)])
-def test_gradients_are_those_of_captum(continuer, rule, other):
-    attribution = attribute(continuer, "abc", rule)
+@pytest.mark.parametrize(("method", "other"), [("gradient", InputXGradient), ("integrated", IntegratedGradients)])
+def test_gradients_are_those_of_captum(continuer, method, other):
+    attribution = attribute(continuer, "abc", method)
     with passes() as model_passes:
         continuer.explain("abc")
     (tokens,) = model_passes[-1].inputs
@@ -145,14 +259,16 @@ def test_gradients_are_those_of_captum(continuer, rule, other):
         best = continuer.model(tokens)[0].argmax(-1)
         unknown = embedding(torch.full_like(tokens, Tokenizer.unk_id))
     options = {}
-    if rule == "integrated":
+    if method == "integrated":
         options = {"n_steps": 50, "method": "riemann_middle", "baselines": unknown}
     written = [*tokens[0, 1:].tolist(), int(best[-1])]
+    # a row is what comes next
+    assert attribution.layers[method].queries == [continuer.tokenizer.shown(token) for token in written]
     for place, token in enumerate(written):
         expected = other(FromVectors(continuer.model, tokens)).attribute(
             vectors.requires_grad_(), additional_forward_args=(place, token), **options
         )
-        np.testing.assert_allclose(attribution.signed[rule][place], expected[0].sum(-1).detach().numpy(), atol=1e-7)
+        np.testing.assert_allclose(attribution.signed[method][place], expected[0].sum(-1).detach().numpy(), atol=1e-7)
 
 
 def test_integrated_gradients_sum_to_what_the_input_brings(translator):
@@ -189,16 +305,16 @@ def test_integrated_gradients_sum_to_what_the_input_brings(translator):
         np.testing.assert_allclose(occluded.signed["occlusion of the source"][:, token], expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("rule", WHOLE)
-def test_shares_of_a_row_are_one_over_all_inputs(translator, continuer, rule):
+@pytest.mark.parametrize("method", WHOLE)
+def test_shares_of_a_row_are_one_over_all_inputs(translator, continuer, method):
     for predictor, item, target in ((translator, SOURCE, TARGET), (continuer, "abc", None)):
         mode = predictor.model.training
-        attribution = attribute(predictor, item, rule, target)
+        attribution = attribute(predictor, item, method, target)
         totals = sum(layer.weights[0].sum(-1) for layer in attribution.layers.values())
         np.testing.assert_allclose(totals, 1.0, atol=1e-9)
         assert predictor.model.training == mode
         assert all(parameter.grad is None for parameter in predictor.model.parameters())
-        assert METHODS[rule].caution in attribution.lines()[-1]
+        assert METHODS[method].limit in attribution.lines()[-1]
 
 
 def test_a_decoder_over_recurrent_states_is_attributed_too():
@@ -279,6 +395,17 @@ def log_prob_of(model_pass, chosen_by):
     return float(scores[range(len(tokens) + 1), [*tokens, best]].sum())
 
 
+def test_blocks_that_read_segments_have_no_output_for_all_places(translator):
+    config = TransformerConfig(d_model=8, d_ff=11, num_heads=2, encoder_layers=2, decoder_layers=1, segment=3)
+    source, target = translator.source_tokenizer, translator.target_tokenizer
+    model = build_transformer(config, source.vocab_size, target.vocab_size, joint=False)
+    predictor = Translator(model, source, target, DecodingConfig(method="greedy", max_len=7))
+    with pytest.raises(Unsupported, match="called several times"):
+        attribute(predictor, SOURCE, "patching", TARGET, "the cat sleeps the")
+    totals = sum(layer.weights[0].sum(-1) for layer in attribute(predictor, SOURCE, "rollout", TARGET).layers.values())
+    np.testing.assert_allclose(totals, 1.0, atol=1e-6)
+
+
 def test_places_of_a_patched_decoder_are_named_by_what_it_read(translator):
     attribution = attribute(translator, "the cat sleeps .", "patching", "le chat .", other="the cat sleeps the")
     assert attribution.layers["patching of decoder.blocks"].keys == ["<bos>", "le", "chat", "."]
@@ -293,3 +420,44 @@ def test_weights_with_signs_count_by_their_size(continuer):
     assert min(layer.weights.min() for layer in signed.explain("abc").layers.values()) < 0
     (layer,) = attribute(signed, "abc", "rollout").layers.values()
     assert 0 <= layer.weights.min() <= layer.weights.max() <= 1
+
+
+def test_rollout_of_layers_without_a_residual_is_the_product_of_their_weights(continuer):
+    config = DecoderConfig(d_model=12, d_ff=23, num_heads=3, num_layers=2, position="none", residual=False)
+    model = build_decoder(config, continuer.tokenizer.vocab_size).double().eval()
+    predictor = Continuer(model, continuer.tokenizer, continuer.decoding, 16, config.places())
+    first, second = means(predictor.explain("abc")).values()
+    (layer,) = attribute(predictor, "abc", "rollout").layers.values()
+    np.testing.assert_allclose(layer.weights[0], second @ first, atol=1e-12)
+
+
+def test_reversible_layers_are_patched_together(translator):
+    config = TransformerConfig(
+        d_model=8, d_ff=11, num_heads=2, encoder_layers=2, decoder_layers=1, norm_order="pre", reversible=True
+    )
+    source, target = translator.source_tokenizer, translator.target_tokenizer
+    model = build_transformer(config, source.vocab_size, target.vocab_size, joint=False)
+    predictor = Translator(model, source, target, DecodingConfig(method="greedy", max_len=7))
+    attribution = attribute(predictor, SOURCE, "patching", TARGET, "the cat sleeps the")
+    assert attribution.layers["patching of encoder.blocks"].queries == ["encoder.blocks.0"]
+    assert "encoder.blocks.0" in attribution.note
+    with pytest.raises(Unsupported, match=r"encoder\.blocks.*no block.*rollout"):
+        attribute(predictor, SOURCE, "alti", TARGET)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_figures_and_tables_name_the_method(translator, method, tmp_path):
+    other = "the cat sleeps the" if method == "patching" else None
+    attribution = attribute(translator, SOURCE, method, "le chat .", other)
+    axes = attribution.page().axes[0]
+    quantity = METHODS[method].signed or METHODS[method].quantity
+    assert axes.child_axes[0].get_ylabel().removesuffix(", √ scale") == quantity
+    assert (axes.images[0].norm.vmin < 0) == bool(METHODS[method].signed)
+    assert (axes.get_ylabel(), axes.get_xlabel()) == (METHODS[method].rows, METHODS[method].columns)
+    lines = "\n".join(attribution.lines())
+    assert all(part in lines for part in (METHODS[method].formula, METHODS[method].source, METHODS[method].limit))
+    assert len(attribution.write(tmp_path, every=True)) == 1 + len(attribution.layers)
+
+
+def test_the_docs_have_every_method_as_the_code_has_it():
+    assert page() in (Path(__file__).parents[2] / "docs" / "attribution.md").read_text(encoding="utf-8")

@@ -211,7 +211,7 @@ class Recogniser(ImagePredictor[dict[str, float]]):
             layers[name] = attention.layer(["class" if encoder.class_tokens else "mean"], grid.labels, rows=query)
         (label, share), *_ = self.predict([image])[0].items()
         read = adapted(image, self.known.shape, self.data.fit)
-        draw = ImageMap(read, encoder.grid, encoder.class_tokens)
+        draw = ImageMap(read, encoder.grid)
         places = OnImage(read, [grid], chosen=0 if encoder.class_tokens else None)
         return Explanation(Path(image.name).name, f"{label} {decimals(share)}", layers, draw, places=places)
 

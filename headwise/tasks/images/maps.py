@@ -42,14 +42,16 @@ class GridMap:
         """Every head of every layer as a map, and those of them that the map of this layer and heads is the mean of."""
         layer = list(explanation.layers).index(name)
         framed = [(layer, head) for head in explanation.layers[name].numbers(heads)]
-        return [self.placed(entry.weights) for entry in explanation.layers.values()], framed
+        maps = {
+            other: entry.weights if len(entry.weights) > 1 else explanation.values(other)
+            for other, entry in explanation.layers.items()
+        }
+        return [self.placed(weights) for weights in maps.values()], framed
 
 
 @dataclass(frozen=True)
 class ImageMap(GridMap):
     """Draws an explanation of one query over the keys of an image."""
-
-    class_tokens: int = 0
 
     def __call__(self, explanation: "Explanation", layer: str | int | None, heads: "Heads") -> Drawing:
         """The image, the map of a layer over it (the last if None), and every head of every layer as a small map."""
@@ -57,13 +59,16 @@ class ImageMap(GridMap):
         from headwise.tasks.images.pages import image_page
 
         name = explanation.pictured(layer)
-        weights = explanation.layers[name].mean(heads)
+        weights = explanation.values(name, heads)
+        class_tokens = weights.shape[1] - self.grid[0] * self.grid[1]
         caption = explanation.caption(name, heads).replace(", ", "\n", 1)
-        if self.class_tokens:
-            caption += f", {percent(weights[0, : self.class_tokens].sum())} of it on the class token itself"
+        if class_tokens:
+            caption += f", {percent(weights[0, :class_tokens].sum())} of it on the class token itself"
         small, framed = self.small_maps(explanation, name, heads)
         title = f"{explanation.source} → {explanation.output}\n{caption}"
-        return image_page(self.pixels, self.placed(weights)[0], small, chosen=framed, title=title)
+        return image_page(
+            self.pixels, self.placed(weights)[0], small, chosen=framed, title=title, legend=explanation.legend(name)
+        )
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ class LabelMap(GridMap):
         from headwise.tasks.images.pages import Looks
 
         name = explanation.layer_name(layer)
-        weights = self.placed(explanation.layers[name].mean(heads))[0]
+        weights = self.placed(explanation.values(name, heads))[0]
         looks = Looks(self.pixel, self.covered, weights, *self.small_maps(explanation, name, heads))
         return self.page(f"{explanation.source} → {explanation.output}\n{explanation.caption(name, heads)}", looks)
 
@@ -158,4 +163,4 @@ class WordMaps(GridMap):
         from headwise.tasks.images.pages import word_page
 
         title = f"{explanation.source} → {explanation.output}\n{explanation.caption(name, heads)}"
-        return word_page(self.pixels, self.placed(chosen.mean(heads)), chosen.queries, title=title)
+        return word_page(self.pixels, self.placed(explanation.values(name, heads)), chosen.queries, title=title)

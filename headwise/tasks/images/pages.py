@@ -15,6 +15,7 @@ from headwise.errors import ShapeError
 from headwise.explain import maps
 from headwise.explain.canvas import PAGE, SMALL, SOFT, TEXT, Picture, picture
 from headwise.explain.ramps import colormap
+from headwise.explain.values import LEGENDS, Legend
 from headwise.tasks.images.mask_pictures import written
 
 SIDE = 1.75  # inches of the longer side of a large picture
@@ -57,6 +58,7 @@ def image_page(
     *,
     chosen: Sequence[tuple[int, int]] = (),
     title: str = "",
+    legend: Legend = LEGENDS["self"],
 ) -> Picture:
     """The image, the map over it, the map alone; and small maps, a row for each layer, a column for each head.
 
@@ -65,6 +67,7 @@ def image_page(
         weights: how much is attended to at each place of a grid that lies over the image.
         layers: what the small maps show.
         chosen: (layer, head) of the small maps that the large one is the mean of; they are framed.
+        legend: what the map shows.
 
     Raises: ShapeError: if a map has no places.
 
@@ -74,8 +77,10 @@ def image_page(
     """
     if not weights.size:
         raise ShapeError(f"nothing to draw: weights of shape {weights.shape}")
-    large, places = _placed(pixels), ("image", "attention over it", "attention")
-    across = max(map(len, layers))
+    large, places = _placed(pixels), ("image", f"{legend.title} over it", legend.title)
+    # a single head is not drawn twice
+    layers = layers if sum(map(len, layers)) > 1 else []
+    across = max(map(len, layers), default=1)
     small = min(HEAD, (PAGE - LEFT) / across)
     below = small * len(layers) + 0.3
     height = below + large[1] + NAME + maps.title_height(title)
@@ -84,14 +89,15 @@ def image_page(
     _show(first, pixels, places[0])
     _show(over, pixels, places[1], grey=True)
     # linear: the weights of many places are close to each other
-    norm = maps.norm(weights, power=1.0)
+    norm = maps.norm(weights, power=1.0, signed=legend.signed)
     cover = _cover(over, weights, norm, pixels.shape[:2])
     image = maps.draw(alone, weights, norm)
     image.set_extent(cover.get_extent())
     _bare(alone, places[2])
-    maps.colour_bar(alone, image, large)
+    maps.colour_bar(alone, image, large, legend.quantity)
     maps.name_page(figure, title)
-    maps.draw_heads(figure.place(LEFT, 0.05, small * across, small * len(layers)), layers, small, chosen)
+    if layers:
+        maps.draw_heads(figure.place(LEFT, 0.05, small * across, small * len(layers)), layers, small, chosen)
     return figure
 
 
@@ -206,7 +212,7 @@ def _placed(pixels: np.ndarray, side: float = SIDE) -> tuple[float, float]:
 def _cover(axes: Axes, weights: np.ndarray, norm: Normalize, size: tuple[int, int]) -> AxesImage:
     """Draws weights over a grey picture of this height and width."""
     extent = (-0.5, size[1] - 0.5, size[0] - 0.5, -0.5)
-    ramp = colormap("ink light")
+    ramp = colormap(maps.ramp_of(norm))
     return axes.imshow(weights, cmap=ramp, norm=norm, extent=extent, interpolation="nearest", alpha=_COVER)
 
 

@@ -19,12 +19,12 @@ def made(channels=1, class_tokens=1, grid=(2, 3), layers=2, heads=4):
         weights = draws.random((heads, 1, keys))
         found[f"blocks.{number}"] = Layer(weights / weights.sum(-1, keepdims=True), ["class"], names, "self")
     pixels = draws.integers(0, 256, (8, 12, channels), dtype=np.uint8)
-    return Explanation("a.png", "cat 0.97", found, ImageMap(pixels, grid, class_tokens))
+    return Explanation("a.png", "cat 0.97", found, ImageMap(pixels, grid))
 
 
 def test_weights_are_those_of_the_grid_row_by_row():
     weights = made().layers["blocks.1"].weights
-    placed = ImageMap(np.zeros((8, 12, 1), np.uint8), (2, 3), 1).placed(weights)
+    placed = ImageMap(np.zeros((8, 12, 1), np.uint8), (2, 3)).placed(weights)
     np.testing.assert_array_equal(placed, weights[:, 0, 1:].reshape(4, 2, 3))
 
 

@@ -139,7 +139,7 @@ def test_scores_need_images_and_labels():
 def test_what_the_pooling_looks_at_is_shown(pooling):
     predictor, image = recogniser({**VIT, "pooling": pooling}), images(1)[0]
     found = predictor.explain(image)
-    assert (found.source, found.draw.grid, found.draw.class_tokens) == ("0.png", (3, 2), int(pooling == "cls"))
+    assert (found.source, found.draw.grid) == ("0.png", (3, 2))
     assert found.row_error < 1e-5
     assert found.layer_name(-1) == "encoder.encoder.blocks.1.self_attention"
     (label, share), *_ = predictor.predict([image])[0].items()

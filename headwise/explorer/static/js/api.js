@@ -27,8 +27,8 @@ export async function post(path, body) {
   return JSON.parse(text);
 }
 
-/** @param {string} path */
-export const getJson = (path) => once(path, async (answer) => answer.json());
+/** To abort the signal ends the work of the server too. @param {string} path @param {AbortSignal} [signal] */
+export const getJson = (path, signal) => once(path, async (answer) => answer.json(), signal);
 
 /** What may be another thing the next time. @param {string} path */
 export const getNow = async (path) => {
@@ -62,8 +62,8 @@ export const getFile = async (path) => (await asked(path, {})).blob();
 /** @param {Record<string, string | number>} values */
 export const query = (values) => new URLSearchParams(/** @type {any} */ (values)).toString();
 
-/** @param {string} path @param {(answer: Response) => Promise<any>} read */
-function once(path, read) {
+/** @param {string} path @param {(answer: Response) => Promise<any>} read @param {AbortSignal} [signal] */
+function once(path, read, signal) {
   note(path);
   const known = kept.get(path);
   if (known) {
@@ -71,15 +71,15 @@ function once(path, read) {
     kept.set(path, known);
     return known.found;
   }
-  const entry = { bytes: 0, found: fetched(path, read) };
+  const entry = { bytes: 0, found: fetched(path, read, signal) };
   kept.set(path, entry);
   entry.found.catch(() => kept.delete(path));
   return entry.found;
 }
 
-/** @param {string} path @param {(answer: Response) => Promise<any>} read */
-async function fetched(path, read) {
-  const answer = await asked(path, {});
+/** @param {string} path @param {(answer: Response) => Promise<any>} read @param {AbortSignal} [signal] */
+async function fetched(path, read, signal) {
+  const answer = await asked(path, signal ? { signal } : {});
   const size = Number(answer.headers.get("content-length") || 0);
   const found = await read(answer);
   const entry = kept.get(path);

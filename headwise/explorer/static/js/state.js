@@ -34,6 +34,7 @@ export const DEFAULTS = {
   te: "1",
   um: "",
   st: "",
+  by: "",
 };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
 // the second side of a comparison
@@ -69,6 +70,8 @@ export const language = signal("");
 export const edits = signal("");
 /** What the map holds: weights, or "scores" before they become weights. */
 export const stage = signal("");
+/** The method of attribution whose numbers the map holds in place of both; none: "". */
+export const by = signal("");
 /** The cell with the largest weight of the head that is shown, which is looked at until another one is locked. */
 export const strongest = signal(/** @type {{ q: number, k: number } | null} */ (null));
 /** What is compared with the selection above. */
@@ -144,6 +147,7 @@ const PARTS = {
   te: temperature,
   um: without,
   st: stage,
+  by,
 };
 /**
  * The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1:
@@ -210,6 +214,16 @@ for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
 export function ofStage(name) {
   batch(() => {
     stage.value = name;
+    by.value = "";
+    if (name) view.value = "heat";
+  });
+}
+
+/** What counts by a method of attribution, of which there is a map alone. @param {string} name */
+export function ofMethod(name) {
+  batch(() => {
+    ofStage(name ? "" : stage.value);
+    by.value = name;
     if (name) view.value = "heat";
   });
 }

@@ -33,6 +33,8 @@ const LARGE = {
 };
 const pictures = async () => import("../views/pictures.js");
 const LAYERS = 64;
+/** What may stand in place of weights, by the names of `headwise.explain.methods`; it comes when it is asked for. */
+const METHODS = ["norms", "rollout", "alti", "flow", "gradient", "integrated", "occlusion", "ablation", "lens"];
 
 /** What the window has room for; it changes with the window. */
 const screen = signal("");
@@ -71,8 +73,11 @@ export function mount(place) {
       void [screen.value, state.language.value];
       fill(answerLine, answer(trace, group));
     }),
-    effect(() => refill(tabs, groups(), views(), stages())),
-    drawn(small, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
+    effect(() => refill(tabs, ...[groups(), views(), stages()].flat())),
+    drawn(small, (trace, group, node, alive) => {
+      if (ofMethod()) node.hidden = true;
+      else thumbs(trace, group, node, alive);
+    }),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, read, alive)),
   ];
   return () => {
@@ -96,23 +101,44 @@ const pick = (items) =>
     ),
   );
 
+/** Whether a page was saved of what counts by a method: it has its maps, and no attention. */
+const ofMethod = () => Boolean(inside() && state.by.value);
+
 /** Which groups of layers there are. */
 function groups() {
   const trace = state.trace.value;
   const now = state.chosen();
-  return trace ? pick(trace.groups.map((one) => [groupTitle(one), now === one, () => state.inGroup(one.name)])) : null;
+  return trace && !ofMethod()
+    ? pick(trace.groups.map((one) => [groupTitle(one), now === one, () => state.inGroup(one.name)]))
+    : null;
 }
 
 /** The ways to look. */
 const views = () =>
-  pick(state.VIEWS.map((name) => [t(name), state.view.value === name, () => (state.view.value = name)]));
+  !ofMethod() && pick(state.VIEWS.map((name) => [t(name), state.view.value === name, () => (state.view.value = name)]));
 
 /** What a map holds; a page that was saved holds weights alone. */
 function stages() {
   const group = state.chosen();
-  if (inside() || !group || rolled(group)) return null;
-  const now = state.view.value === "heat" ? state.stage.value : "";
-  return pick(["", "scores"].map((name) => [t(`stage_${name || "weights"}`), now === name, () => state.ofStage(name)]));
+  if (inside() || !group || (rolled(group) && !state.by.value)) return null;
+  const of = (/** @type {string} */ name) => (state.view.value === "heat" ? name : "");
+  const [now, by] = [of(state.stage.value), of(state.by.value)];
+  const choice = (/** @type {string} */ name) =>
+    h("option", { value: name, selected: by === name }, t(name ? `by_${name}` : "by"));
+  return [
+    pick(
+      ["", "scores"].map((name) => [t(`stage_${name || "weights"}`), !by && now === name, () => state.ofStage(name)]),
+    ),
+    h(
+      "select",
+      {
+        class: "methods",
+        "aria-label": t("by"),
+        onchange: (/** @type {any} */ event) => state.ofMethod(event.target.value),
+      },
+      ["", ...METHODS].map(choice),
+    ),
+  ];
 }
 
 /**
@@ -192,6 +218,12 @@ function chosen(trace, group, node, read, alive) {
   // it shows all heads, whichever is chosen
   if (read.hidden) state.strongest.value = null;
   let end = () => {};
+  if (view === "heat" && state.by.value) {
+    import("../views/attribution.js").then((attribution) => {
+      if (alive()) end = attribution.mount(node, read, trace, group);
+    });
+    return () => end();
+  }
   if (view === "needs") {
     import("../views/needs.js").then((needs) => {
       if (alive()) end = needs.mount(node, trace, group, alive);

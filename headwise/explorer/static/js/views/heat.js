@@ -30,9 +30,9 @@ const [TALLEST, MODEST, LOWEST] = [560, 28, 200];
 
 /**
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
- * it is seen at once.
+ * it is seen at once; `quantity` and `sides`: what the numbers, rows and columns are, where they are no attention.
  * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
- * scores?: boolean, fitsScreen?: boolean }} Head
+ * scores?: boolean, fitsScreen?: boolean, quantity?: string, sides?: { from: string, to: string } }} Head
  */
 
 /**
@@ -69,9 +69,9 @@ export function mount(place, head) {
   const labelled = [axis.mount(left, group.queries, "rows", margin), axis.mount(top, group.keys, turn, band)];
   cell.style.width = `${bounds.width}px`;
   cell.style.height = `${bounds.height}px`;
-  const names = titles(group);
+  const names = head.sides || titles(group);
   // a long title would be higher than a low map
-  from.textContent = t(bounds.height < WRITTEN ? "attends_from" : names.from);
+  from.textContent = t(bounds.height < WRITTEN && !head.sides ? "attends_from" : names.from);
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;

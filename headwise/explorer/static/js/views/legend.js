@@ -17,15 +17,15 @@ const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
  * text: string, colour: string } | null }} Shading
  */
 
-/** @param {{ weights: Float32Array, scores?: boolean }} head @returns {Shading} */
-export function shading({ weights, scores }) {
+/** @param {{ weights: Float32Array, scores?: boolean, quantity?: string }} head @returns {Shading} */
+export function shading({ weights, scores, quantity }) {
   const scale = /** @type {keyof typeof import("../core/color.js").SCALES} */ (state.scale.value);
   const top = largestOf(scores ? weights.map(Math.abs) : weights);
   const name = `${scores ? "diverging" : "ink"}${state.dark.value ? " dark" : scores ? "" : " light"}`;
   const cells = (scores ? signed : entries)(weights, top, scale);
   const marks = top > 0 ? (scores ? signedTicks : ticks)(top, scale) : [];
-  const title = top > 0 ? t(scores ? "score_bar" : "weight_bar") : t("all_zero");
-  const text = scores ? scored : share;
+  const title = top > 0 ? quantity || t(scores ? "score_bar" : "weight_bar") : t("all_zero");
+  const text = scores && !quantity ? scored : share;
   const numeral = (/** @type {number} */ at) =>
     cells[at] < 0 ? null : { text: text(weights[at]), colour: letters(name, cells[at]) };
   return { name, cells, ticks: /** @type {[number, string][]} */ (marks), title, numeral };

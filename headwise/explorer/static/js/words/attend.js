@@ -42,6 +42,16 @@ export const WORDS = {
   inputs: ["Inputs, one a line", "输入，每行一个"],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],
+  by: ["What counts, by …", "归因方法……"],
+  by_norms: ["Norms", "范数"],
+  by_rollout: ["Rollout", "注意力展开"],
+  by_alti: ["ALTI", "ALTI"],
+  by_flow: ["Flow", "注意力流"],
+  by_gradient: ["Gradient × input", "梯度 × 输入"],
+  by_integrated: ["Integrated gradients", "积分梯度"],
+  by_occlusion: ["Occlusion", "遮挡"],
+  by_ablation: ["Ablation of heads", "头消融"],
+  by_lens: ["Logit lens", "Logit lens"],
   // sub-words, special tokens, zoom, changed steps, keys
   merge: ["Merge sub-words", "合并子词"],
   merged_note: [

@@ -1,0 +1,203 @@
+// @ts-check
+/** What counts by a method of attribution, in place of weights: its map, and under it what it is and does not say. */
+
+import { getJson, getNumbers, query } from "../api.js";
+import { after } from "../core/masked.js";
+import { cut, number, percent } from "../core/text.js";
+import { fill, h } from "../dom.js";
+import { effect, signal } from "../store.js";
+import * as state from "../state.js";
+import { learn, phrase, t } from "../strings.js";
+import { groupTitle, headTitle, layerTitle } from "../titles.js";
+import { WORDS } from "../words/attribution.js";
+import * as heat from "./heat.js";
+
+learn(WORDS);
+
+/**
+ * @typedef {{ name: string, kind: string, heads: number, queries: string[], keys: string[], causal: boolean, rows:
+ * string, columns: string, quantity: string, signed: boolean }} Map
+ */
+/** @typedef {{ by: string, title: string, formula: string, source: string, limit: string, maps: Map[] }} Described */
+
+/** Letters of a token in a sentence. */
+const LETTERS = 16;
+
+/** The map that is looked at among those of other inputs, by its name; none: the one like the group. */
+const other = signal("");
+/** Whether all heads are looked at together, where there are several. */
+const together = signal(true);
+
+/**
+ * @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read
+ * @param {state.Trace} trace @param {state.Group} group
+ * @returns {() => void}
+ */
+export function mount(node, read, trace, group) {
+  const by = state.by.value;
+  const leaving = new AbortController();
+  other.value = "";
+  const at = `/api/v1/traces/${trace.trace_id}/attribution`;
+  const body = h("div", {}, h("p", { role: "status" }, t("by_working", t(`by_${by}`))));
+  node.append(body);
+  read.hidden = true;
+  let end = () => {};
+  getJson(`${at}?${query({ by })}`, leaving.signal).then(
+    (/** @type {Described} */ described) => {
+      if (leaving.signal.aborted) return;
+      read.hidden = false;
+      end = effect(() => {
+        const map = chosen(described, group);
+        const head = map.heads > 1 && !together.value ? state.place(group).head : -1;
+        const asked = { by, layer: map.name, ...(head < 0 ? {} : { head }) };
+        let [ends, current] = [() => {}, true];
+        getNumbers(`${at}/map?${query(asked)}`).then((found) => {
+          if (!current) return;
+          ends = draw(body, read, described, map, head, group, /** @type {any} */ (found.data));
+        }, failed);
+        return () => {
+          current = false;
+          ends();
+        };
+      });
+    },
+    (/** @type {Error} */ error) => leaving.signal.aborted || failed(error),
+  );
+  /** @param {Error} error */
+  function failed(error) {
+    fill(body, h("p", { class: "note" }, error.message));
+    document.documentElement.dataset.ready = `${group.name}/${by}/refused`;
+  }
+  return () => {
+    leaving.abort();
+    end();
+  };
+}
+
+/**
+ * The map of the layer that is looked at; else the one that was chosen, or of the same tokens, or the first.
+ * @param {Described} described @param {state.Group} group
+ */
+function chosen({ maps }, group) {
+  const alike = (/** @type {Map} */ map) =>
+    map.kind === group.kind && map.keys.length === group.keys.length && map.queries.length === group.queries.length;
+  return (
+    maps.find(({ name }) => name === other.value) ||
+    maps.find(({ name }) => name === state.place(group).layer) ||
+    maps.find(({ name }) => name.includes(group.name)) ||
+    maps.find(alike) ||
+    maps.find(({ kind }) => kind === group.kind) ||
+    maps[0]
+  );
+}
+
+/**
+ * @param {HTMLElement} body @param {HTMLElement} read @param {Described} described @param {Map} map
+ * @param {number} head -1: all together
+ * @param {state.Group} group @param {ArrayLike<number>} values
+ */
+function draw(body, read, described, map, head, group, values) {
+  const [by, rows, columns] = [described.by, map.queries.length, map.keys.length];
+  const { at, layer } = state.place(group);
+  const ofLayer = map.name === layer && !map.name.startsWith(by);
+  const whose = head < 0 ? layerTitle(layer, at, group.kind) : headTitle(group, at, head);
+  const title = ofLayer ? t("by_map", t(`by_${by}`), whose) : [t(`by_${by}`), part(described, map)].join(" ");
+  const weights = Float32Array.from(values);
+  const shown = {
+    weights: map.signed ? weights : after(weights, rows, columns, map.causal),
+    group: { ...group, ...map, ...numbered(map), layers: [map.name] },
+    title,
+    scores: map.signed,
+    fitsScreen: true,
+    quantity: t(`quantity_${by}`, map.quantity),
+    sides: { from: `side_${map.rows}`, to: `side_${map.columns}` },
+  };
+  const choices = ofLayer ? ofHeads(map) : ofInputs(described, map);
+  fill(body, h("h2", {}, title), choices.length ? h("div", { class: "seg" }, choices) : null);
+  const place = h("div");
+  body.append(
+    place,
+    h(
+      "dl",
+      { class: "facts method" },
+      fact("by_formula", described.formula),
+      fact("by_source", described.source),
+      fact("by_limit", t(`limit_${by}`, described.limit)),
+    ),
+  );
+  state.strongest.value = largest(shown.weights, columns);
+  const ends = [heat.mount(place, shown), said(read, shown)];
+  document.documentElement.dataset.ready = `${group.name}/${by}/heat`;
+  return () => ends.forEach((one) => one());
+}
+
+/** Which of the maps of a method one is, in words. @param {Described} described @param {Map} map */
+function part({ by }, { name }) {
+  const rest = name.startsWith(by) ? name.slice(by.length).trim() : name;
+  const heads = rest.match(/^of (\S+) (\S+), \d+ heads$/);
+  return heads ? t("by_of", groupTitle({ name: `${heads[1]} ${heads[2]}`, kind: heads[2] })) : t(rest);
+}
+
+/** Layers, blocks and heads are counted from 1. @param {Map} map */
+function numbered({ rows, columns, queries, keys }) {
+  const count = (/** @type {string[]} */ labels) => labels.map((_, at) => String(at + 1));
+  return {
+    queries: rows === "layer" || rows === "block" ? count(queries) : queries,
+    keys: columns === "head" ? count(keys) : keys,
+  };
+}
+
+/** @param {string} title @param {string} text */
+const fact = (title, text) => [h("dt", {}, t(title)), h("dd", {}, text)];
+
+/** @param {string} text @param {boolean} on @param {() => void} press */
+const button = (text, on, press) =>
+  h("button", { class: on ? "tab chosen" : "tab", "aria-pressed": String(on), onclick: press }, text);
+
+/** @param {Map} map */
+const ofHeads = (map) =>
+  map.heads < 2
+    ? []
+    : [true, false].map((all) =>
+        button(t(all ? "by_together" : "by_head"), together.value === all, () => (together.value = all)),
+      );
+
+/** @param {Described} described @param {Map} now */
+const ofInputs = (described, now) =>
+  described.maps.length < 2
+    ? []
+    : described.maps.map((map) => button(part(described, map), map === now, () => (other.value = map.name)));
+
+/**
+ * The cell of the largest number, not of a row that sees one key alone.
+ * @param {Float32Array} values
+ * @param {number} columns
+ */
+function largest(values, columns) {
+  const free = (/** @type {number} */ q) =>
+    values.subarray(q * columns, (q + 1) * columns).filter((value) => value > -Infinity).length > 1;
+  let best = -1;
+  values.forEach((value, at) => {
+    const larger = best < 0 || Math.abs(value) > Math.abs(values[best]);
+    if (larger && value > -Infinity && free(Math.floor(at / columns))) best = at;
+  });
+  return { q: Math.floor(Math.max(0, best) / columns), k: Math.max(0, best) % columns };
+}
+
+/** The chosen cell in a sentence. @param {HTMLElement} read @param {heat.Head} shown */
+function said(read, shown) {
+  const { queries, keys } = shown.group;
+  return effect(() => {
+    const { q, k } = heat.chosen(shown);
+    if (q < 0 || k < 0 || q >= queries.length || k >= keys.length) return fill(read);
+    const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
+    const value = shown.weights[q * keys.length + k];
+    const names = [queries[q], keys[k]].map((label) => strong(cut(label, LETTERS)));
+    const text = shown.scores ? number(value) : percent(Math.max(0, value), 1);
+    return fill(
+      read,
+      h("p", { class: "say" }, phrase("say_by", names[0], names[1], strong(text))),
+      h("p", { class: "note" }, shown.quantity),
+    );
+  });
+}

@@ -1,0 +1,113 @@
+"""Attend with what counts by a method in place of weights: numbers, formula, source and limit, in both languages."""
+
+import io
+
+import numpy as np
+import pytest
+from browsing import IN_BROWSER, explored_at
+from serving_runs import TEXT, folder_of
+
+import headwise
+from headwise.explain.methods import METHODS
+from headwise.explorer.attributing import OFFERED
+from headwise.explorer.notebook import show
+from headwise.predictors.attribution.attribute import attribute
+
+pytestmark = IN_BROWSER
+ATTEND = f"#/attend?x={TEXT.replace(' ', '+')}&g=decoder+cross"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    with explored_at([folder_of(tmp_path_factory.mktemp("attributed"))]) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    return headwise.load(folder_of(tmp_path_factory.mktemp("saved")))
+
+
+def opened(page, address, ready):
+    page.set_default_timeout(10_000)
+    page.goto(address)
+    page.wait_for_selector(f"html[data-ready='{ready}']" if ready else "html[data-ready]")
+
+
+def numbers(page, site, by, layer):
+    trace = page.request.post(f"{site}api/v1/traces", data={"text": TEXT}).json()["trace_id"]
+    params = {"by": by, "layer": layer}
+    answer = page.request.get(f"{site}api/v1/traces/{trace}/attribution/map", params=params)
+    return np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float)
+
+
+def under_pointer(page, shape, q, k):
+    box = page.locator("canvas.heat").bounding_box()
+    at = {"x": (k + 0.5) * box["width"] / shape[1], "y": (q + 0.5) * box["height"] / shape[0]}
+    page.locator("canvas.heat").hover(position=at)
+    return float(page.locator(".tip").inner_text().split()[-1].replace("−", "-"))
+
+
+@pytest.mark.parametrize(
+    ("by", "layer"),
+    [
+        ("norms", "decoder.blocks.0.cross_attention"),
+        ("rollout", "rollout from encoder"),
+        ("integrated", "integrated of the source"),
+    ],
+)
+def test_one_control_shows_what_counts(page, site, by, layer):
+    opened(page, f"{site}{ATTEND}", "decoder cross/0/0/heat")
+    page.get_by_label("What counts, by …").select_option(by)
+    page.wait_for_selector(f"html[data-ready='decoder cross/{by}/heat']")
+    assert f"by={by}" in page.url
+    exact = numbers(page, site, by, layer)
+    for q, k in ((0, 0), (1, 2), (exact.shape[0] - 1, 1)):
+        assert under_pointer(page, exact.shape, q, k) == pytest.approx(exact[q, k], rel=6e-3, abs=1e-3)
+    text = page.locator("dl.method").inner_text()
+    assert all(part in text for part in (METHODS[by].formula, METHODS[by].source, METHODS[by].limit))
+    quantity = METHODS[by].signed or METHODS[by].quantity
+    assert quantity in page.locator(".colours").inner_text()
+    page.get_by_role("button", name="Weights", exact=True).click()
+    page.wait_for_selector("html[data-ready='decoder cross/0/0/heat']")
+
+
+def test_it_offers_the_methods_that_need_no_other_input_in_both_languages(page, site):
+    for language in ("", "zh"):
+        opened(page, f"{site}{ATTEND}&by=alti&lang={language}", "decoder cross/alti/heat")
+        options = page.locator("select.methods option")
+        assert [option.get_attribute("value") for option in options.all()] == ["", *OFFERED]
+        assert not any(text.startswith("by_") for text in options.all_inner_texts())
+        assert page.locator("dl.method").inner_text().isascii() == (not language)
+
+
+def test_maps_of_other_inputs_and_heads_are_one_press_away(page, site):
+    opened(page, f"{site}{ATTEND}&by=rollout", "decoder cross/rollout/heat")
+    page.get_by_role("button", name="from what is written before").click()
+    page.wait_for_selector("h2:text-is('Rollout from what is written before')")
+    page.goto(f"{site}{ATTEND}&by=norms")
+    page.wait_for_selector("html[data-ready='decoder cross/norms/heat']")
+    page.get_by_role("button", name="This head").click()
+    page.wait_for_selector("h2:text-is('Norms: Decoder layer 1, cross-attention, head 1')")
+
+
+def test_what_a_model_has_not_is_said(page, site):
+    opened(page, f"{site}{ATTEND}&by=nothing", "decoder cross/nothing/refused")
+    assert "unknown attribution" in page.locator(".panel.wide").inner_text()
+    # a browser tells of every refusal
+    page.told.clear()
+
+
+@pytest.mark.parametrize("by", ["norms", "rollout", "ablation"])
+def test_a_saved_page_shows_the_method_and_no_attention(browser, predictor, tmp_path, by):
+    attribution, page = attribute(predictor, TEXT, by), browser.new_page()
+    page.goto(show(attribution).save(tmp_path / "page.html").as_uri())
+    page.wait_for_selector(f"html[data-ready$='/{by}/heat']")
+    assert METHODS[by].limit in page.locator("dl.method").inner_text()
+    assert page.get_by_role("button", name="Links").count() == page.locator("canvas.thumb").count() == 0
+    if by == "rollout":
+        page.get_by_role("button", name="from what is written before").click()
+        page.wait_for_selector("h2:text-is('Rollout from what is written before')")
+        exact = attribution.values("rollout from decoder")
+        assert under_pointer(page, exact.shape, 1, 0) == pytest.approx(exact[1, 0], rel=6e-3, abs=1e-3)
+    page.close()
