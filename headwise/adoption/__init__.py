@@ -43,7 +43,7 @@ def adopt(model: nn.Module) -> nn.Module:
     modeling = _transformers("modeling_utils")
     if not isinstance(model, modeling.PreTrainedModel):
         raise ConfigError(f"adopt takes a model of transformers (a PreTrainedModel), not {type(model).__name__}")
-    if hasattr(model, _BEFORE):
+    if is_adopted(model):
         raise ConfigError(f"this {type(model).__name__} is adopted already; release(model) undoes it")
     modules = [(name, part) for name, part in model.named_modules() if not isinstance(part, modeling.PreTrainedModel)]
     layers = {name: module for name, module in modules if _asks_interface(type(module))}
@@ -65,7 +65,7 @@ def adopt(model: nn.Module) -> nn.Module:
 
 def release(model: nn.Module) -> nn.Module:
     """Undoes `adopt`, in place, and returns the model. Raises: ConfigError if the model was not adopted."""
-    if not hasattr(model, _BEFORE):
+    if not is_adopted(model):
         raise ConfigError(f"this {type(model).__name__} was not adopted")
     for module in list(model.modules()):
         if hasattr(module, _CROSS):
@@ -74,6 +74,11 @@ def release(model: nn.Module) -> nn.Module:
     model.set_attn_implementation(getattr(model, _BEFORE))  # type: ignore[operator]
     delattr(model, _BEFORE)
     return model
+
+
+def is_adopted(model: nn.Module) -> bool:
+    """Whether `adopt` was applied to this model, and not undone."""
+    return hasattr(model, _BEFORE)
 
 
 def attention(

@@ -11,12 +11,18 @@ from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
 from headwise.labels import visible
 from headwise.predictors import looking
+from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import Attended
 from headwise.predictors.predictor import Form, Predictor, Unknown, several
-from headwise.predictors.saved import Saved
+from headwise.predictors.saved import Saved, in_memory
 
 # tokens of a continuation, and of an output that an encoder-decoder writes
 _BEHIND, _WRITTEN = 24, 64
+
+
+def adopted_predictor(model: Any, tokenizer: Any) -> "Adopted":
+    """The predictor of a model in memory, which is adopted in place unless it is so already; raises as `in_memory`."""
+    return Adopted(in_memory(model, tokenizer))
 
 
 class Adopted(Predictor[str, str, str]):
@@ -108,7 +114,7 @@ class Adopted(Predictor[str, str, str]):
 
     def _encoder_output(self, tokens: list[int]) -> str:
         """What an encoder says of a text by the numbers that it gives: tokens for masks, or labels."""
-        with torch.no_grad():
+        with evaluating(self.model), torch.no_grad():
             logits = getattr(self.model(*self.saved.inputs(tokens)), "logits", None)
         config, masked = self.model.config, self.saved.tokenizer.mask_token_id
         if not isinstance(logits, torch.Tensor):

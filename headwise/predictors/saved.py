@@ -1,4 +1,4 @@
-"""A Hugging Face model from a folder on this disk: nothing is downloaded, unpickled, or run that came with it."""
+"""A Hugging Face model in memory, or from a folder of this disk: nothing that came with it is downloaded or run."""
 
 import inspect
 import json
@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from headwise.adoption import adopt, transformers_part
+from headwise.adoption import adopt, is_adopted, transformers_part
 from headwise.errors import CheckpointError, ConfigError, Unsupported
 
 _CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
@@ -32,13 +32,14 @@ _FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """An adopted model in `eval()`, with its tokenizer.
+    """An adopted model with its tokenizer.
 
     Args:
-        files: what says which model it is: configuration, tokenizer, weights.
+        name: what messages call it.
+        files: what says which model it is: configuration, tokenizer, weights; none of a model in memory.
     """
 
-    folder: Path
+    name: str
     files: tuple[Path, ...]
     model: Any
     tokenizer: Any
@@ -55,7 +56,7 @@ class Saved:
         ids: list[int] = self.tokenizer(text, add_special_tokens=alone, truncation=False, padding=False)["input_ids"]
         rows = self.model.get_input_embeddings().weight.shape[0]
         if ids and max(ids) >= rows:
-            raise ConfigError(f"{self.folder}: {_TOKENIZER} has token {max(ids)}, and the model knows {rows} tokens")
+            raise ConfigError(f"{self.name}: the tokenizer has token {max(ids)}, and the model knows {rows} tokens")
         return self.fitting(ids)
 
     @property
@@ -116,7 +117,7 @@ class Saved:
             for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
                 if isinstance(token := getattr(config, name, None), int):
                     return token
-        raise ConfigError(f"{self.folder}: {_CONFIG} has no decoder_start_token_id")
+        raise ConfigError(f"{self.name}: its configuration has no decoder_start_token_id")
 
     def inputs(self, tokens: Sequence[int], before: Sequence[int] = ()) -> tuple[Any, ...]:
         """What the model is called with, by position: the tokens it reads, and those it writes behind."""
@@ -158,17 +159,37 @@ def saved(folder: Path) -> Saved:
         raise CheckpointError(f"{folder}: transformers cannot read it: {line or type(error).__name__}") from None
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(f"{folder}: {len(missing)} weights of {kind.__name__} are missing, such as {missing[0]}")
-    if settings.is_encoder_decoder != ("decoder_input_ids" in inspect.signature(model.forward).parameters):
-        raise CheckpointError(f"{folder}: {_CONFIG} gives is_encoder_decoder a value that {kind.__name__} cannot have")
-    if settings.is_encoder_decoder and not model.can_generate():
-        raise Unsupported(f"{folder}: {kind.__name__} reads and writes, and has no head that says what it writes")
     if model.can_generate():
         model.generation_config = _tokens_of(folder, model)
+    return _adopted(str(folder), model, tokenizer, (folder / _CONFIG, folder / _TOKENIZER, *weights))
+
+
+def in_memory(model: Any, tokenizer: Any) -> Saved:
+    """A model with its tokenizer, adopted in place unless it is so already.
+
+    Raises: Unsupported as `saved`; ConfigError: no model of transformers, or no fast tokenizer of it.
+    """
+    if not isinstance(model, transformers_part("PreTrainedModel")):
+        raise ConfigError(f"explored is a model of transformers, a predictor or a folder, not a {type(model).__name__}")
+    if not isinstance(tokenizer, transformers_part("PreTrainedTokenizerFast")):
+        raise ConfigError(f"a {type(model).__name__} is explored with its tokenizer, a PreTrainedTokenizerFast")
+    return _adopted(type(model).__name__, model, tokenizer, ())
+
+
+def _adopted(name: str, model: Any, tokenizer: Any, files: tuple[Path, ...]) -> Saved:
+    kind, reads_and_writes = type(model).__name__, model.config.is_encoder_decoder
+    if reads_and_writes != ("decoder_input_ids" in inspect.signature(model.forward).parameters):
+        raise CheckpointError(f"{name}: its configuration gives is_encoder_decoder a value that {kind} cannot have")
+    if reads_and_writes and not model.can_generate():
+        raise Unsupported(f"{name}: {kind} reads and writes, and has no head that says what it writes")
+    if getattr(model, "main_input_name", "") != "input_ids":
+        raise Unsupported(f"{name}: {kind} reads no text")
     try:
-        adopt(model.eval())
+        if not is_adopted(model):
+            adopt(model)
     except Unsupported as error:
-        raise Unsupported(f"{folder}: {error}") from None
-    return Saved(folder, (folder / _CONFIG, folder / _TOKENIZER, *weights), model, tokenizer)
+        raise Unsupported(f"{name}: {error}") from None
+    return Saved(name, files, model, tokenizer)
 
 
 def _tokens_of(folder: Path, model: Any) -> Any:

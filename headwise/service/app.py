@@ -12,7 +12,7 @@ from fastapi.responses import PlainTextResponse
 
 from headwise.errors import HeadwiseError
 from headwise.service.error_handlers import add_error_handlers, to_problem
-from headwise.service.guard import LOOPBACK, Guard, Straight
+from headwise.service.guard import LOOPBACK, NO_FRAMES, Guard, Straight
 from headwise.service.limits import Limits
 from headwise.service.loaded import LoadedRun
 from headwise.service.meters import MEDIA_TYPE, Meters
@@ -114,11 +114,13 @@ def create_app(
     limits: Limits | None = None,
     hosts: Collection[str] = LOOPBACK,
     more: Collection[Callable[[FastAPI, Service], None]] = (),
+    frames: str = NO_FRAMES,
 ) -> FastAPI:
     """An ASGI application that answers for these runs.
 
     Args:
         hosts: names by which it may be called.
+        frames: sites whose frames may show its pages, as in `Guard`.
     """
     service = Service(runs, limits or Limits())
 
@@ -152,7 +154,7 @@ def create_app(
     add_error_handlers(app)
     # within what Starlette puts around everything, so that what fails is told by it alone
     app.add_middleware(Straight, posts=service.posts)
-    app.add_middleware(Guard, limits=service.limits, hosts=hosts)
+    app.add_middleware(Guard, limits=service.limits, hosts=hosts, frames=frames)
     return app
 
 

@@ -22,6 +22,9 @@ from headwise.tasks.options import Options
 from headwise.tasks.registry import task_type
 from headwise.training.loading import load, recipe_of
 
+# the task of models of transformers
+ADOPTED = "adopted"
+
 
 @dataclass(frozen=True, eq=False)
 class LoadedRun:
@@ -30,6 +33,7 @@ class LoadedRun:
     Args:
         options: what requests may say of the answers.
         identity: what tells its weights, and the program that reads them, apart from others.
+        folder: of a run that was trained here; it has examples.
     """
 
     name: str
@@ -139,7 +143,7 @@ def load_runs(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bo
         runs[name] = LoadedRun(name, task, predictor, options, _identity([folder / MODEL]), folder)
     for name, folder in zip(names[len(folders) :], others, strict=True):
         adopted = Adopted(saved(folder))
-        runs[name] = LoadedRun(name, "adopted", adopted, (), _identity(adopted.saved.files), folder)
+        runs[name] = LoadedRun(name, ADOPTED, adopted, (), _identity(adopted.saved.files))
     return runs
 
 
