@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 
+from headwise.decoding.sampling import Draws
+from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError, Unsupported
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import Tokens
 from headwise.labels import visible
 from headwise.predictors import looking
+from headwise.predictors.drafting import Draft, OutputTokens
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import Attended
 from headwise.predictors.predictor import Form, Predictor, Unknown, several
@@ -18,6 +22,28 @@ from headwise.predictors.saved import Saved, in_memory
 
 # tokens of a continuation, and of an output that an encoder-decoder writes
 _BEHIND, _WRITTEN = 24, 64
+
+
+@dataclass(frozen=True)
+class Search:
+    """How an output is searched for.
+
+    Args:
+        prefix: tokens that every output begins with.
+    """
+
+    decoding: DecodingConfig
+    prefix: tuple[int, ...] = ()
+
+
+class Written(NamedTuple):
+    """What was written: its text, its tokens without an end, the score it is ranked by, its log-probability."""
+
+    text: str
+    tokens: list[int]
+    score: float
+    log_prob: float
+    finished: bool
 
 
 def adopted_predictor(model: Any, tokenizer: Any) -> "Adopted":
@@ -30,11 +56,16 @@ class Adopted(Predictor[str, str, str]):
 
     What it answers: an encoder with a head for masked words the text with its masks filled, one that classifies the
     label, or a label for each token, any other encoder nothing; a decoder the text that follows, of 24 tokens, an
-    encoder-decoder its output, of 64; both greedily.
+    encoder-decoder its output, of 64; both greedily, under the rules of the model's generation configuration.
     """
 
     def __init__(self, saved: Saved) -> None:
         self.saved, self.model = saved, saved.model
+        self.draws = Draws()
+        self.decoding: DecodingConfig | None = None
+        if saved.kind != "encoder":
+            most = _BEHIND if saved.kind == "decoder" else _WRITTEN
+            self.decoding = DecodingConfig(method="greedy", max_len=most, max_len_a=0.0, max_len_b=1e9)
 
     def parse(self, text: str) -> str:
         """The text. Raises: ConfigError for one without tokens, or of more than the model reads."""
@@ -42,8 +73,52 @@ class Adopted(Predictor[str, str, str]):
             raise ConfigError("there is no token to read; give a text")
         return text
 
-    def predict(self, items: Sequence[str] | str, options: None = None) -> list[str]:
-        return [self._answer(text, None)[1] for text in several(items)]
+    def predict(self, items: Sequence[str] | str, options: Search | None = None) -> list[str]:
+        return [self._answer(text, None, options)[1] for text in several(items)]
+
+    def options(self, values: Mapping[str, Any]) -> Search | None:
+        if self.decoding is None or not values:
+            return super().options(values)  # type: ignore[no-any-return]
+        search = {name: value for name, value in values.items() if name != "prefix"}
+        return Search(self.decoding.with_options(search), tuple(values.get("prefix", ())))
+
+    def outputs(self, item: str, options: Search | None = None) -> list[Written]:
+        return self._search(self.saved.tokens(self.parse(item)), options)
+
+    def writes(self) -> OutputTokens:
+        return self.saved.vocabulary if self.decoding is not None else super().writes()
+
+    def draft(self, item: str, options: Search | None = None) -> Draft:
+        if self.decoding is None:
+            return super().draft(item, options)
+        saved, tokens = self.saved, self.saved.tokens(self.parse(item))
+        decoder, read = saved.decoder(rules=False), saved.labels(tokens)
+        first = saved.start() if saved.kind == "encoder-decoder" else tokens[-1]
+        return Draft(self.model, decoder, lambda: decoder.start(tokens), first, read, saved.vocabulary)
+
+    def _search(self, tokens: list[int], options: Search | None) -> list[Written]:
+        """Outputs about these tokens, best first; none where the model has no place for any."""
+        assert self.decoding is not None, "it writes"
+        saved, chosen = self.saved, options or Search(self.decoding)
+        room, config, prefix = saved.room(len(tokens)), chosen.decoding, chosen.prefix
+        if room is not None and room < config.max_len:
+            config = config.model_copy(update={"max_len": max(1, room), "min_len": min(config.min_len, max(1, room))})
+        if room is not None and room < 1:
+            return []
+        reads = saved.kind == "encoder-decoder"
+        decoder = saved.decoder(
+            rules=True, max_new=config.max_len, before=1 if reads else len(tokens), free=len(prefix)
+        )
+        rules = config.constraints(
+            [len(tokens)],
+            bos_id=saved.start() if reads else tokens[-1],
+            eos_id=saved.vocabulary.eos_id,
+            prefix=[prefix] if prefix else None,
+        )
+        with evaluating(self.model), torch.inference_mode():
+            (hypotheses,) = search(decoder, decoder.start(tokens), config, rules, draws=self.draws)
+        decode = saved.text if reads else saved.vocabulary.decode
+        return [Written(decode(one.tokens), one.tokens, one.score, one.log_prob, one.finished) for one in hypotheses]
 
     def write(self, item: str, output: str, form: Form, options: None = None) -> list[str]:
         """An answer a line, or JSON with the text."""
@@ -98,19 +173,23 @@ class Adopted(Predictor[str, str, str]):
                 layers[name] = attended.layer(_repeated(before, count), before, "self", causal=True)
         return layers
 
-    def _answer(self, text: str, target: str | None) -> tuple[list[int], str, list[int]]:
-        """The tokens that are read, what is said of them, and the tokens that are written."""
+    def _answer(self, text: str, target: str | None, options: Search | None = None) -> tuple[list[int], str, list[int]]:
+        """The tokens that are read, what is said of them, and the tokens that are written, with start and end."""
         saved = self.saved
         tokens = saved.tokens(text)
         if saved.kind == "encoder":
             if target is not None:
                 raise ConfigError("an encoder writes nothing; leave the target out")
             return tokens, self._encoder_output(tokens), []
-        if saved.kind == "decoder":
-            written = saved.written(tokens, _BEHIND) if target is None else saved.tokens(target, alone=False)
-            return tokens, saved.text(written), written
-        written = saved.written(tokens, _WRITTEN) if target is None else [saved.start(), *saved.tokens(target)]
-        return tokens, saved.text(written[1:]), written
+        start = [saved.start()] if saved.kind == "encoder-decoder" else []
+        if target is not None:
+            written = [*start, *saved.tokens(target, alone=bool(start))]
+            return tokens, saved.text(written[len(start) :]), written
+        outputs = self._search(tokens, options)
+        if not outputs:
+            return tokens, "", start
+        best = outputs[0]
+        return tokens, best.text, [*start, *best.tokens, *([saved.vocabulary.eos_id] if best.finished else [])]
 
     def _encoder_output(self, tokens: list[int]) -> str:
         """What an encoder says of a text by the numbers that it gives: tokens for masks, or labels."""

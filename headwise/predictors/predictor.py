@@ -12,7 +12,7 @@ from headwise.errors import ConfigError, DataError, Unsupported, flag
 from headwise.files import json_text
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
-from headwise.predictors.drafting import Draft
+from headwise.predictors.drafting import Draft, OutputTokens
 from headwise.predictors.intervals import Resampled
 
 # inputs, outputs, and examples with the answer that is right
@@ -240,7 +240,7 @@ class Predictor(ABC, Generic[I, O, E]):
             " or writes captions or what is said does"
         )
 
-    def writes(self) -> Tokenizer:
+    def writes(self) -> OutputTokens:
         """The tokenizer of what is written token by token. Raises: Unsupported as `draft`."""
         raise Unsupported("this model does not write token by token, so no token can be forced")
 

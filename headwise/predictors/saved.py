@@ -2,9 +2,9 @@
 
 import inspect
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,17 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from headwise.adoption import adopt, is_adopted, transformers_part
+from headwise.data.text import SPACE_MARK
 from headwise.errors import CheckpointError, ConfigError, Unsupported
+from headwise.predictors.adopted_decoding import AdoptedDecoder, rules_of
+from headwise.predictors.token_labels import BYTE_SPACE, Vocabulary, decoder_of, texts
 
 _CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
-# what a folder says of its tokens; its wishes how to search are not heard: some fetch code, and none is greedy
+# what a folder says of its tokens; its other wishes how to search are not heard: some fetch code, and few are greedy
 _TOKENS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
+_FORBIDDEN = ("suppress_tokens", "begin_suppress_tokens", "bad_words_ids")
 _INDEX = f"{_WEIGHTS}.index.json"
 _MOST_LABELS = 1_000_000
-_SPACE = "\u2581"
-_LETTERS = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-# byte-level vocabularies write a byte as its own letter, and a byte without one as a letter from 256 on (Radford 2019)
-_BYTES = {chr(byte): byte for byte in _LETTERS} | {
-    chr(256 + number): byte for number, byte in enumerate(byte for byte in range(256) if byte not in _LETTERS)
-}
-# a vocabulary with byte fallback writes it in hexadecimal
-_FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,16 +74,18 @@ class Saved:
 
     def labels(self, tokens: Sequence[int]) -> list[str]:
         """Tokens as people read them, without the mark of a space; parts of a character are numbered: "é(1/2)"."""
-        return [text.strip(f" {_SPACE}") or _SPACE for text in texts(self.tokenizer, tokens)]
+        return [text.strip(f" {SPACE_MARK}") or SPACE_MARK for text in texts(self.tokenizer, tokens)]
 
     def words(self, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
         """Of each token the word that it is a part of, from 0, -1 for a special one; and the places of these."""
         parts = self.tokenizer.convert_ids_to_tokens(list(tokens))
-        decoder = json.dumps(json.loads(self.tokenizer.backend_tokenizer.to_str()).get("decoder") or {})
+        decoder = decoder_of(self.tokenizer)
         special = [place for place, token in enumerate(tokens) if token in self.tokenizer.all_special_ids]
         word_of, number = [-1] * len(parts), -1
         for place, piece in enumerate(parts):
-            inside = piece.startswith("##") if "WordPiece" in decoder else not piece.startswith((_SPACE, "\u0120"))
+            inside = (
+                piece.startswith("##") if "WordPiece" in decoder else not piece.startswith((SPACE_MARK, BYTE_SPACE))
+            )
             if place in special:
                 continue
             # the first token behind a special one begins a word, whatever its mark
@@ -100,16 +98,34 @@ class Saved:
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
         return text.strip()
 
-    def written(self, tokens: Sequence[int], most: int) -> list[int]:
-        """What the model writes, at most so many tokens, greedily: behind the given ones, or from its own start."""
-        ids = self._row(tokens)
-        room = (self.longest or len(tokens) + most + 1) - (1 if self.kind == "encoder-decoder" else len(tokens))
-        if min(most, room) < 1:
-            return []
-        how: dict[str, Any] = {"max_new_tokens": min(most, room), "do_sample": False, "num_beams": 1}
-        with torch.no_grad():
-            output: list[int] = self.model.generate(ids, attention_mask=torch.ones_like(ids), **how)[0].tolist()
-        return output if self.kind == "encoder-decoder" else output[len(tokens) :]
+    @cached_property
+    def eos_ids(self) -> list[int]:
+        """The tokens that end an output."""
+        ends = self.model.generation_config.eos_token_id
+        return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """What it writes with."""
+        size = self.model.get_output_embeddings().weight.shape[0]
+        return Vocabulary(self.tokenizer, size, self.eos_ids[0] if self.eos_ids else size)
+
+    def decoder(self, *, rules: bool, max_new: int = 1, before: int = 1, free: int = 0) -> AdoptedDecoder:
+        """What writes, step by step.
+
+        Args:
+            rules: under those of the generation configuration, for outputs of `max_new` tokens behind `before` others.
+            free: so many tokens of an output are not under them.
+        """
+        if not rules:
+            return AdoptedDecoder(self.model, eos_ids=self.eos_ids[:1])
+        processors = rules_of(self.model.generation_config, before, before + max_new, self.model.device)
+        return AdoptedDecoder(self.model, processors, self.eos_ids, free)
+
+    def room(self, num_read: int) -> int | None:
+        """How many tokens an output may have behind so many that are read; None: any number."""
+        before = 1 if self.kind == "encoder-decoder" else num_read
+        return None if self.longest is None else self.longest - before
 
     def start(self) -> int:
         """The token that an encoder-decoder begins to write from. Raises: ConfigError where none is named."""
@@ -193,17 +209,25 @@ def _adopted(name: str, model: Any, tokenizer: Any, files: tuple[Path, ...]) -> 
 
 
 def _tokens_of(folder: Path, model: Any) -> Any:
-    """How a model writes: greedily, between the tokens that its folder names. Raises: CheckpointError."""
+    """How a model writes: greedily, with the tokens that its folder names or forbids. Raises: CheckpointError."""
     rows, defaults = model.get_input_embeddings().weight.shape[0], model.generation_config
-    special = {f"{name}_token_id": getattr(defaults, f"{name}_token_id", None) for name in _TOKENS}
-    for name, value in special.items():
-        ids = value if isinstance(value, list) else [] if value is None else [value]
-        if wrong := [token for token in ids if type(token) is not int or not 0 <= token < rows]:
+    values = {name: getattr(defaults, name, None) for name in (*(f"{name}_token_id" for name in _TOKENS), *_FORBIDDEN)}
+    for name, value in values.items():
+        if wrong := [token for token in _flat(value) if type(token) is not int or not 0 <= token < rows]:
             # some say by -1 that there is none
             if name not in ("bos_token_id", "eos_token_id", "pad_token_id") or type(wrong[0]) is not int:
                 raise CheckpointError(f"{folder}: {name} is {str(wrong[0])[:40]}, and the model knows {rows} tokens")
-            special[name] = [token for token in ids if token not in wrong] or None
-    return transformers_part("GenerationConfig")(**special)
+            values[name] = [token for token in _flat(value) if token not in wrong] or None
+    if not all(isinstance(word, list) and word for word in values["bad_words_ids"] or []):
+        raise CheckpointError(f"{folder}: bad_words_ids is no list of lists of tokens")
+    return transformers_part("GenerationConfig")(**values)
+
+
+def _flat(value: Any) -> list[Any]:
+    """The tokens in a token, or in lists of them."""
+    if isinstance(value, list):
+        return [token for part in value for token in _flat(part)]
+    return [] if value is None else [value]
 
 
 def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
@@ -277,52 +301,3 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CheckpointError(f"{path} is no object of JSON")
     return values
-
-
-def texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
-    """What each token of a tokenizer of transformers holds of the text; its piece where tokens are no bytes."""
-    pieces: list[str] = tokenizer.convert_ids_to_tokens(list(tokens))
-    decoder = json.dumps(json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {})
-    added = tokenizer.added_tokens_decoder
-    if "ByteLevel" in decoder:
-        pairs = zip(tokens, pieces, strict=True)
-        return spelled([piece.encode() if token in added else _of_letters(piece) for token, piece in pairs])
-    if "ByteFallback" in decoder:
-        return spelled(
-            [bytes.fromhex(match[1]) if (match := _FALLBACK.fullmatch(piece)) else piece.encode() for piece in pieces]
-        )
-    return pieces
-
-
-def spelled(parts: Sequence[bytes]) -> list[str]:
-    r"""Each part of a text in UTF-8 as characters; of a character in several parts, which one it is.
-
-    Bytes that make no character are written as escapes.
-
-    >>> spelled([b"a ", "é".encode()[:1], "é".encode()[1:] + b"!", b"\xff"])
-    ['a ', 'é(1/2)', 'é(2/2)!', '\\xff']
-    """
-    owners = [part for part, content in enumerate(parts) for _ in content]
-    labels, text = [""] * len(parts), b"".join(parts)
-    start = 0
-    while start < len(text):
-        character, length = _character(text[start : start + 4])
-        sharing = list(dict.fromkeys(owners[start : start + length]))
-        for number, part in enumerate(sharing, 1):
-            labels[part] += character if len(sharing) == 1 else f"{character}({number}/{len(sharing)})"
-        start += length
-    return labels
-
-
-def _character(text: bytes) -> tuple[str, int]:
-    """The first character, and how many bytes it has."""
-    for length in range(1, len(text) + 1):
-        try:
-            return text[:length].decode(), length
-        except UnicodeDecodeError:
-            continue
-    return f"\\x{text[0]:02x}", 1
-
-
-def _of_letters(piece: str) -> bytes:
-    return b"".join(bytes([_BYTES[letter]]) if letter in _BYTES else letter.encode() for letter in piece)

@@ -19,7 +19,8 @@ from headwise.cli.main import main  # noqa: E402
 from headwise.errors import CheckpointError, ConfigError, Unsupported  # noqa: E402
 from headwise.explorer.traces import traced  # noqa: E402
 from headwise.predictors.adopted import Adopted  # noqa: E402
-from headwise.predictors.saved import saved, texts  # noqa: E402
+from headwise.predictors.saved import saved  # noqa: E402
+from headwise.predictors.token_labels import texts  # noqa: E402
 from headwise.service.loaded import load_runs  # noqa: E402
 
 transformers.logging.set_verbosity_error()
@@ -97,15 +98,10 @@ def test_what_a_model_says(folders, tmp_path):
     assert filler.predict(["the cat"]) == [""]
     assert set(tagger.predict("the cat")[0].split()) <= {"LABEL_0", "LABEL_1"}
     assert len(tagger.predict("the cat")[0].split()) == 4
-    tokens = writer.saved.tokens(TEXT)
-    model = transformers.GPT2LMHeadModel.from_pretrained(folders["GPT2LMHeadModel"]).eval()
-    row = torch.tensor([tokens])
-    exact = model.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=24, do_sample=False)
-    assert writer.saved.written(tokens, 24) == exact[0, 9:].tolist()
     assert writer.write("a", "b\n", "text") == ["b\\n"]
     assert json.loads(writer.write("a", "b", "json")[0]) == {"input": "a", "output": "b"}
     # as many as the model has places for
-    assert len(writer.saved.written(tokens * 4, 24)) == 4
+    assert len(writer.outputs("cat " * 34, writer.options({"min_len": 9, "max_len": 12}))[0].tokens) == 4
     with pytest.raises(ConfigError, match="an encoder writes nothing"):
         filler.explain(TEXT, "x")
     with pytest.raises(ConfigError, match="there are 41 tokens"):
@@ -256,10 +252,9 @@ def test_what_a_folder_wishes_of_a_search_is_not_heard(folders, tmp_path, name):
     # the first would be fetched as code
     wishes = {"penalty_alpha": 0.6, "top_k": 4, "stop_strings": ["a"], "return_dict_in_generate": True}
     changed(folder, "generation_config.json", **wishes, min_length=30, guidance_scale=3.0, pad_token_id=-1)
-    ours, exact = saved(folder), saved(folders[name])
-    tokens = exact.tokens(TEXT)
-    assert ours.written(tokens, 9) == exact.written(tokens, 9)
-    assert len(exact.written(tokens, 9)) > 1
+    ours, exact = (Adopted(saved(each)).outputs(TEXT)[0].tokens for each in (folder, folders[name]))
+    assert ours == exact
+    assert len(exact) > 1
     changed(folder, "generation_config.json", decoder_start_token_id=1000)
     with pytest.raises(CheckpointError, match="decoder_start_token_id is 1000, and the model knows 18 tokens"):
         saved(folder)
