@@ -45,10 +45,20 @@ test-all: .venv/.all  ## all tests, those that take long too, all under checked 
 acceptance: .venv/.ready  ## budgets of the explorer in Chromium, with their figures
 	$(BIN)/python -m pytest -m perf -s tests/explorer
 
-check: .venv/.ready  ## format, lint, types
+check: .venv/.ready  ## format, lint, types: Python, and where npm is there the scripts of the explorer
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory check-scripts; \
+	else echo "npm is not installed: the scripts of the explorer are not checked"; fi
+
+check-scripts: node_modules/.ready  ## form, lint, types of the scripts of the explorer
+	npm run --silent check
+
+# for developers only: nothing of it is shipped, and nothing else needs node
+node_modules/.ready: package-lock.json
+	npm ci --silent --no-audit --no-fund
+	touch $@
 
 bench: .venv/.bench  ## speed against the peers, as ratios of one run; data sets from $$HEADWISE_DATA
 	$(BIN)/python -m benchmarks.machine
@@ -77,6 +87,6 @@ config-docs: .venv/.ready  ## docs/config.md, and what `headwise list` prints, f
 	$(BIN)/python -m tools.catalogue
 
 clean:  ## remove what the other targets made
-	rm -rf .venv build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv node_modules build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .PHONY: help setup demo test test-all acceptance check bench bench-kernels wheel-check mutants config-docs clean

@@ -78,7 +78,8 @@ class Adopted(Predictor[str, str, str]):
 
     def options(self, values: Mapping[str, Any]) -> Search | None:
         if self.decoding is None or not values:
-            return super().options(values)  # type: ignore[no-any-return]
+            super().options(values)
+            return None
         search = {name: value for name, value in values.items() if name != "prefix"}
         return Search(self.decoding.with_options(search), tuple(values.get("prefix", ())))
 

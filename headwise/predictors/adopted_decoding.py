@@ -1,4 +1,4 @@
-"""An adopted model of transformers that writes, step by step: its cache, and the rules of its generation configuration."""
+"""An adopted model of transformers that writes step by step: its cache, and its rules, those of `generate`."""
 
 import inspect
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class AdoptedDecoder:
         self._cache_name = "cache" if "cache" in names else "past_key_values"
 
     def start(self, tokens: Sequence[int]) -> AdoptedCache:
-        """A cache before the first step: a decoder has read all of a prompt but its last token, an encoder its input."""
+        """A cache before the first step: a decoder has read its prompt but for the last token, an encoder its input."""
         device, model = self.model.device, self.model
         ids = torch.tensor([list(tokens)], dtype=torch.long, device=device)
         none = ids[:, :0]

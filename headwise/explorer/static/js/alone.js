@@ -17,10 +17,20 @@ function bar(held, source, output) {
     "header",
     {},
     h("strong", { class: "brand" }, "Headwise"),
-    held.page === "attend" ? null : h("p", { class: "said" }, h("bdi", {}, source), source && output ? " → " : "", h("bdi", {}, output)),
+    held.page === "attend"
+      ? null
+      : h("p", { class: "said" }, h("bdi", {}, source), source && output ? " → " : "", h("bdi", {}, output)),
     h("button", { class: "plain", onclick: turned, "aria-label": () => t("theme") }, "◐"),
-    h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
-    h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),
+    h(
+      "button",
+      { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") },
+      "?",
+    ),
+    h(
+      "button",
+      { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") },
+      () => t("language"),
+    ),
   );
 }
 
@@ -44,7 +54,12 @@ export function begin(page) {
   follow(held.page, held.address);
   // what is written has no trace, but an input
   const { source, output } = held.trace || { source: state.text.peek(), output: "" };
-  fill(/** @type {Element} */ (document.querySelector("#app")), bar(held, source, output), h("div", { class: "whole" }, main, keys), line);
+  fill(
+    /** @type {Element} */ (document.querySelector("#app")),
+    bar(held, source, output),
+    h("div", { class: "whole" }, main, keys),
+    line,
+  );
   document.documentElement.dataset.alone = held.page;
   followTheme();
   effect(() => {

@@ -39,7 +39,11 @@ export const getNow = async (path) => {
 /** @param {string} path @returns {Promise<import("./core/npy.js").Numbers>} */
 export const getNumbers = (path) => once(path, async (answer) => parse(await answer.arrayBuffer()));
 
-/** An answer as a saved page keeps it: text, or bytes in base64. @param {string} path @returns {Promise<import("./inside.js").Answer>} */
+/**
+ * An answer as a saved page keeps it: text, or bytes in base64.
+ * @param {string} path
+ * @returns {Promise<import("./inside.js").Answer>}
+ */
 export async function getRaw(path) {
   const answer = await asked(path, {});
   if (/json|html/.test(answer.headers.get("content-type") || "")) return { text: await answer.text() };

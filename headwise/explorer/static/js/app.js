@@ -47,17 +47,36 @@ function ask() {
   const models = h("select", { "aria-label": () => t("model"), onchange: () => state.pick(models.value) });
   effect(() => {
     const all = state.meta.value ? state.meta.value.models : [];
-    fill(models, all.map((/** @type {any} */ one) => h("option", { value: one.name }, one.name)));
+    fill(
+      models,
+      all.map((/** @type {any} */ one) => h("option", { value: one.name }, one.name)),
+    );
     if (state.model.value) models.value = state.model.value;
   });
-  return h("form", { role: "search", onsubmit: look }, models, input, h("button", { type: "submit", class: "main" }, () => t("look")));
+  return h(
+    "form",
+    { role: "search", onsubmit: look },
+    models,
+    input,
+    h("button", { type: "submit", class: "main" }, () => t("look")),
+  );
 }
 
 /** A button that saves the page, where that is one that is saved so. */
 function keep() {
   const named = () => `${t("save")} HTML: ${t("savedPage")}`;
   const save = () => import("./views/page_file.js").then((file) => file.save());
-  return h("button", { class: "plain keeps", hidden: () => UNKEPT.has(state.page.value), onclick: save, title: named, "aria-label": named }, "↓ HTML");
+  return h(
+    "button",
+    {
+      class: "plain keeps",
+      hidden: () => UNKEPT.has(state.page.value),
+      onclick: save,
+      title: named,
+      "aria-label": named,
+    },
+    "↓ HTML",
+  );
 }
 
 /** The top bar: pages, what is saved, theme, keys, language. */
@@ -69,15 +88,25 @@ function bar() {
     rail(),
     keep(),
     h("button", { class: "plain", onclick: turned, "aria-label": "theme" }, "◐"),
-    h("button", { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") }, "?"),
-    h("button", { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") }, () => t("language")),
+    h(
+      "button",
+      { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") },
+      "?",
+    ),
+    h(
+      "button",
+      { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") },
+      () => t("language"),
+    ),
   );
 }
 
 /** The pages there are. */
 function rail() {
   const links = Object.entries(PAGES).map(([path, name]) =>
-    h("a", { href: () => state.address(path), "aria-current": () => (state.page.value === path ? "page" : null) }, () => t(name)),
+    h("a", { href: () => state.address(path), "aria-current": () => (state.page.value === path ? "page" : null) }, () =>
+      t(name),
+    ),
   );
   return h("nav", { "aria-label": "pages" }, links);
 }

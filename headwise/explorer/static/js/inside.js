@@ -6,10 +6,23 @@ import { named } from "./keeping.js";
 /** @typedef {{ text?: string, base64?: string }} Answer */
 /**
  * `answers` are those to what a page asked for, by address; the others are of the weights of a trace, all of them.
- * @typedef {{ page: string, address: string, meta: any, trace: any, ramps: Record<string, any>, answers: Record<string, Answer>, small: Record<string, Record<string, { summary: any, thumbs: string }>>, matrix: Record<string, string[]>, masks: Record<string, string[]>, rollout: Record<string, string>, sound: string | null }} Held
+ * @typedef {{ page: string, address: string, meta: any, trace: any, ramps: Record<string, any>, answers:
+ * Record<string, Answer>, small: Record<string, Record<string, { summary: any, thumbs: string }>>, matrix:
+ * Record<string, string[]>, masks: Record<string, string[]>, rollout: Record<string, string>, sound: string | null }}
+ * Held
  */
 
-const EMPTY = { page: "attend", address: "", meta: null, answers: {}, small: {}, matrix: {}, masks: {}, rollout: {}, sound: null };
+const EMPTY = {
+  page: "attend",
+  address: "",
+  meta: null,
+  answers: {},
+  small: {},
+  matrix: {},
+  masks: {},
+  rollout: {},
+  sound: null,
+};
 
 /** @type {Held | null} */
 let held = null;

@@ -3,12 +3,38 @@
 
 import { batch, effect, signal } from "./store.js";
 
-/** @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal: boolean }} Group */
+/**
+ * @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal:
+ * boolean }} Group
+ */
 /** @typedef {{ kind: string, grid?: number[], before?: number, words?: number[], special?: number[] }} Axis */
-/** @typedef {{ trace_id: string, places: any, axes: Record<string, { queries: Axis, keys: Axis }>, model: string, source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace */
+/**
+ * @typedef {{ trace_id: string, places: any, axes: Record<string, { queries: Axis, keys: Axis }>, model: string,
+ * source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace
+ */
 
 /** @type {Record<string, any>} */
-export const DEFAULTS = { page: "", m: "", x: "", g: "", l: -1, h: 0, q: -1, k: -1, sc: "sqrt", v: "heat", s: -1, p: 0, lang: "", e: "", w: "", sp: "", te: "1", um: "", st: "" };
+export const DEFAULTS = {
+  page: "",
+  m: "",
+  x: "",
+  g: "",
+  l: -1,
+  h: 0,
+  q: -1,
+  k: -1,
+  sc: "sqrt",
+  v: "heat",
+  s: -1,
+  p: 0,
+  lang: "",
+  e: "",
+  w: "",
+  sp: "",
+  te: "1",
+  um: "",
+  st: "",
+};
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
 // the second side of a comparison
 Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: -1, h2: 1, e2: "" });
@@ -46,8 +72,18 @@ export const stage = signal("");
 /** The cell with the largest weight of the head that is shown, which is looked at until another one is locked. */
 export const strongest = signal(/** @type {{ q: number, k: number } | null} */ (null));
 /** What is compared with the selection above. */
-export const other = { model: signal(""), text: signal(""), group: signal(""), layer: signal(-1), head: signal(1), edits: signal("") };
-/** Whether words stand in place of sub-words; special tokens: shown, hidden, hidden while the rest shares what they held. */
+export const other = {
+  model: signal(""),
+  text: signal(""),
+  group: signal(""),
+  layer: signal(-1),
+  head: signal(1),
+  edits: signal(""),
+};
+/**
+ * Whether words stand in place of sub-words; special tokens: shown, hidden, hidden while the rest shares what they
+ * held.
+ */
 export const merged = signal("");
 export const special = signal("");
 /** What steps are looked at with: a temperature from 0.01 to 100, and parts of the mask that are left out. */
@@ -87,8 +123,30 @@ export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
 
 /** @type {Record<string, any>} */
-const PARTS = { m: model, x: text, g: group, l: layer, h: head, q: query, k: key, sc: scale, v: view, s: frame, p: probe, lang: language, e: edits, w: merged, sp: special, te: temperature, um: without, st: stage };
-/** The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1: all). */
+const PARTS = {
+  m: model,
+  x: text,
+  g: group,
+  l: layer,
+  h: head,
+  q: query,
+  k: key,
+  sc: scale,
+  v: view,
+  s: frame,
+  p: probe,
+  lang: language,
+  e: edits,
+  w: merged,
+  sp: special,
+  te: temperature,
+  um: without,
+  st: stage,
+};
+/**
+ * The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1:
+ * all).
+ */
 export const beams = signal(0);
 export const most = signal(0);
 export const forced = signal("");
@@ -101,7 +159,14 @@ Object.assign(DEFAULTS, { b: 0, max: 0, f: "", t: -1, nd: -1, tl: -1, th: -1 });
 ["b", "max", "t", "nd", "tl", "th"].forEach((name) => NUMBERS.add(name));
 /** What changes too often to be worth a way back. */
 const PASSING = ["t"];
-Object.assign(PARTS, { m2: other.model, x2: other.text, g2: other.group, l2: other.layer, h2: other.head, e2: other.edits });
+Object.assign(PARTS, {
+  m2: other.model,
+  x2: other.text,
+  g2: other.group,
+  l2: other.layer,
+  h2: other.head,
+  e2: other.edits,
+});
 
 /** What the pages of positions, images and graphs keep besides. */
 export const first = signal("sinusoidal");
@@ -113,8 +178,30 @@ export const spot = signal(8);
 export const each = signal("");
 export const hops = signal(1);
 export const loops = signal("");
-Object.assign(DEFAULTS, { ex: -1, pa: "sinusoidal", pb: "rotary", n: 64, d: 64, ba: 10000, at: 8, ea: "", hp: 1, sl: "" });
-Object.assign(PARTS, { ex: example, pa: first, pb: second, n: count, d: width, ba: base, at: spot, ea: each, hp: hops, sl: loops });
+Object.assign(DEFAULTS, {
+  ex: -1,
+  pa: "sinusoidal",
+  pb: "rotary",
+  n: 64,
+  d: 64,
+  ba: 10000,
+  at: 8,
+  ea: "",
+  hp: 1,
+  sl: "",
+});
+Object.assign(PARTS, {
+  ex: example,
+  pa: first,
+  pb: second,
+  n: count,
+  d: width,
+  ba: base,
+  at: spot,
+  ea: each,
+  hp: hops,
+  sl: loops,
+});
 for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
 
 /** Weights or raw scores, of which there is a map alone. @param {string} name */
@@ -157,15 +244,30 @@ export function cell() {
   return locked.q < 0 && locked.k < 0 && strongest.value ? strongest.value : locked;
 }
 
-/** The group of a name; without one what the task is about: what reads another sequence or gives the answer, then the decoder. @param {Group[]} groups @param {string} name */
+/**
+ * The group of a name; without one what the task is about: what reads another sequence or gives the answer, then the
+ * decoder.
+ * @param {Group[]} groups
+ * @param {string} name
+ */
 export const groupOf = (groups, name) =>
-  groups.find((one) => one.name === name) || groups.find((one) => one.kind === "cross") || groups.find((one) => one.kind !== "self") || groups.find((one) => one.name.startsWith("decoder")) || groups[0];
+  groups.find((one) => one.name === name) ||
+  groups.find((one) => one.kind === "cross") ||
+  groups.find((one) => one.kind !== "self") ||
+  groups.find((one) => one.name.startsWith("decoder")) ||
+  groups[0];
 
 /** The group that is chosen. @returns {Group | null} */
 export const chosen = () => groupOf(trace.value ? trace.value.groups : [], group.value) || null;
 
-/** The place of a layer within its group; -1 is where the group opens: at the last layer that reads another sequence, else at the first. @param {Group} group @param {number} value */
-export const layerWithin = ({ kind, layers }, value) => (value < 0 ? (kind === "cross" ? layers.length - 1 : 0) : Math.min(value, layers.length - 1));
+/**
+ * The place of a layer within its group; -1 is where the group opens: at the last layer that reads another sequence,
+ * else at the first.
+ * @param {Group} group
+ * @param {number} value
+ */
+export const layerWithin = ({ kind, layers }, value) =>
+  value < 0 ? (kind === "cross" ? layers.length - 1 : 0) : Math.min(value, layers.length - 1);
 
 /** The layer and the head that are chosen, within those of a group. @param {Group} group */
 export function place(group) {
@@ -189,7 +291,8 @@ export function readAddress() {
       if (value === null) /** @type {any} */ (part).value = fallback;
       else if (NUMBERS.has(name)) part.value = Number.isInteger(number) && number >= -1 ? number : fallback;
       else if (name in CHOICES) part.value = CHOICES[name].includes(value) ? value : fallback;
-      else if (name === "te") part.value = Number(value) >= 0.01 && Number(value) <= 100 ? String(Number(value)) : fallback;
+      else if (name === "te")
+        part.value = Number(value) >= 0.01 && Number(value) <= 100 ? String(Number(value)) : fallback;
       else if (name === "um") part.value = value.split(",").every((one) => MASKS.includes(one)) ? value : fallback;
       else part.value = value;
     }
@@ -269,7 +372,8 @@ export function asked() {
 export const readsFiles = () => ["image", "sound", "series"].includes(reads());
 
 /** An input that was typed. @param {string} typed */
-export const type = (typed) => give(readsFiles() && /^\d+$/.test(typed.trim()) ? { example: Number(typed) } : { text: typed });
+export const type = (typed) =>
+  give(readsFiles() && /^\d+$/.test(typed.trim()) ? { example: Number(typed) } : { text: typed });
 
 /** Another input, of one kind. @param {{ text?: string, example?: number, upload?: string }} given */
 export function give(given) {

@@ -5,8 +5,13 @@ import { t } from "./strings.js";
 
 const PARTS = ["encoder", "decoder"];
 
-/** The numbers of a layer in its path, else its place among the layers of its group. @param {string} path @param {number} at */
-export const layerNumber = (path, at) => (path.match(/(?<=\.)\d+(?=\.|$)/g) || [at]).map((number) => Number(number) + 1).join(".");
+/**
+ * The numbers of a layer in its path, else its place among the layers of its group.
+ * @param {string} path
+ * @param {number} at
+ */
+export const layerNumber = (path, at) =>
+  (path.match(/(?<=\.)\d+(?=\.|$)/g) || [at]).map((number) => Number(number) + 1).join(".");
 
 /** @param {number} head */
 export const headName = (head) => t("head_n", head + 1);
@@ -15,19 +20,37 @@ export const headName = (head) => t("head_n", head + 1);
 export function groupTitle({ name, kind }) {
   const [part, , more] = name.split(" ");
   const whole = part === "pooling" || (part === "decoder" && kind === "cross");
-  const title = whole ? t(kind) : PARTS.includes(part) ? t("part_kind", t(part), t(kind)) : t("other_kind", part, t(kind));
+  const title = whole
+    ? t(kind)
+    : PARTS.includes(part)
+      ? t("part_kind", t(part), t(kind))
+      : t("other_kind", part, t(kind));
   return more ? `${title} ${more}` : title;
 }
 
-/** A layer, such as "Decoder layer 2, cross-attention". @param {string} path of its module @param {number} at its place in its group @param {string} [kind] */
+/**
+ * A layer, such as "Decoder layer 2, cross-attention".
+ * @param {string} path of its module
+ * @param {number} at its place in its group
+ * @param {string} [kind]
+ */
 export function layerTitle(path, at, kind = kindOf(path)) {
   const part = path.split(".").find((name) => PARTS.includes(name));
-  const title = part || /\.\d+(\.|$)/.test(path) ? t(part ? "part_layer" : "any_layer", layerNumber(path, at), t(kind), part ? t(part) : "") : t(kind);
+  const title =
+    part || /\.\d+(\.|$)/.test(path)
+      ? t(part ? "part_layer" : "any_layer", layerNumber(path, at), t(kind), part ? t(part) : "")
+      : t(kind);
   return title[0].toUpperCase() + title.slice(1);
 }
 
-/** A head of a layer of a group. @param {{ layers: string[], kind: string }} group @param {number} at @param {number} head */
-export const headTitle = ({ layers, kind }, at, head) => t("layer_head", layerTitle(layers[at], at, kind), headName(head));
+/**
+ * A head of a layer of a group.
+ * @param {{ layers: string[], kind: string }} group
+ * @param {number} at
+ * @param {number} head
+ */
+export const headTitle = ({ layers, kind }, at, head) =>
+  t("layer_head", layerTitle(layers[at], at, kind), headName(head));
 
 /** What a layer is called by where nobody knows more. @param {string} path */
 const kindOf = (path) => (/cross/.test(path) ? "cross" : /^pooling\b/.test(path) ? "pooled" : "self");

@@ -28,7 +28,12 @@ export function ticks(top, scale) {
   return [[0, "0"], ...marks];
 }
 
-/** The same around zero, in both directions. @param {number} top @param {keyof typeof SCALES} scale @returns {[number, string][]} */
+/**
+ * The same around zero, in both directions.
+ * @param {number} top
+ * @param {keyof typeof SCALES} scale
+ * @returns {[number, string][]}
+ */
 export function signedTicks(top, scale) {
   const inner = { linear: 2, sqrt: 4, log: 100 }[scale];
   return [-1, -1 / inner, 0, 1 / inner, 1].map((share) => {

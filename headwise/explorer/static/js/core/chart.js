@@ -33,7 +33,14 @@ export function ticks(axis, most) {
   return found.filter((one) => one >= axis.low - 1e-9 && one <= axis.high * (1 + 1e-9) + 1e-9);
 }
 
-/** Where a point lies on a canvas of these sizes, in its own pixels. @param {Axis} x @param {Axis} y @param {Point} point @param {number} width @param {number} height */
+/**
+ * Where a point lies on a canvas of these sizes, in its own pixels.
+ * @param {Axis} x
+ * @param {Axis} y
+ * @param {Point} point
+ * @param {number} width
+ * @param {number} height
+ */
 export function placed(x, y, point, width, height) {
   return {
     left: LEFT + share(x, point.x) * (width - LEFT - EDGE),
@@ -43,7 +50,8 @@ export function placed(x, y, point, width, height) {
 
 /**
  * @param {HTMLCanvasElement} canvas
- * @param {{ x: Axis, y: Axis, lines?: { points: Point[], colour: string, dashed?: boolean }[], points?: Point[] }} chart
+ * @param {{ x: Axis, y: Axis, lines?: { points: Point[], colour: string, dashed?: boolean }[], points?: Point[] }}
+ * chart
  */
 export function drawn(canvas, { x, y, lines = [], points = [] }) {
   const dots = window.devicePixelRatio || 1;
@@ -80,7 +88,8 @@ export function drawn(canvas, { x, y, lines = [], points = [] }) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} context @param {Axis} x @param {Axis} y @param {number} width @param {number} height
+ * @param {CanvasRenderingContext2D} context @param {Axis} x @param {Axis} y @param {number} width @param {number}
+ * height
  * @param {string} soft @param {string} line @param {string} font
  */
 function axes(context, x, y, width, height, soft, line, font) {
@@ -105,7 +114,13 @@ function axes(context, x, y, width, height, soft, line, font) {
   }
 }
 
-/** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} right @param {number} down */
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} x
+ * @param {number} y
+ * @param {number} right
+ * @param {number} down
+ */
 function stroke(context, x, y, right, down) {
   context.beginPath();
   context.moveTo(Math.round(x) + 0.5, Math.round(y) + 0.5);

@@ -1,7 +1,11 @@
 // @ts-check
 /** Edits of attention as a list, as the server is asked for them, and as the text of an address. */
 
-/** @typedef {{ kind: string, layer?: string, group?: string, heads?: number[], head?: number, query?: number, key?: number, weight?: number, renormalized?: boolean, tokens?: number[], mask?: string, width?: number, mechanism?: string, score?: string, normalizer?: string }} Edit */
+/**
+ * @typedef {{ kind: string, layer?: string, group?: string, heads?: number[], head?: number, query?: number, key?:
+ * number, weight?: number, renormalized?: boolean, tokens?: number[], mask?: string, width?: number, mechanism?:
+ * string, score?: string, normalizer?: string }} Edit
+ */
 
 export const MOST = 16;
 const whole = (/** @type {string} */ text) => (/^\d{1,6}$/.test(text) ? Number(text) : NaN);
@@ -22,7 +26,10 @@ const KINDS = /** @type {Record<string, [(parts: string[]) => Edit, (edit: any) 
     }),
     (one) => [one.layer, one.head, one.query, one.key, one.weight, one.renormalized ? 1 : 0],
   ],
-  hide: [([group, tokens]) => ({ kind: "hide", group, tokens: all(tokens) }), (one) => [one.group, one.tokens.join(",")]],
+  hide: [
+    ([group, tokens]) => ({ kind: "hide", group, tokens: all(tokens) }),
+    (one) => [one.group, one.tokens.join(",")],
+  ],
   narrow: [
     ([layer, mask, width]) => ({ kind: "narrow", layer, mask, width: whole(width) }),
     (one) => [one.layer, one.mask, one.width],
@@ -51,7 +58,14 @@ export function read(text) {
 
 /** @param {Edit} edit */
 function sound(edit) {
-  const numbers = Object.values(edit).flat().filter((value) => typeof value === "number");
-  const swapped = edit.kind !== "swap" || ["mechanism", "score", "normalizer"].some((part) => /** @type {any} */ (edit)[part]);
-  return numbers.every(Number.isFinite) && swapped && Object.values(edit).every((value) => value !== undefined && value !== "");
+  const numbers = Object.values(edit)
+    .flat()
+    .filter((value) => typeof value === "number");
+  const swapped =
+    edit.kind !== "swap" || ["mechanism", "score", "normalizer"].some((part) => /** @type {any} */ (edit)[part]);
+  return (
+    numbers.every(Number.isFinite) &&
+    swapped &&
+    Object.values(edit).every((value) => value !== undefined && value !== "")
+  );
 }

@@ -11,9 +11,11 @@ const SLANTED = 44;
 const SLANT = 0.72;
 
 /**
- * @typedef {{ rows: number, columns: number, width: number, height: number, label: number, most: number }} Room pixels for
+ * @typedef {{ rows: number, columns: number, width: number, height: number, label: number, most: number }} Room pixels
+ * for
  *   cells and the labels of columns, the longest of which has `label`; cells have `most`
- * @typedef {{ side: number, turn: "level" | "slanted" | "upright", band: number }} Fit `band`: pixels that the labels take
+ * @typedef {{ side: number, turn: "level" | "slanted" | "upright", band: number }} Fit `band`: pixels that the labels
+ * take
  */
 
 /** The largest cells with which a map fits. @param {Room} room @returns {Fit} */
@@ -29,5 +31,7 @@ export function fit(room) {
 /** @param {number} side @param {number} label @returns {{ turn: Fit["turn"], band: number }} */
 function labelled(side, label) {
   if (label + 6 <= side) return { turn: "level", band: 22 };
-  return side >= SLANTED ? { turn: "slanted", band: Math.ceil(label * SLANT) + 14 } : { turn: "upright", band: label + 10 };
+  return side >= SLANTED
+    ? { turn: "slanted", band: Math.ceil(label * SLANT) + 14 }
+    : { turn: "upright", band: label + 10 };
 }

@@ -1,13 +1,53 @@
 // @ts-check
-/** Formulas of steps as MathML: the part of LaTeX that they are written in; a command that is not known stays its name. */
+/**
+ * Formulas of steps as MathML: the part of LaTeX that they are written in; a command that is not known stays its name.
+ */
 
 const SPACE = "http://www.w3.org/1998/Math/MathML";
 /** @type {Record<string, string>} */
 const SIGNS = {
-  top: "⊤", infty: "∞", phi: "φ", lambda: "λ", alpha: "α", beta: "β", gamma: "γ", sigma: "σ", tau: "τ", theta: "θ", pi: "π",
-  sum: "∑", prod: "∏", max: "max", exp: "exp", log: "log", ln: "ln", tanh: "tanh", sin: "sin", cos: "cos", min: "min",
-  dots: "…", ldots: "…", cdots: "⋯", cdot: "·", times: "×", odot: "⊙", circ: "∘", le: "≤", leq: "≤", ge: "≥", geq: "≥",
-  ne: "≠", neq: "≠", in: "∈", to: "→", oplus: "⊕", lVert: "‖", rVert: "‖", lfloor: "⌊", rfloor: "⌋", approx: "≈",
+  top: "⊤",
+  infty: "∞",
+  phi: "φ",
+  lambda: "λ",
+  alpha: "α",
+  beta: "β",
+  gamma: "γ",
+  sigma: "σ",
+  tau: "τ",
+  theta: "θ",
+  pi: "π",
+  sum: "∑",
+  prod: "∏",
+  max: "max",
+  exp: "exp",
+  log: "log",
+  ln: "ln",
+  tanh: "tanh",
+  sin: "sin",
+  cos: "cos",
+  min: "min",
+  dots: "…",
+  ldots: "…",
+  cdots: "⋯",
+  cdot: "·",
+  times: "×",
+  odot: "⊙",
+  circ: "∘",
+  le: "≤",
+  leq: "≤",
+  ge: "≥",
+  geq: "≥",
+  ne: "≠",
+  neq: "≠",
+  in: "∈",
+  to: "→",
+  oplus: "⊕",
+  lVert: "‖",
+  rVert: "‖",
+  lfloor: "⌊",
+  rfloor: "⌋",
+  approx: "≈",
 };
 const SILENT = new Set(["textstyle", "displaystyle", "left", "right", "big", "Big", "limits", "!"]);
 const WORDS = new Set(["text", "operatorname", "mathrm", "mathbf", "textrm"]);
@@ -55,7 +95,8 @@ function raised(parts, found) {
   const last = found.pop() || node("mrow");
   // above what already has something below
   if (!below && last.localName === "msub") found.push(node("msubsup", ...last.childNodes, what));
-  else if (below && last.localName === "msup") found.push(node("msubsup", last.childNodes[0], what, last.childNodes[1]));
+  else if (below && last.localName === "msup")
+    found.push(node("msubsup", last.childNodes[0], what, last.childNodes[1]));
   else found.push(node(below ? "msub" : "msup", last, what));
 }
 
@@ -91,5 +132,9 @@ function written(parts) {
   parts.shift();
   const end = parts.indexOf("}");
   // spaces at its ends are meant
-  return parts.splice(0, end < 0 ? parts.length : end + 1).join("").replace(/\}$/, "").replace(/^ | $/g, "\u00a0");
+  return parts
+    .splice(0, end < 0 ? parts.length : end + 1)
+    .join("")
+    .replace(/\}$/, "")
+    .replace(/^ | $/g, "\u00a0");
 }

@@ -22,7 +22,7 @@ export function painted(entries, rows, columns, name) {
   for (let i = 0; i < rows * columns; i += 1) {
     const entry = entries[i];
     // hatched: a forbidden pair is not a weight of zero
-    if (entry < 0) pixels[i] = (Math.floor(i / columns) + i % columns) % 2 ? dark : pale;
+    if (entry < 0) pixels[i] = (Math.floor(i / columns) + (i % columns)) % 2 ? dark : pale;
     else pixels[i] = table[entry];
   }
   context.putImageData(image, 0, 0);
@@ -42,7 +42,10 @@ export function windowed(canvas, cells, entries, { x, y, side }, columns) {
   if (side < 6 * (globalThis.devicePixelRatio || 1)) return;
   context.save();
   context.beginPath();
-  const last = { q: Math.min(cells.height, Math.ceil(y + canvas.height / side)), k: Math.min(columns, Math.ceil(x + canvas.width / side)) };
+  const last = {
+    q: Math.min(cells.height, Math.ceil(y + canvas.height / side)),
+    k: Math.min(columns, Math.ceil(x + canvas.width / side)),
+  };
   for (let q = Math.floor(y); q < last.q; q += 1) {
     for (let k = Math.floor(x); k < last.k; k += 1) {
       if (entries[q * columns + k] < 0) context.rect((k - x) * side, (q - y) * side, side, side);
@@ -62,20 +65,24 @@ export function windowed(canvas, cells, entries, { x, y, side }, columns) {
 
 /**
  * Lines between cells, as far as these have room for them, in the colour of what is around the map.
- * @param {HTMLCanvasElement} canvas @param {import("./zoom.js").Window} window in pixels of the canvas @param {string} colour
+ * @param {HTMLCanvasElement} canvas @param {import("./zoom.js").Window} window in pixels of the canvas @param {string}
+ * colour
  */
 export function parted(canvas, { x, y, side }, colour) {
   const dots = globalThis.devicePixelRatio || 1;
   if (side < 16 * dots) return;
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.fillStyle = colour;
-  for (let at = (Math.ceil(x) - x) * side; at <= canvas.width; at += side) context.fillRect(Math.round(at - dots), 0, dots, canvas.height);
-  for (let at = (Math.ceil(y) - y) * side; at <= canvas.height; at += side) context.fillRect(0, Math.round(at - dots), canvas.width, dots);
+  for (let at = (Math.ceil(x) - x) * side; at <= canvas.width; at += side)
+    context.fillRect(Math.round(at - dots), 0, dots, canvas.height);
+  for (let at = (Math.ceil(y) - y) * side; at <= canvas.height; at += side)
+    context.fillRect(0, Math.round(at - dots), canvas.width, dots);
 }
 
 /**
  * A number in each cell that is seen.
- * @param {HTMLCanvasElement} canvas @param {import("./zoom.js").Window} window in pixels of the canvas @param {number} rows @param {number} columns
+ * @param {HTMLCanvasElement} canvas @param {import("./zoom.js").Window} window in pixels of the canvas @param {number}
+ * rows @param {number} columns
  * @param {(at: number) => { text: string, colour: string } | null} numeral of a cell
  */
 export function numbered(canvas, { x, y, side }, rows, columns, numeral) {
@@ -83,7 +90,10 @@ export function numbered(canvas, { x, y, side }, rows, columns, numeral) {
   const dots = globalThis.devicePixelRatio || 1;
   context.font = `${(side >= 50 * dots ? 14 : 12) * dots}px ${getComputedStyle(document.body).fontFamily}`;
   [context.textAlign, context.textBaseline] = ["center", "middle"];
-  const last = { q: Math.min(rows, Math.ceil(y + canvas.height / side)), k: Math.min(columns, Math.ceil(x + canvas.width / side)) };
+  const last = {
+    q: Math.min(rows, Math.ceil(y + canvas.height / side)),
+    k: Math.min(columns, Math.ceil(x + canvas.width / side)),
+  };
   for (let q = Math.floor(y); q < last.q; q += 1) {
     for (let k = Math.floor(x); k < last.k; k += 1) {
       const found = numeral(q * columns + k);

@@ -21,7 +21,10 @@ export function parse(buffer) {
   const kind = /'descr':\s*'([^']+)'/.exec(header);
   const shape = /'shape':\s*\(([^)]*)\)/.exec(header);
   if (!kind || !shape || /'fortran_order':\s*True/.test(header)) throw new Error("an array that is not read here");
-  const sizes = shape[1].split(",").filter((part) => part.trim()).map(Number);
+  const sizes = shape[1]
+    .split(",")
+    .filter((part) => part.trim())
+    .map(Number);
   const count = sizes.reduce((all, one) => all * one, 1);
   return { shape: sizes, data: numbers(kind[1], buffer, start + size, count) };
 }

@@ -26,10 +26,16 @@ export function picture(image) {
   return canvas;
 }
 
-/** The weights of one head, or the mean of all heads of a layer. @param {import("./npy.js").Numbers} weights @param {number} layer @param {number} head -1: the mean */
+/**
+ * The weights of one head, or the mean of all heads of a layer.
+ * @param {import("./npy.js").Numbers} weights
+ * @param {number} layer
+ * @param {number} head -1: the mean
+ */
 export function of(weights, layer, head) {
   const [, heads, keys] = weights.shape;
-  const at = (/** @type {number} */ one) => weights.data.subarray((layer * heads + one) * keys, (layer * heads + one + 1) * keys);
+  const at = (/** @type {number} */ one) =>
+    weights.data.subarray((layer * heads + one) * keys, (layer * heads + one + 1) * keys);
   if (head >= 0) return at(head);
   const found = new Float32Array(keys);
   for (let one = 0; one < heads; one += 1) at(one).forEach((value, k) => (found[k] += value / heads));
@@ -46,8 +52,10 @@ export function largest(weights, axis) {
 /**
  * @param {HTMLCanvasElement} canvas as large as its width and height say
  * @param {HTMLCanvasElement} image
- * @param {{ weights: ArrayLike<number> | null, axis: Patches, strength: number, covered: number[], shape: number[], glow: string }} what
- * `covered`: what the grid lies over, in pixels of the image, whose own are `shape`; `strength`: from 0, the image alone
+ * @param {{ weights: ArrayLike<number> | null, axis: Patches, strength: number, covered: number[], shape: number[],
+ * glow: string }} what
+ * `covered`: what the grid lies over, in pixels of the image, whose own are `shape`; `strength`: from 0, the image
+ * alone
  */
 export function drawn(canvas, image, { weights, axis, strength, covered, shape, glow }) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
@@ -76,7 +84,8 @@ export function drawn(canvas, image, { weights, axis, strength, covered, shape, 
 
 /**
  * The lines between places, and one place marked.
- * @param {HTMLCanvasElement} canvas @param {Patches} axis @param {{ lines: string | null, mark: string, chosen: number, dots: number }} how
+ * @param {HTMLCanvasElement} canvas @param {Patches} axis @param {{ lines: string | null, mark: string, chosen:
+ * number, dots: number }} how
  */
 export function gridded(canvas, axis, { lines, mark, chosen, dots }) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));

@@ -2,9 +2,17 @@
 /** Pictures as lists of marks, which become SVG or pixels; text stays text in both. */
 
 /** @typedef {{ kind: "rect", x: number, y: number, width: number, height: number, fill: string }} Rect */
-/** @typedef {{ kind: "line", from: [number, number], to: [number, number], stroke: string, width: number, opacity: number }} Line */
-/** @typedef {{ kind: "text", x: number, y: number, text: string, fill: string, anchor: "start" | "middle" | "end", turned?: boolean, size?: number }} Text */
-/** @typedef {{ kind: "image", x: number, y: number, width: number, height: number, canvas: HTMLCanvasElement }} Image */
+/**
+ * @typedef {{ kind: "line", from: [number, number], to: [number, number], stroke: string, width: number, opacity:
+ * number }} Line
+ */
+/**
+ * @typedef {{ kind: "text", x: number, y: number, text: string, fill: string, anchor: "start" | "middle" | "end",
+ * turned?: boolean, size?: number }} Text
+ */
+/**
+ * @typedef {{ kind: "image", x: number, y: number, width: number, height: number, canvas: HTMLCanvasElement }} Image
+ */
 /** @typedef {{ width: number, height: number, title: string, marks: (Rect | Line | Text | Image)[] }} Picture */
 
 const SPACE = "http://www.w3.org/2000/svg";
@@ -45,7 +53,12 @@ function drawn(mark, made) {
   }
   if (mark.kind === "line") {
     const [x1, y1, x2, y2] = [...mark.from, ...mark.to];
-    const how = { stroke: mark.stroke, "stroke-width": mark.width, "stroke-opacity": mark.opacity, "stroke-linecap": "round" };
+    const how = {
+      stroke: mark.stroke,
+      "stroke-width": mark.width,
+      "stroke-opacity": mark.opacity,
+      "stroke-linecap": "round",
+    };
     return made("line", { x1, y1, x2, y2, ...how });
   }
   if (mark.kind === "image") {
@@ -61,6 +74,7 @@ function drawn(mark, made) {
 }
 
 /** Without what no XML may hold: control characters, and halves of surrogate pairs. @param {string} text */
+// eslint-disable-next-line no-control-regex
 const legal = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff\ud800-\udfff]/gu, "\ufffd");
 
 /** Pixels of a side of a canvas, and of all of it, that every browser makes. */

@@ -3,16 +3,28 @@
 
 import { numbers } from "./npy.js";
 
-/** @typedef {{ id: number, parent: number, token: number, text: string, logp: number, score: number, done: boolean, t: number }} Beam */
+/**
+ * @typedef {{ id: number, parent: number, token: number, text: string, logp: number, score: number, done: boolean, t:
+ * number }} Beam
+ */
 /** @typedef {{ token: number, text: string, logp: number }} Likely */
 /** @typedef {{ ids: number[], likely: Likely[][], shape: number[], looks: Float32Array | null }} Step */
 /**
  * `end` is null while it is written; `first` are the labels of what was read, `pixels` of a picture.
- * @typedef {{ start: any, first: string[], own: boolean, pixels: import("./npy.js").Numbers | null, steps: Step[], beams: Map<number, Beam>, end: any }} Search
+ * @typedef {{ start: any, first: string[], own: boolean, pixels: import("./npy.js").Numbers | null, steps: Step[],
+ * beams: Map<number, Beam>, end: any }} Search
  */
 
 /** A search of which nothing is known yet. @returns {Search} */
-export const begun = () => ({ start: null, first: [], own: false, pixels: null, steps: [], beams: new Map(), end: null });
+export const begun = () => ({
+  start: null,
+  first: [],
+  own: false,
+  pixels: null,
+  steps: [],
+  beams: new Map(),
+  end: null,
+});
 
 /** Takes a line into a search. @param {Search} search @param {any} line */
 export function take(search, line) {
@@ -42,7 +54,10 @@ function unpacked(packed) {
   return numbers(packed.dtype, bytes.buffer, 0, count);
 }
 
-/** What an answer shows: the best hypothesis, while it is written the best beam of the latest step; 0 for none. @param {Search} search */
+/**
+ * What an answer shows: the best hypothesis, while it is written the best beam of the latest step; 0 for none.
+ * @param {Search} search
+ */
 export function best(search) {
   const found = search.end && search.end.hypotheses.length ? search.end.hypotheses[0].id : null;
   if (found !== null) return found;
@@ -61,7 +76,12 @@ export function pathTo(search, id) {
   return found;
 }
 
-/** What was likely where a beam was chosen; empty where that is not known. @param {Search} search @param {Beam} beam @returns {Likely[]} */
+/**
+ * What was likely where a beam was chosen; empty where that is not known.
+ * @param {Search} search
+ * @param {Beam} beam
+ * @returns {Likely[]}
+ */
 export function likelyAt(search, beam) {
   const step = search.steps[beam.t];
   return step ? step.likely[step.ids.indexOf(beam.parent)] || [] : [];

@@ -1,7 +1,9 @@
 // @ts-check
 /** Numbers and tokens as people read them. */
 
-/** Sums of float32 differ from 1 by as much: a number this near to a bound has reached it, as `headwise.labels` has it. */
+/**
+ * Sums of float32 differ from 1 by as much: a number this near to a bound has reached it, as `headwise.labels` has it.
+ */
 const NOISE = 1e-6;
 
 /** Three significant digits; 1 only for what is 1. @param {number} value */
@@ -19,7 +21,10 @@ export const decimals = (value, places) => beside(value, value.toFixed(places), 
 /** Without a zero before the point. @param {string} text */
 export const bare = (text) => text.replace(/(^|[^\d])0\./, "$1.");
 
-/** A weight in a cell: two decimals, "·" for what they do not show; 0 and 1 only for what is 0 and 1. @param {number} weight */
+/**
+ * A weight in a cell: two decimals, "·" for what they do not show; 0 and 1 only for what is 0 and 1.
+ * @param {number} weight
+ */
 export function share(weight) {
   const size = Math.abs(weight);
   if (size > 0 && size < 0.005) return "·";
@@ -28,13 +33,15 @@ export function share(weight) {
 }
 
 /** A score in a cell. @param {number} score */
-export const scored = (score) => (Math.abs(score) < 0.05 ? "0.0" : score.toFixed(Math.abs(score) < 99.95 ? 1 : 0).replace("-", "−"));
+export const scored = (score) =>
+  Math.abs(score) < 0.05 ? "0.0" : score.toFixed(Math.abs(score) < 99.95 ? 1 : 0).replace("-", "−");
 
 /** A share of 1 in percent; 0 % and 100 % only for none and all. @param {number} share @param {number} places */
 export const percent = (share, places) => `${beside(100 * share, (100 * share).toFixed(places), places, 100)} %`;
 
 /**
- * A rounded number; where it reads as 0 or as the bound and is not, on which side of the last step it is, as in ">0.999".
+ * A rounded number; where it reads as 0 or as the bound and is not, on which side of the last step it is, as in
+ * ">0.999".
  * @param {number} value @param {string} text @param {number} places @param {number} bound
  */
 function beside(value, text, places, bound) {
@@ -46,7 +53,9 @@ function beside(value, text, places, bound) {
   return value < 0 ? `${below ? ">" : "<"}-${limit}` : `${below ? "<" : ">"}${limit}`;
 }
 
-/** What has no picture of its own, or turns what stands around it, as `headwise.labels` has it; joiners of emoji stay. */
+/**
+ * What has no picture of its own, or turns what stands around it, as `headwise.labels` has it; joiners of emoji stay.
+ */
 const HIDDEN = /[\p{Cc}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}/gu;
 /** Letters that are read from right to left. */
 const LEFTWARDS = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
@@ -56,7 +65,9 @@ export const shown = (token) => apart(visible(token));
 
 /** @param {string} token */
 const visible = (token) =>
-  /^[\d.]+ s$/.test(token) ? token : token.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣").replace(HIDDEN, escaped) || "∅";
+  /^[\d.]+ s$/.test(token)
+    ? token
+    : token.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣").replace(HIDDEN, escaped) || "∅";
 
 /** @param {string} letter */
 function escaped(letter) {

@@ -1,11 +1,18 @@
 // @ts-check
-/** Where the beams of a search stand: steps from left to right, the best hypothesis above, others in as few lanes as fit. */
+/**
+ * Where the beams of a search stand: steps from left to right, the best hypothesis above, others in as few lanes as
+ * fit.
+ */
 
 /** @typedef {{ id: number, parent: number, t: number, score: number, done: boolean }} Leaf */
-/** @typedef {{ places: Map<number, { x: number, y: number }>, heirs: Map<number, number>, lanes: number, steps: number }} Layout */
+/**
+ * @typedef {{ places: Map<number, { x: number, y: number }>, heirs: Map<number, number>, lanes: number, steps: number
+ * }} Layout
+ */
 
 /**
- * Each beginning stands in the column of its step. The heir of a beginning, the child that reaches the best hypothesis or
+ * Each beginning stands in the column of its step. The heir of a beginning, the child that reaches the best hypothesis
+ * or
  * else the furthest, or among these has the best score, goes on in its lane; every other child goes to the
  * lane nearest to its parent's that is free as long as its line of heirs goes.
  * @param {Iterable<Leaf>} beams a parent before its children; the parent 0 is the empty beginning
@@ -20,7 +27,9 @@ export function layout(beams, best) {
   const places = new Map();
   /** What is taken of each lane: the first and the last step of every line. @type {[number, number][][]} */
   const lanes = [];
-  const lines = [...(children.get(0) || [])].sort((one, two) => Number(heirs.get(0) === two) - Number(heirs.get(0) === one));
+  const lines = [...(children.get(0) || [])].sort(
+    (one, two) => Number(heirs.get(0) === two) - Number(heirs.get(0) === one),
+  );
   let from = 0;
   while (from < lines.length) {
     // lines that begin early first, so that lanes fill from the left

@@ -2,7 +2,10 @@
 /** A window on a matrix: the first column and row that are seen, and how many pixels a cell has. */
 
 /** @typedef {{ x: number, y: number, side: number }} Window */
-/** @typedef {{ rows: number, columns: number, width: number, height: number, least: number, most: number }} Bounds in pixels; cells have from `least` to `most` */
+/**
+ * @typedef {{ rows: number, columns: number, width: number, height: number, least: number, most: number }} Bounds in
+ * pixels; cells have from `least` to `most`
+ */
 
 /** All that can be seen at once. @param {Bounds} bounds @returns {Window} */
 export const whole = (bounds) => ({ x: 0, y: 0, side: bounds.least });
@@ -17,24 +20,47 @@ export function within({ x, y, side }, bounds) {
   };
 }
 
-/** Cells become so many times as large; the point (in pixels of the window) stays where it is. @param {Window} window @param {Bounds} bounds @param {number} factor @param {{ x: number, y: number }} point */
+/**
+ * Cells become so many times as large; the point (in pixels of the window) stays where it is.
+ * @param {Window} window
+ * @param {Bounds} bounds
+ * @param {number} factor
+ * @param {{ x: number, y: number }} point
+ */
 export function zoomed(window, bounds, factor, point) {
   const side = limited(window.side * factor, bounds.least, bounds.most);
   const x = window.x + point.x / window.side - point.x / side;
   return within({ x, y: window.y + point.y / window.side - point.y / side, side }, bounds);
 }
 
-/** The window moves so many pixels. @param {Window} window @param {Bounds} bounds @param {number} right @param {number} down */
-export const moved = (window, bounds, right, down) => within({ ...window, x: window.x + right / window.side, y: window.y + down / window.side }, bounds);
+/**
+ * The window moves so many pixels.
+ * @param {Window} window
+ * @param {Bounds} bounds
+ * @param {number} right
+ * @param {number} down
+ */
+export const moved = (window, bounds, right, down) =>
+  within({ ...window, x: window.x + right / window.side, y: window.y + down / window.side }, bounds);
 
-/** The window moves no farther than it must to show a cell; -1 leaves it. @param {Window} window @param {Bounds} bounds @param {{ q: number, k: number }} cell */
+/**
+ * The window moves no farther than it must to show a cell; -1 leaves it.
+ * @param {Window} window
+ * @param {Bounds} bounds
+ * @param {{ q: number, k: number }} cell
+ */
 export function showing(window, bounds, { q, k }) {
   const x = k < 0 ? window.x : limited(window.x, k + 1 - bounds.width / window.side, k);
   const y = q < 0 ? window.y : limited(window.y, q + 1 - bounds.height / window.side, q);
   return within({ ...window, x, y }, bounds);
 }
 
-/** The cell at a point of the window; null beside the matrix. @param {Window} window @param {Bounds} bounds @param {{ x: number, y: number }} point */
+/**
+ * The cell at a point of the window; null beside the matrix.
+ * @param {Window} window
+ * @param {Bounds} bounds
+ * @param {{ x: number, y: number }} point
+ */
 export function cellAt(window, bounds, point) {
   const k = Math.floor(window.x + point.x / window.side);
   const q = Math.floor(window.y + point.y / window.side);

@@ -7,7 +7,7 @@ import { inside } from "../inside.js";
 import { extend, reset } from "../keys.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { groupTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
 import * as editing from "../views/edit.js";
@@ -21,6 +21,9 @@ import * as saving from "../views/saving.js";
 import { foldedBy, largestCell, rolled, seen } from "../views/seen.js";
 import { heard } from "../views/sound.js";
 import { refill, toolbar } from "../views/toolbar.js";
+import { WORDS } from "../words/attend.js";
+
+learn(WORDS);
 
 /** The map is there at once, the rest when it is asked for. @type {Record<string, () => Promise<any> | any>} */
 const LARGE = {
@@ -43,7 +46,15 @@ export function mount(place) {
   const shown = h("div", { class: "attend" }, small, large, read);
   const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
   const empty = h("p", { hidden: () => Boolean(state.trace.value) }, () => t("empty"));
-  place.append(h("h1", { class: "unseen" }, () => t("attend")), given, empty, answerLine, tabs, shown, inside() ? "" : edits);
+  place.append(
+    h("h1", { class: "unseen" }, () => t("attend")),
+    given,
+    empty,
+    answerLine,
+    tabs,
+    shown,
+    inside() ? "" : edits,
+  );
   extend({ head, move });
   const resized = () => (screen.value = `${innerWidth} ${innerHeight}`);
   resized();
@@ -72,9 +83,18 @@ export function mount(place) {
   };
 }
 
-/** Buttons of which one is pressed. @param {[string, boolean, () => void][]} items what stands on each, whether it is pressed, what a press does */
+/**
+ * Buttons of which one is pressed.
+ * @param {[string, boolean, () => void][]} items what stands on each, whether it is pressed, what a press does
+ */
 const pick = (items) =>
-  h("span", { class: "seg" }, items.map(([words, on, press]) => h("button", { class: on ? "tab chosen" : "tab", "aria-pressed": String(on), onclick: press }, words)));
+  h(
+    "span",
+    { class: "seg" },
+    items.map(([words, on, press]) =>
+      h("button", { class: on ? "tab chosen" : "tab", "aria-pressed": String(on), onclick: press }, words),
+    ),
+  );
 
 /** Which groups of layers there are. */
 function groups() {
@@ -84,7 +104,8 @@ function groups() {
 }
 
 /** The ways to look. */
-const views = () => pick(state.VIEWS.map((name) => [t(name), state.view.value === name, () => (state.view.value = name)]));
+const views = () =>
+  pick(state.VIEWS.map((name) => [t(name), state.view.value === name, () => (state.view.value = name)]));
 
 /** What a map holds; a page that was saved holds weights alone. */
 function stages() {
@@ -97,7 +118,8 @@ function stages() {
 /**
  * Follows the trace and its group; what was drawn before is taken away first.
  * @param {HTMLElement} node
- * @param {(trace: state.Trace, group: state.Group, node: HTMLElement, alive: () => boolean) => void | (() => void)} work
+ * @param {(trace: state.Trace, group: state.Group, node: HTMLElement, alive: () => boolean) => void | (() => void)}
+ * work
  */
 function drawn(node, work) {
   return effect(() => {
@@ -119,22 +141,48 @@ function thumbs(trace, group, node, alive) {
   const asked = query({ group: group.name, count: LAYERS, size: 32, ...foldedBy(trace, group) });
   const dark = state.dark.value;
   void screen.value;
-  fill(node, h("div", { class: "heading" }, h("h2", {}, t("heads")), h("span", { class: "side", title: t("each_own_scale") }, t("rows_columns"))));
+  fill(
+    node,
+    h(
+      "div",
+      { class: "heading" },
+      h("h2", {}, t("heads")),
+      h("span", { class: "side", title: t("each_own_scale") }, t("rows_columns")),
+    ),
+  );
   const side = headGrid.sideOf(node, group);
   // the map is measured before the pictures come
   const grid = h("div", { class: "heads-of-all" });
   grid.style.setProperty("--height", `${headGrid.heightOf(group, side)}px`);
-  const tools = () => [headGrid.rollout(group), folding.switches(trace, group), inside() ? null : saving.trace(trace, group)];
+  const tools = () => [
+    headGrid.rollout(group),
+    folding.switches(trace, group),
+    inside() ? null : saving.trace(trace, group),
+  ];
   const more = toolbar(() => t("save"), "more", tools());
   node.append(grid, more);
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
     if (!alive()) return;
     headGrid.mount(grid, group, found, dark, side);
-    refill(more, tools(), h("span", { class: "saving" }, saving.buttons(`heads ${group.name}`, async () => (await pictures()).heads(group, found))));
+    refill(
+      more,
+      tools(),
+      h(
+        "span",
+        { class: "saving" },
+        saving.buttons(`heads ${group.name}`, async () => (await pictures()).heads(group, found)),
+      ),
+    );
   }, failed);
 }
 
-/** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read @param {() => boolean} alive */
+/**
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ * @param {HTMLElement} node
+ * @param {HTMLElement} read where the chosen cell is read
+ * @param {() => boolean} alive
+ */
 function chosen(trace, group, node, read, alive) {
   const view = state.view.value;
   const at = `/api/v1/traces/${trace.trace_id}`;
@@ -160,17 +208,33 @@ function chosen(trace, group, node, read, alive) {
     }, failed);
     return () => end();
   }
-  Promise.all([LARGE[view](), seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(([large, found, beside]) => {
-    if (!alive()) return;
-    state.strongest.value = largestCell(found, trace, group);
-    const shown = { ...found, weights: view === "heat" ? found.raw || found.marked : found.weights, scores: Boolean(found.raw), beside, fitsScreen: true };
-    node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title), saving.picture(`${view} ${found.title}`, async () => /** @type {any} */ (await pictures())[view](shown))));
-    if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
-    fill(read);
-    const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];
-    end = () => ends.forEach((one) => one());
-    document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
-  }, failed);
+  Promise.all([LARGE[view](), seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(
+    ([large, found, beside]) => {
+      if (!alive()) return;
+      state.strongest.value = largestCell(found, trace, group);
+      const shown = {
+        ...found,
+        weights: view === "heat" ? found.raw || found.marked : found.weights,
+        scores: Boolean(found.raw),
+        beside,
+        fitsScreen: true,
+      };
+      node.append(
+        h(
+          "div",
+          { class: "heading" },
+          h("h2", { title: found.path }, found.title),
+          saving.picture(`${view} ${found.title}`, async () => /** @type {any} */ (await pictures())[view](shown)),
+        ),
+      );
+      if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
+      fill(read);
+      const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];
+      end = () => ends.forEach((one) => one());
+      document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
+    },
+    failed,
+  );
   return () => end();
 }
 

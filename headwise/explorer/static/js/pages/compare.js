@@ -7,30 +7,66 @@ import { batch, effect, signal } from "../store.js";
 import { read, written } from "../core/edits.js";
 import { number, shown } from "../core/text.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { groupTitle, headTitle, layerNumber } from "../titles.js";
 import * as curves from "../views/curves.js";
 import { sentence } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
+import { WORDS } from "../words/compare.js";
+
+learn(WORDS);
 
 /** @typedef {{ value: any, peek: () => any }} Part */
 /** @typedef {{ weights: Float32Array, marked: Float32Array }} Head */
-/** @typedef {{ name: string, model: Part, text: Part, group: Part, layer: Part, head: Part, edits: Part, trace: Part }} Side */
+/**
+ * @typedef {{ name: string, model: Part, text: Part, group: Part, layer: Part, head: Part, edits: Part, trace: Part }}
+ * Side
+ */
 
-const SWAPS = ["", "normalizer~sparsemax", "normalizer~entmax15", "normalizer~relu", "normalizer~top_k:2", "score~dot", "score~distance", "mechanism~linear"];
+const SWAPS = [
+  "",
+  "normalizer~sparsemax",
+  "normalizer~entmax15",
+  "normalizer~relu",
+  "normalizer~top_k:2",
+  "score~dot",
+  "score~distance",
+  "mechanism~linear",
+];
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
-  const first = { name: "A", model: state.model, text: state.text, group: state.group, layer: state.layer, head: state.head, edits: state.edits, trace: state.trace };
+  const first = {
+    name: "A",
+    model: state.model,
+    text: state.text,
+    group: state.group,
+    layer: state.layer,
+    head: state.head,
+    edits: state.edits,
+    trace: state.trace,
+  };
   const second = { name: "B", ...state.other, trace: signal(null) };
   const chosen = h("div", { class: "sides" }, side(first), side(second, first));
   const maps = h("div", { class: "panels three" });
   const lines = h("section", { class: "panel" });
   const pictures = h("section", { class: "panel" });
-  place.append(h("h1", {}, () => t("comparison")), chosen, maps, h("p", { class: "note" }, () => t("note")), lines, pictures);
-  const ends = [follow(second, first), effect(() => drawn(maps, first, second)), curves.mount(lines), gallery.mount(pictures)];
+  place.append(
+    h("h1", {}, () => t("comparison")),
+    chosen,
+    maps,
+    h("p", { class: "note" }, () => t("note")),
+    lines,
+    pictures,
+  );
+  const ends = [
+    follow(second, first),
+    effect(() => drawn(maps, first, second)),
+    curves.mount(lines),
+    gallery.mount(pictures),
+  ];
   return () => ends.forEach((end) => end());
 }
 
@@ -65,7 +101,11 @@ function follow(one, other) {
   };
 }
 
-/** The input of the first side; a number means another example to another run, which is given what it stands for. @param {Side} one @param {Side} other */
+/**
+ * The input of the first side; a number means another example to another run, which is given what it stands for.
+ * @param {Side} one
+ * @param {Side} other
+ */
 function sameInput(one, other) {
   const given = state.asked();
   const apart = one.model.value && one.model.value !== other.model.value;
@@ -82,40 +122,94 @@ function placed(one) {
   return { trace, group, at, layer: group.layers[at], head: Math.max(0, Math.min(one.head.value, group.heads - 1)) };
 }
 
-/** What is chosen on a side. @param {Side} one @param {Side} [other] whose run and input are taken where none is given */
+/**
+ * What is chosen on a side.
+ * @param {Side} one
+ * @param {Side} [other] whose run and input are taken where none is given
+ */
 function side(one, other) {
   const node = h("fieldset", { class: "side-of" });
   effectOn(node, () => {
     const at = placed(one);
     const models = state.meta.value ? state.meta.value.models : [];
-    const list = (/** @type {string} */ name, /** @type {[any, string][]} */ items, /** @type {any} */ now, /** @type {(value: string) => void} */ set) => {
-      const found = h("select", { onchange: () => set(found.value) }, items.map(([value, words]) => h("option", { value }, words)));
+    const list = (
+      /** @type {string} */ name,
+      /** @type {[any, string][]} */ items,
+      /** @type {any} */ now,
+      /** @type {(value: string) => void} */ set,
+    ) => {
+      const found = h(
+        "select",
+        { onchange: () => set(found.value) },
+        items.map(([value, words]) => h("option", { value }, words)),
+      );
       found.value = String(now);
       return h("label", {}, `${t(name)} `, found);
     };
-    const heads = (/** @type {number} */ length) => Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place + 1)]));
+    const heads = (/** @type {number} */ length) =>
+      Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place + 1)]));
     const names = models.map((/** @type {any} */ each) => [each.name, each.name]);
-    const text = h("input", { type: "text", "aria-label": `${one.name}: ${t("input")}`, placeholder: other ? t("sameinput") : t("type"), value: other || state.example.value < 0 ? one.text.value : String(state.example.value) });
+    const text = h("input", {
+      type: "text",
+      "aria-label": `${one.name}: ${t("input")}`,
+      placeholder: other ? t("sameinput") : t("type"),
+      value: other || state.example.value < 0 ? one.text.value : String(state.example.value),
+    });
     text.addEventListener("change", () => (other ? (one.text.value = text.value) : state.type(text.value)));
     return [
       h("legend", {}, one.name),
-      list("model", other ? [["", t("samemodel")], ...names] : names, one.model.value || (other ? "" : names[0] && names[0][0]), (value) => (one.model.value = value)),
+      list(
+        "model",
+        other ? [["", t("samemodel")], ...names] : names,
+        one.model.value || (other ? "" : names[0] && names[0][0]),
+        (value) => (one.model.value = value),
+      ),
       h("label", { class: "grows" }, `${t("input")} `, text),
-      at ? list("group", at.trace.groups.map((/** @type {state.Group} */ each) => [each.name, groupTitle(each)]), at.group.name, (value) => batch(() => ((one.group.value = value), (one.layer.value = -1)))) : null,
-      at ? list("layer", at.group.layers.map((/** @type {string} */ path, /** @type {number} */ place) => [place, layerNumber(path, place)]), at.at, (value) => (one.layer.value = Number(value))) : null,
+      at
+        ? list(
+            "group",
+            at.trace.groups.map((/** @type {state.Group} */ each) => [each.name, groupTitle(each)]),
+            at.group.name,
+            (value) => batch(() => ((one.group.value = value), (one.layer.value = -1))),
+          )
+        : null,
+      at
+        ? list(
+            "layer",
+            at.group.layers.map((/** @type {string} */ path, /** @type {number} */ place) => [
+              place,
+              layerNumber(path, place),
+            ]),
+            at.at,
+            (value) => (one.layer.value = Number(value)),
+          )
+        : null,
       at ? list("head", heads(at.group.heads), at.head, (value) => (one.head.value = Number(value))) : null,
-      at ? list("swaplayer", SWAPS.map((each) => [each, each ? each.replace("~", " ") : t("own")]), swapped(one, at.layer), (value) => swap(one, at.layer, value)) : null,
+      at
+        ? list(
+            "swaplayer",
+            SWAPS.map((each) => [each, each ? each.replace("~", " ") : t("own")]),
+            swapped(one, at.layer),
+            (value) => swap(one, at.layer, value),
+          )
+        : null,
       h("p", { class: "side" }, read(one.edits.value).map(sentence).join(" · ")),
     ];
   });
   return node;
 }
 
-/** Draws a node again whenever what it reads changes, and keeps the focus where it was. @param {HTMLElement} node @param {() => any[]} work */
+/**
+ * Draws a node again whenever what it reads changes, and keeps the focus where it was.
+ * @param {HTMLElement} node
+ * @param {() => any[]} work
+ */
 function effectOn(node, work) {
   effect(() => {
     const kids = work();
-    const focused = [...node.querySelectorAll("select, input")].indexOf(/** @type {Element} */ (document.activeElement));
+    const focused = [...node.querySelectorAll("select, input")].indexOf(
+      /** @type {Element} */ (document.activeElement),
+    );
     fill(node, kids);
     const again = /** @type {HTMLElement | undefined} */ ([...node.querySelectorAll("select, input")][focused]);
     if (again) again.focus();
@@ -136,7 +230,12 @@ function swap(one, layer, value) {
   one.edits.value = written(value ? [...rest, { kind: "swap", layer, [what]: name }] : rest);
 }
 
-/** Both maps, and their difference where they have the same axes. @param {HTMLElement} node @param {Side} first @param {Side} second */
+/**
+ * Both maps, and their difference where they have the same axes.
+ * @param {HTMLElement} node
+ * @param {Side} first
+ * @param {Side} second
+ */
 function drawn(node, first, second) {
   fill(node);
   const sides = [first, second].map(placed);
@@ -166,13 +265,28 @@ function drawn(node, first, second) {
   };
 }
 
-/** @param {HTMLElement} node @param {string} name @param {any} at @param {ArrayLike<number>} values @param {number} top */
+/**
+ * @param {HTMLElement} node
+ * @param {string} name
+ * @param {any} at
+ * @param {ArrayLike<number>} values
+ * @param {number} top
+ */
 function weights(node, name, at, values, top) {
   const title = `${name}: ${at.trace.model}, ${headTitle(at.group, at.at, at.head)}`;
-  const told = (/** @type {number} */ q, /** @type {number} */ k) => `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(values[q * at.group.keys.length + k])}`;
+  const told = (/** @type {number} */ q, /** @type {number} */ k) =>
+    `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(values[q * at.group.keys.length + k])}`;
   const panel = h("section", { class: "panel" }, h("h2", { title: at.layer }, title));
   node.append(panel);
-  const end = map.mount(panel, { values, rows: at.group.queries, columns: at.group.keys, top, title, cell: state.hovered, told });
+  const end = map.mount(panel, {
+    values,
+    rows: at.group.queries,
+    columns: at.group.keys,
+    top,
+    title,
+    cell: state.hovered,
+    told,
+  });
   panel.append(h("p", { class: "legend" }, `0 … ${number(top)}${hatched(values)}`));
   return end;
 }
@@ -187,16 +301,39 @@ function difference(node, a, b, one, two) {
     return () => {};
   }
   // a pair that both masks forbid has no difference
-  const values = two.weights.map((value, place) => (one.marked[place] === -Infinity && two.marked[place] === -Infinity ? -Infinity : value - one.weights[place]));
+  const values = two.weights.map((value, place) =>
+    one.marked[place] === -Infinity && two.marked[place] === -Infinity ? -Infinity : value - one.weights[place],
+  );
   const open = values.filter((value) => value !== -Infinity).map(Math.abs);
   const top = largest(open);
   const same = [...a.queries, ...a.keys].every((token, place) => token === [...b.queries, ...b.keys][place]);
-  const told = (/** @type {number} */ q, /** @type {number} */ k) => `${shown(a.queries[q])} → ${shown(a.keys[k])} ${values[q * a.keys.length + k] > 0 ? "+" : ""}${said(values[q * a.keys.length + k])}`;
-  const end = map.mount(panel, { values, rows: a.queries, columns: a.keys, top, signed: true, title: t("difference"), cell: state.hovered, told });
+  const told = (/** @type {number} */ q, /** @type {number} */ k) =>
+    `${shown(a.queries[q])} → ${shown(a.keys[k])} ${withSign(values[q * a.keys.length + k])}`;
+  const end = map.mount(panel, {
+    values,
+    rows: a.queries,
+    columns: a.keys,
+    top,
+    signed: true,
+    title: t("difference"),
+    cell: state.hovered,
+    told,
+  });
   const mean = open.reduce((sum, value) => sum + value, 0) / Math.max(1, open.length);
-  panel.append(h("p", { class: "legend" }, `−${number(top)} … +${number(top)} · ${t("signs")} · ${t("meandifference")} ${number(mean)}${same ? "" : ` · ${t("othertokens")}`}${hatched(values)}`));
+  panel.append(
+    h(
+      "p",
+      { class: "legend" },
+      [`−${number(top)} … +${number(top)}`, t("signs"), `${t("meandifference")} ${number(mean)}`].join(" · "),
+      same ? "" : ` · ${t("othertokens")}`,
+      hatched(values),
+    ),
+  );
   return end;
 }
+
+/** @param {number} value */
+const withSign = (value) => `${value > 0 ? "+" : ""}${said(value)}`;
 
 /** @param {number} value */
 const said = (value) => (value === -Infinity ? t("forbidden") : number(value));

@@ -5,16 +5,23 @@ import { getJson, getNow, getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import * as curves from "../views/film_curves.js";
 import * as heads from "../views/film_heads.js";
 import * as heat from "../views/heat.js";
+import { WORDS } from "../words/film.js";
+
+learn(WORDS);
 
 const PAUSE_MS = 250;
 
 /** @typedef {{ head: number, why: string, other: number }} Flag */
-/** @typedef {{ film_id: string, model: string, steps: number[], statistics: string[], colours: string[], probes: { source: string, target: string | null, output: string }[], layers: { name: string, heads: number }[], flags: Record<string, Flag[]> }} Film */
+/**
+ * @typedef {{ film_id: string, model: string, steps: number[], statistics: string[], colours: string[], probes: {
+ * source: string, target: string | null, output: string }[], layers: { name: string, heads: number }[], flags:
+ * Record<string, Flag[]> }} Film
+ */
 
 const film = signal(/** @type {Film | null} */ (null));
 const playing = signal(false);
@@ -26,11 +33,23 @@ function place(found) {
   const number = within(state.layer.value, found.layers.length);
   const layer = found.layers[number];
   const probe = within(state.probe.value, found.probes.length);
-  return { at, step: found.steps[at], probe, number, layer: layer.name, heads: layer.heads, head: within(state.head.value, layer.heads) };
+  return {
+    at,
+    step: found.steps[at],
+    probe,
+    number,
+    layer: layer.name,
+    heads: layer.heads,
+    head: within(state.head.value, layer.heads),
+  };
 }
 
 /** The place of the last of these steps that is not beyond one. @param {number[]} steps @param {number} step */
-const nearest = (steps, step) => Math.max(0, steps.findLastIndex((one) => one <= step));
+const nearest = (steps, step) =>
+  Math.max(
+    0,
+    steps.findLastIndex((one) => one <= step),
+  );
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -41,9 +60,27 @@ export function mount(place) {
   const large = h("section", { class: "panel wide" });
   const charts = h("section", { class: "panel" });
   const none = h("p", {});
-  const all = h("div", { hidden: () => !film.value }, bar, player, small, h("div", { class: "panels filmed" }, large, charts));
-  place.append(h("h1", {}, () => t("film")), none, all, h("p", { class: "note" }, () => t("filmNote")));
-  const ends = [followed(none), effect(() => choices(bar)), controls(player), frames(small, large), drawnCurves(charts)];
+  const all = h(
+    "div",
+    { hidden: () => !film.value },
+    bar,
+    player,
+    small,
+    h("div", { class: "panels filmed" }, large, charts),
+  );
+  place.append(
+    h("h1", {}, () => t("film")),
+    none,
+    all,
+    h("p", { class: "note" }, () => t("filmNote")),
+  );
+  const ends = [
+    followed(none),
+    effect(() => choices(bar)),
+    controls(player),
+    frames(small, large),
+    drawnCurves(charts),
+  ];
   document.addEventListener("keydown", pressed, true);
   return () => {
     document.removeEventListener("keydown", pressed, true);
@@ -64,15 +101,17 @@ function followed(none) {
     fill(none);
     if (!name) return;
     // a film may have gone on since it was asked for
-    getNow("/api/v1/films").then(async ({ models }) => {
-      const there = models.includes(name);
-      const told = there ? await getNow(`/api/v1/films/${encodeURIComponent(name)}`) : null;
-      if (mine !== turn) return;
-      film.value = told;
-      if (there) return;
-      fill(none, `${name}: ${t("noFilm")}`);
-      document.documentElement.dataset.ready = "film/none";
-    }).catch(failed);
+    getNow("/api/v1/films")
+      .then(async ({ models }) => {
+        const there = models.includes(name);
+        const told = there ? await getNow(`/api/v1/films/${encodeURIComponent(name)}`) : null;
+        if (mine !== turn) return;
+        film.value = told;
+        if (there) return;
+        fill(none, `${name}: ${t("noFilm")}`);
+        document.documentElement.dataset.ready = "film/none";
+      })
+      .catch(failed);
   });
 }
 
@@ -82,19 +121,37 @@ function choices(bar) {
   if (!found) return;
   const now = place(found);
   const probes = h("select", { "aria-label": t("probe"), onchange: () => (state.probe.value = Number(probes.value)) });
-  fill(probes, found.probes.map((one, at) => h("option", { value: at }, one.source.length > 60 ? `${one.source.slice(0, 59)}…` : one.source)));
+  fill(
+    probes,
+    found.probes.map((one, at) =>
+      h("option", { value: at }, one.source.length > 60 ? `${one.source.slice(0, 59)}…` : one.source),
+    ),
+  );
   probes.value = String(now.probe);
   const layers = h("select", { "aria-label": t("layer"), onchange: () => (state.layer.value = Number(layers.value)) });
   const mark = (/** @type {string} */ name) => (found.flags[name] ? " ⚑" : "");
-  fill(layers, found.layers.map((one, at) => h("option", { value: at }, `${layerTitle(one.name, at)}${mark(one.name)}`)));
+  fill(
+    layers,
+    found.layers.map((one, at) => h("option", { value: at }, `${layerTitle(one.name, at)}${mark(one.name)}`)),
+  );
   layers.value = String(found.layers.findIndex((one) => one.name === now.layer));
   fill(bar, h("label", {}, `${t("probe")} `, probes), h("label", {}, `${t("layer")} `, layers));
 }
 
 /** Play, and a slider from the first step to the last. @param {HTMLElement} player */
 function controls(player) {
-  const play = h("button", { class: "play", onclick: () => toggled(), "aria-pressed": () => String(playing.value) }, () => t(playing.value ? "pause" : "play"));
-  const slider = h("input", { type: "range", min: 0, step: 1, "aria-label": () => t("step"), oninput: () => go(Number(slider.value)) });
+  const play = h(
+    "button",
+    { class: "play", onclick: () => toggled(), "aria-pressed": () => String(playing.value) },
+    () => t(playing.value ? "pause" : "play"),
+  );
+  const slider = h("input", {
+    type: "range",
+    min: 0,
+    step: 1,
+    "aria-label": () => t("step"),
+    oninput: () => go(Number(slider.value)),
+  });
   const told = h("output", {});
   fill(player, play, slider, told);
   return effect(() => {
@@ -167,7 +224,12 @@ function advanced(found, at) {
   go(at + 1);
 }
 
-/** @param {HTMLElement} large @param {ReturnType<typeof place>} now @param {any} axes @param {import("../core/npy.js").Numbers} matrix */
+/**
+ * @param {HTMLElement} large
+ * @param {ReturnType<typeof place>} now
+ * @param {any} axes
+ * @param {import("../core/npy.js").Numbers} matrix
+ */
 function shown(large, now, axes, matrix) {
   const group = { name: now.layer, layers: [now.layer], heads: now.heads, ...axes };
   const title = `${t("layer_head", layerTitle(now.layer, now.number), headName(now.head))}, ${t("step")} ${now.step}`;
@@ -194,7 +256,8 @@ function drawnCurves(charts) {
 function pressed(event) {
   const target = /** @type {HTMLElement} */ (event.target);
   const found = film.peek();
-  if (!found || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!found || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || event.ctrlKey || event.metaKey || event.altKey)
+    return;
   const now = place(found);
   const wrap = (/** @type {number} */ value, /** @type {number} */ count) => (value + count) % count;
   const at = found.layers.findIndex((one) => one.name === now.layer);

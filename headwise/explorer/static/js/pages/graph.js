@@ -5,17 +5,26 @@ import { getJson, getNumbers, query as asked } from "../api.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { groupTitle, headTitle, layerNumber } from "../titles.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import * as heat from "../views/heat.js";
 import * as nodeLink from "../views/node_link.js";
 import * as spread from "../views/spread.js";
+import { WORDS } from "../words/graph.js";
+
+learn(WORDS);
 
 /** @typedef {{ place: number, name: string, kind: string, hop: number, x: number, y: number, heard: number }} Node */
-/** @typedef {{ nodes: Node[], kinds: [string, string][], pairs: number[][], bonds: number[][], left: number, total: number }} Part */
-/** @typedef {{ trace: state.Trace, group: state.Group, part: Part, weights: ArrayLike<number>, entropy: ArrayLike<number>, at: number, head: number, title: string }} Seen */
+/**
+ * @typedef {{ nodes: Node[], kinds: [string, string][], pairs: number[][], bonds: number[][], left: number, total:
+ * number }} Part
+ */
+/**
+ * @typedef {{ trace: state.Trace, group: state.Group, part: Part, weights: ArrayLike<number>, entropy:
+ * ArrayLike<number>, at: number, head: number, title: string }} Seen
+ */
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -25,7 +34,13 @@ export function mount(place) {
   const table = h("section", { class: "panel" });
   const matrix = h("section", { class: "panel" });
   const chart = h("section", { class: "panel wide" });
-  place.append(h("h1", { class: "unseen" }, () => t("graph")), top, bar, h("div", { class: "panels" }, drawing, table, matrix, chart), h("p", { class: "note" }, () => t("note")));
+  place.append(
+    h("h1", { class: "unseen" }, () => t("graph")),
+    top,
+    bar,
+    h("div", { class: "panels" }, drawing, table, matrix, chart),
+    h("p", { class: "note" }, () => t("note")),
+  );
   const seen = signal(/** @type {Seen | null} */ (null));
   const drawn = (/** @type {HTMLElement} */ node, /** @type {(node: HTMLElement, now: Seen) => () => void} */ work) =>
     effect(() => {
@@ -52,7 +67,8 @@ export function mount(place) {
 /** The groups whose rows and columns are the nodes. */
 function groups() {
   const trace = state.trace.value;
-  const nodes = (/** @type {state.Group} */ one) => trace && trace.axes[one.name].queries.kind === "nodes" && trace.axes[one.name].keys.kind === "nodes";
+  const nodes = (/** @type {state.Group} */ one) =>
+    trace && trace.axes[one.name].queries.kind === "nodes" && trace.axes[one.name].keys.kind === "nodes";
   return trace ? trace.groups.filter(nodes) : [];
 }
 
@@ -67,20 +83,45 @@ function controls() {
   const group = chosen();
   if (!group) return [];
   const names = groups().map((one) =>
-    h("button", { class: one === group ? "tab chosen" : "tab", onclick: () => (state.group.value = one.name) }, groupTitle(one)),
+    h(
+      "button",
+      { class: one === group ? "tab chosen" : "tab", onclick: () => (state.group.value = one.name) },
+      groupTitle(one),
+    ),
   );
   const { at, head } = state.place(group);
-  const counted = (/** @type {any[]} */ names) => names.map((name, one) => /** @type {[number, string]} */ ([one, String(name)]));
+  const counted = (/** @type {any[]} */ names) =>
+    names.map((name, one) => /** @type {[number, string]} */ ([one, String(name)]));
   const trace = state.trace.value;
   const middle = trace && trace.places.chosen !== null;
   return [
     ...names,
     choice("layer", counted(group.layers.map(layerNumber)), at, (one) => (state.layer.value = one)),
-    choice("head", counted(Array.from({ length: group.heads }, (_, one) => one + 1)), head, (one) => (state.head.value = one)),
-    middle ? choice("hops", [[1, "1"], [2, "2"], [3, "3"]], state.hops.value, (one) => (state.hops.value = one)) : null,
+    choice(
+      "head",
+      counted(Array.from({ length: group.heads }, (_, one) => one + 1)),
+      head,
+      (one) => (state.head.value = one),
+    ),
+    middle
+      ? choice(
+          "hops",
+          [
+            [1, "1"],
+            [2, "2"],
+            [3, "3"],
+          ],
+          state.hops.value,
+          (one) => (state.hops.value = one),
+        )
+      : null,
     h(
       "button",
-      { class: state.loops.value ? "tab" : "tab chosen", "aria-pressed": String(!state.loops.value), onclick: () => (state.loops.value = state.loops.value ? "" : "off") },
+      {
+        class: state.loops.value ? "tab" : "tab chosen",
+        "aria-pressed": String(!state.loops.value),
+        onclick: () => (state.loops.value = state.loops.value ? "" : "off"),
+      },
       t("self_loops"),
     ),
   ].filter(Boolean);
@@ -88,7 +129,11 @@ function controls() {
 
 /** @param {string} name @param {[number, string][]} values @param {number} now @param {(value: number) => void} set */
 function choice(name, values, now, set) {
-  const select = h("select", { "aria-label": t(name), onchange: () => set(Number(select.value)) }, values.map(([value, words]) => h("option", { value }, words)));
+  const select = h(
+    "select",
+    { "aria-label": t(name), onchange: () => set(Number(select.value)) },
+    values.map(([value, words]) => h("option", { value }, words)),
+  );
   select.value = String(now);
   return h("label", { class: "slider" }, t(name), select);
 }
@@ -100,12 +145,16 @@ function followed(seen) {
     seen.value = null;
     return undefined;
   }
-  const { at, layer, head } = state.place(group);
+  const { at, head } = state.place(group);
   const hops = Math.max(1, Math.min(3, state.hops.value));
   const path = `/api/v1/traces/${trace.trace_id}`;
   const which = asked({ group: group.name, hops, ...(trace.places.chosen === null ? { most: 120 } : {}) });
   let alive = true;
-  Promise.all([getJson(`${path}/graph?${which}`), getNumbers(`${path}/edges?${which}`), getNumbers(`${path}/spread?${which}`)]).then(
+  Promise.all([
+    getJson(`${path}/graph?${which}`),
+    getNumbers(`${path}/edges?${which}`),
+    getNumbers(`${path}/spread?${which}`),
+  ]).then(
     ([part, edges, entropies]) => {
       if (!alive) return;
       const cut = (/** @type {import("../core/npy.js").Numbers} */ all) => {
@@ -127,7 +176,11 @@ function followed(seen) {
   };
 }
 
-/** The weights between the nodes as a matrix; pairs without an edge are forbidden. @param {HTMLElement} node @param {Seen} seen */
+/**
+ * The weights between the nodes as a matrix; pairs without an edge are forbidden.
+ * @param {HTMLElement} node
+ * @param {Seen} seen
+ */
 function adjacency(node, seen) {
   const names = seen.part.nodes.map((one) => one.name);
   const count = names.length;

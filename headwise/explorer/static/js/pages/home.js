@@ -4,7 +4,10 @@
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/home.js";
+
+learn(WORDS);
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {

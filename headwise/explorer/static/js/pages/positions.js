@@ -6,10 +6,16 @@ import { number } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import * as scheme from "../views/scheme.js";
+import { WORDS } from "../words/positions.js";
 
-/** @typedef {{ kind: string, model?: string, line: string, where: string, longer?: string, paper?: string, base: boolean, does: string | null, why?: string }} Scheme */
+learn(WORDS);
+
+/**
+ * @typedef {{ kind: string, model?: string, line: string, where: string, longer?: string, paper?: string, base:
+ * boolean, does: string | null, why?: string }} Scheme
+ */
 
 /** @type {{ value: Scheme[] }} */
 const schemes = signal(/** @type {Scheme[]} */ ([]));
@@ -24,7 +30,15 @@ const found = (name) => schemes.value.find((one) => nameOf(one) === name);
 export function mount(place) {
   const top = h("div", { class: "tabs" });
   const sides = [state.first, state.second].map((chosen) => ({ chosen, node: h("section", { class: "panel half" }) }));
-  place.append(h("h1", {}, () => t("positions_title")), top, h("div", { class: "panels" }, sides.map((one) => one.node)));
+  place.append(
+    h("h1", {}, () => t("positions_title")),
+    top,
+    h(
+      "div",
+      { class: "panels" },
+      sides.map((one) => one.node),
+    ),
+  );
   let alive = true;
   getJson("/api/v1/positions").then(
     (told) => {
@@ -32,7 +46,10 @@ export function mount(place) {
     },
     (error) => (state.status.value = error.message),
   );
-  const ends = [effect(() => fill(top, sliders())), ...sides.map(({ chosen, node }) => effect(() => side(node, chosen)))];
+  const ends = [
+    effect(() => fill(top, sliders())),
+    ...sides.map(({ chosen, node }) => effect(() => side(node, chosen))),
+  ];
   return () => {
     alive = false;
     ends.forEach((end) => end());
@@ -45,25 +62,77 @@ function sliders() {
   const does = (/** @type {string} */ what) => shown.some((one) => one && one.does === what);
   const own = shown.some((one) => one && !one.model);
   return [
-    slider("count", state.count, 4, 256, 4, (value) => value, (value) => value),
-    own && (does("vectors") || does("turns")) ? slider("width", state.width, 4, 256, 4, (value) => value, (value) => value) : null,
-    shown.some((one) => one && one.base) ? slider("base", state.base, 0.5, 6, 0.25, (value) => Math.round(10 ** value), Math.log10) : null,
-    does("scores") ? slider("head", state.head, 0, 7, 1, (value) => value, (value) => value) : null,
-    does("turns") ? slider("spot", state.spot, 0, 255, 1, (value) => value, (value) => value) : null,
+    slider(
+      "count",
+      state.count,
+      4,
+      256,
+      4,
+      (value) => value,
+      (value) => value,
+    ),
+    own && (does("vectors") || does("turns"))
+      ? slider(
+          "width",
+          state.width,
+          4,
+          256,
+          4,
+          (value) => value,
+          (value) => value,
+        )
+      : null,
+    shown.some((one) => one && one.base)
+      ? slider("base", state.base, 0.5, 6, 0.25, (value) => Math.round(10 ** value), Math.log10)
+      : null,
+    does("scores")
+      ? slider(
+          "head",
+          state.head,
+          0,
+          7,
+          1,
+          (value) => value,
+          (value) => value,
+        )
+      : null,
+    does("turns")
+      ? slider(
+          "spot",
+          state.spot,
+          0,
+          255,
+          1,
+          (value) => value,
+          (value) => value,
+        )
+      : null,
   ].filter(Boolean);
 }
 
 /**
- * @param {string} name @param {{ value: number, peek: () => number }} of @param {number} min @param {number} max @param {number} step
+ * @param {string} name @param {{ value: number, peek: () => number }} of @param {number} min @param {number} max
+ * @param {number} step
  * @param {(position: number) => number} value of a position of the slider @param {(value: number) => number} position
  */
 function slider(name, of, min, max, step, value, position) {
   const field = h("input", {
-    type: "range", min, max, step, "aria-label": () => t(name), id: `slide-${name}`,
+    type: "range",
+    min,
+    max,
+    step,
+    "aria-label": () => t(name),
+    id: `slide-${name}`,
     oninput: () => state.instead(() => (of.value = value(Number(field.value)))),
   });
   field.value = String(position(of.peek()));
-  return h("label", { class: "slider" }, () => t(name), field, h("output", {}, () => number(of.value)));
+  return h(
+    "label",
+    { class: "slider" },
+    () => t(name),
+    field,
+    h("output", {}, () => number(of.value)),
+  );
 }
 
 /** One scheme. @param {HTMLElement} node @param {{ value: string }} chosen */
@@ -107,14 +176,23 @@ function drawn(body, now) {
 
 /** @param {Scheme} one @param {string} what */
 function path(one, what) {
-  const values = { kind: one.kind, n: state.count.value, what, ...(one.model ? { model: one.model } : { d: state.width.value }) };
-  const more = { ...(one.base ? { base: state.base.value } : {}), ...(one.does === "scores" ? { head: state.head.value } : {}) };
+  const values = {
+    kind: one.kind,
+    n: state.count.value,
+    what,
+    ...(one.model ? { model: one.model } : { d: state.width.value }),
+  };
+  const more = {
+    ...(one.base ? { base: state.base.value } : {}),
+    ...(one.does === "scores" ? { head: state.head.value } : {}),
+  };
   return `/api/v1/positional?${asked({ ...values, ...more })}`;
 }
 
 /** @param {{ value: string }} chosen @param {Scheme[]} all */
 function choice(chosen, all) {
-  const told = (/** @type {Scheme} */ one) => (one.model ? `${one.line} · ${t("of_run")} ${one.model}: ${one.kind}` : one.kind);
+  const told = (/** @type {Scheme} */ one) =>
+    one.model ? `${one.line} · ${t("of_run")} ${one.model}: ${one.kind}` : one.kind;
   const select = h("select", { "aria-label": t("kind"), onchange: () => (chosen.value = select.value) }, [
     ...all.map((one) => h("option", { value: nameOf(one) }, told(one))),
     h("option", { value: "-" }, `— ${t("nothing")} —`),

@@ -7,19 +7,30 @@ import { effect } from "../store.js";
 import { formula } from "../core/formula.js";
 import { cut, number } from "../core/text.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { picker } from "../views/picker.js";
 import * as supposing from "../views/supposing.js";
+import { WORDS } from "../words/trace.js";
+
+learn(WORDS);
 
 const WHOLE = 12;
 
-/** @typedef {{ name: string, symbol: string, formula: string, text: string, axes: string[], shape: number[], values: any[] }} Step */
+/**
+ * @typedef {{ name: string, symbol: string, formula: string, text: string, axes: string[], shape: number[], values:
+ * any[] }} Step
+ */
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
   const [head, controls, steps] = [h("div"), h("div"), h("div")];
-  place.append(h("h1", { class: "unseen" }, () => t("trace")), head, controls, steps);
+  place.append(
+    h("h1", { class: "unseen" }, () => t("trace")),
+    head,
+    controls,
+    steps,
+  );
   const ends = [
     effect(() => {
       const [trace, group] = [state.trace.value, state.chosen()];
@@ -53,7 +64,10 @@ function followed(place) {
   getJson(`/api/v1/traces/${trace.trace_id}/steps?${query({ layer, head, ...asked })}`).then(
     (found) => {
       if (!alive) return;
-      fill(place, found.steps.map((/** @type {Step} */ step) => shown(step, group)));
+      fill(
+        place,
+        found.steps.map((/** @type {Step} */ step) => shown(step, group)),
+      );
       document.documentElement.dataset.ready = ["steps", layer, head, ...Object.values(asked)].join("/");
     },
     (error) => {
@@ -75,15 +89,25 @@ function shown(step, group) {
     { class: "panel step" },
     h("h2", {}, `${step.name} `, formula(step.formula)),
     h("p", {}, `${step.text} · ${t("shape")} ${step.shape.join(" × ")}`),
-    tables.slice(0, WHOLE).map(([title, values]) => table(title, values, /** @type {any} */ (labels)[rows], /** @type {any} */ (labels)[columns])),
+    tables
+      .slice(0, WHOLE)
+      .map(([title, values]) =>
+        table(title, values, /** @type {any} */ (labels)[rows], /** @type {any} */ (labels)[columns]),
+      ),
   );
 }
 
-/** @param {string} title @param {number[][]} values @param {string[] | undefined} rows @param {string[] | undefined} columns */
+/**
+ * @param {string} title
+ * @param {number[][]} values
+ * @param {string[] | undefined} rows
+ * @param {string[] | undefined} columns
+ */
 function table(title, values, rows, columns) {
   const down = ends(values.length);
   const across = ends(values.length ? values[0].length : 0);
-  const name = (/** @type {string[] | undefined} */ names, /** @type {number} */ at) => (at < 0 ? "…" : names ? cut(names[at], 10) : String(at));
+  const name = (/** @type {string[] | undefined} */ names, /** @type {number} */ at) =>
+    at < 0 ? "…" : names ? cut(names[at], 10) : String(at);
   return h(
     "div",
     { class: "scrolls", tabindex: 0 },
@@ -91,7 +115,16 @@ function table(title, values, rows, columns) {
     h(
       "table",
       { class: "numbers" },
-      h("thead", {}, h("tr", {}, h("td"), across.map((k) => h("th", { scope: "col" }, name(columns, k))))),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          h("td"),
+          across.map((k) => h("th", { scope: "col" }, name(columns, k))),
+        ),
+      ),
       h(
         "tbody",
         {},
@@ -100,7 +133,9 @@ function table(title, values, rows, columns) {
             "tr",
             {},
             h("th", { scope: "row" }, name(rows, q)),
-            across.map((k) => h("td", {}, q < 0 || k < 0 ? "…" : number(values[q][k] === null ? -Infinity : values[q][k]))),
+            across.map((k) =>
+              h("td", {}, q < 0 || k < 0 ? "…" : number(values[q][k] === null ? -Infinity : values[q][k])),
+            ),
           ),
         ),
       ),

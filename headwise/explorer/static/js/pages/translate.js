@@ -6,7 +6,7 @@ import { number, shown } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import * as beamTree from "../views/beam_tree.js";
 import * as examples from "../views/examples.js";
@@ -18,6 +18,9 @@ import { tint } from "../views/text.js";
 import { asking, drawn } from "../views/writing.js";
 import { keyboard } from "../views/writing_keys.js";
 import { options } from "../views/writing_options.js";
+import { WORDS } from "../words/translate.js";
+
+learn(WORDS);
 
 /** @typedef {import("../core/search.js").Beam} Beam */
 /** @typedef {import("../views/writing.js").Shown} Shown */
@@ -37,7 +40,13 @@ export function mount(place) {
   const any = field(path, (token) => force(path.peek(), token));
   panels.forcing.append(any.node);
   const given = h("div");
-  fill(place, h("h1", { class: "unseen" }, () => t("translate")), given, h("div", { class: "writing" }, play.node, chosen.node), panels.all);
+  fill(
+    place,
+    h("h1", { class: "unseen" }, () => t("translate")),
+    given,
+    h("div", { class: "writing" }, play.node, chosen.node),
+    panels.all,
+  );
   const ends = [
     asked.end,
     self.end,
@@ -67,12 +76,35 @@ export function mount(place) {
 /** The places of the page. */
 function parts() {
   const make = (/** @type {string} */ name) => h("div", { class: name });
-  const found = { read: make("tokens"), written: make("tokens"), alignment: make("held"), likely: make("held"), forcing: make("forces"), tree: make("scrolls") };
+  const found = {
+    read: make("tokens"),
+    written: make("tokens"),
+    alignment: make("held"),
+    likely: make("held"),
+    forcing: make("forces"),
+    tree: make("scrolls"),
+  };
   found.tree.tabIndex = 0;
   const strip = (/** @type {string} */ name, /** @type {HTMLElement} */ node) =>
-    h("div", { class: "strip" }, h("p", { class: "side" }, () => t(name)), node);
-  const panel = (/** @type {string} */ kind, /** @type {string} */ title, /** @type {HTMLElement} */ node, /** @type {string} */ note) =>
-    h("section", { class: `panel ${kind}`, "aria-label": () => t(title) }, h("h2", {}, () => t(title)), node, note && h("p", { class: "note" }, () => t(note)));
+    h(
+      "div",
+      { class: "strip" },
+      h("p", { class: "side" }, () => t(name)),
+      node,
+    );
+  const panel = (
+    /** @type {string} */ kind,
+    /** @type {string} */ title,
+    /** @type {HTMLElement} */ node,
+    /** @type {string} */ note,
+  ) =>
+    h(
+      "section",
+      { class: `panel ${kind}`, "aria-label": () => t(title) },
+      h("h2", {}, () => t(title)),
+      node,
+      note && h("p", { class: "note" }, () => t(note)),
+    );
   const all = [
     strip("source", found.read),
     strip("written", found.written),
@@ -80,7 +112,18 @@ function parts() {
       "div",
       { class: "panels writes" },
       panel("wide", "alignment", found.alignment, ""),
-      panel("side-panel", "likely", h("div", {}, found.likely, h("p", { class: "note" }, () => t("pick")), found.forcing), ""),
+      panel(
+        "side-panel",
+        "likely",
+        h(
+          "div",
+          {},
+          found.likely,
+          h("p", { class: "note" }, () => t("pick")),
+          found.forcing,
+        ),
+        "",
+      ),
       panel("whole", "tree", found.tree, "hypotheses"),
     ),
     h("p", { class: "note" }, () => t("note")),
@@ -89,11 +132,15 @@ function parts() {
   return { ...found, all };
 }
 
-/** The hypothesis that is shown: the best, or the best one through the chosen beam. @param {ReturnType<typeof drawn>} search */
+/**
+ * The hypothesis that is shown: the best, or the best one through the chosen beam.
+ * @param {ReturnType<typeof drawn>} search
+ */
 function through({ it, best, tree }) {
   const chosen = it.beams.has(state.node.value) ? state.node.value : best;
   const found = pathTo(it, chosen);
-  for (let id = tree.heirs.get(chosen); chosen && id !== undefined; id = tree.heirs.get(id)) found.push(/** @type {Beam} */ (it.beams.get(id)));
+  for (let id = tree.heirs.get(chosen); chosen && id !== undefined; id = tree.heirs.get(id))
+    found.push(/** @type {Beam} */ (it.beams.get(id)));
   return found;
 }
 
@@ -127,7 +174,10 @@ function strips(panels, search, path, self) {
     const tokens = named.map((token) => h("span", { class: "token" }, shown(token)));
     if (look) tokens.forEach((node, k) => tinted(node, look[k]));
     fill(panels.read, tokens);
-    fill(panels.written, now.map((one, at) => written(one, { now: at === now.length - 1, forced: at < far }, () => self.go(at))));
+    fill(
+      panels.written,
+      now.map((one, at) => written(one, { now: at === now.length - 1, forced: at < far }, () => self.go(at))),
+    );
     // the latest is in view
     panels.written.scrollTop = panels.written.scrollHeight;
     if (it.own) panels.read.scrollTop = panels.read.scrollHeight;
@@ -144,7 +194,11 @@ function tinted(node, weight) {
 function written(beam, is, go) {
   const told = `${shown(beam.text)} ${number(Math.exp(beam.logp))}${is.forced ? ` · ${t("forced")}` : ""}`;
   const kind = `token${is.now ? " chosen" : ""}${is.forced ? " forced" : ""}`;
-  return h("button", { class: kind, title: told, "aria-label": told, "aria-current": is.now ? "step" : null, onclick: go }, shown(beam.text));
+  return h(
+    "button",
+    { class: kind, title: told, "aria-label": told, "aria-current": is.now ? "step" : null, onclick: go },
+    shown(beam.text),
+  );
 }
 
 /**
@@ -157,7 +211,10 @@ function aligned(place, search, path, self) {
     fill(place);
     const now = path.value;
     if (!now.length) {
-      fill(place, h("p", {}, () => (state.asked() ? state.status.value : t("empty"))));
+      fill(
+        place,
+        h("p", {}, () => (state.asked() ? state.status.value : t("empty"))),
+      );
       return undefined;
     }
     const [layer, head] = [state.ofLayer.value, state.ofHead.value];
@@ -167,7 +224,11 @@ function aligned(place, search, path, self) {
     }
     const { weights, queries, keys } = alignment(it, now, layer, head);
     const group = { name: "", kind: it.start.kind, layers: [], heads: 0, queries, keys, causal: false };
-    const title = t("layer_head", layer in it.start.layers ? layerTitle(it.start.layers[layer], layer, it.start.kind) : t("ofLayers"), head < 0 ? t("ofHeads") : headName(head));
+    const title = t(
+      "layer_head",
+      layer in it.start.layers ? layerTitle(it.start.layers[layer], layer, it.start.kind) : t("ofLayers"),
+      head < 0 ? t("ofHeads") : headName(head),
+    );
     let picture = () => {};
     if (it.pixels) {
       const image = h("div");
@@ -185,7 +246,12 @@ function aligned(place, search, path, self) {
   });
 }
 
-/** What was likely where the token of the step was chosen. @param {HTMLElement} place @param {Shown} search @param {Path} path */
+/**
+ * What was likely where the token of the step was chosen.
+ * @param {HTMLElement} place
+ * @param {Shown} search
+ * @param {Path} path
+ */
 function choices(place, search, path) {
   return effect(() => {
     const now = path.value;
@@ -205,7 +271,9 @@ function tree(place, search, path, self) {
   const follow = effect(() => {
     ids.value = new Set(path.value.map((beam) => beam.id));
   });
-  const end = effect(() => beamTree.mount(place, search.value.it, search.value.tree, { step: self.step, path: () => ids.value, choose }));
+  const end = effect(() =>
+    beamTree.mount(place, search.value.it, search.value.tree, { step: self.step, path: () => ids.value, choose }),
+  );
   return () => {
     end();
     follow();

@@ -6,16 +6,22 @@ import { of, picture } from "../core/overlay.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import * as overlay from "../views/overlay.js";
 import * as overlayGrid from "../views/overlay_grid.js";
 import * as pixelLabels from "../views/pixel_labels.js";
+import { WORDS } from "../words/vision.js";
+
+learn(WORDS);
 
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
-/** @typedef {{ trace: state.Trace, group: state.Group, axis: any, image: HTMLCanvasElement, weights: Numbers, q: number, title: string }} Seen */
+/**
+ * @typedef {{ trace: state.Trace, group: state.Group, axis: any, image: HTMLCanvasElement, weights: Numbers, q:
+ * number, title: string }} Seen
+ */
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -25,7 +31,13 @@ export function mount(place) {
   const grid = h("section", { class: "panel", "aria-label": () => t("heads") });
   const rolled = h("section", { class: "panel seen" });
   const labels = h("section", { class: "panel", hidden: true });
-  place.append(h("h1", { class: "unseen" }, () => t("vision")), top, tabs, h("div", { class: "panels" }, large, h("div", { class: "stack wide" }, labels, grid, rolled)), h("p", { class: "note" }, () => t("note")));
+  place.append(
+    h("h1", { class: "unseen" }, () => t("vision")),
+    top,
+    tabs,
+    h("div", { class: "panels" }, large, h("div", { class: "stack wide" }, labels, grid, rolled)),
+    h("p", { class: "note" }, () => t("note")),
+  );
   const seen = signal(/** @type {Seen | null} */ (null));
   const ends = [
     effect(() => given(top)),
@@ -56,7 +68,11 @@ function given(top) {
   return fitting(top, ["image"], "no_images") ? examples.mount(top) : undefined;
 }
 
-/** Gives the focus back to the picture that is drawn anew, where the last one had it. @param {HTMLElement} node @returns {() => void} */
+/**
+ * Gives the focus back to the picture that is drawn anew, where the last one had it.
+ * @param {HTMLElement} node
+ * @returns {() => void}
+ */
 function focus(node) {
   const picture = () => /** @type {HTMLElement | null} */ (node.querySelector("canvas.over"));
   return picture() && picture() === document.activeElement ? () => picture()?.focus() : () => {};
@@ -76,9 +92,17 @@ function chosen() {
 
 /** @param {state.Group} group */
 const tab = (group) =>
-  h("button", { class: () => (chosen() === group ? "tab chosen" : "tab"), onclick: () => (state.group.value = group.name) }, group.name);
+  h(
+    "button",
+    { class: () => (chosen() === group ? "tab chosen" : "tab"), onclick: () => (state.group.value = group.name) },
+    group.name,
+  );
 
-/** The query that is looked at: the one that was clicked, else that of the explanation; -1: the mean of all. @param {state.Trace} trace @param {state.Group} group */
+/**
+ * The query that is looked at: the one that was clicked, else that of the explanation; -1: the mean of all.
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ */
 function queried(trace, group) {
   const own = trace.axes[group.name].queries.kind === "patches" ? trace.places.chosen : null;
   const now = state.query.value < 0 ? own : state.query.value;
@@ -153,7 +177,11 @@ function labelled(node) {
 function rollout(node, seen) {
   const focused = focus(node);
   fill(node);
-  const fits = seen && seen.group.kind === "self" && seen.group.layers.length > 1 && seen.trace.axes[seen.group.name].queries.kind === "patches";
+  const fits =
+    seen &&
+    seen.group.kind === "self" &&
+    seen.group.layers.length > 1 &&
+    seen.trace.axes[seen.group.name].queries.kind === "patches";
   node.hidden = !fits;
   if (!seen || !fits) return undefined;
   const { q } = seen;
@@ -164,7 +192,15 @@ function rollout(node, seen) {
       if (!alive) return;
       const heading = `${t("rollout")}: ${seen.title}`;
       const weights = row(found, q);
-      end = overlay.mount(node, seen, { weights, heading, places: true, words: [], q, ready: "", note: t("rollout_note") });
+      end = overlay.mount(node, seen, {
+        weights,
+        heading,
+        places: true,
+        words: [],
+        q,
+        ready: "",
+        note: t("rollout_note"),
+      });
       focused();
     },
     (error) => {

@@ -16,7 +16,10 @@ export function answer(trace, group) {
   const first = cross || trace.groups[0];
   const [read, written] = [tokens(trace, first, "keys"), cross ? tokens(trace, cross, "queries") : null];
   // of what writes, a row is of the token that it gives
-  const writes = written !== null && group.queries.length === written.length && (group === cross || group.name.startsWith("decoder"));
+  const writes =
+    written !== null &&
+    group.queries.length === written.length &&
+    (group === cross || group.name.startsWith("decoder"));
   const same = (/** @type {string[]} */ labels) => String(labels) === String(first.keys);
   const inRows = group.kind === "self" && !writes && same(group.queries);
   const inColumns = group.kind !== "self" && same(group.keys);
@@ -26,10 +29,17 @@ export function answer(trace, group) {
   ].filter((one) => one !== null);
 }
 
-/** The tokens of a side; null where it has too many, or none. @param {state.Trace} trace @param {state.Group} group @param {"queries" | "keys"} side */
+/**
+ * The tokens of a side; null where it has too many, or none.
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ * @param {"queries" | "keys"} side
+ */
 function tokens(trace, group, side) {
   const axis = trace.axes && trace.axes[group.name];
-  return axis && axis[side].kind === "tokens" && group[side].length <= (innerWidth > NARROW ? MOST : FEW) ? group[side] : null;
+  return axis && axis[side].kind === "tokens" && group[side].length <= (innerWidth > NARROW ? MOST : FEW)
+    ? group[side]
+    : null;
 }
 
 /** @param {number} q */
@@ -46,16 +56,34 @@ function put(q, k) {
   });
 }
 
-/** @param {"input" | "answer"} name @param {string} text @param {string[] | null} tokens @param {"q" | "k"} side @param {((at: number) => void) | null} pick */
+/**
+ * @param {"input" | "answer"} name
+ * @param {string} text
+ * @param {string[] | null} tokens
+ * @param {"q" | "k"} side
+ * @param {((at: number) => void) | null} pick
+ */
 function unit(name, text, tokens, side, pick) {
   if (!tokens && !text) return null;
   // the map does the same by keyboard
   const token = (/** @type {string} */ label, /** @type {number} */ at) =>
-    h("button", { tabindex: -1, disabled: !pick, title: label, "aria-pressed": () => String(Boolean(pick) && state.cell()[side] === at), onclick: () => pick && pick(at) }, cut(label, 24));
+    h(
+      "button",
+      {
+        tabindex: -1,
+        disabled: !pick,
+        title: label,
+        "aria-pressed": () => String(Boolean(pick) && state.cell()[side] === at),
+        onclick: () => pick && pick(at),
+      },
+      cut(label, 24),
+    );
   return h(
     "div",
     { class: name },
     h("span", { class: "side" }, name === "answer" ? "→ " : "", t(name)),
-    tokens ? h("div", { class: "toks" }, tokens.map(token)) : h("bdi", { title: text }, text.trim() ? text : shown(text)),
+    tokens
+      ? h("div", { class: "toks" }, tokens.map(token))
+      : h("bdi", { title: text }, text.trim() ? text : shown(text)),
   );
 }

@@ -13,9 +13,11 @@ const LINE = 13;
 export const longest = (labels) => Math.max(0, ...labels.map((label) => wide(cut(label, LETTERS), 12.5)));
 
 /**
- * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn how they lie
+ * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn how they
+ * lie
  * @param {number} size pixels that they take
- * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so many
+ * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so
+ * many
  *   pixels; that of the chosen row or column always, and marked
  */
 export function mount(place, labels, turn, size) {
@@ -28,16 +30,24 @@ export function mount(place, labels, turn, size) {
     const room = Math.max(LINE, side * each);
     const last = Math.min(labels.length, Math.ceil(from + length / side));
     const seen = [];
-    for (let at = Math.ceil(Math.floor(from) / each) * each; at < last; at += each) if (chosen < 0 || Math.abs(at - chosen) >= each) seen.push(at);
+    for (let at = Math.ceil(Math.floor(from) / each) * each; at < last; at += each)
+      if (chosen < 0 || Math.abs(at - chosen) >= each) seen.push(at);
     if (chosen >= from && chosen < last) seen.push(chosen);
-    fill(place, seen.map((at) => {
-      const label = h("span", { class: at === chosen ? "on" : null, title: shown(labels[at]) }, cut(labels[at], LETTERS));
-      // where labels are left out, each stands at the middle of its own row or column
-      const start = (at - from) * side - (each > 1 ? (LINE - side) / 2 : 0);
-      label.style[down ? "top" : "left"] = `${turn === "slanted" ? start + side / 2 : start}px`;
-      if (turn === "level") label.style.width = `${side}px`;
-      if (down || turn === "upright") label.style.lineHeight = `${each > 1 ? LINE : room}px`;
-      return label;
-    }));
+    fill(
+      place,
+      seen.map((at) => {
+        const label = h(
+          "span",
+          { class: at === chosen ? "on" : null, title: shown(labels[at]) },
+          cut(labels[at], LETTERS),
+        );
+        // where labels are left out, each stands at the middle of its own row or column
+        const start = (at - from) * side - (each > 1 ? (LINE - side) / 2 : 0);
+        label.style[down ? "top" : "left"] = `${turn === "slanted" ? start + side / 2 : start}px`;
+        if (turn === "level") label.style.width = `${side}px`;
+        if (down || turn === "upright") label.style.lineHeight = `${each > 1 ? LINE : room}px`;
+        return label;
+      }),
+    );
   };
 }

@@ -1,5 +1,8 @@
 // @ts-check
-/** The tree of a search: a button for each beginning, lines from parents to children, drawn up to the step that is shown. */
+/**
+ * The tree of a search: a button for each beginning, lines from parents to children, drawn up to the step that is
+ * shown.
+ */
 
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
@@ -30,7 +33,8 @@ export function mount(place, search, found, follow) {
     const [step, path] = [follow.step(), follow.path()];
     draw(canvas, size, search, found, step, path);
     const right = ROOT + WIDE * (step + 1);
-    if (right > place.scrollLeft + place.clientWidth || right - WIDE < place.scrollLeft) place.scrollLeft = right - place.clientWidth / 2;
+    if (right > place.scrollLeft + place.clientWidth || right - WIDE < place.scrollLeft)
+      place.scrollLeft = right - place.clientWidth / 2;
   });
 }
 

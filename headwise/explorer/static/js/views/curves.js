@@ -15,7 +15,10 @@ const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 const LEAST = 1e-3;
 const EDGE = { left: 58, right: 12, top: 12, bottom: 34 };
 
-/** @typedef {{ mechanism: string, n: number, fwd_ms: { p50: number, p90: number }, mem_mib: number, hardware: string, device: string, dtype: string, heads: number, d: number }} Measured */
+/**
+ * @typedef {{ mechanism: string, n: number, fwd_ms: { p50: number, p90: number }, mem_mib: number, hardware: string,
+ * device: string, dtype: string, heads: number, d: number }} Measured
+ */
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -37,7 +40,13 @@ export function mount(place) {
 function drawn(place, found) {
   const title = h("h2", {}, t("curves"));
   if (!found.records.length) {
-    fill(place, title, h("p", {}, t("norecords")), h("p", {}, h("code", {}, found.made_by)), h("p", {}, h("code", {}, found.shown_by)));
+    fill(
+      place,
+      title,
+      h("p", {}, t("norecords")),
+      h("p", {}, h("code", {}, found.made_by)),
+      h("p", {}, h("code", {}, found.shown_by)),
+    );
     document.documentElement.dataset.curves = "none";
     return undefined;
   }
@@ -50,7 +59,11 @@ function drawn(place, found) {
     place,
     title,
     h("p", { class: "side" }, `${machines.join(" | ")} · ${one.heads} ${t("heads")}, d = ${one.d} · ${t("stored")}`),
-    h("ul", { class: "key" }, names.map((name, at) => h("li", {}, sample(at), ` ${name} ${bend(found.records, name)}`))),
+    h(
+      "ul",
+      { class: "key" },
+      names.map((name, at) => h("li", {}, sample(at), ` ${name} ${bend(found.records, name)}`)),
+    ),
     h("p", { class: "side" }, t("bend")),
     h("div", { class: "panels" }, time, memory),
     h("details", {}, h("summary", {}, t("table")), table(found.records)),
@@ -71,13 +84,23 @@ function drawn(place, found) {
   };
 }
 
-/** @param {Measured[]} records @param {string[]} names @param {(one: Measured) => number} value @param {string} title */
+/**
+ * @param {Measured[]} records
+ * @param {string[]} names
+ * @param {(one: Measured) => number} value
+ * @param {string} title
+ */
 function graph(records, names, value, title) {
   const ends = names.map((name) => {
     const last = records.filter((one) => one.mechanism === name).sort((one, two) => two.n - one.n)[0];
     return `${name} ${number(value(last))} (n = ${last.n})`;
   });
-  return h("figure", { class: "curves" }, h("canvas", { role: "img", "aria-label": `${title}: ${ends.join("; ")}` }), h("figcaption", {}, `${title}, n →`));
+  return h(
+    "figure",
+    { class: "curves" },
+    h("canvas", { role: "img", "aria-label": `${title}: ${ends.join("; ")}` }),
+    h("figcaption", {}, `${title}, n →`),
+  );
 }
 
 /** How much more the last doubling of the length takes. @param {Measured[]} records @param {string} name */
@@ -109,7 +132,14 @@ function styled(context, at, dots) {
   context.setLineDash(DASHES[Math.floor(at / 2) % DASHES.length].map((part) => part * dots));
 }
 
-/** A circle, a square, a triangle or a diamond: colour is not the only sign. @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} at @param {number} size */
+/**
+ * A circle, a square, a triangle or a diamond: colour is not the only sign.
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} x
+ * @param {number} y
+ * @param {number} at
+ * @param {number} size
+ */
 function mark(context, x, y, at, size) {
   context.beginPath();
   const corners = [0, 4, 3, 4][at % 4];
@@ -130,9 +160,25 @@ function paint(canvas, records, names, value) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.scale(dots, dots);
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-  const across = scaled(records.map((one) => one.n), EDGE.left, width - EDGE.right);
-  const up = scaled(records.map((one) => Math.max(LEAST, value(one))), height - EDGE.bottom, EDGE.top);
-  axes(context, canvas, across, up, [...new Set(records.map((one) => one.n))].sort((one, two) => one - two), width, height);
+  const across = scaled(
+    records.map((one) => one.n),
+    EDGE.left,
+    width - EDGE.right,
+  );
+  const up = scaled(
+    records.map((one) => Math.max(LEAST, value(one))),
+    height - EDGE.bottom,
+    EDGE.top,
+  );
+  axes(
+    context,
+    canvas,
+    across,
+    up,
+    [...new Set(records.map((one) => one.n))].sort((one, two) => one - two),
+    width,
+    height,
+  );
   names.forEach((name, at) => {
     const own = records.filter((one) => one.mechanism === name).sort((one, two) => one.n - two.n);
     const points = own.map((one) => [across.at(one.n), up.at(Math.max(LEAST, value(one)))]);
@@ -148,10 +194,22 @@ function paint(canvas, records, names, value) {
 function scaled(values, from, to) {
   const [least, most] = [Math.log10(Math.min(...values)), Math.log10(Math.max(...values))];
   const span = most - least || 1;
-  return { least, most, at: (/** @type {number} */ value) => from + ((Math.log10(value) - least) / span) * (to - from) };
+  return {
+    least,
+    most,
+    at: (/** @type {number} */ value) => from + ((Math.log10(value) - least) / span) * (to - from),
+  };
 }
 
-/** @param {CanvasRenderingContext2D} context @param {any} canvas @param {any} across @param {any} up @param {number[]} lengths @param {number} width @param {number} height */
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {any} canvas
+ * @param {any} across
+ * @param {any} up
+ * @param {number[]} lengths
+ * @param {number} width
+ * @param {number} height
+ */
 function axes(context, canvas, across, up, lengths, width, height) {
   const style = getComputedStyle(canvas);
   context.strokeStyle = style.getPropertyValue("--line").trim();
@@ -186,11 +244,40 @@ function axes(context, canvas, across, up, lengths, width, height) {
 
 /** @param {Measured[]} records */
 function table(records) {
-  const rows = records.map((one) => [one.mechanism, one.n, number(one.fwd_ms.p50), number(one.fwd_ms.p90), number(one.mem_mib)]);
+  const rows = records.map((one) => [
+    one.mechanism,
+    one.n,
+    number(one.fwd_ms.p50),
+    number(one.fwd_ms.p90),
+    number(one.mem_mib),
+  ]);
   const titles = [t("mechanism"), "n", "ms p50", "ms p90", "MiB"];
   return h(
     "div",
     { class: "scrolls", tabindex: 0 },
-    h("table", {}, h("thead", {}, h("tr", {}, titles.map((one) => h("th", { scope: "col" }, one)))), h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))))),
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          titles.map((one) => h("th", { scope: "col" }, one)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map((row) =>
+          h(
+            "tr",
+            {},
+            row.map((cell) => h("td", {}, cell)),
+          ),
+        ),
+      ),
+    ),
   );
 }

@@ -10,14 +10,28 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 
-const SWAPS = ["normalizer~sparsemax", "normalizer~entmax15", "normalizer~relu", "normalizer~hard", "normalizer~top_k:2", "score~dot", "score~distance", "mechanism~linear"];
+const SWAPS = [
+  "normalizer~sparsemax",
+  "normalizer~entmax15",
+  "normalizer~relu",
+  "normalizer~hard",
+  "normalizer~top_k:2",
+  "score~dot",
+  "score~distance",
+  "mechanism~linear",
+];
 const MASKS = ["causal~1", "window~0", "window~1", "window~2", "window~4"];
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
   const list = h("ol", { class: "edits" });
   const told = h("div", { class: "change", role: "region", "aria-label": () => t("change") });
-  place.append(h("h2", {}, () => t("edit")), controls(), list, told);
+  place.append(
+    h("h2", {}, () => t("edit")),
+    controls(),
+    list,
+    told,
+  );
   const ends = [effect(() => fill(list, listed())), effect(() => changed(told))];
   return () => ends.forEach((end) => end());
 }
@@ -31,7 +45,14 @@ function add(edit) {
 
 /** What can be done to what is chosen. */
 function controls() {
-  const weight = h("input", { type: "number", min: 0, max: 1, step: 0.05, value: "1", "aria-label": () => t("weight") });
+  const weight = h("input", {
+    type: "number",
+    min: 0,
+    max: 1,
+    step: 0.05,
+    value: "1",
+    "aria-label": () => t("weight"),
+  });
   const shares = h("input", { type: "checkbox", checked: true });
   const here = (/** @type {(group: state.Group, at: { layer: string, head: number }) => void} */ work) => () => {
     const group = state.chosen();
@@ -50,7 +71,9 @@ function controls() {
   return h(
     "div",
     { class: "controls" },
-    h("button", { onclick: here((_, { layer, head }) => add({ kind: "mute", layer, heads: [head] })) }, () => t("mute")),
+    h("button", { onclick: here((_, { layer, head }) => add({ kind: "mute", layer, heads: [head] })) }, () =>
+      t("mute"),
+    ),
     h("button", { onclick: hidden }, () => t("hidetoken")),
     h(
       "span",
@@ -59,20 +82,37 @@ function controls() {
       weight,
       h("label", {}, shares, () => t("renormalized")),
     ),
-    menu("swaplayer", SWAPS, (one) => one.replace("~", " "), here, (layer, one) => {
-      const [what, name] = one.split("~");
-      return { kind: "swap", layer, [what]: name };
-    }),
-    menu("narrow", MASKS, (one) => one.replace("~", " ").replace("causal 1", "causal"), here, (layer, one) => {
-      const [mask, width] = one.split("~");
-      return { kind: "narrow", layer, mask, width: Number(width) };
-    }),
-    h("button", { onclick: () => (state.edits.value = written(read(state.edits.peek()).slice(0, -1))) }, () => t("undo")),
+    menu(
+      "swaplayer",
+      SWAPS,
+      (one) => one.replace("~", " "),
+      here,
+      (layer, one) => {
+        const [what, name] = one.split("~");
+        return { kind: "swap", layer, [what]: name };
+      },
+    ),
+    menu(
+      "narrow",
+      MASKS,
+      (one) => one.replace("~", " ").replace("causal 1", "causal"),
+      here,
+      (layer, one) => {
+        const [mask, width] = one.split("~");
+        return { kind: "narrow", layer, mask, width: Number(width) };
+      },
+    ),
+    h("button", { onclick: () => (state.edits.value = written(read(state.edits.peek()).slice(0, -1))) }, () =>
+      t("undo"),
+    ),
     h("button", { onclick: () => (state.edits.value = "") }, () => t("clear")),
   );
 }
 
-/** The key that is chosen: that of a cell, or the token itself where queries and keys are the same tokens; else -1. @param {state.Group} group */
+/**
+ * The key that is chosen: that of a cell, or the token itself where queries and keys are the same tokens; else -1.
+ * @param {state.Group} group
+ */
 function keyOf(group) {
   const { q, k } = state.cell();
   return k < 0 && state.oneSequence(group) ? q : k;
@@ -81,14 +121,38 @@ function keyOf(group) {
 /** @param {string} layer @param {number} head @param {HTMLInputElement} weight @param {HTMLInputElement} shares */
 function forced(layer, head, weight, shares) {
   const value = Math.max(0, Math.min(1, Number(weight.value) || 0));
-  return { kind: "force", layer, head, query: state.cell().q, key: state.cell().k, weight: value, renormalized: shares.checked };
+  return {
+    kind: "force",
+    layer,
+    head,
+    query: state.cell().q,
+    key: state.cell().k,
+    weight: value,
+    renormalized: shares.checked,
+  };
 }
 
-/** A list of which one is chosen for the layer. @param {string} name @param {string[]} items @param {(one: string) => string} words @param {any} here @param {(layer: string, one: string) => any} made */
+/**
+ * A list of which one is chosen for the layer.
+ * @param {string} name
+ * @param {string[]} items
+ * @param {(one: string) => string} words
+ * @param {any} here
+ * @param {(layer: string, one: string) => any} made
+ */
 function menu(name, items, words, here, made) {
-  const list = h("select", { "aria-label": () => t(name) }, items.map((one) => h("option", { value: one }, words(one))));
+  const list = h(
+    "select",
+    { "aria-label": () => t(name) },
+    items.map((one) => h("option", { value: one }, words(one))),
+  );
   const act = here((/** @type {any} */ _, /** @type {{ layer: string }} */ at) => add(made(at.layer, list.value)));
-  return h("span", { class: "set" }, h("button", { onclick: act }, () => t(name)), list);
+  return h(
+    "span",
+    { class: "set" },
+    h("button", { onclick: act }, () => t(name)),
+    list,
+  );
 }
 
 /** What is done, each with a button that takes it back. */
@@ -99,7 +163,14 @@ function listed() {
       "li",
       {},
       `${sentence(one)} `,
-      h("button", { "aria-label": `${t("remove")}: ${sentence(one)}`, onclick: () => (state.edits.value = written(edits.filter((_, other) => other !== at))) }, "✕"),
+      h(
+        "button",
+        {
+          "aria-label": `${t("remove")}: ${sentence(one)}`,
+          onclick: () => (state.edits.value = written(edits.filter((_, other) => other !== at))),
+        },
+        "✕",
+      ),
     ),
   );
 }
@@ -108,14 +179,23 @@ function listed() {
 export function sentence(one) {
   const trace = state.trace.value;
   const group = trace && trace.groups.find((each) => each.name === one.group || each.layers.includes(one.layer));
-  const token = (/** @type {number} */ at, /** @type {string[] | undefined} */ names) => (names && at < names.length ? `${at + 1} “${shown(names[at])}”` : String(at + 1));
+  const token = (/** @type {number} */ at, /** @type {string[] | undefined} */ names) =>
+    names && at < names.length ? `${at + 1} “${shown(names[at])}”` : String(at + 1);
+  const key = (/** @type {number} */ at) => token(at, group ? group.keys : undefined);
   const layer = group && one.layer ? layerTitle(one.layer, group.layers.indexOf(one.layer), group.kind) : one.layer;
   if (one.kind === "mute") return `${t("mute")}: ${layer}, ${one.heads.map(headName).join(", ")}`;
-  if (one.kind === "hide") return `${t("hidetoken")}: ${one.tokens.map((/** @type {number} */ at) => token(at, group ? group.keys : undefined)).join(", ")}`;
+  if (one.kind === "hide")
+    return `${t("hidetoken")}: ${one.tokens.map((/** @type {number} */ at) => key(at)).join(", ")}`;
   if (one.kind === "swap") return `${t("swaplayer")}: ${layer} → ${one.mechanism || one.score || one.normalizer}`;
-  if (one.kind === "narrow") return `${t("narrow")}: ${layer}, ${one.mask}${one.mask === "window" ? ` ±${one.width}` : ""}`;
-  const pair = `${token(one.query, group ? group.queries : undefined)} → ${token(one.key, group ? group.keys : undefined)}`;
-  return `${t("force")}: ${layer}, ${headName(one.head)}, ${pair} = ${one.weight}, ${t(one.renormalized ? "renormalized" : "notrenormalized")}`;
+  if (one.kind === "narrow")
+    return `${t("narrow")}: ${layer}, ${one.mask}${one.mask === "window" ? ` ±${one.width}` : ""}`;
+  const pair = `${token(one.query, group ? group.queries : undefined)} → ${key(one.key)} = ${one.weight}`;
+  return [
+    `${t("force")}: ${layer}`,
+    headName(one.head),
+    pair,
+    t(one.renormalized ? "renormalized" : "notrenormalized"),
+  ].join(", ");
 }
 
 /** What the edits change. @param {HTMLElement} node */
@@ -130,8 +210,23 @@ function changed(node) {
   fill(
     node,
     h("h2", {}, t("change")),
-    answer ? h("p", {}, `${t("answer")}: `, h("b", {}, h("bdi", {}, answer.before)), " → ", h("b", {}, h("bdi", {}, answer.after))) : h("p", { class: "side" }, t("nonew")),
-    h("p", {}, Object.entries(sum).map(([name, value]) => `${t(name)} ${number(value)}`).join(" · ")),
+    answer
+      ? h(
+          "p",
+          {},
+          `${t("answer")}: `,
+          h("b", {}, h("bdi", {}, answer.before)),
+          " → ",
+          h("b", {}, h("bdi", {}, answer.after)),
+        )
+      : h("p", { class: "side" }, t("nonew")),
+    h(
+      "p",
+      {},
+      Object.entries(sum)
+        .map(([name, value]) => `${t(name)} ${number(value)}`)
+        .join(" · "),
+    ),
     weights,
     h("div", { class: "scrolls", tabindex: 0 }, places[0] && "chosen" in places[0] ? choices(places) : numbers(places)),
   );
@@ -139,7 +234,12 @@ function changed(node) {
   return end;
 }
 
-/** The weight of the locked cell before and after. @param {HTMLElement} node @param {state.Trace} trace @param {string} unedited */
+/**
+ * The weight of the locked cell before and after.
+ * @param {HTMLElement} node
+ * @param {state.Trace} trace
+ * @param {string} unedited
+ */
 function raw(node, trace, unedited) {
   return effect(() => {
     const group = state.chosen();
@@ -148,7 +248,9 @@ function raw(node, trace, unedited) {
     if (!group || q < 0 || k < 0) return undefined;
     let alive = true;
     const { layer, head } = state.place(group);
-    const asked = [unedited, trace.trace_id].map((id) => getNumbers(`/api/v1/traces/${id}/matrix?${query({ layer, head })}`));
+    const asked = [unedited, trace.trace_id].map((id) =>
+      getNumbers(`/api/v1/traces/${id}/matrix?${query({ layer, head })}`),
+    );
     Promise.all(asked).then(
       (found) => {
         if (!alive) return;
@@ -168,16 +270,36 @@ function raw(node, trace, unedited) {
 function choices(places) {
   const heads = ["place", "chosen", "before", "after", "divergence", "likeliest"];
   const share = (/** @type {number} */ log) => number(Math.exp(log));
-  const best = (/** @type {[string, number][]} */ few) => few.map(([name, value]) => `${shown(name)} ${number(value)}`).join(", ");
+  const best = (/** @type {[string, number][]} */ few) =>
+    few.map(([name, value]) => `${shown(name)} ${number(value)}`).join(", ");
   return h(
     "table",
     { class: "places" },
-    h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, t(name))))),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        heads.map((name) => h("th", { scope: "col" }, t(name))),
+      ),
+    ),
     h(
       "tbody",
       {},
       places.map((one) =>
-        h("tr", {}, [shown(one.place), shown(one.chosen), share(one.before), share(one.after), number(one.divergence), best(one.likeliest_after)].map((cell) => h("td", {}, cell))),
+        h(
+          "tr",
+          {},
+          [
+            shown(one.place),
+            shown(one.chosen),
+            share(one.before),
+            share(one.after),
+            number(one.divergence),
+            best(one.likeliest_after),
+          ].map((cell) => h("td", {}, cell)),
+        ),
       ),
     ),
   );
@@ -188,7 +310,19 @@ function numbers(places) {
   return h(
     "table",
     { class: "places" },
-    h("thead", {}, h("tr", {}, ["before", "after"].map((name) => h("th", { scope: "col" }, t(name))))),
-    h("tbody", {}, places.map((one) => h("tr", {}, h("td", {}, number(one.before)), h("td", {}, number(one.after))))),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        ["before", "after"].map((name) => h("th", { scope: "col" }, t(name))),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      places.map((one) => h("tr", {}, h("td", {}, number(one.before)), h("td", {}, number(one.after)))),
+    ),
   );
 }

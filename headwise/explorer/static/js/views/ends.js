@@ -29,7 +29,12 @@ export function mount(head) {
   };
 }
 
-/** What is chosen after a click on a token. @param {{ q: number, k: number }} now @param {"q" | "k"} side @param {number} place */
+/**
+ * What is chosen after a click on a token.
+ * @param {{ q: number, k: number }} now
+ * @param {"q" | "k"} side
+ * @param {number} place
+ */
 function next(now, side, place) {
   if (side === "q") return { q: now.q === place && now.k < 0 ? -1 : place, k: -1 };
   return { q: now.q, k: now.k === place ? -1 : place };

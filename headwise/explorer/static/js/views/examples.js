@@ -14,9 +14,23 @@ const MOST = 8 * 2 ** 20;
 export function mount(place) {
   // a page that was saved has one input
   if (inside()) return () => {};
-  const select = h("select", { id: "examples", "aria-label": () => t("examples"), onchange: () => choose(select.value) });
+  const select = h("select", {
+    id: "examples",
+    "aria-label": () => t("examples"),
+    onchange: () => choose(select.value),
+  });
   const others = h("span", { class: "views" });
-  place.append(h("div", { class: "tabs given" }, h("label", { for: "examples" }, () => t("examples")), select, step(-1), step(1), others));
+  place.append(
+    h(
+      "div",
+      { class: "tabs given" },
+      h("label", { for: "examples" }, () => t("examples")),
+      select,
+      step(-1),
+      step(1),
+      others,
+    ),
+  );
   /** @type {any[]} */
   let listed = [];
   const choose = (/** @type {string} */ value) => {
@@ -30,7 +44,11 @@ export function mount(place) {
     if (!run) return undefined;
     let alive = true;
     const shown = () => {
-      fill(select, h("option", { value: "" }, "—"), listed.map((one, number) => h("option", { value: number }, told(one, number))));
+      fill(
+        select,
+        h("option", { value: "" }, "—"),
+        listed.map((one, number) => h("option", { value: number }, told(one, number))),
+      );
       select.value = state.example.peek() >= 0 ? String(state.example.peek()) : "";
     };
     getJson(`/api/v1/examples?${query({ model: run })}`).then(
@@ -62,7 +80,11 @@ const told = (one, number) => `${number}: ${one.title}${one.label ? ` (${one.lab
 /** The next example, or the one before. @param {number} by */
 function step(by) {
   const name = by > 0 ? "next" : "example_before";
-  return h("button", { "aria-label": () => t(name), title: () => t(name), onclick: () => turned(by) }, by > 0 ? "→" : "←");
+  return h(
+    "button",
+    { "aria-label": () => t(name), title: () => t(name), onclick: () => turned(by) },
+    by > 0 ? "→" : "←",
+  );
 }
 
 /** @param {number} by */
@@ -74,7 +96,12 @@ function turned(by) {
 
 /** A field for a file, which is sent as it is. */
 function chooser() {
-  const field = h("input", { type: "file", id: "file", accept: "image/png,image/jpeg", onchange: () => sent(field.files[0]) });
+  const field = h("input", {
+    type: "file",
+    id: "file",
+    accept: "image/png,image/jpeg",
+    onchange: () => sent(field.files[0]),
+  });
   return h("label", { class: "file" }, () => t("own_picture"), " ", field);
 }
 

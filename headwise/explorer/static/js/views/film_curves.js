@@ -16,7 +16,10 @@ const COLOURED = 8;
 const UNBOUNDED = "distance";
 
 /** @typedef {import("../pages/film.js").Film} Film */
-/** @typedef {{ found: Film, layer: string, numbers: import("../core/npy.js").Numbers, place: () => { at: number, head: number }, go: (at: number) => void }} Shown */
+/**
+ * @typedef {{ found: Film, layer: string, numbers: import("../core/npy.js").Numbers, place: () => { at: number, head:
+ * number }, go: (at: number) => void }} Shown
+ */
 
 let end = () => {};
 
@@ -36,7 +39,16 @@ export function mount(place, shown) {
     ),
   );
   end();
-  fill(place, h("h2", {}, `${shown.layer}: ${t("overTraining")}`), h("div", { class: "legend keys", role: "group", "aria-label": t("heads") }, legend), h("div", { class: "charts" }, charts.map((one) => one.node)));
+  fill(
+    place,
+    h("h2", {}, `${shown.layer}: ${t("overTraining")}`),
+    h("div", { class: "legend keys", role: "group", "aria-label": t("heads") }, legend),
+    h(
+      "div",
+      { class: "charts" },
+      charts.map((one) => one.node),
+    ),
+  );
   const redraw = () => charts.forEach((one) => one.draw());
   const resized = new ResizeObserver(redraw);
   resized.observe(place);
@@ -52,26 +64,43 @@ export function mount(place, shown) {
   };
 }
 
-/** The colour of a head; many heads have no colours of their own. @param {Film} found @param {number} head @param {number} heads */
+/**
+ * The colour of a head; many heads have no colours of their own.
+ * @param {Film} found
+ * @param {number} head
+ * @param {number} heads
+ */
 const colourOf = (found, head, heads) => (heads <= COLOURED ? found.colours[head % found.colours.length] : "#808080");
 
 /** @param {string} name @param {number} at of the statistic @param {Shown} shown */
 function chart(name, at, shown) {
   const canvas = h("canvas", { class: "curve", role: "img", tabindex: -1 });
   const told = h("output", { class: "now" });
-  const node = h("figure", {}, h("figcaption", {}, h("span", {}, t(name === "entropy" ? "evenness" : name)), told), canvas);
+  const node = h(
+    "figure",
+    {},
+    h("figcaption", {}, h("span", {}, t(name === "entropy" ? "evenness" : name)), told),
+    canvas,
+  );
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const box = canvas.getBoundingClientRect();
     const steps = shown.found.steps;
     const wanted = ((event.clientX - box.left - LEFT) / (box.width - LEFT - 6)) * steps[steps.length - 1];
-    const near = steps.reduce((best, step, place) => (Math.abs(step - wanted) < Math.abs(steps[best] - wanted) ? place : best), 0);
+    const near = steps.reduce(
+      (best, step, place) => (Math.abs(step - wanted) < Math.abs(steps[best] - wanted) ? place : best),
+      0,
+    );
     shown.go(near);
   });
   const draw = () => {
     const { at: now, head } = shown.place();
     const value = cell(shown, now, at, head);
     told.textContent = ` ${number(value)}`;
-    canvas.setAttribute("aria-label", `${t(name)}, ${headName(head)}: ${number(cell(shown, 0, at, head))} → ${number(cell(shown, shown.found.steps.length - 1, at, head))}`);
+    const end = shown.found.steps.length - 1;
+    canvas.setAttribute(
+      "aria-label",
+      `${t(name)}, ${headName(head)}: ${number(cell(shown, 0, at, head))} → ${number(cell(shown, end, at, head))}`,
+    );
     drawn(canvas, name, at, shown, now, head);
   };
   return { node, draw };
@@ -83,7 +112,14 @@ function cell({ numbers }, step, at, head) {
   return numbers.data[(step * statistics + at) * heads + head];
 }
 
-/** @param {HTMLCanvasElement} canvas @param {string} name @param {number} at @param {Shown} shown @param {number} now @param {number} chosen */
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {string} name
+ * @param {number} at
+ * @param {Shown} shown
+ * @param {number} now
+ * @param {number} chosen
+ */
 function drawn(canvas, name, at, shown, now, chosen) {
   const { found, numbers } = shown;
   const dots = window.devicePixelRatio || 1;

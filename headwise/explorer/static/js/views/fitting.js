@@ -18,7 +18,9 @@ export function fitting(place, kinds, word) {
     h(
       "div",
       { class: "tabs" },
-      others.map((/** @type {any} */ one) => h("button", { class: "choose", onclick: () => state.pick(one.name) }, one.name)),
+      others.map((/** @type {any} */ one) =>
+        h("button", { class: "choose", onclick: () => state.pick(one.name) }, one.name),
+      ),
     ),
   );
   document.documentElement.dataset.ready = "none";

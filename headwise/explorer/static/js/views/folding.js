@@ -12,10 +12,19 @@ export function switches(trace, group) {
   const words = () =>
     h(
       "button",
-      { class: () => (state.merged.value ? "tab chosen" : "tab"), "aria-pressed": () => String(state.merged.value !== ""), onclick: () => state.mergedNext(), title: () => t("merged_note") },
+      {
+        class: () => (state.merged.value ? "tab chosen" : "tab"),
+        "aria-pressed": () => String(state.merged.value !== ""),
+        onclick: () => state.mergedNext(),
+        title: () => t("merged_note"),
+      },
       () => t("merge"),
     );
   const special = () =>
-    h("button", { class: () => (state.special.value ? "tab chosen" : "tab"), onclick: () => state.specialNext() }, () => `${t("special")}: ${t(`special_${state.special.value || "show"}`)}`);
+    h(
+      "button",
+      { class: () => (state.special.value ? "tab chosen" : "tab"), onclick: () => state.specialNext() },
+      () => `${t("special")}: ${t(`special_${state.special.value || "show"}`)}`,
+    );
   return h("span", { class: "views" }, can.merged ? words() : null, can.special ? special() : null);
 }

@@ -18,7 +18,14 @@ const MOST = 8;
  */
 export function field(path, force) {
   let turn = 0;
-  const input = h("input", { id: "forced", type: "text", maxlength: 100, autocomplete: "off", spellcheck: false, disabled: () => !path.value.length });
+  const input = h("input", {
+    id: "forced",
+    type: "text",
+    maxlength: 100,
+    autocomplete: "off",
+    spellcheck: false,
+    disabled: () => !path.value.length,
+  });
   const offered = h("div", { class: "tokens", role: "group", "aria-label": () => t("suggestions") });
   const told = h("p", { class: "note", role: "status" });
   const chosen = (/** @type {number} */ token) => {
@@ -39,7 +46,10 @@ export function field(path, force) {
       (found) => {
         if (mine !== turn) return;
         if (given && found.exact.length) return chosen(found.exact[0]);
-        fill(offered, found.tokens.map(({ token, text }) => offer(token, text, () => chosen(token))));
+        fill(
+          offered,
+          found.tokens.map(({ token, text }) => offer(token, text, () => chosen(token))),
+        );
         if (given || !found.count) told.textContent = absent(typed, found);
       },
       (error) => {
@@ -52,7 +62,13 @@ export function field(path, force) {
     event.preventDefault();
     look(true);
   };
-  const form = h("form", { class: "forcing", onsubmit: send }, h("label", { for: "forced" }, () => t("forceAny")), input, h("button", { type: "submit", disabled: () => !path.value.length }, () => t("forceIt")));
+  const form = h(
+    "form",
+    { class: "forcing", onsubmit: send },
+    h("label", { for: "forced" }, () => t("forceAny")),
+    input,
+    h("button", { type: "submit", disabled: () => !path.value.length }, () => t("forceIt")),
+  );
   // another run has other tokens
   const end = effect(() => {
     void [state.model.value, state.language.value];
@@ -69,7 +85,12 @@ function asked(begins) {
 }
 
 /** @param {number} token @param {string} text @param {() => void} work */
-const offer = (token, text, work) => h("button", { class: "token", type: "button", title: `${t("forceToken")} (${token})`, "data-token": token, onclick: work }, shown(text));
+const offer = (token, text, work) =>
+  h(
+    "button",
+    { class: "token", type: "button", title: `${t("forceToken")} (${token})`, "data-token": token, onclick: work },
+    shown(text),
+  );
 
 /** @param {string} typed @param {Found} found */
 function absent(typed, found) {

@@ -33,13 +33,25 @@ function drawn(place, known, pictures) {
     const canvas = painted(entries, rows, columns, name);
     canvas.className = "pattern";
     const order = one.time ? `${t("time")} ${one.time}; ${t("memory")} ${one.memory}` : "";
-    return h("li", {}, canvas, h("b", {}, one.name), h("code", {}, one.text), order ? h("span", { class: "side" }, order) : null);
+    return h(
+      "li",
+      {},
+      canvas,
+      h("b", {}, one.name),
+      h("code", {}, one.text),
+      order ? h("span", { class: "side" }, order) : null,
+    );
   };
-  const part = (/** @type {string} */ kind) => known.map((one, at) => (one.kind === kind ? card(one, at) : null)).filter(Boolean);
+  const part = (/** @type {string} */ kind) =>
+    known.map((one, at) => (one.kind === kind ? card(one, at) : null)).filter(Boolean);
   fill(
     place,
     h("h2", {}, t("pairs")),
-    h("p", { class: "side" }, `${t("masknote")} · ${t("row")}: ${t("attends_from")} · ${t("column")}: ${t("attends_to")}`),
+    h(
+      "p",
+      { class: "side" },
+      `${t("masknote")} · ${t("row")}: ${t("attends_from")} · ${t("column")}: ${t("attends_to")}`,
+    ),
     h("ul", { class: "gallery" }, part("mask")),
     h("p", { class: "side" }, t("mechanismnote")),
     h("ul", { class: "gallery" }, part("mechanism")),

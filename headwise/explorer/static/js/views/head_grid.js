@@ -8,22 +8,36 @@ import { t } from "../strings.js";
 import { headTitle, layerNumber } from "../titles.js";
 import { rolled, rolls } from "./seen.js";
 
-/** Pixels of a picture, on a wide and on a narrow screen and at least, and around each; of the names of rows and the padding of a panel; below all of them. */
+/**
+ * Pixels of a picture, on a wide and on a narrow screen and at least, and around each; of the names of rows and the
+ * padding of a panel; below all of them.
+ */
 const [LARGEST, SMALLER, LEAST, GAP, MARGIN, BELOW] = [54, 36, 14, 5, 50, 100];
 /** Pixels of all pictures of a row, beside a map; a screen that is narrower shows the map below. */
 const [BESIDE, NARROW] = [392, 760];
 
-/** How large pictures are, so that the map stands beside all of them; a panel becomes as wide as they need. @param {HTMLElement} panel @param {state.Group} group */
+/**
+ * How large pictures are, so that the map stands beside all of them; a panel becomes as wide as they need.
+ * @param {HTMLElement} panel
+ * @param {state.Group} group
+ */
 export function sideOf(panel, { layers, heads }) {
   const narrow = innerWidth <= NARROW;
   const across = narrow ? (panel.clientWidth - MARGIN) / heads : BESIDE / heads;
   const down = narrow ? Infinity : (innerHeight - panel.getBoundingClientRect().top - scrollY - BELOW) / layers.length;
   const side = Math.max(LEAST, Math.floor(Math.min(narrow ? SMALLER : LARGEST, across - GAP, down - GAP)));
-  /** @type {HTMLElement} */ (panel.parentElement).style.setProperty("--heads", `${Math.max(272, heads * (side + GAP) + MARGIN)}px`);
+  /** @type {HTMLElement} */ (panel.parentElement).style.setProperty(
+    "--heads",
+    `${Math.max(272, heads * (side + GAP) + MARGIN)}px`,
+  );
   return side;
 }
 
-/** Pixels of the pictures of all layers, and of the numbers above them. @param {state.Group} group @param {number} side */
+/**
+ * Pixels of the pictures of all layers, and of the numbers above them.
+ * @param {state.Group} group
+ * @param {number} side
+ */
 export const heightOf = ({ layers }, side) => layers.length * (side + GAP) + 20;
 
 /**
@@ -33,13 +47,20 @@ export const heightOf = ({ layers }, side) => layers.length * (side + GAP) + 20;
 export function mount(place, group, thumbs, dark, side = 40) {
   const now = () => state.place(group);
   const [layers, heads, rows, columns] = thumbs.shape;
+  /** @type {HTMLElement[]} */
   const buttons = [];
   const grid = h("div", { class: "grid", role: "grid", "aria-label": t("heads") });
   const numbers = Array.from({ length: heads }, (_, head) => h("span", {}, head + 1));
   grid.style.setProperty("--side", `${side}px`);
-  grid.append(h("div", { class: "gridrow numbers-of-heads", "aria-hidden": "true" }, h("span", { class: "name" }), numbers));
+  grid.append(
+    h("div", { class: "gridrow numbers-of-heads", "aria-hidden": "true" }, h("span", { class: "name" }), numbers),
+  );
   for (let layer = 0; layer < layers; layer += 1) {
-    const row = h("div", { class: "gridrow", role: "row" }, h("span", { class: "name", title: group.layers[layer] }, layerNumber(group.layers[layer], layer)));
+    const row = h(
+      "div",
+      { class: "gridrow", role: "row" },
+      h("span", { class: "name", title: group.layers[layer] }, layerNumber(group.layers[layer], layer)),
+    );
     for (let head = 0; head < heads; head += 1) {
       const at = (layer * heads + head) * rows * columns;
       const entries = Int16Array.from(thumbs.data.subarray(at, at + rows * columns));
@@ -88,4 +109,15 @@ export function mount(place, group, thumbs, dark, side = 40) {
 
 /** What goes through all layers, in place of a head; null where that means nothing. @param {state.Group} group */
 export const rollout = (group) =>
-  rolls(group) ? h("button", { class: () => (rolled(group) ? "tab chosen" : "tab"), "aria-pressed": () => String(rolled(group)), title: () => t("rollout_note"), onclick: () => (state.head.value = -1) }, () => t("rollout")) : null;
+  rolls(group)
+    ? h(
+        "button",
+        {
+          class: () => (rolled(group) ? "tab chosen" : "tab"),
+          "aria-pressed": () => String(rolled(group)),
+          title: () => t("rollout_note"),
+          onclick: () => (state.head.value = -1),
+        },
+        () => t("rollout"),
+      )
+    : null;

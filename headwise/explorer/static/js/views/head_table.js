@@ -12,7 +12,10 @@ const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "fi
 /** Decimals of every number, so that a column can be compared. */
 export const PLACES = 3;
 
-/** What there is to show of these heads; of positions only where queries and keys are of one sequence. @param {{ heads: Record<string, number>[][] }} summary */
+/**
+ * What there is to show of these heads; of positions only where queries and keys are of one sequence.
+ * @param {{ heads: Record<string, number>[][] }} summary
+ */
 export const columnsOf = ({ heads }) => COLUMNS.filter((name) => name in (heads[0][0] || {}));
 
 /** The title of a column, with its unit. @param {string} name */
@@ -29,7 +32,10 @@ export function mount(place, group, summary) {
   const titles = ["layer", "head", ...columns].map((name) =>
     h(
       "th",
-      { scope: "col", "aria-sort": () => (sorted.value.by === name ? (sorted.value.down ? "descending" : "ascending") : "none") },
+      {
+        scope: "col",
+        "aria-sort": () => (sorted.value.by === name ? (sorted.value.down ? "descending" : "ascending") : "none"),
+      },
       h(
         "button",
         {
@@ -43,16 +49,29 @@ export function mount(place, group, summary) {
     ),
   );
   const body = h("tbody");
-  place.append(h("div", { class: "scrolls", tabindex: 0 }, h("table", { class: "heads" }, h("thead", {}, h("tr", {}, titles)), body)));
+  place.append(
+    h(
+      "div",
+      { class: "scrolls", tabindex: 0 },
+      h("table", { class: "heads" }, h("thead", {}, h("tr", {}, titles)), body),
+    ),
+  );
   return effect(() => {
     const { by, down } = sorted.value;
     const value = (/** @type {typeof rows[0]} */ row) => (by === "layer" || by === "head" ? row[by] : row.found[by]);
     const order = by ? [...rows].sort((one, two) => (down ? -1 : 1) * (value(one) - value(two))) : rows;
-    fill(body, order.map((row) => line(row, group, columns)));
+    fill(
+      body,
+      order.map((row) => line(row, group, columns)),
+    );
   });
 }
 
-/** @param {{ layer: number, head: number, found: Record<string, number> }} row @param {state.Group} group @param {string[]} columns */
+/**
+ * @param {{ layer: number, head: number, found: Record<string, number> }} row
+ * @param {state.Group} group
+ * @param {string[]} columns
+ */
 function line(row, group, columns) {
   const choose = () => {
     state.layer.value = row.layer;

@@ -30,8 +30,10 @@ const READABLE = 6;
 const [TALLEST, MODEST, LOWEST] = [560, 28, 200];
 
 /**
- * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of it is seen at once.
- * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][], scores?: boolean, fitsScreen?: boolean }} Head
+ * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
+ * it is seen at once.
+ * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
+ * scores?: boolean, fitsScreen?: boolean }} Head
  */
 
 /**
@@ -46,7 +48,21 @@ export function mount(place, head) {
   const [left, top, sides] = [h("div"), h("div"), { top: h("div"), left: h("div") }];
   const cell = h("div", { class: "cells" }, canvas, tip);
   const [from, to] = [h("div", { class: "axis-title" }), h("div", { class: "axis-title" })];
-  place.append(h("div", { class: "frame titled" }, h("div"), h("div"), to, h("div"), h("div"), h("div", {}, top, sides.top), from, h("div", { class: "beside" }, left, sides.left), cell));
+  place.append(
+    h(
+      "div",
+      { class: "frame titled" },
+      h("div"),
+      h("div"),
+      to,
+      h("div"),
+      h("div"),
+      h("div", {}, top, sides.top),
+      from,
+      h("div", { class: "beside" }, left, sides.left),
+      cell,
+    ),
+  );
   const heard = head.beside ? sound.mount(sides, head.beside) : null;
   const margin = axis.longest(group.queries) + 10;
   const { bounds, turn, band } = boundsOf(head, place, canvas, margin);
@@ -128,7 +144,8 @@ export function mount(place, head) {
 
 /**
  * Follows the pointer: what is under it is hovered, a click that is no drag locks it.
- * @param {HTMLCanvasElement} canvas @param {Head} head @param {import("../core/zoom.js").Bounds} bounds @param {() => boolean} dragged
+ * @param {HTMLCanvasElement} canvas @param {Head} head @param {import("../core/zoom.js").Bounds} bounds @param {() =>
+ * boolean} dragged
  */
 function pointed(canvas, head, bounds, dragged) {
   const under = (/** @type {MouseEvent} */ event) => {
@@ -148,12 +165,22 @@ function pointed(canvas, head, bounds, dragged) {
 }
 
 /** What rows and columns are called. @param {state.Group} group */
-export const titles = ({ kind }) => (kind === "cross" ? { from: "from_written", to: "to_read" } : { from: "attends_from", to: "attends_to" });
+export const titles = ({ kind }) =>
+  kind === "cross" ? { from: "from_written", to: "to_read" } : { from: "attends_from", to: "attends_to" };
 
 /** The window in dots of the screen. @param {import("../core/zoom.js").Window} window */
 const dotted = ({ x, y, side }) => ({ x, y, side: side * (globalThis.devicePixelRatio || 1) });
 
-/** What stands behind the marks of cells, as large as the canvas is seen. @param {HTMLCanvasElement} backdrop @param {HTMLCanvasElement} canvas @param {HTMLCanvasElement} cells @param {legend.Shading} how @param {import("../core/zoom.js").Window} window @param {number} rows @param {number} columns */
+/**
+ * What stands behind the marks of cells, as large as the canvas is seen.
+ * @param {HTMLCanvasElement} backdrop
+ * @param {HTMLCanvasElement} canvas
+ * @param {HTMLCanvasElement} cells
+ * @param {legend.Shading} how
+ * @param {import("../core/zoom.js").Window} window
+ * @param {number} rows
+ * @param {number} columns
+ */
 function backed(backdrop, canvas, cells, how, window, rows, columns) {
   const dots = globalThis.devicePixelRatio || 1;
   const [width, height] = [Math.round(canvas.clientWidth * dots), Math.round(canvas.clientHeight * dots)];
@@ -163,8 +190,15 @@ function backed(backdrop, canvas, cells, how, window, rows, columns) {
   if (window.side >= NUMERALS) numbered(backdrop, dotted(window), rows, columns, how.numeral);
 }
 
-/** A cell of tokens as a row and a column; -1 where it is not among them. @param {Head} head @param {{ q: number, k: number }} cell */
-const placed = ({ rows, columns }, { q, k }) => ({ q: rows ? holding(rows, q) : q, k: columns ? holding(columns, k) : k });
+/**
+ * A cell of tokens as a row and a column; -1 where it is not among them.
+ * @param {Head} head
+ * @param {{ q: number, k: number }} cell
+ */
+const placed = ({ rows, columns }, { q, k }) => ({
+  q: rows ? holding(rows, q) : q,
+  k: columns ? holding(columns, k) : k,
+});
 
 /** The locked cell. @param {Head} head */
 export const locked = (head) => placed(head, { q: state.query.value, k: state.key.value });
@@ -195,7 +229,13 @@ function sentence(q, k, weights, group) {
   return `${cut(group.queries[q], LETTERS)} → ${cut(group.keys[k], LETTERS)} ${told}`;
 }
 
-/** @param {HTMLElement} tip @param {{ q: number, k: number } | null} at @param {Float32Array} weights @param {state.Group} group @param {import("../core/zoom.js").Window} window */
+/**
+ * @param {HTMLElement} tip
+ * @param {{ q: number, k: number } | null} at
+ * @param {Float32Array} weights
+ * @param {state.Group} group
+ * @param {import("../core/zoom.js").Window} window
+ */
 function tipped(tip, at, weights, group, { x, y, side }) {
   // a row may be looked at without any of its cells
   tip.hidden = !at || at.k < 0;
@@ -211,7 +251,8 @@ function tipped(tip, at, weights, group, { x, y, side }) {
 
 /**
  * How large a map and its cells are: all of it is seen at first, as far as a cell has a pixel.
- * @param {Head} head @param {HTMLElement} place @param {HTMLElement} canvas @param {number} margin what the labels of rows take
+ * @param {Head} head @param {HTMLElement} place @param {HTMLElement} canvas @param {number} margin what the labels of
+ * rows take
  */
 function boundsOf({ group, fitsScreen }, place, canvas, margin) {
   const [rows, columns] = [group.queries.length, group.keys.length];
@@ -220,9 +261,21 @@ function boundsOf({ group, fitsScreen }, place, canvas, margin) {
   const above = inside.top + globalThis.scrollY;
   const label = axis.longest(group.keys);
   const left = globalThis.innerHeight - above;
-  const height = fitsScreen ? Math.max(LOWEST, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10)) : TALLEST;
-  const { side, turn, band } = fit({ rows, columns, width, height: fitsScreen ? height : height + label + 10, label, most: fitsScreen ? LARGEST : MODEST });
-  const size = { width: Math.min(width, side * columns), height: Math.min(Math.max(LOWEST, height - band), side * rows) };
+  const height = fitsScreen
+    ? Math.max(LOWEST, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10))
+    : TALLEST;
+  const { side, turn, band } = fit({
+    rows,
+    columns,
+    width,
+    height: fitsScreen ? height : height + label + 10,
+    label,
+    most: fitsScreen ? LARGEST : MODEST,
+  });
+  const size = {
+    width: Math.min(width, side * columns),
+    height: Math.min(Math.max(LOWEST, height - band), side * rows),
+  };
   return { bounds: { rows, columns, ...size, least: side, most: LARGEST }, turn, band };
 }
 
@@ -244,7 +297,9 @@ function strongest(values, most) {
 /** @param {Float32Array} weights @param {state.Group} group @param {string} title */
 function summary(weights, group, title) {
   const columns = group.keys.length;
-  const pairs = strongest(weights, 3).map((place) => sentence(Math.floor(place / columns), place % columns, weights, group));
+  const pairs = strongest(weights, 3).map((place) =>
+    sentence(Math.floor(place / columns), place % columns, weights, group),
+  );
   return `${title}: ${pairs.join("; ")}`;
 }
 

@@ -31,9 +31,20 @@ export function help() {
   const open = document.querySelector("dialog.help");
   if (open) return open.remove();
   const close = () => dialog.close();
-  const single = h("input", { type: "checkbox", checked: () => state.singles.value, onchange: () => state.letters(single.checked) });
+  const single = h("input", {
+    type: "checkbox",
+    checked: () => state.singles.value,
+    onchange: () => state.letters(single.checked),
+  });
   const dialog = h("dialog", { class: "help", "aria-label": () => t("keys_title"), onclose: () => ended(dialog) });
-  const rows = KEYS.map(([key, name]) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, key)), h("td", {}, () => t(name))));
+  const rows = KEYS.map(([key, name]) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, h("kbd", {}, key)),
+      h("td", {}, () => t(name)),
+    ),
+  );
   dialog.append(
     h("h2", {}, () => t("keys_title")),
     h("div", { class: "scrolls", tabindex: 0 }, h("table", { class: "places" }, h("tbody", {}, rows))),

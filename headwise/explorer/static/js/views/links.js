@@ -1,5 +1,8 @@
 // @ts-check
-/** Queries on the left, keys on the right, a line for each strong weight; those of the looked-at token while there is one. */
+/**
+ * Queries on the left, keys on the right, a line for each strong weight; those of the looked-at token while there is
+ * one.
+ */
 
 import { h } from "../dom.js";
 import { effect, signal } from "../store.js";
@@ -41,7 +44,12 @@ export function mount(place, head) {
   };
 }
 
-/** @param {HTMLCanvasElement} canvas @param {{ q: number, k: number, weight: number }[]} links @param {number} width @param {number} height */
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {{ q: number, k: number, weight: number }[]} links
+ * @param {number} width
+ * @param {number} height
+ */
 function draw(canvas, links, width, height) {
   const dots = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * dots);

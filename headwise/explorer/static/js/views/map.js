@@ -9,7 +9,12 @@ import { cut, shown as visible } from "../core/text.js";
 import * as state from "../state.js";
 
 const LABELLED = 48;
-const MOVES = /** @type {Record<string, [number, number]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] });
+const MOVES = /** @type {Record<string, [number, number]>} */ ({
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+});
 
 /**
  * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, signed?: boolean,
@@ -23,15 +28,29 @@ export function mount(place, matrix) {
   const canvas = h("canvas", { class: "heat", tabindex: 0, role: "img", "aria-label": matrix.title });
   const tip = h("div", { class: "tip", hidden: true });
   const cells = h("div", { class: "cells" }, canvas, tip);
-  const frame = h("div", { class: "frame" }, h("div", {}), h("div", { class: "columns" }, labels(matrix.columns)), h("div", { class: "rows" }, labels(matrix.rows)), cells);
+  const frame = h(
+    "div",
+    { class: "frame" },
+    h("div", {}),
+    h("div", { class: "columns" }, labels(matrix.columns)),
+    h("div", { class: "rows" }, labels(matrix.rows)),
+    cells,
+  );
   place.append(frame);
   const side = Math.max(4, Math.min(28, Math.floor((matrix.width || 300) / Math.max(rows, columns, 1))));
   cells.style.width = `${side * columns}px`;
   cells.style.height = `${side * rows}px`;
   frame.style.setProperty("--side", `${side}px`);
-  const within = (/** @type {{ q: number, k: number } | null} */ at) => at && at.q < rows && at.k < columns && at.q >= 0;
+  const within = (/** @type {{ q: number, k: number } | null} */ at) =>
+    at && at.q < rows && at.k < columns && at.q >= 0;
   const end = effect(() => {
-    const name = matrix.signed ? (state.dark.value ? "diverging dark" : "diverging") : state.dark.value ? "ink dark" : "ink light";
+    const name = matrix.signed
+      ? state.dark.value
+        ? "diverging dark"
+        : "diverging"
+      : state.dark.value
+        ? "ink dark"
+        : "ink light";
     const found = matrix.signed ? signed(matrix.values, matrix.top) : entries(matrix.values, matrix.top, "linear");
     const image = painted(found, rows, columns, name);
     return effect(() => {
@@ -43,7 +62,7 @@ export function mount(place, matrix) {
       if (tip.hidden) return;
       tip.textContent = matrix.told(at.q, at.k);
       const left = (at.k + 1) * side + 6;
-      const flips = cells.getBoundingClientRect().left + left + tip.offsetWidth > window.innerWidth - 8;
+      const flips = cells.getBoundingClientRect().left + left + tip.offsetWidth > innerWidth - 8;
       tip.style.left = `${flips ? at.k * side - tip.offsetWidth - 6 : left}px`;
       tip.style.top = `${at.q * side}px`;
     });
@@ -80,7 +99,11 @@ function pressed(event, matrix, rows, columns) {
   state.status.value = matrix.told(matrix.cell.peek().q, matrix.cell.peek().k);
 }
 
-/** Makes a canvas as large as it is seen; how wide a cell is then, in its pixels. @param {HTMLCanvasElement} canvas @param {number} columns */
+/**
+ * Makes a canvas as large as it is seen; how wide a cell is then, in its pixels.
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} columns
+ */
 function fitted(canvas, columns) {
   const dots = window.devicePixelRatio || 1;
   const [width, height] = [Math.round(canvas.clientWidth * dots), Math.round(canvas.clientHeight * dots)];

@@ -3,10 +3,11 @@
 
 import { getNumbers, query } from "../api.js";
 import { after, under } from "../core/masked.js";
-import * as state from "../state.js";
 
 /**
- * @param {state.Trace} trace @param {state.Group} group @param {string} layer @param {number} head
+ * @param {import("../state.js").Trace} trace
+ * @param {import("../state.js").Group} group
+ * @param {string} layer @param {number} head
  * @returns {Promise<{ weights: Float32Array, marked: Float32Array }>}
  */
 export async function weightsOf(trace, group, layer, head) {

@@ -14,7 +14,13 @@ import * as map from "./map.js";
 // as many as the service compares
 const MOST_INPUTS = 64;
 
-/** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive @returns {() => void} */
+/**
+ * @param {HTMLElement} place
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ * @param {() => boolean} alive
+ * @returns {() => void}
+ */
 export function mount(place, trace, group, alive) {
   const similar = h("div", {});
   const muted = h("div", {});
@@ -44,7 +50,9 @@ export function mount(place, trace, group, alive) {
     ...(typed ? [h("p", { class: "side" }, t("inputs")), texts] : []),
     h("h2", {}, t("similar")),
     h("p", { class: "side" }, t("similarnote"), " ", over),
-    typed ? h("div", { class: "controls" }, h("button", { onclick: compare }, t("compareinputs"))) : h("p", { class: "side" }, t("onlytyped")),
+    typed
+      ? h("div", { class: "controls" }, h("button", { onclick: compare }, t("compareinputs")))
+      : h("p", { class: "side" }, t("onlytyped")),
     similar,
   );
   if (typed) place.append(h("h2", {}, t("muted")), h("p", { class: "side" }, t("mutednote")), muted);
@@ -58,10 +66,22 @@ export function mount(place, trace, group, alive) {
     if (!wanted()) return;
     drawn();
     fill(similar);
-    const names = group.layers.flatMap((path, layer) => Array.from({ length: group.heads }, (_, head) => `${layerNumber(path, layer)}.${head + 1}`));
-    const told = (/** @type {number} */ q, /** @type {number} */ k) => `${t("layer")}.${t("head")} ${names[q]} ~ ${names[k]} ${number(found.data[q * names.length + k])}`;
+    const names = group.layers.flatMap((path, layer) =>
+      Array.from({ length: group.heads }, (_, head) => `${layerNumber(path, layer)}.${head + 1}`),
+    );
+    const told = (/** @type {number} */ q, /** @type {number} */ k) =>
+      `${t("layer")}.${t("head")} ${names[q]} ~ ${names[k]} ${number(found.data[q * names.length + k])}`;
     const pick = (/** @type {number} */ q) => choose(Math.floor(q / group.heads), q % group.heads);
-    drawn = map.mount(similar, { values: found.data, rows: names, columns: names, top: 1, title: t("similar"), cell: signal(null), told, pick });
+    drawn = map.mount(similar, {
+      values: found.data,
+      rows: names,
+      columns: names,
+      top: 1,
+      title: t("similar"),
+      cell: signal(null),
+      told,
+      pick,
+    });
     over.textContent = `${t("overinputs")} ${1 + beside.length}.`;
     document.documentElement.dataset.ready = `${group.name}/needs${beside.length ? `/${1 + beside.length}` : ""}`;
   };
@@ -72,11 +92,23 @@ export function mount(place, trace, group, alive) {
   };
 }
 
-/** The traces of some inputs through the same run, while they are wanted; the one that is shown is there. @param {state.Trace} trace @param {string[]} inputs @param {() => boolean} wanted @returns {Promise<string[]>} */
+/**
+ * The traces of some inputs through the same run, while they are wanted; the one that is shown is there.
+ * @param {state.Trace} trace
+ * @param {string[]} inputs
+ * @param {() => boolean} wanted
+ * @returns {Promise<string[]>}
+ */
 async function tracesOf(trace, inputs, wanted) {
   const found = [];
   const options = { edits: read(state.edits.peek()) };
-  for (const text of inputs) if (wanted()) found.push(text === trace.source ? trace.trace_id : (await post("/api/v1/traces", { model: trace.model, text, options })).trace_id);
+  for (const text of inputs)
+    if (wanted())
+      found.push(
+        text === trace.source
+          ? trace.trace_id
+          : (await post("/api/v1/traces", { model: trace.model, text, options })).trace_id,
+      );
   return found.length ? found : [trace.trace_id];
 }
 
@@ -91,7 +123,13 @@ function choose(layer, head) {
   state.head.value = head;
 }
 
-/** Muting every head, asked for by a button and ended by another. @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {() => string[]} given inputs */
+/**
+ * Muting every head, asked for by a button and ended by another.
+ * @param {HTMLElement} place
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ * @param {() => string[]} given inputs
+ */
 function one_by_one(place, trace, group, given) {
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": () => t("muted") });
   const found = signal(/** @type {any[]} */ ([]));
@@ -121,7 +159,13 @@ function one_by_one(place, trace, group, given) {
   const end = () => stop && stop.abort();
   const table = h("div", { class: "scrolls", tabindex: 0 });
   place.append(
-    h("div", { class: "controls" }, h("button", { onclick: begin }, t("muteeach")), h("button", { onclick: end }, t("stop")), bar),
+    h(
+      "div",
+      { class: "controls" },
+      h("button", { onclick: begin }, t("muteeach")),
+      h("button", { onclick: end }, t("stop")),
+      bar,
+    ),
     table,
   );
   const drawn = effect(() => fill(table, shown(found.value, group)));
@@ -142,8 +186,17 @@ function shown(found, group) {
     const layer = group.layers.indexOf(one.layer);
     const name = layer < 0 ? one.head + 1 : h("button", { onclick: () => choose(layer, one.head) }, one.head + 1);
     const cells = measures.map((measure) => h("td", {}, number(one[measure])));
-    return h("tr", {}, h("td", { title: one.layer }, layerTitle(one.layer, Math.max(0, layer))), h("td", {}, name), cells, h("td", {}, h("meter", { min: 0, max: largest, value: Math.abs(one[by]), "aria-hidden": "true" })));
+    return h(
+      "tr",
+      {},
+      h("td", { title: one.layer }, layerTitle(one.layer, Math.max(0, layer))),
+      h("td", {}, name),
+      cells,
+      h("td", {}, h("meter", { min: 0, max: largest, value: Math.abs(one[by]), "aria-hidden": "true" })),
+    );
   };
   const titles = ["layer", "head", ...measures].map((name) => h("th", { scope: "col" }, t(name)));
-  return [h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles, h("td", {}))), h("tbody", {}, rows.map(line)))];
+  return [
+    h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles, h("td", {}))), h("tbody", {}, rows.map(line))),
+  ];
 }

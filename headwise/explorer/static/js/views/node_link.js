@@ -34,7 +34,11 @@ export function mount(place, seen) {
     h("h2", {}, seen.title),
     field,
     h("p", { class: "legend kinds" }, legend),
-    h("p", { class: "legend" }, `${part.nodes.length} ${t("of_nodes")} ${part.total.toLocaleString("en")}${left} · ${t("edges_note")}`),
+    h(
+      "p",
+      { class: "legend" },
+      `${part.nodes.length} ${t("of_nodes")} ${part.total.toLocaleString("en")}${left} · ${t("edges_note")}`,
+    ),
   );
   const paint = () => {
     void [state.dark.value, state.loops.value];
@@ -110,7 +114,14 @@ function draw(canvas, seen, now) {
     return q !== k && (now < 0 || q === now);
   });
   const most = Math.max(1e-9, ...shown.map(([, weight]) => weight));
-  const line = (/** @type {number} */ q, /** @type {number} */ k, /** @type {number} */ wide, /** @type {string} */ ink, /** @type {number} */ alpha, length = 1) => {
+  const line = (
+    /** @type {number} */ q,
+    /** @type {number} */ k,
+    /** @type {number} */ wide,
+    /** @type {string} */ ink,
+    /** @type {number} */ alpha,
+    length = 1,
+  ) => {
     const [[x, y], [right, down]] = [spot(q), spot(k)];
     context.strokeStyle = ink;
     context.globalAlpha = alpha;
@@ -132,7 +143,12 @@ function draw(canvas, seen, now) {
   context.globalAlpha = 1;
 }
 
-/** The node that is looked at, those it attends to, and how much each attends to itself. @param {HTMLElement[]} nodes @param {Seen} seen @param {number} now */
+/**
+ * The node that is looked at, those it attends to, and how much each attends to itself.
+ * @param {HTMLElement[]} nodes
+ * @param {Seen} seen
+ * @param {number} now
+ */
 function marked(nodes, seen, now) {
   const weights = table_of(seen);
   nodes.forEach((node, at) => {
@@ -156,15 +172,24 @@ export function table(place, seen) {
       .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
       .filter((one) => one.q === now)
       .sort((one, two) => two.weight - one.weight);
-    const rows = found.slice(0, ROWS).map(({ k, weight }) =>
-      h("tr", {}, h("th", { scope: "row" }, k === now ? t("itself") : cut(nodes[k].name, 16)), h("td", {}, cut(nodes[k].kind, 10)), h("td", {}, number(weight))),
-    );
+    const rows = found
+      .slice(0, ROWS)
+      .map(({ k, weight }) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, k === now ? t("itself") : cut(nodes[k].name, 16)),
+          h("td", {}, cut(nodes[k].kind, 10)),
+          h("td", {}, number(weight)),
+        ),
+      );
     const centre =
       seen.trace.places.chosen !== null && nodes[now].hop > 0
         ? h("button", { class: "asks", onclick: () => state.give({ text: nodes[now].name }) }, t("centre"))
         : null;
     const more = found.length > ROWS ? h("p", { class: "legend" }, `+ ${found.length - ROWS}`) : null;
-    const spread = `${t("entropy")} ${number(seen.entropy[now])} / ${number(Math.log(Math.max(1, nodes[now].heard)))} ${t("nats")}`;
+    const largest = Math.log(Math.max(1, nodes[now].heard));
+    const spread = `${t("entropy")} ${number(seen.entropy[now])} / ${number(largest)} ${t("nats")}`;
     fill(
       inner,
       h("h2", {}, `${t("neighbours")}: ${cut(nodes[now].name, 20)} (${cut(nodes[now].kind, 12)})`),

@@ -8,7 +8,10 @@ import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { t } from "../strings.js";
 
-/** @typedef {{ weights: ArrayLike<number>, heading: string, places: boolean, words: string[], q: number, ready: string, note?: string }} What */
+/**
+ * @typedef {{ weights: ArrayLike<number>, heading: string, places: boolean, words: string[], q: number, ready: string,
+ * note?: string }} What
+ */
 
 // kept while pages change
 const strength = signal(0.85);
@@ -16,7 +19,12 @@ const shown = signal(true);
 const lines = signal(true);
 const held = signal(false);
 
-/** @param {HTMLElement} place @param {import("../pages/vision.js").Seen} seen @param {What} what @returns {() => void} */
+/**
+ * @param {HTMLElement} place
+ * @param {import("../pages/vision.js").Seen} seen
+ * @param {What} what
+ * @returns {() => void}
+ */
 export function mount(place, seen, what) {
   const { axis, trace } = seen;
   const [rows, columns] = axis.grid;
@@ -26,7 +34,9 @@ export function mount(place, seen, what) {
   canvas.style.maxWidth = `min(100%, ${Math.round((26 * covered[1]) / Math.max(...covered))}rem)`;
   const line = h("p", { class: "legend" }, summary(what, axis));
   const note = what.note ? h("p", { class: "note" }, what.note) : null;
-  place.append(h("div", {}, h("h2", {}, what.heading), canvas, line, what.ready ? [controls(), queries(seen, what)] : null, note));
+  place.append(
+    h("div", {}, h("h2", {}, what.heading), canvas, line, what.ready ? [controls(), queries(seen, what)] : null, note),
+  );
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const k = under(canvas, event, axis);
     if (k >= 0 && what.places) pick(k, seen);
@@ -62,10 +72,23 @@ export function mount(place, seen, what) {
 /** How the image and the weights are shown, on all pictures of the page. */
 function controls() {
   const toggled = (/** @type {string} */ name, /** @type {{ value: boolean }} */ of) =>
-    h("button", { class: () => (of.value ? "tab chosen" : "tab"), "aria-pressed": () => String(of.value), onclick: () => (of.value = !of.value) }, () => t(name));
+    h(
+      "button",
+      {
+        class: () => (of.value ? "tab chosen" : "tab"),
+        "aria-pressed": () => String(of.value),
+        onclick: () => (of.value = !of.value),
+      },
+      () => t(name),
+    );
   const hide = (/** @type {boolean} */ now) => () => (held.value = now);
   const slider = h("input", {
-    type: "range", min: 0, max: 1, step: 0.05, value: strength.peek(), "aria-label": () => t("opacity"),
+    type: "range",
+    min: 0,
+    max: 1,
+    step: 0.05,
+    value: strength.peek(),
+    "aria-label": () => t("opacity"),
     oninput: () => (strength.value = Number(slider.value)),
   });
   return h(
@@ -73,15 +96,39 @@ function controls() {
     { class: "tabs" },
     toggled("overlay", shown),
     toggled("grid", lines),
-    h("button", { class: "tab", onpointerdown: hide(true), onpointerup: hide(false), onpointerleave: hide(false), onkeydown: hide(true), onkeyup: hide(false), onblur: hide(false) }, () => t("hold")),
+    h(
+      "button",
+      {
+        class: "tab",
+        onpointerdown: hide(true),
+        onpointerup: hide(false),
+        onpointerleave: hide(false),
+        onkeydown: hide(true),
+        onkeyup: hide(false),
+        onblur: hide(false),
+      },
+      () => t("hold"),
+    ),
     h("label", { class: "slider" }, () => t("opacity"), slider),
   );
 }
 
-/** Queries that are no places: words, class tokens, the mean of all. @param {import("../pages/vision.js").Seen} seen @param {What} what */
+/**
+ * Queries that are no places: words, class tokens, the mean of all.
+ * @param {import("../pages/vision.js").Seen} seen
+ * @param {What} what
+ */
 function queries(seen, what) {
   const button = (/** @type {string} */ label, /** @type {number} */ q) =>
-    h("button", { class: what.q === q ? "token chosen" : "token", "aria-pressed": String(what.q === q), onclick: () => (state.query.value = q) }, label);
+    h(
+      "button",
+      {
+        class: what.q === q ? "token chosen" : "token",
+        "aria-pressed": String(what.q === q),
+        onclick: () => (state.query.value = q),
+      },
+      label,
+    );
   const words = what.words.map((word, q) => button(word, q));
   const before = seen.trace.axes[seen.group.name].queries.before || 0;
   const classes = what.places ? Array.from({ length: before }, (_, q) => button(seen.group.queries[q], q)) : [];
@@ -95,9 +142,19 @@ function pick(k, seen) {
   state.status.value = named(k, seen.axis);
 }
 
-const MOVES = /** @type {Record<string, [number, number]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] });
+const MOVES = /** @type {Record<string, [number, number]>} */ ({
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+});
 
-/** The arrows move the place that looks. @param {KeyboardEvent} event @param {import("../pages/vision.js").Seen} seen @param {What} what */
+/**
+ * The arrows move the place that looks.
+ * @param {KeyboardEvent} event
+ * @param {import("../pages/vision.js").Seen} seen
+ * @param {What} what
+ */
 function moved(event, seen, what) {
   const move = MOVES[event.key];
   if (!move || !what.places) return;
@@ -116,7 +173,9 @@ function moved(event, seen, what) {
 /** A place by row and column, or a class token. @param {number} k @param {any} axis */
 function named(k, axis) {
   const place = k - axis.before;
-  return place < 0 ? t("class_token") : `${t("row")} ${Math.floor(place / axis.grid[1])}, ${t("column")} ${place % axis.grid[1]}`;
+  return place < 0
+    ? t("class_token")
+    : `${t("row")} ${Math.floor(place / axis.grid[1])}, ${t("column")} ${place % axis.grid[1]}`;
 }
 
 /** @param {What} what @param {any} axis */
@@ -129,6 +188,8 @@ function summary(what, axis) {
 
 /** What the picture shows, in words. @param {What} what @param {any} axis */
 function told(what, axis) {
-  const order = Array.from(what.weights, (value, k) => [value, k]).sort((one, two) => two[0] - one[0]).slice(0, 3);
+  const order = Array.from(what.weights, (value, k) => [value, k])
+    .sort((one, two) => two[0] - one[0])
+    .slice(0, 3);
   return `${what.heading}: ${order.map(([value, k]) => `${named(k, axis)} ${number(value)}`).join("; ")}`;
 }

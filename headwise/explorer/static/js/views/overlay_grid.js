@@ -15,11 +15,19 @@ export function mount(place, seen) {
   const grid = h("div", { class: "grid", role: "group", "aria-label": t("heads") });
   const first = heads > 1 ? -1 : 0;
   for (let layer = 0; layer < layers; layer += 1) {
-    const row = h("div", { class: "gridrow" }, h("span", { class: "name" }, layerNumber(seen.group.layers[layer], layer)));
+    const row = h(
+      "div",
+      { class: "gridrow" },
+      h("span", { class: "name" }, layerNumber(seen.group.layers[layer], layer)),
+    );
     for (let head = first; head < heads; head += 1) row.append(small(seen, layer, head));
     grid.append(row);
   }
-  place.append(h("h2", {}, t("heads")), h("div", { class: "scrolls", tabindex: 0 }, grid), h("p", { class: "legend" }, t("each_own_scale")));
+  place.append(
+    h("h2", {}, t("heads")),
+    h("div", { class: "scrolls", tabindex: 0 }, grid),
+    h("p", { class: "legend" }, t("each_own_scale")),
+  );
 }
 
 /** @param {import("../pages/vision.js").Seen} seen @param {number} layer @param {number} head */
@@ -33,14 +41,25 @@ function small(seen, layer, head) {
   canvas.style.width = `${canvas.width / dots}px`;
   canvas.style.height = `${canvas.height / dots}px`;
   const glow = getComputedStyle(document.documentElement).getPropertyValue("--glow").trim();
-  drawn(canvas, seen.image, { weights: of(seen.weights, layer, head), axis: seen.axis, strength: 0.85, covered, shape, glow });
+  drawn(canvas, seen.image, {
+    weights: of(seen.weights, layer, head),
+    axis: seen.axis,
+    strength: 0.85,
+    covered,
+    shape,
+    glow,
+  });
   const { layers, kind } = seen.group;
   const label = t("layer_head", layerTitle(layers[layer], layer, kind), head < 0 ? t("mean_of_heads") : headName(head));
-  const now = () => state.place(seen.group).at === layer && (state.each.value ? state.place(seen.group).head : -1) === head;
+  const now = () =>
+    state.place(seen.group).at === layer && (state.each.value ? state.place(seen.group).head : -1) === head;
   return h(
     "button",
     {
-      class: () => (now() || (head === 0 && seen.group.heads === 1 && state.place(seen.group).at === layer) ? "cell chosen" : "cell"),
+      class: () =>
+        now() || (head === 0 && seen.group.heads === 1 && state.place(seen.group).at === layer)
+          ? "cell chosen"
+          : "cell",
       title: `${label}\n${layers[layer]}`,
       "aria-label": label,
       onclick: () => {

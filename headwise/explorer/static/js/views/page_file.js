@@ -33,12 +33,19 @@ async function whole(page) {
   let left = 0;
   for (const path of [...seen.paths, ...others]) {
     const answer = size < MOST ? await getRaw(path).catch(() => null) : null;
-    const length = answer ? (answer.text || answer.base64).length : 0;
+    const length = answer ? (answer.text || answer.base64 || "").length : 0;
     if (answer && size + length <= MOST) answers[path] = answer;
     else left += size + length > MOST ? 1 : 0;
     size += length;
   }
-  const held = { page, address: location.hash, meta: state.meta.peek(), trace: state.trace.peek(), ramps: await getJson("/api/v1/ramps"), answers };
+  const held = {
+    page,
+    address: location.hash,
+    meta: state.meta.peek(),
+    trace: state.trace.peek(),
+    ramps: await getJson("/api/v1/ramps"),
+    answers,
+  };
   const shell = /** @type {{ text: string }} */ (await getRaw(`/api/v1/shell?page=${page}`));
   // in JSON `<` is nothing but a letter of a string, so no text ends the script that it stands in
   const json = JSON.stringify(held).replace(/</g, "\\u003c");
@@ -69,7 +76,8 @@ async function filmsOf(paths) {
 
 /**
  * What would be asked for if something else were chosen.
- * @param {string[]} paths @param {Map<string, state.Trace>} traces @param {Map<string, import("../pages/film.js").Film>} films
+ * @param {string[]} paths @param {Map<string, state.Trace>} traces @param {Map<string,
+ * import("../pages/film.js").Film>} films
  */
 function varied(paths, traces, films) {
   const known = new Set(paths);
@@ -78,8 +86,12 @@ function varied(paths, traces, films) {
   for (const path of paths) {
     const [place, rest] = path.split("?");
     const asked = new URLSearchParams(rest);
-    const [trace, film] = [traces, films].map((one) => one.get(place.split("/")[4]));
-    const others = trace ? ofTrace(place, asked, trace) : film ? ofFilm(asked, film).map((one) => `${place}?${one}`) : [];
+    const [trace, film] = [traces.get(place.split("/")[4]), films.get(place.split("/")[4])];
+    const others = trace
+      ? ofTrace(place, asked, trace)
+      : film
+        ? ofFilm(asked, film).map((one) => `${place}?${one}`)
+        : [];
     for (const other of others) {
       if (!known.has(other)) found.push(other);
       known.add(other);
@@ -88,7 +100,12 @@ function varied(paths, traces, films) {
   return found;
 }
 
-/** Other layers, heads, groups, queries. @param {string} place @param {URLSearchParams} asked @param {state.Trace} trace */
+/**
+ * Other layers, heads, groups, queries.
+ * @param {string} place
+ * @param {URLSearchParams} asked
+ * @param {state.Trace} trace
+ */
 function ofTrace(place, asked, trace) {
   const named = asked.get("group");
   return trace.groups.flatMap((group) => {
@@ -106,18 +123,27 @@ function ofTrace(place, asked, trace) {
   });
 }
 
-/** The other steps of what is seen first, then other heads and layers. @param {URLSearchParams} asked @param {import("../pages/film.js").Film} film */
+/**
+ * The other steps of what is seen first, then other heads and layers.
+ * @param {URLSearchParams} asked
+ * @param {import("../pages/film.js").Film} film
+ */
 function ofFilm(asked, film) {
   /** @type {Others} */
   const steps = asked.has("step") ? { step: film.steps } : {};
   const others = film.layers.flatMap((one) => {
+    /** @type {Others} */
     const heads = asked.has("head") ? { head: count(one.heads) } : {};
     return asked.has("layer") ? changed(asked, { layer: [one.name], ...heads, ...steps }) : [];
   });
   return [...changed(asked, steps), ...others];
 }
 
-/** All that a set of questions can be where these parts are any of those values. @param {URLSearchParams} asked @param {Others} others */
+/**
+ * All that a set of questions can be where these parts are any of those values.
+ * @param {URLSearchParams} asked
+ * @param {Others} others
+ */
 function changed(asked, others) {
   let found = [new URLSearchParams(asked)];
   for (const [name, values] of Object.entries(others)) {

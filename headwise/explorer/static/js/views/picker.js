@@ -15,13 +15,22 @@ export function picker(trace, group) {
     { class: "tabs" },
     select(t("group"), groups.map(groupTitle), groups.indexOf(group), (place) => state.inGroup(groups[place].name)),
     select(t("layer"), group.layers.map(layerNumber), at, (place) => (state.layer.value = place)),
-    select(t("head"), Array.from({ length: group.heads }, (_, place) => String(place + 1)), head, (place) => (state.head.value = place)),
+    select(
+      t("head"),
+      Array.from({ length: group.heads }, (_, place) => String(place + 1)),
+      head,
+      (place) => (state.head.value = place),
+    ),
   );
 }
 
 /** @param {string} title @param {string[]} names @param {number} now @param {(place: number) => void} pick */
 function select(title, names, now, pick) {
-  const node = h("select", { onchange: () => pick(node.selectedIndex) }, names.map((name) => h("option", {}, name)));
+  const node = h(
+    "select",
+    { onchange: () => pick(node.selectedIndex) },
+    names.map((name) => h("option", {}, name)),
+  );
   node.selectedIndex = now;
   return h("label", {}, `${title} `, node);
 }

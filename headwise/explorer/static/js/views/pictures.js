@@ -46,7 +46,8 @@ const hexadecimal = (...parts) => `#${parts.map((part) => part.toString(16).padS
 
 /**
  * Marks on the colour of the page, with a title above and lines of text below.
- * @param {string} title @param {number} width @param {number} height of the marks @param {Marks} marks @param {string[]} below
+ * @param {string} title @param {number} width @param {number} height of the marks @param {Marks} marks @param
+ * {string[]} below
  * @returns {Picture}
  */
 function framed(title, width, height, marks, below) {
@@ -55,7 +56,10 @@ function framed(title, width, height, marks, below) {
   const tall = Math.ceil(height) + 2 * EDGE + 24 + 18 * below.length;
   const lines = below.map((text, at) => words(text, EDGE, tall - EDGE - 18 * (below.length - 1 - at), soft));
   /** @type {Marks} */
-  const frame = [{ kind: "rect", x: 0, y: 0, width: all, height: tall, fill: page }, words(title, EDGE, EDGE + 14, ink, 14)];
+  const frame = [
+    { kind: "rect", x: 0, y: 0, width: all, height: tall, fill: page },
+    words(title, EDGE, EDGE + 14, ink, 14),
+  ];
   return { title, width: all, height: tall, marks: [...frame, ...marks, ...lines] };
 }
 
@@ -65,8 +69,12 @@ function framed(title, width, height, marks, below) {
  */
 const words = (text, x, y, fill, size = SIZE) => ({ kind: "text", x, y, text, fill, anchor: "start", size });
 
-/** A matrix: each cell a rectangle, or all of them pixels where they are many. @param {import("./legend.js").Shading} how
- * @param {number} rows @param {number} columns @param {number} x @param {number} y @param {number} step @returns {Marks} */
+/**
+ * A matrix: each cell a rectangle, or all of them pixels where they are many.
+ * @param {import("./legend.js").Shading} how
+ * @param {number} rows @param {number} columns @param {number} x @param {number} y @param {number} step
+ * @returns {Marks}
+ */
 function cells({ cells: entries, name, numeral }, rows, columns, x, y, step) {
   if (rows * columns > MOST_CELLS) {
     const canvas = painted(entries, rows, columns, name);
@@ -77,7 +85,15 @@ function cells({ cells: entries, name, numeral }, rows, columns, x, y, step) {
     const number = step >= NUMERALS ? numeral(at) : null;
     /** @type {Marks} */
     const marks = [{ kind: "rect", x: left, y: top, width: step, height: step, fill: colour(entry, name) }];
-    if (number) marks.push({ kind: "text", x: left + step / 2, y: top + step / 2 + 4, text: number.text, fill: number.colour, anchor: "middle" });
+    if (number)
+      marks.push({
+        kind: "text",
+        x: left + step / 2,
+        y: top + step / 2 + 4,
+        text: number.text,
+        fill: number.colour,
+        anchor: "middle",
+      });
     return marks;
   });
 }
@@ -95,17 +111,42 @@ export function heat(head) {
   const middle = step / 2 + 4;
   const marks = cells(how, rows, columns, x, y, step);
   const names = titles(group);
-  marks.push({ kind: "text", x: EDGE + SIZE, y: y + (rows * step) / 2, text: t(names.from), fill: soft, anchor: "middle", turned: true });
-  marks.push({ kind: "text", x: x + (columns * step) / 2, y: EDGE + 24 + SIZE, text: t(names.to), fill: soft, anchor: "middle" });
-  down.forEach((text, q) => marks.push({ kind: "text", x: x - GAP, y: y + q * step + middle, text, fill: ink, anchor: "end" }));
+  marks.push({
+    kind: "text",
+    x: EDGE + SIZE,
+    y: y + (rows * step) / 2,
+    text: t(names.from),
+    fill: soft,
+    anchor: "middle",
+    turned: true,
+  });
+  marks.push({
+    kind: "text",
+    x: x + (columns * step) / 2,
+    y: EDGE + 24 + SIZE,
+    text: t(names.to),
+    fill: soft,
+    anchor: "middle",
+  });
+  down.forEach((text, q) =>
+    marks.push({ kind: "text", x: x - GAP, y: y + q * step + middle, text, fill: ink, anchor: "end" }),
+  );
   across.forEach((text, k) => {
     marks.push({ kind: "text", x: x + k * step + middle, y: y - GAP, text, fill: ink, anchor: "start", turned: true });
   });
   const bottom = y + rows * step + 12;
   for (let at = 0; at < 64; at += 1) {
-    marks.push({ kind: "rect", x: x + at * 4, y: bottom, width: 4, height: 9, fill: colour(Math.round((at * 255) / 63), how.name) });
+    marks.push({
+      kind: "rect",
+      x: x + at * 4,
+      y: bottom,
+      width: 4,
+      height: 9,
+      fill: colour(Math.round((at * 255) / 63), how.name),
+    });
   }
-  for (const [at, text] of how.ticks) marks.push({ kind: "text", x: x + 256 * at, y: bottom + 22, text, fill: ink, anchor: "middle" });
+  for (const [at, text] of how.ticks)
+    marks.push({ kind: "text", x: x + 256 * at, y: bottom + 22, text, fill: ink, anchor: "middle" });
   const width = x + Math.max(columns * step, 256) - EDGE;
   return framed(title, width, bottom - EDGE + 14, marks, [`${how.title}, ${t("scale")}: ${t(state.scale.peek())}`]);
 }
@@ -122,9 +163,18 @@ export function links(head) {
   /** @type {Marks} */
   const marks = strongest(weights, rows, columns, MASS, locked(head)).links.map(({ q, k, weight }) => {
     const share = Math.min(1, weight);
-    return { kind: "line", from: [left + GAP, at(q)], to: [right - GAP, at(k)], stroke: link, width: 0.5 + 4 * share, opacity: 0.15 + 0.85 * share };
+    return {
+      kind: "line",
+      from: [left + GAP, at(q)],
+      to: [right - GAP, at(k)],
+      stroke: link,
+      width: 0.5 + 4 * share,
+      opacity: 0.15 + 0.85 * share,
+    };
   });
-  group.queries.forEach((one, q) => marks.push({ kind: "text", x: left, y: at(q) + 4, text: shown(one), fill: ink, anchor: "end" }));
+  group.queries.forEach((one, q) =>
+    marks.push({ kind: "text", x: left, y: at(q) + 4, text: shown(one), fill: ink, anchor: "end" }),
+  );
   group.keys.forEach((one, k) => marks.push(words(shown(one), right, at(k) + 4, ink)));
   const width = right + Math.max(0, ...group.keys.map((one) => wide(shown(one)))) - EDGE;
   return framed(title, width, 12 + STEP * Math.max(rows, columns), marks, []);
@@ -161,7 +211,11 @@ export function table(group, summary) {
   const columns = columnsOf(summary);
   const titles = [t("layer"), t("head"), ...columns.map(heading)];
   const rows = summary.heads.flatMap((heads, layer) =>
-    heads.map((found, head) => [layerNumber(group.layers[layer], layer), `${head + 1}`, ...columns.map((name) => decimals(found[name], PLACES))]),
+    heads.map((found, head) => [
+      layerNumber(group.layers[layer], layer),
+      `${head + 1}`,
+      ...columns.map((name) => decimals(found[name], PLACES)),
+    ]),
   );
   const widths = titles.map((title, at) => Math.max(wide(title), ...rows.map((row) => wide(row[at]))) + 16);
   /** @type {Marks} */
@@ -188,7 +242,14 @@ export function heads(group, thumbs) {
   const marks = [];
   for (let layer = 0; layer < layers; layer += 1) {
     const y = EDGE + 36 + layer * (size + GAP);
-    marks.push({ kind: "text", x: EDGE + BAR - GAP, y: y + size / 2, text: layerNumber(group.layers[layer], layer), fill: soft, anchor: "end" });
+    marks.push({
+      kind: "text",
+      x: EDGE + BAR - GAP,
+      y: y + size / 2,
+      text: layerNumber(group.layers[layer], layer),
+      fill: soft,
+      anchor: "end",
+    });
     for (let head = 0; head < count; head += 1) {
       const at = (layer * count + head) * rows * columns;
       const canvas = painted(Int16Array.from(thumbs.data.subarray(at, at + rows * columns)), rows, columns, inks());

@@ -3,7 +3,6 @@
 
 import { percent } from "../core/text.js";
 import { h } from "../dom.js";
-import * as state from "../state.js";
 import { t } from "../strings.js";
 import { swatch } from "./swatch.js";
 
@@ -11,23 +10,45 @@ import { swatch } from "./swatch.js";
 
 const NONE = 255;
 
-/** @param {HTMLElement} place @param {[string, string][]} classes names and colours @param {Numbers} labels as said, and as they are */
+/**
+ * @param {HTMLElement} place
+ * @param {[string, string][]} classes names and colours
+ * @param {Numbers} labels as said, and as they are
+ */
 export function mount(place, classes, labels) {
   const [count, height, width] = labels.shape;
   const size = height * width;
-  const maps = Array.from({ length: count }, (_, at) => /** @type {Uint8Array} */ (labels.data.subarray(at * size, (at + 1) * size)));
+  const maps = Array.from(
+    { length: count },
+    (_, at) => /** @type {Uint8Array} */ (labels.data.subarray(at * size, (at + 1) * size)),
+  );
   const told = h("p", { class: "legend" }, summary(maps));
   const figures = maps.map((map, at) => {
     const name = at ? "labels_true" : "labels_said";
     const canvas = painted(map, height, width, classes);
-    canvas.setAttribute("aria-label", `${t(name)}: ${shares(map, classes).map(([label, share]) => `${label} ${share}`).join(", ")}`);
-    canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => (told.textContent = under(event, canvas, maps, classes)));
+    canvas.setAttribute(
+      "aria-label",
+      `${t(name)}: ${shares(map, classes)
+        .map(([label, share]) => `${label} ${share}`)
+        .join(", ")}`,
+    );
+    canvas.addEventListener(
+      "pointermove",
+      (/** @type {PointerEvent} */ event) => (told.textContent = under(event, canvas, maps, classes)),
+    );
     canvas.addEventListener("pointerleave", () => (told.textContent = summary(maps)));
     return h("figure", {}, h("figcaption", {}, t(name)), canvas);
   });
   const present = classes.map((one, at) => ({ one, at })).filter(({ at }) => maps.some((map) => map.includes(at)));
-  const legend = present.map(({ one, at }) => h("span", { class: "kind" }, swatch(one[1]), `${one[0]} ${maps.map((map) => share(map, at)).join(" / ")}`));
-  place.append(h("h2", {}, t("labels")), h("div", { class: "labelled" }, figures), told, h("div", { class: "kinds legend" }, legend));
+  const legend = present.map(({ one, at }) =>
+    h("span", { class: "kind" }, swatch(one[1]), `${one[0]} ${maps.map((map) => share(map, at)).join(" / ")}`),
+  );
+  place.append(
+    h("h2", {}, t("labels")),
+    h("div", { class: "labelled" }, figures),
+    told,
+    h("div", { class: "kinds legend" }, legend),
+  );
   if (count < 2) place.append(h("p", { class: "note" }, t("labels_unknown")));
 }
 
@@ -54,7 +75,8 @@ function summary([said, known]) {
     all += 1;
     right += Number(said[at] === label);
   });
-  return `${t("labels_right")}: ${all ? percent(right / all, 1) : "– %"} (${right.toLocaleString("en")} / ${all.toLocaleString("en")})`;
+  const counts = `${right.toLocaleString("en")} / ${all.toLocaleString("en")}`;
+  return `${t("labels_right")}: ${all ? percent(right / all, 1) : "– %"} (${counts})`;
 }
 
 /** The part of the pixels that have a label. @param {Uint8Array} map @param {number} label */
@@ -63,10 +85,17 @@ const share = (map, label) => percent(map.reduce((sum, one) => sum + Number(one 
 /** @param {Uint8Array} map @param {[string, string][]} classes */
 const shares = (map, classes) => classes.flatMap(([name], at) => (map.includes(at) ? [[name, share(map, at)]] : []));
 
-/** The classes of the pixel under the pointer. @param {PointerEvent} event @param {HTMLCanvasElement} canvas @param {Uint8Array[]} maps @param {[string, string][]} classes */
+/**
+ * The classes of the pixel under the pointer.
+ * @param {PointerEvent} event
+ * @param {HTMLCanvasElement} canvas
+ * @param {Uint8Array[]} maps
+ * @param {[string, string][]} classes
+ */
 function under(event, canvas, maps, classes) {
   const box = canvas.getBoundingClientRect();
-  const within = (/** @type {number} */ value, /** @type {number} */ most) => Math.max(0, Math.min(most - 1, Math.floor(value)));
+  const within = (/** @type {number} */ value, /** @type {number} */ most) =>
+    Math.max(0, Math.min(most - 1, Math.floor(value)));
   const row = within(((event.clientY - box.top) / box.height) * canvas.height, canvas.height);
   const column = within(((event.clientX - box.left) / box.width) * canvas.width, canvas.width);
   const names = maps.map((map, at) => {

@@ -77,7 +77,11 @@ export function controls(self, count) {
     oninput: () => self.go(Number(slider.value)),
   });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {() => void} */ work) =>
-    h("button", { "aria-label": () => t(name), title: () => t(name), disabled: () => count.value === 0, onclick: work }, sign);
+    h(
+      "button",
+      { "aria-label": () => t(name), title: () => t(name), disabled: () => count.value === 0, onclick: work },
+      sign,
+    );
   const main = h(
     "button",
     {
@@ -95,6 +99,12 @@ export function controls(self, count) {
     void count.value;
     slider.value = String(Math.max(0, self.step()));
   });
-  const parts = [button("back", "‹", () => self.go(self.step() - 1)), main, button("forward", "›", () => self.go(self.step() + 1)), slider, told];
+  const parts = [
+    button("back", "‹", () => self.go(self.step() - 1)),
+    main,
+    button("forward", "›", () => self.go(self.step() + 1)),
+    slider,
+    told,
+  ];
   return { node: h("div", { class: "player", role: "group" }, parts), end };
 }

@@ -14,17 +14,36 @@ import { rolled } from "./seen.js";
 /** Bars of a row, letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
 const [BARS, LETTERS, CELLS] = [7, 16, 128 * 128];
 
-/** @param {HTMLElement} place @param {import("./seen.js").Seen} head @param {state.Trace} trace @param {state.Group} group whose layer is shown @returns {() => void} */
+/**
+ * @param {HTMLElement} place
+ * @param {import("./seen.js").Seen} head
+ * @param {state.Trace} trace
+ * @param {state.Group} group whose layer is shown
+ * @returns {() => void}
+ */
 export function mount(place, head, trace, group) {
   const columns = head.group.keys.length;
   const body = h("div");
-  place.append(body, inside() ? "" : h("p", {}, h("a", { href: () => state.address("trace") }, () => t("see_made"))), h("p", { class: "note" }, () => t("note")));
+  place.append(
+    body,
+    inside()
+      ? ""
+      : h(
+          "p",
+          {},
+          h("a", { href: () => state.address("trace") }, () => t("see_made")),
+        ),
+    h("p", { class: "note" }, () => t("note")),
+  );
   return effect(() => {
     const { q, k: locked } = chosen(head);
     if (q < 0) return fill(body);
     const row = Array.from(head.marked.subarray(q * columns, (q + 1) * columns));
-    const order = row.map((_, k) => k).filter((k) => row[k] > -Infinity).sort((one, two) => row[two] - row[one]);
-    const k = locked < 0 ? order[0] ?? 0 : locked;
+    const order = row
+      .map((_, k) => k)
+      .filter((k) => row[k] > -Infinity)
+      .sort((one, two) => row[two] - row[one]);
+    const k = locked < 0 ? (order[0] ?? 0) : locked;
     const [from, to] = [name(head.group.queries[q]), name(head.group.keys[k])];
     const template = row[k] === -Infinity ? "say_hidden" : rolled(group) ? "say_rollout" : `say_${group.kind}`;
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
@@ -33,7 +52,11 @@ export function mount(place, head, trace, group) {
       body,
       h("p", { class: "say" }, phrase(template, strong(from), strong(percent(row[k], 1)), strong(to))),
       h("h2", {}, phrase("row_of", h("bdi", {}, from))),
-      h("div", { class: "shares" }, order.slice(0, BARS).map((at) => bar(name(head.group.keys[at]), row[at], at === k))),
+      h(
+        "div",
+        { class: "shares" },
+        order.slice(0, BARS).map((at) => bar(name(head.group.keys[at]), row[at], at === k)),
+      ),
       facts,
     );
     return scored(facts, head, trace, group, q, k);
@@ -47,7 +70,13 @@ const name = (label) => cut(label, LETTERS);
 function bar(label, weight, on) {
   const line = h("span", { class: "track" });
   line.style.width = `${Math.min(100, Math.max(0.5, 100 * Math.abs(weight)))}%`;
-  return h("div", { class: on ? "on" : null }, h("bdi", {}, label), h("span", {}, line), h("span", {}, percent(weight, 1)));
+  return h(
+    "div",
+    { class: on ? "on" : null },
+    h("bdi", {}, label),
+    h("span", {}, line),
+    h("span", {}, percent(weight, 1)),
+  );
 }
 
 /** How evenly a row is spread, where its weights are shares. @param {number[]} row */
@@ -56,7 +85,10 @@ function measures(row) {
   if (!open.length || row.some((weight) => weight < 0 && weight > -Infinity)) return [];
   const sum = open.reduce((all, weight) => all + weight, 0);
   const entropy = -open.reduce((all, weight) => all + (weight / sum) * Math.log(weight / sum), 0);
-  return [fact("entropy", `${entropy.toFixed(2)} ${t("nats")}`), fact("effective", Math.exp(entropy).toFixed(1))].flat();
+  return [
+    fact("entropy", `${entropy.toFixed(2)} ${t("nats")}`),
+    fact("effective", Math.exp(entropy).toFixed(1)),
+  ].flat();
 }
 
 /** @param {string} title @param {string} value */
@@ -65,7 +97,15 @@ const fact = (title, value) => [h("dt", {}, t(title)), h("dd", {}, value)];
 /** @param {number} value */
 const significant = (value) => (value === -Infinity ? number(value) : value.toPrecision(4).replace("-", "−"));
 
-/** The score of a cell of two tokens, first of the facts. @param {HTMLElement} facts @param {import("./seen.js").Seen} head @param {state.Trace} trace @param {state.Group} group @param {number} q @param {number} k */
+/**
+ * The score of a cell of two tokens, first of the facts.
+ * @param {HTMLElement} facts
+ * @param {import("./seen.js").Seen} head
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ * @param {number} q
+ * @param {number} k
+ */
 function scored(facts, head, trace, group, q, k) {
   const whole = head.group.queries.length === group.queries.length && head.group.keys.length === group.keys.length;
   if (inside() || rolled(group) || !whole || head.marked.length > CELLS) return undefined;

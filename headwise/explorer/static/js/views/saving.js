@@ -12,12 +12,21 @@ import { toolbar } from "./toolbar.js";
 const DOTS = 2;
 const TOO_LARGE = 413;
 
-/** Buttons for a picture, which is made when it is asked for, as one stop. @param {string} name @param {() => Promise<import("../core/picture.js").Picture>} make */
+/**
+ * Buttons for a picture, which is made when it is asked for, as one stop.
+ * @param {string} name
+ * @param {() => Promise<import("../core/picture.js").Picture>} make
+ */
 export const picture = (name, make) => toolbar(() => t("savedPicture"), "saving", buttons(name, make));
 
-/** The same within other buttons. @param {string} name @param {() => Promise<import("../core/picture.js").Picture>} make */
+/**
+ * The same within other buttons.
+ * @param {string} name
+ * @param {() => Promise<import("../core/picture.js").Picture>} make
+ */
 export function buttons(name, make) {
-  const png = async () => toCanvas(await make(), DOTS).toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
+  const png = async () =>
+    toCanvas(await make(), DOTS).toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
   const svg = async () => saved(new Blob([toSvg(await make())], { type: "image/svg+xml" }), `${name}.svg`);
   return [button("PNG", "savedPicture", png), button("SVG", "savedPicture", svg)];
 }
@@ -31,11 +40,18 @@ export function trace(trace, group) {
     // what is too large as a whole may do as the part that is looked at
     const whole = file({}).then((blob) => saved(blob, `attention.${kind}`));
     const part = () => file({ group: group.name }).then((blob) => saved(blob, `attention ${group.name}.${kind}`));
-    whole.catch((error) => (error.status === TOO_LARGE ? part() : Promise.reject(error))).catch((error) => {
-      state.status.value = error.message;
-    });
+    whole
+      .catch((error) => (error.status === TOO_LARGE ? part() : Promise.reject(error)))
+      .catch((error) => {
+        state.status.value = error.message;
+      });
   };
-  return h("span", { class: "saving" }, button("HTML", "savedPage", ask("html")), button("npz", "savedNumbers", ask("npz")));
+  return h(
+    "span",
+    { class: "saving" },
+    button("HTML", "savedPage", ask("html")),
+    button("npz", "savedNumbers", ask("npz")),
+  );
 }
 
 /** @param {string} kind @param {string} what @param {() => void} work */

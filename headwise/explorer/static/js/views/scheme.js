@@ -25,7 +25,7 @@ export function mount(place, what) {
 /** @param {HTMLElement} place @param {Drawn} what */
 function map(place, { does, values }) {
   const [rows, columns] = values.shape;
-  const top = values.data.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const top = Float32Array.from(values.data).reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   const holder = h("div", { class: "plot" });
   const line = h("p", { class: "legend" });
   const range = `−${number(top)} … ${number(top)} · ${rows} × ${columns}`;
@@ -65,16 +65,24 @@ function exact(alike, means) {
   if (alike.shape.length === 1) return true;
   const count = alike.shape[0];
   const top = means.reduce((most, one) => Math.max(most, Math.abs(one.y)), 1e-9);
-  return alike.data.every((value, place) => Math.abs(value - means[(place % count) - Math.floor(place / count) + count - 1].y) < 1e-2 * top);
+  return alike.data.every(
+    (value, place) => Math.abs(value - means[(place % count) - Math.floor(place / count) + count - 1].y) < 1e-2 * top,
+  );
 }
 
 /** @param {HTMLElement} place @param {Drawn} what */
 function curve(place, { does, alike }) {
   const points = byDistance(alike);
   const ys = points.map((one) => one.y);
-  const canvas = h("canvas", { class: "chart", role: "img", "aria-label": t(does === "scores" ? "alike_scores" : "alike_vectors") });
+  const canvas = h("canvas", {
+    class: "chart",
+    role: "img",
+    "aria-label": t(does === "scores" ? "alike_scores" : "alike_vectors"),
+  });
   const note = exact(alike, points) ? null : h("p", { class: "legend" }, t("mean_spread"));
-  place.append(h("div", {}, h("p", { class: "side" }, t(does === "scores" ? "alike_scores" : "alike_vectors")), canvas, note));
+  place.append(
+    h("div", {}, h("p", { class: "side" }, t(does === "scores" ? "alike_scores" : "alike_vectors")), canvas, note),
+  );
   const [low, high] = [Math.min(0, ...ys), Math.max(0, ...ys)];
   const room = 0.04 * (high - low || 1);
   const x = { low: points[0].x, high: Math.max(points[0].x + 1, points[points.length - 1].x), name: t("by_distance") };
@@ -111,7 +119,12 @@ function hands(place, { values }) {
   };
 }
 
-/** A dial for some of the pairs, from the fastest to the slowest. @param {HTMLCanvasElement} canvas @param {Numbers} values @param {number} row */
+/**
+ * A dial for some of the pairs, from the fastest to the slowest.
+ * @param {HTMLCanvasElement} canvas
+ * @param {Numbers} values
+ * @param {number} row
+ */
 function dials(canvas, values, row) {
   const dots = window.devicePixelRatio || 1;
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
@@ -139,7 +152,10 @@ function dials(canvas, values, row) {
     context.beginPath();
     context.arc(x, y, long, 0, 2 * Math.PI);
     context.stroke();
-    for (const [at, colour, wide] of /** @type {[number, string, number][]} */ ([[0, faint, 2], [row, mark, 3]])) {
+    for (const [at, colour, wide] of /** @type {[number, string, number][]} */ ([
+      [0, faint, 2],
+      [row, mark, 3],
+    ])) {
       const [cos, sin] = values.data.subarray(at * columns + 2 * pair, at * columns + 2 * pair + 2);
       context.strokeStyle = colour;
       context.lineWidth = wide;

@@ -12,18 +12,29 @@ import { groupTitle, headTitle } from "../titles.js";
 import { weightsOf } from "./marked.js";
 
 /**
- * `weights` has 0 where `marked` has minus infinity: pairs that the mask forbids. `rows` and `columns` are the tokens of each.
- * @typedef {{ weights: Float32Array, marked: Float32Array, group: state.Group, title: string, path: string, note: string, name: string,
- *   rows: number[][], columns: number[][], raw: Float32Array | null }} Seen `raw`: scores in place of weights, where these are looked at
+ * `weights` has 0 where `marked` has minus infinity: pairs that the mask forbids. `rows` and `columns` are the tokens
+ * of each.
+ * @typedef {{ weights: Float32Array, marked: Float32Array, group: state.Group, title: string, path: string, note:
+ * string, name: string,
+ *   rows: number[][], columns: number[][], raw: Float32Array | null }} Seen `raw`: scores in place of weights, where
+ * these are looked at
  */
 
-/** Whether a layer looks at what the one before it made, so that attention can be followed through them. @param {state.Group} group */
+/**
+ * Whether a layer looks at what the one before it made, so that attention can be followed through them.
+ * @param {state.Group} group
+ */
 export const rolls = (group) => state.oneSequence(group) && group.layers.length > 1;
 
 /** Whether rollout is looked at in place of a head. @param {state.Group} group */
 export const rolled = (group) => state.head.value < 0 && rolls(group);
 
-/** What is known of the tokens of both sides. @param {state.Trace} trace @param {state.Group} group @returns {{ queries: import("../core/folding.js").Spelled, keys: import("../core/folding.js").Spelled }} */
+/**
+ * What is known of the tokens of both sides.
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ * @returns {{ queries: import("../core/folding.js").Spelled, keys: import("../core/folding.js").Spelled }}
+ */
 export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) || { queries: {}, keys: {} };
 
 /** Whether there are sub-words, and special tokens. @param {state.Trace} trace @param {state.Group} group */
@@ -36,10 +47,18 @@ export function foldable(trace, group) {
 /** What the options are for this group. @param {state.Trace} trace @param {state.Group} group */
 export function options(trace, group) {
   const can = foldable(trace, group);
-  return { merged: can.merged && state.merged.value !== "", special: can.special ? /** @type {"" | "hide" | "share"} */ (state.special.value) : "" };
+  return {
+    merged: can.merged && state.merged.value !== "",
+    special: can.special ? /** @type {"" | "hide" | "share"} */ (state.special.value) : "",
+  };
 }
 
-/** The same as a server is asked for it; nothing where all tokens are shown. @param {state.Trace} trace @param {state.Group} group @returns {Record<string, string>} */
+/**
+ * The same as a server is asked for it; nothing where all tokens are shown.
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ * @returns {Record<string, string>}
+ */
 export function foldedBy(trace, group) {
   const { merged, special } = options(trace, group);
   return { ...(merged ? { merged: "true" } : {}), ...(special ? { special } : {}) };
@@ -49,7 +68,10 @@ export function foldedBy(trace, group) {
 export async function seen(trace, group) {
   const { at, layer, head } = state.place(group);
   const rollout = rolled(group);
-  const raw = rollout || inside() || state.view.value !== "heat" || !state.stage.value ? null : await scoresOf(trace, layer, head);
+  const raw =
+    rollout || inside() || state.view.value !== "heat" || !state.stage.value
+      ? null
+      : await scoresOf(trace, layer, head);
   // sums of scores mean nothing
   const how = raw ? { merged: false, special: /** @type {""} */ ("") } : options(trace, group);
   const { weights, marked } = rollout ? await rolledOut(trace, group) : await weightsOf(trace, group, layer, head);
@@ -60,13 +82,30 @@ export async function seen(trace, group) {
   const plain = found.weights === marked ? weights : found.weights.map((weight) => (weight === -Infinity ? 0 : weight));
   const name = rollout ? "rollout" : `${at}/${head}`;
   const path = rollout ? "" : layer;
-  return { ...found, path, raw, weights: plain, marked: found.weights, group: { ...group, queries: found.queries, keys: found.keys }, title, note, name };
+  return {
+    ...found,
+    path,
+    raw,
+    weights: plain,
+    marked: found.weights,
+    group: { ...group, queries: found.queries, keys: found.keys },
+    title,
+    note,
+    name,
+  };
 }
 
-/** The scores under the mask; null where a layer has none. @param {state.Trace} trace @param {string} layer @param {number} head */
+/**
+ * The scores under the mask; null where a layer has none.
+ * @param {state.Trace} trace
+ * @param {string} layer
+ * @param {number} head
+ */
 async function scoresOf(trace, layer, head) {
   try {
-    const found = await getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${query({ layer, head, stage: "masked" })}`);
+    const found = await getNumbers(
+      `/api/v1/traces/${trace.trace_id}/matrix?${query({ layer, head, stage: "masked" })}`,
+    );
     return Float32Array.from(found.data);
   } catch (error) {
     state.status.value = /** @type {Error} */ (error).message;
@@ -74,7 +113,12 @@ async function scoresOf(trace, layer, head) {
   }
 }
 
-/** The tokens of the cell with the largest weight, no special ones where there are others. @param {Seen} seen @param {state.Trace} trace @param {state.Group} group */
+/**
+ * The tokens of the cell with the largest weight, no special ones where there are others.
+ * @param {Seen} seen
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ */
 export function largestCell({ weights, marked, rows, columns }, trace, group) {
   const { queries, keys } = spelled(trace, group);
   const common = (/** @type {number[][]} */ parts, /** @type {number[]} */ special) => {
@@ -82,7 +126,10 @@ export function largestCell({ weights, marked, rows, columns }, trace, group) {
     return left.length ? left : parts.map((_, at) => at);
   };
   // a row that sees one key alone has no choice
-  const choosing = common(rows, queries.special || []).filter((q) => marked.subarray(q * columns.length, (q + 1) * columns.length).filter((weight) => weight > -Infinity).length > 1);
+  const choosing = common(rows, queries.special || []).filter(
+    (q) =>
+      marked.subarray(q * columns.length, (q + 1) * columns.length).filter((weight) => weight > -Infinity).length > 1,
+  );
   let [best, cell] = [-Infinity, { q: -1, k: -1 }];
   const across = common(columns, keys.special || []);
   for (const q of choosing.length ? choosing : rows.keys()) {
@@ -101,10 +148,18 @@ async function rolledOut(trace, group) {
   return { weights, marked: after(weights, group.queries.length, group.keys.length, group.causal) };
 }
 
-/** What is merged and hidden, in a sentence. @param {state.Group} group @param {import("../core/folding.js").Folded} found @param {import("../core/folding.js").Options} how */
+/** @param {{ queries: string[], keys: string[] }} map */
+const sides = ({ queries, keys }) => `${queries.length} × ${keys.length}`;
+
+/**
+ * What is merged and hidden, in a sentence.
+ * @param {state.Group} group
+ * @param {import("../core/folding.js").Folded} found
+ * @param {import("../core/folding.js").Options} how
+ */
 function told(group, found, how) {
   const said = [];
-  if (how.merged) said.push(`${t("merged_note")} (${group.queries.length} × ${group.keys.length} → ${found.queries.length} × ${found.keys.length})`);
+  if (how.merged) said.push(`${t("merged_note")} (${sides(group)} → ${sides(found)})`);
   if (how.special === "hide") said.push(`${t("hidden_note")} ${number(found.left)}`);
   if (how.special === "share") said.push(t("shared_note"));
   return said.length ? `${said.join("; ")}.` : "";

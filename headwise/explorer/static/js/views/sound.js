@@ -1,5 +1,8 @@
 // @ts-check
-/** The spectrogram of a recording along the sides of a map whose places are times: what is seen of the map, and no more. */
+/**
+ * The spectrogram of a recording along the sides of a map whose places are times: what is seen of the map, and no
+ * more.
+ */
 
 import { getNumbers } from "../api.js";
 import { h } from "../dom.js";
@@ -7,11 +10,19 @@ import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-/** @typedef {{ numbers: import("../core/npy.js").Numbers, queries: boolean, keys: boolean }} Heard bands by frames, the highest first; which sides are times */
+/**
+ * @typedef {{ numbers: import("../core/npy.js").Numbers, queries: boolean, keys: boolean }} Heard bands by frames, the
+ * highest first; which sides are times
+ */
 
 const DEEP = 48;
 
-/** The spectrogram of a trace whose group has times; null where there is none. @param {state.Trace} trace @param {state.Group} group @returns {Promise<Heard | null>} */
+/**
+ * The spectrogram of a trace whose group has times; null where there is none.
+ * @param {state.Trace} trace
+ * @param {state.Group} group
+ * @returns {Promise<Heard | null>}
+ */
 export async function heard(trace, group) {
   const sides = trace.axes && trace.axes[group.name];
   const [queries, keys] = [sides?.queries.kind === "frames", sides?.keys.kind === "frames"];
@@ -21,13 +32,15 @@ export async function heard(trace, group) {
 
 /**
  * @param {{ left: HTMLElement, top: HTMLElement }} sides @param {Heard} found
- * @returns {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds) => void} draws what is seen
+ * @returns {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds) => void} draws what
+ * is seen
  */
 export function mount(sides, { numbers, queries, keys }) {
   const [bands, frames] = numbers.shape;
   const entries = Int16Array.from(numbers.data);
   const turned = entries.map((_, at) => entries[(at % bands) * frames + Math.floor(at / bands)]);
-  const strip = () => h("canvas", { class: "strip-of-sound", role: "img", "aria-label": t("spectrogram"), title: t("spectrogram") });
+  const strip = () =>
+    h("canvas", { class: "strip-of-sound", role: "img", "aria-label": t("spectrogram"), title: t("spectrogram") });
   const [top, left] = [keys ? strip() : null, queries ? strip() : null];
   if (top) sides.top.append(top);
   if (left) sides.left.append(left);
@@ -40,7 +53,13 @@ export function mount(sides, { numbers, queries, keys }) {
   };
 }
 
-/** @param {HTMLCanvasElement} canvas @param {number} width @param {number} height @param {HTMLCanvasElement} image @param {number[]} part left, top, width and height */
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} width
+ * @param {number} height
+ * @param {HTMLCanvasElement} image
+ * @param {number[]} part left, top, width and height
+ */
 function drawn(canvas, width, height, image, [left, top, across, down]) {
   const dots = globalThis.devicePixelRatio || 1;
   canvas.style.width = `${width}px`;

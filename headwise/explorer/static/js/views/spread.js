@@ -33,7 +33,10 @@ export function mount(place, seen) {
     });
     const shown = points.map((point, at) => ({ ...point, colour: at === now ? mark : link, marked: at === now }));
     drawn(canvas, { x, y, lines: [{ points: curve, colour: soft, dashed: true }], points: shown });
-    line.textContent = now >= 0 && now < nodes.length ? `${nodes[now].name}: ${number(points[now].y)} / ${number(Math.log(points[now].x))} ${t("nats")}` : summary;
+    line.textContent =
+      now >= 0 && now < nodes.length
+        ? `${nodes[now].name}: ${number(points[now].y)} / ${number(Math.log(points[now].x))} ${t("nats")}`
+        : summary;
   };
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     const box = canvas.getBoundingClientRect();

@@ -5,7 +5,6 @@ import { getJson, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
-import { effect } from "../store.js";
 import { t } from "../strings.js";
 
 /** Of the slider: powers of ten, up and down. */
@@ -32,7 +31,12 @@ export function mount(place, trace, layer) {
     (/** @type {{ temperature: boolean, masks: Record<string, number> }} */ can) => {
       if (!alive) return;
       const masks = Object.entries(can.masks).map(([name, hides]) => mask(name, hides));
-      fill(place, can.temperature || masks.length || supposed() ? h("div", { class: "controls" }, can.temperature ? slider() : null, masks, back()) : []);
+      fill(
+        place,
+        can.temperature || masks.length || supposed()
+          ? h("div", { class: "controls" }, can.temperature ? slider() : null, masks, back())
+          : [],
+      );
     },
     (error) => {
       if (alive) state.status.value = error.message;

@@ -30,11 +30,17 @@ export function mount(place, head) {
   });
 }
 
-/** Puts the colour of a weight from 0 to 1 behind a token; its letters stay readable. @param {HTMLElement} node @param {number} weight */
+/**
+ * Puts the colour of a weight from 0 to 1 behind a token; its letters stay readable.
+ * @param {HTMLElement} node
+ * @param {number} weight
+ */
 export function tint(node, weight) {
   const name = state.dark.value ? "ink dark" : "ink light";
   const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
   const entry = Math.round(255 * turn(Math.min(1, Math.max(0, weight))));
-  node.style.backgroundColor = `rgb(${ramp(name).subarray(4 * entry, 4 * entry + 3).join(", ")})`;
+  node.style.backgroundColor = `rgb(${ramp(name)
+    .subarray(4 * entry, 4 * entry + 3)
+    .join(", ")})`;
   node.style.color = letters(name, entry);
 }

@@ -25,7 +25,8 @@ export const drawn = (it) => ({ it, best: best(it), tree: layout(it.beams.values
 
 /**
  * Asks whenever what is asked for changes; what is told is drawn as it comes.
- * @param {Shown} search @param {{ value: number }} count @param {Open} open @param {ReturnType<typeof import("./player.js").player>} self
+ * @param {Shown} search @param {{ value: number }} count @param {Open} open @param {ReturnType<typeof
+ * import("./player.js").player>} self
  */
 export function asking(search, count, open, self) {
   let [before, about, alive] = ["", "", true];

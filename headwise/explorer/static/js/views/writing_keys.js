@@ -16,7 +16,13 @@ export function keyboard(self, count, search) {
   const size = (/** @type {string} */ what) => {
     const start = search.peek().it.start;
     if (!start) return 0;
-    return what === "heads" ? (start.kept === "heads" ? start.heads : 0) : start.kept === "mean" ? 0 : start.layers.length;
+    return what === "heads"
+      ? start.kept === "heads"
+        ? start.heads
+        : 0
+      : start.kept === "mean"
+        ? 0
+        : start.layers.length;
   };
   /** @type {Record<string, () => void>} */
   const keys = {
@@ -34,7 +40,15 @@ export function keyboard(self, count, search) {
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     const work = keys[event.key];
-    if (!work || (!state.singles.value && /^[^ ]$/.test(event.key)) || !count.peek() || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (
+      !work ||
+      (!state.singles.value && /^[^ ]$/.test(event.key)) ||
+      !count.peek() ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey
+    )
+      return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || (event.key === " " && target.tagName === "BUTTON")) return;
     event.preventDefault();
     if (event.key !== "Escape") event.stopPropagation();

@@ -1,5 +1,8 @@
 // @ts-check
-/** How it is written and what of it is looked at: hypotheses, layer, head, forced tokens; an end to the work, or once more. */
+/**
+ * How it is written and what of it is looked at: hypotheses, layer, head, forced tokens; an end to the work, or once
+ * more.
+ */
 
 import { fill, h } from "../dom.js";
 import { shown } from "../core/text.js";
@@ -23,15 +26,26 @@ export function options(search, open, stop, again) {
   const layers = () => (start() && start().kept !== "mean" ? start().layers : []);
   const selects = [
     chosen("beams", state.beams, () => [[0, t("recipe")], ...BEAMS.map((count) => [count, String(count)])]),
-    chosen("layer", state.ofLayer, () => [[-1, t("mean")], ...layers().map((/** @type {string} */ name, /** @type {number} */ at) => [at, layerTitle(name, at, start().kind)])]),
-    chosen("head", state.ofHead, () => [[-1, t("mean")], ...Array.from({ length: heads() }, (_, at) => [at, String(at + 1)])]),
+    chosen("layer", state.ofLayer, () => [
+      [-1, t("mean")],
+      ...layers().map((/** @type {string} */ name, /** @type {number} */ at) => [
+        at,
+        layerTitle(name, at, start().kind),
+      ]),
+    ]),
+    chosen("head", state.ofHead, () => [
+      [-1, t("mean")],
+      ...Array.from({ length: heads() }, (_, at) => [at, String(at + 1)]),
+    ]),
   ];
   const node = h(
     "div",
     { class: "options" },
     selects.map((one) => one.node),
     h("button", { class: "stop", hidden: () => !open.value, onclick: stop }, "■ ", () => t("stop")),
-    h("button", { class: "again", hidden: () => Boolean(open.value) || !state.asked(), onclick: again }, "↻ ", () => t("again")),
+    h("button", { class: "again", hidden: () => Boolean(open.value) || !state.asked(), onclick: again }, "↻ ", () =>
+      t("again"),
+    ),
     h(
       "button",
       { class: "release", hidden: () => !state.forced.value, onclick: () => (state.forced.value = "") },
@@ -44,7 +58,10 @@ export function options(search, open, stop, again) {
 /** The tokens that are forced, as they are written. @param {Shown} search */
 function names({ it, best }) {
   const count = state.forced.value.split(",").length;
-  return pathTo(it, best).slice(0, count).map((beam) => shown(beam.text)).join(" ");
+  return pathTo(it, best)
+    .slice(0, count)
+    .map((beam) => shown(beam.text))
+    .join(" ");
 }
 
 /** @param {string} name @param {{ value: number }} part @param {() => any[][]} values */
@@ -54,7 +71,11 @@ function chosen(name, part, values) {
   const end = effect(() => {
     const all = values();
     const now = JSON.stringify(all);
-    if (now !== before) fill(select, all.map(([value, label]) => h("option", { value }, label)));
+    if (now !== before)
+      fill(
+        select,
+        all.map(([value, label]) => h("option", { value }, label)),
+      );
     before = now;
     select.value = String(all.some(([value]) => value === part.value) ? part.value : all[0][0]);
   });

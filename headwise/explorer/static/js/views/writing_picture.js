@@ -14,14 +14,26 @@ import { t } from "../strings.js";
 
 const [LARGE, SMALL, STRENGTH] = [256, 72, 0.85];
 
-/** @param {HTMLElement} place @param {Search} it @param {Beam[]} path as far as it is shown @param {(step: number) => void} go */
+/**
+ * @param {HTMLElement} place
+ * @param {Search} it
+ * @param {Beam[]} path as far as it is shown
+ * @param {(step: number) => void} go
+ */
 export function mount(place, it, path, go) {
   const image = picture(/** @type {import("../core/npy.js").Numbers} */ (it.pixels));
   const looks = path.map((beam) => lookOf(it, beam, state.ofLayer.value, state.ofHead.value));
   const last = path.length - 1;
   const paint = [large(it, image, looks[last], last >= 0 ? path[last].text : "")];
   const each = path.map((beam, at) => small(it, image, looks[at], beam, at === last, () => go(at)));
-  place.append(paint[0].node, h("div", { class: "looked", role: "group", "aria-label": t("looks") }, each.map((one) => one.node)));
+  place.append(
+    paint[0].node,
+    h(
+      "div",
+      { class: "looked", role: "group", "aria-label": t("looks") },
+      each.map((one) => one.node),
+    ),
+  );
   // the glow is a colour of the page
   return effect(() => {
     void state.dark.value;
@@ -35,19 +47,38 @@ function large(it, image, look, token) {
   return { node, draw: () => painted(node, LARGE, it, image, look, true) };
 }
 
-/** @param {Search} it @param {HTMLCanvasElement} image @param {Float32Array | null} look @param {Beam} beam @param {boolean} now @param {() => void} go */
+/**
+ * @param {Search} it
+ * @param {HTMLCanvasElement} image
+ * @param {Float32Array | null} look
+ * @param {Beam} beam
+ * @param {boolean} now
+ * @param {() => void} go
+ */
 function small(it, image, look, beam, now, go) {
   const canvas = h("canvas", { class: "over" });
   const node = h(
     "button",
-    { class: now ? "look chosen" : "look", "aria-label": told(it, look, beam.text), "aria-current": now ? "step" : null, onclick: go },
+    {
+      class: now ? "look chosen" : "look",
+      "aria-label": told(it, look, beam.text),
+      "aria-current": now ? "step" : null,
+      onclick: go,
+    },
     canvas,
     h("span", {}, shown(beam.text)),
   );
   return { node, draw: () => painted(canvas, SMALL, it, image, look, false) };
 }
 
-/** @param {HTMLCanvasElement} canvas @param {number} side @param {Search} it @param {HTMLCanvasElement} image @param {Float32Array | null} weights @param {boolean} lines */
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} side
+ * @param {Search} it
+ * @param {HTMLCanvasElement} image
+ * @param {Float32Array | null} weights
+ * @param {boolean} lines
+ */
 function painted(canvas, side, it, image, weights, lines) {
   const { covered, shape } = it.start.image;
   const axis = it.start.axis;
@@ -64,9 +95,16 @@ function painted(canvas, side, it, image, weights, lines) {
   gridded(canvas, axis, { lines: lines && fits ? ink : null, mark, chosen: -1, dots });
 }
 
-/** A token, and the places that it looks at most. @param {Search} it @param {Float32Array | null} look @param {string} token */
+/**
+ * A token, and the places that it looks at most.
+ * @param {Search} it
+ * @param {Float32Array | null} look
+ * @param {string} token
+ */
 function told(it, look, token) {
   if (!look) return shown(token);
-  const order = Array.from(look, (value, place) => ({ value, place })).sort((one, two) => two.value - one.value).slice(0, 3);
+  const order = Array.from(look, (value, place) => ({ value, place }))
+    .sort((one, two) => two.value - one.value)
+    .slice(0, 3);
   return `${shown(token)}: ${order.map(({ value, place }) => `${it.first[place]} ${percent(value, 0)}`).join("; ")}`;
 }

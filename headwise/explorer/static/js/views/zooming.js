@@ -51,9 +51,15 @@ export function mount(canvas, bounds) {
     const box = canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   };
-  canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => wheeled(event, bounds, point(event)), { passive: false });
+  canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => wheeled(event, bounds, point(event)), {
+    passive: false,
+  });
   // two fingers are ours, not the page's
-  canvas.addEventListener("touchmove", (/** @type {TouchEvent} */ event) => event.touches.length > 1 && event.preventDefault(), { passive: false });
+  canvas.addEventListener(
+    "touchmove",
+    (/** @type {TouchEvent} */ event) => event.touches.length > 1 && event.preventDefault(),
+    { passive: false },
+  );
   canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     fingers.set(event.pointerId, point(event));
     if (fingers.size === 1) [begun, dragged] = [point(event), false];
@@ -67,9 +73,9 @@ export function mount(canvas, bounds) {
     canvas.setPointerCapture(event.pointerId);
     followed(fingers, event.pointerId, at, bounds);
   });
-  for (const name of ["pointerup", "pointercancel"]) {
-    canvas.addEventListener(name, (/** @type {PointerEvent} */ event) => fingers.delete(event.pointerId));
-  }
+  const lifted = (/** @type {PointerEvent} */ event) => void fingers.delete(event.pointerId);
+  canvas.addEventListener("pointerup", lifted);
+  canvas.addEventListener("pointercancel", lifted);
   const end = effect(() => {
     const { times } = state.span.value;
     // a finger moves the page as long as all of the map is seen
@@ -88,14 +94,22 @@ export function mount(canvas, bounds) {
 function wheeled(event, bounds, point) {
   const before = now(bounds);
   const turned = event.deltaY * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 30 : 1);
-  const next = event.shiftKey ? moved(before, bounds, event.deltaX || turned, 0) : zoomed(before, bounds, Math.exp(-turned / (event.ctrlKey ? 100 : 400)), point);
+  const next = event.shiftKey
+    ? moved(before, bounds, event.deltaX || turned, 0)
+    : zoomed(before, bounds, Math.exp(-turned / (event.ctrlKey ? 100 : 400)), point);
   const still = next.side === before.side && next.x === before.x && next.y === before.y;
   if (!event.ctrlKey && (still || (bounds.least >= READABLE && before.side === bounds.least))) return;
   event.preventDefault();
   put(next, bounds);
 }
 
-/** What one finger, or the pointer, moves, and what two do. @param {Map<number, { x: number, y: number }>} fingers @param {number} which @param {{ x: number, y: number }} at @param {Bounds} bounds */
+/**
+ * What one finger, or the pointer, moves, and what two do.
+ * @param {Map<number, { x: number, y: number }>} fingers
+ * @param {number} which
+ * @param {{ x: number, y: number }} at
+ * @param {Bounds} bounds
+ */
 function followed(fingers, which, at, bounds) {
   const before = /** @type {{ x: number, y: number }} */ (fingers.get(which));
   const other = [...fingers].find(([name]) => name !== which);

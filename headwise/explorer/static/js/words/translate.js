@@ -1,0 +1,38 @@
+// @ts-check
+/** Words of the page Translate: English, Chinese. */
+
+/** @type {Record<string, [string, string]>} */
+export const WORDS = {
+  back: ["Step back", "后退一步"],
+  forward: ["Step forward", "前进一步"],
+  stopped: ["stopped", "已停止"],
+  beams: ["Beams", "束宽"],
+  recipe: ["as the recipe says", "按配方设定"],
+  ofLayers: ["mean of all layers", "各层平均"],
+  ofHeads: ["mean of the heads", "各头平均"],
+  written: ["writes", "写出"],
+  alignment: ["Alignment", "对齐"],
+  tree: ["Beam tree", "束搜索树"],
+  likely: ["Likely tokens", "候选词元"],
+  forceToken: ["force this token", "强制此词元"],
+  forced: ["forced", "已强制"],
+  forceAny: ["Any token in its place:", "改用任意词元："],
+  forceIt: ["Force", "强制"],
+  suggestions: ["tokens that begin so", "以此开头的词元"],
+  noToken: ["is no token of this model's vocabulary.", "不是此模型词表中的词元。"],
+  beginSo: ["begin so.", "个词元以此开头。"],
+  noneBegins: ["None begins so.", "没有词元以此开头。"],
+  again: ["Again", "重新生成"],
+  looks: ["looks at", "关注"],
+  blind: ["This model has no attention to show.", "此模型没有可显示的注意力。"],
+  broken: ["the answer broke off; is `headwise explore` still running?", "输出中断；`headwise explore` 是否仍在运行？"],
+  hypotheses: [
+    "The best hypothesis is on top; a click shows the one through a token.",
+    "最佳假设在最上；点击词元查看经过它的假设。",
+  ],
+  pick: ["A click forces another token, and the model goes on from it.", "点击可强制另一个词元，模型由此继续。"],
+  writerKeys: [
+    "Keys: Space plays · ← → step · Home End first, last · [ ] layer · , . head · n scale · Esc shows the best",
+    "按键：空格播放 · ← → 单步 · Home End 首、末步 · [ ] 层 · , . 头 · n 刻度 · Esc 显示最佳假设",
+  ],
+};
