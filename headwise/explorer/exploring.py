@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.adoption import is_adopted, release
 from headwise.errors import ConfigError
-from headwise.predictors.adopted import adopted_predictor
+from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
 from headwise.service.loaded import ADOPTED, LoadedRun, load_runs
 
@@ -94,7 +94,7 @@ def _run_of(model: Any, tokenizer: Any) -> tuple[LoadedRun, Callable[[], None]]:
             raise ConfigError("a predictor has its own tokenizer; leave the other one out")
         return LoadedRun(type(model.model).__name__, type(model).__name__, model, (), identity), lambda: None
     before = is_adopted(model)
-    predictor = adopted_predictor(model, tokenizer)
+    predictor = Adopted.of(model, tokenizer)
     run = LoadedRun(type(model).__name__, ADOPTED, predictor, (), identity)
     return run, lambda: None if before else _release(model)
 

@@ -16,7 +16,7 @@ from headwise.data.text import SPACE_MARK
 from headwise.decoding.hypotheses import Hypothesis, PartialHypotheses, SearchStep, length_norms, observe_search
 from headwise.decoding.search import DecodingConfig
 from headwise.decoding.top import top
-from headwise.errors import Unsupported
+from headwise.errors import ConfigError, Unsupported
 from headwise.explain.places import OnImage
 from headwise.explorer.explorer import Explorer, Name, Store
 from headwise.explorer.images import thinned
@@ -134,10 +134,11 @@ def _written(
 
 
 def _store_trace(run: LoadedRun, store: Store, item: Any, key: str, output: str) -> str | None:
-    """The trace of an output, None for a model without attention."""
+    """The trace of an output; None for a model without attention, or a text that it cannot read again."""
     try:
         trace = traced(run, item, output, key)
-    except Unsupported:
+    except (Unsupported, ConfigError):
+        # the tokens of its text need not be those that were written
         return None
     store.put(trace)
     return trace.id

@@ -18,7 +18,7 @@ from headwise.predictors.drafting import Draft, OutputTokens
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import Attended
 from headwise.predictors.predictor import Form, Predictor, Unknown, several
-from headwise.predictors.saved import Saved, in_memory
+from headwise.predictors.saved import Message, Saved, in_memory
 
 # tokens of a continuation, and of an output that an encoder-decoder writes
 _BEHIND, _WRITTEN = 24, 64
@@ -46,13 +46,25 @@ class Written(NamedTuple):
     finished: bool
 
 
-def adopted_predictor(model: Any, tokenizer: Any) -> "Adopted":
-    """The predictor of a model in memory, which is adopted in place unless it is so already; raises as `in_memory`."""
-    return Adopted(in_memory(model, tokenizer))
+@dataclass(frozen=True)
+class Prompt:
+    """An input of a model of transformers.
+
+    Args:
+        source: as it was given.
+        text: what the tokenizer reads, as a chat template wrote it where `chat` is set.
+    """
+
+    source: str
+    text: str
+    chat: bool
 
 
-class Adopted(Predictor[str, str, str]):
-    """A model of transformers with its tokenizer; an input is a text.
+class Adopted(Predictor[Prompt, str, str]):
+    """A model of transformers with its tokenizer; an input is a text, or messages of a chat.
+
+    Where the tokenizer has a chat template, a text is the message of a user, and a JSON list of objects with "role" and
+    "content" several messages; `prompt(text, chat=False)` takes it as it is.
 
     What it answers: an encoder with a head for masked words the text with its masks filled, one that classifies the
     label, or a label for each token, any other encoder nothing; a decoder the text that follows, of 24 tokens, an
@@ -67,14 +79,45 @@ class Adopted(Predictor[str, str, str]):
             most = _BEHIND if saved.kind == "decoder" else _WRITTEN
             self.decoding = DecodingConfig(method="greedy", max_len=most, max_len_a=0.0, max_len_b=1e9)
 
-    def parse(self, text: str) -> str:
-        """The text. Raises: ConfigError for one without tokens, or of more than the model reads."""
-        if not self.saved.tokens(text):
-            raise ConfigError("there is no token to read; give a text")
-        return text
+    @classmethod
+    def of(cls, model: Any, tokenizer: Any) -> "Adopted":
+        """A model in memory, which is adopted in place unless it is so already; raises as `in_memory`."""
+        return cls(in_memory(model, tokenizer))
 
-    def predict(self, items: Sequence[str] | str, options: Search | None = None) -> list[str]:
-        return [self._answer(text, None, options)[1] for text in several(items)]
+    @property
+    def has_chat_template(self) -> bool:
+        return bool(self.saved.tokenizer.chat_template)
+
+    def parse(self, text: str) -> Prompt:
+        """The prompt. Raises: ConfigError for one without tokens, or of more than the model reads."""
+        return self.prompt(text)
+
+    def prompt(self, item: str | Sequence[Message] | Prompt, *, chat: bool | None = None) -> Prompt:
+        """A text or messages as the model reads them; raises as `parse`.
+
+        Args:
+            chat: whether the chat template writes it; None: where there is one.
+        """
+        if isinstance(item, Prompt):
+            return item
+        messages = None if isinstance(item, str) else item
+        chat = chat if chat is not None else self.has_chat_template or messages is not None
+        if chat and not self.has_chat_template:
+            raise ConfigError(f"{self.saved.name}: its tokenizer has no chat template; give a text")
+        source = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
+        text = self.saved.rendered(messages or _messages(source)) if chat else source
+        prompt = Prompt(source, text, chat)
+        if not self._tokens(prompt):
+            raise ConfigError("there is no token to read; give a text")
+        return prompt
+
+    def _tokens(self, item: str | Sequence[Message] | Prompt) -> list[int]:
+        """What the model reads; a chat template has written what stands before and after a text itself."""
+        prompt = self.prompt(item)
+        return self.saved.tokens(prompt.text, alone=not prompt.chat)
+
+    def predict(self, items: Sequence[Prompt | str] | str, options: Search | None = None) -> list[str]:
+        return [self._answer(item, None, options)[1] for item in several(items)]
 
     def options(self, values: Mapping[str, Any]) -> Search | None:
         if self.decoding is None or not values:
@@ -83,16 +126,16 @@ class Adopted(Predictor[str, str, str]):
         search = {name: value for name, value in values.items() if name != "prefix"}
         return Search(self.decoding.with_options(search), tuple(values.get("prefix", ())))
 
-    def outputs(self, item: str, options: Search | None = None) -> list[Written]:
-        return self._search(self.saved.tokens(self.parse(item)), options)
+    def outputs(self, item: Prompt | str, options: Search | None = None) -> list[Written]:
+        return self._search(self._tokens(item), options)
 
     def writes(self) -> OutputTokens:
         return self.saved.vocabulary if self.decoding is not None else super().writes()
 
-    def draft(self, item: str, options: Search | None = None) -> Draft:
+    def draft(self, item: Prompt | str, options: Search | None = None) -> Draft:
         if self.decoding is None:
-            return super().draft(item, options)
-        saved, tokens = self.saved, self.saved.tokens(self.parse(item))
+            return super().draft(self.prompt(item), options)
+        saved, tokens = self.saved, self._tokens(item)
         decoder, read = saved.decoder(rules=False), saved.labels(tokens)
         first = saved.start() if saved.kind == "encoder-decoder" else tokens[-1]
         return Draft(self.model, decoder, lambda: decoder.start(tokens), first, read, saved.vocabulary)
@@ -121,27 +164,28 @@ class Adopted(Predictor[str, str, str]):
         decode = saved.text if reads else saved.vocabulary.decode
         return [Written(decode(one.tokens), one.tokens, one.score, one.log_prob, one.finished) for one in hypotheses]
 
-    def write(self, item: str, output: str, form: Form, options: None = None) -> list[str]:
+    def write(self, item: Prompt | str, output: str, form: Form, options: Any = None) -> list[str]:
         """An answer a line, or JSON with the text."""
         if form == "text":
             return [visible(output)]
-        return [json.dumps({"input": item, "output": output}, ensure_ascii=False)]
+        source = item if isinstance(item, str) else item.source
+        return [json.dumps({"input": source, "output": output}, ensure_ascii=False)]
 
-    def unknown(self, items: Sequence[str]) -> Unknown:
+    def unknown(self, items: Sequence[Prompt | str]) -> Unknown:
         """Nothing, of so many tokens: which of them training has not taught is not known."""
-        return Unknown(0, sum(len(self.saved.tokens(text)) for text in items))
+        return Unknown(0, sum(len(self._tokens(item)) for item in items))
 
     def scores_of(self, examples: Sequence[str], options: Any = None) -> dict[str, float | str]:
         """Raises: Unsupported: it is looked at here, and not scored."""
         raise Unsupported("a model of transformers is not scored here")
 
-    def explain(self, item: str, target: str | None = None) -> Explanation:
+    def explain(self, item: Prompt | str | Sequence[Message], target: str | None = None) -> Explanation:
         """The attention of every layer while the model reads the text and writes its answer, or `target` instead.
 
         Raises: ConfigError: a text that is too long, or a target for an encoder, which writes nothing.
         """
-        text = self.parse(item)
-        tokens, output, written = self._answer(text, target)
+        prompt = self.prompt(item)
+        tokens, output, written = self._answer(prompt, target)
         saved = self.saved
         if saved.kind == "encoder-decoder":
             inputs, labels = saved.inputs(tokens, saved.fitting(written[:-1])), saved.labels(written)
@@ -151,12 +195,12 @@ class Adopted(Predictor[str, str, str]):
             inputs, read = saved.inputs(tokens), saved.labels(tokens)
             before = behind = read
         attention = looking.attended(self.model, *inputs)
-        sides = [self._tokens(tokens, read)]
+        sides = [self._labelled(tokens, read)]
         if saved.kind == "encoder-decoder":
-            sides += [self._tokens(written[:-1], before), self._tokens(written[1:], behind)]
-        return Explanation(text, output, self._layers(attention, read, before, behind), tokens=sides)
+            sides += [self._labelled(written[:-1], before), self._labelled(written[1:], behind)]
+        return Explanation(prompt.source, output, self._layers(attention, read, before, behind), tokens=sides)
 
-    def _tokens(self, tokens: list[int], labels: list[str]) -> Tokens:
+    def _labelled(self, tokens: list[int], labels: list[str]) -> Tokens:
         return Tokens(labels, *self.saved.words(tokens))
 
     def _layers(
@@ -174,10 +218,11 @@ class Adopted(Predictor[str, str, str]):
                 layers[name] = attended.layer(_repeated(before, count), before, "self", causal=True)
         return layers
 
-    def _answer(self, text: str, target: str | None, options: Search | None = None) -> tuple[list[int], str, list[int]]:
+    def _answer(
+        self, item: Prompt | str, target: str | None, options: Search | None = None
+    ) -> tuple[list[int], str, list[int]]:
         """The tokens that are read, what is said of them, and the tokens that are written, with start and end."""
-        saved = self.saved
-        tokens = saved.tokens(text)
+        saved, tokens = self.saved, self._tokens(item)
         if saved.kind == "encoder":
             if target is not None:
                 raise ConfigError("an encoder writes nothing; leave the target out")
@@ -206,6 +251,17 @@ class Adopted(Predictor[str, str, str]):
         if logits.shape[-1] != config.num_labels:
             return ""
         return " ".join(str(config.id2label[label]) for label in (best if isinstance(best, list) else [best]))
+
+
+def _messages(text: str) -> Sequence[Message]:
+    """The messages in a text: those of a JSON list, else one of a user."""
+    try:
+        values = json.loads(text) if text.lstrip().startswith("[") else None
+    except (ValueError, RecursionError):
+        values = None
+    if isinstance(values, list) and values and all(isinstance(value, dict) and "role" in value for value in values):
+        return values
+    return [{"role": "user", "content": text}]
 
 
 def _repeated(labels: list[str], rows: int) -> list[str]:

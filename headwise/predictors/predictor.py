@@ -127,9 +127,21 @@ class Predictor(ABC, Generic[I, O, E]):
         """One input from an argument of the command line, or a line of standard input; here the text itself."""
         return cast(I, text)
 
+    def prompt(self, item: Any, *, chat: bool) -> I:
+        """One input from a text, written by the model's chat template or not.
+
+        Raises: ConfigError where there is no such template.
+        """
+        raise ConfigError("this model has no chat template; leave chat out")
+
     def read(self, path: Path) -> Iterator[I]:
         """The inputs in a file, one after another, however long it is; here its lines, but for blank ones."""
         return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether a text is written as a message of a chat."""
+        return False
 
     @abstractmethod
     def predict(self, items: Sequence[I], options: Any = None) -> list[O]:

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +16,10 @@ from headwise.adoption import adopt, is_adopted, transformers_part
 from headwise.data.text import SPACE_MARK
 from headwise.errors import CheckpointError, ConfigError, Unsupported
 from headwise.predictors.adopted_decoding import AdoptedDecoder, rules_of
-from headwise.predictors.token_labels import BYTE_SPACE, Vocabulary, decoder_of, texts
+from headwise.predictors.token_labels import BYTE_SPACE, Vocabulary, decoder_of, special_ids, texts
 
+# "role" and "content"
+Message = Mapping[str, str]
 _CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 # what a folder says of its tokens; its other wishes how to search are not heard: some fetch code, and few are greedy
 _TOKENS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
@@ -66,6 +68,16 @@ class Saved:
         ]
         return None if places is None else places - max((start + 1 for start in starts), default=0)
 
+    def rendered(self, messages: Sequence[Message]) -> str:
+        """Messages as the tokenizer's chat template writes them, up to where the model answers. Raises: ConfigError."""
+        try:
+            text: str = self.tokenizer.apply_chat_template(
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # whatever a template makes of messages that it does not take
+            raise ConfigError(f"{self.name}: its chat template refuses these messages: {str(error)[:200]}") from None
+        return text
+
     def fitting(self, tokens: list[int]) -> list[int]:
         """The tokens. Raises: ConfigError for more than the model has places for."""
         if self.longest is not None and len(tokens) > self.longest:
@@ -80,7 +92,8 @@ class Saved:
         """Of each token the word that it is a part of, from 0, -1 for a special one; and the places of these."""
         parts = self.tokenizer.convert_ids_to_tokens(list(tokens))
         decoder = decoder_of(self.tokenizer)
-        special = [place for place, token in enumerate(tokens) if token in self.tokenizer.all_special_ids]
+        silent = special_ids(self.tokenizer)
+        special = [place for place, token in enumerate(tokens) if token in silent]
         word_of, number = [-1] * len(parts), -1
         for place, piece in enumerate(parts):
             inside = (

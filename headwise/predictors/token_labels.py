@@ -39,7 +39,7 @@ class Vocabulary:
     @property
     def special_ids(self) -> frozenset[int]:
         """Tokens that stand for no text."""
-        return frozenset(self._tokenizer.all_special_ids)
+        return special_ids(self._tokenizer)
 
     def shown(self, token: int) -> str:
         """A token as figures show it: without the mark of a space, unless it is nothing else."""
@@ -55,6 +55,12 @@ class Vocabulary:
         ids = [token for token in tokens if token < len(self._tokenizer)]
         text: str = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
+
+
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """Tokens that stand for no text, those of its chat template among them."""
+    added = tokenizer.added_tokens_decoder.items()
+    return frozenset([*tokenizer.all_special_ids, *(token for token, about in added if about.special)])
 
 
 def texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:

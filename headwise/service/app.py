@@ -179,6 +179,7 @@ def _add_status(app: FastAPI, service: Service) -> None:
                 "verb": run.verb,
                 "model": type(run.predictor.model).__name__,
                 "input": run.predictor.given,
+                "chat": run.predictor.has_chat_template,
             }
             for run in service.runs.values()
         ]

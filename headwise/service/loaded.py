@@ -48,20 +48,27 @@ class LoadedRun:
         """What it is asked for; "predict" where its model has no verb of its own."""
         return self.predictor.verb
 
-    def items(self, texts: Sequence[str]) -> list[Any]:
-        """The inputs. Raises: HeadwiseError for a text that is none, or that would be opened as a file."""
+    def items(self, texts: Sequence[str], chat: bool | None = None) -> list[Any]:
+        """The inputs.
+
+        Args:
+            chat: whether a chat template writes them; None: where there is one.
+
+        Raises: HeadwiseError for a text that is none, or that would be opened as a file.
+        """
         if self.predictor.reads == "file":
             raise Unsupported(f"{self.name} reads files, and no path is taken from a request")
-        return [self.predictor.parse(text) for text in texts]
+        predictor = self.predictor
+        return [predictor.parse(text) if chat is None else predictor.prompt(text, chat=chat) for text in texts]
 
-    def attention_inputs(self, texts: Sequence[str], most: int) -> list[Any]:
+    def attention_inputs(self, texts: Sequence[str], most: int, chat: bool | None = None) -> list[Any]:
         """The inputs, to look at their attention.
 
         Where a model cannot tell its tokens, each has a character at least.
 
         Raises: HeadwiseError as `items`, and for a text of more tokens than `most`.
         """
-        items = self.items(texts)
+        items = self.items(texts, chat)
         for place, (text, item) in enumerate(zip(texts, items, strict=True)):
             _at_most(f"texts.{place}", self.predictor.unknown([item]).total or len(text), most)
         return items

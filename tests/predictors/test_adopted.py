@@ -1,6 +1,7 @@
 """Hugging Face models from folders: their weights are their own eager ones; nothing else is fetched or run."""
 
 import json
+import re
 import shutil
 import socket
 import warnings
@@ -13,14 +14,14 @@ from safetensors.torch import load_file, save_file
 transformers = pytest.importorskip("transformers")
 
 from adopted_models import made  # noqa: E402
-from tokenizers import Tokenizer, decoders, models  # noqa: E402
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
 
 from headwise.cli.main import main  # noqa: E402
 from headwise.errors import CheckpointError, ConfigError, Unsupported  # noqa: E402
 from headwise.explorer.traces import traced  # noqa: E402
 from headwise.predictors.adopted import Adopted  # noqa: E402
 from headwise.predictors.saved import saved  # noqa: E402
-from headwise.predictors.token_labels import texts  # noqa: E402
+from headwise.predictors.token_labels import texts, texts_alone  # noqa: E402
 from headwise.service.loaded import load_runs  # noqa: E402
 
 transformers.logging.set_verbosity_error()
@@ -283,3 +284,31 @@ def test_the_command_line_and_names(folders, capsys):
         load_runs([], [folders["BertForMaskedLM"]] * 2)
     assert main(["explore", "--hf", "absent", "--no-browser"]) == 4
     assert "absent is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["byte level", "metaspace"])
+def test_trained_tokens_are_shown_as_characters(kind):
+    text = "Ein Äpfel café, naïve 你好 😀 und  zwei"
+    if kind == "byte level":
+        backend = Tokenizer(models.BPE())
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
+    else:
+        backend = Tokenizer(models.Unigram())
+        backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=60, show_progress=False, unk_token="<unk>", special_tokens=["<unk>"]
+        )
+    backend.train_from_iterator([text, "Ein Ei und zwei Äpfel"] * 9, trainer)
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
+    tokens = words(text)["input_ids"]
+    shown = texts(words, tokens)
+    assert len(shown) == len(tokens) < len(text.encode())
+    assert not set("".join(shown)) & set("ĠÃÄ½ĺ") - set(text)
+    joined = re.sub(r"(.)\(1/(\d)\)(?:\1\(\d/\2\))+", r"\1", "".join(shown)).replace("\u2581", " ")
+    assert joined.strip() == text
+    # each by itself, as they are written
+    alone = [texts_alone(words, [token])[0] for token in tokens]
+    assert all(part == one or re.search(r"\\x[0-9a-f]{2}", one) for part, one in zip(shown, alone, strict=True))

@@ -15,11 +15,11 @@ from fastapi.testclient import TestClient  # noqa: E402
 
 from headwise.errors import ConfigError  # noqa: E402
 from headwise.explorer.api import add_explorer  # noqa: E402
-from headwise.predictors.adopted import Adopted, adopted_predictor  # noqa: E402
+from headwise.predictors.adopted import Adopted  # noqa: E402
 from headwise.predictors.drafting import Follower  # noqa: E402
 from headwise.predictors.saved import saved  # noqa: E402
 from headwise.service.app import create_app  # noqa: E402
-from headwise.service.loaded import load_runs  # noqa: E402
+from headwise.service.loaded import LoadedRun, load_runs  # noqa: E402
 
 transformers.logging.set_verbosity_error()
 
@@ -49,7 +49,7 @@ def loaded(models, name, rules=None):
     for model in both:
         for key, value in (rules or {}).items():
             setattr(model.generation_config, key, value)
-    return both[0], adopted_predictor(both[1], tokenizer())
+    return both[0], Adopted.of(both[1], tokenizer())
 
 
 def generated(model, texts, **options):
@@ -159,3 +159,56 @@ def test_an_encoder_writes_nothing(tmp_path):
     for refused in (predictor.writes, lambda: predictor.draft("the cat")):
         with pytest.raises(Exception, match="does not write token by token"):
             refused()
+
+
+TEMPLATE = (
+    "{% for message in messages %}{% if message.role == 'robot' %}{{ raise_exception('no robots') }}{% endif %}"
+    "<s> {{ message.content }} </s>{% endfor %}{% if add_generation_prompt %} <s> big{% endif %}"
+)
+
+
+@pytest.fixture
+def chat(models):
+    model = transformers.LlamaForCausalLM.from_pretrained(models["LlamaForCausalLM"])
+    words = tokenizer()
+    words.chat_template = TEMPLATE
+    return Adopted.of(model, words)
+
+
+def test_a_chat_template_writes_messages(chat):
+    wrapped = ["<s>", "the", "cat", "</s>", "<s>", "big"]
+    messages = [{"role": "user", "content": "the cat"}]
+    for item in ("the cat", messages, json.dumps(messages)):
+        explanation = chat.explain(item, "dog")
+        assert explanation.tokens[0].labels == [*wrapped, "dog"]
+        assert explanation.tokens[0].special == [0, 3, 4]
+        assert explanation.source == (item if isinstance(item, str) else json.dumps(messages))
+    # as `generate` of the rendered messages
+    row = chat.saved.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt")
+    expected = chat.model.generate(
+        row["input_ids"], attention_mask=row["attention_mask"], do_sample=False, max_new_tokens=24
+    )
+    (output,) = chat.outputs("the cat")
+    assert output.tokens == cut(expected[0], row["input_ids"].shape[1], [2])[: len(output.tokens)]
+    assert len(output.tokens) + output.finished == len(cut(expected[0], row["input_ids"].shape[1], [2]))
+    plain = chat.explain(chat.prompt("the cat", chat=False), "dog")
+    assert plain.tokens[0].labels == ["<s>", "the", "cat", "</s>", "dog"]
+    with pytest.raises(ConfigError, match="no robots"):
+        chat.explain([{"role": "robot", "content": "hm"}])
+    chat.saved.tokenizer.chat_template = None
+    with pytest.raises(ConfigError, match="has no chat template"):
+        chat.explain(messages)
+
+
+def test_requests_say_whether_the_template_is_used(chat):
+    runs = {"chat": LoadedRun("chat", "adopted", chat)}
+    with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as client:
+        assert client.get("/api/v1/meta").json()["models"][0]["chat"]
+        traces = [
+            client.post("/api/v1/traces", json={"text": "the cat", **how}).json() for how in ({}, {"chat": False})
+        ]
+        answer = client.post("/api/v1/generate", json={"text": "the cat", "chat": False, "max_new": 2})
+        read = next(json.loads(line) for line in answer.text.splitlines())["start"]["axes"]["src"]
+    assert traces[0]["groups"][0]["queries"][:6] == ["<s>", "the", "cat", "</s>", "<s>", "big"]
+    assert traces[1]["groups"][0]["queries"][:4] == read == ["<s>", "the", "cat", "</s>"]
+    assert traces[0]["trace_id"] != traces[1]["trace_id"]

@@ -34,6 +34,7 @@ export const DEFAULTS = {
   te: "1",
   um: "",
   st: "",
+  pl: "",
 };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
 // the second side of a comparison
@@ -43,7 +44,7 @@ const MASKS = ["causal", "padding"];
 const SPECIALS = ["", "hide", "share"];
 export const VIEWS = ["heat", "links", "text", "table", "needs"];
 /** @type {Record<string, string[]>} */
-const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], v: VIEWS };
+const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], pl: ["1"], v: VIEWS };
 
 export const page = signal("");
 export const model = signal("");
@@ -52,6 +53,8 @@ export const example = signal(-1);
 /** The content of a file in base64, in place of both. */
 export const upload = signal("");
 export const text = signal("");
+/** "1": a text is read as it is, though the model has a chat template. */
+export const plain = signal("");
 export const group = signal("");
 /** -1: the layer on which a group opens. */
 export const layer = signal(-1);
@@ -142,6 +145,7 @@ const PARTS = {
   te: temperature,
   um: without,
   st: stage,
+  pl: plain,
 };
 /**
  * The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1:
@@ -328,12 +332,17 @@ export function instead(work) {
   }
 }
 
-/** What the chosen run reads: "text", "image", "node" ... @returns {string} */
-export function reads() {
+/** What the service says of the chosen run. @returns {any} */
+function chosenRun() {
   const models = meta.value ? meta.value.models : [];
-  const found = models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
-  return found ? found.input : "";
+  return models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
 }
+
+/** What the chosen run reads: "text", "image", "node" ... @returns {string} */
+export const reads = () => (chosenRun() ? chosenRun().input : "");
+
+/** Whether a chat template writes what the chosen run reads. @returns {boolean} */
+export const chats = () => Boolean(chosenRun() && chosenRun().chat);
 
 /** The page that shows best what the chosen run reads. */
 export const best = () => ({ image: "vision", node: "graph", molecule: "graph" })[reads()] || "attend";
@@ -365,7 +374,7 @@ export function pick(name) {
 export function asked() {
   if (upload.value) return { file: upload.value };
   if (example.value >= 0) return { example: example.value };
-  return text.value ? { text: text.value } : null;
+  return text.value ? { text: text.value, ...(chats() && plain.value ? { chat: false } : {}) } : null;
 }
 
 /** Whether the chosen run reads files, so that its inputs are asked for by number. */
