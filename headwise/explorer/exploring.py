@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.adoption import is_adopted, release
 from headwise.errors import ConfigError
-from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
-from headwise.service.loaded import ADOPTED, LoadedRun, load_runs
+from headwise.service.loaded import LoadedRun, adopted_run, load_runs
 
 if TYPE_CHECKING:
     from headwise.explorer.serving import Exploration
@@ -36,7 +35,7 @@ def explore(
         model: a model of transformers; a predictor, as `headwise.load` returns it; or a folder: of a run, or of a
             Hugging Face model as `save_pretrained` writes it. A model of transformers is adopted (`adopt`) until the
             explorer is closed.
-        tokenizer: of a model of transformers: its tokenizer.
+        tokenizer: of a model of transformers: its tokenizer, or the image processor of a vision model.
         port: 0: any that is free.
         browser: open the browser, outside of notebooks.
         wait: whether to wait until Ctrl+C; None: outside of notebooks and interactive sessions.
@@ -87,16 +86,13 @@ def _run_of(model: Any, tokenizer: Any) -> tuple[LoadedRun, Callable[[], None]]:
         )
         (run,) = load_runs(*folders, files=True).values()
         return run, lambda: None
-    # what tells its traces from those of other models
-    identity = secrets.token_hex(10)
     if isinstance(model, Predictor):
         if tokenizer is not None:
             raise ConfigError("a predictor has its own tokenizer; leave the other one out")
+        identity = secrets.token_hex(10)
         return LoadedRun(type(model.model).__name__, type(model).__name__, model, (), identity), lambda: None
     before = is_adopted(model)
-    predictor = Adopted.of(model, tokenizer)
-    run = LoadedRun(type(model).__name__, ADOPTED, predictor, (), identity)
-    return run, lambda: None if before else _release(model)
+    return adopted_run(model, tokenizer), lambda: None if before else _release(model)
 
 
 def _release(model: Any) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from headwise.predictors.drafting import Draft, OutputTokens
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import Attended
 from headwise.predictors.predictor import Form, Predictor, Unknown, several
-from headwise.predictors.saved import Message, Saved, in_memory
+from headwise.predictors.saved import Message, Saved, in_memory, saved
 
 # tokens of a continuation, and of an output that an encoder-decoder writes
 _BEHIND, _WRITTEN = 24, 64
@@ -80,9 +81,19 @@ class Adopted(Predictor[Prompt, str, str]):
             self.decoding = DecodingConfig(method="greedy", max_len=most, max_len_a=0.0, max_len_b=1e9)
 
     @classmethod
+    def at(cls, folder: Path) -> "Adopted":
+        """The model of a folder; raises as `saved`."""
+        return cls(saved(folder))
+
+    @classmethod
     def of(cls, model: Any, tokenizer: Any) -> "Adopted":
         """A model in memory, which is adopted in place unless it is so already; raises as `in_memory`."""
         return cls(in_memory(model, tokenizer))
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """Those that say which model it is."""
+        return self.saved.files
 
     @property
     def has_chat_template(self) -> bool:

@@ -2,11 +2,11 @@
 
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,6 +18,10 @@ from headwise.errors import CheckpointError, ConfigError, Unsupported
 from headwise.predictors.adopted_decoding import AdoptedDecoder, rules_of
 from headwise.predictors.token_labels import BYTE_SPACE, Vocabulary, decoder_of, special_ids, texts
 
+# names of main inputs, and what they are
+TEXT, PICTURE = "input_ids", "pixel_values"
+_INPUTS = {TEXT: "text", PICTURE: "pictures"}
+T = TypeVar("T")
 # "role" and "content"
 Message = Mapping[str, str]
 _CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
@@ -160,24 +164,43 @@ class Saved:
 
 
 def saved(folder: Path) -> Saved:
-    """The model of a folder, as `save_pretrained` of transformers writes it, adopted.
+    """The model of a folder that reads texts, adopted; raises as `read_folder`, and Unsupported where it reads none.
 
-    The folder holds config.json, tokenizer.json, and model.safetensors or its parts. The model's code is that of
-    transformers.
+    The folder has a tokenizer.json too.
+    """
+
+    def read() -> Any:
+        return transformers_part("PreTrainedTokenizerFast").from_pretrained(folder, local_files_only=True)
+
+    model, tokenizer, files = read_folder(folder, TEXT, _TOKENIZER, read)
+    if model.can_generate():
+        model.generation_config = _tokens_of(folder, model)
+    return _text_model(str(folder), model, tokenizer, files)
+
+
+def read_folder(folder: Path, reads: str, file: str, read: Callable[[], T]) -> tuple[Any, T, tuple[Path, ...]]:
+    """A model as `save_pretrained` of transformers writes it, what prepares its inputs, and the files of both.
+
+    The folder holds config.json, and model.safetensors or its parts. The model's code is that of transformers.
+
+    Args:
+        reads: the name of its main input.
+        file: of what prepares its inputs, which `read` reads.
 
     Raises:
         CheckpointError: naming what is missing or damaged, or is there in another form.
-        Unsupported: a family that transformers does not have, that cannot be adopted, or that reads no text.
+        Unsupported: a family that transformers does not have, or that reads something else.
     """
-    values, weights = _checked(folder)
-    kind = _class_of(folder, values)
-    tokenizers, config = transformers_part("PreTrainedTokenizerFast"), transformers_part("CONFIG_MAPPING")
+    kind = _class_of(folder, _checked(folder)[0])
+    if kind.main_input_name != reads:
+        raise Unsupported(f"{folder}: {kind.__name__} reads no {_INPUTS[reads]}")
+    values, weights = _checked(folder, file)
     how: dict[str, Any] = {"local_files_only": True}
     try:
-        settings = config[values["model_type"]].from_pretrained(folder, **how)
+        settings = transformers_part("CONFIG_MAPPING")[values["model_type"]].from_pretrained(folder, **how)
         settings.return_dict = True
         _check_layers(folder, settings, weights)
-        tokenizer = tokenizers.from_pretrained(folder, **how)
+        preparation = read()
         # not what its configuration may ask for, which could be fetched
         how |= {"attn_implementation": "eager", "use_safetensors": True, "output_loading_info": True}
         model, report = kind.from_pretrained(folder, config=settings, **how)
@@ -188,37 +211,41 @@ def saved(folder: Path) -> Saved:
         raise CheckpointError(f"{folder}: transformers cannot read it: {line or type(error).__name__}") from None
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(f"{folder}: {len(missing)} weights of {kind.__name__} are missing, such as {missing[0]}")
-    if model.can_generate():
-        model.generation_config = _tokens_of(folder, model)
-    return _adopted(str(folder), model, tokenizer, (folder / _CONFIG, folder / _TOKENIZER, *weights))
+    return model, preparation, (folder / _CONFIG, folder / file, *weights)
+
+
+def input_of_folder(folder: Path) -> str:
+    """The name of the main input of a folder's model; raises as `read_folder`."""
+    return str(_class_of(folder, _checked(folder)[0]).main_input_name)
 
 
 def in_memory(model: Any, tokenizer: Any) -> Saved:
     """A model with its tokenizer, adopted in place unless it is so already.
 
-    Raises: Unsupported as `saved`; ConfigError: no model of transformers, or no fast tokenizer of it.
+    Raises: Unsupported as `saved`; ConfigError: no fast tokenizer of transformers.
     """
-    if not isinstance(model, transformers_part("PreTrainedModel")):
-        raise ConfigError(f"explored is a model of transformers, a predictor or a folder, not a {type(model).__name__}")
     if not isinstance(tokenizer, transformers_part("PreTrainedTokenizerFast")):
         raise ConfigError(f"a {type(model).__name__} is explored with its tokenizer, a PreTrainedTokenizerFast")
-    return _adopted(type(model).__name__, model, tokenizer, ())
+    return _text_model(type(model).__name__, model, tokenizer, ())
 
 
-def _adopted(name: str, model: Any, tokenizer: Any, files: tuple[Path, ...]) -> Saved:
+def _text_model(name: str, model: Any, tokenizer: Any, files: tuple[Path, ...]) -> Saved:
     kind, reads_and_writes = type(model).__name__, model.config.is_encoder_decoder
     if reads_and_writes != ("decoder_input_ids" in inspect.signature(model.forward).parameters):
         raise CheckpointError(f"{name}: its configuration gives is_encoder_decoder a value that {kind} cannot have")
     if reads_and_writes and not model.can_generate():
         raise Unsupported(f"{name}: {kind} reads and writes, and has no head that says what it writes")
-    if getattr(model, "main_input_name", "") != "input_ids":
-        raise Unsupported(f"{name}: {kind} reads no text")
+    adopt_named(name, model)
+    return Saved(name, files, model, tokenizer)
+
+
+def adopt_named(name: str, model: Any) -> None:
+    """Adopts a model unless it is so already. Raises: Unsupported, with the name."""
     try:
         if not is_adopted(model):
             adopt(model)
     except Unsupported as error:
         raise Unsupported(f"{name}: {error}") from None
-    return Saved(name, files, model, tokenizer)
 
 
 def _tokens_of(folder: Path, model: Any) -> Any:
@@ -243,12 +270,12 @@ def _flat(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
-def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
+def _checked(folder: Path, *others: str) -> tuple[dict[str, Any], list[Path]]:
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no folder; nothing is downloaded: write one with save_pretrained")
-    for name in (_CONFIG, _TOKENIZER):
+    for name in (_CONFIG, *others):
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} has no {name}; write it with save_pretrained of model and tokenizer")
+            raise CheckpointError(f"{folder} has no {name}; write it with save_pretrained")
     if (folder / "adapter_config.json").exists():
         raise CheckpointError(f"{folder} holds an adapter; merge it into its model and save that")
     values = _read(folder / _CONFIG)
@@ -301,8 +328,6 @@ def _class_of(folder: Path, values: dict[str, Any]) -> Any:
             f"{folder}: {_CONFIG} names the model '{name[:100]}', which transformers does not have; code that comes"
             " with a model is not run"
         )
-    if getattr(kind, "main_input_name", "") != "input_ids" or not issubclass(kind, nn.Module):
-        raise Unsupported(f"{folder}: {name} reads no text")
     return kind
 
 

@@ -101,7 +101,7 @@ def test_what_cannot_be_shown_is_refused(tmp_path):
     _, model, words = in_memory(tmp_path, "BertForMaskedLM")
     with pytest.raises(ConfigError, match="with its tokenizer"):
         headwise.explore(model)
-    with pytest.raises(ConfigError, match="a model of transformers"):
+    with pytest.raises(ConfigError, match="a model of transformers, a predictor or a folder"):
         headwise.explore(torch.nn.Linear(2, 3), words)
     with headwise.explore(model, words, browser=False, wait=False) as exploration:
         port = int(exploration.address.rstrip("/").rpartition(":")[2])

@@ -33,7 +33,8 @@ KINDS = {
     "MarianMTModel": PAIR,
     "BartForConditionalGeneration": PAIR,
     "BartModel": PAIR,
-    "ViTModel": LAYERS | {"image_size": 16, "patch_size": 4},
+    **{name: LAYERS | {"image_size": 16, "patch_size": 4, "num_labels": 3}
+       for name in ("ViTModel", "ViTForImageClassification", "DeiTForImageClassificationWithTeacher")},
     "BloomForCausalLM": {"n_layer": 1, "hidden_size": 16, "n_head": 4},
 }  # fmt: skip
 
@@ -59,6 +60,14 @@ def tokenizer(byte_level=False):
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names)
 
 
+def processor(**options):
+    """Squares of 16 pixels."""
+    size = {"height": 16, "width": 16}
+    return transformers.ViTImageProcessorPil(
+        size=size, image_mean=[0.4, 0.5, 0.6], image_std=[0.2, 0.3, 0.4], **options
+    )
+
+
 def made(folder, name, byte_level=False, **options):
     """A folder with a model of this class."""
     words = tokenizer(byte_level)
@@ -69,5 +78,5 @@ def made(folder, name, byte_level=False, **options):
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=parameter.shape[-1] ** -0.5)
     model.save_pretrained(folder)
-    words.save_pretrained(folder)
+    (processor() if model.main_input_name == "pixel_values" else words).save_pretrained(folder)
     return folder
