@@ -64,7 +64,8 @@ class Saved:
     @property
     def longest(self) -> int | None:
         """How many tokens the model has places for; None: no number of them is known."""
-        places: int | None = getattr(self.model.config, "max_position_embeddings", None)
+        config = self.model.config
+        places: int | None = getattr(config, "max_position_embeddings", getattr(config, "max_seq_len", None))
         tables = [getattr(module, "position_embeddings", None) for module in self.model.modules()]
         # some count their places from behind that of padding
         starts = [

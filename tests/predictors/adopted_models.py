@@ -35,7 +35,12 @@ KINDS = {
     "BartModel": PAIR,
     **{name: LAYERS | {"image_size": 16, "patch_size": 4, "num_labels": 3}
        for name in ("ViTModel", "ViTForImageClassification", "DeiTForImageClassificationWithTeacher")},
-    "BloomForCausalLM": {"n_layer": 1, "hidden_size": 16, "n_head": 4},
+    "BloomForCausalLM": SPECIAL | {"n_layer": 2, "hidden_size": 16, "n_head": 4},
+    "MptForCausalLM": SPECIAL | {"d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 40},
+    "FalconForCausalLM": TEXT | {"alibi": True, "multi_query": True},
+    "GPTJForCausalLM": SPECIAL | {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 40, "rotary_dim": 2},
+    "DebertaV2ForMaskedLM": TEXT | {"relative_attention": True, "position_buckets": 4, "pos_att_type": ["p2c", "c2p"]},
+    "DebertaForMaskedLM": TEXT,
 }  # fmt: skip
 
 

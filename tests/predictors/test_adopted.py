@@ -34,6 +34,8 @@ SAID = {
     "GPT2LMHeadModel": ("decoder", ["transformer self"]),
     "T5ForConditionalGeneration": ("encoder-decoder", ["encoder self", "decoder self", "decoder cross"]),
     "MarianMTModel": ("encoder-decoder", ["encoder self", "decoder self", "decoder cross"]),
+    "BloomForCausalLM": ("decoder", ["transformer self"]),
+    "DebertaV2ForMaskedLM": ("encoder", ["encoder self"]),
 }
 
 
@@ -173,7 +175,7 @@ def test_layers_that_are_passed_twice_have_their_rows_twice(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("BloomForCausalLM", r"BloomForCausalLM: BloomForCausalLM computes its attention by itself"),
+        ("DebertaForMaskedLM", r"DebertaForMaskedLM: DebertaForMaskedLM computes its attention by itself"),
         ("BartModel", "BartModel reads and writes, and has no head"),
         ("ViTModel", "ViTModel reads no text"),
     ],

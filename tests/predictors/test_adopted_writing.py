@@ -26,6 +26,7 @@ transformers.logging.set_verbosity_error()
 TEXTS = ["the cat sat on the mat .", "a big red dog", "log"]
 READS = ["T5ForConditionalGeneration", "MarianMTModel", "BartForConditionalGeneration"]
 WRITERS = ["GPT2LMHeadModel", "LlamaForCausalLM", "OPTForCausalLM", "Gemma3ForCausalLM", *READS]
+WRITERS += ["GPTJForCausalLM", "BloomForCausalLM", "MptForCausalLM", "FalconForCausalLM"]
 RULES = [
     {},
     {"forced_bos_token_id": 7, "forced_eos_token_id": 2},
