@@ -213,3 +213,11 @@ def test_requests_say_whether_the_template_is_used(chat):
     assert traces[0]["groups"][0]["queries"][:6] == ["<s>", "the", "cat", "</s>", "<s>", "big"]
     assert traces[1]["groups"][0]["queries"][:4] == read == ["<s>", "the", "cat", "</s>"]
     assert traces[0]["trace_id"] != traces[1]["trace_id"]
+
+
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "T5ForConditionalGeneration"])
+def test_forced_tokens_come_before_the_rules(models, name):
+    _, predictor = loaded(models, name, {"forced_bos_token_id": 7, "suppress_tokens": [5, 9]})
+    (output,) = predictor.outputs("log", predictor.options({"max_len": 8, "prefix": [5, 6]}))
+    assert output.tokens[:2] == [5, 6]
+    assert not {5, 9} & set(output.tokens[2:])
