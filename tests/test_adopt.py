@@ -367,6 +367,20 @@ def test_a_model_with_two_paths_of_its_own_keeps_the_one_it_has(name):
     assert torch.equal(release(model)(**inputs).logits[counts], expected)
 
 
+@pytest.mark.parametrize("name", ["BloomForCausalLM", "MptForCausalLM", "FalconForCausalLM", "GPTJForCausalLM"])
+def test_a_prompt_in_two_parts_is_one(name):
+    model, tokens = built(name), asked(name)[0]["input_ids"]
+    expected = model(input_ids=tokens, output_attentions=True)
+    adopt(model)
+    with record(model) as trace:
+        first = model(input_ids=tokens[:, :6], use_cache=True)
+        cache = "cache" if "cache" in first else "past_key_values"
+        second = model(input_ids=tokens[:, 6:], use_cache=True, **{cache: first[cache]})
+    torch.testing.assert_close(second.logits, expected.logits[:, 6:], rtol=0, atol=1e-5)
+    for layer, weights in zip(trace, expected.attentions, strict=True):
+        torch.testing.assert_close(layer.weights(), weights, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["BloomForCausalLM", "DebertaV2ForMaskedLM"])
 def test_a_forward_of_headwise_is_edited_copied_and_checked(name, monkeypatch):
     model = adopt(built(name))
