@@ -118,11 +118,11 @@ class Adopted(Predictor[Prompt, str, str]):
         source = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
         text = self.saved.rendered(messages or _messages(source)) if chat else source
         prompt = Prompt(source, text, chat)
-        if not self._tokens(prompt):
+        if not self._ids(prompt):
             raise ConfigError("there is no token to read; give a text")
         return prompt
 
-    def _tokens(self, item: str | Sequence[Message] | Prompt) -> list[int]:
+    def _ids(self, item: str | Sequence[Message] | Prompt) -> list[int]:
         """What the model reads; a chat template has written what stands before and after a text itself."""
         prompt = self.prompt(item)
         return self.saved.tokens(prompt.text, alone=not prompt.chat)
@@ -138,7 +138,7 @@ class Adopted(Predictor[Prompt, str, str]):
         return Search(self.decoding.with_options(search), tuple(values.get("prefix", ())))
 
     def outputs(self, item: Prompt | str, options: Search | None = None) -> list[Written]:
-        return self._search(self._tokens(item), options)
+        return self._search(self._ids(item), options)
 
     def writes(self) -> OutputTokens:
         return self.saved.vocabulary if self.decoding is not None else super().writes()
@@ -146,7 +146,7 @@ class Adopted(Predictor[Prompt, str, str]):
     def draft(self, item: Prompt | str, options: Search | None = None) -> Draft:
         if self.decoding is None:
             return super().draft(self.prompt(item), options)
-        saved, tokens = self.saved, self._tokens(item)
+        saved, tokens = self.saved, self._ids(item)
         decoder, read = saved.decoder(rules=False), saved.labels(tokens)
         first = saved.start() if saved.kind == "encoder-decoder" else tokens[-1]
         return Draft(self.model, decoder, lambda: decoder.start(tokens), first, read, saved.vocabulary)
@@ -184,7 +184,7 @@ class Adopted(Predictor[Prompt, str, str]):
 
     def unknown(self, items: Sequence[Prompt | str]) -> Unknown:
         """Nothing, of so many tokens: which of them training has not taught is not known."""
-        return Unknown(0, sum(len(self._tokens(item)) for item in items))
+        return Unknown(0, sum(len(self._ids(item)) for item in items))
 
     def scores_of(self, examples: Sequence[str], options: Any = None) -> dict[str, float | str]:
         """Raises: Unsupported: it is looked at here, and not scored."""
@@ -206,12 +206,12 @@ class Adopted(Predictor[Prompt, str, str]):
             inputs, read = saved.inputs(tokens), saved.labels(tokens)
             before = behind = read
         attention = looking.attended(self.model, *inputs)
-        sides = [self._labelled(tokens, read)]
+        sides = [self._tokens(tokens, read)]
         if saved.kind == "encoder-decoder":
-            sides += [self._labelled(written[:-1], before), self._labelled(written[1:], behind)]
+            sides += [self._tokens(written[:-1], before), self._tokens(written[1:], behind)]
         return Explanation(prompt.source, output, self._layers(attention, read, before, behind), tokens=sides)
 
-    def _labelled(self, tokens: list[int], labels: list[str]) -> Tokens:
+    def _tokens(self, tokens: list[int], labels: list[str]) -> Tokens:
         return Tokens(labels, *self.saved.words(tokens))
 
     def _layers(
@@ -233,7 +233,7 @@ class Adopted(Predictor[Prompt, str, str]):
         self, item: Prompt | str, target: str | None, options: Search | None = None
     ) -> tuple[list[int], str, list[int]]:
         """The tokens that are read, what is said of them, and the tokens that are written, with start and end."""
-        saved, tokens = self.saved, self._tokens(item)
+        saved, tokens = self.saved, self._ids(item)
         if saved.kind == "encoder":
             if target is not None:
                 raise ConfigError("an encoder writes nothing; leave the target out")

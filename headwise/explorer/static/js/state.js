@@ -34,7 +34,6 @@ export const DEFAULTS = {
   te: "1",
   um: "",
   st: "",
-  pl: "",
 };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
 // the second side of a comparison
@@ -44,7 +43,7 @@ const MASKS = ["causal", "padding"];
 const SPECIALS = ["", "hide", "share"];
 export const VIEWS = ["heat", "links", "text", "table", "needs"];
 /** @type {Record<string, string[]>} */
-const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], pl: ["1"], v: VIEWS };
+const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], v: VIEWS };
 
 export const page = signal("");
 export const model = signal("");
@@ -53,8 +52,6 @@ export const example = signal(-1);
 /** The content of a file in base64, in place of both. */
 export const upload = signal("");
 export const text = signal("");
-/** "1": a text is read as it is, though the model has a chat template. */
-export const plain = signal("");
 export const group = signal("");
 /** -1: the layer on which a group opens. */
 export const layer = signal(-1);
@@ -145,7 +142,6 @@ const PARTS = {
   te: temperature,
   um: without,
   st: stage,
-  pl: plain,
 };
 /**
  * The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1:
@@ -171,6 +167,12 @@ Object.assign(PARTS, {
   h2: other.head,
   e2: other.edits,
 });
+
+/** "1": a text is read as it is, though the model has a chat template. */
+export const plain = signal("");
+Object.assign(DEFAULTS, { pl: "" });
+Object.assign(PARTS, { pl: plain });
+CHOICES.pl = ["1"];
 
 /** What the pages of positions, images and graphs keep besides. */
 export const first = signal("sinusoidal");
