@@ -68,6 +68,12 @@ class AdoptedImages(Predictor[Image, str, Image]):
             raise ConfigError(f"a {type(model).__name__} is explored with its image processor")
         return cls(type(model).__name__, model, processor)
 
+    @property
+    def classes(self) -> list[str]:
+        """The labels of its choices, by their numbers."""
+        config = self.model.config
+        return [str(config.id2label[number]) for number in range(config.num_labels)]
+
     def parse(self, text: str) -> Image:
         """The picture at a path. Raises: DataError if it cannot be read."""
         return self.opened(Bytes(MAX_BYTES).read(Path(text)), text)
@@ -134,11 +140,10 @@ class AdoptedImages(Predictor[Image, str, Image]):
     def _answer(self, inputs: Tensor) -> str:
         with evaluating(self.model), torch.no_grad():
             logits = getattr(self.model(inputs), "logits", None)
-        config = self.model.config
-        if not isinstance(logits, Tensor) or logits.shape != (1, config.num_labels):
+        if not isinstance(logits, Tensor) or logits.shape != (1, len(self.classes)):
             return ""
         share, label = logits[0].float().softmax(-1).max(-1)
-        return f"{config.id2label[int(label)]} {decimals(float(share))}"
+        return f"{self.classes[int(label)]} {decimals(float(share))}"
 
 
 # by what it reads
