@@ -70,7 +70,8 @@ def explore(
     if browser and not notebook:
         webbrowser.open(exploration.address)
     if not (notebook or hasattr(sys, "ps1")) if wait is None else wait:
-        print(f"exploring at {exploration.address}; end with Ctrl+C")
+        sys.stdout.write(f"exploring at {exploration.address}; end with Ctrl+C\n")
+        sys.stdout.flush()
         exploration.wait()
     return exploration
 

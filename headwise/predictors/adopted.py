@@ -170,7 +170,7 @@ class Adopted(Predictor[Prompt, str, str]):
             eos_id=saved.vocabulary.eos_id,
             prefix=[prefix] if prefix else None,
         )
-        with evaluating(self.model), torch.inference_mode():
+        with evaluating(self.model):
             (hypotheses,) = search(decoder, decoder.start(tokens), config, rules, draws=self.draws)
         decode = saved.text if reads else saved.vocabulary.decode
         return [Written(decode(one.tokens), one.tokens, one.score, one.log_prob, one.finished) for one in hypotheses]

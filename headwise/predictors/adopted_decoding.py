@@ -1,7 +1,8 @@
 """An adopted model of transformers that writes step by step: its cache, and its rules, those of `generate`."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -61,15 +62,15 @@ class AdoptedDecoder:
 
     def start(self, tokens: Sequence[int]) -> AdoptedCache:
         """A cache before the first step: a decoder has read its prompt but for the last token, an encoder its input."""
-        device, model = self.model.device, self.model
-        ids = torch.tensor([list(tokens)], dtype=torch.long, device=device)
-        none = ids[:, :0]
-        if model.config.is_encoder_decoder:
-            return AdoptedCache(none, model.get_encoder()(ids).last_hidden_state, None)
-        if len(tokens) < 2:
-            return AdoptedCache(none, None, None)
-        output = model(ids[:, :-1], use_cache=True)
-        return AdoptedCache(ids[:, :-1], None, output.get(self._cache_name))
+        model = self.model
+        with _without_gradient():
+            ids = torch.tensor([list(tokens)], dtype=torch.long, device=model.device)
+            if model.config.is_encoder_decoder:
+                return AdoptedCache(ids[:, :0], model.get_encoder()(ids).last_hidden_state, None)
+            if len(tokens) < 2:
+                return AdoptedCache(ids[:, :0], None, None)
+            output = model(ids[:, :-1], use_cache=True)
+            return AdoptedCache(ids[:, :-1], None, output.get(self._cache_name))
 
     def step(self, tokens: Ids, cache: AdoptedCache) -> Float[Tensor, "rows vocab"]:
         """Logits of the token that follows these; scores of an end that a model lacks are minus infinity."""
@@ -80,7 +81,8 @@ class AdoptedDecoder:
         if cache.states is not None:
             states = transformers_part("modeling_outputs").BaseModelOutput(cache.states.expand(len(ids), -1, -1))
             inputs |= {"encoder_outputs": states, "decoder_input_ids": inputs.pop("input_ids")}
-        output = self.model(**inputs)
+        with _without_gradient():
+            output = self.model(**inputs)
         cache.values, scores = output.get(self._cache_name), output.logits[:, -1].float()
         if self._rules is not None and cache.length >= self._free:
             scores = self._rules(cache.tokens, scores)
@@ -93,6 +95,13 @@ class AdoptedDecoder:
             scores[:, self._eos_ids[0]] = scores[:, self._eos_ids].amax(1)
             scores[:, self._eos_ids[1:]] = float("-inf")
         return scores
+
+
+@contextmanager
+def _without_gradient() -> Iterator[None]:
+    """What a model keeps of a pass here, such as frequencies for a longer text, can be trained with later."""
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
 
 
 def rules_of(config: Any, start: int, max_length: int, device: Any) -> Any:

@@ -221,3 +221,15 @@ def test_forced_tokens_come_before_the_rules(models, name):
     (output,) = predictor.outputs("log", predictor.options({"max_len": 8, "prefix": [5, 6]}))
     assert output.tokens[:2] == [5, 6]
     assert not {5, 9} & set(output.tokens[2:])
+
+
+def test_what_a_model_keeps_of_a_pass_can_be_trained_with(models):
+    _, predictor = loaded(models, "LlamaForCausalLM")
+    inner = predictor.model.model
+
+    def keep(module, inputs, output):
+        module.register_buffer("kept", 2 * output.last_hidden_state, persistent=False)
+
+    inner.register_forward_hook(keep)
+    predictor.outputs("log", predictor.options({"max_len": 2}))
+    assert not inner.kept.is_inference()
