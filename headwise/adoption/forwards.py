@@ -149,10 +149,10 @@ def _attended(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    scale: float,
+    scale: float | int,
     mask: Tensor | None,
     bias: Tensor | None,
-    dropout: float,
+    dropout: float | int,
 ) -> Tensor:
     """What the mechanism of a module computes, heads side by side: (batch, queries, width).
 
@@ -171,6 +171,6 @@ def _attended(
     # the last queries of the sequence, whose rows are those of the mask
     start = key.shape[2] - query.shape[2]
     pattern = Pattern(keep if keep is None or start == 0 else Moved(keep, -start), start)
-    dropout = dropout if module.training else 0.0
-    output, _ = attention(module, query, key, value, pattern, scaling=scale, dropout=dropout, position_bias=bias)
+    dropout = float(dropout) if module.training else 0.0
+    output, _ = attention(module, query, key, value, pattern, scaling=float(scale), dropout=dropout, position_bias=bias)
     return output.flatten(2)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from headwise.predictors.looking import has_attention
 from headwise.records import LayerRecord, Trace, record
 
 
+@runtime_checkable
 class OutputTokens(Protocol):
     """The tokens that an output is made of."""
 
