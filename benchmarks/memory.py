@@ -4,18 +4,15 @@ python -m benchmarks.memory
 """
 
 import argparse
-import ctypes
-import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
 from benchmarks.tables import print_table
-from benchmarks.workers import ROOT, peak_mib
+from benchmarks.workers import ROOT
 from headwise.attention import kernels, planner
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Edges, Window
@@ -24,27 +21,14 @@ from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.normalizers import build
 from headwise.attention.relative import Relative
 from headwise.attention.scores import ScaledDot
+from headwise.compare.costs import peak_bytes
 
 LENGTHS, QUICK = (8192, 16384), (128, 256)
-# parameter of mallopt(3) in glibc
-_M_MMAP_THRESHOLD = -3
 
 
 def growth(run: Callable[[], None]) -> float:
     """MiB that one run adds to the resident memory of this process at its height, after a first one."""
-    library = ctypes.CDLL(None)
-    # tensors have pages of their own, which go back when they are freed: what is in use is measured, and not what
-    # the allocator keeps or cannot join
-    library.mallopt(_M_MMAP_THRESHOLD, 2**16)
-    # the first one compiles, and builds what is kept for later calls
-    run()
-    gc.collect()
-    # what was freed must not count as room that is there already
-    library.malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = peak_mib()
-    run()
-    return peak_mib() - before
+    return peak_bytes(run) / 2**20
 
 
 def _kernel(name: str, length: int) -> Callable[[], None]:

@@ -33,6 +33,7 @@ LEVELS = [
     {"tasks.text"},
     {"textbook"} | FAMILIES - {"tasks.text"},
     {"training"},
+    {"compare"},
     {"service"},
     {"explorer"},
     {"cli"},
@@ -103,6 +104,7 @@ THIRD_PARTY = {
         "tasks.graphs.node_labeller",
         "tasks.ranking.ranker",
         "predictors.attribution",
+        "compare",
     },
 }
 

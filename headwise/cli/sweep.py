@@ -1,4 +1,4 @@
-"""`headwise sweep`: the same recipe with several values of a key, or several recipes, as runs, table and figure."""
+"""`headwise sweep`: the same recipe with several values of keys, or several recipes, as runs, table and figure."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def sweep(
     words: Annotated[
-        list[str], typer.Argument(help="Recipes, and settings: one may have several values, model.num_heads=1,2,4.")
+        list[str], typer.Argument(help="Recipes, and settings, which may have several values: model.num_heads=1,2,4.")
     ],
     metric: Annotated[str | None, typer.Option(help="A score of `evaluate`; default: the monitored one.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds such as 0,1,2: a run each; default: the recipe's.")] = None,
@@ -35,31 +35,30 @@ def sweep(
     """
     from headwise import runtime
     from headwise.predictors.lengths import metric_of
-    from headwise.training.sweep import Swept, plan_runs
+    from headwise.training.sweep import plan_runs
     from headwise.training.sweep import sweep as sweep_runs
 
     names, settings = [word for word in words if "=" not in word], [word for word in words if "=" in word]
     if not names:
         raise ConfigError("name a recipe: headwise sweep RECIPE model.num_heads=1,2,4")
     runtime.apply(threads)
-    plan = plan_runs(names, settings, _seeds(seeds), lambda name, keys: runs / folder_name(Path(name).stem, keys))
+    plan = plan_runs(names, settings, read_seeds(seeds), lambda name, keys: runs / folder_name(Path(name).stem, keys))
     points = list(sweep_runs(plan, split, limit))
     chosen = metric_of(
         {name: value for point in points for name, value in point.row.scores.items()}, metric or points[0].row.metric
     )
-    key = next((swept.key for swept in map(Swept.parse, settings) if swept is not None), "value")
     rows = [
-        {"recipe": point.recipe, key: point.value, "seed": point.seed, chosen: point.row.scores.get(chosen, math.nan)}
-        | {"parameters": point.row.parameters, "steps": point.row.steps}
-        | {"cpu_s": round(point.row.cpu_s, 1), "run": str(point.folder)}
+        {"recipe": point.cell.name, **dict(point.cell.values), "seed": point.cell.recipe.seed}
+        | {chosen: point.row.scores.get(chosen, math.nan), "parameters": point.row.parameters, "steps": point.row.steps}
+        | {"cpu_s": round(point.row.cpu_s, 1), "run": str(point.cell.folder)}
         for point in points
     ]
     tell(rows, as_json=as_json, output=output)
     if figure is not None:
-        draw(_drawn(points, key, chosen), figure)
+        draw(_drawn(points, chosen), figure)
 
 
-def _seeds(text: str | None) -> list[int | None]:
+def read_seeds(text: str | None) -> list[int | None]:
     if text is None:
         return [None]
     parts = [part.strip() for part in text.split(",")]
@@ -68,17 +67,20 @@ def _seeds(text: str | None) -> list[int | None]:
     return [int(part) for part in parts]
 
 
-def _drawn(points: "list[Point]", key: str, metric: str) -> "Drawing":
-    """A line for each recipe over the values, or over the recipes where no key is swept."""
+def _drawn(points: "list[Point]", metric: str) -> "Drawing":
+    """Over the values of the first swept key a line for each recipe and values of the others; or over the recipes."""
     from headwise.explain.curves import Mean, lines
 
-    alone = key == "value"
+    across = next((key for key, _ in points[0].cell.values), "recipe")
     table: dict[str, dict[str, list[float]]] = {}
     for point in points:
-        line, place = ("", point.recipe) if alone else (point.recipe, point.value)
+        cell = point.cell
+        line, place = ", ".join((cell.name, *(value for _, value in cell.values[1:]))), dict(cell.values).get(across)
+        if place is None:
+            line, place = "", cell.name
         table.setdefault(line, {}).setdefault(place, []).append(point.row.scores.get(metric, math.nan))
     series = {name: [(_number(place), Mean.of(values)) for place, values in row.items()] for name, row in table.items()}
-    return lines(series, across="recipe" if alone else key, down=metric)
+    return lines(series, across=across, down=metric)
 
 
 def _number(text: str) -> float | str:

@@ -20,10 +20,7 @@ Rows = Sequence[Mapping[str, Any]]
 def tell(rows: Rows, *, as_json: bool, output: Path | None) -> None:
     """Prints rows of the same keys as a table or as lines of JSON, and writes them to a CSV file if one is named."""
     if output is not None:
-        with opened(output) as stream:
-            writer = csv.DictWriter(stream, list(rows[0]) if rows else [], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write(rows, output)
     if as_json:
         for row in rows:
             typer.echo(json_text(row))
@@ -33,6 +30,14 @@ def tell(rows: Rows, *, as_json: bool, output: Path | None) -> None:
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     for line in cells:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def write(rows: Rows, path: Path) -> None:
+    """Writes rows of the same keys to a CSV file."""
+    with opened(path) as stream:
+        writer = csv.DictWriter(stream, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def draw(figure: "Drawing", path: Path) -> None:

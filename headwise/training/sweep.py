@@ -1,7 +1,7 @@
-"""Several runs that differ in one key, trained unless they are, and their scores."""
+"""Several runs that differ in the values of some keys, trained unless they are, and their scores."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +33,20 @@ class Swept:
 
 
 @dataclass(frozen=True)
-class Point:
-    """A run of a sweep: the name of its recipe, the value of the swept key, its seed, its folder, and its scores."""
+class Cell:
+    """A planned run: the name of its recipe, the values of the swept keys, the recipe itself, and its folder."""
 
-    recipe: str
-    value: str
-    seed: int
+    name: str
+    values: tuple[tuple[str, str], ...]
+    recipe: Recipe
     folder: Path
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run of a sweep, and its scores."""
+
+    cell: Cell
     row: Row
 
 
@@ -48,43 +55,37 @@ def plan_runs(
     settings: Sequence[str],
     seeds: Sequence[int | None],
     folder_of: Callable[[str, list[str]], Path],
-) -> list[tuple[str, str, int, Recipe, Path]]:
-    """Recipe name, value, seed, recipe and folder of every run, all checked before the first one trains.
+) -> list[Cell]:
+    """Every run, all checked before the first one trains.
 
     Args:
         names: recipe files or names.
-        settings: as of `headwise train`; one of them may have several values, with commas between them.
+        settings: as of `headwise train`; those with commas between values give a run for each combination.
         seeds: a run for each; None: that of the recipe.
         folder_of: the run folder of (recipe, settings).
 
     Raises:
-        ConfigError: a wrong recipe or setting, several keys with several values, or the same run twice.
+        ConfigError: a wrong recipe or setting, or the same run twice.
         DataError: a data file is nowhere.
     """
     swept = [key for key in map(Swept.parse, settings) if key is not None]
-    if len(swept) > 1:
-        keys = " and ".join(sweep.key for sweep in swept)
-        raise ConfigError(f"{keys} have several values each; sweep one key, and give several recipes for the other")
     fixed = [setting for setting in settings if Swept.parse(setting) is None]
-    key, values = (swept[0].key, swept[0].values) if swept else ("", ("",))
-    runs = []
-    for name, value, seed in itertools.product(names, values, seeds):
-        own = [*fixed, *([f"{key}={value}"] if key else []), *([] if seed is None else [f"seed={seed}"])]
-        recipe = recipes.read(name, own)
-        runs.append((Path(name).stem, value, recipe.seed, recipe, folder_of(name, own)))
-    folders = [folder for *_, folder in runs]
+    combinations = list(itertools.product(*([(key.key, value) for value in key.values] for key in swept)))
+    cells = []
+    for name, values, seed in itertools.product(names, combinations, seeds):
+        own = [*fixed, *(f"{key}={value}" for key, value in values), *([] if seed is None else [f"seed={seed}"])]
+        cells.append(Cell(Path(name).stem, values, recipes.read(name, own), folder_of(name, own)))
+    folders = [cell.folder for cell in cells]
     if twice := [folder for place, folder in enumerate(folders) if folder in folders[:place]]:
         raise ConfigError(f"the run {twice[0]} is asked for twice; give each recipe, value and seed once")
-    return runs
+    return cells
 
 
-def sweep(
-    runs: Iterable[tuple[str, str, int, Recipe, Path]], split: str = "test", limit: int | None = None
-) -> Iterable[Point]:
+def sweep(cells: Iterable[Cell], split: str = "test", limit: int | None = None) -> Iterator[Point]:
     """Trains the planned runs, one after another, and scores each; existing runs are resumed or left.
 
     Raises: as `train` and `account`.
     """
-    for name, value, seed, recipe, folder in runs:
-        train(recipe, folder)
-        yield Point(name, value, seed, folder, account(folder, split, limit))
+    for cell in cells:
+        train(cell.recipe, cell.folder)
+        yield Point(cell, account(cell.folder, split, limit))

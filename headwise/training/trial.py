@@ -166,6 +166,19 @@ def check_trainable(recipe: Recipe) -> None:
         Session(task, recipe).begin()
 
 
+def try_steps(recipe: Recipe, seconds: float = TRIAL_S) -> tuple[Trial, int]:
+    """The cost of a step of a recipe, and the number of parameters of its model; nothing is kept.
+
+    Raises: as `train`, for the recipe and its data.
+    """
+    recipe = numerics.settle_precision(recipe, None, lambda note: None)
+    with _scratch_task(recipe) as task:
+        session = Session(task, recipe)
+        session.begin()
+        parameters = sum(parameter.numel() for parameter in session.model.parameters())
+        return time_steps(session, seconds), parameters
+
+
 def preview(recipe: Recipe, run: Path) -> Iterator[str]:
     """Lines that describe training this recipe into this folder; nothing is kept.
 

@@ -1,0 +1,91 @@
+"""`headwise claims`: sentences about attention as experiments: what they say, run, and what came out."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.output import opened
+from headwise.errors import ConfigError, unknown
+from headwise.files import json_text
+
+app = typer.Typer(help="Sentences of the literature about attention as experiments that anybody can run.")
+
+Records = Annotated[Path, typer.Option(help="The file that keeps what runs found: a line of JSON each.")]
+_FILE = Path("claims.jsonl")
+
+
+@app.command("list")
+def show_all(
+    records: Records = _FILE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each claim.")] = False,
+) -> None:
+    """Every claim, and the verdict of its newest run."""
+    from headwise.compare.claim import newest, read_records
+    from headwise.compare.claims import CLAIMS
+
+    found = newest(read_records(records), CLAIMS.values())
+    width = max(map(len, CLAIMS))
+    for name, claim in CLAIMS.items():
+        record = found.get(name)
+        judged = f"{record.verdict} ({record.variant}, {record.ran})" if record is not None else "not run"
+        if as_json:
+            typer.echo(json_text({"name": name, "sentence": claim.sentence, "verdict": record and record.verdict}))
+        else:
+            typer.echo(f"{name:<{width}}  {claim.sentence}\n{'':<{width}}  {judged}")
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="A claim of `headwise claims list`.")], records: Records = _FILE
+) -> None:
+    """A claim: its source, the rule of its verdict, and what its newest run found."""
+    from headwise.compare.claim import newest, read_records
+    from headwise.compare.claims import CLAIMS
+    from headwise.compare.report import section
+
+    claim = CLAIMS[_known(name)]
+    typer.echo(section(claim, newest(read_records(records), [claim]).get(name)))
+
+
+@app.command("run")
+def run(
+    names: Annotated[list[str], typer.Argument(help="Claims of `headwise claims list`, or all.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="The whole experiment; else one of at most two minutes.")
+    ] = False,
+    records: Records = _FILE,
+) -> None:
+    """Run the experiments of claims, judge each by its rule, and keep what was found."""
+    from headwise.compare.claim import add_record, read_records, run_claim
+    from headwise.compare.claims import CLAIMS
+
+    chosen = list(CLAIMS) if names == ["all"] else [_known(name) for name in names]
+    # what is wrong with the file is said before minutes are spent
+    read_records(records)
+    for name in chosen:
+        record = run_claim(CLAIMS[name], full=full)
+        add_record(records, record)
+        typer.echo(f"{name}: {record.verdict}. {record.why} ({record.cpu_s:g} CPU s)")
+
+
+@app.command("page")
+def page(
+    records: Records = _FILE,
+    output: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
+) -> None:
+    """All claims with their verdicts and numbers as a page of Markdown."""
+    from headwise.compare.claim import newest, read_records
+    from headwise.compare.claims import CLAIMS
+    from headwise.compare.report import page as text
+
+    with opened(output) as stream:
+        stream.write(text(CLAIMS.values(), newest(read_records(records), CLAIMS.values())))
+
+
+def _known(name: str) -> str:
+    from headwise.compare.claims import CLAIMS
+
+    if name not in CLAIMS:
+        raise ConfigError(unknown("claim", name, CLAIMS))
+    return name

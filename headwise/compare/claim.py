@@ -1,0 +1,134 @@
+"""A claim about attention as an experiment that anybody can run, and the record of a run."""
+
+import datetime
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from headwise import runtime
+from headwise.compare.verdicts import Cell, Control, Verdict, verdict, why
+from headwise.config import Config, build
+from headwise.errors import ConfigError, DataError
+from headwise.files import replacing
+from headwise.locks import turn
+
+Evidence = tuple[Sequence[Cell], Sequence[Control]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence that may be wrong, and how to find out.
+
+    Args:
+        source: where the sentence comes from.
+        rule: how the verdict follows from the numbers. Whoever changes it, or `measure`, raises `version`.
+        written: day of the rule, which comes before every run.
+        measure: cells and controls, of the whole experiment (True) or of a quick one of at most two CPU minutes.
+    """
+
+    name: str
+    sentence: str
+    source: str
+    rule: str
+    written: datetime.date
+    measure: Callable[[bool], Evidence]
+    version: int = 1
+
+
+class ClaimRecord(Config):
+    """What a run of a claim found."""
+
+    name: str
+    version: int
+    variant: Literal["quick", "full"]
+    sentence: str
+    source: str
+    rule: str
+    written: datetime.date
+    verdict: Verdict
+    why: str
+    cells: list[Cell]
+    controls: list[Control]
+    cpu_s: float
+    processor: str
+    ran: datetime.date
+    release: str
+    torch: str
+
+
+def run_claim(claim: Claim, *, full: bool = False) -> ClaimRecord:
+    """Runs the experiment on one thread, and judges by its rule."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    start = time.process_time()
+    try:
+        cells, controls = claim.measure(full)
+    finally:
+        torch.set_num_threads(threads)
+    return ClaimRecord(
+        name=claim.name,
+        version=claim.version,
+        variant="full" if full else "quick",
+        sentence=claim.sentence,
+        source=claim.source,
+        rule=claim.rule,
+        written=claim.written,
+        verdict=verdict(cells, controls),
+        why=why(cells, controls),
+        cells=list(cells),
+        controls=list(controls),
+        cpu_s=round(time.process_time() - start, 1),
+        processor=runtime.processor(),
+        ran=datetime.datetime.now(datetime.UTC).date(),
+        release=runtime.version(),
+        torch=torch.__version__,
+    )
+
+
+def read_records(path: Path) -> list[ClaimRecord]:
+    """The records of a file, a line of JSON each, oldest first; none where there is no file.
+
+    Raises: DataError: a line that is no record, with its number.
+    """
+    if not path.exists():
+        return []
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            values = json.loads(line)
+            if not isinstance(values, dict):
+                raise ConfigError("must be an object")
+            records.append(build(ClaimRecord, values, "record"))
+        except (ConfigError, ValueError) as error:
+            advice = "name a file that `headwise claims run --records` wrote, or a new one"
+            raise DataError(f"{path}:{number}: is no record of a claim ({error}); {advice}") from None
+    return records
+
+
+def add_record(path: Path, record: ClaimRecord) -> None:
+    """Adds a record to a file, which is replaced in one step; several processes take turns.
+
+    Raises: as `read_records` and `turn`.
+    """
+    with turn(path):
+        lines = [line.model_dump_json() for line in (*read_records(path), record)]
+        with replacing(path) as temporary:
+            temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def newest(records: Iterable[ClaimRecord], claims: Iterable[Claim]) -> dict[str, ClaimRecord]:
+    """The record that counts for each claim: of its present version, a full one before a quick one, the latest."""
+    versions = {claim.name: claim.version for claim in claims}
+    chosen: dict[str, ClaimRecord] = {}
+    for record in records:
+        before = chosen.get(record.name)
+        if record.version == versions.get(record.name) and (
+            before is None or record.variant == "full" or before.variant == "quick"
+        ):
+            chosen[record.name] = record
+    return chosen

@@ -1,0 +1,191 @@
+"""Claims about operations, time and memory."""
+
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from headwise.attention import attend
+from headwise.attention.scores import Additive, Score
+from headwise.compare.claim import Claim, Evidence
+from headwise.compare.costs import Growth, Quantity, Size, crossing, growth, seconds, sizes
+from headwise.compare.subjects import subject
+from headwise.compare.verdicts import Cell, Control, Interval, near
+from headwise.layers.attention import MultiHeadAttention
+
+_WRITTEN = datetime.date(2026, 11, 25)
+_SOURCE = "Vaswani et al. 2017, Attention is all you need, table 1, arXiv:1706.03762"
+
+
+def _exponents(full: bool) -> Evidence:
+    rounds = 7 if full else 3
+    longer = 2 if full else 1
+    cells: list[Cell] = []
+    counted: dict[tuple[str, str], float] = {}
+    for name in ("plain", "scored", "linear", "cnn", "rnn"):
+        # sizes at which the product outweighs what is done besides
+        first = 256 if name in ("plain", "scored") else 1024
+        lengths = sizes(first * longer, 8 * first * longer, 9)
+        spans: dict[Size, tuple[list[int], int]] = {
+            "length": (lengths, 64),
+            "width": (sizes(128, 1024, 8), 256 * longer),
+        }
+        for size, (at, fixed) in spans.items():
+            for found in growth(
+                subject(name),
+                size,
+                at,
+                fixed,
+                quantities=("operations", "seconds"),
+                rounds=rounds,
+            ):
+                power, theory = found.exponent, found.theory or 0.0
+                cells.append(
+                    near(
+                        f"{name}, {found.quantity} over {size}",
+                        Interval(power.value, power.low, power.high),
+                        theory,
+                        0.15,
+                    )
+                )
+                counted[name, f"{found.quantity} {size}"] = power.value
+    control = counted["plain", "operations length"]
+    return cells, [Control("the pairs of tokens are counted as n^2", abs(control - 2) < 1e-9, control)]
+
+
+def _crossings(full: bool) -> Evidence:
+    """The length from which attention costs more than a recurrent layer, as a multiple of the width."""
+    width, repeats = 256, 6 if full else 3
+    at = sizes(32, 2048, 9 if full else 7)
+
+    def costs(name: str, quantity: Quantity) -> Growth:
+        return growth(subject(name), "length", at, width, quantities=(quantity,), rounds=2)[0]
+
+    def shares(name: str, quantity: Quantity, count: int) -> Interval:
+        found = []
+        for _ in range(count):
+            place = crossing(costs(name, quantity), costs("rnn", quantity))
+            # beyond the lengths that were measured: their ends
+            found.append(math.log((place or _outside(costs(name, quantity), costs("rnn", quantity))) / width))
+        interval = Interval.of(found) if count > 1 else Interval.exact(found[0])
+        return Interval(*(math.exp(end) for end in (interval.value, interval.low, interval.high)))
+
+    cells = []
+    for name, words in (("plain", "the product alone"), ("attention-layer", "the layer with its projections")):
+        counts: dict[Quantity, int] = {"operations": 1, "seconds": repeats}
+        for quantity, count in counts.items():
+            found = shares(name, quantity, count)
+            low, high = 1 / 1.25, 1.25
+            cells.append(near(f"{words}, {quantity}", found, (low + high) / 2, (high - low) / 2))
+    ends = [growth(subject("plain"), "length", at, width, quantities=("operations",))[0].values[end] for end in (0, -1)]
+    return cells, [Control("more tokens cost more", ends[0] < ends[1], ends[1] / ends[0])]
+
+
+def _outside(first: Growth, second: Growth) -> float:
+    """The end of the measured lengths at which the two cost most alike."""
+    return float(first.at[0] if first.values[0] > second.values[0] else first.at[-1])
+
+
+def _turns(passes: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
+    """CPU seconds of each pass, several times over."""
+
+    def quiet(run: Callable[[], object]) -> Callable[[], None]:
+        def once() -> None:
+            with torch.no_grad():
+                run()
+
+        return once
+
+    return [seconds([quiet(run) for run in passes], 3) for _ in range(repeats)]
+
+
+def _heads(full: bool) -> Evidence:
+    width, counts = 256, (1, 2, 4, 8, 16) if full else (1, 8)
+    cells: list[Cell] = []
+    for length in (64, 256, 1024) if full else (64, 512):
+        x = torch.randn(1, length, width, generator=torch.Generator().manual_seed(0))
+        layers = [MultiHeadAttention(width, count).train(False) for count in counts]
+        turns = _turns([partial(layer, x) for layer in layers], 5 if full else 3)
+        for place, count in enumerate(counts[1:], 1):
+            found = Interval.of([turn[place] / turn[0] for turn in turns])
+            cells.append(near(f"{count} heads, {length} tokens", found, 1.025, 0.225))
+    numbers = [sum(p.numel() for p in MultiHeadAttention(width, count).parameters()) for count in counts]
+    return cells, [Control("all have as many parameters", len(set(numbers)) == 1, float(numbers[0]))]
+
+
+def _additive(full: bool) -> Evidence:
+    cells: list[Cell] = []
+    lengths, widths = ((64, 256, 1024), (16, 64, 256)) if full else ((64, 256), (16, 64))
+    for length in lengths:
+        for width in widths:
+            generator = torch.Generator().manual_seed(0)
+            query, key, value = (torch.randn(1, 1, length, width, generator=generator) for _ in range(3))
+            additive = Additive(width, width, width)
+
+            def by(
+                score: str | Score, kernel: str, tensors: tuple[Tensor, ...] = (query, key, value)
+            ) -> Callable[[], object]:
+                return lambda: attend(*tensors, score=score, kernel=kernel)
+
+            for kernel in ("plain", "auto"):
+                turns = _turns([by("scaled_dot", kernel), by(additive, kernel)], 5 if full else 3)
+                found = Interval.of([turn[1] / turn[0] for turn in turns])
+                how = "by the definition" if kernel == "plain" else "by the planned kernel"
+                cells.append(near(f"{length} tokens, width {width}, {how}", found, 1.0, 0.5))
+    again = _turns([by("scaled_dot", "plain"), by("scaled_dot", "plain")], 3)
+    same = Interval.of([turn[1] / turn[0] for turn in again])
+    return cells, [Control("a score costs as much as itself", 0.5 < same.value < 2, same.value)]
+
+
+CLAIMS = [
+    Claim(
+        name="cost-exponents",
+        sentence="Attention costs n^2 d; linear attention, convolution and recurrence cost n d^2.",
+        source=_SOURCE,
+        rule=(
+            "counted operations and CPU time grow with the stated power of length and width, with all of the 95 % "
+            "interval within 0.15 of it; a cell for each way, size and quantity"
+        ),
+        written=_WRITTEN,
+        measure=_exponents,
+    ),
+    Claim(
+        name="attention-cheaper-than-recurrence",
+        sentence=(
+            "Attention is cheaper than a recurrent layer as long as the sequence is shorter than the layer is wide."
+        ),
+        source=_SOURCE,
+        rule=(
+            "the length from which attention costs more than nn.RNN, by operations and by CPU time, is 0.8 to 1.25 "
+            "times the width (256), with all of the 95 % interval; for the product alone and for the layer with its "
+            "projections"
+        ),
+        written=_WRITTEN,
+        measure=_crossings,
+    ),
+    Claim(
+        name="heads-keep-the-cost",
+        sentence="Several narrow heads cost as much time as one wide head.",
+        source="Vaswani et al. 2017, Attention is all you need, section 3.2.2, arXiv:1706.03762",
+        rule=(
+            "the CPU time of a layer of width 256 with h heads is 0.8 to 1.25 times that with one head, with all of "
+            "the 95 % interval; a cell for each h and length"
+        ),
+        written=_WRITTEN,
+        measure=_heads,
+    ),
+    Claim(
+        name="additive-costs-like-dot",
+        sentence="Additive attention costs about as much as dot-product attention.",
+        source="Vaswani et al. 2017, section 3.2.1, arXiv:1706.03762: similar in theoretical complexity",
+        rule=(
+            "its CPU time is 0.5 to 1.5 times that of the scaled dot product, with all of the 95 % interval; a cell "
+            "for each length, width and kernel"
+        ),
+        written=_WRITTEN,
+        measure=_additive,
+    ),
+]

@@ -1,0 +1,276 @@
+"""Operations, time and memory of a pass, and the power of a size that they grow with."""
+
+import ctypes
+import gc
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+from typing import Any, Literal
+
+import torch
+from scipy import stats
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+
+from headwise.compare.subjects import Subject, layer, tokens
+from headwise.errors import ConfigError, MachineError, Unsupported
+
+# a short pass is repeated until it takes this long
+_LEAST_S = 0.02
+# with fewer sizes no interval is narrow enough to decide anything
+LEAST_SIZES = 4
+LEVEL = 0.95
+# parameter of mallopt(3) in glibc
+_M_MMAP_THRESHOLD = -3
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+Quantity = Literal["operations", "seconds", "bytes"]
+Size = Literal["length", "width"]
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """The power with which a quantity grows: the slope of its logarithm over that of the size.
+
+    Args:
+        low, high: its 95 % interval, by Student's t over the points about the line.
+        local: the slopes between neighbouring sizes, which show where a power does not hold.
+    """
+
+    value: float
+    low: float
+    high: float
+    local: tuple[float, ...]
+
+    @classmethod
+    def of(cls, sizes: Sequence[float | int], values: Sequence[float | int]) -> "Exponent":
+        """The exponent of values over sizes.
+
+        Raises: ConfigError: fewer than four sizes, or a value that is not above 0, which no power gives.
+
+        >>> Exponent.of([1, 2, 4, 8], [3, 12, 48, 192]).value
+        2.0
+        """
+        if len(sizes) < LEAST_SIZES:
+            raise ConfigError(f"an exponent needs {LEAST_SIZES} sizes or more, got {len(sizes)}")
+        if min(values) <= 0:
+            raise ConfigError("a measurement is 0, which grows with no power; measure larger sizes")
+        x, y = ([math.log(number) for number in numbers] for numbers in (sizes, values))
+        local = tuple((y[at + 1] - y[at]) / (x[at + 1] - x[at]) for at in range(len(x) - 1))
+        if len(set(y)) == 1:
+            # scipy divides by what is 0 then
+            return cls(0.0, 0.0, 0.0, local)
+        line = stats.linregress(x, y)
+        half = float(stats.t.ppf((1 + LEVEL) / 2, len(sizes) - 2)) * float(line.stderr)
+        return cls(round(float(line.slope), 12), float(line.slope) - half, float(line.slope) + half, local)
+
+    def holds(self, theory: float, within: float) -> bool:
+        """Whether all of the interval is as near to a theory as this."""
+        return theory - within <= self.low and self.high <= theory + within
+
+
+def sizes(first: int, last: int, count: int) -> list[int]:
+    """So many whole numbers from the first to the last, each about the same number of times the one before.
+
+    Raises: ConfigError where there are not so many.
+
+    >>> sizes(256, 2048, 7)
+    [256, 362, 512, 724, 1024, 1448, 2048]
+    """
+    if count < LEAST_SIZES or not 0 < first < last:
+        raise ConfigError(f"sizes from {first} to {last}: give {LEAST_SIZES} or more, from a small one to a large one")
+    found = [round(first * (last / first) ** (step / (count - 1))) for step in range(count)]
+    if len(set(found)) < count:
+        raise ConfigError(f"there are no {count} different sizes from {first} to {last}; give fewer, or a wider range")
+    return found
+
+
+def operations(what: Subject, length: int, width: int) -> int:
+    """Multiplications and additions in the matrix products of a forward pass, as they are done, counted by PyTorch.
+
+    A recurrent layer is counted cell by cell. A fused kernel counts as the whole square of its pairs, masked or not.
+    Elementwise functions are not counted.
+
+    Raises: Unsupported where PyTorch counts nothing: 0 is no measurement.
+
+    >>> from headwise.compare.subjects import subject
+    >>> operations(subject("plain"), 64, 16) == 4 * 64 * 64 * 16
+    True
+    """
+
+    def fused(query: Any, key: Any, value: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
+        return sdpa_flop_count(query, key, value)
+
+    mapping = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: fused}
+    mixer, x = layer(what, length, width, unrolled=True), tokens(length, width)
+    with FlopCounterMode(display=False, custom_mapping=mapping) as counter, torch.no_grad():
+        mixer(x)
+    if not (count := counter.get_total_flops()):
+        raise Unsupported(f"{what.name}: PyTorch counts no operation of this pass, so there is nothing to compare")
+    return count
+
+
+def one_pass(what: Subject, length: int, width: int, *, backward: bool) -> Callable[[], None]:
+    """A forward pass without gradients, or one forward and backward."""
+    mixer, x = layer(what, length, width), tokens(length, width)
+    if backward:
+        x.requires_grad_(True)
+    parameters = [parameter for parameter in mixer.parameters() if parameter.requires_grad]
+
+    def run() -> None:
+        with nullcontext() if backward else torch.no_grad():
+            output = mixer(x)
+        if backward:
+            torch.autograd.grad(output, [x, *parameters], torch.ones_like(output), allow_unused=True)
+
+    return run
+
+
+def seconds(
+    passes: Sequence[Callable[[], None]], rounds: int, clock: Callable[[], float] = process_time
+) -> list[float]:
+    """CPU seconds of each pass: the least of several rounds, for what disturbs a measurement makes it longer.
+
+    In each round the passes come in another order.
+    """
+    repeats = []
+    for run in passes:
+        run()
+        repeats.append(max(1, math.ceil(_LEAST_S / max(_timed(run, 1, clock), 1e-6))))
+    least = [math.inf] * len(passes)
+    order, shuffled = list(range(len(passes))), random.Random(0)
+    for _ in range(rounds):
+        shuffled.shuffle(order)
+        for at in order:
+            least[at] = min(least[at], _timed(passes[at], repeats[at], clock))
+    return least
+
+
+def _timed(run: Callable[[], None], repeats: int, clock: Callable[[], float]) -> float:
+    start = clock()
+    for _ in range(repeats):
+        run()
+    return (clock() - start) / repeats
+
+
+def peak_bytes(run: Callable[[], None]) -> int:
+    """Bytes that a pass adds to the resident memory of this process at its height, after a first one.
+
+    From here on the allocator gives large blocks back at once.
+
+    Raises: MachineError where there is no /proc of Linux.
+    """
+    if not _CLEAR.exists():
+        raise MachineError("memory is measured by /proc/self/clear_refs, which only Linux has")
+    library = ctypes.CDLL(None)
+    # tensors have pages of their own, which go back when they are freed: what is in use is measured, and not what
+    # the allocator keeps or cannot join
+    if hasattr(library, "mallopt"):
+        library.mallopt(_M_MMAP_THRESHOLD, 2**16)
+    # the first one compiles, and builds what is kept for later calls
+    run()
+    gc.collect()
+    # what was freed must not count as room that is there already
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
+    _CLEAR.write_text("5")
+    before = _peak()
+    run()
+    return max(0, _peak() - before)
+
+
+def _peak() -> int:
+    """The height of the resident memory since it was last cleared, in bytes."""
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+    return 1024 * int(line.split()[1])
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How one quantity of one subject grows with a size.
+
+    Args:
+        size: which of them grows.
+        theory: the power that is stated for it; None where none is.
+    """
+
+    subject: str
+    size: Size
+    quantity: Quantity
+    at: tuple[int, ...]
+    values: tuple[float, ...]
+    theory: float | None
+
+    @property
+    def exponent(self) -> Exponent:
+        """Raises: ConfigError as `Exponent.of`."""
+        return Exponent.of(self.at, self.values)
+
+
+def growth(
+    what: Subject,
+    size: Size,
+    at: Sequence[int],
+    fixed: int,
+    *,
+    quantities: Iterable[Quantity] = ("operations", "seconds", "bytes"),
+    backward: bool = False,
+    rounds: int = 5,
+) -> list[Growth]:
+    """Measures a subject at several lengths of one width, or at several widths of one length, on one thread.
+
+    Args:
+        fixed: the size that stays.
+        backward: time and memory of a pass forward and backward.
+        rounds: measurements of time, of which the least counts.
+    Raises: Unsupported as `operations`, and where a mechanism cannot be built for these sizes.
+    """
+    shapes = [(number, fixed) if size == "length" else (fixed, number) for number in at]
+    theory = what.length if size == "length" else what.width
+
+    def measured(quantity: Quantity) -> list[float]:
+        if quantity == "operations":
+            return [float(operations(what, *shape)) for shape in shapes]
+        passes = (one_pass(what, *shape, backward=backward) for shape in shapes)
+        return seconds(list(passes), rounds) if quantity == "seconds" else [float(peak_bytes(run)) for run in passes]
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        # the space that is stated is not that of the time
+        return [
+            Growth(
+                what.name, size, quantity, tuple(at), tuple(measured(quantity)), None if quantity == "bytes" else theory
+            )
+            for quantity in quantities
+        ]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def ratio(growth: Growth, other: Growth) -> list[float]:
+    """What one costs as a multiple of the other, size by size. Raises: ConfigError for other sizes."""
+    if growth.at != other.at:
+        raise ConfigError(f"{growth.subject} and {other.subject} were measured at different sizes")
+    return [value / divisor for value, divisor in zip(growth.values, other.values, strict=True)]
+
+
+def crossing(growth: Growth, other: Growth) -> float | None:
+    """The size from which one costs more than the other, on lines between the logarithms; None: nowhere in the range.
+
+    >>> a = Growth("a", "length", "seconds", (1, 2, 4, 8), (1.0, 4.0, 16.0, 64.0), 2.0)
+    >>> b = Growth("b", "length", "seconds", (1, 2, 4, 8), (4.0, 8.0, 16.0, 32.0), 1.0)
+    >>> round(crossing(a, b), 6)
+    4.0
+    """
+    logs = [math.log(share) for share in ratio(growth, other)]
+    if logs[0] > 0:
+        return None
+    for at in range(len(logs) - 1):
+        if logs[at] <= 0 < logs[at + 1] or (logs[at] < 0 <= logs[at + 1]):
+            x0, x1 = math.log(growth.at[at]), math.log(growth.at[at + 1])
+            return math.exp(x0 - logs[at] * (x1 - x0) / (logs[at + 1] - logs[at]))
+    return None

@@ -1,0 +1,277 @@
+"""The runs of a comparison: planned, tuned alike, trained one after another or side by side, and weighed."""
+
+import math
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from headwise import runtime
+from headwise.compare.costs import peak_bytes
+from headwise.compare.sides import Side
+from headwise.errors import ConfigError, DataError, MachineError, RunBusy
+from headwise.predictors.lengths import metric_of
+from headwise.tasks import registry
+from headwise.training.ledger import Row, account
+from headwise.training.recipe import Recipe, as_recipe
+from headwise.training.sweep import Cell, Swept, plan_runs
+from headwise.training.train import train
+from headwise.training.trial import Trial, try_steps
+
+# between looks at a run that another process trains
+_WAIT_S = 5.0
+_TRIAL_S = 2.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is compared.
+
+    Args:
+        names: recipe files or names.
+        settings: as of `headwise train`; those with several values are what sides differ in.
+        seeds: of the runs that are scored.
+        tune: a key with the values that each side may choose from, on the validation data.
+        tokens: of training, in place of the recipe's limits; None: as the settings say.
+        split, limit: what is scored.
+        folder_of: the run folder of (recipe, settings).
+        jobs: runs that train at once, each in a process of its own.
+    """
+
+    names: Sequence[str]
+    settings: Sequence[str]
+    seeds: Sequence[int]
+    folder_of: Callable[[str, list[str]], Path]
+    tune: Swept | None = None
+    tokens: int | None = None
+    metric: str | None = None
+    split: str = "test"
+    limit: int | None = None
+    jobs: int = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """Sides with what was measured, by the score that they are compared by.
+
+    Args:
+        conditions: what is compared and what is alike, in words.
+    """
+
+    metric: str
+    better: Literal["low", "high"]
+    sides: list[Side]
+    conditions: list[str]
+
+
+@dataclass(frozen=True)
+class _Cost:
+    parameters: int
+    step_cpu_s: float
+    tokens: float
+    peak_bytes: int
+
+
+def compare(plan: Plan, say: Say = lambda text: None) -> Result:
+    """Trains what is not trained yet, and scores it. The same call again goes on where it was broken off.
+
+    Several processes may make the same call at once, on one machine or on several that share the folder: each trains
+    the next run that none of them is training.
+
+    Args:
+        say: told what happens, a line each.
+    Raises: as `plan_runs`, `train` and `account`; ConfigError for fewer than two sides.
+    """
+    if plan.tune is not None and any(setting.partition("=")[0].strip() == plan.tune.key for setting in plan.settings):
+        raise ConfigError(f"{plan.tune.key} is tuned, so that it cannot be set; leave it out of the settings")
+    groups = _sides(plan_runs(plan.names, plan.settings, [plan.seeds[0]], plan.folder_of))
+    if len(tasks := {cell.recipe.task for (cell,) in groups.values()}) > 1:
+        raise ConfigError(f"{' and '.join(sorted(tasks))} are different tasks, whose scores cannot be compared")
+    if len(groups) < 2:
+        raise ConfigError(
+            "there is one model, and nothing to compare; give several values: model.position=rotary,alibi"
+        )
+    costs = {}
+    for name, (cell,) in groups.items():
+        say(f"measuring a step of {name}")
+        costs[name] = _cost(cell.recipe)
+    chosen = {name: _tuned(plan, cell, costs[name], say) for name, (cell,) in groups.items()}
+    cells = {name: _cells(plan, cell, costs[name], plan.seeds, chosen[name][0]) for name, (cell,) in groups.items()}
+    # broken off at any time, there are as many runs of each side
+    _train_all([row[place] for place in range(len(plan.seeds)) for row in cells.values()], plan.jobs, say)
+    return _result(plan, cells, costs, chosen, say)
+
+
+def _sides(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Cells by the name of their side."""
+    several = len({cell.name for cell in cells}) > 1
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        words = [cell.name] * (several or not cell.values) + [value for _, value in cell.values]
+        groups.setdefault(", ".join(words), []).append(cell)
+    return groups
+
+
+def _cells(plan: Plan, side: Cell, cost: _Cost, seeds: Sequence[int], tuned: str | None) -> list[Cell]:
+    """The runs of a side, one for each seed."""
+    settings = [setting for setting in plan.settings if Swept.parse(setting) is None]
+    settings += [f"{key}={value}" for key, value in side.values]
+    if tuned is not None and plan.tune is not None:
+        settings.append(f"{plan.tune.key}={tuned}")
+    if plan.tokens is not None:
+        steps = max(1, round(plan.tokens / cost.tokens))
+        settings += [f"training.max_steps={steps}", "training.max_epochs=0"]
+    name = next(name for name in plan.names if Path(name).stem == side.name)
+    return plan_runs([name], settings, seeds, plan.folder_of)
+
+
+def _tuned(plan: Plan, side: Cell, cost: _Cost, say: Say) -> tuple[str | None, bool]:
+    """The value of the tuned key that is best on the validation data, and whether it is the first or last one.
+
+    It is chosen with a seed that is not reported.
+    """
+    if plan.tune is None:
+        return None, False
+    seed, values = max(plan.seeds) + 1, plan.tune.values
+    cells = [_cells(plan, side, cost, [seed], value)[0] for value in values]
+    _train_all(cells, plan.jobs, say)
+    scores = []
+    for cell in cells:
+        try:
+            scored = account(cell.folder, "valid", plan.limit)
+            metric, better = _metric(plan, scored)
+            scores.append(scored.scores[metric] * (1 if better == "high" else -1))
+        except DataError as error:
+            say(f"{error}; it counts as the worst")
+            scores.append(-math.inf)
+    place = max(range(len(values)), key=lambda at: scores[at])
+    say(f"{', '.join(value for _, value in side.values) or side.name}: {plan.tune.key} = {values[place]}")
+    return values[place], place in (0, len(values) - 1)
+
+
+def _metric(plan: Plan, scored: Row) -> tuple[str, Literal["low", "high"]]:
+    """The score that is compared, and which way it is better."""
+    directions = {metric.name: metric.better for metric in registry.task_type(scored.task).metrics}
+    name = metric_of(dict(scored.scores), plan.metric or scored.metric)
+    return name, directions.get(name, "high")
+
+
+def _train_all(cells: Sequence[Cell], jobs: int, say: Say) -> None:
+    """Trains every cell; those that another process is training are waited for."""
+    waiting = list(cells)
+    while waiting:
+        busy = []
+        for cell, trained in _trained(waiting, jobs):
+            if trained:
+                say(f"trained {cell.folder}")
+            else:
+                busy.append(cell)
+        if len(busy) == len(waiting):
+            time.sleep(_WAIT_S)
+        waiting = busy
+
+
+def _trained(cells: Sequence[Cell], jobs: int) -> Iterator[tuple[Cell, bool]]:
+    if jobs == 1:
+        for cell in cells:
+            yield cell, _train(cell.recipe, cell.folder)
+        return
+    threads = max(1, torch.get_num_threads() // jobs)
+    # a process that is started anew inherits no threads and locks of this one
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        futures = {pool.submit(_train, _values(cell.recipe), cell.folder, threads): cell for cell in cells}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _values(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as another process reads it, which has no class of this one."""
+    return recipe.model_dump(mode="json")
+
+
+def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None = None) -> bool:
+    """Trains a run unless it is finished; False where another process is at it."""
+    if threads is not None:
+        runtime.apply(threads)
+    try:
+        train(recipe, folder)
+    except RunBusy:
+        return False
+    return True
+
+
+def _cost(recipe: Recipe) -> _Cost:
+    """What a step of a recipe costs, measured in a process of its own, whose memory nothing else has used."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measure, _values(recipe)).result()
+
+
+def _measure(values: Mapping[str, Any]) -> _Cost:
+    runtime.apply(1)
+    recipe, trials = as_recipe(values), list[tuple[Trial, int]]()
+    try:
+        height = peak_bytes(lambda: trials.append(try_steps(recipe, _TRIAL_S)))
+    except MachineError:
+        # without /proc what is counted stands for what is measured
+        trials.append(try_steps(recipe, _TRIAL_S))
+        height = trials[-1][0].weights_bytes + trials[-1][0].activation_bytes
+    trial, parameters = trials[-1]
+    return _Cost(parameters, trial.step_cpu_s, trial.tokens, height)
+
+
+def _result(
+    plan: Plan,
+    cells: Mapping[str, Sequence[Cell]],
+    costs: Mapping[str, _Cost],
+    chosen: Mapping[str, tuple[str | None, bool]],
+    say: Say,
+) -> Result:
+    sides = []
+    for name, row in cells.items():
+        say(f"scoring {name}")
+        rows = {cell.recipe.seed: account(cell.folder, plan.split, plan.limit) for cell in row}
+        metric, better = _metric(plan, rows[plan.seeds[0]])
+        cost, (tuned, at_edge) = costs[name], chosen[name]
+        sides.append(
+            Side(
+                name,
+                dict(row[0].values),
+                {seed: scored.scores[metric] for seed, scored in rows.items()},
+                cost.parameters,
+                cost.step_cpu_s,
+                cost.tokens,
+                cost.peak_bytes,
+                sum(scored.cpu_s for scored in rows.values()),
+                sum(scored.steps for scored in rows.values()) / len(rows),
+                tuned,
+                at_edge,
+            )
+        )
+    return Result(metric, better, sides, _conditions(plan, rows[plan.seeds[0]]))
+
+
+def _conditions(plan: Plan, scored: Row) -> list[str]:
+    swept = [key for key in map(Swept.parse, plan.settings) if key is not None]
+    fixed = [setting for setting in plan.settings if Swept.parse(setting) is None]
+    words = [f"compared: {key.key} = {', '.join(key.values)}" for key in swept]
+    if len(plan.names) > 1:
+        words.append(f"compared: recipes {', '.join(plan.names)}")
+    alike = [*([] if len(plan.names) > 1 else [f"recipe {plan.names[0]}"]), *fixed]
+    if plan.tokens is not None:
+        alike.append(f"{plan.tokens:,} tokens of training")
+    words.append(f"alike: {', '.join([*alike, f'data {scored.data}'])}")
+    if plan.tune is not None:
+        words.append(f"tuned for each on the validation data: {plan.tune.key} = {', '.join(plan.tune.values)}")
+    words.append(f"scored: {scored.examples:,} examples ({scored.part}), seeds {', '.join(map(str, plan.seeds))}")
+    return words

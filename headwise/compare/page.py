@@ -1,0 +1,204 @@
+"""A comparison as a table, as JSON, and as one HTML file that needs nothing else."""
+
+import base64
+import html
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from headwise import runtime
+from headwise.compare.experiment import Result
+from headwise.compare.sides import ENOUGH_SEEDS, Difference, front, rank
+from headwise.explain.canvas import PRINT_DPI
+from headwise.explain.comparisons import frontier
+from headwise.files import json_text
+from headwise.training.comparison import score_text
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f27; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .3rem 1rem .3rem 0; text-align: right; vertical-align: bottom; border-bottom: 1px solid #d6dae2; }}
+td {{ white-space: nowrap; }}
+th:first-child, td:first-child {{ text-align: left; }}
+img {{ max-width: 100%; }}
+code {{ overflow-wrap: anywhere; }}
+.scroll {{ overflow-x: auto; }}
+</style>
+<h1>{title}</h1>
+{body}
+</html>
+"""
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    """A row for each side, the best first: score, how far it is behind, and what it costs."""
+    order, differences = rank(result.sides, result.better)
+    table = []
+    for side in order:
+        difference = differences.get(side.name)
+        score = side.score
+        table.append(
+            {
+                "side": side.name,
+                result.metric: score.value,
+                "low": score.low if math.isfinite(score.low) else None,
+                "high": score.high if math.isfinite(score.high) else None,
+                "behind": difference.ahead.value if difference else None,
+                "behind_low": difference.ahead.low if difference else None,
+                "behind_high": difference.ahead.high if difference else None,
+                "p": difference.p if difference else None,
+                "seeds": len(side.scores),
+                "parameters": side.parameters,
+                "step_cpu_ms": 1e3 * side.step_cpu_s,
+                "token_cpu_us": side.token_cpu_us,
+                "peak_mib": side.peak_bytes / 2**20,
+                "cpu_s": side.cpu_s,
+                **({"tuned": side.tuned} if side.tuned is not None else {}),
+            }
+        )
+    return table
+
+
+def notes(result: Result) -> list[str]:
+    """What a reader must know to judge the numbers: in words, a sentence each."""
+    order, differences = rank(result.sides, result.better)
+    seeds, sizes = len(order[0].scores), [side.parameters for side in order]
+    steps = {round(side.steps) for side in order}
+    edges = ", ".join(f"{side.name} ({side.tuned})" for side in order if side.at_edge)
+    found = [_winner(order[0].name, differences)]
+    if seeds < ENOUGH_SEEDS:
+        words = f"With {seeds} seed{'s' * (seeds > 1)} a difference has to be large to be clear"
+        found.append(f"{words}; take {ENOUGH_SEEDS} or more.")
+    if max(sizes) > 1.02 * min(sizes):
+        words = f"The models have {min(sizes):,} to {max(sizes):,} parameters"
+        found.append(f"{words}: what is compared is models of different size.")
+    if edges:
+        found.append(f"The best tuned value is the first or last one for {edges}: a better one may lie beyond.")
+    if len(steps) > 1:
+        found.append(f"The runs have {min(steps):,} to {max(steps):,} steps.")
+    return [
+        *found,
+        "Intervals are of 95 %, over seeds; p is that of the paired t-test over seeds, raised for the number of"
+        " comparisons (Holm). CPU time is of a training step on one thread, memory its height in a process of its own;"
+        f" {runtime.processor()}.",
+    ]
+
+
+def _winner(best: str, differences: Mapping[str, Difference]) -> str:
+    clear = [name for name, difference in differences.items() if difference.clear]
+    unclear = [name for name, difference in differences.items() if not difference.clear]
+    if not differences:
+        return f"{best} has the best score; with one seed nothing is known of chance."
+    if not unclear:
+        return f"{best} is better than all others."
+    if not clear:
+        return f"No difference is clear; {best} has the best mean."
+    return f"{best} is better than {', '.join(clear)}; between it and {', '.join(unclear)} no difference is clear."
+
+
+def as_json_text(result: Result, command: str) -> str:
+    """All numbers, those of each seed too."""
+    sides = [asdict(side) for side in result.sides]
+    efficient = [side.name for side in front(result.sides, result.better)]
+    whole = {"headwise comparison": 1, "command": command, "metric": result.metric, "better": result.better}
+    return (
+        json_text(
+            {
+                **whole,
+                "conditions": result.conditions,
+                "rows": rows(result),
+                "notes": notes(result),
+                "front": efficient,
+                "sides": sides,
+            }
+        )
+        + "\n"
+    )
+
+
+def as_html(result: Result, command: str, figures: Mapping[str, bytes]) -> str:
+    """The report; figures are PNG images by their captions."""
+    table = _table(rows(result), result.metric)
+    body = [f"<p>{html.escape(note)}</p>" for note in notes(result)[:1]]
+    body.append(f"<ul>{''.join(f'<li>{html.escape(text)}</li>' for text in result.conditions)}</ul>")
+    body += [f'<div class="scroll">{table}</div>', *(f"<p>{html.escape(note)}</p>" for note in notes(result)[1:])]
+    for caption, image in figures.items():
+        data = base64.b64encode(image).decode()
+        body.append(f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(caption)}">')
+        body.append(f"<figcaption>{html.escape(caption)}</figcaption></figure>")
+    body.append(f"<p>Made by <code>{html.escape(command)}</code></p>")
+    title = f"{result.metric} of {', '.join(side.name for side in result.sides)}"
+    return _PAGE.format(title=html.escape(title[:120]), body="\n".join(body))
+
+
+def _table(table: Sequence[Mapping[str, Any]], metric: str) -> str:
+    names = {
+        "side": "",
+        metric: metric,
+        "behind": "behind the best",
+        "p": "p",
+        "seeds": "seeds",
+        "parameters": "parameters",
+    }
+    names |= {
+        "step_cpu_ms": "CPU ms a step",
+        "token_cpu_us": "CPU µs a token",
+        "peak_mib": "memory, MiB",
+        "cpu_s": "CPU s in all",
+    }
+    if any("tuned" in row for row in table):
+        names["tuned"] = "tuned"
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names.values())
+    lines = [f"<table><thead><tr>{head}</tr></thead><tbody>"]
+    for row in table:
+        cells = "".join(f"<td>{html.escape(_text(key, row, metric))}</td>" for key in names)
+        lines.append(f"<tr>{cells}</tr>")
+    return "\n".join([*lines, "</tbody></table>"])
+
+
+def _text(key: str, row: Mapping[str, Any], metric: str) -> str:
+    value = row.get(key)
+    if value is None:
+        return "–"
+    if key == metric:
+        return _score(metric, value) + ("" if row["low"] is None else f" ± {_score(metric, row['high'] - value)}")
+    if key == "behind":
+        return f"{_score(metric, value)} ({_score(metric, row['behind_low'])} to {_score(metric, row['behind_high'])})"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def pictures(result: Result) -> dict[str, bytes]:
+    """What a CPU second buys, as a PNG image by its caption."""
+    sides = {}
+    for side in result.sides:
+        score = side.score
+        sides[side.name] = (
+            side.token_cpu_us,
+            score.value,
+            (score.high - score.value) if math.isfinite(score.high) else 0.0,
+        )
+    names = [side.name for side in front(result.sides, result.better)]
+    drawn = frontier(sides, names, across="CPU time of training, µs a token", down=result.metric)
+    stream = io.BytesIO()
+    drawn.savefig(stream, format="png", dpi=PRINT_DPI)
+    caption = (
+        f"{result.metric} beside the CPU time of a token in training; none is better at less than those on the line"
+    )
+    return {caption: stream.getvalue()}
+
+
+def _score(metric: str, value: float) -> str:
+    """Two decimals, or one of a percentage; four below 1."""
+    if metric.endswith("accuracy"):
+        return score_text(metric, value)
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"

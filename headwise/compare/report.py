@@ -1,0 +1,57 @@
+"""Claims and what was found of them, as Markdown."""
+
+from collections.abc import Iterable, Mapping
+
+from headwise.compare.claim import Claim, ClaimRecord
+
+
+def page(claims: Iterable[Claim], records: Mapping[str, ClaimRecord]) -> str:
+    """A table of all claims with their verdicts, and a section for each."""
+    claims = list(claims)
+    rows = ["| claim | verdict |", "|---|---|"]
+    for claim in claims:
+        record = records.get(claim.name)
+        judged = f"**{record.verdict}** ({record.variant})" if record is not None else "not run"
+        rows.append(f"| [{claim.sentence}](#{claim.name}) | {judged} |")
+    return "\n".join(
+        [
+            "# Claims about attention",
+            "",
+            "Each sentence is an experiment: a rule says beforehand how its verdict follows from the numbers, and"
+            " `headwise claims run NAME` runs it",
+            "again. *Holds only where* means that some conditions confirm it and others refute it.",
+            "",
+            *rows,
+            *(f"\n{section(claim, records.get(claim.name))}" for claim in claims),
+            "",
+        ]
+    )
+
+
+def section(claim: Claim, record: ClaimRecord | None) -> str:
+    """A claim, the rule of its verdict, and the numbers of a run."""
+    lines = [f"## {claim.name}", "", f"> {claim.sentence}", "", f"Source: {claim.source}.", ""]
+    lines += [f"Rule, written on {claim.written}: {claim.rule}.", ""]
+    if record is None:
+        return "\n".join([*lines, f"Not run: `headwise claims run {claim.name}`."])
+    lines += [f"**{record.verdict[0].upper()}{record.verdict[1:]}.** {record.why}", ""]
+    lines += ["| condition | value | 95 % interval | outcome |", "|---|---|---|---|"]
+    for cell in record.cells:
+        interval = "exact" if cell.low == cell.high else f"{_number(cell.low)} to {_number(cell.high)}"
+        lines.append(f"| {cell.where} | {_number(cell.value)} | {interval} | {cell.outcome} |")
+    lines += ["", *(f"Control: {control.what} ({_number(control.value)})." for control in record.controls)]
+    lines += [
+        "",
+        f"{record.variant.capitalize()} variant, {record.cpu_s:g} CPU s on one thread of {record.processor},"
+        f" {record.ran}; headwise {record.release}, PyTorch {record.torch}.",
+    ]
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    """Four significant digits.
+
+    >>> _number(0.123456), _number(263168.0)
+    ('0.1235', '263,168')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,127 @@
+"""From numbers to a verdict, by a rule that is stated before they are measured."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy import stats
+
+from headwise.errors import ConfigError
+
+LEVEL = 0.95
+
+Outcome = Literal["holds", "refuted", "undecided"]
+Verdict = Literal["holds", "holds only where", "does not hold", "undecided", "invalid"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value and its 95 % interval; ends that are the value itself where it is exact."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def exact(cls, value: float) -> "Interval":
+        return cls(value, value, value)
+
+    @classmethod
+    def of(cls, draws: Sequence[float]) -> "Interval":
+        """The mean of independent draws, by Student's t.
+
+        Raises: ConfigError for fewer than two, which have no spread.
+
+        >>> Interval.of([1.0, 1.0, 1.0])
+        Interval(value=1.0, low=1.0, high=1.0)
+        """
+        if len(draws) < 2:
+            raise ConfigError("one draw has no interval; draw twice or more")
+        mean = math.fsum(draws) / len(draws)
+        error = float(stats.sem(draws))
+        half = float(stats.t.ppf((1 + LEVEL) / 2, len(draws) - 1)) * error
+        return cls(mean, mean - half, mean + half)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured in one condition, and what the rule makes of it."""
+
+    where: str
+    value: float
+    low: float
+    high: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something that must come out so, or the experiment itself is wrong."""
+
+    what: str
+    passed: bool
+    value: float
+
+
+def larger(where: str, found: Interval, effect: float) -> Cell:
+    """Whether a difference is there: its interval above 0, and the difference as large as one that matters.
+
+    It is refuted where the interval lies below that effect: smaller than matters, or the reverse.
+    """
+    if effect <= 0:
+        raise ConfigError(f"an effect that matters is above 0, got {effect}")
+    outcome: Outcome = "undecided"
+    if found.low > 0 and found.value >= effect:
+        outcome = "holds"
+    elif found.high < effect:
+        outcome = "refuted"
+    return Cell(where, found.value, found.low, found.high, outcome)
+
+
+def near(where: str, found: Interval, theory: float, within: float) -> Cell:
+    """Whether a value is what a theory says: its interval within so much of it; refuted where they do not meet."""
+    low, high = theory - within, theory + within
+    outcome: Outcome = "undecided"
+    if low <= found.low and found.high <= high:
+        outcome = "holds"
+    elif found.high < low or found.low > high:
+        outcome = "refuted"
+    return Cell(where, found.value, found.low, found.high, outcome)
+
+
+def above(where: str, found: Interval, least: float) -> Cell:
+    """Whether a value is above a bound, with all of its interval; refuted where all of it is below."""
+    outcome: Outcome = "holds" if found.low > least else "refuted" if found.high < least else "undecided"
+    return Cell(where, found.value, found.low, found.high, outcome)
+
+
+def verdict(cells: Sequence[Cell], controls: Sequence[Control] = ()) -> Verdict:
+    """What all cells say together; "invalid" where a control failed: then they say nothing.
+
+    >>> verdict([Cell("a", 1.0, 1.0, 1.0, "holds"), Cell("b", 0.0, 0.0, 0.0, "refuted")])
+    'holds only where'
+    """
+    outcomes = {cell.outcome for cell in cells}
+    if not cells or not all(control.passed for control in controls):
+        return "invalid"
+    if outcomes == {"holds"}:
+        return "holds"
+    if outcomes == {"refuted"}:
+        return "does not hold"
+    return "holds only where" if {"holds", "refuted"} <= outcomes else "undecided"
+
+
+def why(cells: Sequence[Cell], controls: Sequence[Control] = ()) -> str:
+    """The verdict in a sentence: in which conditions it holds, in which it does not, in which nobody knows."""
+    failed = [control.what for control in controls if not control.passed]
+    if failed:
+        return f"the experiment is not valid: {'; '.join(failed)}"
+    parts = []
+    for outcome, beginning in {"holds": "Holds", "refuted": "Does not hold", "undecided": "Undecided"}.items():
+        names = [cell.where for cell in cells if cell.outcome == outcome]
+        if len(names) == len(cells):
+            return f"{beginning} in all of {len(cells)} conditions."
+        if names:
+            parts.append(f"{beginning} for {'; '.join(names)}.")
+    return " ".join(parts)

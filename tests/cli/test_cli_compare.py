@@ -1,0 +1,124 @@
+"""`headwise compare`: the same numbers as separate runs, what is there is not trained again, several at once."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwise.compare import experiment
+from headwise.data.synthetic import Sizes, make
+from tests.cli.test_cli_sweep import RECIPE
+
+COMPARE = ["compare", "tiny.toml", "--position", "sinusoidal,none", "--seeds", "0,1", "--metric", "loss"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("compare")
+    make("copy", place / "data", sizes=Sizes(count=60, symbols=3, shortest=2, longest=5))
+    (place / "tiny.toml").write_text(RECIPE)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def _inside(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture
+def unweighed(monkeypatch):
+    """Steps are not measured, which takes processes of their own."""
+    monkeypatch.setattr(experiment, "_cost", lambda recipe: experiment._Cost(7, 0.5, 10.0, 1 << 20))
+
+
+@pytest.mark.slow
+def test_a_step_is_measured_in_a_process_of_its_own(headwise):
+    code, out, err = headwise(*COMPARE, "--json")
+    assert code == 0, err
+    for row in map(json.loads, out.splitlines()):
+        assert row["parameters"] > 100
+        assert row["step_cpu_ms"] > 0
+        assert row["peak_mib"] > 0
+
+
+@pytest.mark.usefixtures("unweighed")
+def test_tokens_are_a_budget(headwise):
+    # ten in a step
+    code, out, err = headwise(*COMPARE, "--budget", "tokens=30", "--runs", "tokens", "--json")
+    assert code == 0, err
+    assert len(out.splitlines()) == 2
+    for run in Path("tokens").iterdir():
+        assert json.loads((run / "manifest.json").read_text())["step"] == 3, run
+
+
+@pytest.mark.usefixtures("unweighed")
+def test_sides_have_the_scores_of_separate_runs_and_are_trained_once(headwise):
+    code, out, err = headwise(*COMPARE, "--output", "report", "--json")
+    assert code == 0, err
+    table = {row["side"]: row for row in map(json.loads, out.splitlines())}
+    assert set(table) == {"sinusoidal", "none"}
+    whole = json.loads(Path("report/results.json").read_text())
+    for side in whole["sides"]:
+        for seed, score in side["scores"].items():
+            settings = [f"model.position={side['name']}", f"seed={seed}"]
+            code, _, err = headwise("train", "tiny.toml", *settings, "--run-folder", f"own/{side['name']}{seed}")
+            assert code == 0, err
+            code, scored, err = headwise("evaluate", f"own/{side['name']}{seed}", "--json")
+            assert code == 0, err
+            assert json.loads(scored)["loss"] == pytest.approx(score, abs=0)
+        assert table[side["name"]]["loss"] == pytest.approx(sum(side["scores"].values()) / 2)
+        assert side["parameters"] == table[side["name"]]["parameters"] == 7
+    assert Path("report/report.html").read_text().startswith("<!doctype html>")
+    assert len(Path("report/rows.csv").read_text().splitlines()) == 3
+    before = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*") if path.is_file()}
+    code, again, err = headwise(*COMPARE, "--json")
+    assert code == 0, err
+    assert {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*") if path.is_file()} == before
+    assert [json.loads(line)["loss"] for line in again.splitlines()] == [row["loss"] for row in table.values()]
+
+
+@pytest.mark.usefixtures("unweighed")
+def test_each_side_takes_its_best_tuned_value(headwise):
+    tune = ["--tune", "training.learning_rate=0.00001,0.01,1000"]
+    code, out, err = headwise(*COMPARE, *tune, "--json")
+    assert code == 0, err
+    assert {row["tuned"] for row in map(json.loads, out.splitlines())} == {"0.01"}
+    # a seed that is not reported chose it
+    assert any(path.name.endswith("learning_rate=1000") for path in Path("runs").glob("*seed=2*"))
+    assert not any(path.name.endswith("learning_rate=1000") for path in Path("runs").glob("*seed=0*"))
+
+
+@pytest.mark.slow
+def test_several_processes_share_the_runs(folder):
+    command = [sys.executable, "-P", "-m", "headwise", *COMPARE, "--runs", "shared", "--json"]
+    several = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = [process.communicate(timeout=300) for process in several]
+    assert [process.returncode for process in several] == [0, 0], answers
+    numbers = [[json.loads(line)["loss"] for line in out.splitlines()] for out, _ in answers]
+    assert numbers[0] == numbers[1]
+    at_once = subprocess.run([*command, "--jobs", "2", "--runs", "jobs"], capture_output=True, text=True, timeout=300)
+    assert at_once.returncode == 0, at_once.stderr
+    assert [json.loads(line)["loss"] for line in at_once.stdout.splitlines()] == numbers[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tiny.toml"], "nothing to compare"),
+        (["model.position=rotary,none"], "name a recipe"),
+        (["tiny.toml", "--position", "rotary,nowhere"], "nowhere"),
+        (["tiny.toml", "--position", "rotary,none", "--budget", "epochs=3"], "--budget 'epochs=3'"),
+        (["tiny.toml", "--position", "rotary,none", "--budget", "steps=x"], "--budget 'steps=x'"),
+        (["tiny.toml", "--position", "rotary,none", "--tune", "training.learning_rate=1"], "--tune"),
+        (["tiny.toml", "model.position=rotary,none", "--tune", "model.position=rotary,none"], "is tuned"),
+        (["tiny.toml", "--position", "rotary,none", "--seeds", "a"], "--seeds"),
+        (["tiny.toml", "--position", "rotary,none", "--output", "tiny.toml"], "is a file"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_trains(headwise, words, message):
+    code, out, err = headwise("compare", *words, "--runs", "never")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not Path("never").exists()

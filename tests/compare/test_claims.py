@@ -1,0 +1,120 @@
+"""Claims: experiments that are cheap are run; records are kept, judged again and refused where they are damaged."""
+
+import dataclasses
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from headwise.compare.claim import Claim, add_record, newest, read_records, run_claim
+from headwise.compare.claims import CLAIMS
+from headwise.compare.claims.scores import excess
+from headwise.compare.report import page
+from headwise.compare.verdicts import Control, Interval, near
+from headwise.errors import DataError
+
+
+def claim(value=1.0, *, version=1, passed=True):
+    def measure(full):
+        return [near("here", Interval.exact(value), 2.0 if full else 1.0, 0.1)], [Control("a floor", passed, 0.0)]
+
+    return Claim("one", "One is one.", "nobody", "one is 1 +- 0.1", datetime.date(2026, 1, 1), measure, version)
+
+
+# those whose numbers are drawn or counted: no clock decides them
+CHEAP = {
+    "score-variance-grows-with-width": {"holds only where"},
+    "scaling-prevents-saturation": {"holds"},
+    "tied-queries-and-keys-give-the-identity": {"holds only where"},
+    "narrow-heads-limit-weights": {"holds"},
+    "narrow-outputs-limit-language-models": {"holds"},
+    "path-lengths": {"holds"},
+    "norm-keeps-order": {"holds only where"},
+}
+
+
+@pytest.mark.parametrize(("name", "verdicts"), CHEAP.items())
+def test_a_drawn_experiment_has_its_verdict(name, verdicts):
+    record = run_claim(CLAIMS[name])
+    assert record.verdict in verdicts, record.why
+    assert all(control.passed for control in record.controls)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(CLAIMS.keys() - CHEAP.keys()))
+def test_a_measured_experiment_runs_and_is_valid(name):
+    record = run_claim(CLAIMS[name])
+    assert record.verdict != "invalid", record.why
+    assert len({cell.where for cell in record.cells}) == len(record.cells)
+
+
+def test_every_claim_has_a_rule_older_than_any_run():
+    for name, one in CLAIMS.items():
+        assert one.name == name
+        assert one.sentence.endswith(".")
+        assert not one.rule.endswith(".")
+        assert one.written <= datetime.date.today()
+
+
+def test_records_are_kept_and_the_best_of_the_version_counts(tmp_path):
+    path = tmp_path / "claims.jsonl"
+    assert read_records(path) == []
+    for full, version in ((False, 0), (True, 1), (False, 1)):
+        add_record(path, run_claim(claim(version=version), full=full))
+    records = read_records(path)
+    assert [record.variant for record in records] == ["quick", "full", "quick"]
+    assert newest(records, [claim()])["one"] == records[1]
+    assert newest(records, [claim(version=2)]) == {}
+    assert newest(records[::2], [claim()])["one"] == records[2]
+    assert [record.verdict for record in records[1:]] == ["does not hold", "holds"]
+
+
+def test_a_failed_control_is_kept_as_invalid():
+    assert run_claim(claim(passed=False)).verdict == "invalid"
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "3", '{"name": "x"}', '{"name": NaN}', ""])
+def test_a_damaged_file_is_named_with_its_line_and_left_alone(tmp_path, line):
+    path = tmp_path / "claims.jsonl"
+    add_record(path, run_claim(claim()))
+    path.write_text(path.read_text() + line + "\n")
+    before = path.read_bytes()
+    with pytest.raises(DataError, match=r"claims\.jsonl:2"):
+        add_record(path, run_claim(claim()))
+    assert path.read_bytes() == before
+
+
+def test_threads_are_as_they_were():
+    def broken(full):
+        assert torch.get_num_threads() == 1
+        raise RuntimeError("broken")
+
+    before = torch.get_num_threads()
+    with pytest.raises(RuntimeError):
+        run_claim(dataclasses.replace(claim(), measure=broken))
+    assert torch.get_num_threads() == before
+
+
+def test_the_page_has_every_claim_and_every_number(tmp_path):
+    one = claim()
+    text = page([one, *CLAIMS.values()], {"one": run_claim(one)})
+    assert "| here | 1 | exact | holds |" in text
+    assert all(f"## {name}" in text for name in CLAIMS)
+    assert text.count("Not run") == len(CLAIMS)
+
+
+def test_a_fit_finds_weights_that_have_its_rank():
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(12, 3, generator=generator).double() @ torch.randn(3, 12, generator=generator).double()
+    assert excess(scores.softmax(-1), 3, 2000, 0) < 1e-6 < excess(scores.softmax(-1), 1, 2000, 0)
+
+
+def test_records_in_the_repository_are_of_claims_that_are_there():
+    path = Path(__file__).parents[2] / "docs" / "claims.jsonl"
+    records = newest(read_records(path), CLAIMS.values())
+    assert set(records) == set(CLAIMS)
+    # the page is what the records say
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == page(CLAIMS.values(), records)
+    assert all(json.loads(line)["written"] <= json.loads(line)["ran"] for line in path.read_text().splitlines())

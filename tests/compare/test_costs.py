@@ -1,0 +1,167 @@
+"""Costs against counts by hand, exponents against series that are known, crossings, and what cannot be measured."""
+
+import math
+import sys
+
+import pytest
+import torch
+
+from headwise.attention import mechanisms
+from headwise.compare.costs import Exponent, Growth, crossing, growth, one_pass, operations, peak_bytes, seconds, sizes
+from headwise.compare.subjects import KERNEL_SIZE, Mixer, Subject, layer, powers, subject, subjects, tokens
+from headwise.errors import ConfigError, Unsupported
+
+N, D = 48, 16
+# multiplications and additions of matrix products
+COUNTED = {
+    "plain": 4 * N * N * D,
+    "scored": 4 * N * N * D,
+    "attention-layer": 4 * N * N * D + 4 * 2 * N * D * D,
+    "cnn": 2 * N * KERNEL_SIZE * D * D,
+    "causal-cnn": 2 * N * KERNEL_SIZE * D * D,
+    "rnn": 2 * N * 2 * D * D,
+    "gru": 3 * 2 * N * 2 * D * D,
+    "lstm": 4 * 2 * N * 2 * D * D,
+}
+
+
+@pytest.mark.parametrize(("name", "count"), COUNTED.items())
+def test_operations_are_those_of_the_products(name, count):
+    # the first state is 0, and so is its product
+    assert abs(operations(subject(name), N, D) - count) <= 4 * 2 * D * D
+
+
+def test_what_counts_nothing_is_no_measurement():
+    class Nothing(Mixer):
+        def forward(self, x):
+            return x + 1
+
+    with pytest.raises(Unsupported, match="nothing"):
+        operations(Subject("nothing", lambda length, width: Nothing(), None, None), 8, 4)
+
+
+@pytest.mark.parametrize("name", subjects())
+def test_every_subject_keeps_the_shape_and_is_drawn_from_its_seed(name):
+    x = tokens(64, 8)
+    with torch.no_grad():
+        first, again, other = (layer(subject(name), 64, 8, seed=seed)(x) for seed in (0, 0, 1))
+    assert first.shape == x.shape
+    assert torch.equal(first, again)
+    # those that begin as a copy, or as plain attention, draw nothing
+    drawn = {"cnn", "causal-cnn", "rnn", "gru", "lstm", "attention-layer", "linformer", "performer"}
+    assert torch.equal(first, other) <= (name not in drawn)
+
+
+@pytest.mark.parametrize("name", ["rnn", "gru", "lstm"])
+def test_a_recurrent_layer_is_its_cell_step_by_step(name):
+    x = tokens(9, 8)
+    torch.testing.assert_close(layer(subject(name), 9, 8)(x), layer(subject(name), 9, 8, unrolled=True)(x))
+
+
+def test_every_mechanism_states_powers_that_its_operations_have():
+    at = [128, 181, 256, 362, 512]
+    for name in mechanisms.names():
+        stated = subject(name).length
+        (found,) = growth(subject(name), "length", at, 16, quantities=("operations",))
+        assert found.theory == stated
+        # nystrom has a part that does not grow with the length
+        assert name == "nystrom" or abs(found.exponent.value - stated) < 0.15, name
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ("n^2 d", (2, 1)),
+        ("n d^2", (1, 2)),
+        ("n (b + s) d for blocks of b", (1, 1)),
+        ("n^2 (d + h) for h heads", (2, 1)),
+        ("n m d + m^3 for m landmarks", (1, 1)),
+        ("n log n", (1, 0)),
+        ("not stated", (None, None)),
+        ("", (None, None)),
+    ],
+)
+def test_powers_are_read_from_what_is_stated(time, expected):
+    assert powers(time) == expected
+
+
+def test_an_exponent_with_its_interval():
+    at = [16, 32, 64, 128, 256]
+    exact = Exponent.of(at, [3 * n**1.5 for n in at])
+    assert exact.value == pytest.approx(1.5)
+    assert exact.holds(1.5, 1e-6)
+    noisy = Exponent.of(at, [n**2 * factor for n, factor in zip(at, (1, 1.3, 0.8, 1.2, 0.9), strict=True)])
+    assert noisy.low < noisy.value < noisy.high
+    assert not noisy.holds(2.0, 0.15)
+    assert len(noisy.local) == 4
+    constant = Exponent.of(at, [5] * 5)
+    assert (constant.value, constant.low, constant.high) == (0, 0, 0)
+    # against scipy's own formula, written out
+    x, y = (
+        torch.tensor(at).double().log(),
+        torch.tensor([n**2 * f for n, f in zip(at, (1, 1.3, 0.8, 1.2, 0.9), strict=True)]).log(),
+    )
+    x_mean, y_mean = x.mean(), y.mean()
+    slope = ((x - x_mean) * (y - y_mean)).sum() / (x - x_mean).square().sum()
+    rest = y - y_mean - slope * (x - x_mean)
+    error = math.sqrt(rest.square().sum() / 3 / (x - x_mean).square().sum())
+    assert noisy.value == pytest.approx(float(slope), abs=1e-6)
+    assert noisy.high - noisy.low == pytest.approx(2 * 3.182446 * error, rel=1e-4)
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3], [1, 2, 0, 4], [1, 2, -1, 4]])
+def test_an_exponent_needs_sizes_and_values_above_0(values):
+    with pytest.raises(ConfigError):
+        Exponent.of(list(range(1, len(values) + 1)), values)
+
+
+@pytest.mark.parametrize(("first", "last", "count"), [(0, 10, 5), (10, 10, 5), (10, 5, 5), (1, 100, 3), (1, 4, 9)])
+def test_sizes_that_are_not_there_are_refused(first, last, count):
+    with pytest.raises(ConfigError):
+        sizes(first, last, count)
+
+
+def of(values, at=(1, 2, 4, 8)):
+    return Growth("one", "length", "seconds", at, tuple(map(float, values)), None)
+
+
+def test_a_crossing_lies_between_the_sizes_or_nowhere():
+    assert crossing(of([1, 4, 16, 64]), of([3, 6, 12, 24])) == pytest.approx(3)
+    assert crossing(of([1, 1, 1, 1]), of([2, 2, 2, 2])) is None
+    assert crossing(of([3, 6, 12, 24]), of([1, 4, 16, 64])) is None
+    with pytest.raises(ConfigError):
+        crossing(of([1, 1, 1, 1]), of([1, 1, 1, 1], at=(1, 2, 4, 9)))
+
+
+def test_time_is_the_least_of_the_rounds():
+    # a clock that goes on by what each pass says it took
+    now, takes = [0.0], iter([1.0] * 100)
+    spent = {"a": 0.5, "b": 0.25}
+
+    def run(name):
+        def once():
+            now[0] += spent[name] * next(takes)
+
+        return once
+
+    takes = iter([1.0] * 4 + [3.0, 3.0, 1.0, 1.0, 2.0, 2.0])
+    assert seconds([run("a"), run("b")], 3, clock=lambda: now[0]) == [0.5, 0.25]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured by /proc of Linux")
+def test_memory_is_that_of_the_scores_where_they_are_kept():
+    length = 1024
+    kept = peak_bytes(one_pass(subject("plain"), length, 16, backward=False))
+    assert 1 <= kept / (4 * length * length) < 4
+    assert peak_bytes(one_pass(subject("scored"), length, 16, backward=False)) < kept / 2
+
+
+def test_threads_are_as_they_were():
+    before = torch.get_num_threads()
+    growth(subject("cnn"), "width", [4, 8, 16, 32], 8, quantities=("operations", "seconds"), backward=True, rounds=1)
+    assert torch.get_num_threads() == before
+
+
+def test_an_unknown_subject_is_named():
+    with pytest.raises(ConfigError, match="scord"):
+        subject("scord")

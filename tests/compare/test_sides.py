@@ -1,0 +1,106 @@
+"""Sides: which is best, how sure a difference is, and which no other beats at less cost."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from headwise.compare.experiment import Result
+from headwise.compare.page import as_html, as_json_text, notes, pictures, rows
+from headwise.compare.sides import Side, front, holm, rank
+from headwise.errors import ConfigError
+
+
+def side(name, scores, cost=1.0, **facts):
+    facts = {"parameters": 100, "tokens": 1.0, "peak_bytes": 1 << 20, "cpu_s": 1.0, "steps": 10.0} | facts
+    return Side(name, {}, dict(enumerate(map(float, scores))), step_cpu_s=cost, **facts)
+
+
+A, B, C = side("a", [1, 2, 3]), side("b", [1.5, 2.5, 3.25], cost=2.0), side("c", [0, 5, 1], cost=0.5)
+
+
+def test_the_best_is_first_and_others_are_behind_it_by_seed():
+    order, differences = rank([A, B, C], "high")
+    assert [one.name for one in order] == ["b", "a", "c"]
+    ahead = [0.5, 0.5, 0.25]
+    assert differences["a"].ahead.value == pytest.approx(np.mean(ahead))
+    paired = stats.ttest_rel([1.5, 2.5, 3.25], [1, 2, 3])
+    assert differences["a"].p == pytest.approx(2 * paired.pvalue)
+    interval = paired.confidence_interval(0.95)
+    assert (differences["a"].ahead.low, differences["a"].ahead.high) == pytest.approx((interval.low, interval.high))
+    assert not differences["c"].clear
+
+
+def test_low_scores_may_be_the_better_ones():
+    order, differences = rank([A, B, C], "low")
+    assert [one.name for one in order] == ["a", "c", "b"] or [one.name for one in order] == ["c", "a", "b"]
+    assert all(difference.ahead.value >= 0 for difference in differences.values())
+
+
+def test_only_seeds_in_common_are_compared():
+    alone = Side("x", {}, {7: 1.0}, 1, 1.0, 1.0, 1, 1.0, 1.0)
+    with pytest.raises(ConfigError, match="no seed in common"):
+        rank([A, alone], "high")
+    both = Side("y", {}, {0: 0.0, 7: 1.0}, 1, 1.0, 1.0, 1, 1.0, 1.0)
+    assert rank([A, both], "high")[1] == {}
+
+
+def test_equal_differences_are_certain_and_none_is_no_difference():
+    order, differences = rank([A, side("d", [0, 1, 2]), side("e", [1, 2, 3])], "high")
+    assert differences["d"].p == 0
+    assert differences["d"].ahead.low == differences["d"].ahead.high == 1
+    assert differences["e"].p == 1
+    assert order[0].name == "a"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 20])
+def test_holm_against_its_definition(count):
+    p = np.random.default_rng(count).uniform(0, 0.2, count).tolist()
+    order = np.argsort(p)
+    expected = [0.0] * count
+    for place, at in enumerate(order):
+        expected[at] = min(1.0, max((count - before) * p[order[before]] for before in range(place + 1)))
+    assert holm(p) == pytest.approx(expected)
+
+
+def test_the_front_has_what_no_other_beats_at_less():
+    assert [one.name for one in front([A, B, C], "high")] == ["c", "b"] or [
+        one.name for one in front([A, B, C], "high")
+    ] == ["c", "a", "b"]
+    twins = [side("one", [1, 1]), side("two", [1, 1])]
+    assert len(front(twins, "high")) == 1
+    assert [one.name for one in front([side("x", [3], 1.0), side("y", [2], 2.0)], "low")] == ["x", "y"]
+
+
+def test_one_seed_gives_no_interval_and_says_so():
+    result = Result("accuracy", "high", [side("a", [0.5]), side("b", [0.25])], [])
+    assert [row["low"] for row in rows(result)] == [None, None]
+    assert "nothing is known of chance" in notes(result)[0]
+    assert math.isinf(side("a", [0.5]).score.low)
+
+
+def test_the_report_has_every_number_and_runs_no_text_of_a_user():
+    hostile = side("<script>alert(1)</script>", [0.75, 0.5, 0.75], parameters=300, tuned="1e-3", at_edge=True)
+    result = Result("accuracy", "high", [hostile, side("b", [0.25, 0.25, 0.5], tuned="2e-3")], ["alike: <b>"])
+    text = as_html(result, "headwise compare '<x>'", pictures(result))
+    assert "<script" not in text
+    assert "<b>" not in text
+    assert "66.7 % ± " in text
+    said = " ".join(notes(result))
+    assert "100 to 300 parameters" in said
+    assert "<script>alert(1)</script> (1e-3)" in said
+    assert '"seeds": 3' in as_json_text(result, "x")
+
+
+@pytest.mark.parametrize(
+    ("scores", "beginning"),
+    [
+        ([[1.0, 1.1, 0.9, 1.0], [0.0, 0.1, 0.05, 0.0]], "s0 is better than all others."),
+        ([[1.0, 0.0, 2.0, 1.0], [0.9, 0.1, 1.5, 1.2]], "No difference is clear; s0"),
+        ([[1.0, 1.1, 0.9, 1.0], [0.0, 0.1, 0.0, 0.1], [1.2, 0.8, 1.1, 0.8]], "s0 is better than s1; between it and s2"),
+    ],
+)
+def test_what_is_clear_is_said(scores, beginning):
+    sides = [side(f"s{at}", row) for at, row in enumerate(scores)]
+    assert notes(Result("bleu", "high", sides, []))[0].startswith(beginning)

@@ -1,0 +1,98 @@
+"""Verdicts: which numbers give which, and how often the rule errs on drawn ones."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from headwise.compare.verdicts import Cell, Control, Interval, above, larger, near, verdict, why
+from headwise.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "outcome"),
+    [
+        (2, 1, 3, "holds"),
+        (2, -1, 5, "undecided"),
+        # there, but smaller than matters
+        (0.5, 0.4, 0.6, "refuted"),
+        (0.8, 0.1, 1.5, "undecided"),
+        (-2, -3, -1, "refuted"),
+        (1, 1, 1, "holds"),
+        (1, 0, 2, "undecided"),
+    ],
+)
+def test_a_difference_that_matters(value, low, high, outcome):
+    assert larger("here", Interval(float(value), float(low), float(high)), 1.0).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(1.9, 2.1, "holds"), (1.85, 2.15, "holds"), (1.8, 2.1, "undecided"), (2.2, 2.4, "refuted"), (1.0, 1.8, "refuted")],
+)
+def test_a_value_of_a_theory(low, high, outcome):
+    assert near("here", Interval((low + high) / 2, low, high), 2.0, 0.15).outcome == outcome
+
+
+@pytest.mark.parametrize(("low", "high", "outcome"), [(2, 3, "holds"), (0.5, 2, "undecided"), (0, 0.5, "refuted")])
+def test_a_value_above_a_bound(low, high, outcome):
+    assert above("here", Interval(1.0, float(low), float(high)), 1.0).outcome == outcome
+
+
+def test_an_effect_that_matters_is_above_0():
+    with pytest.raises(ConfigError):
+        larger("here", Interval.exact(1.0), 0.0)
+
+
+def test_one_draw_has_no_interval():
+    with pytest.raises(ConfigError):
+        Interval.of([1.0])
+
+
+def test_every_set_of_outcomes_has_one_verdict():
+    def cells(outcomes):
+        return [Cell(outcome, 0.0, 0.0, 0.0, outcome) for outcome in outcomes]
+
+    found = {}
+    for count in range(4):
+        for outcomes in itertools.combinations(("holds", "refuted", "undecided"), count):
+            found[outcomes] = verdict(cells(outcomes))
+    assert found == {
+        (): "invalid",
+        ("holds",): "holds",
+        ("refuted",): "does not hold",
+        ("undecided",): "undecided",
+        ("holds", "refuted"): "holds only where",
+        ("holds", "undecided"): "undecided",
+        ("refuted", "undecided"): "undecided",
+        ("holds", "refuted", "undecided"): "holds only where",
+    }
+
+
+def test_a_failed_control_makes_all_invalid_and_is_named():
+    cells, controls = [Cell("a", 1.0, 1.0, 1.0, "holds")], [Control("the floor is a floor", False, 1.0)]
+    assert verdict(cells, controls) == "invalid"
+    assert "the floor is a floor" in why(cells, controls)
+
+
+def test_all_conditions_are_named_where_they_differ():
+    text = why(
+        [Cell("a", 1.0, 1.0, 1.0, "holds"), Cell("b", 1.0, 1.0, 1.0, "refuted"), Cell("c", 1.0, 1.0, 1.0, "undecided")]
+    )
+    assert text == "Holds for a. Does not hold for b. Undecided for c."
+
+
+@pytest.mark.parametrize(("truth", "least", "most"), [(2.0, 0.9, 1.0), (0.0, 0.0, 0.025)])
+def test_how_often_six_draws_say_that_it_holds(truth, least, most):
+    # the spread over seeds is as large as the effect that matters
+    draws = np.random.default_rng(0).normal(truth, 1.0, (4000, 6))
+    held = [larger("", Interval.of(row.tolist()), 1.0).outcome == "holds" for row in draws]
+    assert least <= sum(held) / len(held) <= most
+
+
+def test_an_interval_holds_the_truth_as_often_as_it_says():
+    draws = np.random.default_rng(1).normal(0.0, 1.0, (4000, 5))
+    intervals = [Interval.of(row.tolist()) for row in draws]
+    share = sum(one.low <= 0 <= one.high for one in intervals) / len(intervals)
+    assert math.isclose(share, 0.95, abs_tol=0.015)
