@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headwise.attention.normalizers import Normalizer
     from headwise.attention.scores import Score
     from headwise.errors import CheckpointError, ConfigError, DataError, HeadwiseError, ShapeError, Unsupported
+    from headwise.explorer.exploring import explore
     from headwise.explorer.notebook import show
     from headwise.layers.attention import MultiHeadAttention
     from headwise.positions.position import Position
@@ -53,6 +54,7 @@ _HOMES = {
     "headwise.attention.normalizers": ("Normalizer",),
     "headwise.attention.scores": ("Score",),
     "headwise.errors": ("CheckpointError", "ConfigError", "DataError", "HeadwiseError", "ShapeError", "Unsupported"),
+    "headwise.explorer.exploring": ("explore",),
     "headwise.explorer.notebook": ("show",),
     "headwise.layers.attention": ("MultiHeadAttention",),
     "headwise.positions.position": ("Position",),
@@ -100,6 +102,7 @@ __all__ = [
     "attend",
     "attribute",
     "edit",
+    "explore",
     "load",
     "plan",
     "record",

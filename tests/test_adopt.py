@@ -3,6 +3,7 @@
 Every family is built small with random weights; transformers' own eager path is the reference.
 """
 
+import copy
 import sys
 
 import pytest
@@ -75,14 +76,41 @@ FAMILIES = {
     "ViTForImageClassification": IMAGE | {"num_labels": 7},
     "CLIPModel": {"text_config": TEXT, "vision_config": IMAGE, "projection_dim": 12},
 }  # fmt: skip
-WRITERS = [name for name in FAMILIES if name.endswith(("CausalLM", "LMHeadModel", "Generation", "MTModel"))]
-REFUSED = {"BloomForCausalLM": {"n_layer": 1, "hidden_size": 24, "n_head": 4}, "MPNetForMaskedLM": TEXT}
-REFUSED |= {"DebertaV2ForMaskedLM": TEXT, "MambaForCausalLM": {"hidden_size": 24, "num_hidden_layers": 1}}
+DISENTANGLED = TEXT | {"relative_attention": True, "position_buckets": 4, "max_relative_positions": 6}
+FALCON = TEXT | {"bias": True, "new_decoder_architecture": False}
+# what looks for no attention function, and gets a forward of Headwise; names with a "-" are of the same class
+FAMILIES |= {
+    "GPTJForCausalLM": SPECIAL | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
+    "BloomForCausalLM": SPECIAL | {"hidden_size": 24, "n_layer": 2, "n_head": 4},
+    "BloomForCausalLM-6": SPECIAL | {"hidden_size": 24, "n_layer": 2, "n_head": 6},
+    "MptForCausalLM": SPECIAL | {"d_model": 24, "n_layers": 2, "n_heads": 4, "max_seq_len": 64, "use_cache": True},
+    "MptForCausalLM-clip": SPECIAL
+    | {
+        "d_model": 24,
+        "n_layers": 2,
+        "n_heads": 4,
+        "max_seq_len": 64,
+        "use_cache": True,
+        "attn_config": {"clip_qkv": 0.6, "softmax_scale": 0.3},
+    },
+    "FalconForCausalLM": FALCON | {"multi_query": True},
+    "FalconForCausalLM-alibi": FALCON | {"alibi": True, "multi_query": False},
+    "FalconForCausalLM-new": FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "MPNetForMaskedLM": TEXT,
+    "DebertaV2ForMaskedLM": DISENTANGLED | {"pos_att_type": ["p2c", "c2p"]},
+    "DebertaV2ForMaskedLM-shared": DISENTANGLED | {"pos_att_type": ["c2p"], "share_att_key": True},
+    "DebertaV2ForMaskedLM-conv": DISENTANGLED | {"pos_att_type": "p2c", "conv_kernel_size": 3, "conv_act": "gelu"},
+    "DebertaV2ForMaskedLM-none": TEXT | {"relative_attention": False},
+}
+WRITERS = [
+    name for name in FAMILIES if name.partition("-")[0].endswith(("CausalLM", "LMHeadModel", "Generation", "MTModel"))
+]
+REFUSED = {"DebertaForMaskedLM": TEXT, "MambaForCausalLM": {"hidden_size": 24, "num_hidden_layers": 1}}
 
 
 def built(name, implementation="eager"):
     """A model whose attention is far from uniform."""
-    kind = getattr(transformers, name)
+    kind = getattr(transformers, name.partition("-")[0])
     options = {"vocab_size": 61} | (FAMILIES | REFUSED)[name]
     config = kind.config_class(
         **(options if name not in ("CLIPModel", "ViTForImageClassification") else FAMILIES[name])
@@ -327,6 +355,53 @@ def test_families_with_attention_of_their_own_are_refused(name):
     with pytest.raises(Unsupported, match=f"{name} computes its attention by itself"):
         adopt(model)
     assert list(model.modules()) == keys
+
+
+@pytest.mark.parametrize("name", ["FalconForCausalLM", "FalconForCausalLM-alibi"])
+def test_a_model_with_two_paths_of_its_own_keeps_the_one_it_has(name):
+    # whose eager path adds ALiBi twice
+    model = built(name, "sdpa")
+    inputs, counts = asked(name)
+    expected = model(**inputs).logits[counts]
+    torch.testing.assert_close(adopt(model)(**inputs).logits[counts], expected, rtol=0, atol=1e-5)
+    assert torch.equal(release(model)(**inputs).logits[counts], expected)
+
+
+@pytest.mark.parametrize("name", ["BloomForCausalLM", "MptForCausalLM", "FalconForCausalLM", "GPTJForCausalLM"])
+def test_a_prompt_in_two_parts_is_one(name):
+    model, tokens = built(name), asked(name)[0]["input_ids"]
+    expected = model(input_ids=tokens, output_attentions=True)
+    adopt(model)
+    with record(model) as trace:
+        first = model(input_ids=tokens[:, :6], use_cache=True)
+        cache = "cache" if "cache" in first else "past_key_values"
+        second = model(input_ids=tokens[:, 6:], use_cache=True, **{cache: first[cache]})
+    torch.testing.assert_close(second.logits, expected.logits[:, 6:], rtol=0, atol=1e-5)
+    for layer, weights in zip(trace, expected.attentions, strict=True):
+        torch.testing.assert_close(layer.weights(), weights, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["BloomForCausalLM", "DebertaV2ForMaskedLM"])
+def test_a_forward_of_headwise_is_edited_copied_and_checked(name, monkeypatch):
+    model = adopt(built(name))
+    inputs, counts = asked(name)
+    before = model(**inputs).logits[counts]
+    copied = copy.deepcopy(model)
+    with edit(model, Mute("*", heads=[1])), record(model) as trace:
+        assert not torch.equal(model(**inputs).logits[counts], before)
+    assert all(not layer.weights(1).any() for layer in trace)
+    assert torch.equal(copied(**inputs).logits[counts], before)
+    with record(copied) as trace:
+        release(model)(**inputs)
+    assert not any(layer.calls for layer in trace)
+    kind = next(
+        type(module)
+        for module in model.modules()
+        if type(module).__name__ in ("BloomAttention", "DisentangledSelfAttention")
+    )
+    monkeypatch.setattr(kind, "forward", lambda self, hidden_states, news: None)
+    with pytest.raises(Unsupported, match="takes 'news', which is not known here"):
+        adopt(model)
 
 
 def test_what_cannot_be_adopted_is_told(monkeypatch):

@@ -2,29 +2,20 @@
 
 import importlib
 import inspect
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from headwise.adoption.masks import Pattern, pattern
-from headwise.attention.call import Call
-from headwise.attention.masks import Causal, Mask, Table
-from headwise.attention.mechanisms.mechanism import Mechanism
+from headwise.adoption.calls import CROSS, attention
+from headwise.adoption.forwards import FORWARDS
+from headwise.adoption.masks import pattern
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.normalizers import Normalizer, Sinks, Softmax
-from headwise.attention.scores import Dot, ScaledDot, Score, SoftCap
 from headwise.errors import ConfigError, Unsupported
-from headwise.records.watching import watched
 
 NAME = "headwise"
 _OLDEST = (5, 20)
-# they have no parameters, so one of each serves all calls
-_SCALED_DOT, _SOFTMAX = ScaledDot(), Softmax()
-_BEFORE, _CROSS = "attention_before_headwise", "attends_to_memory"
-# arguments that change the result of an attention function and have no place in a call
-_REFUSED = ("block_indices", "cache", "head_mask", "indices", "sinks")
+_BEFORE = "attention_before_headwise"
 
 
 def adopt(model: nn.Module) -> nn.Module:
@@ -34,8 +25,12 @@ def adopt(model: nn.Module) -> nn.Module:
     masks are taken from the model, masks by their structure. From then on `record`, `edit` and the planner work on the
     model, in training and in generation. `release` undoes it.
 
+    Layers of Bloom, Falcon, MPT, MPNet and DeBERTa-v2, which compute their attention by themselves, get a forward of
+    Headwise too.
+
     Args:
-        model: a `PreTrainedModel` of transformers 5.20 or newer whose attention goes through its attention interface.
+        model: a `PreTrainedModel` of transformers 5.20 or newer whose attention goes through its attention interface,
+            or of these families.
     Raises:
         ConfigError: not such a model, or no transformers of that version.
         Unsupported: a family that does not use the attention interface.
@@ -43,100 +38,48 @@ def adopt(model: nn.Module) -> nn.Module:
     modeling = _transformers("modeling_utils")
     if not isinstance(model, modeling.PreTrainedModel):
         raise ConfigError(f"adopt takes a model of transformers (a PreTrainedModel), not {type(model).__name__}")
-    if hasattr(model, _BEFORE):
+    if is_adopted(model):
         raise ConfigError(f"this {type(model).__name__} is adopted already; release(model) undoes it")
     modules = [(name, part) for name, part in model.named_modules() if not isinstance(part, modeling.PreTrainedModel)]
-    layers = {name: module for name, module in modules if _asks_interface(type(module))}
-    if not layers:
+    asking = {name: module for name, module in modules if _asks_interface(type(module))}
+    forwards = {name: (module, own) for name, module in modules if (own := _own_forward(type(module))) is not None}
+    if not (asking or forwards):
         raise Unsupported(
             f"{type(model).__name__} computes its attention by itself, not through transformers' AttentionInterface;"
             " its weights are to be seen with attn_implementation='eager' and output_attentions=True only"
         )
-    modeling.AttentionInterface.register(NAME, attention)
-    _transformers("masking_utils").AttentionMaskInterface.register(NAME, pattern)
-    before = _implementations(model.config)
-    model.set_attn_implementation(NAME)
+    before = _implementations(model.config) if asking else None
+    if asking:
+        modeling.AttentionInterface.register(NAME, attention)
+        _transformers("masking_utils").AttentionMaskInterface.register(NAME, pattern)
+        model.set_attn_implementation(NAME)
     setattr(model, _BEFORE, before)
-    for name, module in layers.items():
+    for module, own in forwards.values():
+        module.forward = MethodType(own, module)
+    for name, module in (asking | {name: module for name, (module, _) in forwards.items()}).items():
         module.add_module("mechanism", Scored())
-        setattr(module, _CROSS, _is_cross(name, module))
+        setattr(module, CROSS, _is_cross(name, module))
     return model
 
 
 def release(model: nn.Module) -> nn.Module:
     """Undoes `adopt`, in place, and returns the model. Raises: ConfigError if the model was not adopted."""
-    if not hasattr(model, _BEFORE):
+    if not is_adopted(model):
         raise ConfigError(f"this {type(model).__name__} was not adopted")
     for module in list(model.modules()):
-        if hasattr(module, _CROSS):
-            delattr(module, _CROSS)
+        if hasattr(module, CROSS):
+            delattr(module, CROSS)
             delattr(module, "mechanism")
-    model.set_attn_implementation(getattr(model, _BEFORE))  # type: ignore[operator]
+            vars(module).pop("forward", None)
+    if (before := getattr(model, _BEFORE)) is not None:
+        model.set_attn_implementation(before)  # type: ignore[operator]
     delattr(model, _BEFORE)
     return model
 
 
-def attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | Pattern | None,
-    scaling: float | Tensor | None = None,
-    dropout: float = 0.0,
-    is_causal: bool | None = None,
-    softcap: float | None = None,
-    s_aux: Tensor | None = None,
-    position_bias: Tensor | None = None,
-    **others: Any,
-) -> tuple[Tensor, None]:
-    """The attention function that transformers is given: one call for the mechanism of the module."""
-    mechanism = getattr(module, "mechanism", None)
-    if not isinstance(mechanism, Mechanism):
-        raise ConfigError(f"{type(module).__name__} has no mechanism: headwise.adopt(model) gives it one")
-    if refused := [name for name in _REFUSED if others.get(name) is not None]:
-        raise Unsupported(f"{type(module).__name__} gives its attention '{refused[0]}', which no call can say")
-    if isinstance(scaling, Tensor):
-        query, scaling = query * scaling, 1.0
-    if attention_mask is None:
-        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        attention_mask = Pattern(Causal() if causal and query.shape[2] > 1 else None)
-    mask, bias, start = _placed(attention_mask, position_bias, key.shape[2])
-    if (watch := watched(mechanism)) is not None:
-        # static caches write over what a record holds on to
-        watch.copies = not key.requires_grad
-    if not query.dtype == key.dtype == value.dtype:
-        # under autocast a model may turn its queries in float32
-        query, key = query.to(value.dtype), key.to(value.dtype)
-    score, cross = _score(scaling, softcap, query.shape[-1]), getattr(module, _CROSS, False)
-    call = Call(query, key, value, score, _normalizer(s_aux), mask, bias, None, dropout, start, cross)
-    output: Tensor = mechanism(call)
-    return output.transpose(1, 2).contiguous(), None
-
-
-def _placed(mask: Tensor | Pattern, position: Tensor | None, key_len: int) -> tuple[Mask | None, Tensor | None, int]:
-    """(mask, bias, position of the first query) of what a model gave as its mask and its bias."""
-    if isinstance(mask, Pattern):
-        return mask.mask, position, mask.query_start
-    mask = mask[..., :key_len]
-    if mask.dtype == torch.bool:
-        return Table(mask), position, 0
-    return None, mask if position is None else mask + position, 0
-
-
-def _score(scaling: float | None, softcap: float | None, width: int) -> Score:
-    score = _SCALED_DOT if scaling is None or scaling == width**-0.5 else Dot(scaling)
-    return score if softcap is None else SoftCap(score, softcap)
-
-
-def _normalizer(sinks: Tensor | None) -> Normalizer:
-    if sinks is None:
-        return _SOFTMAX
-    normalizer = Sinks(sinks.shape[0])
-    # the module's own in place of new ones
-    del normalizer.logits
-    normalizer.logits = sinks  # type: ignore[assignment]
-    return normalizer
+def is_adopted(model: nn.Module) -> bool:
+    """Whether `adopt` was applied to this model, and not undone."""
+    return hasattr(model, _BEFORE)
 
 
 def transformers_part(name: str) -> Any:
@@ -161,6 +104,20 @@ def _asks_interface(kind: type[nn.Module]) -> bool:
     """Whether a method of this class looks for its attention function in the interface."""
     methods = [inspect.unwrap(method) for owner in kind.__mro__ for method in vars(owner).values() if callable(method)]
     return any("ALL_ATTENTION_FUNCTIONS" in getattr(method, "__code__", _NO_CODE).co_names for method in methods)
+
+
+def _own_forward(kind: type[nn.Module]) -> Any:
+    """Our forward for a class of transformers whose attention does not look there; None: there is none.
+
+    Raises: Unsupported: this version's takes something that ours does not know.
+    """
+    package, _, file = kind.__module__.rpartition(".")
+    own = FORWARDS.get(f"{file}.{kind.__name__}") if package.startswith("transformers.models.") else None
+    if own is not None:
+        known = inspect.signature(own).parameters
+        if strange := [name for name in inspect.signature(kind.forward).parameters if name not in {*known, "self"}]:
+            raise Unsupported(f"{kind.__name__} of this transformers takes '{strange[0]}', which is not known here")
+    return own
 
 
 _NO_CODE = (lambda: None).__code__

@@ -61,7 +61,7 @@ def pattern(
     mask, padding = translated(function, kv_offset), _padding(attention_mask, kv_length, kv_offset)
     if isinstance(q_offset, Tensor) and _is_traced(q_offset):
         mask = _both(mask, padding)
-        return Pattern(None if mask is None else _Later(mask, q_offset - kv_offset).shared())
+        return Pattern(None if mask is None else Moved(mask, q_offset - kv_offset).shared())
     start = int(q_offset) - kv_offset if isinstance(q_offset, Tensor) else q_offset - kv_offset
     mask = _both(_needed(mask, start, q_length, kv_length), padding)
     return Pattern(None if mask is None else mask.shared(), start)
@@ -120,11 +120,11 @@ class _Chunks(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class _Later(Mask):
-    """The mask for queries that stand `offset` positions later, a number that only the device knows."""
+class Moved(Mask):
+    """The mask for queries that stand `offset` positions later, a number that only the device may know."""
 
     mask: Mask
-    offset: Tensor
+    offset: Tensor | int
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self.mask(batch, head, query + self.offset, key)

@@ -28,21 +28,15 @@ def explore(
 
     runtime.apply(threads=threads, fast_products=False)
     try:
-        from headwise.explorer.api import add_explorer
         from headwise.explorer.bench import read_measurements
         from headwise.explorer.comparing import bench_routes
-        from headwise.explorer.films import add_films
-        from headwise.explorer.inputs import BODY_BYTES
-        from headwise.explorer.pages import add_pages
-        from headwise.service.app import create_app
-        from headwise.service.limits import Limits
+        from headwise.explorer.serving import LIMITS, explorer_app
         from headwise.service.server import listen
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
     records = [] if bench is None else read_measurements(bench)
-    limits, more = Limits(body_bytes=BODY_BYTES), (add_explorer, add_films, bench_routes(records), add_pages)
-    app = create_app(load_runs(runs or [], hf or [], files=True), limits, more=more)
-    listen(app, limits, "127.0.0.1", port, lambda address: _open(address, browser))
+    app = explorer_app(load_runs(runs or [], hf or [], files=True), bench_routes(records))
+    listen(app, LIMITS, "127.0.0.1", port, lambda address: _open(address, browser))
 
 
 def _open(address: str, browser: bool) -> None:

@@ -58,6 +58,8 @@ class Tokenizer:
     bos_id: ClassVar[int] = 1
     eos_id: ClassVar[int] = 2
     unk_id: ClassVar[int] = 3
+    # tokens that stand for no text
+    special_ids: ClassVar[frozenset[int]] = frozenset(range(NUM_SPECIALS))
 
     def __init__(self, config: TokenizerConfig, spacing: Spacing, backend: Any, data: bytes) -> None:
         self.config = config

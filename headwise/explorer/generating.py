@@ -12,20 +12,18 @@ from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
 from torch import Tensor
 
-from headwise.data.cutting import NUM_SPECIALS
 from headwise.data.text import SPACE_MARK
-from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import Hypothesis, PartialHypotheses, SearchStep, length_norms, observe_search
 from headwise.decoding.search import DecodingConfig
 from headwise.decoding.top import top
-from headwise.errors import Unsupported
+from headwise.errors import ConfigError, Unsupported
 from headwise.explain.places import OnImage
 from headwise.explorer.explorer import Explorer, Name, Store
 from headwise.explorer.images import thinned
 from headwise.explorer.inputs import AskInput, check_input, item_of
 from headwise.explorer.traces import axis, traced
 from headwise.explorer.wire import halved
-from headwise.predictors.drafting import Draft, Follower, Looked
+from headwise.predictors.drafting import Draft, Follower, Looked, OutputTokens
 from headwise.service.app import Service, route
 from headwise.service.loaded import LoadedRun
 from headwise.service.requests import check_search
@@ -136,10 +134,11 @@ def _written(
 
 
 def _store_trace(run: LoadedRun, store: Store, item: Any, key: str, output: str) -> str | None:
-    """The trace of an output, None for a model without attention."""
+    """The trace of an output; None for a model without attention, or a text that it cannot read again."""
     try:
         trace = traced(run, item, output, key)
-    except Unsupported:
+    except (Unsupported, ConfigError):
+        # the tokens of its text need not be those that were written
         return None
     store.put(trace)
     return trace.id
@@ -277,11 +276,14 @@ def sent(numbers: np.ndarray) -> Told:
     return {"b64": base64.b64encode(values.tobytes()).decode(), "dtype": values.dtype.str, "shape": list(values.shape)}
 
 
-def beginning(tokenizer: Tokenizer, begins: str) -> list[dict[str, Any]]:
+def beginning(tokenizer: OutputTokens, begins: str) -> list[dict[str, Any]]:
     """Tokens with their numbers; the mark of a space before one does not count, and special tokens are none of them."""
     prefix = _typed(begins)
-    texts = ((token, tokenizer.shown(token)) for token in range(NUM_SPECIALS, tokenizer.vocab_size))
-    matches = [{"token": token, "text": text} for token, text in texts if text.startswith(prefix)]
+    texts = ((token, tokenizer.shown(token)) for token in range(tokenizer.vocab_size))
+    special = tokenizer.special_ids
+    matches = [
+        {"token": token, "text": text} for token, text in texts if text.startswith(prefix) and token not in special
+    ]
     return sorted(matches, key=lambda match: (len(match["text"]), match["text"]))
 
 

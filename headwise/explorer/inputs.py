@@ -33,6 +33,7 @@ class AskInput(Body):
     """An input: exactly one of these."""
 
     text: str | None = Field(None, min_length=1, description="what is typed")
+    chat: bool | None = Field(None, description="whether the chat template writes the text; null: where there is one")
     example: int | None = Field(None, ge=0, le=1 << 20, description="the number of one of GET /api/v1/examples")
     file: str | None = Field(None, min_length=1, description="the content of a file, in base64")
 
@@ -55,7 +56,7 @@ class Examples:
 
 def _read(run: LoadedRun) -> list[Any]:
     if run.folder is None:
-        raise Problem(404, "this run has no examples")
+        return []
     with warnings.catch_warnings():
         # that data has changed since training is told where scores are
         warnings.simplefilter("ignore")
@@ -75,7 +76,8 @@ def item_of(run: LoadedRun, ask: AskInput, examples: Examples, limits: Limits) -
         HeadwiseError: for an input that cannot be read.
     """
     if ask.text is not None:
-        return run.attention_inputs([ask.text], limits.shown_tokens)[0], f"text {ask.text}"
+        (item,) = run.attention_inputs([ask.text], limits.shown_tokens, ask.chat)
+        return item, f"text {ask.text}" if ask.chat is None else f"chat {ask.chat} {ask.text}"
     if ask.example is not None:
         pairs = examples.of(run)
         if ask.example >= len(pairs):

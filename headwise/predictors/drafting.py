@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -10,13 +11,42 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.caches import Cache
-from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import StepDecoder, device_of
 from headwise.errors import ConfigError
 from headwise.explain.places import Places
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import has_attention
 from headwise.records import LayerRecord, Trace, record
+
+
+@runtime_checkable
+class OutputTokens(Protocol):
+    """The tokens that an output is made of."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def eos_id(self) -> int:
+        """The token that ends an output."""
+        ...
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Tokens that stand for no text."""
+        ...
+
+    def shown(self, token: int) -> str:
+        """A token as figures show it: without the mark of a space, unless it is nothing else."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The token numbers of a text."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token numbers."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +67,7 @@ class Draft:
     start: Callable[[], Cache]
     first: int
     read: list[str]
-    tokenizer: Tokenizer
+    tokenizer: OutputTokens
     places: Places | None = None
 
     def check(self, prefix: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ from headwise.errors import ConfigError, DataError, Unsupported, flag
 from headwise.files import json_text
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
-from headwise.predictors.drafting import Draft
+from headwise.predictors.drafting import Draft, OutputTokens
 from headwise.predictors.intervals import Resampled
 
 # inputs, outputs, and examples with the answer that is right
@@ -127,9 +127,21 @@ class Predictor(ABC, Generic[I, O, E]):
         """One input from an argument of the command line, or a line of standard input; here the text itself."""
         return cast(I, text)
 
+    def prompt(self, item: Any, *, chat: bool) -> I:
+        """One input from a text, written by the model's chat template or not.
+
+        Raises: ConfigError where there is no such template.
+        """
+        raise ConfigError("this model has no chat template; leave chat out")
+
     def read(self, path: Path) -> Iterator[I]:
         """The inputs in a file, one after another, however long it is; here its lines, but for blank ones."""
         return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether a text is written as a message of a chat."""
+        return False
 
     @abstractmethod
     def predict(self, items: Sequence[I], options: Any = None) -> list[O]:
@@ -240,7 +252,7 @@ class Predictor(ABC, Generic[I, O, E]):
             " or writes captions or what is said does"
         )
 
-    def writes(self) -> Tokenizer:
+    def writes(self) -> OutputTokens:
         """The tokenizer of what is written token by token. Raises: Unsupported as `draft`."""
         raise Unsupported("this model does not write token by token, so no token can be forced")
 

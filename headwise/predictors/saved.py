@@ -1,44 +1,47 @@
-"""A Hugging Face model from a folder on this disk: nothing is downloaded, unpickled, or run that came with it."""
+"""A Hugging Face model in memory, or from a folder of this disk: nothing that came with it is downloaded or run."""
 
 import inspect
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from headwise.adoption import adopt, transformers_part
+from headwise.adoption import adopt, is_adopted, transformers_part
+from headwise.data.text import SPACE_MARK
 from headwise.errors import CheckpointError, ConfigError, Unsupported
+from headwise.predictors.adopted_decoding import AdoptedDecoder, rules_of
+from headwise.predictors.token_labels import BYTE_SPACE, Vocabulary, decoder_of, special_ids, texts
 
+# names of main inputs, and what they are
+TEXT, PICTURE = "input_ids", "pixel_values"
+_INPUTS = {TEXT: "text", PICTURE: "pictures"}
+T = TypeVar("T")
+# "role" and "content"
+Message = Mapping[str, str]
 _CONFIG, _TOKENIZER, _WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
-# what a folder says of its tokens; its wishes how to search are not heard: some fetch code, and none is greedy
+# what a folder says of its tokens; its other wishes how to search are not heard: some fetch code, and few are greedy
 _TOKENS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
+_FORBIDDEN = ("suppress_tokens", "begin_suppress_tokens", "bad_words_ids")
 _INDEX = f"{_WEIGHTS}.index.json"
 _MOST_LABELS = 1_000_000
-_SPACE = "\u2581"
-_LETTERS = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-# byte-level vocabularies write a byte as its own letter, and a byte without one as a letter from 256 on (Radford 2019)
-_BYTES = {chr(byte): byte for byte in _LETTERS} | {
-    chr(256 + number): byte for number, byte in enumerate(byte for byte in range(256) if byte not in _LETTERS)
-}
-# a vocabulary with byte fallback writes it in hexadecimal
-_FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """An adopted model in `eval()`, with its tokenizer.
+    """An adopted model with its tokenizer.
 
     Args:
-        files: what says which model it is: configuration, tokenizer, weights.
+        name: what messages call it.
+        files: what says which model it is: configuration, tokenizer, weights; none of a model in memory.
     """
 
-    folder: Path
+    name: str
     files: tuple[Path, ...]
     model: Any
     tokenizer: Any
@@ -55,19 +58,30 @@ class Saved:
         ids: list[int] = self.tokenizer(text, add_special_tokens=alone, truncation=False, padding=False)["input_ids"]
         rows = self.model.get_input_embeddings().weight.shape[0]
         if ids and max(ids) >= rows:
-            raise ConfigError(f"{self.folder}: {_TOKENIZER} has token {max(ids)}, and the model knows {rows} tokens")
+            raise ConfigError(f"{self.name}: the tokenizer has token {max(ids)}, and the model knows {rows} tokens")
         return self.fitting(ids)
 
     @property
     def longest(self) -> int | None:
         """How many tokens the model has places for; None: no number of them is known."""
-        places: int | None = getattr(self.model.config, "max_position_embeddings", None)
+        config = self.model.config
+        places: int | None = getattr(config, "max_position_embeddings", getattr(config, "max_seq_len", None))
         tables = [getattr(module, "position_embeddings", None) for module in self.model.modules()]
         # some count their places from behind that of padding
         starts = [
             table.padding_idx for table in tables if isinstance(table, nn.Embedding) and table.padding_idx is not None
         ]
         return None if places is None else places - max((start + 1 for start in starts), default=0)
+
+    def rendered(self, messages: Sequence[Message]) -> str:
+        """Messages as the tokenizer's chat template writes them, up to where the model answers. Raises: ConfigError."""
+        try:
+            text: str = self.tokenizer.apply_chat_template(
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # whatever a template makes of messages that it does not take
+            raise ConfigError(f"{self.name}: its chat template refuses these messages: {str(error)[:200]}") from None
+        return text
 
     def fitting(self, tokens: list[int]) -> list[int]:
         """The tokens. Raises: ConfigError for more than the model has places for."""
@@ -77,16 +91,19 @@ class Saved:
 
     def labels(self, tokens: Sequence[int]) -> list[str]:
         """Tokens as people read them, without the mark of a space; parts of a character are numbered: "é(1/2)"."""
-        return [text.strip(f" {_SPACE}") or _SPACE for text in texts(self.tokenizer, tokens)]
+        return [text.strip(f" {SPACE_MARK}") or SPACE_MARK for text in texts(self.tokenizer, tokens)]
 
     def words(self, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
         """Of each token the word that it is a part of, from 0, -1 for a special one; and the places of these."""
         parts = self.tokenizer.convert_ids_to_tokens(list(tokens))
-        decoder = json.dumps(json.loads(self.tokenizer.backend_tokenizer.to_str()).get("decoder") or {})
-        special = [place for place, token in enumerate(tokens) if token in self.tokenizer.all_special_ids]
+        decoder = decoder_of(self.tokenizer)
+        silent = special_ids(self.tokenizer)
+        special = [place for place, token in enumerate(tokens) if token in silent]
         word_of, number = [-1] * len(parts), -1
         for place, piece in enumerate(parts):
-            inside = piece.startswith("##") if "WordPiece" in decoder else not piece.startswith((_SPACE, "\u0120"))
+            inside = (
+                piece.startswith("##") if "WordPiece" in decoder else not piece.startswith((SPACE_MARK, BYTE_SPACE))
+            )
             if place in special:
                 continue
             # the first token behind a special one begins a word, whatever its mark
@@ -99,16 +116,34 @@ class Saved:
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
         return text.strip()
 
-    def written(self, tokens: Sequence[int], most: int) -> list[int]:
-        """What the model writes, at most so many tokens, greedily: behind the given ones, or from its own start."""
-        ids = self._row(tokens)
-        room = (self.longest or len(tokens) + most + 1) - (1 if self.kind == "encoder-decoder" else len(tokens))
-        if min(most, room) < 1:
-            return []
-        how: dict[str, Any] = {"max_new_tokens": min(most, room), "do_sample": False, "num_beams": 1}
-        with torch.no_grad():
-            output: list[int] = self.model.generate(ids, attention_mask=torch.ones_like(ids), **how)[0].tolist()
-        return output if self.kind == "encoder-decoder" else output[len(tokens) :]
+    @cached_property
+    def eos_ids(self) -> list[int]:
+        """The tokens that end an output."""
+        ends = self.model.generation_config.eos_token_id
+        return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """What it writes with."""
+        size = self.model.get_output_embeddings().weight.shape[0]
+        return Vocabulary(self.tokenizer, size, self.eos_ids[0] if self.eos_ids else size)
+
+    def decoder(self, *, rules: bool, max_new: int = 1, before: int = 1, free: int = 0) -> AdoptedDecoder:
+        """What writes, step by step.
+
+        Args:
+            rules: under those of the generation configuration, for outputs of `max_new` tokens behind `before` others.
+            free: so many tokens of an output are not under them.
+        """
+        if not rules:
+            return AdoptedDecoder(self.model, eos_ids=self.eos_ids[:1])
+        processors = rules_of(self.model.generation_config, before, before + max_new, self.model.device)
+        return AdoptedDecoder(self.model, processors, self.eos_ids, free)
+
+    def room(self, num_read: int) -> int | None:
+        """How many tokens an output may have behind so many that are read; None: any number."""
+        before = 1 if self.kind == "encoder-decoder" else num_read
+        return None if self.longest is None else self.longest - before
 
     def start(self) -> int:
         """The token that an encoder-decoder begins to write from. Raises: ConfigError where none is named."""
@@ -116,7 +151,7 @@ class Saved:
             for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
                 if isinstance(token := getattr(config, name, None), int):
                     return token
-        raise ConfigError(f"{self.folder}: {_CONFIG} has no decoder_start_token_id")
+        raise ConfigError(f"{self.name}: its configuration has no decoder_start_token_id")
 
     def inputs(self, tokens: Sequence[int], before: Sequence[int] = ()) -> tuple[Any, ...]:
         """What the model is called with, by position: the tokens it reads, and those it writes behind."""
@@ -130,24 +165,43 @@ class Saved:
 
 
 def saved(folder: Path) -> Saved:
-    """The model of a folder, as `save_pretrained` of transformers writes it, adopted.
+    """The model of a folder that reads texts, adopted; raises as `read_folder`, and Unsupported where it reads none.
 
-    The folder holds config.json, tokenizer.json, and model.safetensors or its parts. The model's code is that of
-    transformers.
+    The folder has a tokenizer.json too.
+    """
+
+    def read() -> Any:
+        return transformers_part("PreTrainedTokenizerFast").from_pretrained(folder, local_files_only=True)
+
+    model, tokenizer, files = read_folder(folder, TEXT, _TOKENIZER, read)
+    if model.can_generate():
+        model.generation_config = _tokens_of(folder, model)
+    return _text_model(str(folder), model, tokenizer, files)
+
+
+def read_folder(folder: Path, reads: str, file: str, read: Callable[[], T]) -> tuple[Any, T, tuple[Path, ...]]:
+    """A model as `save_pretrained` of transformers writes it, what prepares its inputs, and the files of both.
+
+    The folder holds config.json, and model.safetensors or its parts. The model's code is that of transformers.
+
+    Args:
+        reads: the name of its main input.
+        file: of what prepares its inputs, which `read` reads.
 
     Raises:
         CheckpointError: naming what is missing or damaged, or is there in another form.
-        Unsupported: a family that transformers does not have, that cannot be adopted, or that reads no text.
+        Unsupported: a family that transformers does not have, or that reads something else.
     """
-    values, weights = _checked(folder)
-    kind = _class_of(folder, values)
-    tokenizers, config = transformers_part("PreTrainedTokenizerFast"), transformers_part("CONFIG_MAPPING")
+    kind = _class_of(folder, _checked(folder)[0])
+    if kind.main_input_name != reads:
+        raise Unsupported(f"{folder}: {kind.__name__} reads no {_INPUTS[reads]}")
+    values, weights = _checked(folder, file)
     how: dict[str, Any] = {"local_files_only": True}
     try:
-        settings = config[values["model_type"]].from_pretrained(folder, **how)
+        settings = transformers_part("CONFIG_MAPPING")[values["model_type"]].from_pretrained(folder, **how)
         settings.return_dict = True
         _check_layers(folder, settings, weights)
-        tokenizer = tokenizers.from_pretrained(folder, **how)
+        preparation = read()
         # not what its configuration may ask for, which could be fetched
         how |= {"attn_implementation": "eager", "use_safetensors": True, "output_loading_info": True}
         model, report = kind.from_pretrained(folder, config=settings, **how)
@@ -158,39 +212,71 @@ def saved(folder: Path) -> Saved:
         raise CheckpointError(f"{folder}: transformers cannot read it: {line or type(error).__name__}") from None
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(f"{folder}: {len(missing)} weights of {kind.__name__} are missing, such as {missing[0]}")
-    if settings.is_encoder_decoder != ("decoder_input_ids" in inspect.signature(model.forward).parameters):
-        raise CheckpointError(f"{folder}: {_CONFIG} gives is_encoder_decoder a value that {kind.__name__} cannot have")
-    if settings.is_encoder_decoder and not model.can_generate():
-        raise Unsupported(f"{folder}: {kind.__name__} reads and writes, and has no head that says what it writes")
-    if model.can_generate():
-        model.generation_config = _tokens_of(folder, model)
+    return model, preparation, (folder / _CONFIG, folder / file, *weights)
+
+
+def input_of_folder(folder: Path) -> str:
+    """The name of the main input of a folder's model; raises as `read_folder`."""
+    return str(_class_of(folder, _checked(folder)[0]).main_input_name)
+
+
+def in_memory(model: Any, tokenizer: Any) -> Saved:
+    """A model with its tokenizer, adopted in place unless it is so already.
+
+    Raises: Unsupported as `saved`; ConfigError: no fast tokenizer of transformers.
+    """
+    if not isinstance(tokenizer, transformers_part("PreTrainedTokenizerFast")):
+        raise ConfigError(f"a {type(model).__name__} is explored with its tokenizer, a PreTrainedTokenizerFast")
+    return _text_model(type(model).__name__, model, tokenizer, ())
+
+
+def _text_model(name: str, model: Any, tokenizer: Any, files: tuple[Path, ...]) -> Saved:
+    kind, reads_and_writes = type(model).__name__, model.config.is_encoder_decoder
+    if reads_and_writes != ("decoder_input_ids" in inspect.signature(model.forward).parameters):
+        raise CheckpointError(f"{name}: its configuration gives is_encoder_decoder a value that {kind} cannot have")
+    if reads_and_writes and not model.can_generate():
+        raise Unsupported(f"{name}: {kind} reads and writes, and has no head that says what it writes")
+    adopt_named(name, model)
+    return Saved(name, files, model, tokenizer)
+
+
+def adopt_named(name: str, model: Any) -> None:
+    """Adopts a model unless it is so already. Raises: Unsupported, with the name."""
     try:
-        adopt(model.eval())
+        if not is_adopted(model):
+            adopt(model)
     except Unsupported as error:
-        raise Unsupported(f"{folder}: {error}") from None
-    return Saved(folder, (folder / _CONFIG, folder / _TOKENIZER, *weights), model, tokenizer)
+        raise Unsupported(f"{name}: {error}") from None
 
 
 def _tokens_of(folder: Path, model: Any) -> Any:
-    """How a model writes: greedily, between the tokens that its folder names. Raises: CheckpointError."""
+    """How a model writes: greedily, with the tokens that its folder names or forbids. Raises: CheckpointError."""
     rows, defaults = model.get_input_embeddings().weight.shape[0], model.generation_config
-    special = {f"{name}_token_id": getattr(defaults, f"{name}_token_id", None) for name in _TOKENS}
-    for name, value in special.items():
-        ids = value if isinstance(value, list) else [] if value is None else [value]
-        if wrong := [token for token in ids if type(token) is not int or not 0 <= token < rows]:
+    values = {name: getattr(defaults, name, None) for name in (*(f"{name}_token_id" for name in _TOKENS), *_FORBIDDEN)}
+    for name, value in values.items():
+        if wrong := [token for token in _flat(value) if type(token) is not int or not 0 <= token < rows]:
             # some say by -1 that there is none
             if name not in ("bos_token_id", "eos_token_id", "pad_token_id") or type(wrong[0]) is not int:
                 raise CheckpointError(f"{folder}: {name} is {str(wrong[0])[:40]}, and the model knows {rows} tokens")
-            special[name] = [token for token in ids if token not in wrong] or None
-    return transformers_part("GenerationConfig")(**special)
+            values[name] = [token for token in _flat(value) if token not in wrong] or None
+    if not all(isinstance(word, list) and word for word in values["bad_words_ids"] or []):
+        raise CheckpointError(f"{folder}: bad_words_ids is no list of lists of tokens")
+    return transformers_part("GenerationConfig")(**values)
 
 
-def _checked(folder: Path) -> tuple[dict[str, Any], list[Path]]:
+def _flat(value: Any) -> list[Any]:
+    """The tokens in a token, or in lists of them."""
+    if isinstance(value, list):
+        return [token for part in value for token in _flat(part)]
+    return [] if value is None else [value]
+
+
+def _checked(folder: Path, *others: str) -> tuple[dict[str, Any], list[Path]]:
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no folder; nothing is downloaded: write one with save_pretrained")
-    for name in (_CONFIG, _TOKENIZER):
+    for name in (_CONFIG, *others):
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} has no {name}; write it with save_pretrained of model and tokenizer")
+            raise CheckpointError(f"{folder} has no {name}; write it with save_pretrained")
     if (folder / "adapter_config.json").exists():
         raise CheckpointError(f"{folder} holds an adapter; merge it into its model and save that")
     values = _read(folder / _CONFIG)
@@ -243,8 +329,6 @@ def _class_of(folder: Path, values: dict[str, Any]) -> Any:
             f"{folder}: {_CONFIG} names the model '{name[:100]}', which transformers does not have; code that comes"
             " with a model is not run"
         )
-    if getattr(kind, "main_input_name", "") != "input_ids" or not issubclass(kind, nn.Module):
-        raise Unsupported(f"{folder}: {name} reads no text")
     return kind
 
 
@@ -256,52 +340,3 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CheckpointError(f"{path} is no object of JSON")
     return values
-
-
-def texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
-    """What each token of a tokenizer of transformers holds of the text; its piece where tokens are no bytes."""
-    pieces: list[str] = tokenizer.convert_ids_to_tokens(list(tokens))
-    decoder = json.dumps(json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder") or {})
-    added = tokenizer.added_tokens_decoder
-    if "ByteLevel" in decoder:
-        pairs = zip(tokens, pieces, strict=True)
-        return spelled([piece.encode() if token in added else _of_letters(piece) for token, piece in pairs])
-    if "ByteFallback" in decoder:
-        return spelled(
-            [bytes.fromhex(match[1]) if (match := _FALLBACK.fullmatch(piece)) else piece.encode() for piece in pieces]
-        )
-    return pieces
-
-
-def spelled(parts: Sequence[bytes]) -> list[str]:
-    r"""Each part of a text in UTF-8 as characters; of a character in several parts, which one it is.
-
-    Bytes that make no character are written as escapes.
-
-    >>> spelled([b"a ", "é".encode()[:1], "é".encode()[1:] + b"!", b"\xff"])
-    ['a ', 'é(1/2)', 'é(2/2)!', '\\xff']
-    """
-    owners = [part for part, content in enumerate(parts) for _ in content]
-    labels, text = [""] * len(parts), b"".join(parts)
-    start = 0
-    while start < len(text):
-        character, length = _character(text[start : start + 4])
-        sharing = list(dict.fromkeys(owners[start : start + length]))
-        for number, part in enumerate(sharing, 1):
-            labels[part] += character if len(sharing) == 1 else f"{character}({number}/{len(sharing)})"
-        start += length
-    return labels
-
-
-def _character(text: bytes) -> tuple[str, int]:
-    """The first character, and how many bytes it has."""
-    for length in range(1, len(text) + 1):
-        try:
-            return text[:length].decode(), length
-        except UnicodeDecodeError:
-            continue
-    return f"\\x{text[0]:02x}", 1
-
-
-def _of_letters(piece: str) -> bytes:
-    return b"".join(bytes([_BYTES[letter]]) if letter in _BYTES else letter.encode() for letter in piece)

@@ -12,7 +12,7 @@ from fastapi.responses import PlainTextResponse
 
 from headwise.errors import HeadwiseError
 from headwise.service.error_handlers import add_error_handlers, to_problem
-from headwise.service.guard import LOOPBACK, Guard, Straight
+from headwise.service.guard import LOOPBACK, NO_FRAMES, Guard, Straight
 from headwise.service.limits import Limits
 from headwise.service.loaded import LoadedRun
 from headwise.service.meters import MEDIA_TYPE, Meters
@@ -114,13 +114,33 @@ def create_app(
     limits: Limits | None = None,
     hosts: Collection[str] = LOOPBACK,
     more: Collection[Callable[[FastAPI, Service], None]] = (),
+    frames: str = NO_FRAMES,
 ) -> FastAPI:
     """An ASGI application that answers for these runs.
 
     Args:
-        hosts: names by which it may be called.
+        hosts, frames: as in `Guard`.
     """
     service = Service(runs, limits or Limits())
+    app = _empty_app(service)
+    _add_status(app, service)
+    for verb in sorted({"predict", *(run.verb for run in service.runs.values())}):
+        able = [run for run in service.runs.values() if verb in (run.verb, "predict")]
+        # any verb may be asked to stream, and says who can
+        ask = request_type(kind for run in able for kind in run.options)
+        route(app, service, verb, ask, _predict, media=(JSON, LINES))
+    route(app, service, "trace", AskTrace, _trace)
+    for add in more:
+        add(app, service)
+    add_error_handlers(app)
+    # within what Starlette puts around everything, so that what fails is told by it alone
+    app.add_middleware(Straight, posts=service.posts)
+    app.add_middleware(Guard, limits=service.limits, hosts=hosts, frames=frames)
+    return app
+
+
+def _empty_app(service: Service) -> FastAPI:
+    """An application without routes; its end is that of the service's worker."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -140,19 +160,6 @@ def create_app(
     )
     # what waits, and what is begun
     app.state.give_up = lambda: service.worker.close(0.0)
-    _add_status(app, service)
-    for verb in sorted({"predict", *(run.verb for run in service.runs.values())}):
-        able = [run for run in service.runs.values() if verb in (run.verb, "predict")]
-        # any verb may be asked to stream, and says who can
-        ask = request_type(kind for run in able for kind in run.options)
-        route(app, service, verb, ask, _predict, media=(JSON, LINES))
-    route(app, service, "trace", AskTrace, _trace)
-    for add in more:
-        add(app, service)
-    add_error_handlers(app)
-    # within what Starlette puts around everything, so that what fails is told by it alone
-    app.add_middleware(Straight, posts=service.posts)
-    app.add_middleware(Guard, limits=service.limits, hosts=hosts)
     return app
 
 
@@ -177,6 +184,7 @@ def _add_status(app: FastAPI, service: Service) -> None:
                 "verb": run.verb,
                 "model": type(run.predictor.model).__name__,
                 "input": run.predictor.given,
+                "chat": run.predictor.has_chat_template,
             }
             for run in service.runs.values()
         ]

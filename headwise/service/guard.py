@@ -20,12 +20,13 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _CLOSE = {"Connection": "close"}
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+# sites whose frames may show the pages: none, or notebooks of this machine
+NO_FRAMES, NOTEBOOKS = "'none'", "http://127.0.0.1:* http://localhost:* vscode-webview:"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {frames}"
 )
 _HEADERS = [
-    (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -39,10 +40,12 @@ class Guard:
 
     Args:
         hosts: names by which the service may be called, without a port.
+        frames: sites whose frames may show the pages, as Content-Security-Policy names them.
     """
 
-    def __init__(self, app: App, limits: Limits, hosts: Collection[str] = LOOPBACK):
+    def __init__(self, app: App, limits: Limits, hosts: Collection[str] = LOOPBACK, frames: str = NO_FRAMES):
         self._app, self._limits, self._hosts = app, limits, {host.lower() for host in hosts}
+        self._headers = [(b"content-security-policy", _POLICY.format(frames=frames).encode()), *_HEADERS]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -58,7 +61,7 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                message = {**message, "headers": [*message.get("headers", []), *_HEADERS]}
+                message = {**message, "headers": [*message.get("headers", []), *self._headers]}
             await send(message)
 
         try:

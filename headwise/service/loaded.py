@@ -1,11 +1,13 @@
 """A run that a service has loaded: its name, and answers equal to those of the command line."""
 
 import json
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headwise.adoption import transformers_part
 from headwise.data.files import digest
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError, Unsupported
@@ -14,13 +16,17 @@ from headwise.explain.trace_formats import format_trace
 from headwise.labels import visible
 from headwise.predictors.adopted import Adopted
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.saved import saved
+from headwise.predictors.saved import TEXT, input_of_folder
 from headwise.predictors.watched_heads import steps
 from headwise.runs.publish import MODEL
 from headwise.runtime import version
+from headwise.tasks.families import modules
 from headwise.tasks.options import Options
 from headwise.tasks.registry import task_type
 from headwise.training.loading import load, recipe_of
+
+# the task of models of transformers
+ADOPTED = "adopted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +36,7 @@ class LoadedRun:
     Args:
         options: what requests may say of the answers.
         identity: what tells its weights, and the program that reads them, apart from others.
+        folder: of a run that was trained here; it has examples.
     """
 
     name: str
@@ -44,20 +51,27 @@ class LoadedRun:
         """What it is asked for; "predict" where its model has no verb of its own."""
         return self.predictor.verb
 
-    def items(self, texts: Sequence[str]) -> list[Any]:
-        """The inputs. Raises: HeadwiseError for a text that is none, or that would be opened as a file."""
+    def items(self, texts: Sequence[str], chat: bool | None = None) -> list[Any]:
+        """The inputs.
+
+        Args:
+            chat: whether a chat template writes them; None: where there is one.
+
+        Raises: HeadwiseError for a text that is none, or that would be opened as a file.
+        """
         if self.predictor.reads == "file":
             raise Unsupported(f"{self.name} reads files, and no path is taken from a request")
-        return [self.predictor.parse(text) for text in texts]
+        predictor = self.predictor
+        return [predictor.parse(text) if chat is None else predictor.prompt(text, chat=chat) for text in texts]
 
-    def attention_inputs(self, texts: Sequence[str], most: int) -> list[Any]:
+    def attention_inputs(self, texts: Sequence[str], most: int, chat: bool | None = None) -> list[Any]:
         """The inputs, to look at their attention.
 
         Where a model cannot tell its tokens, each has a character at least.
 
         Raises: HeadwiseError as `items`, and for a text of more tokens than `most`.
         """
-        items = self.items(texts)
+        items = self.items(texts, chat)
         for place, (text, item) in enumerate(zip(texts, items, strict=True)):
             _at_most(f"texts.{place}", self.predictor.unknown([item]).total or len(text), most)
         return items
@@ -138,9 +152,36 @@ def load_runs(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bo
         options = tuple(kind for kind in task_type(task).options if kind.adds_to == "predict")
         runs[name] = LoadedRun(name, task, predictor, options, _identity([folder / MODEL]), folder)
     for name, folder in zip(names[len(folders) :], others, strict=True):
-        adopted = Adopted(saved(folder))
-        runs[name] = LoadedRun(name, "adopted", adopted, (), _identity(adopted.saved.files), folder)
+        adopted = _adopted_type(str(folder), input_of_folder(folder)).at(folder)
+        runs[name] = LoadedRun(name, ADOPTED, adopted, (), _identity(adopted.files))
     return runs
+
+
+def adopted_run(model: Any, preparation: Any) -> LoadedRun:
+    """A model of transformers in memory, adopted in place unless it is so already.
+
+    Args:
+        preparation: its tokenizer, or its image processor.
+
+    Raises: ConfigError: no model of transformers, or without what prepares its inputs; Unsupported: what it reads, or
+        how it attends, cannot be shown.
+    """
+    if not isinstance(model, transformers_part("PreTrainedModel")):
+        raise ConfigError(f"explored is a model of transformers, a predictor or a folder, not a {type(model).__name__}")
+    name = type(model).__name__
+    predictor = _adopted_type(name, model.main_input_name).of(model, preparation)
+    # what tells its traces from those of other models
+    return LoadedRun(name, ADOPTED, predictor, (), secrets.token_hex(10))
+
+
+def _adopted_type(name: str, reads: str) -> Any:
+    """What applies models of transformers that read this. Raises: Unsupported."""
+    types = {TEXT: Adopted}
+    for module in modules("adopted"):
+        types |= module.ADOPTED
+    if reads not in types:
+        raise Unsupported(f"{name}: it reads {reads}, and shown are models that read texts or pictures")
+    return types[reads]
 
 
 def _identity(files: Sequence[Path]) -> str:

@@ -28,12 +28,26 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
 
     Raises: MachineError when the address cannot be had.
     """
-    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(kind, socket.SOCK_STREAM) as place:
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with warnings.catch_warnings():
+        # what people send does not belong in a log
+        warnings.simplefilter("ignore", QuotingWarning)
+        Listener(app, limits, host, port, ready).run()
+
+
+class Listener:
+    """An address that is bound, and answered while `run` runs: in the main thread until a signal, in any until `stop`.
+
+    Args as for `listen`, which it raises as.
+    """
+
+    def __init__(self, app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[str], None]):
+        kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(kind, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            place.bind((host, port))
+            self._socket.bind((host, port))
         except OSError as error:
+            self._socket.close()
             raise MachineError(f"{host}:{port} cannot be had: {error.strerror}; change --port or --host") from None
         line = Line()
         config = uvicorn.Config(
@@ -52,11 +66,16 @@ def listen(app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[
             backlog=2048,
             proxy_headers=False,
         )
-        address = f"http://{in_address(host)}:{place.getsockname()[1]}/"
-        with warnings.catch_warnings():
-            # what people send does not belong in a log
-            warnings.simplefilter("ignore", QuotingWarning)
-            _Server(config, line, address, ready, app.state.give_up).run(sockets=[place])
+        self.address = f"http://{in_address(host)}:{self._socket.getsockname()[1]}/"
+        self._server = _Server(config, line, self.address, ready, app.state.give_up)
+
+    def run(self) -> None:
+        with self._socket:
+            self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Ends `run`, which then finishes what is asked."""
+        self._server.should_exit = True
 
 
 class _Server(uvicorn.Server):

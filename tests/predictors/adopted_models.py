@@ -27,10 +27,20 @@ KINDS = {
     "LlamaForCausalLM": TEXT | {"num_key_value_heads": 2},
     "T5ForConditionalGeneration": SPECIAL | {"d_model": 16, "d_kv": 4, "d_ff": 19, "num_layers": 2, "num_heads": 4,
                                              "decoder_start_token_id": 0},
+    "OPTForCausalLM": TEXT | {"ffn_dim": 19, "word_embed_proj_dim": 16},
+    "Gemma3ForCausalLM": TEXT | {"num_key_value_heads": 2, "head_dim": 4, "sliding_window": 5,
+                                 "layer_types": ["sliding_attention", "full_attention"]},
     "MarianMTModel": PAIR,
+    "BartForConditionalGeneration": PAIR,
     "BartModel": PAIR,
-    "ViTModel": LAYERS | {"image_size": 16, "patch_size": 4},
-    "BloomForCausalLM": {"n_layer": 1, "hidden_size": 16, "n_head": 4},
+    **{name: LAYERS | {"image_size": 16, "patch_size": 4, "num_labels": 3}
+       for name in ("ViTModel", "ViTForImageClassification", "DeiTForImageClassificationWithTeacher")},
+    "BloomForCausalLM": SPECIAL | {"n_layer": 2, "hidden_size": 16, "n_head": 4},
+    "MptForCausalLM": SPECIAL | {"d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 40},
+    "FalconForCausalLM": TEXT | {"alibi": True, "multi_query": True},
+    "GPTJForCausalLM": SPECIAL | {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 40, "rotary_dim": 2},
+    "DebertaV2ForMaskedLM": TEXT | {"relative_attention": True, "position_buckets": 4, "pos_att_type": ["p2c", "c2p"]},
+    "DebertaForMaskedLM": TEXT,
 }  # fmt: skip
 
 
@@ -55,6 +65,14 @@ def tokenizer(byte_level=False):
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names)
 
 
+def processor(**options):
+    """Squares of 16 pixels."""
+    size = {"height": 16, "width": 16}
+    return transformers.ViTImageProcessorPil(
+        size=size, image_mean=[0.4, 0.5, 0.6], image_std=[0.2, 0.3, 0.4], **options
+    )
+
+
 def made(folder, name, byte_level=False, **options):
     """A folder with a model of this class."""
     words = tokenizer(byte_level)
@@ -65,5 +83,5 @@ def made(folder, name, byte_level=False, **options):
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=parameter.shape[-1] ** -0.5)
     model.save_pretrained(folder)
-    words.save_pretrained(folder)
+    (processor() if model.main_input_name == "pixel_values" else words).save_pretrained(folder)
     return folder

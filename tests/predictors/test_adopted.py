@@ -1,6 +1,7 @@
 """Hugging Face models from folders: their weights are their own eager ones; nothing else is fetched or run."""
 
 import json
+import re
 import shutil
 import socket
 import warnings
@@ -13,13 +14,14 @@ from safetensors.torch import load_file, save_file
 transformers = pytest.importorskip("transformers")
 
 from adopted_models import made  # noqa: E402
-from tokenizers import Tokenizer, decoders, models  # noqa: E402
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
 
 from headwise.cli.main import main  # noqa: E402
 from headwise.errors import CheckpointError, ConfigError, Unsupported  # noqa: E402
 from headwise.explorer.traces import traced  # noqa: E402
 from headwise.predictors.adopted import Adopted  # noqa: E402
-from headwise.predictors.saved import saved, texts  # noqa: E402
+from headwise.predictors.saved import saved  # noqa: E402
+from headwise.predictors.token_labels import texts, texts_alone  # noqa: E402
 from headwise.service.loaded import load_runs  # noqa: E402
 
 transformers.logging.set_verbosity_error()
@@ -32,6 +34,8 @@ SAID = {
     "GPT2LMHeadModel": ("decoder", ["transformer self"]),
     "T5ForConditionalGeneration": ("encoder-decoder", ["encoder self", "decoder self", "decoder cross"]),
     "MarianMTModel": ("encoder-decoder", ["encoder self", "decoder self", "decoder cross"]),
+    "BloomForCausalLM": ("decoder", ["transformer self"]),
+    "DebertaV2ForMaskedLM": ("encoder", ["encoder self"]),
 }
 
 
@@ -97,15 +101,10 @@ def test_what_a_model_says(folders, tmp_path):
     assert filler.predict(["the cat"]) == [""]
     assert set(tagger.predict("the cat")[0].split()) <= {"LABEL_0", "LABEL_1"}
     assert len(tagger.predict("the cat")[0].split()) == 4
-    tokens = writer.saved.tokens(TEXT)
-    model = transformers.GPT2LMHeadModel.from_pretrained(folders["GPT2LMHeadModel"]).eval()
-    row = torch.tensor([tokens])
-    exact = model.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=24, do_sample=False)
-    assert writer.saved.written(tokens, 24) == exact[0, 9:].tolist()
     assert writer.write("a", "b\n", "text") == ["b\\n"]
     assert json.loads(writer.write("a", "b", "json")[0]) == {"input": "a", "output": "b"}
     # as many as the model has places for
-    assert len(writer.saved.written(tokens * 4, 24)) == 4
+    assert len(writer.outputs("cat " * 34, writer.options({"min_len": 9, "max_len": 12}))[0].tokens) == 4
     with pytest.raises(ConfigError, match="an encoder writes nothing"):
         filler.explain(TEXT, "x")
     with pytest.raises(ConfigError, match="there are 41 tokens"):
@@ -176,7 +175,7 @@ def test_layers_that_are_passed_twice_have_their_rows_twice(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("BloomForCausalLM", r"BloomForCausalLM: BloomForCausalLM computes its attention by itself"),
+        ("DebertaForMaskedLM", r"DebertaForMaskedLM: DebertaForMaskedLM computes its attention by itself"),
         ("BartModel", "BartModel reads and writes, and has no head"),
         ("ViTModel", "ViTModel reads no text"),
     ],
@@ -256,10 +255,9 @@ def test_what_a_folder_wishes_of_a_search_is_not_heard(folders, tmp_path, name):
     # the first would be fetched as code
     wishes = {"penalty_alpha": 0.6, "top_k": 4, "stop_strings": ["a"], "return_dict_in_generate": True}
     changed(folder, "generation_config.json", **wishes, min_length=30, guidance_scale=3.0, pad_token_id=-1)
-    ours, exact = saved(folder), saved(folders[name])
-    tokens = exact.tokens(TEXT)
-    assert ours.written(tokens, 9) == exact.written(tokens, 9)
-    assert len(exact.written(tokens, 9)) > 1
+    ours, exact = (Adopted(saved(each)).outputs(TEXT)[0].tokens for each in (folder, folders[name]))
+    assert ours == exact
+    assert len(exact) > 1
     changed(folder, "generation_config.json", decoder_start_token_id=1000)
     with pytest.raises(CheckpointError, match="decoder_start_token_id is 1000, and the model knows 18 tokens"):
         saved(folder)
@@ -279,7 +277,7 @@ def test_what_a_configuration_asks_to_fetch_or_run_is_not(folders, tmp_path):
 
 def test_a_tokenizer_of_another_model_is_refused(folders, tmp_path):
     folder = made(tmp_path / "small", "GPT2LMHeadModel", vocab_size=9)
-    with pytest.raises(ConfigError, match=r"tokenizer\.json has token \d+, and the model knows 9 tokens"):
+    with pytest.raises(ConfigError, match=r"the tokenizer has token \d+, and the model knows 9 tokens"):
         Adopted(saved(folder)).parse("the big red cat")
 
 
@@ -288,3 +286,31 @@ def test_the_command_line_and_names(folders, capsys):
         load_runs([], [folders["BertForMaskedLM"]] * 2)
     assert main(["explore", "--hf", "absent", "--no-browser"]) == 4
     assert "absent is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["byte level", "metaspace"])
+def test_trained_tokens_are_shown_as_characters(kind):
+    text = "Ein Äpfel café, naïve 你好 😀 und  zwei"
+    if kind == "byte level":
+        backend = Tokenizer(models.BPE())
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
+    else:
+        backend = Tokenizer(models.Unigram())
+        backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=60, show_progress=False, unk_token="<unk>", special_tokens=["<unk>"]
+        )
+    backend.train_from_iterator([text, "Ein Ei und zwei Äpfel"] * 9, trainer)
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
+    tokens = words(text)["input_ids"]
+    shown = texts(words, tokens)
+    assert len(shown) == len(tokens) < len(text.encode())
+    assert not set("".join(shown)) & set("ĠÃÄ½ĺ") - set(text)
+    joined = re.sub(r"(.)\(1/(\d)\)(?:\1\(\d/\2\))+", r"\1", "".join(shown)).replace("\u2581", " ")
+    assert joined.strip() == text
+    # each by itself, as they are written
+    alone = [texts_alone(words, [token])[0] for token in tokens]
+    assert all(part == one or re.search(r"\\x[0-9a-f]{2}", one) for part, one in zip(shown, alone, strict=True))

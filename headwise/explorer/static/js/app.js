@@ -58,8 +58,23 @@ function ask() {
     { role: "search", onsubmit: look },
     models,
     input,
+    template(),
     h("button", { type: "submit", class: "main" }, () => t("look")),
   );
+}
+
+/** Whether the model's chat template writes what is typed, where it has one. */
+function template() {
+  const box = h("input", {
+    type: "checkbox",
+    id: "chat",
+    onchange: () => (state.plain.value = box.checked ? "" : "1"),
+  });
+  effect(() => {
+    box.checked = !state.plain.value;
+  });
+  const title = () => t("chat_note");
+  return h("label", { class: "chat", hidden: () => !state.chats(), title }, box, " ", () => t("chat"));
 }
 
 /** A button that saves the page, where that is one that is saved so. */

@@ -174,6 +174,12 @@ Object.assign(PARTS, {
   e2: other.edits,
 });
 
+/** "1": a text is read as it is, though the model has a chat template. */
+export const plain = signal("");
+Object.assign(DEFAULTS, { pl: "" });
+Object.assign(PARTS, { pl: plain });
+CHOICES.pl = ["1"];
+
 /** What the pages of positions, images and graphs keep besides. */
 export const first = signal("sinusoidal");
 export const second = signal("rotary");
@@ -347,12 +353,17 @@ export function instead(work) {
   }
 }
 
-/** What the chosen run reads: "text", "image", "node" ... @returns {string} */
-export function reads() {
+/** What the service says of the chosen run. @returns {any} */
+function chosenRun() {
   const models = meta.value ? meta.value.models : [];
-  const found = models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
-  return found ? found.input : "";
+  return models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
 }
+
+/** What the chosen run reads: "text", "image", "node" ... @returns {string} */
+export const reads = () => (chosenRun() ? chosenRun().input : "");
+
+/** Whether a chat template writes what the chosen run reads. @returns {boolean} */
+export const chats = () => Boolean(chosenRun() && chosenRun().chat);
 
 /** The page that shows best what the chosen run reads. */
 export const best = () => ({ image: "vision", node: "graph", molecule: "graph" })[reads()] || "attend";
@@ -384,7 +395,7 @@ export function pick(name) {
 export function asked() {
   if (upload.value) return { file: upload.value };
   if (example.value >= 0) return { example: example.value };
-  return text.value ? { text: text.value } : null;
+  return text.value ? { text: text.value, ...(chats() && plain.value ? { chat: false } : {}) } : null;
 }
 
 /** Whether the chosen run reads files, so that its inputs are asked for by number. */

@@ -20,17 +20,8 @@ export function mount(place) {
     onchange: () => choose(select.value),
   });
   const others = h("span", { class: "views" });
-  place.append(
-    h(
-      "div",
-      { class: "tabs given" },
-      h("label", { for: "examples" }, () => t("examples")),
-      select,
-      step(-1),
-      step(1),
-      others,
-    ),
-  );
+  const list = [h("label", { for: "examples" }, () => t("examples")), select, step(-1), step(1)];
+  place.append(h("div", { class: "tabs given" }, list, others));
   /** @type {any[]} */
   let listed = [];
   const choose = (/** @type {string} */ value) => {
@@ -56,6 +47,8 @@ export function mount(place) {
         if (!alive) return;
         listed = found.examples;
         shown();
+        // a model from elsewhere has none
+        list.forEach((node) => (node.hidden = !listed.length));
         // a page of pictures begins with one
         const none = state.example.peek() < 0 && !state.text.peek() && !state.upload.peek();
         if (none && listed.length && kind !== "text") state.instead(() => (state.example.value = 0));

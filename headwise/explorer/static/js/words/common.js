@@ -9,6 +9,11 @@ export const WORDS = {
   model: ["Model", "模型"],
   input: ["Input", "输入"],
   look: ["Look", "查看"],
+  chat: ["chat template", "对话模板"],
+  chat_note: [
+    "The model's chat template writes the text as a user's message, up to where the model answers.",
+    "模型的对话模板把文本写成用户消息，直到模型开始回答处。",
+  ],
   language: ["中文", "English"],
   type: ["Type an input and press Enter.", "输入文本后按回车键。"],
   heads: ["Heads", "注意力头"],

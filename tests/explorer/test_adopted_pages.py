@@ -1,0 +1,54 @@
+"""Models of transformers in a browser: an output as it is written, and what a chat template makes of a text."""
+
+import pytest
+from browsing import IN_BROWSER, explored_at
+
+transformers = pytest.importorskip("transformers")
+
+from adopted_models import made, tokenizer  # noqa: E402
+
+pytestmark = IN_BROWSER
+TEMPLATE = "{% for message in messages %}<s> {{ message.content }} </s>{% endfor %} <s> big"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    place = tmp_path_factory.mktemp("adopted")
+    chat, words = made(place / "chat", "LlamaForCausalLM"), tokenizer()
+    words.chat_template = TEMPLATE
+    words.save_pretrained(chat)
+    bytes_ = made(place / "bytes", "GPT2LMHeadModel", byte_level=True, n_positions=80)
+    with explored_at([], *(part for folder in (chat, bytes_) for part in ("--hf", folder))) as address:
+        yield address
+
+
+def opened(page, site, path):
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(site + path)
+    page.wait_for_selector("html[data-ready^=written]")
+
+
+def strip(page, number):
+    return page.locator(".strip .tokens").nth(number).locator(".token").all_inner_texts()
+
+
+def test_an_output_is_shown_as_it_is_written(page, site):
+    opened(page, site, "#/translate?m=bytes&x=caf%C3%A9&max=4")
+    assert strip(page, 0)[:6] == ["<s>", "c", "a", "f", "é(1/2)", "é(2/2)"]
+    assert 1 <= len(strip(page, 1)) <= 5
+
+
+def test_the_chat_template_is_said_and_can_be_left_out(page, site):
+    opened(page, site, "#/translate?m=chat&x=the%20cat&max=3&t=0")
+    box = page.get_by_label("chat template")
+    assert box.is_checked()
+    assert strip(page, 0) == ["<s>", "the", "cat", "</s>", "<s>", "big"]
+    box.uncheck()
+    # what it writes follows
+    page.wait_for_function(
+        "() => /^<s>thecat<.s>(?!<s>big)/.test(document.querySelector('.strip .tokens').textContent)"
+    )
+    assert "pl=1" in page.url
+    # another model has none
+    page.locator("form select").select_option("bytes")
+    assert not box.is_visible()
