@@ -9,6 +9,7 @@ from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from headwise.explain.folding import Fold, Special
+from headwise.explorer.cards import add_cards
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers, Store
 from headwise.explorer.exports import add_exports
@@ -56,6 +57,7 @@ def add_explorer(app: FastAPI, service: Service) -> None:
     add_needs(app, explorer)
     add_exports(app, explorer)
     add_examples(app, service, explorer.examples)
+    add_cards(app, explorer)
     add_images(app, explorer)
     add_graphs(app, explorer)
     add_steps(app, explorer)
@@ -114,6 +116,12 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
         chosen, fold = slice(first, first + count), Fold(merged, special)
         _within("first", first, layer_group.layers)
         return await explorer.numbers(request, name, lambda traced: traced.thumbnails(layer_group, size, chosen, fold))
+
+    @app.get(f"{at}/telling")
+    async def telling(request: Request, name: str, layer: Name) -> Response:
+        """The pair of words of a layer that tells most: its head, query, key and weight."""
+        traced = explorer.trace(name)
+        return as_json(await explorer.service.compute(lambda: traced.telling_pair(layer), request), headers=KEPT)
 
     @app.get(f"{at}/alike", response_class=Numbers)
     async def alike(request: Request, name: str, layer: Name) -> Response:

@@ -167,6 +167,28 @@ class Traced:
         """How alike the heads of a layer are, from 0 to 1."""
         return of_heads.similarity(self.weights(layer))
 
+    def telling_pair(self, layer: str) -> dict[str, Any]:
+        """The pair of words that tells most of a layer, where a picture of it begins.
+
+        Between two sequences the largest product of a weight and of how far the pair is from the diagonal, over all
+        heads; within one sequence the largest weight on another token than the first one. Special tokens, punctuation
+        and parts of words take part only where there is nothing else.
+        """
+        group, weights = self.group_of(layer), self.weights(layer)
+        rows, columns = (
+            np.array([_is_word(side, place, self.tokens) for place in range(len(side))])
+            for side in (group.queries, group.keys)
+        )
+        at_rows, at_columns = np.arange(len(rows))[:, None], np.arange(len(columns))
+        if group.one_sequence:
+            far = ((at_rows != at_columns) & (at_columns > 0)).astype(float)
+        else:
+            far = np.abs(at_rows / max(1, len(rows)) - at_columns / max(1, len(columns)))
+        merits = weights * far * (rows[:, None] & columns)
+        place = (merits if merits.max(initial=0.0) > 0 else weights).argmax()
+        head, query, key = (int(index) for index in np.unravel_index(place, weights.shape))
+        return {"head": head, "query": query, "key": key, "weight": float(weights[head, query, key])}
+
     def rollout(self, group: Group) -> Float[np.ndarray, "queries keys"]:
         """Attention through all layers of a group. Raises: Unsupported where that means nothing."""
         if not group.one_sequence:
@@ -192,6 +214,13 @@ class Traced:
         self.group_of(layer)
         record: LayerRecord = self.trace[layer]
         return record
+
+
+def _is_word(labels: Sequence[str], place: int, tokens: Sequence[Tokens]) -> bool:
+    side = tokens_of(labels, tokens)
+    if not any(map(str.isalnum, labels[place])) or (side is not None and place in side.special):
+        return False
+    return side is None or side.words[place] < 0 or list(side.words).count(side.words[place]) == 1
 
 
 def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:

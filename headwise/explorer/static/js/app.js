@@ -7,6 +7,7 @@ import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
 import { forget } from "./keeping.js";
 import { pressed } from "./keys.js";
+import { remember } from "./recent.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
@@ -55,7 +56,7 @@ function ask() {
   });
   return h(
     "form",
-    { role: "search", onsubmit: look },
+    { role: "search", onsubmit: look, hidden: () => Boolean(state.meta.value) && !state.meta.value.models.length },
     models,
     input,
     h("button", { type: "submit", class: "main" }, () => t("look")),
@@ -101,6 +102,16 @@ function bar() {
   );
 }
 
+/** The first stop of the keyboard: to the map where there is one. @param {HTMLElement} main */
+function skip(main) {
+  const go = (/** @type {Event} */ event) => {
+    // a fragment of the address is a page here
+    event.preventDefault();
+    /** @type {HTMLElement} */ (main.querySelector("canvas.heat[tabindex]") || main).focus();
+  };
+  return h("a", { class: "skip", href: "#main", onclick: go }, () => t("skip"));
+}
+
 /** The pages there are. */
 function rail() {
   const links = Object.entries(PAGES).map(([path, name]) =>
@@ -140,6 +151,7 @@ function follow() {
       (found) => {
         if (mine !== turn) return;
         state.trace.value = found;
+        remember(found.model, /** @type {any} */ (given));
         // the page Attend shows the answer itself
         const answer = state.page.peek() === "attend" ? [] : [`${t("answer")}: ${found.output}`];
         state.status.value = [...answer, ...found.warnings].join(" · ");
@@ -167,6 +179,7 @@ function pages(main) {
     });
     return () => {
       alive = false;
+      delete document.documentElement.dataset.ready;
       end();
     };
   });
@@ -175,7 +188,7 @@ function pages(main) {
 async function begin() {
   const main = h("main", { id: "main", tabindex: -1 });
   const line = h("p", { class: "status", role: "status", "aria-live": "polite" }, () => state.status.value);
-  fill(/** @type {Element} */ (document.querySelector("#app")), bar(), ask(), main, line);
+  fill(/** @type {Element} */ (document.querySelector("#app")), skip(main), bar(), ask(), main, line);
   followTheme();
   state.followAddress();
   effect(() => {

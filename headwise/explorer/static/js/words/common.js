@@ -47,6 +47,8 @@ export const WORDS = {
   first: ["first key", "首个键"],
   answer: ["answer", "输出"],
   loading: ["computing …", "计算中……"],
+  failed: ["This failed: {0}", "出错：{0}"],
+  skip: ["Skip to the content", "跳到内容"],
   empty: ["Give an input first: there is nothing to show yet.", "请先输入文本：还没有可显示的内容。"],
   sqrt: ["square root", "平方根"],
   linear: ["linear", "线性"],
