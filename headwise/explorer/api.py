@@ -75,8 +75,12 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         """Of each layer and head of a group what it does, in a few numbers."""
         traced = explorer.trace(name)
         layer_group = traced.group(group)
-        work = functools.partial(traced.summary, layer_group, Fold(merged, special))
-        statistics = await explorer.service.compute(work, request)
+        fold = Fold(merged, special)
+        # layer by layer, so that what is asked for meanwhile need not wait for all of them
+        statistics = [
+            await explorer.service.compute(functools.partial(traced.summary, layer_group, layer, fold), request)
+            for layer in layer_group.layers
+        ]
         return as_json({"layers": layer_group.layers, "heads": statistics}, headers=KEPT)
 
     @app.get(f"{at}/matrix", response_class=Numbers)

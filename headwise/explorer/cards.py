@@ -64,7 +64,7 @@ def stages_of(model: nn.Module) -> list[dict[str, Any]]:
     >>> stages_of(layer)
     []
     """
-    mechanisms = {mechanism: name for name, (_, mechanism) in watching.layers(model).items()}
+    mechanisms: dict[nn.Module, str] = {mechanism: name for name, (_, mechanism) in watching.layers(model).items()}
     modules = dict(model.named_modules())
     parts: dict[tuple[str, str], dict[str, Any]] = {}
     for name, module in modules.items():
@@ -81,7 +81,7 @@ def stages_of(model: nn.Module) -> list[dict[str, Any]]:
     return [{"name": name, "count": count, "parts": members} for (name, count), members in stages.items()]
 
 
-def _part(modules: dict[str, nn.Module], module: nn.Module, mechanisms: dict[Any, str]) -> dict[str, Any] | None:
+def _part(modules: dict[str, nn.Module], module: nn.Module, mechanisms: dict[nn.Module, str]) -> dict[str, Any] | None:
     if module in mechanisms:
         name = mechanisms[module]
         stage = _stage(name)

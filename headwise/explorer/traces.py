@@ -15,7 +15,7 @@ from jaxtyping import Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.explanation import Layer
-from headwise.explain.folding import Fold, fold_weights, tokens_of
+from headwise.explain.folding import Fold, fold_labels, fold_weights, tokens_of
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import Places, Tokens
 from headwise.explain.trace_formats import format_trace
@@ -52,9 +52,19 @@ class Group:
         """Whether row and column i are the same position; only then can attention be followed through layers."""
         return of_heads.is_one_sequence(self.kind, len(self.queries), len(self.keys))
 
-    def described(self, weights: Float[np.ndarray, "heads rows columns"]) -> list[dict[str, float]]:
-        """What each head of one of its layers does, in a few numbers; of positions only within one sequence."""
+    def described(
+        self, weights: Float[np.ndarray, "heads rows columns"], tokens: Sequence[Tokens], fold: Fold
+    ) -> list[dict[str, float]]:
+        """What each head of one of its layers does, in a few numbers; of positions only within one sequence.
+
+        Args:
+            weights: between the rows and columns that are shown.
+            tokens, fold: as they were folded.
+        """
         table = of_heads.describe(weights, one_sequence=self.one_sequence)
+        if self.one_sequence:
+            labels, separators = fold_labels(self.keys, tokens, fold)
+            table |= of_heads.roles(weights, labels, np.array(separators), causal=self.causal)
         return [dict(zip(table, map(float, head), strict=True)) for head in zip(*table.values(), strict=True)]
 
 
@@ -83,7 +93,7 @@ class Traced:
     tokens: Sequence[Tokens] = ()
     edits: tuple[Edit, ...] = ()
     change: dict[str, Any] | None = None
-    summaries: dict[tuple[str, Fold], list[list[dict[str, float]]]] = field(default_factory=dict)
+    summaries: dict[tuple[str, Fold], list[dict[str, float]]] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -142,12 +152,11 @@ class Traced:
         values = torch.cat([step[name] for step in steps], dim=2)[0, head]
         return values.double().cpu().numpy()
 
-    def summary(self, group: Group, fold: Fold) -> list[list[dict[str, float]]]:
-        """Of each layer and head what it does, in a few numbers."""
-        if (group.name, fold) not in self.summaries:
-            statistics = [group.described(self.folded(group, layer, fold)) for layer in group.layers]
-            self.summaries[group.name, fold] = statistics
-        return self.summaries[group.name, fold]
+    def summary(self, group: Group, layer: str, fold: Fold) -> list[dict[str, float]]:
+        """Of each head of a layer what it does, in a few numbers."""
+        if (layer, fold) not in self.summaries:
+            self.summaries[layer, fold] = group.described(self.folded(group, layer, fold), self.tokens, fold)
+        return self.summaries[layer, fold]
 
     def thumbnails(self, group: Group, size: int, layers: slice, fold: Fold) -> np.ndarray:
         """Small pictures (layers, heads, rows, columns)."""

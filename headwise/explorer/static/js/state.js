@@ -34,8 +34,11 @@ export const DEFAULTS = {
   te: "1",
   um: "",
   st: "",
+  hs: "",
+  ma: 90,
+  tx: "",
 };
-const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
+const NUMBERS = new Set(["l", "h", "q", "k", "s", "p", "ma"]);
 // the second side of a comparison
 Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: -1, h2: 1, e2: "" });
 ["l2", "h2"].forEach((name) => NUMBERS.add(name));
@@ -43,7 +46,7 @@ const MASKS = ["causal", "padding"];
 const SPECIALS = ["", "hide", "share"];
 export const VIEWS = ["heat", "links", "text", "table", "needs"];
 /** @type {Record<string, string[]>} */
-const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], v: VIEWS };
+const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], v: VIEWS, tx: ["keys"] };
 
 export const page = signal("");
 export const model = signal("");
@@ -69,6 +72,11 @@ export const language = signal("");
 export const edits = signal("");
 /** What the map holds: weights, or "scores" before they become weights. */
 export const stage = signal("");
+/** Links: the heads beside the chosen one, as "0.2", or what fits; how much of each row is drawn, in percent. */
+export const beside = signal("");
+export const mass = signal(90);
+/** Text: what the chosen query attends to, or from where the chosen key is attended to ("keys"). */
+export const direction = signal("");
 /** The cell with the largest weight of the head that is shown, which is looked at until another one is locked. */
 export const strongest = signal(/** @type {{ q: number, k: number } | null} */ (null));
 /** What is compared with the selection above. */
@@ -142,6 +150,9 @@ const PARTS = {
   te: temperature,
   um: without,
   st: stage,
+  hs: beside,
+  ma: mass,
+  tx: direction,
 };
 /**
  * The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1:
@@ -343,6 +354,7 @@ export function inGroup(name) {
   batch(() => {
     layer.value = -1;
     head.value = 0;
+    beside.value = "";
     query.value = -1;
     key.value = -1;
     span.value = { x: 0, y: 0, times: 1 };
@@ -357,6 +369,7 @@ export function pick(name) {
     group.value = "";
     layer.value = -1;
     head.value = 0;
+    beside.value = "";
     model.value = name;
   });
 }

@@ -10,7 +10,6 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { groupTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
-import * as editing from "../views/edit.js";
 import * as examples from "../views/examples.js";
 import * as folding from "../views/folding.js";
 import * as headGrid from "../views/head_grid.js";
@@ -43,8 +42,11 @@ export function mount(place) {
   const large = h("section", { class: "panel wide" });
   const read = h("section", { class: "panel read" });
   const [tabs, given, answerLine] = [toolbar(() => t("attend"), "tabs"), h("div"), h("div", { class: "answer-line" })];
-  const shown = h("div", { class: "attend" }, small, large, read);
-  const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
+  const [find, edits] = [
+    h("section", { class: "panel find", "aria-label": () => t("find") }),
+    h("section", { class: "panel whole", "aria-label": () => t("edit") }),
+  ];
+  const shown = h("div", { class: "attend" }, small, large, read, find);
   const empty = h("p", { hidden: () => Boolean(state.trace.value) }, () => t("empty"));
   place.append(
     h("h1", { class: "unseen" }, () => t("attend")),
@@ -61,7 +63,7 @@ export function mount(place) {
   addEventListener("resize", resized);
   const ends = [
     // a page that was saved has nobody to ask
-    inside() ? () => {} : editing.mount(edits),
+    inside() ? () => {} : later(() => import("../views/edit.js"), edits),
     effect(() => {
       fill(given);
       // what is not typed is chosen from a list
@@ -73,6 +75,10 @@ export function mount(place) {
     }),
     effect(() => refill(tabs, groups(), views(), stages())),
     drawn(small, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
+    drawn(find, (trace, group, node) => {
+      void [state.language.value, foldedBy(trace, group)];
+      return later(() => import("../views/find_head.js"), node, trace, group);
+    }),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, read, alive)),
   ];
   return () => {
@@ -80,6 +86,22 @@ export function mount(place) {
     reset();
     state.strongest.value = null;
     ends.forEach((end) => end());
+  };
+}
+
+/**
+ * Mounts what is loaded when the page is there.
+ * @param {() => Promise<any>} load
+ * @param {...any} what it is mounted with
+ */
+function later(load, ...what) {
+  let [end, alive] = [() => {}, true];
+  load().then((view) => {
+    if (alive) end = view.mount(...what);
+  });
+  return () => {
+    alive = false;
+    end();
   };
 }
 
@@ -188,7 +210,7 @@ function chosen(trace, group, node, read, alive) {
   const at = `/api/v1/traces/${trace.trace_id}`;
   read.hidden = !(view in LARGE);
   // what is written later has the words of the language
-  void [screen.value, state.language.value];
+  void [screen.value, state.language.value, view === "links" && state.beside.value];
   // it shows all heads, whichever is chosen
   if (read.hidden) state.strongest.value = null;
   let end = () => {};
@@ -208,33 +230,29 @@ function chosen(trace, group, node, read, alive) {
     }, failed);
     return () => end();
   }
-  Promise.all([LARGE[view](), seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(
-    ([large, found, beside]) => {
-      if (!alive()) return;
-      state.strongest.value = largestCell(found, trace, group);
-      const shown = {
-        ...found,
-        weights: view === "heat" ? found.raw || found.marked : found.weights,
-        scores: Boolean(found.raw),
-        beside,
-        fitsScreen: true,
-      };
-      node.append(
-        h(
-          "div",
-          { class: "heading" },
-          h("h2", { title: found.path }, found.title),
-          saving.picture(`${view} ${found.title}`, async () => /** @type {any} */ (await pictures())[view](shown)),
-        ),
-      );
-      if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
-      fill(read);
-      const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];
-      end = () => ends.forEach((one) => one());
-      document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
-    },
-    failed,
-  );
+  const besides = async () => (view === "links" ? (await LARGE.links()).more(trace, group) : null);
+  const beside = view === "heat" ? heard(trace, group) : null;
+  Promise.all([LARGE[view](), seen(trace, group), beside, besides()]).then(([large, found, beside, more]) => {
+    if (!alive()) return;
+    state.strongest.value = largestCell(found, trace, group);
+    const shown = {
+      ...found,
+      weights: view === "heat" ? found.raw || found.marked : found.weights,
+      scores: Boolean(found.raw),
+      beside,
+      fitsScreen: true,
+      ...more,
+    };
+    const picture = async () => /** @type {any} */ (await pictures())[view](shown);
+    node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title)));
+    if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
+    fill(read);
+    const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];
+    end = () => ends.forEach((one) => one());
+    // the keyboard comes to the map first
+    node.append(saving.picture(`${view} ${found.title}`, picture));
+    document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
+  }, failed);
   return () => end();
 }
 

@@ -64,10 +64,14 @@ export function foldedBy(trace, group) {
   return { ...(merged ? { merged: "true" } : {}), ...(special ? { special } : {}) };
 }
 
-/** @param {state.Trace} trace @param {state.Group} group @returns {Promise<Seen>} */
-export async function seen(trace, group) {
-  const { at, layer, head } = state.place(group);
-  const rollout = rolled(group);
+/**
+ * @param {state.Trace} trace @param {state.Group} group @param {number} [other] a head beside the chosen one
+ * @returns {Promise<Seen>}
+ */
+export async function seen(trace, group, other) {
+  const { at, layer, head: chosen } = state.place(group);
+  const head = other ?? chosen;
+  const rollout = other === undefined && rolled(group);
   const raw =
     rollout || inside() || state.view.value !== "heat" || !state.stage.value
       ? null
