@@ -13,6 +13,7 @@ import { effect } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
 import { help } from "./views/help.js";
+import { explained } from "./views/nothing.js";
 
 const PAGES = {
   "": "home",
@@ -122,6 +123,9 @@ function rail() {
   return h("nav", { "aria-label": "pages" }, links);
 }
 
+/** What is shown is of another input than the one that is asked for. @param {boolean} on */
+const busy = (on) => document.documentElement.toggleAttribute("data-busy", on);
+
 /** Asks for the trace of what is in the input, whenever that or the model changes. */
 function follow() {
   let turn = 0;
@@ -135,6 +139,8 @@ function follow() {
       turn += 1;
       if (asked) state.status.value = "";
       asked = "";
+      busy(false);
+      state.problem.value = "";
       state.trace.value = null;
       return;
     }
@@ -144,12 +150,15 @@ function follow() {
     turn += 1;
     const mine = turn;
     state.status.value = t("loading");
+    state.problem.value = "";
+    busy(true);
     const name = model || (meta.models.length ? meta.models[0].name : null);
     // a comparison has two
     if (state.page.peek() !== "compare") forget();
     post("/api/v1/traces", { model: name, ...given, options: { edits } }).then(
       (found) => {
         if (mine !== turn) return;
+        busy(false);
         state.trace.value = found;
         remember(found.model, /** @type {any} */ (given));
         // the page Attend shows the answer itself
@@ -158,8 +167,10 @@ function follow() {
       },
       (error) => {
         if (mine !== turn) return;
+        busy(false);
         state.trace.value = null;
-        state.status.value = error.message;
+        state.problem.value = error.message;
+        state.status.value = explained(error.message);
       },
     );
   });

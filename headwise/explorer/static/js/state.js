@@ -129,6 +129,8 @@ export const hovered = signal(/** @type {{ q: number, k: number } | null} */ (nu
 export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
+/** Why there is no trace of what is asked for. */
+export const problem = signal("");
 
 /** @type {Record<string, any>} */
 const PARTS = {

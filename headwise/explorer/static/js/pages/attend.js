@@ -15,6 +15,7 @@ import * as folding from "../views/folding.js";
 import * as headGrid from "../views/head_grid.js";
 import * as heat from "../views/heat.js";
 import { head, move } from "../views/map_keys.js";
+import { explained, nothing } from "../views/nothing.js";
 import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
 import { foldedBy, largestCell, rolled, seen } from "../views/seen.js";
@@ -47,11 +48,10 @@ export function mount(place) {
     h("section", { class: "panel whole", "aria-label": () => t("edit") }),
   ];
   const shown = h("div", { class: "attend" }, small, large, read, find);
-  const empty = h("p", { hidden: () => Boolean(state.trace.value) }, () => t("empty"));
   place.append(
     h("h1", { class: "unseen" }, () => t("attend")),
     given,
-    empty,
+    nothing(),
     answerLine,
     tabs,
     shown,
@@ -74,6 +74,12 @@ export function mount(place) {
       fill(answerLine, answer(trace, group));
     }),
     effect(() => refill(tabs, groups(), views(), stages())),
+    effect(() => {
+      // what was read of another input does not stay
+      if (state.trace.value) return;
+      fill(read);
+      read.hidden = true;
+    }),
     drawn(small, (trace, group, node, alive) => thumbs(trace, group, node, alive)),
     drawn(find, (trace, group, node) => {
       void [state.language.value, foldedBy(trace, group)];
@@ -214,9 +220,18 @@ function chosen(trace, group, node, read, alive) {
   // it shows all heads, whichever is chosen
   if (read.hidden) state.strongest.value = null;
   let end = () => {};
+  const waiting = h("p", { class: "waiting" }, t("loading"));
+  node.append(waiting);
+  const unable = (/** @type {Error} */ error) => {
+    if (!alive()) return;
+    failed(error);
+    fill(node, h("p", { class: "failed" }, explained(error.message)));
+  };
   if (view === "needs") {
     import("../views/needs.js").then((needs) => {
-      if (alive()) end = needs.mount(node, trace, group, alive);
+      if (!alive()) return;
+      waiting.remove();
+      end = needs.mount(node, trace, group, alive);
     });
     return () => end();
   }
@@ -224,10 +239,11 @@ function chosen(trace, group, node, read, alive) {
     const summary = getJson(`${at}/summary?${query({ group: group.name, ...foldedBy(trace, group) })}`);
     Promise.all([import("../views/head_table.js"), summary]).then(([table, found]) => {
       if (!alive()) return;
+      waiting.remove();
       end = table.mount(node, group, found);
       node.append(saving.picture(`table ${group.name}`, async () => (await pictures()).table(group, found)));
       document.documentElement.dataset.ready = `${group.name}/table`;
-    }, failed);
+    }, unable);
     return () => end();
   }
   const besides = async () => (view === "links" ? (await LARGE.links()).more(trace, group) : null);

@@ -14,6 +14,7 @@ import { sentence } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
+import { explained, nothing } from "../views/nothing.js";
 import { WORDS } from "../words/compare.js";
 
 learn(WORDS);
@@ -91,7 +92,7 @@ function follow(one, other) {
       (error) => {
         if (mine !== turn) return;
         one.trace.value = null;
-        state.status.value = `${one.name}: ${error.message}`;
+        state.status.value = `${one.name}: ${explained(error.message)}`;
       },
     );
   });
@@ -241,7 +242,7 @@ function drawn(node, first, second) {
   const sides = [first, second].map(placed);
   const [a, b] = sides;
   if (!a || !b) {
-    fill(node, h("p", {}, t("empty")));
+    fill(node, nothing());
     return undefined;
   }
   let alive = true;

@@ -10,7 +10,7 @@ import { batch } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { headName, layerNumber } from "../titles.js";
-import { foldedBy, seen } from "./seen.js";
+import { foldedBy, mutes, seen } from "./seen.js";
 import { toolbar } from "./toolbar.js";
 
 /** Kinds of heads by a statistic of the summary; the last ones by the fewest and the most keys. */
@@ -93,7 +93,7 @@ function muting(group) {
   const mute = () => {
     const { layer, head } = state.place(group);
     const edits = read(state.edits.peek());
-    const there = edits.some((edit) => edit.kind === "mute" && edit.layer === layer && edit.heads?.includes(head));
+    const there = edits.some((edit) => mutes(edit, layer, head));
     if (!there) state.edits.value = written([...edits, { kind: "mute", layer, heads: [head] }]);
     document.querySelector(".panel.whole")?.scrollIntoView({ block: "nearest" });
   };

@@ -49,7 +49,18 @@ export const WORDS = {
   loading: ["computing …", "计算中……"],
   failed: ["This failed: {0}", "出错：{0}"],
   skip: ["Skip to the content", "跳到内容"],
-  empty: ["Give an input first: there is nothing to show yet.", "请先输入文本：还没有可显示的内容。"],
+  empty: [
+    "Give an input first: there is nothing to show yet. Type one above, or take an example from Home.",
+    "请先输入文本：还没有可显示的内容。请在上方键入，或在首页选择示例。",
+  ],
+  no_runs: [
+    "No run is served, so there is nothing to show here. headwise demo translate makes one; Home says what needs none.",
+    "没有提供训练结果，此处无可显示：headwise demo translate 可训练一个；首页列出不需要模型的页面。",
+  ],
+  too_many_tokens: [
+    "This text has {0} tokens; attention is shown of at most {1}. Give a shorter text, or a part of it.",
+    "此文本有 {0} 个词元；最多显示 {1} 个词元的注意力。请缩短文本，或只取其中一部分。",
+  ],
   sqrt: ["square root", "平方根"],
   linear: ["linear", "线性"],
   log: ["logarithm", "对数"],
@@ -83,6 +94,10 @@ export const WORDS = {
   tokenfirst: [
     "Choose a key first: keys are what is hidden. Click a cell of the map, or a token of the keys in Links or Text.",
     "请先选择一个键：被隐藏的是键。请点击热图单元格，或在“连线”“文本”中点击键一侧的词元。",
+  ],
+  muted_head: [
+    "This head is muted: its output is zero, so its weights are shown as zero. Undo below takes that back.",
+    "此头已被屏蔽：其输出为零，因此权重显示为零。下方的“撤销”可恢复。",
   ],
   all_zero: ["every weight is 0, as of a muted head", "所有权重为 0（例如被屏蔽的头）"],
   lockfirst: [
