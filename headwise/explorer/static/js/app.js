@@ -12,7 +12,6 @@ import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
-import { help } from "./views/help.js";
 import { explained } from "./views/nothing.js";
 
 const PAGES = {
@@ -80,6 +79,8 @@ function keep() {
     "↓ HTML",
   );
 }
+
+const help = () => import("./views/help.js").then((view) => view.help());
 
 /** The top bar: pages, what is saved, theme, keys, language. */
 function bar() {

@@ -10,7 +10,6 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { groupTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
-import * as examples from "../views/examples.js";
 import * as folding from "../views/folding.js";
 import * as headGrid from "../views/head_grid.js";
 import * as heat from "../views/heat.js";
@@ -19,7 +18,6 @@ import { explained, nothing } from "../views/nothing.js";
 import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
 import { foldedBy, largestCell, rolled, seen } from "../views/seen.js";
-import { heard } from "../views/sound.js";
 import { refill, toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/attend.js";
 
@@ -33,6 +31,8 @@ const LARGE = {
 };
 const pictures = async () => import("../views/pictures.js");
 const LAYERS = 64;
+/** Milliseconds after which what is not seen yet is loaded too. */
+const REST = 1200;
 
 /** What the window has room for; it changes with the window. */
 const screen = signal("");
@@ -63,11 +63,11 @@ export function mount(place) {
   addEventListener("resize", resized);
   const ends = [
     // a page that was saved has nobody to ask
-    inside() ? () => {} : later(() => import("../views/edit.js"), edits),
+    inside() ? () => {} : later(() => rested().then(() => import("../views/edit.js")), edits),
     effect(() => {
       fill(given);
       // what is not typed is chosen from a list
-      return ["", "text"].includes(state.reads()) ? undefined : examples.mount(given);
+      return ["", "text"].includes(state.reads()) ? undefined : later(() => import("../views/examples.js"), given);
     }),
     drawn(answerLine, (trace, group) => {
       void [screen.value, state.language.value];
@@ -110,6 +110,13 @@ function later(load, ...what) {
     end();
   };
 }
+
+/** Until the map has had its time, or somebody goes on below it. */
+const rested = () =>
+  new Promise((done) => {
+    setTimeout(done, REST);
+    for (const name of ["scroll", "keydown", "pointerdown"]) addEventListener(name, done, { once: true });
+  });
 
 /**
  * Buttons of which one is pressed.
@@ -247,7 +254,9 @@ function chosen(trace, group, node, read, alive) {
     return () => end();
   }
   const besides = async () => (view === "links" ? (await LARGE.links()).more(trace, group) : null);
-  const beside = view === "heat" ? heard(trace, group) : null;
+  const sides = Object.values((trace.axes && trace.axes[group.name]) || {});
+  const heard = view === "heat" && sides.some(({ kind }) => kind === "frames");
+  const beside = heard ? import("../views/sound.js").then((sound) => sound.heard(trace, group)) : null;
   Promise.all([LARGE[view](), seen(trace, group), beside, besides()]).then(([large, found, beside, more]) => {
     if (!alive()) return;
     state.strongest.value = largestCell(found, trace, group);

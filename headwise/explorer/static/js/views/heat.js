@@ -13,7 +13,6 @@ import { t } from "../strings.js";
 import * as axis from "./axis.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
-import * as sound from "./sound.js";
 import * as zooming from "./zooming.js";
 
 /** Pixels to the right of a map. */
@@ -63,7 +62,7 @@ export function mount(place, head) {
       cell,
     ),
   );
-  const heard = head.beside ? sound.mount(sides, head.beside) : null;
+  const heard = head.beside ? head.beside.mount(sides) : null;
   const margin = axis.longest(group.queries) + 10;
   const { bounds, turn, band } = boundsOf(head, place, canvas, margin);
   const labelled = [axis.mount(left, group.queries, "rows", margin), axis.mount(top, group.keys, turn, band)];

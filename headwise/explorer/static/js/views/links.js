@@ -22,6 +22,8 @@ export const STEP = 24;
 const [LARGEST, ROOM, SHARE] = [44, 440, 12];
 /** Pairs of tokens up to which all heads are shown at first. */
 const FEW = 128 * 128;
+/** Lines that are drawn at once; those of a token that is looked at are drawn besides. */
+const DRAWN = 3000;
 /** Pixels of a screen on which the titles of the sides are short. */
 const NARROW = 760;
 
@@ -96,6 +98,10 @@ export function linesOf(head, between = "") {
   return { lines, all, cut };
 }
 
+/** As many of the strongest lines as are drawn at once; more could not be told apart. @param {Line[]} lines */
+export const strongestOf = (lines) =>
+  lines.length > DRAWN ? [...lines].sort((one, two) => two.weight - one.weight).slice(0, DRAWN) : lines;
+
 /** The part of a pair that a row or column is in. @param {number[][] | undefined} held @param {number[]} pair @param
  * {number} at */
 const partOf = (held, pair, at) => pair[held ? held[at][0] : at];
@@ -142,10 +148,16 @@ export function mount(place, head) {
   const end = effect(() => {
     // the colours of lines are those of the page
     void state.dark.value;
-    const found = linesOf(head, between.value);
-    const [drawn, all] = [found.lines.length.toLocaleString("en"), found.all.toLocaleString("en")];
-    note.textContent = t(found.cut ? "links_most" : "links_cut", drawn, all, state.mass.value);
-    const picture = new Picture(canvas, width.value, step, head, found.lines);
+    const { lines, all, cut } = linesOf(head, between.value);
+    const drawn = strongestOf(lines);
+    const [some, every] = [drawn.length, all].map((one) => one.toLocaleString("en"));
+    note.textContent = t(
+      cut || drawn.length < lines.length ? "links_most" : "links_cut",
+      some,
+      every,
+      state.mass.value,
+    );
+    const picture = new Picture(canvas, width.value, step, head, lines, drawn);
     return effect(() => picture.draw(state.hovered.value || chosen(head)));
   });
   return () => {
@@ -159,8 +171,9 @@ class Picture {
   /**
    * @param {HTMLCanvasElement} canvas @param {number} width @param {number} step @param {Heads} head
    * @param {Line[]} lines
+   * @param {Line[]} drawn those of them that are drawn whatever is looked at
    */
-  constructor(canvas, width, step, head, lines) {
+  constructor(canvas, width, step, head, lines, drawn) {
     const { queries, keys } = head.group;
     const dots = globalThis.devicePixelRatio || 1;
     [canvas.width, canvas.height] = [width, step * Math.max(queries.length, keys.length)].map((one) =>
@@ -169,6 +182,7 @@ class Picture {
     this.canvas = canvas;
     this.head = head;
     this.lines = lines;
+    this.drawn = drawn;
     this.dots = dots;
     this.step = step * dots;
     this.colours = headColours();
@@ -181,7 +195,7 @@ class Picture {
   /** All lines, between the margin of the shares and the other side. */
   background() {
     [this.faint.width, this.faint.height] = [this.canvas.width, this.canvas.height];
-    this.stroke(/** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")), this.lines, 0.22);
+    this.stroke(/** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")), this.drawn, 0.22);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Line[]} lines @param {number} strength */

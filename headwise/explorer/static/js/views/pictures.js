@@ -4,8 +4,9 @@
 import { SCALES, letters, ramp } from "../core/color.js";
 import { NUMERALS } from "../core/fit.js";
 import { painted } from "../core/heatmap.js";
-import { MOST_CELLS, SIZE, wide } from "../core/picture.js";
+import { MOST_CELLS } from "../core/picture.js";
 import { cut, decimals, shown } from "../core/text.js";
+import { SIZE, wide } from "../core/wide.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { groupTitle, headName, layerNumber } from "../titles.js";
@@ -13,7 +14,7 @@ import { PLACES, columnsOf, heading } from "./head_table.js";
 import { locked, titles } from "./heat.js";
 import { shading } from "./legend.js";
 import { headColours } from "./head_colours.js";
-import { STEP, colouredOf, linesOf } from "./links.js";
+import { STEP, colouredOf, linesOf, strongestOf } from "./links.js";
 import { tinted } from "./text.js";
 
 /** @typedef {import("../core/picture.js").Picture} Picture */
@@ -165,7 +166,8 @@ export function links(head) {
   const lit = (/** @type {{ q: number, k: number }} */ { q, k }) =>
     (at.q < 0 || q === at.q) && (at.q >= 0 || at.k < 0 || k === at.k);
   const heads = colouredOf(head);
-  const { lines, all } = linesOf(head);
+  const { lines: every, all } = linesOf(head);
+  const lines = strongestOf(every);
   /** @type {Marks} */
   const marks = lines.map((line) => {
     const share = Math.min(1, line.weight);

@@ -11,8 +11,11 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 
 /**
- * @typedef {{ numbers: import("../core/npy.js").Numbers, queries: boolean, keys: boolean }} Heard bands by frames, the
- * highest first; which sides are times
+ * @typedef {{ numbers: import("../core/npy.js").Numbers, queries: boolean, keys: boolean }} Spectrogram bands by
+ * frames, the highest first; which sides are times
+ * @typedef {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds) => void} Draw what is
+ * seen
+ * @typedef {{ mount: (sides: { left: HTMLElement, top: HTMLElement }) => Draw }} Heard
  */
 
 const DEEP = 48;
@@ -27,15 +30,12 @@ export async function heard(trace, group) {
   const sides = trace.axes && trace.axes[group.name];
   const [queries, keys] = [sides?.queries.kind === "frames", sides?.keys.kind === "frames"];
   if (!queries && !keys) return null;
-  return { numbers: await getNumbers(`/api/v1/traces/${trace.trace_id}/sound`), queries, keys };
+  const found = { numbers: await getNumbers(`/api/v1/traces/${trace.trace_id}/sound`), queries, keys };
+  return { mount: (sides) => mount(sides, found) };
 }
 
-/**
- * @param {{ left: HTMLElement, top: HTMLElement }} sides @param {Heard} found
- * @returns {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds) => void} draws what
- * is seen
- */
-export function mount(sides, { numbers, queries, keys }) {
+/** @param {{ left: HTMLElement, top: HTMLElement }} sides @param {Spectrogram} found @returns {Draw} */
+function mount(sides, { numbers, queries, keys }) {
   const [bands, frames] = numbers.shape;
   const entries = Int16Array.from(numbers.data);
   const turned = entries.map((_, at) => entries[(at % bands) * frames + Math.floor(at / bands)]);

@@ -3,13 +3,13 @@
 
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
-import { SCALES, letters, ramp } from "../core/color.js";
 import { number, percent, shown } from "../core/text.js";
 import * as ends from "./ends.js";
 import { chosen, titles } from "./heat.js";
 import * as legend from "./legend.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
+import { tint } from "./tint.js";
 import { toolbar } from "./toolbar.js";
 
 /** What the tints are of: a query (-1) or a key that is looked at. @param {import("./heat.js").Head} head */
@@ -79,19 +79,3 @@ function directions() {
 
 /** @param {Float32Array} weights */
 const largestOf = (weights) => weights.reduce((most, weight) => Math.max(most, weight), 0);
-
-/**
- * Puts the colour of a weight from 0 to `top` behind a token; its letters stay readable.
- * @param {HTMLElement} node
- * @param {number} weight
- * @param {number} [top]
- */
-export function tint(node, weight, top = 1) {
-  const name = state.dark.value ? "ink dark" : "ink light";
-  const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
-  const entry = Math.round(255 * turn(Math.min(1, Math.max(0, top > 0 ? weight / top : 0))));
-  node.style.backgroundColor = `rgb(${ramp(name)
-    .subarray(4 * entry, 4 * entry + 3)
-    .join(", ")})`;
-  node.style.color = letters(name, entry);
-}

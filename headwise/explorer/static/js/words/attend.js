@@ -51,8 +51,8 @@ export const WORDS = {
     "{1} 条中的 {0} 条：每行画到累计权重 {2} % 为止。",
   ],
   links_most: [
-    "{0} of {1} links, the most that are drawn: lower the share ({2} %) or show fewer heads.",
-    "{1} 条中的 {0} 条，已达上限：请降低份额（{2} %）或少显示几个头。",
+    "{0} of {1} links, the strongest that make {2} % of a row; all of those of the chosen token are drawn.",
+    "{1} 条中的 {0} 条：占一行 {2} % 的最强连线；所选词元的连线全部画出。",
   ],
   links_mass: ["Share of each row", "每行的份额"],
   links_between: ["Sentences", "句子"],
