@@ -2,7 +2,8 @@
 
 import functools
 import warnings
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Annotated, Literal
 
 from fastapi import FastAPI, Query, Request, Response
@@ -152,12 +153,17 @@ def _trace_input(explorer: Explorer, run: LoadedRun, ask: AskTraced) -> tuple[li
         warnings.simplefilter("always")
         item, key = item_of(run, ask, explorer.examples, explorer.service.limits)
         run.check_target(ask.target or "", explorer.service.limits.shown_tokens)
-        # what is edited is kept beside what it is compared with
-        unedited = explorer.store.get(digest_of(run, item, ask.target, key)) if ask.options.edits else None
-        traces = [unedited or traced(run, item, ask.target, key)]
-        if ask.options.edits:
-            traces.append(edited(run, traces[0], ask.options.edits))
-    return traces, [str(warning.message)[:500] for warning in caught]
+        # a trace is named after all that it depends on, so one that is kept need not be made again
+        stored = explorer.store.get(digest_of(run, item, ask.target, key))
+        unedited = stored or traced(run, item, ask.target, key)
+        if stored is None:
+            unedited = replace(unedited, notes=_texts_of(caught))
+        traces = [unedited, *([edited(run, unedited, ask.options.edits)] if ask.options.edits else [])]
+    return traces, list(dict.fromkeys([*unedited.notes, *_texts_of(caught)]))
+
+
+def _texts_of(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:
+    return tuple(str(warning.message)[:500] for warning in caught)
 
 
 def _within(name: str, value: int | None, there: list[str]) -> None:

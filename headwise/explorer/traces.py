@@ -77,6 +77,7 @@ class Traced:
         target: the output that it was made to give; None: its own.
         seen: the pass that is shown.
         change: what the edits change in the answer; None: nothing is edited.
+        notes: warnings about the input, such as words that the model does not know.
         places: what rows and columns are where they are no tokens.
     """
 
@@ -93,6 +94,7 @@ class Traced:
     tokens: Sequence[Tokens] = ()
     edits: tuple[Edit, ...] = ()
     change: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
     summaries: dict[tuple[str, Fold], list[dict[str, float]]] = field(default_factory=dict)
 
     @property
