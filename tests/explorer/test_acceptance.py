@@ -182,7 +182,8 @@ DRAWN = """async ([view, layers, heads, n]) => { const state = await import('/st
         return [performance.now() - from];
     }
     const weights = Float32Array.from({ length: n * n }, (_, at) => ((7 * at) % 101) / (50 * n));
-    for (let head = 0; head < heads; head += 1) module.mount(place, { weights, group, title: 't' });
+    const coloured = Array.from({ length: heads }, (_, head) => ({ head, place: head, weights }));
+    module.mount(place, { weights, group, title: 't', coloured, count: heads, chosen: 0 });
     const first = performance.now() - from, again = performance.now();
     state.hovered.value = { q: 3, k: -1 };
     return [first, performance.now() - again]; }"""

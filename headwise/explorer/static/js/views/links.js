@@ -114,7 +114,8 @@ export function mount(place, head) {
   const { group } = head;
   const count = Math.max(group.queries.length, group.keys.length, 1);
   const step = Math.max(STEP, Math.min(LARGEST, Math.floor(ROOM / count)));
-  const canvas = h("canvas", { class: "lines", "aria-hidden": "true" });
+  const [faint, lit] = [h("canvas", { "aria-hidden": "true" }), h("canvas", { "aria-hidden": "true" })];
+  const strands = h("div", { class: "strands" }, faint, lit);
   const { queries, keys } = ends.mount(head, "below");
   const [names, note] = [titles(group), h("p", { class: "legend" })];
   const between = signal("");
@@ -127,7 +128,7 @@ export function mount(place, head) {
       { class: "linked" },
       h("p", { class: "side" }, title("from"), title("to")),
       h("div", { class: "ends from" }, queries),
-      canvas,
+      strands,
       h("div", { class: "ends" }, keys),
     ),
     h("p", { class: "legend" }, t("links_note")),
@@ -140,11 +141,11 @@ export function mount(place, head) {
     const first = Math.floor((head.chosen || 0) / COLOURED) * COLOURED;
     /** @type {HTMLElement[]} */ ([...place.querySelectorAll(".chip")])[lastChip.head - first]?.focus();
   }
-  canvas.style.height = `${step * count}px`;
+  strands.style.height = `${step * count}px`;
   // asked for only where it changes: under the pointer, each question would lay out the page anew
-  const width = signal(canvas.clientWidth);
-  const resized = new ResizeObserver(() => (width.value = canvas.clientWidth));
-  resized.observe(canvas);
+  const width = signal(strands.clientWidth);
+  const resized = new ResizeObserver(() => (width.value = strands.clientWidth));
+  resized.observe(strands);
   const end = effect(() => {
     // the colours of lines are those of the page
     void state.dark.value;
@@ -157,7 +158,7 @@ export function mount(place, head) {
       every,
       state.mass.value,
     );
-    const picture = new Picture(canvas, width.value, step, head, lines, drawn);
+    const picture = new Picture(faint, lit, width.value, step, head, lines, drawn);
     return effect(() => picture.draw(state.hovered.value || chosen(head)));
   });
   return () => {
@@ -166,20 +167,20 @@ export function mount(place, head) {
   };
 }
 
-/** Lines on a canvas; those that do not stand out are drawn once. */
+/** Lines on two canvases: all of them, which are drawn once, and those that stand out. */
 class Picture {
   /**
-   * @param {HTMLCanvasElement} canvas @param {number} width @param {number} step @param {Heads} head
-   * @param {Line[]} lines
+   * @param {HTMLCanvasElement} faint @param {HTMLCanvasElement} lit @param {number} width @param {number} step
+   * @param {Heads} head @param {Line[]} lines
    * @param {Line[]} drawn those of them that are drawn whatever is looked at
    */
-  constructor(canvas, width, step, head, lines, drawn) {
+  constructor(faint, lit, width, step, head, lines, drawn) {
     const { queries, keys } = head.group;
     const dots = globalThis.devicePixelRatio || 1;
-    [canvas.width, canvas.height] = [width, step * Math.max(queries.length, keys.length)].map((one) =>
-      Math.max(1, Math.round(one * dots)),
-    );
-    this.canvas = canvas;
+    this.size = [width, step * Math.max(queries.length, keys.length)].map((one) => Math.max(1, Math.round(one * dots)));
+    [lit.width, lit.height] = this.size;
+    this.faint = faint;
+    this.canvas = lit;
     this.head = head;
     this.lines = lines;
     this.drawn = drawn;
@@ -187,14 +188,13 @@ class Picture {
     this.step = step * dots;
     this.colours = headColours();
     this.margin = SHARE * dots * colouredOf(head).length + 4 * dots;
-    this.faint = document.createElement("canvas");
     this.sharesLeft = false;
     this.background();
   }
 
   /** All lines, between the margin of the shares and the other side. */
   background() {
-    [this.faint.width, this.faint.height] = [this.canvas.width, this.canvas.height];
+    [this.faint.width, this.faint.height] = this.size;
     this.stroke(/** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")), this.drawn, 0.22);
   }
 
@@ -228,7 +228,6 @@ class Picture {
       this.background();
     }
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    context.drawImage(this.faint, 0, 0);
     const lit = this.lines.filter(({ q, k }) => (at.q >= 0 ? q === at.q : at.k >= 0 && k === at.k));
     this.stroke(context, lit, 1);
     this.shares(context, at);
