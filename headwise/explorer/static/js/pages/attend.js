@@ -75,6 +75,7 @@ export function mount(place) {
     }),
     effect(() => refill(tabs, groups(), views(), stages())),
     effect(() => {
+      for (const node of [tabs, edits]) node.hidden = !state.trace.value;
       // what was read of another input does not stay
       if (state.trace.value) return;
       fill(read);
@@ -259,6 +260,7 @@ function chosen(trace, group, node, read, alive) {
   const beside = heard ? import("../views/sound.js").then((sound) => sound.heard(trace, group)) : null;
   Promise.all([LARGE[view](), seen(trace, group), beside, besides()]).then(([large, found, beside, more]) => {
     if (!alive()) return;
+    waiting.remove();
     state.strongest.value = largestCell(found, trace, group);
     const shown = {
       ...found,

@@ -10,7 +10,7 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { groupTitle, headTitle, layerNumber } from "../titles.js";
 import * as curves from "../views/curves.js";
-import { sentence } from "../views/edit.js";
+import { sentence, swapName } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
@@ -189,7 +189,7 @@ function side(one, other) {
       at
         ? list(
             "swaplayer",
-            SWAPS.map((each) => [each, each ? each.replace("~", " ") : t("own")]),
+            SWAPS.map((each) => [each, each ? swapName(each) : t("own")]),
             swapped(one, at.layer),
             (value) => swap(one, at.layer, value),
           )
