@@ -51,6 +51,24 @@ def group_numbers(labels: Sequence[str], tokens: Sequence[Tokens], fold: Fold) -
     return numbers
 
 
+def fold_labels(labels: Sequence[str], tokens: Sequence[Tokens], fold: Fold) -> tuple[list[str], list[bool]]:
+    """The text of each row or column that is shown, and whether it is a separator: special tokens or punctuation.
+
+    >>> labels = ["un", "do", ".", "<eos>"]
+    >>> fold_labels(labels, [Tokens(labels, [0, 0, 1, -1], [3])], Fold(merged=True))
+    (['undo', '.', '<eos>'], [False, True, True])
+    """
+    numbers, text = group_numbers(labels, tokens, fold), tokens_of(labels, tokens)
+    special = set() if text is None else set(text.special)
+    texts, words = [""] * (max(numbers, default=-1) + 1), set()
+    for token, (number, label) in enumerate(zip(numbers, labels, strict=True)):
+        if number >= 0:
+            texts[number] += label
+            if token not in special and any(map(str.isalnum, label)):
+                words.add(number)
+    return texts, [number not in words for number in range(len(texts))]
+
+
 def fold_weights(
     weights: Float[np.ndarray, "heads queries keys"], sides: Sides, tokens: Sequence[Tokens], fold: Fold
 ) -> Float[np.ndarray, "heads rows columns"]:

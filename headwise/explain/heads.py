@@ -57,6 +57,47 @@ def describe(
     return table
 
 
+def roles(
+    weights: Weights, labels: Sequence[str], separators: Bool[np.ndarray, "keys"], *, causal: bool
+) -> dict[str, Float[np.ndarray, "heads"]]:
+    """The weight on keys that stand to the query in some way, within one sequence: means over the rows that have such
+    keys; only those that some row has. Rows are scaled to sum to one.
+
+    next: the position behind; separator: all separators; same: the other positions with the label of the query;
+    induction: the positions right behind an earlier one with the label of the query.
+
+    Args:
+        labels: of each position; those of equal text are the same.
+        separators: which positions are special tokens or punctuation.
+        causal: a query attends to no later key.
+
+    Source: Clark et al. 2019, arXiv:1906.04341, section 3 (next, separator); Olsson et al. 2022, arXiv:2209.11895
+    (induction).
+
+    >>> labels, weights = ["a", "b", "a", "b"], np.eye(4)[None, [0, 0, 1, 2]]
+    >>> {name: float(value[0]) for name, value in roles(weights, labels, np.zeros(4, bool), causal=True).items()}
+    {'same': 0.0, 'induction': 1.0}
+    """
+    shares, positions = _shares(weights), np.arange(len(labels))
+    texts = np.array([label.strip() for label in labels])
+    equal = (texts[:, None] == texts) & (positions[:, None] != positions)
+    earlier = equal & (positions < positions[:, None])
+    keys = {
+        "next": np.eye(len(labels), k=1, dtype=bool),
+        "separator": np.broadcast_to(separators, equal.shape),
+        "same": equal,
+        # one behind an earlier one, as far as that is not the query itself
+        "induction": np.pad(earlier, ((0, 0), (1, 0)))[:, :-1] & (positions != positions[:, None]),
+    }
+    if causal:
+        keys = {name: pairs & (positions <= positions[:, None]) for name, pairs in keys.items()}
+    return {
+        name: _mean(np.einsum("hqk,qk->hq", shares, pairs.astype(shares.dtype))[:, pairs.any(1)])
+        for name, pairs in keys.items()
+        if pairs.any()
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class HeadStatistics:
     """The heads of one layer: means over the rows of some inputs that may choose between keys.

@@ -2,7 +2,8 @@
 
 import functools
 import warnings
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Annotated, Literal
 
 from fastapi import FastAPI, Query, Request, Response
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headwise.explain.folding import Fold, Special
 from headwise.explorer.attributing import add_attributions
+from headwise.explorer.cards import add_cards
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers, Store
 from headwise.explorer.exports import add_exports
@@ -58,6 +60,7 @@ def add_explorer(app: FastAPI, service: Service) -> None:
     add_needs(app, explorer)
     add_exports(app, explorer)
     add_examples(app, service, explorer.examples)
+    add_cards(app, explorer)
     add_images(app, explorer)
     add_graphs(app, explorer)
     add_steps(app, explorer)
@@ -75,8 +78,12 @@ def _parts(app: FastAPI, explorer: Explorer) -> None:
         """Of each layer and head of a group what it does, in a few numbers."""
         traced = explorer.trace(name)
         layer_group = traced.group(group)
-        work = functools.partial(traced.summary, layer_group, Fold(merged, special))
-        statistics = await explorer.service.compute(work, request)
+        fold = Fold(merged, special)
+        # layer by layer, so that what is asked for meanwhile need not wait for all of them
+        statistics = [
+            await explorer.service.compute(functools.partial(traced.summary, layer_group, layer, fold), request)
+            for layer in layer_group.layers
+        ]
         return as_json({"layers": layer_group.layers, "heads": statistics}, headers=KEPT)
 
     @app.get(f"{at}/matrix", response_class=Numbers)
@@ -117,6 +124,12 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
         _within("first", first, layer_group.layers)
         return await explorer.numbers(request, name, lambda traced: traced.thumbnails(layer_group, size, chosen, fold))
 
+    @app.get(f"{at}/telling")
+    async def telling(request: Request, name: str, layer: Name) -> Response:
+        """The pair of words of a layer that tells most: its head, query, key and weight."""
+        traced = explorer.trace(name)
+        return as_json(await explorer.service.compute(lambda: traced.telling_pair(layer), request), headers=KEPT)
+
     @app.get(f"{at}/alike", response_class=Numbers)
     async def alike(request: Request, name: str, layer: Name) -> Response:
         """How alike the heads of a layer are: (heads, heads)."""
@@ -142,12 +155,17 @@ def _trace_input(explorer: Explorer, run: LoadedRun, ask: AskTraced) -> tuple[li
         warnings.simplefilter("always")
         item, key = item_of(run, ask, explorer.examples, explorer.service.limits)
         run.check_target(ask.target or "", explorer.service.limits.shown_tokens)
-        # what is edited is kept beside what it is compared with
-        unedited = explorer.store.get(digest_of(run, item, ask.target, key)) if ask.options.edits else None
-        traces = [unedited or traced(run, item, ask.target, key)]
-        if ask.options.edits:
-            traces.append(edited(run, traces[0], ask.options.edits))
-    return traces, [str(warning.message)[:500] for warning in caught]
+        # a trace is named after all that it depends on, so one that is kept need not be made again
+        stored = explorer.store.get(digest_of(run, item, ask.target, key))
+        unedited = stored or traced(run, item, ask.target, key)
+        if stored is None:
+            unedited = replace(unedited, notes=_texts_of(caught))
+        traces = [unedited, *([edited(run, unedited, ask.options.edits)] if ask.options.edits else [])]
+    return traces, list(dict.fromkeys([*unedited.notes, *_texts_of(caught)]))
+
+
+def _texts_of(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:
+    return tuple(str(warning.message)[:500] for warning in caught)
 
 
 def _within(name: str, value: int | None, there: list[str]) -> None:

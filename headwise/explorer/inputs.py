@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import warnings
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
@@ -97,21 +97,36 @@ def check_input(ask: AskInput, limits: Limits) -> None:
 
 def add_examples(app: FastAPI, service: Service, examples: Examples) -> None:
     @app.get("/api/v1/examples")
-    async def listed(request: Request, model: Annotated[str, Query(max_length=200)]) -> Response:
+    async def list_examples(request: Request, model: Annotated[str, Query(max_length=200)]) -> Response:
         """The examples of a run by number, each with a title and, where there is one, what is right."""
         run = service.find(model, "trace")
-        titles = await service.compute(lambda: [_titled(*pair) for pair in examples.of(run)], request)
-        return as_json({"model": run.name, "input": run.predictor.given, "examples": titles})
+        titles = await service.compute(lambda: [title_of(*pair) for pair in examples.of(run)], request)
+        listed = [{"title": example.title, "label": example.label} for example in titles]
+        return as_json({"model": run.name, "input": run.predictor.given, "examples": listed})
 
 
-def _titled(item: Any, example: Any) -> dict[str, str]:
+class Example(NamedTuple):
+    """An example as it is listed.
+
+    Args:
+        label: what is right; empty where nothing is known.
+        whole: the title is all of the input.
+    """
+
+    title: str
+    label: str
+    whole: bool
+
+
+def title_of(item: Any, example: Any) -> Example:
     name = next((title_part for key in ("name", "smiles", "history") if (title_part := getattr(item, key, None))), item)
     label = getattr(example, "label", None) or getattr(example, "target", None)
     title = " ".join(name) if isinstance(name, list | tuple) else str(name)
     if hasattr(item, "pixels") or hasattr(item, "samples"):
         # a path says where, its end what
         title = PurePath(title).name
-    return {"title": shorten(title, _COLUMNS), "label": "" if label is None else shorten(str(label), _COLUMNS)}
+    short = shorten(title, _COLUMNS)
+    return Example(short, "" if label is None else shorten(str(label), _COLUMNS), short == item)
 
 
 def _decoded(text: str) -> bytes:

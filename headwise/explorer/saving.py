@@ -173,7 +173,7 @@ def _small(content: Content, group: Group) -> dict[str, Any]:
         weights = content.weights(layer)
         for fold in every:
             folded = fold_weights(weights, sides, content.tokens, fold)
-            summaries[fold].append(group.described(folded))
+            summaries[fold].append(group.described(folded, content.tokens, fold))
             if len(pictures[fold]) < _LAYERS:
                 pictures[fold].append(heads.thumbnails(folded, _SIDE))
     return {

@@ -16,7 +16,7 @@ from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.attribution import Attribution, rollout_within
 from headwise.explain.explanation import Layer, part_of
-from headwise.explain.folding import Fold, fold_weights, tokens_of
+from headwise.explain.folding import Fold, fold_labels, fold_weights, tokens_of
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.places import Places, Tokens
 from headwise.explain.trace_formats import format_trace
@@ -53,9 +53,19 @@ class Group:
         """Whether row and column i are the same position; only then can attention be followed through layers."""
         return of_heads.is_one_sequence(self.kind, len(self.queries), len(self.keys))
 
-    def described(self, weights: Float[np.ndarray, "heads rows columns"]) -> list[dict[str, float]]:
-        """What each head of one of its layers does, in a few numbers; of positions only within one sequence."""
+    def described(
+        self, weights: Float[np.ndarray, "heads rows columns"], tokens: Sequence[Tokens], fold: Fold
+    ) -> list[dict[str, float]]:
+        """What each head of one of its layers does, in a few numbers; of positions only within one sequence.
+
+        Args:
+            weights: between the rows and columns that are shown.
+            tokens, fold: as they were folded.
+        """
         table = of_heads.describe(weights, one_sequence=self.one_sequence)
+        if self.one_sequence:
+            labels, separators = fold_labels(self.keys, tokens, fold)
+            table |= of_heads.roles(weights, labels, np.array(separators), causal=self.causal)
         return [dict(zip(table, map(float, head), strict=True)) for head in zip(*table.values(), strict=True)]
 
 
@@ -68,6 +78,7 @@ class Traced:
         target: the output that it was made to give; None: its own.
         seen: the pass that is shown.
         change: what the edits change in the answer; None: nothing is edited.
+        notes: warnings about the input, such as words that the model does not know.
         places: what rows and columns are where they are no tokens.
     """
 
@@ -84,7 +95,8 @@ class Traced:
     tokens: Sequence[Tokens] = ()
     edits: tuple[Edit, ...] = ()
     change: dict[str, Any] | None = None
-    summaries: dict[tuple[str, Fold], list[list[dict[str, float]]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    summaries: dict[tuple[str, Fold], list[dict[str, float]]] = field(default_factory=dict)
     attributions: dict[str, Attribution] = field(default_factory=dict)
 
     @property
@@ -146,12 +158,11 @@ class Traced:
         values = torch.cat([step[name] for step in steps], dim=2)[0, head]
         return values.double().cpu().numpy()
 
-    def summary(self, group: Group, fold: Fold) -> list[list[dict[str, float]]]:
-        """Of each layer and head what it does, in a few numbers."""
-        if (group.name, fold) not in self.summaries:
-            statistics = [group.described(self.folded(group, layer, fold)) for layer in group.layers]
-            self.summaries[group.name, fold] = statistics
-        return self.summaries[group.name, fold]
+    def summary(self, group: Group, layer: str, fold: Fold) -> list[dict[str, float]]:
+        """Of each head of a layer what it does, in a few numbers."""
+        if (layer, fold) not in self.summaries:
+            self.summaries[layer, fold] = group.described(self.folded(group, layer, fold), self.tokens, fold)
+        return self.summaries[layer, fold]
 
     def thumbnails(self, group: Group, size: int, layers: slice, fold: Fold) -> np.ndarray:
         """Small pictures (layers, heads, rows, columns)."""
@@ -170,6 +181,28 @@ class Traced:
     def alike(self, layer: str) -> Float[np.ndarray, "heads heads"]:
         """How alike the heads of a layer are, from 0 to 1."""
         return of_heads.similarity(self.weights(layer))
+
+    def telling_pair(self, layer: str) -> dict[str, Any]:
+        """The pair of words that tells most of a layer, where a picture of it begins.
+
+        Between two sequences the largest product of a weight and of how far the pair is from the diagonal, over all
+        heads; within one sequence the largest weight on another token than the first one. Special tokens, punctuation
+        and parts of words take part only where there is nothing else.
+        """
+        group, weights = self.group_of(layer), self.weights(layer)
+        rows, columns = (
+            np.array([_is_word(side, place, self.tokens) for place in range(len(side))])
+            for side in (group.queries, group.keys)
+        )
+        at_rows, at_columns = np.arange(len(rows))[:, None], np.arange(len(columns))
+        if group.one_sequence:
+            far = ((at_rows != at_columns) & (at_columns > 0)).astype(float)
+        else:
+            far = np.abs(at_rows / max(1, len(rows)) - at_columns / max(1, len(columns)))
+        merits = weights * far * (rows[:, None] & columns)
+        place = (merits if merits.max(initial=0.0) > 0 else weights).argmax()
+        head, query, key = (int(index) for index in np.unravel_index(place, weights.shape))
+        return {"head": head, "query": query, "key": key, "weight": float(weights[head, query, key])}
 
     def rollout(self, group: Group) -> Float[np.ndarray, "queries keys"]:
         """Attention through all layers of a group. Raises: Unsupported where that means nothing."""
@@ -196,6 +229,13 @@ class Traced:
         self.group_of(layer)
         record: LayerRecord = self.trace[layer]
         return record
+
+
+def _is_word(labels: Sequence[str], place: int, tokens: Sequence[Tokens]) -> bool:
+    side = tokens_of(labels, tokens)
+    if not any(map(str.isalnum, labels[place])) or (side is not None and place in side.special):
+        return False
+    return side is None or side.words[place] < 0 or list(side.words).count(side.words[place]) == 1
 
 
 def stages_of(call: RecordedCall) -> dict[str, torch.Tensor]:

@@ -6,7 +6,7 @@ import torch
 
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal
-from headwise.explain.heads import STATISTICS, Flag, HeadStatistics, describe, odd_heads, similarity
+from headwise.explain.heads import STATISTICS, Flag, HeadStatistics, describe, odd_heads, roles, similarity
 from headwise.layers.attention import MultiHeadAttention
 from headwise.predictors.watched_heads import count_allowed
 from headwise.records import record
@@ -119,3 +119,32 @@ def test_keys_are_counted_by_mask_and_bias():
     query = torch.randn(1, 2, 5, 4)
     one.calls[0] = type(one.calls[0])(one.calls[0].mechanism, Call(query, query, query, bias=bias), query)
     assert count_allowed(one).tolist() == [[5.0] * 5, [3.0] * 5]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_roles_are_means_over_the_rows_that_have_such_keys(causal):
+    labels = ["a", "b", ".", " a", "b", "c", "<eos>"]
+    separators = np.array([False, False, True, False, False, False, True])
+    weights = np.random.default_rng(5).dirichlet(np.ones(7), (3, 7))
+    if causal:
+        weights = np.tril(weights)
+        weights /= weights.sum(-1, keepdims=True)
+    table = roles(weights, labels, separators, causal=causal)
+
+    def keys(name, q):
+        text = [label.strip() for label in labels]
+        found = {
+            "next": [q + 1],
+            "separator": list(np.flatnonzero(separators)),
+            "same": [k for k in range(7) if text[k] == text[q] and k != q],
+            "induction": [k + 1 for k in range(q) if text[k] == text[q] and k + 1 != q],
+        }[name]
+        return [k for k in found if k < 7 and not (causal and k > q)]
+
+    for name in ("next", "separator", "same", "induction"):
+        rows = [q for q in range(7) if keys(name, q)]
+        if not rows:
+            assert name not in table
+            continue
+        exact = [np.mean([sum(head[q, k] for k in keys(name, q)) for q in rows]) for head in weights]
+        np.testing.assert_allclose(table[name], exact)

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from fastapi.testclient import TestClient
 from serving_runs import TEXT, filler_of, folder_of
 
 from headwise.explain import heads
-from headwise.explorer import traces
+from headwise.explorer import api, traces
 from headwise.explorer.api import add_explorer
 from headwise.explorer.explorer import Store
 from headwise.explorer.traces import Traced, traced
@@ -164,6 +165,20 @@ def test_the_same_input_is_the_same_trace(client, told):
     assert other["output"] == "b und g ."
     assert client.post("/api/v1/traces", json={"text": "a " * 513}).status_code == 422
     assert client.post("/api/v1/traces", json={"text": ""}).status_code == 422
+
+
+def test_a_trace_that_is_kept_is_not_made_again(client, monkeypatch):
+    made = api.traced
+
+    def warned(*given):
+        warnings.warn("a word is not known", stacklevel=1)
+        return made(*given)
+
+    monkeypatch.setattr(api, "traced", warned)
+    first = client.post("/api/v1/traces", json={"text": "unseen and g ."}).json()
+    assert first["warnings"] == ["a word is not known"]
+    monkeypatch.setattr(api, "traced", None)
+    assert client.post("/api/v1/traces", json={"text": "unseen and g ."}).json() == first
 
 
 def test_being_traced_changes_no_answer(runs):

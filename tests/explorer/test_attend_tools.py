@@ -362,6 +362,7 @@ def test_every_key_that_is_listed_works_and_letters_can_be_switched_off(page, si
     opened(page, site, MERGED)
     page.keyboard.press("?")
     dialog = page.locator("dialog.help")
+    dialog.wait_for()
     listed = dialog.locator("kbd").all_inner_texts()
     assert {"g", "v", "n", "w", "s", "+ - 0", "[ ]", ", .", "/", "?", "Esc", "Home End"} <= set(listed)
     page.keyboard.press("v")

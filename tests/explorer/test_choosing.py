@@ -75,7 +75,7 @@ def test_positions_of_two_sequences_are_no_columns(page, site):
         titles[group] = page.locator("table.heads th").all_inner_texts()
         numbers = page.locator("table.heads tbody td:nth-child(n+3)").all_inner_texts()
         assert all(re.fullmatch(r"[<>]?\d+\.\d{3}", one) for one in numbers)
-    assert len(titles["encoder+self"]) == 9
+    assert len(titles["encoder+self"]) == 11
     assert titles["decoder+cross"] == [
         "layer", "head", "entropy (nats)", "keys looked at", "first key", "largest"
     ]  # fmt: skip
@@ -154,3 +154,27 @@ def test_a_muted_head_says_why_its_map_is_blank(page, site):
     opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g=encoder+self")
     page.get_by_role("button", name="Mute head").click()
     page.wait_for_selector(".legend:has-text('every weight is 0')")
+
+
+def test_a_text_over_the_limit_is_refused_with_the_limit(page, site):
+    opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}")
+    page.fill("#input", "a " * 600)
+    page.press("#input", "Enter")
+    page.wait_for_selector("p.state.failed:has-text('at most 512')")
+    assert page.locator(".answer-line:visible, .attend .panel:visible").count() == 0
+    # the browser reports the refusal
+    assert all("422" in line for line in page.told)
+    page.told.clear()
+    # another input takes it back
+    page.fill("#input", TEXT)
+    page.press("#input", "Enter")
+    page.wait_for_selector(".answer:has-text('answer')")
+    assert page.locator("p.state:visible").count() == 0
+
+
+def test_a_muted_map_says_that_it_is_muted(page, site):
+    at = f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g=encoder+self"
+    opened(page, site, f"{at}&l=0&e=mute~encoder.blocks.0.self_attention~0")
+    page.wait_for_selector(".folded:has-text('muted')")
+    opened(page, site, f"{at}&l=0&h=1&e=mute~encoder.blocks.0.self_attention~0")
+    assert page.locator(".folded").count() == 0

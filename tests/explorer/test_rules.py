@@ -32,7 +32,7 @@ def answers():
 SCRIPT = """
 const [core, numbers] = [process.argv[1], JSON.parse(process.argv[2])];
 const { number, decimals, percent, scored, share } = await import(`${core}/text.js`);
-const { strongest } = await import(`${core}/links.js`);
+const { sentencePair, strongest } = await import(`${core}/links.js`);
 const { folded } = await import(`${core}/folding.js`);
 const { fit } = await import(`${core}/fit.js`);
 const { signedTicks, ticks } = await import(`${core}/bar.js`);
@@ -52,6 +52,7 @@ console.log(JSON.stringify({
   fits: rooms.map((one) => fit({ ...room, ...one })),
   ticks: [ticks(1, "sqrt"), ticks(0.444, "linear"), signedTicks(7.8, "sqrt")],
   all: links({ q: -1, k: -1 }), query: links({ q: 1, k: -1 }), pair: links({ q: 0, k: 1 }), key: links({ q: -1, k: 1 }),
+  pairs: [sentencePair([0, 3, 6], 7), sentencePair([0, 3], 4), sentencePair([2, 4], 7)],
   merged: folded(matrix, { queries: words, keys: words }, { merged: true, special: "" }).keys,
 }));
 """
@@ -98,3 +99,7 @@ def test_lines_are_those_of_the_chosen_token(answers):
 
 def test_a_merged_word_has_its_characters_whole(answers):
     assert answers["merged"] == ["你好", "ab(1/2)"]
+
+
+def test_a_pair_of_sentences_stands_between_special_tokens(answers):
+    assert answers["pairs"] == [[-1, 0, 0, -1, 1, 1, -1], None, None]

@@ -19,9 +19,10 @@ export class Refused extends Error {
   }
 }
 
-/** @param {string} path @param {any} body */
-export async function post(path, body) {
-  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+/** @param {string} path @param {any} body @param {AbortSignal} [signal] to abort it ends the work of the server too */
+export async function post(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  const options = { method: "POST", headers, body: JSON.stringify(body), signal };
   const text = await (await asked(path, options)).text();
   noteAnswer(path, body, text);
   return JSON.parse(text);

@@ -7,11 +7,12 @@ import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
 import { forget } from "./keeping.js";
 import { pressed } from "./keys.js";
+import { remember } from "./recent.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme, turned } from "./theme.js";
-import { help } from "./views/help.js";
+import { explained } from "./views/nothing.js";
 
 const PAGES = {
   "": "home",
@@ -55,7 +56,7 @@ function ask() {
   });
   return h(
     "form",
-    { role: "search", onsubmit: look },
+    { role: "search", onsubmit: look, hidden: () => Boolean(state.meta.value) && !state.meta.value.models.length },
     models,
     input,
     template(),
@@ -94,6 +95,8 @@ function keep() {
   );
 }
 
+const help = () => import("./views/help.js").then((view) => view.help());
+
 /** The top bar: pages, what is saved, theme, keys, language. */
 function bar() {
   return h(
@@ -116,6 +119,16 @@ function bar() {
   );
 }
 
+/** The first stop of the keyboard: to the map where there is one. @param {HTMLElement} main */
+function skip(main) {
+  const go = (/** @type {Event} */ event) => {
+    // a fragment of the address is a page here
+    event.preventDefault();
+    /** @type {HTMLElement} */ (main.querySelector("canvas.heat[tabindex]") || main).focus();
+  };
+  return h("a", { class: "skip", href: "#main", onclick: go }, () => t("skip"));
+}
+
 /** The pages there are. */
 function rail() {
   const links = Object.entries(PAGES).map(([path, name]) =>
@@ -125,6 +138,9 @@ function rail() {
   );
   return h("nav", { "aria-label": "pages" }, links);
 }
+
+/** What is shown is of another input than the one that is asked for. @param {boolean} on */
+const busy = (on) => document.documentElement.toggleAttribute("data-busy", on);
 
 /** Asks for the trace of what is in the input, whenever that or the model changes. */
 function follow() {
@@ -139,6 +155,8 @@ function follow() {
       turn += 1;
       if (asked) state.status.value = "";
       asked = "";
+      busy(false);
+      state.problem.value = "";
       state.trace.value = null;
       return;
     }
@@ -148,21 +166,27 @@ function follow() {
     turn += 1;
     const mine = turn;
     state.status.value = t("loading");
+    state.problem.value = "";
+    busy(true);
     const name = model || (meta.models.length ? meta.models[0].name : null);
     // a comparison has two
     if (state.page.peek() !== "compare") forget();
     post("/api/v1/traces", { model: name, ...given, options: { edits } }).then(
       (found) => {
         if (mine !== turn) return;
+        busy(false);
         state.trace.value = found;
+        remember(found.model, /** @type {any} */ (given));
         // the page Attend shows the answer itself
         const answer = state.page.peek() === "attend" ? [] : [`${t("answer")}: ${found.output}`];
         state.status.value = [...answer, ...found.warnings].join(" · ");
       },
       (error) => {
         if (mine !== turn) return;
+        busy(false);
         state.trace.value = null;
-        state.status.value = error.message;
+        state.problem.value = error.message;
+        state.status.value = explained(error.message);
       },
     );
   });
@@ -182,6 +206,7 @@ function pages(main) {
     });
     return () => {
       alive = false;
+      delete document.documentElement.dataset.ready;
       end();
     };
   });
@@ -190,7 +215,7 @@ function pages(main) {
 async function begin() {
   const main = h("main", { id: "main", tabindex: -1 });
   const line = h("p", { class: "status", role: "status", "aria-live": "polite" }, () => state.status.value);
-  fill(/** @type {Element} */ (document.querySelector("#app")), bar(), ask(), main, line);
+  fill(/** @type {Element} */ (document.querySelector("#app")), skip(main), bar(), ask(), main, line);
   followTheme();
   state.followAddress();
   effect(() => {

@@ -4,7 +4,6 @@
 import * as state from "./state.js";
 import { batch } from "./store.js";
 import { inside } from "./inside.js";
-import { help } from "./views/help.js";
 
 /** @param {number} value @param {number} count */
 export const wrapped = (value, count) => (value + count) % count;
@@ -37,7 +36,7 @@ const MOVES = {
 
 /** What a letter does, wherever something is shown or not. @type {Record<string, () => void>} */
 const LETTERS = {
-  "?": help,
+  "?": () => void import("./views/help.js").then((view) => view.help()),
   "/": () => /** @type {HTMLElement | null} */ (document.querySelector("#input"))?.focus(),
   v: () => (state.view.value = state.VIEWS[(state.VIEWS.indexOf(state.view.value) + 1) % state.VIEWS.length]),
   n: () => state.scaled(),

@@ -35,8 +35,11 @@ export const DEFAULTS = {
   um: "",
   st: "",
   by: "",
+  hs: "",
+  ma: 90,
+  tx: "",
 };
-const NUMBERS = new Set(["l", "h", "q", "k", "s", "p"]);
+const NUMBERS = new Set(["l", "h", "q", "k", "s", "p", "ma"]);
 // the second side of a comparison
 Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: -1, h2: 1, e2: "" });
 ["l2", "h2"].forEach((name) => NUMBERS.add(name));
@@ -44,7 +47,7 @@ const MASKS = ["causal", "padding"];
 const SPECIALS = ["", "hide", "share"];
 export const VIEWS = ["heat", "links", "text", "table", "needs"];
 /** @type {Record<string, string[]>} */
-const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], v: VIEWS };
+const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], v: VIEWS, tx: ["keys"] };
 
 export const page = signal("");
 export const model = signal("");
@@ -72,6 +75,11 @@ export const edits = signal("");
 export const stage = signal("");
 /** The method of attribution whose numbers the map holds in place of both; none: "". */
 export const by = signal("");
+/** Links: the heads beside the chosen one, as "0.2", or what fits; how much of each row is drawn, in percent. */
+export const beside = signal("");
+export const mass = signal(90);
+/** Text: what the chosen query attends to, or from where the chosen key is attended to ("keys"). */
+export const direction = signal("");
 /** The cell with the largest weight of the head that is shown, which is looked at until another one is locked. */
 export const strongest = signal(/** @type {{ q: number, k: number } | null} */ (null));
 /** What is compared with the selection above. */
@@ -126,6 +134,8 @@ export const hovered = signal(/** @type {{ q: number, k: number } | null} */ (nu
 export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
+/** Why there is no trace of what is asked for. */
+export const problem = signal("");
 
 /** @type {Record<string, any>} */
 const PARTS = {
@@ -148,6 +158,9 @@ const PARTS = {
   um: without,
   st: stage,
   by,
+  hs: beside,
+  ma: mass,
+  tx: direction,
 };
 /**
  * The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1:
@@ -373,6 +386,7 @@ export function inGroup(name) {
   batch(() => {
     layer.value = -1;
     head.value = 0;
+    beside.value = "";
     query.value = -1;
     key.value = -1;
     span.value = { x: 0, y: 0, times: 1 };
@@ -387,6 +401,7 @@ export function pick(name) {
     group.value = "";
     layer.value = -1;
     head.value = 0;
+    beside.value = "";
     model.value = name;
   });
 }

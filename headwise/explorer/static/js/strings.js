@@ -13,6 +13,10 @@ export const learn = (words) => void Object.assign(known, words);
 /** The words for a name, with values in the places {0}, {1} ... @param {string} name @param {...any} values */
 export const t = (name, ...values) => phrase(name, ...values).join("");
 
+/** The words for one of a family of names, such as of tasks; without any, the name itself. */
+export const named = (/** @type {string} */ family, /** @type {string} */ name) =>
+  Object.hasOwn(known, `${family}_${name}`) ? t(`${family}_${name}`) : name;
+
 /**
  * The same in parts, so that a value may be an element.
  * @param {string} name

@@ -1,13 +1,15 @@
 // @ts-check
 /** Lines from queries to keys: of each query the strongest ones, until they hold most of its weight. */
 
+/** @typedef {{ q: number, k: number, weight: number }} Link */
+
 export const MOST = 40000;
 
 /**
  * @param {ArrayLike<number>} weights @param {number} rows @param {number} columns
  * @param {number} mass share of a row's weight that is drawn
  * @param {{ q: number, k: number }} only the links of a query, else of a key; -1 for all
- * @returns {{ links: { q: number, k: number, weight: number }[], cut: boolean }}
+ * @returns {{ links: Link[], cut: boolean }}
  */
 export function strongest(weights, rows, columns, mass, only) {
   const links = [];
@@ -29,4 +31,21 @@ export function strongest(weights, rows, columns, mass, only) {
     }
   }
   return { links, cut: false };
+}
+
+/**
+ * Parts of a sequence between its special tokens, as of a pair of sentences: the part of each token, -1 for a special
+ * one; null where it has other than two parts.
+ * @param {number[]} special @param {number} length
+ */
+export function sentencePair(special, length) {
+  const hidden = new Set(special);
+  const parts = new Array(length).fill(-1);
+  let part = -1;
+  for (let at = 0; at < length; at += 1) {
+    if (hidden.has(at)) continue;
+    if (at === 0 || hidden.has(at - 1)) part += 1;
+    parts[at] = part;
+  }
+  return part === 1 ? parts : null;
 }

@@ -1,6 +1,8 @@
 // @ts-check
 /** Pictures as lists of marks, which become SVG or pixels; text stays text in both. */
 
+import { FONT, SIZE } from "./wide.js";
+
 /** @typedef {{ kind: "rect", x: number, y: number, width: number, height: number, fill: string }} Rect */
 /**
  * @typedef {{ kind: "line", from: [number, number], to: [number, number], stroke: string, width: number, opacity:
@@ -16,18 +18,8 @@
 /** @typedef {{ width: number, height: number, title: string, marks: (Rect | Line | Text | Image)[] }} Picture */
 
 const SPACE = "http://www.w3.org/2000/svg";
-const FONT = 'system-ui, "Noto Sans", "Noto Sans CJK SC", sans-serif';
-export const SIZE = 12;
 /** Letters and one mark for each cell of a larger matrix would be a file that nothing opens. */
 export const MOST_CELLS = 128 * 128;
-
-const measure = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
-
-/** How wide a text is. @param {string} text @param {number} [size] */
-export function wide(text, size = SIZE) {
-  measure.font = `${size}px ${FONT}`;
-  return Math.ceil(measure.measureText(text).width);
-}
 
 /** @param {Picture} picture @returns {string} */
 export function toSvg(picture) {

@@ -10,13 +10,12 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { groupTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
-import * as editing from "../views/edit.js";
-import * as examples from "../views/examples.js";
 import * as folding from "../views/folding.js";
 import { sideOf } from "../views/grid.js";
 import * as headGrid from "../views/head_grid.js";
 import * as heat from "../views/heat.js";
 import { head, move } from "../views/map_keys.js";
+import { explained, nothing } from "../views/nothing.js";
 import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
 import { foldedBy, largestCell, rolled, seen } from "../views/seen.js";
@@ -35,6 +34,8 @@ const pictures = async () => import("../views/pictures.js");
 const LAYERS = 64;
 /** What may stand in place of weights, by the names of `headwise.explain.methods`; it comes when it is asked for. */
 const METHODS = ["norms", "rollout", "alti", "flow", "gradient", "integrated", "occlusion", "ablation", "lens"];
+/** Milliseconds after which what is not seen yet is loaded too. */
+const REST = 1200;
 
 /** What the window has room for; it changes with the window. */
 const screen = signal("");
@@ -45,13 +46,15 @@ export function mount(place) {
   const large = h("section", { class: "panel wide" });
   const read = h("section", { class: "panel read" });
   const [tabs, given, answerLine] = [toolbar(() => t("attend"), "tabs"), h("div"), h("div", { class: "answer-line" })];
-  const shown = h("div", { class: "attend" }, small, large, read);
-  const edits = h("section", { class: "panel whole", "aria-label": () => t("edit") });
-  const empty = h("p", { hidden: () => Boolean(state.trace.value) }, () => t("empty"));
+  const [find, edits] = [
+    h("section", { class: "panel find", "aria-label": () => t("find") }),
+    h("section", { class: "panel whole", "aria-label": () => t("edit") }),
+  ];
+  const shown = h("div", { class: "attend" }, small, large, read, find);
   place.append(
     h("h1", { class: "unseen" }, () => t("attend")),
     given,
-    empty,
+    nothing(),
     answerLine,
     tabs,
     shown,
@@ -63,20 +66,31 @@ export function mount(place) {
   addEventListener("resize", resized);
   const ends = [
     // a page that was saved has nobody to ask
-    inside() ? () => {} : editing.mount(edits),
+    inside() ? () => {} : later(() => rested().then(() => import("../views/edit.js")), edits),
     effect(() => {
       fill(given);
       // what is not typed is chosen from a list
-      return ["", "text"].includes(state.reads()) ? undefined : examples.mount(given);
+      return ["", "text"].includes(state.reads()) ? undefined : later(() => import("../views/examples.js"), given);
     }),
     drawn(answerLine, (trace, group) => {
       void [screen.value, state.language.value];
       fill(answerLine, answer(trace, group));
     }),
     effect(() => refill(tabs, ...[groups(), views(), stages()].flat())),
+    effect(() => {
+      for (const node of [tabs, edits]) node.hidden = !state.trace.value;
+      // what was read of another input does not stay
+      if (state.trace.value) return;
+      fill(read);
+      read.hidden = true;
+    }),
     drawn(small, (trace, group, node, alive) => {
       if (ofMethod()) node.hidden = true;
       else thumbs(trace, group, node, alive);
+    }),
+    drawn(find, (trace, group, node) => {
+      void [state.language.value, foldedBy(trace, group)];
+      return later(() => import("../views/find_head.js"), node, trace, group);
     }),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, read, alive)),
   ];
@@ -87,6 +101,29 @@ export function mount(place) {
     ends.forEach((end) => end());
   };
 }
+
+/**
+ * Mounts what is loaded when the page is there.
+ * @param {() => Promise<any>} load
+ * @param {...any} what it is mounted with
+ */
+function later(load, ...what) {
+  let [end, alive] = [() => {}, true];
+  load().then((view) => {
+    if (alive) end = view.mount(...what);
+  });
+  return () => {
+    alive = false;
+    end();
+  };
+}
+
+/** Until the map has had its time, or somebody goes on below it. */
+const rested = () =>
+  new Promise((done) => {
+    setTimeout(done, REST);
+    for (const name of ["scroll", "keydown", "pointerdown"]) addEventListener(name, done, { once: true });
+  });
 
 /**
  * Buttons of which one is pressed.
@@ -214,19 +251,30 @@ function chosen(trace, group, node, read, alive) {
   const at = `/api/v1/traces/${trace.trace_id}`;
   read.hidden = !(view in LARGE);
   // what is written later has the words of the language
-  void [screen.value, state.language.value];
+  void [screen.value, state.language.value, view === "links" && state.beside.value];
   // it shows all heads, whichever is chosen
   if (read.hidden) state.strongest.value = null;
   let end = () => {};
+  const waiting = h("p", { class: "waiting" }, t("loading"));
+  node.append(waiting);
+  const unable = (/** @type {Error} */ error) => {
+    if (!alive()) return;
+    failed(error);
+    fill(node, h("p", { class: "failed" }, explained(error.message)));
+  };
   if (view === "heat" && state.by.value) {
     import("../views/attribution.js").then((attribution) => {
-      if (alive()) end = attribution.mount(node, read, trace, group);
+      if (!alive()) return;
+      waiting.remove();
+      end = attribution.mount(node, read, trace, group);
     });
     return () => end();
   }
   if (view === "needs") {
     import("../views/needs.js").then((needs) => {
-      if (alive()) end = needs.mount(node, trace, group, alive);
+      if (!alive()) return;
+      waiting.remove();
+      end = needs.mount(node, trace, group, alive);
     });
     return () => end();
   }
@@ -234,39 +282,37 @@ function chosen(trace, group, node, read, alive) {
     const summary = getJson(`${at}/summary?${query({ group: group.name, ...foldedBy(trace, group) })}`);
     Promise.all([import("../views/head_table.js"), summary]).then(([table, found]) => {
       if (!alive()) return;
+      waiting.remove();
       end = table.mount(node, group, found);
       node.append(saving.picture(`table ${group.name}`, async () => (await pictures()).table(group, found)));
       document.documentElement.dataset.ready = `${group.name}/table`;
-    }, failed);
+    }, unable);
     return () => end();
   }
-  Promise.all([LARGE[view](), seen(trace, group), view === "heat" ? heard(trace, group) : null]).then(
-    ([large, found, beside]) => {
-      if (!alive()) return;
-      state.strongest.value = largestCell(found, trace, group);
-      const shown = {
-        ...found,
-        weights: view === "heat" ? found.raw || found.marked : found.weights,
-        scores: Boolean(found.raw),
-        beside,
-        fitsScreen: true,
-      };
-      node.append(
-        h(
-          "div",
-          { class: "heading" },
-          h("h2", { title: found.path }, found.title),
-          saving.picture(`${view} ${found.title}`, async () => /** @type {any} */ (await pictures())[view](shown)),
-        ),
-      );
-      if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
-      fill(read);
-      const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];
-      end = () => ends.forEach((one) => one());
-      document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
-    },
-    failed,
-  );
+  const besides = async () => (view === "links" ? (await LARGE.links()).more(trace, group) : null);
+  const recording = view === "heat" ? heard(trace, group) : null;
+  Promise.all([LARGE[view](), seen(trace, group), recording, besides()]).then(([large, found, beside, more]) => {
+    if (!alive()) return;
+    waiting.remove();
+    state.strongest.value = largestCell(found, trace, group);
+    const shown = {
+      ...found,
+      weights: view === "heat" ? found.raw || found.marked : found.weights,
+      scores: Boolean(found.raw),
+      beside,
+      fitsScreen: true,
+      ...more,
+    };
+    const picture = async () => /** @type {any} */ (await pictures())[view](shown);
+    node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title)));
+    if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
+    fill(read);
+    const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];
+    end = () => ends.forEach((one) => one());
+    // the keyboard comes to the map first
+    node.append(saving.picture(`${view} ${found.title}`, picture));
+    document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
+  }, unable);
   return () => end();
 }
 

@@ -10,10 +10,11 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { groupTitle, headTitle, layerNumber } from "../titles.js";
 import * as curves from "../views/curves.js";
-import { sentence } from "../views/edit.js";
+import { sentence, swapName } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
+import { explained, nothing } from "../views/nothing.js";
 import { WORDS } from "../words/compare.js";
 
 learn(WORDS);
@@ -91,7 +92,7 @@ function follow(one, other) {
       (error) => {
         if (mine !== turn) return;
         one.trace.value = null;
-        state.status.value = `${one.name}: ${error.message}`;
+        state.status.value = `${one.name}: ${explained(error.message)}`;
       },
     );
   });
@@ -188,7 +189,7 @@ function side(one, other) {
       at
         ? list(
             "swaplayer",
-            SWAPS.map((each) => [each, each ? each.replace("~", " ") : t("own")]),
+            SWAPS.map((each) => [each, each ? swapName(each) : t("own")]),
             swapped(one, at.layer),
             (value) => swap(one, at.layer, value),
           )
@@ -241,7 +242,7 @@ function drawn(node, first, second) {
   const sides = [first, second].map(placed);
   const [a, b] = sides;
   if (!a || !b) {
-    fill(node, h("p", {}, t("empty")));
+    fill(node, nothing());
     return undefined;
   }
   let alive = true;

@@ -1,47 +1,164 @@
 // @ts-check
-/** What is served, and where to begin. */
+/** What is served and what can be seen of it: examples of the run, its card, the pages, the last inputs. */
 
+import { getJson, query } from "../api.js";
 import { fill, h } from "../dom.js";
+import { forgetAll, recent } from "../recent.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
+import * as examples from "../views/example_cards.js";
 import { WORDS } from "../words/home.js";
 
 learn(WORDS);
+
+/** Pages and what one sees there; what each needs of a run, if anything. @type {[string, string | null][]} */
+const PAGES = [
+  ["attend", "any"],
+  ["trace", null],
+  ["translate", "text"],
+  ["vision", "image"],
+  ["graph", "graph"],
+  ["positions", null],
+  ["compare", null],
+  ["film", "any"],
+];
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
   return effect(() => {
     const meta = state.meta.value;
-    if (!meta) return;
-    const cards = meta.models.map((/** @type {any} */ one) =>
-      h(
-        "li",
-        { class: "card" },
-        h("button", { class: "choose", onclick: () => choose(one.name) }, one.name),
-        h("p", {}, `${one.task} · ${one.model}`),
-      ),
-    );
-    fill(
-      place,
-      h("h1", {}, () => t("welcome")),
-      h("p", {}, () => t("type")),
-      h("h2", {}, () => t("models")),
-      h("ul", { class: "cards" }, cards),
-      h("p", { class: "note" }, () => t("note")),
-      h("p", { class: "note" }, () => t("keys")),
-    );
+    void state.language.value;
+    if (!meta) return undefined;
+    if (!meta.models.length) {
+      let alive = true;
+      import("../views/without_run.js").then((view) => alive && view.mount(place, pages()));
+      return () => {
+        alive = false;
+      };
+    }
+    return withRun(place, meta);
   });
 }
 
-/** @param {string} name */
-function choose(name) {
-  state.pick(name);
-  // what is not typed is chosen from a list
-  if (state.reads() !== "text") {
-    state.page.value = state.best();
-    return;
-  }
-  const input = /** @type {HTMLInputElement | null} */ (document.querySelector("#input"));
-  if (input) input.focus();
+/** @param {HTMLElement} place @param {any} meta */
+function withRun(place, meta) {
+  const served = meta.models.find((/** @type {any} */ one) => one.name === state.model.value) || meta.models[0];
+  const [cards, card, looks] = [
+    h("div", { class: "examples" }),
+    h("section", { class: "panel card-of-run" }),
+    h("div"),
+  ];
+  fill(
+    place,
+    h("h1", {}, t(`welcome_${served.input}`)),
+    h("p", { class: "lead" }, t("lead")),
+    choice(meta.models, served.name),
+    cards,
+    h("div", { class: "home" }, card, h("div", { class: "stack" }, pages(), lastInputs())),
+    looks,
+  );
+  let end = () => {};
+  let alive = true;
+  card.textContent = t("loading");
+  Promise.all([getJson(`/api/v1/cards?${query({ model: served.name })}`), import("../views/run_card.js")]).then(
+    ([run, view]) => {
+      if (!alive) return;
+      view.mount(card, run);
+      const ends = [examples.mount(cards, run)];
+      end = () => ends.forEach((one) => one());
+      // the sentences wait until the examples are drawn
+      if (served.input === "text")
+        import("../views/pronouns.js").then((pronouns) => alive && ends.push(pronouns.mount(looks, served.name)));
+      document.documentElement.dataset.ready = `home/${served.name}`;
+    },
+    (error) => {
+      if (alive) fill(card, h("p", { class: "failed" }, t("failed", error.message)));
+    },
+  );
+  return () => {
+    alive = false;
+    end();
+  };
+}
+
+/** Which run is shown, where there are several. @param {any[]} models @param {string} now */
+function choice(models, now) {
+  if (models.length < 2) return null;
+  return h(
+    "div",
+    { class: "tabs", role: "group", "aria-label": t("models") },
+    models.map(({ name }) =>
+      h(
+        "button",
+        {
+          class: name === now ? "tab choose chosen" : "tab choose",
+          "aria-pressed": String(name === now),
+          onclick: () => state.pick(name),
+        },
+        name,
+      ),
+    ),
+  );
+}
+
+/** A line for each page: what one sees there. */
+function pages() {
+  const models = state.meta.value.models;
+  const kinds = new Set(
+    models.map((/** @type {{ input: string }} */ { input }) =>
+      input === "molecule" || input === "node" ? "graph" : input,
+    ),
+  );
+  const shows = (/** @type {string | null} */ needs) =>
+    needs === null || (needs === "any" ? models.length > 0 : kinds.has(needs));
+  return h(
+    "section",
+    { class: "panel", "aria-label": t("pages") },
+    h("h2", {}, t("pages")),
+    h(
+      "ul",
+      { class: "lines" },
+      PAGES.map(([name, needs]) =>
+        h(
+          "li",
+          {},
+          h("a", { href: state.address(name) }, t(name)),
+          h(
+            "span",
+            {},
+            t(`see_${name}`),
+            shows(needs) ? null : h("span", { class: "side" }, ` ${t(`needs_${needs}`)}`),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** What was looked at before, in this browser. */
+function lastInputs() {
+  const list = h("div");
+  const section = h("section", { class: "panel", "aria-label": t("last_inputs") }, h("h2", {}, t("last_inputs")), list);
+  const served = new Set(state.meta.value.models.map((/** @type {any} */ one) => one.name));
+  effect(() => {
+    const inputs = recent.value.filter(({ m }) => served.has(m));
+    const one = (/** @type {import("../recent.js").Recent} */ input) =>
+      h(
+        "li",
+        {},
+        h("a", { href: examples.address("attend", input) }, h("bdi", {}, input.x ?? t("example_n", input.ex))),
+        served.size > 1 ? h("span", { class: "side" }, ` ${input.m}`) : null,
+      );
+    fill(
+      list,
+      inputs.length
+        ? [
+            h("ul", { class: "last" }, inputs.map(one)),
+            h("button", { class: "small", onclick: forgetAll }, t("forget")),
+          ]
+        : h("p", { class: "note" }, t("none_yet")),
+    );
+  });
+  return section;
 }

@@ -14,7 +14,7 @@ import { field } from "../views/forcing.js";
 import * as heat from "../views/heat.js";
 import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
-import { tint } from "../views/text.js";
+import { tint } from "../views/tint.js";
 import { asking, drawn } from "../views/writing.js";
 import { keyboard } from "../views/writing_keys.js";
 import { options } from "../views/writing_options.js";

@@ -2,7 +2,7 @@
 /** The labels along one side of a map: those of the rows or columns that are seen, as many as can be read. */
 
 import { fill, h } from "../dom.js";
-import { wide } from "../core/picture.js";
+import { wide } from "../core/wide.js";
 import { cut, shown } from "../core/text.js";
 
 const LETTERS = 12;

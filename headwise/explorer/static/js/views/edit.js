@@ -22,6 +22,12 @@ const SWAPS = [
 ];
 const MASKS = ["causal~1", "window~0", "window~1", "window~2", "window~4"];
 
+/** A swap, such as "normalizer sparsemax". @param {string} swap */
+export const swapName = (swap) => t(`swap_${swap.split("~")[0]}`, swap.split("~")[1]);
+
+/** @param {string} mask @param {string | number} width */
+const maskName = (mask, width) => t(`mask_of_${mask}`, width);
+
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
   const list = h("ol", { class: "edits" });
@@ -82,20 +88,14 @@ function controls() {
       weight,
       h("label", {}, shares, () => t("renormalized")),
     ),
-    menu(
-      "swaplayer",
-      SWAPS,
-      (one) => one.replace("~", " "),
-      here,
-      (layer, one) => {
-        const [what, name] = one.split("~");
-        return { kind: "swap", layer, [what]: name };
-      },
-    ),
+    menu("swaplayer", SWAPS, swapName, here, (layer, one) => {
+      const [what, name] = one.split("~");
+      return { kind: "swap", layer, [what]: name };
+    }),
     menu(
       "narrow",
       MASKS,
-      (one) => one.replace("~", " ").replace("causal 1", "causal"),
+      (one) => maskName(one.split("~")[0], one.split("~")[1]),
       here,
       (layer, one) => {
         const [mask, width] = one.split("~");
@@ -144,7 +144,7 @@ function menu(name, items, words, here, made) {
   const list = h(
     "select",
     { "aria-label": () => t(name) },
-    items.map((one) => h("option", { value: one }, words(one))),
+    items.map((one) => h("option", { value: one }, () => words(one))),
   );
   const act = here((/** @type {any} */ _, /** @type {{ layer: string }} */ at) => add(made(at.layer, list.value)));
   return h(
@@ -187,8 +187,7 @@ export function sentence(one) {
   if (one.kind === "hide")
     return `${t("hidetoken")}: ${one.tokens.map((/** @type {number} */ at) => key(at)).join(", ")}`;
   if (one.kind === "swap") return `${t("swaplayer")}: ${layer} → ${one.mechanism || one.score || one.normalizer}`;
-  if (one.kind === "narrow")
-    return `${t("narrow")}: ${layer}, ${one.mask}${one.mask === "window" ? ` ±${one.width}` : ""}`;
+  if (one.kind === "narrow") return `${t("narrow")}: ${layer}, ${maskName(one.mask, one.width)}`;
   const pair = `${token(one.query, group ? group.queries : undefined)} → ${key(one.key)} = ${one.weight}`;
   return [
     `${t("force")}: ${layer}`,

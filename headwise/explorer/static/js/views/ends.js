@@ -1,32 +1,68 @@
 // @ts-check
-/** The tokens of both sides as buttons: a click chooses a token alone; a key chosen behind a query makes a pair. */
+/**
+ * The tokens of both sides as buttons: a click chooses a token alone; a key chosen behind a query makes a pair. All of
+ * them are one stop of the keyboard, arrows go between them.
+ */
 
 import { h } from "../dom.js";
 import { shown } from "../core/text.js";
-import { choose, locked } from "./heat.js";
+import { choose, chosen, locked } from "./heat.js";
 import * as state from "../state.js";
 
-/** @param {import("./heat.js").Head} head @returns {{ queries: HTMLElement[], keys: HTMLElement[] }} */
-export function mount(head) {
+/** How far an arrow goes along a side, where tokens stand below or behind each other. @type {Record<string, number>} */
+const BELOW = { ArrowDown: 1, ArrowUp: -1 };
+/** @type {Record<string, number>} */
+const BEHIND = { ArrowRight: 1, ArrowLeft: -1 };
+
+/**
+ * @param {import("./heat.js").Head} head
+ * @param {"below" | "behind"} order how the tokens of a side stand
+ * @returns {{ queries: HTMLElement[], keys: HTMLElement[] }}
+ */
+export function mount(head, order) {
   const at = () => state.hovered.value || locked(head);
   const token = (/** @type {string} */ text, /** @type {"q" | "k"} */ side, /** @type {number} */ place) => {
-    const chosen = () => at()[side] === place;
-    return h(
+    const alone = side === "q" ? { q: place, k: -1 } : { q: -1, k: place };
+    const node = h(
       "button",
       {
-        class: () => (chosen() ? "token chosen" : "token"),
+        class: () => (at()[side] === place ? "token chosen" : "token"),
         "aria-pressed": () => String(locked(head)[side] === place),
+        tabindex: -1,
         onclick: () => choose(next(locked(head), side, place), head),
-        onpointerenter: () => (state.hovered.value = side === "q" ? { q: place, k: -1 } : { q: -1, k: place }),
+        onpointerenter: () => (state.hovered.value = alone),
         onpointerleave: () => (state.hovered.value = null),
+        onfocus: () => {
+          stop(node);
+          state.hovered.value = alone;
+        },
+        onblur: () => (state.hovered.value = null),
       },
       shown(text),
     );
+    return node;
   };
-  return {
+  const sides = {
     queries: head.group.queries.map((text, q) => token(text, "q", q)),
     keys: head.group.keys.map((text, k) => token(text, "k", k)),
   };
+  const stop = (/** @type {HTMLElement} */ node) =>
+    [...sides.queries, ...sides.keys].forEach((one) => (one.tabIndex = one === node ? 0 : -1));
+  stop(sides.queries[Math.max(0, chosen(head).q)] || sides.keys[0]);
+  [sides.queries, sides.keys].forEach((side, which, both) =>
+    side.forEach((node, place) =>
+      node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+        const [along, across] = order === "below" ? [BELOW, BEHIND] : [BEHIND, BELOW];
+        const by = along[event.key] || 0;
+        if (!by && !across[event.key]) return;
+        event.preventDefault();
+        event.stopPropagation();
+        const to = by ? side : both[1 - which];
+        to[Math.max(0, Math.min(to.length - 1, place + by))]?.focus();
+      }),
+    ),
+  );
+  return sides;
 }
 
 /**

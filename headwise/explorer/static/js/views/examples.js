@@ -72,7 +72,7 @@ const told = (one, number) => `${number}: ${one.title}${one.label ? ` (${one.lab
 
 /** The next example, or the one before. @param {number} by */
 function step(by) {
-  const name = by > 0 ? "next" : "example_before";
+  const name = by > 0 ? "example_after" : "example_before";
   return h(
     "button",
     { "aria-label": () => t(name), title: () => t(name), onclick: () => turned(by) },

@@ -8,7 +8,9 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import { layerNumber } from "../titles.js";
 
-const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "first", "largest"];
+const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "next", "first", "separator", "largest"];
+/** Units of what is no share of a row. @type {Record<string, string>} */
+const UNITS = { entropy: "nats", distance: "tokens" };
 /** Decimals of every number, so that a column can be compared. */
 export const PLACES = 3;
 
@@ -19,7 +21,7 @@ export const PLACES = 3;
 export const columnsOf = ({ heads }) => COLUMNS.filter((name) => name in (heads[0][0] || {}));
 
 /** The title of a column, with its unit. @param {string} name */
-export const heading = (name) => (name === "entropy" ? `${t(name)} (${t("nats")})` : t(name));
+export const heading = (name) => (name in UNITS ? `${t(name)} (${t(UNITS[name])})` : t(name));
 
 /**
  * @param {HTMLElement} place @param {state.Group} group @param {{ heads: Record<string, number>[][] }} summary

@@ -3,7 +3,10 @@
 
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/help.js";
+
+learn(WORDS);
 
 /** What is pressed, and the name of what it does. @type {[string, string][]} */
 const KEYS = [

@@ -1,42 +1,165 @@
 // @ts-check
 /**
- * Queries on the left, keys on the right, a line for each strong weight; those of the looked-at token while there is
- * one.
+ * Queries on the left, keys on the right, a line for each strong weight of several heads in their colours; the lines of
+ * the looked-at token stand out.
  */
 
 import { h } from "../dom.js";
 import { effect, signal } from "../store.js";
-import { MOST, strongest } from "../core/links.js";
+import { MOST, sentencePair, strongest } from "../core/links.js";
+import { percent } from "../core/text.js";
 import * as ends from "./ends.js";
-import { locked } from "./heat.js";
+import { COLOURED, headColours } from "./head_colours.js";
+import { chosen, titles } from "./heat.js";
+import { rolled, seen, spelled } from "./seen.js";
 import * as state from "../state.js";
+import { t } from "../strings.js";
+import { headName } from "../titles.js";
+import { toolbar } from "./toolbar.js";
 
+/** Pixels of a row, at least and at most, and of all rows where there are few; pixels of a share beside a token. */
 export const STEP = 24;
-export const MASS = 0.9;
+const [LARGEST, ROOM, SHARE] = [44, 440, 12];
+/** Pairs of tokens up to which all heads are shown at first. */
+const FEW = 128 * 128;
+/** Lines that are drawn at once; those of a token that is looked at are drawn besides. */
+const DRAWN = 3000;
+/** Pixels of a screen on which the titles of the sides are short. */
+const NARROW = 760;
 
-/** @param {HTMLElement} place @param {import("./heat.js").Head} head @returns {() => void} */
-export function mount(place, head) {
-  const { weights, group } = head;
+/** Milliseconds within which two clicks are a double one. */
+const TWICE = 400;
+/** The button of a head that was pressed last: it is another element then, which has the focus. */
+let lastChip = { head: -1, at: 0, focus: false };
+
+/**
+ * @typedef {{ head: number, place: number, weights: Float32Array }} Coloured a head, and which colour it has
+ * @typedef {{ q: number, k: number, weight: number, place: number }} Line
+ * @typedef {import("./heat.js").Head & { coloured?: Coloured[], count?: number, chosen?: number,
+ * pair?: number[] | null }} Heads
+ */
+
+/** The heads of a layer that have colours: the eight among which the chosen one is. @param {state.Group} group */
+function window(group) {
+  const { head } = state.place(group);
+  const first = Math.floor(head / COLOURED) * COLOURED;
+  return Array.from({ length: Math.min(COLOURED, group.heads - first) }, (_, place) => first + place);
+}
+
+/** Those of them that are shown: the chosen one always. @param {state.Group} group */
+function shownHeads(group) {
+  const { head } = state.place(group);
+  const all = window(group);
+  if (!state.beside.value) return group.queries.length * group.keys.length > FEW ? [head] : all;
+  const named = state.beside.value.split(".").map(Number);
+  return all.filter((one) => one === head || named.includes(one));
+}
+
+/**
+ * What the links show besides the chosen head.
+ * @param {state.Trace} trace @param {state.Group} group
+ */
+export async function more(trace, group) {
+  const { head } = state.place(group);
+  const { special = [] } = spelled(trace, group).keys;
+  const [same, length] = [state.oneSequence(group), group.keys.length];
+  const pair = same ? sentencePair(special, length) : null;
+  if (rolled(group)) return { pair };
+  const all = window(group);
+  const coloured = await Promise.all(
+    shownHeads(group).map(async (one) => {
+      const { weights } = await seen(trace, group, one);
+      return { head: one, place: all.indexOf(one), weights };
+    }),
+  );
+  return { coloured, count: group.heads, chosen: head, pair };
+}
+
+/** The lines of all heads that are shown, and how many there would be. @param {Heads} head @param {string} between */
+export function linesOf(head, between = "") {
+  const { group, pair } = head;
   const [rows, columns] = [group.queries.length, group.keys.length];
-  const canvas = h("canvas", { class: "lines", "aria-hidden": "true" });
-  const height = STEP * Math.max(rows, columns);
-  const { queries, keys } = ends.mount(head);
-  const note = h("p", { class: "legend" });
+  const [from, to] = between.split("").map(Number);
+  const meets = (/** @type {number} */ q, /** @type {number} */ k) =>
+    !between || !pair || (partOf(head.rows, pair, q) === from && partOf(head.columns, pair, k) === to);
+  /** @type {Line[]} */
+  const lines = [];
+  let [all, cut] = [0, false];
+  for (const { place, weights } of colouredOf(head)) {
+    for (let at = 0; at < weights.length; at += 1)
+      if (weights[at] > 0 && meets(Math.floor(at / columns), at % columns)) all += 1;
+    const found = strongest(weights, rows, columns, state.mass.value / 100, { q: -1, k: -1 });
+    cut = cut || found.cut;
+    for (const link of found.links) {
+      if (lines.length >= MOST) return { lines, all, cut: true };
+      if (meets(link.q, link.k)) lines.push({ ...link, place });
+    }
+  }
+  return { lines, all, cut };
+}
+
+/** As many of the strongest lines as are drawn at once; more could not be told apart. @param {Line[]} lines */
+export const strongestOf = (lines) =>
+  lines.length > DRAWN ? [...lines].sort((one, two) => two.weight - one.weight).slice(0, DRAWN) : lines;
+
+/** The part of a pair that a row or column is in. @param {number[][] | undefined} held @param {number[]} pair @param
+ * {number} at */
+const partOf = (held, pair, at) => pair[held ? held[at][0] : at];
+
+/** @param {Heads} head @returns {Coloured[]} */
+export const colouredOf = (head) => head.coloured || [{ head: 0, place: 0, weights: head.weights }];
+
+/** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
+export function mount(place, head) {
+  const { group } = head;
+  const count = Math.max(group.queries.length, group.keys.length, 1);
+  const step = Math.max(STEP, Math.min(LARGEST, Math.floor(ROOM / count)));
+  const [faint, lit] = [h("canvas", { "aria-hidden": "true" }), h("canvas", { "aria-hidden": "true" })];
+  const strands = h("div", { class: "strands" }, faint, lit);
+  const { queries, keys } = ends.mount(head, "below");
+  const [names, note] = [titles(group), h("p", { class: "legend" })];
+  const between = signal("");
+  const narrow = innerWidth <= NARROW;
+  const title = (/** @type {"from" | "to"} */ side) => h("span", {}, t(narrow ? `attends_${side}` : names[side]));
   place.append(
-    h("div", { class: "linked" }, h("div", { class: "ends" }, queries), canvas, h("div", { class: "ends" }, keys)),
+    controls(head, between),
+    h(
+      "div",
+      { class: "linked" },
+      h("p", { class: "side" }, title("from"), title("to")),
+      h("div", { class: "ends from" }, queries),
+      strands,
+      h("div", { class: "ends" }, keys),
+    ),
+    h("p", { class: "legend" }, t("links_note")),
     note,
   );
-  canvas.style.height = `${height}px`;
+  const linked = /** @type {HTMLElement} */ (place.querySelector(".linked"));
+  linked.style.setProperty("--step", `${step}px`);
+  if (lastChip.focus) {
+    lastChip.focus = false;
+    const first = Math.floor((head.chosen || 0) / COLOURED) * COLOURED;
+    /** @type {HTMLElement[]} */ ([...place.querySelectorAll(".chip")])[lastChip.head - first]?.focus();
+  }
+  strands.style.height = `${step * count}px`;
   // asked for only where it changes: under the pointer, each question would lay out the page anew
-  const width = signal(canvas.clientWidth);
-  const resized = new ResizeObserver(() => (width.value = canvas.clientWidth));
-  resized.observe(canvas);
+  const width = signal(strands.clientWidth);
+  const resized = new ResizeObserver(() => (width.value = strands.clientWidth));
+  resized.observe(strands);
   const end = effect(() => {
-    // the colour of lines is that of the page
+    // the colours of lines are those of the page
     void state.dark.value;
-    const { links, cut } = strongest(weights, rows, columns, MASS, state.hovered.value || locked(head));
-    draw(canvas, links, width.value, height);
-    note.textContent = cut ? `${MOST} …` : "";
+    const { lines, all, cut } = linesOf(head, between.value);
+    const drawn = strongestOf(lines);
+    const [some, every] = [drawn.length, all].map((one) => one.toLocaleString("en"));
+    note.textContent = t(
+      cut || drawn.length < lines.length ? "links_most" : "links_cut",
+      some,
+      every,
+      state.mass.value,
+    );
+    const picture = new Picture(faint, lit, width.value, step, head, lines, drawn);
+    return effect(() => picture.draw(state.hovered.value || chosen(head)));
   });
   return () => {
     resized.disconnect();
@@ -44,25 +167,162 @@ export function mount(place, head) {
   };
 }
 
-/**
- * @param {HTMLCanvasElement} canvas
- * @param {{ q: number, k: number, weight: number }[]} links
- * @param {number} width
- * @param {number} height
- */
-function draw(canvas, links, width, height) {
-  const dots = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * dots);
-  canvas.height = Math.round(height * dots);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--link").trim();
-  context.lineCap = "round";
-  for (const { q, k, weight } of links) {
-    context.globalAlpha = 0.15 + 0.85 * Math.min(1, weight);
-    context.lineWidth = dots * (0.5 + 4 * Math.min(1, weight));
-    context.beginPath();
-    context.moveTo(0, (q + 0.5) * STEP * dots);
-    context.lineTo(canvas.width, (k + 0.5) * STEP * dots);
-    context.stroke();
+/** Lines on two canvases: all of them, which are drawn once, and those that stand out. */
+class Picture {
+  /**
+   * @param {HTMLCanvasElement} faint @param {HTMLCanvasElement} lit @param {number} width @param {number} step
+   * @param {Heads} head @param {Line[]} lines
+   * @param {Line[]} drawn those of them that are drawn whatever is looked at
+   */
+  constructor(faint, lit, width, step, head, lines, drawn) {
+    const { queries, keys } = head.group;
+    const dots = globalThis.devicePixelRatio || 1;
+    this.size = [width, step * Math.max(queries.length, keys.length)].map((one) => Math.max(1, Math.round(one * dots)));
+    [lit.width, lit.height] = this.size;
+    this.faint = faint;
+    this.canvas = lit;
+    this.head = head;
+    this.lines = lines;
+    this.drawn = drawn;
+    this.dots = dots;
+    this.step = step * dots;
+    this.colours = headColours();
+    this.margin = SHARE * dots * colouredOf(head).length + 4 * dots;
+    this.sharesLeft = false;
+    this.background();
   }
+
+  /** All lines, between the margin of the shares and the other side. */
+  background() {
+    [this.faint.width, this.faint.height] = this.size;
+    this.stroke(/** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")), this.drawn, 0.22);
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {Line[]} lines @param {number} strength */
+  stroke(context, lines, strength) {
+    const bare = 2 * this.dots;
+    const left = this.sharesLeft ? this.margin : bare;
+    const right = this.canvas.width - (this.sharesLeft ? bare : this.margin);
+    const [apart, shown] = [2 * this.dots, colouredOf(this.head)];
+    const order = new Map(shown.map(({ place }, at) => [place, at - (shown.length - 1) / 2]));
+    context.lineCap = "round";
+    for (const { q, k, weight, place } of lines) {
+      const aside = apart * (order.get(place) || 0);
+      context.strokeStyle = this.colours[place];
+      context.globalAlpha = strength * (0.35 + 0.65 * Math.min(1, weight));
+      context.lineWidth = this.dots * (0.5 + 4.5 * Math.min(1, weight));
+      context.beginPath();
+      context.moveTo(left, (q + 0.5) * this.step + aside);
+      context.lineTo(right, (k + 0.5) * this.step + aside);
+      context.stroke();
+    }
+    context.globalAlpha = 1;
+  }
+
+  /** @param {{ q: number, k: number }} at */
+  draw(at) {
+    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    const sharesLeft = at.q < 0 && at.k >= 0;
+    if (sharesLeft !== this.sharesLeft) {
+      this.sharesLeft = sharesLeft;
+      this.background();
+    }
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    const lit = this.lines.filter(({ q, k }) => (at.q >= 0 ? q === at.q : at.k >= 0 && k === at.k));
+    this.stroke(context, lit, 1);
+    this.shares(context, at);
+  }
+
+  /** What each head gives to each token of the other side. @param {CanvasRenderingContext2D} context @param {{ q:
+   * number, k: number }} at */
+  shares(context, { q, k }) {
+    const { queries, keys } = this.head.group;
+    const size = SHARE * this.dots;
+    colouredOf(this.head).forEach(({ place, weights }, column) => {
+      context.fillStyle = this.colours[place];
+      const left = q >= 0 ? this.canvas.width - this.margin + 4 * this.dots + column * size : column * size;
+      const many = q >= 0 ? keys.length : k >= 0 ? queries.length : 0;
+      for (let row = 0; row < many; row += 1) {
+        const weight = q >= 0 ? weights[q * keys.length + row] : weights[row * keys.length + k];
+        context.globalAlpha = Math.max(0.06, Math.min(1, weight));
+        context.fillRect(left, row * this.step + 0.15 * this.step, size - this.dots, 0.7 * this.step);
+      }
+    });
+    context.globalAlpha = 1;
+  }
+}
+
+/** Which heads are shown, how much of each row, and of a pair of sentences between which.
+ * @param {Heads} head @param {{ value: string }} between */
+function controls(head, between) {
+  const share = h("input", {
+    type: "range",
+    min: 50,
+    max: 100,
+    step: 1,
+    value: () => state.mass.value,
+    "aria-label": t("links_mass"),
+    oninput: () => state.instead(() => (state.mass.value = Number(share.value))),
+  });
+  const pairs = h(
+    "select",
+    { "aria-label": t("links_between"), onchange: () => (between.value = pairs.value) },
+    [
+      ["", "links_all"],
+      ["00", "a_to_a"],
+      ["01", "a_to_b"],
+      ["10", "b_to_a"],
+      ["11", "b_to_b"],
+    ].map(([value, name]) => h("option", { value }, t(name))),
+  );
+  return h(
+    "div",
+    { class: "link-controls" },
+    head.coloured ? chips(head) : null,
+    h(
+      "label",
+      { class: "slider" },
+      t("links_mass"),
+      share,
+      h("output", {}, () => percent(state.mass.value / 100, 0)),
+    ),
+    head.pair ? h("label", { class: "slider" }, t("links_between"), pairs) : null,
+  );
+}
+
+/** @param {Heads} head */
+function chips({ coloured = [], count = 1, chosen: now = 0 }) {
+  const first = Math.floor(now / COLOURED) * COLOURED;
+  const shown = coloured.map((one) => one.head);
+  const put = (/** @type {number[]} */ heads) => (state.beside.value = heads.join("."));
+  const toggle = (/** @type {number} */ one) => {
+    if (!shown.includes(one)) return put([...shown, one].sort((a, b) => a - b));
+    const rest = shown.filter((other) => other !== one);
+    if (!rest.length) return void (lastChip.focus = false);
+    if (one === now) state.head.value = rest[0];
+    return put(rest);
+  };
+  const solo = (/** @type {number} */ one) => {
+    state.head.value = one;
+    put([one]);
+  };
+  const all = Array.from({ length: Math.min(COLOURED, count - first) }, (_, place) => first + place);
+  const chip = (/** @type {number} */ one) =>
+    h(
+      "button",
+      {
+        class: `chip of-head-${one - first}`,
+        "aria-pressed": String(shown.includes(one)),
+        title: t("chip_note"),
+        onclick: (/** @type {MouseEvent} */ event) => {
+          const twice = lastChip.head === one && event.timeStamp - lastChip.at < TWICE;
+          lastChip = { head: one, at: event.timeStamp, focus: true };
+          if (event.shiftKey || twice) solo(one);
+          else toggle(one);
+        },
+      },
+      h("i", { "aria-hidden": "true" }),
+      headName(one),
+    );
+  return toolbar(() => t("heads_shown"), "chips", all.map(chip));
 }

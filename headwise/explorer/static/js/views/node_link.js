@@ -3,7 +3,7 @@
 
 import { ticks } from "../core/bar.js";
 import { lettersOn } from "../core/color.js";
-import { wide } from "../core/picture.js";
+import { wide } from "../core/wide.js";
 import { cut, percent, share } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";

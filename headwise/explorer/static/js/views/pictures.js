@@ -4,16 +4,18 @@
 import { SCALES, letters, ramp } from "../core/color.js";
 import { NUMERALS } from "../core/fit.js";
 import { painted } from "../core/heatmap.js";
-import { strongest } from "../core/links.js";
-import { MOST_CELLS, SIZE, wide } from "../core/picture.js";
+import { MOST_CELLS } from "../core/picture.js";
 import { cut, decimals, shown } from "../core/text.js";
+import { SIZE, wide } from "../core/wide.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
-import { groupTitle, layerNumber } from "../titles.js";
+import { groupTitle, headName, layerNumber } from "../titles.js";
 import { PLACES, columnsOf, heading } from "./head_table.js";
 import { locked, titles } from "./heat.js";
 import { shading } from "./legend.js";
-import { MASS, STEP } from "./links.js";
+import { headColours } from "./head_colours.js";
+import { STEP, colouredOf, linesOf, strongestOf } from "./links.js";
+import { tinted } from "./text.js";
 
 /** @typedef {import("../core/picture.js").Picture} Picture */
 /** @typedef {Picture["marks"]} Marks */
@@ -29,7 +31,7 @@ const BAR = 24;
 function colours() {
   const style = getComputedStyle(document.documentElement);
   const one = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
-  return { page: one("--page"), ink: one("--ink"), soft: one("--soft"), link: one("--link"), line: one("--line") };
+  return { page: one("--page"), ink: one("--ink"), soft: one("--soft"), line: one("--line") };
 }
 
 /** @param {number} entry @param {string} [name] of a ramp */
@@ -148,56 +150,79 @@ export function heat(head) {
   return framed(title, width, bottom - EDGE + 14, marks, [`${how.title}, ${t("scale")}: ${t(state.scale.peek())}`]);
 }
 
-/** @param {Head} head @returns {Picture} */
+/** @param {import("./links.js").Heads} head @returns {Picture} */
 export function links(head) {
-  const { weights, group, title } = head;
+  const { group, title } = head;
   const [rows, columns] = [group.queries.length, group.keys.length];
-  const { ink, link } = colours();
-  const left = EDGE + Math.max(0, ...group.queries.map((one) => wide(shown(one)))) + GAP;
-  const right = left + 240;
-  const y = EDGE + 36;
-  const at = (/** @type {number} */ place) => y + (place + 0.5) * STEP;
+  const { ink, soft } = colours();
+  const [strokes, at] = [headColours(), locked(head)];
+  const left = EDGE + Math.max(wide(t("attends_from")), ...group.queries.map((one) => wide(shown(one)))) + GAP;
+  const right = left + 320;
+  const y = EDGE + 56;
+  const middle = (/** @type {number} */ place) => y + (place + 0.5) * STEP;
+  const lit = (/** @type {{ q: number, k: number }} */ { q, k }) =>
+    (at.q < 0 || q === at.q) && (at.q >= 0 || at.k < 0 || k === at.k);
+  const heads = colouredOf(head);
+  const { lines: every, all } = linesOf(head);
+  const lines = strongestOf(every);
   /** @type {Marks} */
-  const marks = strongest(weights, rows, columns, MASS, locked(head)).links.map(({ q, k, weight }) => {
-    const share = Math.min(1, weight);
+  const marks = lines.map((line) => {
+    const share = Math.min(1, line.weight);
+    const aside = 2 * (heads.findIndex(({ place }) => place === line.place) - (heads.length - 1) / 2);
     return {
       kind: "line",
-      from: [left + GAP, at(q)],
-      to: [right - GAP, at(k)],
-      stroke: link,
+      from: [left + GAP, middle(line.q) + aside],
+      to: [right - GAP, middle(line.k) + aside],
+      stroke: strokes[line.place],
       width: 0.5 + 4 * share,
-      opacity: 0.15 + 0.85 * share,
+      opacity: (lit(line) ? 1 : 0.22) * (0.35 + 0.65 * share),
     };
   });
+  marks.push({ kind: "text", x: left, y: y - 8, text: t("attends_from"), fill: soft, anchor: "end" });
+  marks.push(words(t("attends_to"), right, y - 8, soft));
   group.queries.forEach((one, q) =>
-    marks.push({ kind: "text", x: left, y: at(q) + 4, text: shown(one), fill: ink, anchor: "end" }),
+    marks.push({ kind: "text", x: left, y: middle(q) + 4, text: shown(one), fill: ink, anchor: "end" }),
   );
-  group.keys.forEach((one, k) => marks.push(words(shown(one), right, at(k) + 4, ink)));
-  const width = right + Math.max(0, ...group.keys.map((one) => wide(shown(one)))) - EDGE;
-  return framed(title, width, 12 + STEP * Math.max(rows, columns), marks, []);
+  group.keys.forEach((one, k) => marks.push(words(shown(one), right, middle(k) + 4, ink)));
+  let x = EDGE;
+  for (const { head: number, place } of head.coloured || []) {
+    marks.push({ kind: "rect", x, y: EDGE + 24, width: 12, height: 12, fill: strokes[place] });
+    marks.push(words(headName(number), x + 16, EDGE + 34, ink));
+    x += 28 + wide(headName(number));
+  }
+  const width = Math.max(x, right + Math.max(wide(t("attends_to")), ...group.keys.map((one) => wide(shown(one)))));
+  const height = 32 + STEP * Math.max(rows, columns);
+  return framed(title, width - EDGE, height, marks, [t("links_cut", lines.length, all, state.mass.peek())]);
 }
 
 /** @param {Head} head @returns {Picture} */
 export function text(head) {
   const { weights, group, title } = head;
   const { ink, line } = colours();
-  const { q } = locked(head);
+  const { q, k } = tinted(head);
   const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.peek())];
+  const top = weights.reduce((most, weight) => Math.max(most, weight), 0) || 1;
+  const labels = q < 0 && k >= 0 ? group.queries : group.keys;
+  const weight = (/** @type {number} */ at) =>
+    q >= 0 ? weights[q * group.keys.length + at] : k >= 0 ? weights[at * group.keys.length + k] : 0;
   /** @type {Marks} */
   const marks = [];
   let [x, y, widest] = [EDGE, EDGE + 36, 0];
-  group.keys.forEach((token, k) => {
+  labels.forEach((token, at) => {
     const label = shown(token);
     const width = wide(label) + 12;
     if (x > EDGE && x + width > 720) [x, y] = [EDGE, y + STEP + 4];
-    const entry = q < 0 ? 0 : Math.round(255 * turn(Math.min(1, Math.max(0, weights[q * group.keys.length + k]))));
+    const entry = Math.round(255 * turn(Math.min(1, Math.max(0, weight(at) / top))));
     marks.push({ kind: "rect", x: x - 1, y: y - 1, width: width + 2, height: STEP + 2, fill: line });
     marks.push({ kind: "rect", x, y, width, height: STEP, fill: colour(entry) });
     marks.push(words(label, x + 6, y + 16, letters(state.inks(), entry)));
     x += width + 6;
     widest = Math.max(widest, x);
   });
-  const from = q < 0 ? t("attends_to") : `${t("attends_from")}: ${shown(group.queries[q])}`;
+  const from =
+    q >= 0
+      ? `${t("attends_from")}: ${shown(group.queries[q])}`
+      : `${t("attends_to")}${k >= 0 ? `: ${shown(group.keys[k])}` : ""}`;
   marks.push(words(from, EDGE, y + STEP + 22, ink));
   return framed(title, Math.max(widest - EDGE, wide(from)), y + STEP, marks, []);
 }

@@ -2,7 +2,6 @@
 /** Buttons that save what is shown: a picture, or the whole trace as one file. */
 
 import { getFile, query } from "../api.js";
-import { toCanvas, toSvg } from "../core/picture.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -25,9 +24,15 @@ export const picture = (name, make) => toolbar(() => t("savedPicture"), "saving"
  * @param {() => Promise<import("../core/picture.js").Picture>} make
  */
 export function buttons(name, make) {
-  const png = async () =>
-    toCanvas(await make(), DOTS).toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
-  const svg = async () => saved(new Blob([toSvg(await make())], { type: "image/svg+xml" }), `${name}.svg`);
+  const drawing = () => import("../core/picture.js");
+  const png = async () => {
+    const canvas = (await drawing()).toCanvas(await make(), DOTS);
+    canvas.toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
+  };
+  const svg = async () => {
+    const text = (await drawing()).toSvg(await make());
+    saved(new Blob([text], { type: "image/svg+xml" }), `${name}.svg`);
+  };
   return [button("PNG", "savedPicture", png), button("SVG", "savedPicture", svg)];
 }
 

@@ -3,6 +3,7 @@
 
 import { getNumbers, query } from "../api.js";
 import { inside } from "../inside.js";
+import { read } from "../core/edits.js";
 import { folded, splits } from "../core/folding.js";
 import { after } from "../core/masked.js";
 import { number } from "../core/text.js";
@@ -64,10 +65,14 @@ export function foldedBy(trace, group) {
   return { ...(merged ? { merged: "true" } : {}), ...(special ? { special } : {}) };
 }
 
-/** @param {state.Trace} trace @param {state.Group} group @returns {Promise<Seen>} */
-export async function seen(trace, group) {
-  const { at, layer, head } = state.place(group);
-  const rollout = rolled(group);
+/**
+ * @param {state.Trace} trace @param {state.Group} group @param {number} [other] a head beside the chosen one
+ * @returns {Promise<Seen>}
+ */
+export async function seen(trace, group, other) {
+  const { at, layer, head: chosen } = state.place(group);
+  const head = other ?? chosen;
+  const rollout = other === undefined && rolled(group);
   const raw =
     rollout || inside() || state.view.value !== "heat" || !state.stage.value
       ? null
@@ -78,7 +83,8 @@ export async function seen(trace, group) {
   const { queries, keys } = group;
   const found = folded({ weights: marked, queries, keys }, spelled(trace, group), how);
   const title = rollout ? t("layer_head", t("rollout"), groupTitle(group)) : headTitle(group, at, head);
-  const note = [rollout ? t("rollout_note") : "", told(group, found, how)].filter(Boolean).join(" ");
+  const silent = !rollout && read(state.edits.value).some((edit) => mutes(edit, layer, head));
+  const note = [silent ? t("muted_head") : "", rollout ? t("rollout_note") : "", told(group, found, how)];
   const plain = found.weights === marked ? weights : found.weights.map((weight) => (weight === -Infinity ? 0 : weight));
   const name = rollout ? "rollout" : `${at}/${head}`;
   const path = rollout ? "" : layer;
@@ -90,10 +96,14 @@ export async function seen(trace, group) {
     marked: found.weights,
     group: { ...group, queries: found.queries, keys: found.keys },
     title,
-    note,
+    note: note.filter(Boolean).join(" "),
     name,
   };
 }
+
+/** @param {import("../core/edits.js").Edit} edit @param {string} layer @param {number} head */
+export const mutes = (edit, layer, head) =>
+  edit.kind === "mute" && edit.layer === layer && Boolean(edit.heads?.includes(head));
 
 /**
  * The scores under the mask; null where a layer has none.

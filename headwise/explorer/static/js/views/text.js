@@ -1,46 +1,81 @@
 // @ts-check
-/** The tokens of both sides, tinted by how much the looked-at query attends to each. */
+/** The tokens of both sides, tinted by what the chosen query attends to, or by what attends to the chosen key. */
 
-import { h } from "../dom.js";
+import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
-import { SCALES, letters, ramp } from "../core/color.js";
-import { number } from "../core/text.js";
+import { number, percent, shown } from "../core/text.js";
 import * as ends from "./ends.js";
-import { lookedAt } from "./heat.js";
+import { chosen, titles } from "./heat.js";
+import * as legend from "./legend.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { phrase, t } from "../strings.js";
+import { tint } from "./tint.js";
+import { toolbar } from "./toolbar.js";
+
+/** What the tints are of: a query (-1) or a key that is looked at. @param {import("./heat.js").Head} head */
+export function tinted(head) {
+  const at = state.hovered.value || chosen(head);
+  const byKey = at.q < 0 ? at.k >= 0 : state.direction.value === "keys" && at.k >= 0 && !state.hovered.value;
+  return byKey ? { q: -1, k: at.k } : { q: at.q, k: -1 };
+}
 
 /** @param {HTMLElement} place @param {import("./heat.js").Head} head @returns {() => void} */
 export function mount(place, head) {
   const { weights, group } = head;
   const columns = group.keys.length;
-  const { queries, keys } = ends.mount(head);
+  const { queries, keys } = ends.mount(head, "behind");
+  const [names, sentence, bar] = [titles(group), h("p", { class: "legend" }), h("div")];
   place.append(
-    h("p", { class: "side" }, t("attends_from")),
+    directions(),
+    h("p", { class: "side" }, t(names.from)),
     h("div", { class: "tokens" }, queries),
-    h("p", { class: "side" }, t("attends_to")),
+    h("p", { class: "side" }, t(names.to)),
     h("div", { class: "tokens" }, keys),
+    // below the tokens, so that these do not move while it changes
+    sentence,
+    bar,
   );
-  return effect(() => {
-    const q = lookedAt(head);
-    keys.forEach((node, k) => {
-      tint(node, q < 0 ? 0 : weights[q * columns + k]);
-      node.title = q < 0 ? "" : number(weights[q * columns + k]);
-    });
-  });
+  const explain = legend.mount(bar);
+  const end = [
+    effect(() => explain(legend.shading({ weights }), weights, false)),
+    effect(() => {
+      const { q, k } = tinted(head);
+      const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
+        if (weight === null) node.removeAttribute("style");
+        else tint(node, weight, top);
+        node.title = weight === null ? "" : number(weight);
+      };
+      const top = largestOf(weights);
+      let sum = 0;
+      queries.forEach((node, at) => {
+        if (k >= 0) sum += weights[at * columns + k];
+        put(node, k < 0 ? null : weights[at * columns + k]);
+      });
+      keys.forEach((node, at) => put(node, q < 0 ? null : weights[q * columns + at]));
+      const strong = (/** @type {string} */ label) => h("strong", {}, h("bdi", {}, shown(label)));
+      if (q >= 0) fill(sentence, phrase("tint_row", strong(group.queries[q])));
+      else if (k >= 0)
+        fill(sentence, phrase("tint_column", strong(group.keys[k]), percent(sum / group.queries.length, 1)));
+    }),
+  ];
+  return () => end.forEach((one) => one());
 }
 
-/**
- * Puts the colour of a weight from 0 to 1 behind a token; its letters stay readable.
- * @param {HTMLElement} node
- * @param {number} weight
- */
-export function tint(node, weight) {
-  const name = state.inks();
-  const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.value)];
-  const entry = Math.round(255 * turn(Math.min(1, Math.max(0, weight))));
-  node.style.backgroundColor = `rgb(${ramp(name)
-    .subarray(4 * entry, 4 * entry + 3)
-    .join(", ")})`;
-  node.style.color = letters(name, entry);
+/** Both directions by one control. */
+function directions() {
+  const names = ["", "keys"];
+  const button = (/** @type {string} */ name) =>
+    h(
+      "button",
+      {
+        class: () => (state.direction.value === name ? "tab chosen" : "tab"),
+        "aria-pressed": () => String(state.direction.value === name),
+        onclick: () => (state.direction.value = name),
+      },
+      t(name ? "direction_keys" : "direction_queries"),
+    );
+  return toolbar(() => t("direction"), "tabs", h("span", { class: "seg" }, names.map(button)));
 }
+
+/** @param {Float32Array} weights */
+const largestOf = (weights) => weights.reduce((most, weight) => Math.max(most, weight), 0);

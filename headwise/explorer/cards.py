@@ -1,0 +1,168 @@
+"""The card of a run: its model as blocks, its data and metrics, and inputs to begin with."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from torch import nn
+
+from headwise.errors import HeadwiseError
+from headwise.explorer.explorer import Explorer, Name
+from headwise.explorer.inputs import Example, title_of
+from headwise.layers.feed_forward import FeedForward
+from headwise.records import watching
+from headwise.runs.commits import MANIFEST
+from headwise.runs.reading import read_manifest
+from headwise.service.loaded import LoadedRun
+from headwise.service.problems import Problem
+from headwise.service.responses import as_json
+from headwise.training.loading import recipe_of
+
+# inputs of a card
+SHOWN = 5
+# words of a text whose map is seen whole
+_FEWEST_WORDS, _MOST_WORDS = 3, 12
+# that many different answers are classes, of which each is shown once
+_MOST_CLASSES = 10
+# for a model of texts whose data gives no single inputs
+SENTENCES = (
+    "The animal didn't cross the street because it was too tired",
+    "The cat drank the milk because it was hungry",
+    "The cat sat on the mat",
+)
+_RECURRENT = (nn.RNNBase, nn.RNNCellBase)
+
+
+def add_cards(app: FastAPI, explorer: Explorer) -> None:
+    @app.get("/api/v1/cards")
+    async def card(request: Request, model: Name) -> Response:
+        """What a run is, and inputs to begin with."""
+        run = explorer.service.find(model, "trace")
+        return as_json(await explorer.service.compute(lambda: _card(run, explorer), request))
+
+
+def _card(run: LoadedRun, explorer: Explorer) -> dict[str, Any]:
+    model = run.predictor.model
+    return {
+        "model": run.name,
+        "task": run.task,
+        "input": run.predictor.given,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "stages": stages_of(model),
+        **_training(run),
+        "examples": _inputs(run, explorer),
+    }
+
+
+def stages_of(model: nn.Module) -> list[dict[str, Any]]:
+    """The stages of a model in its order, each so many times as its blocks are repeated: attention with its heads,
+    feed-forward networks with their width, and recurrent layers.
+
+    >>> layer = nn.TransformerEncoderLayer(8, 2)
+    >>> stages_of(layer)
+    []
+    """
+    mechanisms: dict[nn.Module, str] = {mechanism: name for name, (_, mechanism) in watching.layers(model).items()}
+    modules = dict(model.named_modules())
+    parts: dict[tuple[str, str], dict[str, Any]] = {}
+    for name, module in modules.items():
+        part = _part(modules, module, mechanisms)
+        if part is None:
+            continue
+        path = mechanisms.get(module, name)
+        stage, pattern = _stage(path), re.sub(r"\.\d+(?=\.|$)", ".*", path)
+        blocks = parts.setdefault((stage, pattern), part | {"blocks": set()})["blocks"]
+        blocks.add(next(iter(re.findall(r"\.(\d+)(?=\.|$)", path)), ""))
+    stages: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for (stage, _), part in parts.items():
+        stages.setdefault((stage, len(part.pop("blocks"))), []).append(part)
+    return [{"name": name, "count": count, "parts": members} for (name, count), members in stages.items()]
+
+
+def _part(modules: dict[str, nn.Module], module: nn.Module, mechanisms: dict[nn.Module, str]) -> dict[str, Any] | None:
+    if module in mechanisms:
+        name = mechanisms[module]
+        stage = _stage(name)
+        by_name = (word for word in ("self", "cross") if word in name)
+        kind = next(by_name, {"decoder": "cross", "pooling": "pooled"}.get(stage, "self"))
+        return {"kind": kind, "causal": kind == "self" and stage == "decoder", "heads": _heads(modules, name)}
+    if isinstance(module, FeedForward):
+        return {"kind": "feed_forward", "width": module.outer.in_features}
+    if isinstance(module, _RECURRENT):
+        return {"kind": "recurrent", "width": module.hidden_size}
+    return None
+
+
+def _heads(modules: dict[str, nn.Module], name: str) -> int:
+    """The heads of an attention layer; a model of another library says in its config how many each has."""
+    config = getattr(modules[""], "config", None)
+    return int(getattr(modules.get(name), "num_heads", None) or getattr(config, "num_attention_heads", None) or 1)
+
+
+def _stage(path: str) -> str:
+    """The part of a model that a layer is in, as groups of layers are named by it."""
+    parts = path.split(".")
+    return next((part for part in parts if part in ("encoder", "decoder")), parts[0])
+
+
+def _training(run: LoadedRun) -> dict[str, Any]:
+    """What a run was trained on, for how many steps, and what its validation measured; nothing of other models."""
+    if run.folder is None or not (run.folder / MANIFEST).is_file():
+        return {"data": [], "step": None, "metrics": {}}
+    manifest, data = read_manifest(run.folder), getattr(recipe_of(run.folder), "data", None)
+    files = [getattr(data, key, None) for key in ("train", "train_target")]
+    return {
+        "data": [PurePath(str(path)).name.removeprefix("headwise:") for path in files if path],
+        "step": manifest.get("step"),
+        "metrics": manifest.get("metrics", {}),
+    }
+
+
+def _inputs(run: LoadedRun, explorer: Explorer) -> list[dict[str, Any]]:
+    """Inputs to begin with: examples of the run's own data, else what its recipe shows, else sentences."""
+    try:
+        pairs = explorer.examples.of(run)
+    except (HeadwiseError, Problem):
+        if run.predictor.given != "text":
+            return []
+        return [{"text": text, "title": text, "label": ""} for text in [*_shown(run), *SENTENCES][:SHOWN]]
+    titled = [(number, title_of(*pair)) for number, pair in enumerate(pairs)]
+    read = run.predictor.given == "text" and run.predictor.reads == "text"
+    return [_input(number, example, read) for number, example in _varied(titled, by_length=read)]
+
+
+def _shown(run: LoadedRun) -> Iterator[str]:
+    recipe = None if run.folder is None or not (run.folder / MANIFEST).is_file() else recipe_of(run.folder)
+    yield from (text for text in getattr(recipe, "show", ()) if isinstance(text, str) and text.strip())
+
+
+def _input(number: int, example: Example, read: bool) -> dict[str, Any]:
+    source = {"text": example.title} if read and example.whole else {"example": number}
+    return source | {"title": example.title, "label": example.label}
+
+
+def _varied(examples: Sequence[tuple[int, Example]], by_length: bool) -> list[tuple[int, Example]]:
+    """A few examples unlike each other: of different classes where there are few, else texts of different lengths."""
+    words = {number: len(example.title.split()) for number, example in examples}
+    fitting = [
+        (number, example)
+        for number, example in examples
+        if not by_length or (example.whole and _FEWEST_WORDS <= words[number] <= _MOST_WORDS)
+    ] or list(examples)
+    classes = {example.label for _, example in fitting}
+    of_class = 1 < len(classes) <= _MOST_CLASSES
+    chosen = list(
+        _first_of_each((example.label if of_class else words[number], (number, example)) for number, example in fitting)
+    )
+    rest = [pair for pair in fitting if pair not in chosen]
+    return sorted([*chosen, *rest][:SHOWN], key=lambda pair: (words[pair[0]], pair[0]) if by_length else pair[0])
+
+
+def _first_of_each(items: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
+    seen = set()
+    for kind, item in items:
+        if kind not in seen:
+            seen.add(kind)
+            yield item

@@ -1,0 +1,158 @@
+// @ts-check
+/** Inputs to begin with, each a link with a small picture that is traced in the background, one after another. */
+
+import { getJson, getNumbers, post, query } from "../api.js";
+import { colour, entries } from "../core/color.js";
+import { cut, percent } from "../core/text.js";
+import { fill, h } from "../dom.js";
+import { effect } from "../store.js";
+import * as state from "../state.js";
+import { phrase, t } from "../strings.js";
+import { headTitle } from "../titles.js";
+
+/** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
+const [SIDE, MOST, LETTERS, LONGEST] = [92, 64, 14, 60];
+
+/**
+ * The address of an input on a page. @param {string} page
+ * @param {{ m: string, x?: string, ex?: number, g?: string, l?: number, h?: number, q?: number, k?: number }} selection
+ */
+export function address(page, selection) {
+  const values = Object.entries(selection).filter(([, value]) => value !== undefined);
+  if (state.language.value) values.push(["lang", state.language.value]);
+  return `#/${page}?${new URLSearchParams(values.map(([name, value]) => [name, String(value)]))}`;
+}
+
+/** @param {{ text?: string, example?: number }} input */
+const source = ({ text, example }) => (text === undefined ? { example } : { text });
+
+/**
+ * @param {HTMLElement} place
+ * @param {{ model: string, input: string, stages: any[], examples: any[] }} run
+ * @returns {() => void} ends what is still being traced
+ */
+export function mount(place, run) {
+  // a model without attention has no picture
+  if (!run.stages.length) return () => {};
+  const leaving = new AbortController();
+  const cards = run.examples.map((example) => {
+    const where = { m: run.model, x: example.text, ex: example.example };
+    const picture = h("div", { class: "picture" });
+    const [answer, story] = [h("p", { class: "answer" }), h("p", { class: "story" })];
+    const page = { image: "vision", node: "graph", molecule: "graph" }[run.input] || "attend";
+    const link = h(
+      "a",
+      { class: "example", href: address(page, where) },
+      picture,
+      h("p", { class: "side" }, h("bdi", {}, example.title)),
+      answer,
+      story,
+    );
+    place.append(link);
+    return { example, where, page, link, picture, answer, story };
+  });
+  follow(cards, run, leaving.signal);
+  return () => leaving.abort();
+}
+
+/** @param {any[]} cards @param {any} run @param {AbortSignal} signal */
+async function follow(cards, run, signal) {
+  cards.forEach(({ story }) => (story.textContent = t("loading")));
+  for (const card of cards) {
+    try {
+      const body = { model: run.model, ...source(card.example), options: { edits: [] } };
+      const trace = await post("/api/v1/traces", body, signal);
+      if (signal.aborted) return;
+      await drawn(card, trace);
+    } catch (error) {
+      if (signal.aborted) return;
+      card.story.textContent = t("failed", /** @type {Error} */ (error).message);
+    }
+  }
+}
+
+/** @param {any} card @param {state.Trace} trace */
+async function drawn(card, trace) {
+  const at = `/api/v1/traces/${trace.trace_id}`;
+  const answer = trace.output.trim();
+  card.answer.textContent = answer.length > LONGEST ? `${answer.slice(0, LONGEST)}…` : answer;
+  if (card.page !== "attend" || trace.places?.kind === "sound") {
+    card.story.textContent = card.example.label ? t("truth", card.example.label) : "";
+    if (card.page === "vision") return photograph(card.picture, await getNumbers(`${at}/image`));
+    if (trace.places?.kind === "sound") return bands(card.picture, await getNumbers(`${at}/sound`));
+  }
+  const group = state.groupOf(trace.groups, "");
+  const layer = state.layerWithin(group, -1);
+  const path = { layer: group.layers[layer] };
+  const pair = await getJson(`${at}/telling?${query(path)}`);
+  if (card.page === "attend")
+    card.link.href = address("attend", { ...card.where, l: layer, h: pair.head, q: pair.query, k: pair.key });
+  if (card.page === "attend") {
+    const word = (/** @type {string} */ label) => h("bdi", {}, `“${cut(label.trim(), LETTERS)}”`);
+    const share = percent(pair.weight, 1);
+    fill(card.story, phrase("story", word(group.queries[pair.query]), share, word(group.keys[pair.key])));
+  }
+  if (group.queries.length > MOST || group.keys.length > MOST) return;
+  const weights = await getNumbers(`${at}/matrix?${query({ ...path, head: pair.head })}`);
+  map(card.picture, weights.data, group.queries.length, group.keys.length, headTitle(group, layer, pair.head));
+}
+
+/**
+ * A map with cells apart. @param {HTMLElement} place @param {ArrayLike<number>} weights @param {number} rows
+ * @param {number} columns @param {string} title
+ */
+function map(place, weights, rows, columns, title) {
+  const dots = window.devicePixelRatio || 1;
+  const cell = Math.max(1, Math.floor((SIDE * dots) / Math.max(rows, columns)));
+  const canvas = h("canvas", { width: cell * columns, height: cell * rows, role: "img", "aria-label": title });
+  canvas.style.width = `${(cell * columns) / dots}px`;
+  const top = Array.from(weights).reduce((most, weight) => Math.max(most, weight), 0);
+  const shades = entries(weights, top, "sqrt");
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const gap = cell >= 5 * dots ? dots : 0;
+  place.append(canvas);
+  followDark(() => {
+    const name = state.dark.value ? "ink dark" : "ink light";
+    shades.forEach((shade, at) => {
+      context.fillStyle = colour(name, Math.max(0, shade));
+      context.fillRect((at % columns) * cell, Math.floor(at / columns) * cell, cell - gap, cell - gap);
+    });
+  }, canvas);
+}
+
+/**
+ * Draws again in other colours, as long as the canvas is there.
+ * @param {() => void} draw
+ * @param {HTMLElement} canvas
+ */
+function followDark(draw, canvas) {
+  let end = () => {};
+  end = effect(() => {
+    void state.dark.value;
+    // what ends an effect is known once it has run
+    if (!canvas.isConnected) queueMicrotask(() => end());
+    else draw();
+  });
+}
+
+/** Bytes as a picture. @param {HTMLElement} place @param {import("../core/npy.js").Numbers} image */
+function photograph(place, { shape, data }) {
+  const [height, width, channels] = shape;
+  pixels(place, width, height, (at) => [0, 1, 2].map((part) => data[at * channels + (channels < 3 ? 0 : part)]));
+}
+
+/** A spectrogram. @param {HTMLElement} place @param {import("../core/npy.js").Numbers} sound */
+function bands(place, { shape, data }) {
+  pixels(place, shape[1], shape[0], (at) => [data[at], data[at], data[at]]);
+  place.classList.add("across");
+}
+
+/** @param {HTMLElement} place @param {number} width @param {number} height @param {(at: number) => number[]} of */
+function pixels(place, width, height, of) {
+  const canvas = h("canvas", { width, height, "aria-hidden": "true" });
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(width, height);
+  for (let at = 0; at < width * height; at += 1) image.data.set([...of(at), 255], 4 * at);
+  context.putImageData(image, 0, 0);
+  place.append(canvas);
+}

@@ -1,0 +1,104 @@
+// @ts-check
+/** Heads by what they look at in this input: for each kind the head that does so most, from the summary of all. */
+
+import { getJson, query } from "../api.js";
+import { written, read } from "../core/edits.js";
+import { percent } from "../core/text.js";
+import { fill, h } from "../dom.js";
+import { inside } from "../inside.js";
+import { batch } from "../store.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+import { headName, layerNumber } from "../titles.js";
+import { foldedBy, mutes, seen } from "./seen.js";
+import { toolbar } from "./toolbar.js";
+
+/** Kinds of heads by a statistic of the summary; the last ones by the fewest and the most keys. */
+const SHARES = ["previous", "next", "diagonal", "first", "separator", "same", "induction"];
+const SPREADS = /** @type {[string, number][]} */ ([
+  ["sharpest", -1],
+  ["evenest", 1],
+]);
+
+/** @typedef {{ layer: number, head: number, value: number }} Match */
+
+/**
+ * The head of the largest value, or of the smallest.
+ * @param {Record<string, number>[][]} heads @param {string} name @param {number} sign
+ * @returns {Match}
+ */
+export const best = (heads, name, sign = 1) =>
+  heads
+    .flatMap((row, layer) => row.map((found, head) => ({ layer, head, value: found[name] })))
+    .reduce((most, one) => (sign * one.value > sign * most.value ? one : most));
+
+/** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @returns {() => void} */
+export function mount(place, trace, group) {
+  let alive = true;
+  const tokens = !trace.axes?.[group.name] || trace.axes[group.name].keys.kind === "tokens";
+  const list = toolbar(() => t("find"), "finder");
+  fill(
+    place,
+    h("h2", {}, t("find")),
+    list,
+    h("p", { class: "note" }, t("find_limit"), " ", inside() ? null : muting(group)),
+  );
+  const path = query({ group: group.name, ...foldedBy(trace, group) });
+  // the map comes first
+  const summary = seen(trace, group).then(() => alive && getJson(`/api/v1/traces/${trace.trace_id}/summary?${path}`));
+  summary.then(
+    (found) => {
+      if (!found || !alive) return;
+      const { heads } = found;
+      const shares = tokens ? SHARES.filter((name) => name in heads[0][0]) : [];
+      const buttons = [
+        ...shares.map((name) => button(group, t(`finds_${name}`), best(heads, name), (value) => percent(value, 1))),
+        ...SPREADS.map(([name, sign]) =>
+          button(group, t(name), best(heads, "effective", sign), (value) => t("keys_a_row", value.toFixed(1))),
+        ),
+      ];
+      fill(list, buttons);
+      list.querySelectorAll("button").forEach((one, at) => (one.tabIndex = at ? -1 : 0));
+    },
+    (error) => alive && fill(list, h("p", { class: "failed" }, t("failed", error.message))),
+  );
+  return () => {
+    alive = false;
+  };
+}
+
+/** @param {state.Group} group @param {string} kind @param {Match} match @param {(value: number) => string} write */
+function button(group, kind, { layer, head, value }, write) {
+  const here = () => state.place(group).at === layer && state.place(group).head === head && state.head.value >= 0;
+  const go = () =>
+    batch(() => {
+      state.layer.value = layer;
+      state.head.value = head;
+      state.query.value = -1;
+      state.key.value = -1;
+      if (!["heat", "links", "text"].includes(state.view.value)) state.view.value = "heat";
+    });
+  const where = t("layer_head", t("layer_n", layerNumber(group.layers[layer], layer)), headName(head));
+  return h(
+    "button",
+    { class: () => (here() ? "chosen" : ""), "aria-pressed": () => String(here()), onclick: go },
+    h("span", { class: "kind-of-head" }, kind),
+    h("span", {}, where),
+    h("span", { class: "value" }, write(value)),
+  );
+}
+
+/** Mutes the chosen head, and shows what that changes. @param {state.Group} group */
+function muting(group) {
+  const mute = () => {
+    const { layer, head } = state.place(group);
+    const edits = read(state.edits.peek());
+    const there = edits.some((edit) => mutes(edit, layer, head));
+    if (!there) state.edits.value = written([...edits, { kind: "mute", layer, heads: [head] }]);
+    document.querySelector(".panel.whole")?.scrollIntoView({ block: "nearest" });
+  };
+  return h("button", { class: "small link", onclick: mute }, () => {
+    const { at, head } = state.place(group);
+    return t("mute_see", layerNumber(group.layers[at], at), head + 1);
+  });
+}

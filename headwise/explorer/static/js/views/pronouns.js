@@ -1,0 +1,149 @@
+// @ts-check
+/** Ready sentences in which "it" stands for one of two words, and how much of its attention goes to each of them. */
+
+import { getNumbers, post, query } from "../api.js";
+import { percent } from "../core/text.js";
+import { h } from "../dom.js";
+import { phrase, t } from "../strings.js";
+import { headTitle } from "../titles.js";
+import { address } from "./example_cards.js";
+
+/** A sentence, and the two words that "it" may stand for. @type {[string, string[]][]} */
+const SENTENCES = [
+  ["The animal didn't cross the street because it was too tired", ["animal", "street"]],
+  ["The animal didn't cross the street because it was too wide", ["animal", "street"]],
+  ["The cat drank the milk because it was hungry", ["cat", "milk"]],
+  ["The cat sat on the mat", []],
+];
+
+/** @param {HTMLElement} place @param {string} run @returns {() => void} ends what is still being traced */
+export function mount(place, run) {
+  const leaving = new AbortController();
+  const rows = SENTENCES.map(([text, words]) => {
+    const [link, shares] = [h("a", { href: address("attend", { m: run, x: text }) }, text), h("div")];
+    return { text, words, link, shares, node: h("li", {}, link, shares) };
+  });
+  place.append(
+    h(
+      "section",
+      { class: "panel", "aria-label": t("where_it") },
+      h("h2", {}, t("where_it")),
+      h(
+        "ul",
+        { class: "pronouns" },
+        rows.map(({ node }) => node),
+      ),
+      h("p", { class: "note" }, t("it_limit")),
+    ),
+  );
+  follow(rows, run, leaving.signal);
+  return () => leaving.abort();
+}
+
+/** @param {any[]} rows @param {string} run @param {AbortSignal} signal */
+async function follow(rows, run, signal) {
+  for (const row of rows.filter(({ words }) => words.length)) {
+    row.shares.textContent = t("loading");
+    try {
+      const body = { model: run, text: row.text, options: { edits: [] } };
+      const trace = await post("/api/v1/traces", body, signal);
+      const measured = await measure(trace, row.words);
+      if (signal.aborted) return;
+      row.shares.replaceChildren(...shown(measured, row, run));
+    } catch (error) {
+      if (signal.aborted) return;
+      row.shares.textContent = t("failed", /** @type {Error} */ (error).message);
+    }
+  }
+}
+
+/**
+ * The tokens of a word of one side of a group. @param {string[]} labels
+ * @param {{ words?: number[] } | undefined} axis @param {string} word
+ */
+export function tokensOf(labels, axis, word) {
+  const words = axis?.words || labels.map((_, at) => at);
+  const parts = new Map();
+  words.forEach((number, at) => number >= 0 && parts.set(number, [...(parts.get(number) || []), at]));
+  const spelled = (/** @type {number[]} */ tokens) =>
+    tokens.map((at) => labels[at].replace(/^(##|\u2581|\u0120)/, "")).join("");
+  return [...parts.values()].find((tokens) => spelled(tokens).trim().toLowerCase() === word) || [];
+}
+
+/**
+ * The weights of "it" on each word, of every head of the first self-attention that reads the sentence: exact.
+ * @param {import("../state.js").Trace} trace @param {string[]} words
+ */
+async function measure(trace, words) {
+  const group =
+    trace.groups.find(({ kind, queries }) => kind === "self" && tokensOf(queries, undefined, "it").length) ||
+    trace.groups.find(({ kind }) => kind === "self");
+  if (!group) return { reason: t("it_no_self") };
+  const axes = trace.axes[group.name];
+  const [it] = tokensOf(group.queries, axes.queries, "it").slice(-1);
+  const places = words.map((word) => tokensOf(group.keys, axes.keys, word));
+  const unknown = ["it", ...words].filter((_, at) => (at ? !places[at - 1].length : it === undefined));
+  if (unknown.length) return { reason: t("it_unknown", unknown.join(", ")) };
+  const found = await getNumbers(`/api/v1/traces/${trace.trace_id}/row?${query({ group: group.name, q: it })}`);
+  const [layers, heads, keys] = found.shape;
+  const share = (/** @type {number} */ head, /** @type {number[]} */ tokens) =>
+    tokens.reduce((sum, at) => sum + found.data[head * keys + at], 0);
+  const every = Array.from({ length: layers * heads }, (_, head) => places.map((tokens) => share(head, tokens)));
+  const visible = group.causal ? it + 1 : keys;
+  return { group, it, every, heads, places, even: places.map((tokens) => tokens.length / visible) };
+}
+
+/** @param {any} measured @param {any} row @param {string} run */
+function shown({ reason, group, it, every, heads, places, even }, row, run) {
+  if (reason) return [h("p", { class: "note" }, reason)];
+  const means = places.map(
+    (/** @type {any} */ _, /** @type {number} */ at) =>
+      every.reduce((/** @type {number} */ sum, /** @type {number[]} */ head) => sum + head[at], 0) / every.length,
+  );
+  const more = every.filter((/** @type {number[]} */ [first, second]) => first > second).length;
+  const best = every.reduce(
+    (/** @type {number} */ most, /** @type {number[]} */ [first, second], /** @type {number} */ at) =>
+      first - second > every[most][0] - every[most][1] ? at : most,
+    0,
+  );
+  const [layer, head] = [Math.floor(best / heads), best % heads];
+  row.link.href = address("attend", {
+    m: run,
+    x: row.text,
+    g: group.name,
+    l: layer,
+    h: head,
+    q: it,
+    k: places[0][0],
+  });
+  const words = row.words.map((/** @type {string} */ word) => `“${word}”`);
+  return [
+    h(
+      "div",
+      { class: "shares" },
+      row.words.map((/** @type {string} */ word, /** @type {number} */ at) => bar(word, means[at])),
+    ),
+    h(
+      "p",
+      { class: "note" },
+      phrase("it_heads", more, every.length, ...words, ...even.map((/** @type {number} */ share) => percent(share, 1))),
+      " ",
+      t(
+        "it_most",
+        headTitle(group, layer, head),
+        percent(every[best][0], 1),
+        words[0],
+        percent(every[best][1], 1),
+        words[1],
+      ),
+      group.causal ? ` ${t("it_causal")}` : "",
+    ),
+  ];
+}
+
+/** @param {string} word @param {number} share */
+function bar(word, share) {
+  const track = h("span", { class: "track" });
+  track.style.width = `${Math.max(0.5, 100 * share)}%`;
+  return h("div", {}, h("bdi", {}, word), h("span", {}, track), h("span", {}, percent(share, 1)));
+}

@@ -1,0 +1,88 @@
+// @ts-check
+/** The card of a run: what it was trained for, its model as blocks with their heads, its data and its metrics. */
+
+import { decimals, number } from "../core/text.js";
+import { fill, h } from "../dom.js";
+import { named, t } from "../strings.js";
+
+/** Heads that have a colour; of more the number alone is shown. */
+const COLOURED = 8;
+/** Metrics of 0 to 100; those of 0 to 1 have three decimals. */
+const HUNDRED = new Set(["bleu", "chrf", "wer", "cer", "ter"]);
+
+/** @typedef {{ kind: string, causal?: boolean, heads?: number, width?: number }} Part */
+/** @typedef {{ name: string, count: number, parts: Part[] }} Stage */
+
+/** @param {HTMLElement} place @param {any} run */
+export function mount(place, run) {
+  fill(
+    place,
+    h("div", { class: "heading" }, h("h2", {}, run.model), h("span", { class: "side" }, named("task", run.task))),
+    run.stages.length ? drawing(run.stages) : h("p", {}, t("no_attention_model")),
+    h("dl", { class: "measures" }, facts(run)),
+    Object.keys(run.metrics).length ? h("p", { class: "note" }, t("validated")) : null,
+  );
+}
+
+/** @param {any} run */
+function facts({ parameters, data, step, metrics }) {
+  const pairs = [
+    [t("parameters"), parameters.toLocaleString("en")],
+    ...data.map((/** @type {string} */ name) => [t("data"), name]),
+    ...(step ? [[t("step"), step.toLocaleString("en")]] : []),
+    ...Object.entries(metrics).map(([name, value]) => [named("metric", name), metric(name, Number(value))]),
+  ];
+  return pairs.map(([title, value]) => h("div", {}, h("dt", {}, title), h("dd", {}, value)));
+}
+
+/** @param {string} name @param {number} value */
+function metric(name, value) {
+  if (HUNDRED.has(name)) return value.toFixed(1);
+  return Math.abs(value) <= 1 ? decimals(value, 3) : number(value);
+}
+
+/** The model from what it reads to what it answers. @param {Stage[]} stages */
+function drawing(stages) {
+  const crossed = stages.findIndex(({ parts }) => parts.some(({ kind }) => kind === "cross"));
+  return h(
+    "div",
+    { class: "stages" },
+    stages.flatMap((stage, at) => [
+      at
+        ? h("span", { class: "flow" }, at === crossed ? t("keys_values") : "", h("i", { "aria-hidden": "true" }, "→"))
+        : null,
+      block(stage),
+    ]),
+  );
+}
+
+/** @param {Stage} stage */
+function block({ name, count, parts }) {
+  const title = ["encoder", "decoder"].includes(name) ? t(name) : named("stage", name);
+  return h(
+    "div",
+    { class: "stage" },
+    h("p", { class: "side" }, count > 1 ? t("blocks_n", title, count) : title),
+    h("ul", {}, parts.map(box)),
+  );
+}
+
+/** @param {Part} part */
+function box({ kind, causal, heads = 0, width }) {
+  const name = kind === "feed_forward" || kind === "recurrent" ? t(kind, width) : causal ? t("causal_self") : t(kind);
+  return h(
+    "li",
+    { class: `part ${kind}` },
+    name,
+    heads
+      ? h(
+          "span",
+          { class: "head-marks", title: t("heads_n", heads) },
+          heads <= COLOURED
+            ? Array.from({ length: heads }, (_, head) => h("i", { class: `of-head-${head}`, "aria-hidden": "true" }))
+            : null,
+          h("span", { class: heads <= COLOURED ? "unseen" : "" }, t("heads_n", heads)),
+        )
+      : null,
+  );
+}

@@ -1,0 +1,95 @@
+"""Cards of runs: a model as its blocks, the metrics of its validation, inputs to begin with, and pairs that tell."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from serving_runs import TEXT, filler_of, folder_of, task_run, writer_of
+
+from headwise.explorer.api import add_explorer
+from headwise.explorer.cards import SENTENCES, SHOWN
+from headwise.service.app import create_app
+from headwise.service.limits import Limits
+from headwise.service.loaded import load_runs
+
+LOCAL = "http://127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    place = tmp_path_factory.mktemp("cards")
+    runs = [folder_of(place), filler_of(place), writer_of(place)]
+    (place / "images").mkdir()
+    return [*runs, task_run(place / "images", "image-classify, patches")]
+
+
+@pytest.fixture(scope="module")
+def client(folders):
+    app = create_app(load_runs(folders, files=True), Limits(), more=[add_explorer])
+    with TestClient(app, base_url=LOCAL) as found:
+        yield found
+
+
+def card(client, model):
+    return client.get("/api/v1/cards", params={"model": model}).json()
+
+
+def test_a_translator_is_two_stages_of_blocks(client):
+    attention, cross = {"heads": 2, "causal": False}, {"kind": "cross", "heads": 2, "causal": False}
+    inner = {"kind": "feed_forward", "width": 8}
+    assert card(client, "run")["stages"] == [
+        {"name": "encoder", "count": 2, "parts": [{"kind": "self", **attention}, inner]},
+        {"name": "decoder", "count": 1, "parts": [{"kind": "self", "heads": 2, "causal": True}, cross, inner]},
+    ]
+
+
+def test_metrics_and_size_are_those_of_the_run(client, folders):
+    manifest = json.loads((folders[0] / "manifest.json").read_text())
+    told = card(client, "run")
+    assert (told["metrics"], told["step"], told["data"]) == (manifest["metrics"], manifest["step"], ["pairs.tsv"])
+    tensors = np.fromfile(folders[0] / "model.safetensors", np.uint8)
+    header = json.loads(tensors[8 : 8 + int(tensors[:8].view("<u8")[0])].tobytes())
+    shapes = [tensor["shape"] for name, tensor in header.items() if name != "__metadata__"]
+    # tied matrices are stored once
+    assert told["parameters"] == sum(int(np.prod(shape)) for shape in shapes)
+
+
+def test_examples_are_of_the_own_data_and_can_be_traced(client):
+    told = card(client, "run")["examples"]
+    listed = client.get("/api/v1/examples", params={"model": "run"}).json()["examples"]
+    assert len(told) == min(SHOWN, len(listed))
+    assert all({"title": one["title"], "label": one["label"]} in listed for one in told)
+    answer = client.post("/api/v1/traces", json={"model": "run", "text": told[0]["text"]})
+    assert answer.status_code == 201
+    pictures = card(client, "image-classify-patches")["examples"]
+    assert [set(one) for one in pictures] == [{"example", "title", "label"}] * len(pictures)
+
+
+def test_a_model_without_examples_has_sentences(client):
+    told = [one["text"] for one in card(client, "text")["examples"]]
+    assert told[-len(SENTENCES) :] == list(SENTENCES)
+
+
+def test_the_telling_pair_is_the_farthest_strong_one(client):
+    trace = client.post("/api/v1/traces", json={"model": "run", "text": TEXT}).json()
+    (cross,) = [group for group in trace["groups"] if group["kind"] == "cross"]
+    at = f"/api/v1/traces/{trace['trace_id']}"
+    found = client.get(f"{at}/telling", params={"layer": cross["layers"][0]}).json()
+    axes = trace["axes"][cross["name"]]
+    words = {
+        side: [k for k, label in enumerate(cross[side]) if label.isalnum() and k not in axes[side]["special"]]
+        for side in ("queries", "keys")
+    }
+    merits = {}
+    for head in range(cross["heads"]):
+        answer = client.get(f"{at}/matrix", params={"layer": cross["layers"][0], "head": head})
+        weights = np.load(io.BytesIO(answer.content)).astype(float)
+        for q in words["queries"]:
+            for k in words["keys"]:
+                far = abs(q / len(cross["queries"]) - k / len(cross["keys"]))
+                merits[weights[q, k] * far, head, q, k] = weights[q, k]
+    best = max(merits)
+    assert (found["head"], found["query"], found["key"]) == best[1:]
+    assert found["weight"] == pytest.approx(merits[best], rel=1e-3)

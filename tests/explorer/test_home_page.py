@@ -1,0 +1,113 @@
+"""Home: inputs that open on the cell they show, what "it" looks at, the last inputs, and Home without a run."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from browsing import IN_BROWSER, explored_at
+from serving_runs import TEXT, filler_of, folder_of, small
+
+from headwise.explorer.cards import SENTENCES
+
+pytestmark = IN_BROWSER
+
+
+def speaker_of(place):
+    """A language model that knows the letters of the sentences, and so their words."""
+    (place / "sentences.txt").write_text("\n".join([*SENTENCES, "it was too wide"] * 9) + "\n")
+    recipe = {
+        "task": "language-model",
+        "length": 80,
+        "data": {"train": str(place / "sentences.txt")},
+        "tokenizer": {"kind": "char"},
+        "model": {"kind": "decoder", "d_model": 8, "d_ff": 8, "num_heads": 2, "num_layers": 2},
+        "decoding": {"method": "greedy", "max_len": 2},
+    }
+    return small(place / "speaker", recipe)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    place = tmp_path_factory.mktemp("home")
+    with explored_at([folder_of(place), filler_of(place), speaker_of(place)]) as address:
+        yield address
+
+
+def opened(page, address, ready="home"):
+    page.set_default_timeout(15_000)
+    page.goto(address)
+    page.wait_for_selector(f"html[data-ready^='{ready}']")
+
+
+def test_an_example_opens_on_the_cell_that_its_card_names(page, site):
+    opened(page, f"{site}#/?m=run")
+    card = page.locator("a.example").first
+    card.locator("canvas").wait_for()
+    story = re.fullmatch(r"“(.+)” takes (\S+ %) from “(.+)”", card.locator(".story").inner_text())
+    card.click()
+    page.wait_for_selector("html[data-ready^='decoder cross']")
+    strong = page.locator("p.say strong").all_inner_texts()
+    assert strong == [story[1], story[2], story[3]]
+    # it is what was looked at last, in this browser
+    page.goto(f"{site}#/?m=run")
+    page.wait_for_selector("html[data-ready^='home']")
+    assert page.locator("ul.last a").count() == 1
+    page.get_by_role("button", name="Forget them").click()
+    assert page.locator("ul.last a").count() == 0
+    assert page.evaluate("localStorage.getItem('headwise.inputs')") == "[]"
+
+
+def test_the_shares_of_it_are_those_of_the_weights(page, site):
+    opened(page, f"{site}#/?m=speaker")
+    row = page.locator("ul.pronouns > li").first
+    row.locator(".shares").wait_for()
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "speaker", "text": SENTENCES[0]}).json()
+    (group,) = told["groups"]
+    labels = "".join(label if len(label) == 1 else "~" for label in group["queries"])
+    it = labels.index(" it ") + 1
+    path = f"{site}api/v1/traces/{told['trace_id']}/row"
+    answer = page.request.get(path, params={"group": group["name"], "q": it + 1})
+    weights = np.load(io.BytesIO(answer.body())).astype(float)
+    for place, word in enumerate(("animal", "street")):
+        at = labels.index(word)
+        share = weights[..., at : at + len(word)].sum(-1).mean()
+        shown = row.locator(".shares div").nth(place).locator("span").last.inner_text()
+        assert float(shown.removesuffix(" %")) == pytest.approx(100 * share, abs=0.06)
+    row.locator("a").click()
+    page.wait_for_selector("html[data-ready^='decoder self']")
+    assert f"q={it + 1}&" in page.url
+
+
+def test_a_run_that_does_not_know_the_words_says_so(page, site):
+    opened(page, f"{site}#/?m=run")
+    page.wait_for_selector("ul.pronouns li:first-child .note:has-text('animal')")
+
+
+def test_the_keyboard_comes_to_the_map_in_five_presses(page, site):
+    opened(page, f"{site}#/attend?m=run&x={TEXT.replace(' ', '+')}", "decoder cross")
+    page.locator("canvas.thumb").first.wait_for()
+    page.locator(".finder button").first.wait_for()
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.className") == "heat"
+    page.focus("#input")
+    stops = []
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate("document.activeElement.className"))
+    assert "heat" in stops
+
+
+def test_without_a_run_home_shows_what_needs_none(page, site):
+    page.route("**/api/v1/meta", lambda route: route.fulfill(json={"models": [], "limits": {}}))
+    opened(page, f"{site}#/")
+    assert [link.get_attribute("href") for link in page.locator("a.example").all()] == [
+        "#/trace",
+        "#/positions",
+        "#/compare",
+    ]
+    assert "headwise demo translate" in page.locator(".demos").inner_text()
+    assert not page.locator("form").is_visible()
