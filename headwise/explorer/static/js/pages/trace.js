@@ -11,10 +11,11 @@ import { batch, effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
+import { largestCell } from "../views/largest.js";
 import { matrix } from "../views/matrix.js";
 import { picker } from "../views/picker.js";
-import { largestCell } from "../views/seen.js";
 import * as supposing from "../views/supposing.js";
+import { toolbar } from "../views/toolbar.js";
 import { worked } from "../views/worked.js";
 import { WORDS } from "../words/trace.js";
 
@@ -37,13 +38,14 @@ const playing = signal(0);
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
+  const closing = /** @type {(() => void)[]} */ ([]);
   const [lists, changes] = [h("div", { class: "lists" }), h("div", { class: "controls" })];
   const parts = {
     title: h("div", { class: "row-of" }),
     chosen: h("div", { class: "row-of choices" }, lists, changes),
     note: h("p", { class: "flag", hidden: () => !supposing.supposed() || isTextbook() }, () => t("supposed_note")),
     body: h("div", { class: () => (isTextbook() ? "trace textbook" : "trace") }),
-    exercises: h("div", { class: "to-do" }),
+    exercises: exercises(closing),
   };
   place.append(
     h("h1", { class: "unseen" }, () => t("trace")),
@@ -65,28 +67,36 @@ export function mount(place) {
     }),
     effect(() => kept(lists, () => fill(lists, choices()))),
     effect(() => kept(parts.body, () => fill(parts.body, shown()))),
-    effect(() => {
-      const now = steps.value;
-      void state.language.value;
-      fill(parts.exercises);
-      if (!now) return undefined;
-      let end = () => {};
-      let alive = true;
-      import("../views/exercises.js").then((exercises) => {
-        if (alive) end = exercises.mount(parts.exercises, now, { open, title: subtitle });
-      });
-      return () => {
-        alive = false;
-        end();
-      };
-    }),
   ];
   return () => {
     document.removeEventListener("keydown", arrows);
     rest();
     steps.value = null;
-    ends.forEach((end) => end());
+    [...ends, ...closing].forEach((end) => end());
   };
+}
+
+/** Exercises of what is shown, once they are opened. @param {(() => void)[]} closing what ends them */
+function exercises(closing) {
+  const body = h("div");
+  const node = h(
+    "details",
+    {
+      class: "panel to-do",
+      hidden: () => !steps.value,
+      ontoggle: async () => {
+        const { mount } = await import("../views/exercises.js");
+        if (node.open && !body.childNodes.length) closing.push(mount(body, steps, { open, title: subtitle }));
+      },
+    },
+    h(
+      "summary",
+      {},
+      h("h2", {}, () => t("exercises")),
+    ),
+    body,
+  );
+  return node;
 }
 
 /** Whether the worked example is shown: it is chosen, or nothing else is asked for. */
@@ -151,7 +161,7 @@ function strongest({ values }, masked, row) {
   const each = (/** @type {number} */ length) => Array.from({ length }, (_, at) => [at]);
   const marked = masked ? flat.map((one, at) => (masked.values.flat()[at] > -Infinity ? one : -Infinity)) : flat;
   const head = { weights: flat, marked, rows: each(values.length), columns: each(values[0].length) };
-  return largestCell(/** @type {any} */ (head), trace, group);
+  return largestCell(head, trace, group);
 }
 
 /**
@@ -189,9 +199,9 @@ function titled() {
   return [
     h("div", {}, h("h2", {}, sentence), h("p", { class: "note", title: subtitle() }, subtitle())),
     run
-      ? h(
-          "div",
-          { class: "seg", role: "group", "aria-label": t("source_of_numbers") },
+      ? toolbar(
+          () => t("source_of_numbers"),
+          "seg",
           sources.map(([value, name]) =>
             h(
               "button",
@@ -373,9 +383,9 @@ function tools(all, link, at, count) {
   const every = Boolean(state.numbers.value);
   const button = (/** @type {string} */ name, /** @type {string} */ words, /** @type {() => void} */ work, more = {}) =>
     h("button", { "data-at": name, onclick: work, ...more }, words);
-  return h(
-    "div",
-    { class: "controls" },
+  return toolbar(
+    () => t("thread"),
+    "controls",
     columns
       ? button(
           "numbers",
@@ -384,9 +394,9 @@ function tools(all, link, at, count) {
           { "aria-pressed": String(every) },
         )
       : null,
-    button("back", `← ${t("step_back")}`, () => step(-1), { disabled: at === 0 }),
+    button("back", `← ${t("step_back")}`, () => step(-1), { "aria-disabled": at === 0 ? "true" : null }),
     button("play", playing.value ? t("pause") : `▶ ${t("play")}`, play, { class: "main" }),
-    button("forward", `${t("step_on")} →`, () => step(1), { disabled: at === count - 1 }),
+    button("forward", `${t("step_on")} →`, () => step(1), { "aria-disabled": at === count - 1 ? "true" : null }),
   );
 }
 
@@ -477,15 +487,15 @@ function open(id, of = "") {
   });
 }
 
-/** So many steps on. @param {number} by */
+/** So many steps on; the first or the last where it is infinite. @param {number} by */
 function step(by) {
   const all = steps.peek();
   if (!all) return false;
   const links = made.thread(all, place(all));
-  const next = openAt(links) + by;
-  if (next < 0 || next >= links.length) return false;
-  open(links[next].id);
-  return true;
+  const [at, last] = [openAt(links), links.length - 1];
+  const next = Math.max(0, Math.min(last, at + by));
+  if (next !== at) open(links[next].id);
+  return next !== at;
 }
 
 /** Plays from step to step, or rests. */
@@ -506,7 +516,7 @@ function rest() {
 
 /** Arrows go from step to step in the thread. @param {KeyboardEvent} event */
 function threaded(event) {
-  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const by = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
   if (!by) return;
   event.preventDefault();
   event.stopPropagation();

@@ -7,7 +7,10 @@ import { cut } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/exercises.js";
+
+learn(WORDS);
 
 /** @typedef {import("../core/exercises.js").Exercise} Exercise */
 /** @typedef {import("../core/steps.js").Steps} Steps */
@@ -15,27 +18,29 @@ import { t } from "../strings.js";
 const [ROWS, COLUMNS] = [16, 16];
 
 /**
- * @param {HTMLElement} place @param {Steps} steps
+ * @param {HTMLElement} place
+ * @param {{ value: Steps | null }} steps
  * @param {{ open: (link: string, of?: string) => void, title: () => string }} page
  * @returns {() => void}
  */
 export function mount(place, steps, { open, title }) {
   const seed = signal(0);
   const list = h("ol", { class: "exercises" });
-  const more = h("button", { onclick: () => (seed.value += 1) }, t("more_exercises"));
-  const print = h("button", { onclick: () => printed(steps, seed.peek(), title()) }, t("print_sheet"));
+  const more = h("button", { onclick: () => (seed.value += 1) }, () => t("more_exercises"));
+  const sheet = () => steps.value && printed(steps.value, seed.value, title());
   place.append(
+    h("p", { class: "note" }, () => t("exercises_note")),
+    list,
     h(
-      "details",
-      { class: "panel" },
-      h("summary", {}, h("h2", {}, t("exercises"))),
-      h("p", { class: "note" }, t("exercises_note")),
-      list,
-      h("div", { class: "controls" }, more, print),
+      "div",
+      { class: "controls" },
+      more,
+      h("button", { onclick: sheet }, () => t("print_sheet")),
     ),
   );
   return effect(() => {
-    const all = exercises(steps, seed.value);
+    void state.language.value;
+    const all = steps.value ? exercises(steps.value, seed.value) : [];
     fill(
       list,
       all.map((one, at) => asked(one, at, open)),

@@ -8,7 +8,6 @@ import { h } from "../dom.js";
 import { signal } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
-import * as map from "./map.js";
 
 /** More cells than this are drawn as one picture. */
 const MOST = 4000;
@@ -149,7 +148,7 @@ function focused(grid, at) {
 function picture({ values, rows, columns, symbol, text, share, on, pick }) {
   const place = h("div", { class: "scrolls" });
   const names = columns || values[0].map((_, at) => String(at + 1));
-  map.mount(place, {
+  const shown = /** @type {import("./map.js").Matrix} */ ({
     values: values.flat(),
     rows,
     columns: names,
@@ -161,5 +160,6 @@ function picture({ values, rows, columns, symbol, text, share, on, pick }) {
     told: (q, k) => `${visible(rows[q])}, ${visible(names[k])}: ${significant(values[q][k], 5)}`,
     pick,
   });
+  import("./map.js").then((map) => map.mount(place, shown));
   return place;
 }

@@ -28,7 +28,7 @@ const CLASSES = { q: "of-query", k: "of-key", v: "of-value" };
 export function worked(number) {
   const rule = number.step.working ? number.step.working.rule : "";
   const made = (RULES[rule] || stated)(number) || stated(number);
-  return [h("div", { class: "formula" }, made.line), made.terms || null];
+  return [h("div", { class: "formula" }, made.line), ...[made.terms].flat()];
 }
 
 /** @param {Step} step */
@@ -274,7 +274,7 @@ function shared(number) {
   const value = result(hidden || !weights[column] ? "0" : significant(weights[column], 6));
   let way = /** @type {any[]} */ ([plain(t(`rule_${kind}`, short(scores[column]), significant(top), sum))]);
   if (power) {
-    const powers = power[1].map((one) => significant(one, 3));
+    const powers = power[1].filter((one) => one > 0).map((one) => significant(one, 3));
     const spelled = powers.slice(0, SUMMANDS).join(" + ") + (powers.length > SUMMANDS ? " + …" : "");
     const extra = made.extra ? `${significant(made.extra, 3)} + ` : "";
     const above = hidden ? "exp(−∞)" : `exp(${short(scores[column])} − ${bracketed(top)})`;
@@ -418,6 +418,7 @@ function rowTable(number, heads, columns, totals, name) {
 /** Six decimals for what is below ten, none for whole numbers. @param {number} value @param {number[]} all */
 function written(value, all) {
   if (all.every((one) => Number.isInteger(one) || one === -Infinity)) return short(value);
+  if (value === 0) return "0";
   const large = all.some((one) => Math.abs(one) >= 10 && one > -Infinity);
   return precise(value, large ? 4 : 6);
 }
