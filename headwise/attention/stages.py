@@ -29,7 +29,7 @@ class Working:
     |---|---|
     | `linear` | sum_f a_if W_jf + b_j, with W and b among the parameters of the layer, `matrix` and `bias` |
     | `dot` | `factor` (1 if absent) sum_f a_if b_jf |
-    | `additive` | sum_f `vector`_f tanh(a_if + b_jf) |
+    | `additive` | sum_f `vector`_f tanh(a_if + b_jf); with `slope` LeakyReLU of that slope in place of tanh |
     | `quotient` | a_ij / `divisor` |
     | `product`, `sum` | a_ij b_ij, a_ij + b_ij + ... |
     | `mask` | a_ij, or minus infinity |
@@ -136,17 +136,31 @@ def _scores(call: Call, query: Tensor, key: Tensor) -> list[Stage]:
         return [*stages, Stage("scaled", "S", rf"S = P / \sqrt{{{width}}}", PAIRS, values, text, working)]
     if score.is_dot():
         return _dot(call, query, key, values)
-    if type(score) is scores.Additive:
-        query_part, key_part = score.project(query, key)
-        stages = [
-            Stage("query part", "q'", r"q' = W_q q", ("queries", "features"), query_part, "the query in the sum"),
-            Stage("key part", "k'", r"k' = W_k k", ("keys", "features"), key_part, "the key in the sum"),
-        ]
-        working = Working("additive", ("query part", "key part"), {"vector": score.value.weight[0]})
-        formula, text = r"S_{ij} = v \cdot \tanh(q'_i + k'_j)", "score Additive: a number for each pair"
-        return [*stages, Stage("scores", "S", formula, PAIRS, values, text, working)]
+    if isinstance(score, scores.Additive | scores.GAT | scores.GATv2):
+        return _added(score, query, key, values)
     formula, text = rf"S_{{ij}} = \operatorname{{{name}}}(q_i, k_j)", f"score {name}: a number for each pair"
     return [Stage("scores", "S", formula, PAIRS, values, text, Working("formula", ("query", "key")))]
+
+
+def _added(score: Any, query: Tensor, key: Tensor, values: Tensor) -> list[Stage]:
+    """A score that adds what it makes of query and key, bends the sum and weighs its features."""
+    of, stages = ("query", "key"), []
+    if not isinstance(score, scores.GATv2):
+        parts, of = score.project(query, key), ("query part", "key part")
+        stages = [
+            Stage(of[0], "q'", r"q' = W_q q", ("queries", "features"), parts[0], "the query in the sum"),
+            Stage(of[1], "k'", r"k' = W_k k", ("keys", "features"), parts[1], "the key in the sum"),
+        ]
+    numbers: dict[str, Any] = {"vector": score.vector()}
+    name = "\\tanh" if isinstance(score, scores.Additive) else r"\operatorname{LeakyReLU}"
+    if not isinstance(score, scores.Additive):
+        numbers["slope"] = score.slope
+    left, right = ("q'_i", "k'_j") if stages else ("q_i", "k_j")
+    formula, text = (
+        rf"S_{{ij}} = v \cdot {name}({left} + {right})",
+        f"score {type(score).__name__}: a number for each pair",
+    )
+    return [*stages, Stage("scores", "S", formula, PAIRS, values, text, Working("additive", of, numbers))]
 
 
 def _dot(call: Call, query: Tensor, key: Tensor, values: Tensor) -> list[Stage]:

@@ -266,7 +266,9 @@ def _of_head(step: Stage, head: int) -> TracedStep:
     numbers = values[0, head if values.shape[1] > 1 else 0].double().cpu().numpy()
     working = step.working
     if working is not None:
-        constants = {name: _number(number) for name, number in working.numbers.items()}
+        # of each head, or one for all
+        rows = {name: number[head % len(number)] for name, number in working.numbers.items() if name == "vector"}
+        constants = {name: _number(number) for name, number in ({**working.numbers, **rows}).items()}
         working = replace(working, numbers=constants)
     return TracedStep(step.name, step.symbol, step.formula, step.axes, numbers, step.text, working)
 

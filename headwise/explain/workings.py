@@ -63,7 +63,9 @@ def _dot(of: Sequence[Array], numbers: Mapping[str, Any]) -> Array:
 
 
 def _additive(of: Sequence[Array], numbers: Mapping[str, Any]) -> Array:
-    return np.tanh(of[0][:, None] + of[1][None]) @ numbers["vector"]
+    sums = of[0][:, None] + of[1][None]
+    bent = np.tanh(sums) if "slope" not in numbers else np.where(sums > 0, sums, numbers["slope"] * sums)
+    return bent @ numbers["vector"]
 
 
 def _share(of: Sequence[Array], numbers: Mapping[str, Any]) -> Array:

@@ -117,7 +117,9 @@ def changeable(traced: Traced, layer: str) -> dict[str, Any]:
             keep = torch.stack([table.expand(batch, 1, rows, columns) for table in tables]).all(0)
             masks[name] = int((~keep).sum())
     scored = isinstance(last.mechanism, Scored)
-    causal = scored and not last.call.cross and "causal" not in masks and rows == columns > 1
+    # a graph has no order
+    ordered = all(isinstance(part, Padding) for part in parts(last.call.mask))
+    causal = scored and ordered and not last.call.cross and rows == columns > 1
     return {"temperature": scored, "scaled": _scaled(_score(last)), "masks": masks, "causal": causal}
 
 

@@ -12,7 +12,7 @@ from headwise.attention.mechanisms.linear import Linear
 from headwise.attention.mechanisms.performer import Performer
 from headwise.attention.mechanisms.retention import Retention
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.scores import Additive, Bilinear, Custom
+from headwise.attention.scores import GAT, Additive, Bilinear, Custom, GATv2
 from headwise.explain.layer_trace import layer_trace
 from headwise.explain.workings import holds, worked
 from headwise.layers.attention import MultiHeadAttention
@@ -74,6 +74,11 @@ CASES = {
         {"mechanism": Scored(Additive(DIM, DIM, 6))},
         {**PLAIN, "scores": "additive", **REST},
     ),
+    "gat": (
+        {"mechanism": Scored(GAT(HEADS, DIM)), "head": 2},
+        {**PLAIN, "scores": "additive", **REST},
+    ),
+    "gatv2": ({"mechanism": Scored(GATv2(HEADS, DIM)), "head": 2}, {**PLAIN, "scores": "additive", **REST}),
     "own score": (
         {"mechanism": Scored(Custom(lambda query, key: -torch.cdist(query, key)))},
         {**PLAIN, "scores": "formula", **REST},

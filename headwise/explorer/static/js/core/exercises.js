@@ -29,14 +29,24 @@ export function exercises(steps, seed) {
   const next = random(seed);
   const pick = (/** @type {number[]} */ all) => all[Math.floor(next() * all.length)];
   const named = { ...steps, queries: steps.queries.map(shown), keys: steps.keys.map(shown) };
-  const makers = [product, scaled, masked, largest, share, rest, output];
-  return makers.map((make) => make(named, pick)).filter((one) => one !== null);
+  const all = [product, scaled, masked, largest].map((make) => make(named, pick));
+  // no question tells the weight that another one asks for
+  const asked = /** @type {Set<number>} */ (new Set());
+  for (const make of [share, rest, output]) {
+    const one = make(named, pick, asked);
+    if (one) asked.add(one.place.q);
+    all.push(one);
+  }
+  return all.filter((one) => one !== null);
 }
 
 /** @typedef {(all: number[]) => number} Pick */
 
 /** @param {number} length */
 const each = (length) => Array.from({ length }, (_, at) => at);
+
+/** The rows that nothing is asked of yet. @param {number[]} rows @param {Set<number>} asked */
+const fresh = (rows, asked) => rows.filter((q) => !asked.has(q));
 
 /** The keys that a query may attend to. @param {number[]} row */
 const open = (row) => each(row.length).filter((k) => row[k] > -Infinity);
@@ -136,15 +146,18 @@ function choice(kind, q, right, wrong, words, keys, link) {
   return { kind, words, hint: [], answer, shown: names[answer], tolerance: 0, options: names, link, of: "", place };
 }
 
-/** @param {Steps} steps @param {Pick} pick @returns {Exercise | null} */
-function share(steps, pick) {
+/** @param {Steps} steps @param {Pick} pick @param {Set<number>} asked @returns {Exercise | null} */
+function share(steps, pick, asked) {
   const scores = scoresOf(steps);
   if (!scores || !isSoftmax(steps)) return null;
-  const q = pick(each(scores.shape[0]));
-  const row = scores.values[q];
-  const seen = open(row).filter((k) => steps.by.weights.values[q][k] > 0.01);
-  if (open(row).length < 2 || !seen.length) return null;
-  const k = pick(seen);
+  const likely = (/** @type {number} */ q) =>
+    open(scores.values[q]).filter((k) => steps.by.weights.values[q][k] > 0.01);
+  const spread = fresh(each(scores.shape[0]), asked).filter(
+    (q) => open(scores.values[q]).length > 1 && likely(q).length,
+  );
+  if (!spread.length) return null;
+  const q = pick(spread);
+  const [row, k] = [scores.values[q], pick(likely(q))];
   const top = Math.max(...row);
   const sum = row.reduce((all, score) => all + Math.exp(score - top), 0);
   return {
@@ -159,15 +172,16 @@ function share(steps, pick) {
   };
 }
 
-/** @param {Steps} steps @param {Pick} pick @returns {Exercise | null} */
-function rest(steps, pick) {
+/** @param {Steps} steps @param {Pick} pick @param {Set<number>} asked @returns {Exercise | null} */
+function rest(steps, pick, asked) {
   const { weights } = steps.by;
   if (!weights || !isSoftmax(steps)) return null;
-  const q = pick(each(weights.shape[0]));
+  const shared = (/** @type {number[]} */ row) => each(row.length).filter((k) => row[k] > 0.01 && row[k] < 0.99);
+  const rows = fresh(each(weights.shape[0]), asked).filter((q) => shared(weights.values[q]).length);
+  if (!rows.length) return null;
+  const q = pick(rows);
   const row = weights.values[q];
-  const seen = each(row.length).filter((k) => row[k] > 0.01 && row[k] < 1);
-  if (!seen.length) return null;
-  const k = pick(seen);
+  const k = pick(shared(row));
   return {
     kind: "rest",
     words: [steps.queries[q], steps.keys[k], significant(1 - row[k], 3)],
@@ -180,14 +194,16 @@ function rest(steps, pick) {
   };
 }
 
-/** @param {Steps} steps @param {Pick} pick @returns {Exercise | null} */
-function output({ by, queries, keys }, pick) {
+/** @param {Steps} steps @param {Pick} pick @param {Set<number>} asked @returns {Exercise | null} */
+function output({ by, queries, keys }, pick, asked) {
   const { output: step } = by;
   if (!step || !step.working || step.working.rule !== "mix") return null;
   const [weights, values] = step.working.of.map((name) => by[name]);
   // few keys that count, so that it can be done by hand
   const counted = (/** @type {number[]} */ row) => each(row.length).filter((k) => Math.abs(row[k]) >= 0.005);
-  const rows = each(step.shape[0]).filter((q) => counted(weights.values[q]).length <= ROW / 2);
+  const few = each(step.shape[0]).filter((q) => counted(weights.values[q]).length <= ROW / 2);
+  const best = fresh(few, asked).filter((q) => counted(weights.values[q]).length > 1);
+  const rows = best.length ? best : fresh(few, asked);
   if (!rows.length) return null;
   const [q, c] = [pick(rows), pick(each(step.shape[1]))];
   const seen = counted(weights.values[q]);

@@ -157,8 +157,10 @@ export function factors({ by, parameters }, step, row, column) {
   }
   if (rule === "dot") return { left: a.values[row], right: b.values[column], more: 0, factor: numbers.factor ?? 1 };
   if (rule === "additive") {
-    const sums = a.values[row].map((value, f) => Math.tanh(value + b.values[column][f]));
-    return { left: numbers.vector, right: sums, more: 0, factor: 1 };
+    const { slope, vector } = numbers;
+    const bent = (/** @type {number} */ sum) => (slope === undefined ? Math.tanh(sum) : sum > 0 ? sum : slope * sum);
+    const right = a.values[row].map((value, f) => bent(value + b.values[column][f]));
+    return { left: vector, right, more: 0, factor: 1 };
   }
   if (rule === "rotation") {
     const partner = numbers.partner[column];

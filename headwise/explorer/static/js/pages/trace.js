@@ -12,7 +12,7 @@ import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { largestCell } from "../views/largest.js";
-import { matrix } from "../views/matrix.js";
+import { matrix, reveal } from "../views/matrix.js";
 import { picker } from "../views/picker.js";
 import * as supposing from "../views/supposing.js";
 import { toolbar } from "../views/toolbar.js";
@@ -40,11 +40,15 @@ const playing = signal(0);
 export function mount(place) {
   const closing = /** @type {(() => void)[]} */ ([]);
   const [lists, changes] = [h("div", { class: "lists" }), h("div", { class: "controls" })];
+  const thread = h("div", { class: "thread", role: "tablist", "aria-label": () => t("thread"), onkeydown: threaded });
+  const panel = h("section", { class: "panel open-step", role: "tabpanel", id: "open-step" });
+  const number = h("section", { class: "worked", "aria-label": () => t("worked") });
+  const notes = h("div", { class: "foot" });
   const parts = {
     title: h("div", { class: "row-of" }),
     chosen: h("div", { class: "row-of choices" }, lists, changes),
     note: h("p", { class: "flag", hidden: () => !supposing.supposed() || isTextbook() }, () => t("supposed_note")),
-    body: h("div", { class: () => (isTextbook() ? "trace textbook" : "trace") }),
+    body: h("div", { class: () => (isTextbook() ? "trace textbook" : "trace") }, thread, panel, number, notes),
     exercises: exercises(closing),
   };
   place.append(
@@ -66,7 +70,13 @@ export function mount(place) {
       return supposing.mount(changes, trace, layer, width);
     }),
     effect(() => kept(lists, () => fill(lists, choices()))),
-    effect(() => kept(parts.body, () => fill(parts.body, shown()))),
+    effect(() => {
+      [thread, panel, number].forEach((node) => (node.hidden = !steps.value));
+    }),
+    drawn(thread, (all) => chips(all)),
+    drawn(panel, (all) => openStep(all, panel)),
+    drawn(number, (all) => oneNumber(all)),
+    drawn(notes, (all) => [t("trace_hint"), exactness(all)].map((words) => h("p", { class: "note" }, words))),
   ];
   return () => {
     document.removeEventListener("keydown", arrows);
@@ -134,17 +144,23 @@ function asked() {
 /** Numbers of a query of this head. @param {Steps} all */
 const headWidth = ({ by }) => (by.query ? by.query.shape[1] : 0);
 
-/** Where one is: the locked cell, else the largest weight; a column. @param {Steps} all @returns {made.Place} */
-function place({ by, queries, keys }) {
+/**
+ * Where one is: the locked cell, else the largest weight; a column.
+ * @param {Steps} all
+ * @param {boolean} [once] not to be followed
+ * @returns {made.Place}
+ */
+function place({ by, queries, keys }, once = false) {
   const { weights } = by;
-  let cell = { q: state.query.value, k: state.key.value };
+  const [q, k, c] = [state.query, state.key, state.column].map((part) => (once ? part.peek() : part.value));
+  let cell = { q, k };
   if (cell.q < 0 || cell.k < 0) {
     const first =
       weights && !isTextbook() ? strongest(weights, by.masked, cell.q) : { q: 0, k: Math.min(1, keys.length - 1) };
     cell = { q: cell.q < 0 ? first.q : cell.q, k: cell.k < 0 ? first.k : cell.k };
   }
   const [rows, columns] = weights ? weights.shape : [queries.length, keys.length];
-  return { q: Math.min(cell.q, rows - 1), k: Math.min(cell.k, columns - 1), c: Math.max(0, state.column.value) };
+  return { q: Math.min(cell.q, rows - 1), k: Math.min(cell.k, columns - 1), c: Math.max(0, c) };
 }
 
 /**
@@ -178,15 +194,20 @@ function labels({ queries, keys }, axis, length) {
 /** The pair in words, what it is of, and the way to the worked example. */
 function titled() {
   const all = steps.value;
-  if (!all) return [h("p", {}, state.asked() ? state.status.value || t("loading") : t("empty"))];
+  if (!all) return [h("p", {}, state.status.value || t("loading")), sources()];
   const { q, k } = place(all);
   const word = (/** @type {string} */ name, /** @type {string} */ label) =>
     h("bdi", { class: KINDS[name] }, cut(label, LETTERS));
   const sentence = phrase("attends", word("query", all.queries[q]), word("key", all.keys[k]));
-  const sources = [
-    ["1", "textbook"],
-    ["", "this_run"],
+  const run = state.trace.value || state.asked();
+  return [
+    h("div", {}, h("h2", {}, sentence), h("p", { class: "note", title: subtitle() }, subtitle())),
+    run ? sources() : h("p", { class: "note" }, t("type_own")),
   ];
+}
+
+/** The worked example, or the run. */
+function sources() {
   const choose = (/** @type {string} */ value) =>
     batch(() => {
       for (const part of [state.query, state.key]) part.value = -1;
@@ -195,27 +216,12 @@ function titled() {
       state.asItWas();
       state.textbook.value = value;
     });
-  const run = state.trace.value || state.asked();
-  return [
-    h("div", {}, h("h2", {}, sentence), h("p", { class: "note", title: subtitle() }, subtitle())),
-    run
-      ? toolbar(
-          () => t("source_of_numbers"),
-          "seg",
-          sources.map(([value, name]) =>
-            h(
-              "button",
-              {
-                class: isTextbook() === Boolean(value) ? "tab chosen" : "tab",
-                "aria-pressed": String(isTextbook() === Boolean(value)),
-                onclick: () => choose(value),
-              },
-              t(name),
-            ),
-          ),
-        )
-      : h("p", { class: "note" }, t("type_own")),
-  ];
+  const button = (/** @type {string} */ value, /** @type {string} */ name) => {
+    const on = isTextbook() === Boolean(value);
+    const kind = on ? "tab chosen" : "tab";
+    return h("button", { class: kind, "aria-pressed": String(on), onclick: () => choose(value) }, t(name));
+  };
+  return toolbar(() => t("source_of_numbers"), "seg", button("1", "textbook"), button("", "this_run"));
 }
 
 /** The head and its input, in words. */
@@ -242,7 +248,7 @@ function choices() {
     const node = h(
       "select",
       { "data-at": name, onchange: () => choosePlace({ [part]: node.selectedIndex }) },
-      words.slice(0, LISTED).map((word) => h("option", {}, cut(word, LETTERS))),
+      words.slice(0, LISTED).map((word, number) => h("option", {}, `${number + 1} ${cut(word, LETTERS)}`)),
     );
     node.selectedIndex = at;
     return h("label", { class: KINDS[part === "q" ? "query" : "key"] }, `${t(name)} `, node);
@@ -258,37 +264,53 @@ function choices() {
   ];
 }
 
-/** The thread and the open step. */
-function shown() {
-  const all = steps.value;
-  if (!all) return [];
-  const now = place(all);
+/**
+ * Follows the steps; what has the focus keeps it.
+ * @param {HTMLElement} node
+ * @param {(all: Steps) => any[]} work
+ */
+const drawn = (node, work) =>
+  effect(() => {
+    const all = steps.value;
+    void [state.language.value, state.dark.value];
+    kept(node, () => fill(node, all ? work(all) : []));
+  });
+
+/** The link that is open, and its place. @param {Steps} all @param {made.Place} now */
+function opened(all, now) {
   const links = made.thread(all, now);
   const at = openAt(links);
-  const link = links[at];
-  const step = made.chosenStep(link, state.matrix.value) || link.before[0];
-  // of what a link shows in another way, the number is that of the output
-  const target = link.id === "mix" ? all.by.output : step;
-  const [row, column] = made.cellOf(target, now);
-  const numbered = { steps: all, step: target, row, column, k: now.k, choose: choosePlace };
+  return { links, at, link: links[at] };
+}
+
+/** The thread. @param {Steps} all */
+function chips(all) {
+  const now = place(all);
+  const { links, at } = opened(all, now);
+  return links.map((one, number) => chip(all, one, number, number === at, now));
+}
+
+/** The matrices of the open step; they follow the place by themselves. @param {Steps} all @param {HTMLElement} panel */
+function openStep(all, panel) {
+  const { links, at, link } = opened(all, place(all, true));
+  // weighted values are those of one query
+  const now = place(all, link.id !== "mix");
+  panel.setAttribute("aria-label", title(all, link));
   return [
-    h(
-      "div",
-      { class: "thread", role: "tablist", "aria-label": t("thread"), onkeydown: threaded },
-      links.map((one, number) => chip(all, one, number, number === at, now)),
-    ),
-    h(
-      "section",
-      { class: "panel open-step", role: "tabpanel", id: "open-step", "aria-label": title(all, link) },
-      h("div", { class: "row-of lead" }, h("p", {}, lead(all, link, now)), tools(all, link, at, links.length)),
-      h("div", { class: "matrices" }, matrices(all, link, now)),
-    ),
-    link.steps.length
-      ? h("section", { class: "worked", "aria-label": t("worked") }, worked(numbered))
-      : h("section", { class: "worked", "aria-label": t("worked") }, unchanged(all, link, now)),
-    h("p", { class: "note" }, t("trace_hint")),
-    h("p", { class: "note" }, exactness(all)),
+    h("div", { class: "row-of lead" }, h("p", {}, lead(all, link, now)), tools(all, link, at, links.length)),
+    h("div", { class: "matrices" }, matrices(all, link, now)),
   ];
+}
+
+/** One number by hand. @param {Steps} all */
+function oneNumber(all) {
+  const now = place(all);
+  const { link } = opened(all, now);
+  if (!link.steps.length) return unchanged(all, link, now);
+  // of what a link shows in another way, the number is that of the output
+  const step = link.id === "mix" ? all.by.output : made.chosenStep(link, state.matrix.value);
+  const [row, column] = made.cellOf(step, now);
+  return worked({ steps: all, step, row, column, k: now.k, choose: choosePlace });
 }
 
 /** @param {Steps} all */
@@ -336,7 +358,8 @@ function valueOf(all, link, now) {
   if (!step) return `${weight(by[/** @type {any} */ (by.output.working).of[0]].values[now.q][now.k])} · v`;
   const [row, column] = made.cellOf(step, now);
   const value = step.values[row][column];
-  return ["weights", "changed"].includes(link.id) && value >= 0 && value <= 1 ? percent(value, 1) : short(value);
+  if (!["weights", "changed"].includes(link.id) || value < 0 || value > 1) return short(value);
+  return value === 0 || value === 1 ? `${100 * value} %` : percent(value, 1);
 }
 
 /** @param {Steps} all @param {Link} link @param {number} number @param {boolean} on @param {made.Place} now */
@@ -371,7 +394,7 @@ function lead(all, link, now) {
 }
 
 /** @param {Step} step */
-const ruleOf = ({ working }) => (working ? working.rule : "");
+const ruleOf = ({ working }) => (!working ? "" : working.numbers.slope === undefined ? working.rule : "leaky");
 
 /** Whether a step has more columns than are read at once. @param {Step} step */
 const isWide = (step) => step.shape[1] > (made.ofPairs(step) ? SQUARE : NARROW);
@@ -431,12 +454,13 @@ function matrices(all, link, now) {
 function drawMatrix(all, link, step, now, own) {
   const { axes, shape, name } = step;
   const pairs = made.ofPairs(step);
-  const [row, column] = made.cellOf(step, now);
   const rows = labels(all, axes[0], shape[0]);
   const weighted = link.id === "mix" && own;
   const of = weighted ? all.by[/** @type {any} */ (all.by.output.working).of[0]] : null;
-  const picked = made.chosenStep(link, state.matrix.value);
-  const here = own && (link.steps.length === 1 || step === picked);
+  const marks = () => {
+    const here = own && (link.steps.length === 1 || step === made.chosenStep(link, state.matrix.value));
+    return { at: made.cellOf(step, place(all)), on: pairs || here || link.id === "mix", down: weighted };
+  };
   const family = name.split(" ").pop() || "";
   const text = t(`what_${name}`) === `what_${name}` ? step.text : t(`what_${name}`, all.queries[now.q]);
   const choose = (/** @type {number} */ i, /** @type {number} */ j) => {
@@ -457,9 +481,7 @@ function drawMatrix(all, link, step, now, own) {
     rows: of ? rows.map((word, at) => `${weight(of.values[now.q][at])}\u00a0${word}`) : rows,
     columns: axes[1] === "queries" || axes[1] === "keys" ? labels(all, axes[1], shape[1]) : null,
     places: placesOf(step.values),
-    line: row,
-    down: weighted ? column : undefined,
-    on: pairs || here || link.id === "mix" ? [row, column] : null,
+    marks,
     share: /weights$/.test(name),
     bare: isWide(step) && !state.numbers.value,
     pick: choose,
@@ -541,10 +563,13 @@ function kept(place, draw) {
   const at = focus && place.contains(focus) ? focus.dataset.at : undefined;
   const before = new Map(scrolled(place).map((one) => [one.dataset.of, [one.scrollTop, one.scrollLeft]]));
   draw();
-  for (const one of scrolled(place)) reveal(one, before.get(one.dataset.of));
+  for (const one of scrolled(place)) {
+    const was = before.get(one.dataset.of);
+    if (was) [one.scrollTop, one.scrollLeft] = was;
+    reveal(one);
+  }
   const chip = /** @type {HTMLElement | null} */ (place.querySelector("[role=tab][aria-selected=true]"));
-  const row = chip && chip.parentElement;
-  if (chip && row) row.scrollLeft = chip.offsetLeft - row.offsetLeft - (row.clientWidth - chip.offsetWidth) / 2;
+  if (chip) place.scrollLeft = chip.offsetLeft - place.offsetLeft - (place.clientWidth - chip.offsetWidth) / 2;
   if (!at) return;
   const next = /** @type {HTMLElement | null} */ (place.querySelector(`[data-at="${CSS.escape(at)}"]`));
   if (next) next.focus({ preventScroll: true });
@@ -552,16 +577,3 @@ function kept(place, draw) {
 
 /** What holds a matrix that may be larger than its place. @param {HTMLElement} place */
 const scrolled = (place) => /** @type {HTMLElement[]} */ ([...place.querySelectorAll(".scrolls[data-of]")]);
-
-/** Scrolls to where it was, and from there to what is marked. @param {HTMLElement} box @param {number[]} [before] */
-function reveal(box, before) {
-  if (before) [box.scrollTop, box.scrollLeft] = before;
-  const cell = /** @type {HTMLElement | null} */ (box.querySelector("td.on, tr.on") || box.querySelector("td.line"));
-  if (!cell) return;
-  const [outer, inner] = [box.getBoundingClientRect(), cell.getBoundingClientRect()];
-  const label = box.querySelector("tbody th")?.clientWidth || 0;
-  if (inner.bottom > outer.bottom - 20 || inner.top < outer.top + 20)
-    box.scrollTop += inner.top - outer.top - (outer.height - inner.height) / 2;
-  if (cell.matches("td.on") && (inner.right > outer.right || inner.left < outer.left + label))
-    box.scrollLeft += inner.left - outer.left - label - 40;
-}

@@ -16,11 +16,15 @@ const LETTERS = 12;
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 /**
+ * A cell: its row is marked, itself where it is `on`, its column where it goes `down`.
+ * @typedef {{ at: number[], on: boolean, down: boolean }} Marks
+ */
+/**
  * `name` names it for the focus; `kind` is a class; `rows` and `columns` are labels, columns null for numbers from 1;
- * `line` is a row that is marked, `on` a cell; `share`: weights, which are not below zero; `bare`: colours alone;
- * `move` is done by an arrow, `pick` by a click and Enter.
+ * `marks` are followed; `share`: weights, which are not below zero; `bare`: colours alone; `move` is done by an arrow,
+ * `pick` by a click and Enter.
  * @typedef {{ name: string, symbol: string, kind?: string, text: string, values: number[][], rows: string[],
- *   columns: string[] | null, places: number, line?: number, down?: number, on?: number[] | null, share?: boolean,
+ *   columns: string[] | null, places: number, marks: () => Marks, share?: boolean,
  *   bare?: boolean, pick: (row: number, column: number) => void, move?: (row: number, column: number) => void }} Matrix
  */
 
@@ -56,11 +60,10 @@ function shades({ share }, row, most) {
 
 /** @param {Matrix} matrix */
 function table(matrix) {
-  const { values, rows, columns, line, on, bare } = matrix;
+  const { values, rows, columns, bare } = matrix;
   const width = values.length ? values[0].length : 0;
   const most = top(values);
   const share = Boolean(matrix.share) && !values.some((row) => row.some((value) => value < 0 && value > -Infinity));
-  const stop = on || [line === undefined ? 0 : line, 0];
   const told = (/** @type {number} */ row, /** @type {number} */ column) => {
     const value = values[row][column];
     const number = value === -Infinity ? `−∞, ${t("forbidden")}` : significant(value, 5);
@@ -69,13 +72,10 @@ function table(matrix) {
   const written = (/** @type {number} */ value) =>
     bare ? "" : value === -Infinity ? "−∞" : share ? weight(value) : fixed(value, matrix.places);
   const cell = (/** @type {(string[] | null)} */ shade, /** @type {number} */ row, /** @type {number} */ column) => {
-    const chosen = on && on[0] === row && on[1] === column;
-    const marks = [chosen ? "on" : "", row === line ? "line" : "", column === matrix.down ? "down" : ""];
     const node = document.createElement("td");
-    node.className = [...marks, shade ? "" : "hidden-pair"].filter(Boolean).join(" ");
-    node.tabIndex = row === stop[0] && column === stop[1] ? 0 : -1;
+    node.className = shade ? "" : "hidden-pair";
+    node.tabIndex = -1;
     node.setAttribute("role", "gridcell");
-    if (chosen) node.setAttribute("aria-selected", "true");
     node.setAttribute("aria-label", told(row, column));
     node.title = told(row, column);
     node.dataset.at = `${matrix.name}.${row}.${column}`;
@@ -83,32 +83,34 @@ function table(matrix) {
     node.textContent = written(values[row][column]);
     return node;
   };
-  const head = h(
-    "tr",
-    { role: "row" },
-    h("td", { role: "presentation" }),
-    Array.from({ length: width }, (_, at) =>
-      h(
-        "th",
-        { scope: "col", class: (on && on[1] === at) || at === matrix.down ? "on" : null },
-        columns ? h("bdi", {}, cut(columns[at], LETTERS)) : String(at + 1),
-      ),
-    ),
+  const heads = Array.from({ length: width }, (_, at) =>
+    h("th", { scope: "col" }, columns ? h("bdi", {}, cut(columns[at], LETTERS)) : String(at + 1)),
   );
-  const body = values.map((row, at) => {
+  const names = rows.map((row) => h("th", { scope: "row", title: visible(row) }, cut(row, LETTERS)));
+  const cells = values.map((row, at) => {
     const colours = shades({ ...matrix, share }, row, most);
-    return h(
-      "tr",
-      { role: "row" },
-      h("th", { scope: "row", class: at === line ? "on" : null, title: visible(rows[at]) }, cut(rows[at], LETTERS)),
-      row.map((_, column) => cell(colours[column], at, column)),
-    );
+    return row.map((_, column) => cell(colours[column], at, column));
   });
+  const marked = marker(cells, names, heads);
+  const box = h("div", { class: "scrolls", "data-of": matrix.name });
+  const follow = () => {
+    marked(matrix.marks());
+    if (box.isConnected) reveal(box);
+  };
   const grid = h(
     "table",
-    { class: bare ? "cells-of bare" : "cells-of", role: "grid", "aria-label": `${matrix.symbol}, ${matrix.text}` },
-    bare && !columns ? null : h("thead", {}, head),
-    h("tbody", {}, body),
+    {
+      class: bare ? "cells-of bare" : "cells-of",
+      role: "grid",
+      "aria-label": `${matrix.symbol}, ${matrix.text}`,
+      "data-marks": follow,
+    },
+    bare && !columns ? null : h("thead", {}, h("tr", { role: "row" }, h("td", { role: "presentation" }), heads)),
+    h(
+      "tbody",
+      {},
+      cells.map((row, at) => h("tr", { role: "row" }, names[at], row)),
+    ),
   );
   const at = (/** @type {Event} */ event) => {
     const target = /** @type {HTMLElement} */ (event.target).closest("td[data-at]");
@@ -126,27 +128,63 @@ function table(matrix) {
       const [row, column] = MOVES[event.key].map((by, axis) =>
         Math.max(0, Math.min((axis ? width : values.length) - 1, place[axis] + by)),
       );
-      focused(grid, `${matrix.name}.${row}.${column}`);
+      cells[row][column].focus();
       (matrix.move || matrix.pick)(row, column);
     } else return;
     event.preventDefault();
     event.stopPropagation();
   });
-  return h("div", { class: "scrolls", "data-of": matrix.name }, grid);
+  box.append(grid);
+  return box;
 }
 
-/** The focus goes to a cell; a redraw finds it there. @param {HTMLElement} grid @param {string} at */
-function focused(grid, at) {
-  grid.querySelectorAll("td[data-at]").forEach((node) => {
-    const cell = /** @type {HTMLElement} */ (node);
-    cell.tabIndex = cell.dataset.at === at ? 0 : -1;
-    if (cell.dataset.at === at) cell.focus();
-  });
+/**
+ * Puts marks on cells and labels, in place of those before.
+ * @param {HTMLElement[][]} cells @param {HTMLElement[]} names @param {HTMLElement[]} heads
+ */
+function marker(cells, names, heads) {
+  let now = /** @type {Marks | null} */ (null);
+  const put = (/** @type {Marks} */ { at: [row, column], on, down }, /** @type {boolean} */ add) => {
+    cells[row].forEach((cell) => cell.classList.toggle("line", add));
+    names[row].classList.toggle("on", add);
+    if (on || down) heads[column].classList.toggle("on", add);
+    if (down) cells.forEach((one) => one[column].classList.toggle("down", add));
+    const stop = cells[row][column];
+    stop.tabIndex = add ? 0 : -1;
+    if (!on) return;
+    stop.classList.toggle("on", add);
+    if (add) stop.setAttribute("aria-selected", "true");
+    else stop.removeAttribute("aria-selected");
+  };
+  return (/** @type {Marks} */ next) => {
+    if (now) put(now, false);
+    put(next, true);
+    now = next;
+  };
+}
+
+/** Scrolls a matrix to what is marked in it. @param {HTMLElement} box */
+export function reveal(box) {
+  const cell = /** @type {HTMLElement | null} */ (box.querySelector("td.on, tr.on") || box.querySelector("td.line"));
+  if (!cell) return;
+  const [outer, inner] = [box.getBoundingClientRect(), cell.getBoundingClientRect()];
+  const label = box.querySelector("tbody th")?.clientWidth || 0;
+  if (inner.bottom > outer.bottom - 20 || inner.top < outer.top + 20)
+    box.scrollTop += inner.top - outer.top - (outer.height - inner.height) / 2;
+  if (cell.matches("td.on") && (inner.right > outer.right || inner.left < outer.left + label))
+    box.scrollLeft += inner.left - outer.left - label - 40;
 }
 
 /** Many cells, as the maps of the other pages. @param {Matrix} matrix */
-function picture({ values, rows, columns, symbol, text, share, on, pick }) {
-  const place = h("div", { class: "scrolls" });
+function picture({ values, rows, columns, symbol, text, share, marks, pick }) {
+  const chosen = signal(/** @type {{ q: number, k: number } | null} */ (null));
+  const place = h("div", {
+    class: "scrolls",
+    "data-marks": () => {
+      const { at, on } = marks();
+      chosen.value = on ? { q: at[0], k: at[1] } : null;
+    },
+  });
   const names = columns || values[0].map((_, at) => String(at + 1));
   const shown = /** @type {import("./map.js").Matrix} */ ({
     values: values.flat(),
@@ -156,7 +194,7 @@ function picture({ values, rows, columns, symbol, text, share, on, pick }) {
     signed: !share,
     title: `${symbol}, ${text}`,
     width: 640,
-    cell: signal(on ? { q: on[0], k: on[1] } : null),
+    cell: chosen,
     told: (q, k) => `${visible(rows[q])}, ${visible(names[k])}: ${significant(values[q][k], 5)}`,
     pick,
   });

@@ -14,7 +14,17 @@ import { t } from "../strings.js";
 /** Terms that stand in the formula itself. */
 const [SPELLED, SUMMANDS, FEW] = [4, 7, 4];
 /** @type {Record<string, string>} */
-const SYMBOLS = { "plain query": "q₀", "plain key": "k₀", query: "q", key: "k", value: "v", input: "x", memory: "c" };
+const SYMBOLS = {
+  "query part": "q'",
+  "key part": "k'",
+  "plain query": "q₀",
+  "plain key": "k₀",
+  query: "q",
+  key: "k",
+  value: "v",
+  input: "x",
+  memory: "c",
+};
 /** @type {Record<string, string>} */
 const CLASSES = { q: "of-query", k: "of-key", v: "of-value" };
 
@@ -158,7 +168,8 @@ function summed(number) {
   const found = factors(steps, step, row, column);
   if (!found) return null;
   const { left, right, more, factor } = found;
-  const rule = /** @type {any} */ (step.working).rule;
+  const { rule, numbers } = /** @type {any} */ (step.working);
+  const bent = numbers.slope !== undefined;
   const [a, b] = sources(number);
   const bases = [a.values, rule === "dot" ? b.values : [right]].map(placesOf);
   const spelled = left.length > SPELLED ? SPELLED : left.length;
@@ -181,11 +192,14 @@ function summed(number) {
       letter("W", String(column + 1)),
       more ? [" + ", letter("b", String(column + 1))] : [],
     ],
-    additive: () => [letter("v"), " · tanh(", letter("q'", of), " + ", letter("k'", label(number, 1, column)), ")"],
+    additive: () => {
+      const [left, right] = [letter(symbolOf(a), of), letter(symbolOf(b), label(number, 1, column))];
+      return [letter("v"), ` · ${bent ? "LeakyReLU" : "tanh"}(`, left, " + ", right, ")"];
+    },
     rotation: () => [
       letter(symbolOf(a), of, String(column + 1)),
       " cos + ",
-      letter(symbolOf(a), of, String(/** @type {any} */ (step.working).numbers.partner[column] + 1)),
+      letter(symbolOf(a), of, String(numbers.partner[column] + 1)),
       " sin",
     ],
   }[/** @type {"dot"} */ (rule)]();
@@ -205,7 +219,10 @@ function summed(number) {
   const classes = { dot: ["of-query", "of-key"], linear: ["", CLASSES[symbolOf(step)[0]] || ""] }[
     /** @type {"dot"} */ (rule)
   ];
-  return { line: line.flat(4), terms: cards(left, right, bases, classes || ["", ""], t(`factors_${rule}`), more) };
+  return {
+    line: line.flat(4),
+    terms: cards(left, right, bases, classes || ["", ""], t(bent ? "factors_leaky" : `factors_${rule}`), more),
+  };
 }
 
 /**

@@ -25,8 +25,9 @@ export const WORDS = {
     "“{0}” 与 “{1}” 的点积是 {2}；头宽 {3}。缩放后的得分（点积 / √{3}）是多少？",
   ],
   ask_weight: [
-    "In the row of “{0}” the exponents of the scores add up to {2}. The exponent of “{1}” is {3}. What is its weight?",
-    "“{0}” 这一行各得分的指数之和为 {2}。“{1}” 的指数是 {3}。“{1}” 的权重是多少？",
+    "With the largest score taken off, the exponents of the row of “{0}” add up to {2}; that of “{1}” is {3}. What is" +
+      " its weight?",
+    "减去最大得分之后，“{0}” 这一行各指数之和为 {2}，“{1}” 的指数是 {3}。“{1}” 的权重是多少？",
   ],
   ask_rest: [
     "The weights of “{0}” add up to 1. All but that of “{1}” add up to {2}. What is the weight of “{1}”?",

@@ -97,6 +97,11 @@ export const WORDS = {
       "the pair.",
     "查询部分与键部分相加，经 tanh 压缩，再按学得的权重 v 求和：由一个小网络给这一对打分。",
   ],
+  lead_score_leaky: [
+    "Query and key are added, what is below 0 is made small (LeakyReLU), and the features are summed with learned " +
+      "weights v: so a graph attention network scores two neighbours.",
+    "查询与键相加，小于 0 的部分缩小（LeakyReLU），再按学得的权重 v 求和：图注意力网络这样给两个邻居打分。",
+  ],
   lead_score: ["A number for each pair of query and key.", "每一对查询和键得一个数。"],
   lead_scale: [
     "Sums of {1} products grow with the width; divided by √{1} = {2} they keep their size, and softmax does not stick" +
@@ -222,6 +227,7 @@ export const WORDS = {
   sums: ["{0} products: {1}. Positive ones add {2}, negative ones {3}.", "{0} 个乘积：{1}。正的共 {2}，负的共 {3}。"],
   and_bias: ["The bias adds {0}.", "偏置为 {0}。"],
   factors_dot: ["query × key", "查询 × 键"],
+  factors_leaky: ["v × LeakyReLU(query part + key part)", "v × LeakyReLU(查询部分 + 键部分)"],
   factors_linear: ["input × weight", "输入 × 权重"],
   factors_additive: ["v × tanh(query part + key part)", "v × tanh(查询部分 + 键部分)"],
   factors_rotation: ["column × cosine or sine", "列 × 余弦或正弦"],
