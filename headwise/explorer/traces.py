@@ -176,7 +176,8 @@ class Traced:
         """Every step of a head, edits included, and others behind them; raises as `layer_trace`, and as `stage` for too
         many pairs."""
         group, record = self.group_of(layer), self._record(layer)
-        self._check_pairs(record, math.prod(shape_of(record)))
+        # in double precision
+        self._check_pairs(record, 2 * math.prod(shape_of(record)))
         with edit(self.seen.model, *self.edits, *others):
             return layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
 
