@@ -33,11 +33,11 @@ export function exercises(steps, seed) {
   // no question tells the weight that another one asks for
   const asked = /** @type {Set<number>} */ (new Set());
   for (const make of [share, rest, output]) {
-    const one = make(named, pick, asked);
-    if (one) asked.add(one.place.q);
-    all.push(one);
+    const exercise = make(named, pick, asked);
+    if (exercise) asked.add(exercise.place.q);
+    all.push(exercise);
   }
-  return all.filter((one) => one !== null);
+  return all.filter((exercise) => exercise !== null);
 }
 
 /** @typedef {(all: number[]) => number} Pick */
@@ -113,7 +113,7 @@ function largest(steps, pick) {
   const scores = scoresOf(steps);
   if (!scores || !isSoftmax(steps)) return null;
   const clear = each(scores.shape[0]).filter((q) => {
-    const [first, second] = scores.values[q].filter((score) => score > -Infinity).sort((one, two) => two - one);
+    const [first, second] = scores.values[q].filter((score) => score > -Infinity).sort((left, right) => right - left);
     return second < first && open(scores.values[q]).length <= ROW;
   });
   if (!clear.length) return null;
@@ -139,7 +139,7 @@ function largest(steps, pick) {
  * @param {string[]} keys @param {string} link @returns {Exercise}
  */
 function choice(kind, q, right, wrong, words, keys, link) {
-  const options = [right, ...wrong.slice(0, ROW - 1)].sort((one, two) => one - two);
+  const options = [right, ...wrong.slice(0, ROW - 1)].sort((left, right) => left - right);
   const place = { q, k: right, c: 0 };
   const names = options.map((k) => keys[k] ?? String(k + 1));
   const answer = options.indexOf(right);
@@ -208,7 +208,7 @@ function output({ by, queries, keys }, pick, asked) {
   const [q, c] = [pick(rows), pick(each(step.shape[1]))];
   const seen = counted(weights.values[q]);
   const places = placesOf(values.values);
-  const list = (/** @type {(k: number) => string} */ told) => seen.map((k) => `${keys[k]} ${told(k)}`).join(", ");
+  const list = (/** @type {(k: number) => string} */ written) => seen.map((k) => `${keys[k]} ${written(k)}`).join(", ");
   const sized = number(step.values[q][c]);
   // rounded weights and values make a rounded answer
   const spread = seen.reduce(
@@ -239,7 +239,7 @@ function output({ by, queries, keys }, pick, asked) {
  * @param {number[]} row @param {number[][]} values @param {number} c @param {number[]} seen
  */
 const leftOut = (row, values, c, seen) =>
-  row.reduce((all, one, k) => (seen.includes(k) ? all : all + Math.abs(one * values[k][c])), 0);
+  row.reduce((all, share, k) => (seen.includes(k) ? all : all + Math.abs(share * values[k][c])), 0);
 
 /** Whether an answer is right; null where it is none. @param {Exercise} exercise @param {string} given */
 export function right({ answer, tolerance, options }, given) {

@@ -4,7 +4,8 @@
 /** @typedef {{ rule: string, of: string[], numbers: Record<string, any> }} Working */
 /**
  * @typedef {{ name: string, symbol: string, formula: string, text: string, axes: string[], shape: number[],
- *   values: number[][], working?: Working }} Step `values` of a step of three axes are those of one query
+ *   values: number[][], planes?: number[][][] | null, working?: Working }} Step `planes` of a step of three axes: a
+ *   matrix for each query
  */
 /**
  * @typedef {{ layer: string, head: number, queries: string[], keys: string[], difference: number, steps: Step[],
@@ -44,25 +45,27 @@ const LINKS = {
   "layer output": "layer",
 };
 
-/** @param {any} answer of the server @param {number} query whose rows stand for steps of three axes @returns {Steps} */
-export function steps(answer, query) {
+/** @param {any} answer of the server @returns {Steps} */
+export function parseSteps(answer) {
   const finite = (/** @type {any[]} */ row) => row.map((value) => (value === null ? -Infinity : value));
-  const read = answer.steps.map((/** @type {any} */ step) => {
-    const flat = step.shape.length === 3 ? step.values[Math.min(query, step.shape[0] - 1)] : step.values;
+  const parsed = answer.steps.map((/** @type {any} */ step) => {
+    const planes =
+      step.shape.length === 3 ? step.values.map((/** @type {any[][]} */ plane) => plane.map(finite)) : null;
+    const values = planes ? planes[0] : step.values.map(finite);
     const symbol = step.symbol
       .replace(/\\phi/g, "φ")
       .replace(/_(\d)/g, (/** @type {any} */ _, /** @type {string} */ at) => "₀₁₂"[Number(at)]);
-    return { ...step, symbol, axes: step.axes.slice(-2), shape: step.shape.slice(-2), values: flat.map(finite) };
+    return { ...step, symbol, axes: step.axes.slice(-2), shape: step.shape.slice(-2), values, planes };
   });
   const parameters = Object.fromEntries(
     Object.entries(answer.parameters).map(([name, array]) => [name, decoded(/** @type {any} */ (array))]),
   );
-  const by = Object.fromEntries(read.map((/** @type {Step} */ step) => [step.name, step]));
+  const by = Object.fromEntries(parsed.map((/** @type {Step} */ step) => [step.name, step]));
   const { shape } = by.weights || { shape: [answer.queries.length, answer.keys.length] };
   const [queries, keys] = [answer.queries, answer.keys].map((labels, side) =>
     labels.length === shape[side] ? labels : Array.from({ length: shape[side] }, (_, at) => String(at + 1)),
   );
-  return { ...answer, queries, keys, steps: read, by, parameters };
+  return { ...answer, queries, keys, steps: parsed, by, parameters };
 }
 
 /** @param {{ shape: number[], base64: string }} array @returns {number[][]} */
@@ -89,14 +92,16 @@ export function linkOf({ name, working }) {
  */
 export function thread({ steps: all, by }, place) {
   const links = /** @type {Link[]} */ ([]);
-  const put = (/** @type {string} */ id, /** @type {Step[]} */ found) => links.push({ id, steps: found, before: [] });
-  for (const step of all) {
+  const put = (/** @type {string} */ id, /** @type {Step[]} */ members) =>
+    links.push({ id, steps: members, before: [] });
+  for (const parsed of all) {
+    const step = parsed.planes ? { ...parsed, values: parsed.planes[place.q] || parsed.values } : parsed;
     const id = linkOf(step);
-    const link = links.find((one) => one.id === id);
+    const link = links.find((link) => link.id === id);
     if (link) link.steps.push(step);
     else put(id, [step]);
   }
-  const at = (/** @type {string} */ id) => links.findIndex((one) => one.id === id);
+  const at = (/** @type {string} */ id) => links.findIndex((link) => link.id === id);
   if (by.weights && by.weights.working && by.weights.working.rule === "normalizer") {
     const [score, source] = [at("score"), by.masked || by.biased || by.scaled || by.scores || by.products];
     const products = by.scores && by.scores.working && by.scores.working.rule === "dot";
@@ -107,12 +112,12 @@ export function thread({ steps: all, by }, place) {
   const out = at("out");
   if (by.output && by.output.working && by.output.working.rule === "mix") {
     const [weights, value] = by.output.working.of.map((name) => by[name]);
-    const values = value.values.map((row, k) => row.map((one) => one * weights.values[place.q][k]));
+    const values = value.values.map((row, k) => row.map((number) => number * weights.values[place.q][k]));
     const weighted = { ...value, name: "weighted values", symbol: "aV", values, working: undefined };
     links.splice(out, 0, { id: "mix", steps: [weighted], before: [value] });
   }
-  const shown = new Set(["project", "input", "out", "layer", "mix"]);
-  for (const link of links.filter((one) => one.steps.length && !shown.has(one.id))) {
+  const alone = new Set(["project", "input", "out", "layer", "mix"]);
+  for (const link of links.filter(({ id, steps: members }) => members.length && !alone.has(id))) {
     const names = new Set(link.steps.flatMap((step) => (step.working ? step.working.of : [])));
     link.before = [...names].map((name) => by[name]).filter((step) => step && !link.steps.includes(step));
   }
@@ -158,8 +163,9 @@ export function factors({ by, parameters }, step, row, column) {
   if (rule === "dot") return { left: a.values[row], right: b.values[column], more: 0, factor: numbers.factor ?? 1 };
   if (rule === "additive") {
     const { slope, vector } = numbers;
-    const bent = (/** @type {number} */ sum) => (slope === undefined ? Math.tanh(sum) : sum > 0 ? sum : slope * sum);
-    const right = a.values[row].map((value, f) => bent(value + b.values[column][f]));
+    const activation = (/** @type {number} */ sum) =>
+      slope === undefined ? Math.tanh(sum) : sum > 0 ? sum : slope * sum;
+    const right = a.values[row].map((value, f) => activation(value + b.values[column][f]));
     return { left: vector, right, more: 0, factor: 1 };
   }
   if (rule === "rotation") {

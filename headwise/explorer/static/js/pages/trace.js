@@ -2,7 +2,7 @@
 /** One number through every step of a head: the thread, the matrices of a step, and the number worked by hand. */
 
 import { getJson, query } from "../api.js";
-import * as made from "../core/steps.js";
+import { parseSteps } from "../core/steps.js";
 import { cut } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
@@ -57,8 +57,8 @@ export function mount(place) {
   const arrows = (/** @type {KeyboardEvent} */ event) => arrowed(event);
   document.addEventListener("keydown", arrows);
   const ends = [
-    effect(() => asked()),
-    effect(() => fill(parts.title, titled())),
+    effect(() => request()),
+    effect(() => fill(parts.title, heading())),
     effect(() => {
       void state.language.value;
       const trace = isTextbook() ? null : state.trace.value;
@@ -68,14 +68,14 @@ export function mount(place) {
       const layer = group ? state.place(group).layer : "";
       return supposing.mount(changes, trace, layer, width);
     }),
-    effect(() => kept(lists, () => fill(lists, choices()))),
+    effect(() => keepFocus(lists, () => fill(lists, choices()))),
     effect(() => {
       [thread, panel, number].forEach((node) => (node.hidden = !steps.value));
     }),
-    drawn(thread, (all) => openStep.chips(all)),
-    drawn(panel, (all) => openStep.matricesOf(all, panel)),
-    drawn(number, (all) => openStep.oneNumber(all)),
-    drawn(notes, (all) => [t("trace_hint"), openStep.exactness(all)].map((words) => h("p", { class: "note" }, words))),
+    follow(thread, (all) => openStep.chips(all)),
+    follow(panel, (all) => openStep.matricesOf(all, panel)),
+    follow(number, (all) => openStep.oneNumber(all)),
+    follow(notes, (all) => [t("trace_hint"), openStep.exactness(all)].map((words) => h("p", { class: "note" }, words))),
   ];
   return () => {
     document.removeEventListener("keydown", arrows);
@@ -109,7 +109,7 @@ function exercises(closing) {
 }
 
 /** Asks for the steps of the chosen head, with what is supposed of it. */
-function asked() {
+function request() {
   const [trace, group] = [state.trace.value, state.chosen()];
   const book = isTextbook();
   if (!book && (!trace || !group)) {
@@ -124,7 +124,7 @@ function asked() {
   Promise.all([answered, styled]).then(
     ([answer]) => {
       if (!alive) return;
-      steps.value = made.steps(answer, 0);
+      steps.value = parseSteps(answer);
       document.documentElement.dataset.ready = ["steps", layer, head, ...Object.values(others)].join("/");
     },
     (error) => {
@@ -139,7 +139,7 @@ function asked() {
 }
 
 /** The pair in words, what it is of, and the way to the worked example. */
-function titled() {
+function heading() {
   const all = steps.value;
   if (!all) return [h("p", {}, state.status.value || t("loading")), sources()];
   const { q, k } = whereNow(all);
@@ -216,11 +216,11 @@ function choices() {
  * @param {HTMLElement} node
  * @param {(all: Steps) => any[]} work
  */
-const drawn = (node, work) =>
+const follow = (node, work) =>
   effect(() => {
     const all = steps.value;
     void [state.language.value, state.dark.value];
-    kept(node, () => fill(node, all ? work(all) : []));
+    keepFocus(node, () => fill(node, all ? work(all) : []));
   });
 
 /** Arrows go from step to step in the thread. @param {KeyboardEvent} event */
@@ -245,15 +245,15 @@ function arrowed(event) {
  * @param {HTMLElement} place
  * @param {() => void} draw
  */
-function kept(place, draw) {
+function keepFocus(place, draw) {
   const focus = /** @type {HTMLElement | null} */ (document.activeElement);
   const at = focus && place.contains(focus) ? focus.dataset.at : undefined;
-  const before = new Map(scrolled(place).map((one) => [one.dataset.of, [one.scrollTop, one.scrollLeft]]));
+  const before = new Map(scrolled(place).map((box) => [box.dataset.of, [box.scrollTop, box.scrollLeft]]));
   draw();
-  for (const one of scrolled(place)) {
-    const was = before.get(one.dataset.of);
-    if (was) [one.scrollTop, one.scrollLeft] = was;
-    reveal(one);
+  for (const box of scrolled(place)) {
+    const was = before.get(box.dataset.of);
+    if (was) [box.scrollTop, box.scrollLeft] = was;
+    reveal(box);
   }
   const chip = /** @type {HTMLElement | null} */ (place.querySelector("[role=tab][aria-selected=true]"));
   if (chip) place.scrollLeft = chip.offsetLeft - place.offsetLeft - (place.clientWidth - chip.offsetWidth) / 2;

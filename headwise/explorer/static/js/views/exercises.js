@@ -43,36 +43,36 @@ export function mount(place, steps, { open, title }) {
     const all = steps.value ? exercises(steps.value, seed.value) : [];
     fill(
       list,
-      all.map((one, at) => asked(one, at, open)),
+      all.map((exercise, at) => form(exercise, at, open)),
     );
   });
 }
 
-/** @param {Exercise} one */
-const question = (one) => t(`ask_${one.kind}`, ...one.words);
+/** @param {Exercise} exercise */
+const question = (exercise) => t(`ask_${exercise.kind}`, ...exercise.words);
 
-/** @param {Exercise} one @param {number} at @param {(link: string, of?: string) => void} open */
-function asked(one, at, open) {
+/** @param {Exercise} exercise @param {number} at @param {(link: string, of?: string) => void} open */
+function form(exercise, at, open) {
   const verdict = h("p", { class: "verdict", role: "status" });
   const id = `exercise-${at}`;
-  const input = one.options
+  const input = exercise.options
     ? h(
         "select",
         { id },
         h("option", { value: "" }, "…"),
-        one.options.map((name, number) => h("option", { value: number }, cut(name, 24))),
+        exercise.options.map((name, number) => h("option", { value: number }, cut(name, 24))),
       )
     : h("input", { id, type: "text", inputmode: "decimal", autocomplete: "off", size: 8 });
   const check = (/** @type {Event} */ event) => {
     event.preventDefault();
-    const result = right(one, input.value);
-    const see = h("button", { type: "button", onclick: () => seen(one, open) }, t("see_working"));
+    const result = right(exercise, input.value);
+    const see = h("button", { type: "button", onclick: () => goTo(exercise, open) }, t("see_working"));
     const words =
       result === null
         ? t("no_number")
         : result
-          ? t("right", one.shown)
-          : `${t("wrong")} ${t(`hint_${one.kind}`, ...one.hint)}`;
+          ? t("right", exercise.shown)
+          : `${t("wrong")} ${t(`hint_${exercise.kind}`, ...exercise.hint)}`;
     verdict.className = `verdict ${result ? "right" : "wrong"}`;
     fill(verdict, result === null ? words : [words, " ", see]);
   };
@@ -82,7 +82,7 @@ function asked(one, at, open) {
     h(
       "form",
       { onsubmit: check, class: "exercise" },
-      h("p", {}, question(one), one.options ? "" : ` ${t("digits_note")}`),
+      h("p", {}, question(exercise), exercise.options ? "" : ` ${t("digits_note")}`),
       h("label", { for: id }, t("your_answer")),
       input,
       h("button", { type: "submit" }, t("check")),
@@ -91,8 +91,8 @@ function asked(one, at, open) {
   );
 }
 
-/** Goes to where a number is worked. @param {Exercise} one @param {(link: string, of?: string) => void} open */
-function seen({ link, of, place }, open) {
+/** Goes to where a number is worked. @param {Exercise} exercise @param {(link: string, of?: string) => void} open */
+function goTo({ link, of, place }, open) {
   batch(() => {
     [state.query.value, state.key.value, state.column.value] = [place.q, place.k, place.c];
     open(link, of);
@@ -126,7 +126,7 @@ export function worksheet(steps, seed, title) {
   const hidden = (/** @type {string} */ name, /** @type {number} */ q, /** @type {number} */ k) =>
     blanks.some(({ link, place }) => (SHOWN[link] || []).includes(name) && place.q === q && place.k === k);
   const names = ["query", "key", "value", "products", "scores", "scaled", "masked", "weights"];
-  const shown = names.map((name) => by[name]).filter((step) => step && step.shape[1] <= COLUMNS);
+  const tables = names.map((name) => by[name]).filter((step) => step && step.shape[1] <= COLUMNS);
   return h(
     "div",
     { class: "worksheet" },
@@ -137,13 +137,15 @@ export function worksheet(steps, seed, title) {
     h(
       "div",
       { class: "matrices" },
-      shown.map((step) => grid(steps, step, hidden)),
+      tables.map((step) => grid(steps, step, hidden)),
     ),
     h("h2", {}, t("exercises")),
     h(
       "ol",
       {},
-      all.map((one) => h("li", {}, question(one), one.options ? options(one) : h("p", { class: "blank" }, ""))),
+      all.map((exercise) =>
+        h("li", {}, question(exercise), exercise.options ? options(exercise) : h("p", { class: "blank" }, "")),
+      ),
     ),
     h(
       "section",
@@ -152,12 +154,12 @@ export function worksheet(steps, seed, title) {
       h(
         "ol",
         {},
-        all.map((one) => h("li", {}, one.shown, " — ", t(`hint_${one.kind}`, ...one.hint))),
+        all.map((exercise) => h("li", {}, exercise.shown, " — ", t(`hint_${exercise.kind}`, ...exercise.hint))),
       ),
       h(
         "div",
         { class: "matrices" },
-        shown.map((step) => grid(steps, step, () => false)),
+        tables.map((step) => grid(steps, step, () => false)),
       ),
     ),
   );
@@ -166,7 +168,7 @@ export function worksheet(steps, seed, title) {
 /** The matrices in which the number of a question stands, by where it is worked. @type {Record<string, string[]>} */
 const SHOWN = { score: ["products", "scores"], scale: ["scaled", "masked"], weights: ["weights"] };
 
-/** @param {Exercise} one */
+/** @param {Exercise} exercise */
 const options = ({ options }) =>
   h(
     "p",
@@ -185,7 +187,7 @@ function grid(steps, step, hidden) {
     return Array.from({ length }, (_, at) => cut(known[at] ?? String(at + 1), 10));
   };
   const places = placesOf(values);
-  const told = (/** @type {number} */ value) => (name === "weights" ? weight(value) : fixed(value, places));
+  const written = (/** @type {number} */ value) => (name === "weights" ? weight(value) : fixed(value, places));
   const [rows, columns] = [names(axes[0], step.shape[0]), names(axes[1], step.shape[1])];
   return h(
     "table",
@@ -209,7 +211,7 @@ function grid(steps, step, hidden) {
           "tr",
           {},
           h("th", { scope: "row" }, rows[q]),
-          row.map((value, k) => (hidden(name, q, k) ? h("td", { class: "missing" }, "") : h("td", {}, told(value)))),
+          row.map((value, k) => (hidden(name, q, k) ? h("td", { class: "missing" }, "") : h("td", {}, written(value)))),
         ),
       ),
     ),

@@ -54,8 +54,8 @@ function top(values) {
 function shades({ share }, row, most) {
   const dark = state.dark.peek() ? "dark" : "light";
   const name = share ? `ink ${dark}` : dark === "dark" ? "diverging dark" : "diverging";
-  const found = share ? entries(row, 1, "sqrt") : signed(row, most, "sqrt");
-  return Array.from(found, (entry) => (entry < 0 ? null : [colour(name, entry), letters(name, entry)]));
+  const shade = share ? entries(row, 1, "sqrt") : signed(row, most, "sqrt");
+  return Array.from(shade, (entry) => (entry < 0 ? null : [colour(name, entry), letters(name, entry)]));
 }
 
 /** @param {Matrix} matrix */
@@ -64,7 +64,7 @@ function table(matrix) {
   const width = values.length ? values[0].length : 0;
   const most = top(values);
   const share = Boolean(matrix.share) && !values.some((row) => row.some((value) => value < 0 && value > -Infinity));
-  const told = (/** @type {number} */ row, /** @type {number} */ column) => {
+  const describe = (/** @type {number} */ row, /** @type {number} */ column) => {
     const value = values[row][column];
     const number = value === -Infinity ? `−∞, ${t("forbidden")}` : significant(value, 5);
     return `${matrix.symbol} ${rows[row]}, ${columns ? columns[column] : column + 1}: ${number}`;
@@ -76,8 +76,8 @@ function table(matrix) {
     node.className = shade ? "" : "hidden-pair";
     node.tabIndex = -1;
     node.setAttribute("role", "gridcell");
-    node.setAttribute("aria-label", told(row, column));
-    node.title = told(row, column);
+    node.setAttribute("aria-label", describe(row, column));
+    node.title = describe(row, column);
     node.dataset.at = `${matrix.name}.${row}.${column}`;
     if (shade) [node.style.background, node.style.color] = shade;
     node.textContent = written(values[row][column]);
@@ -91,10 +91,10 @@ function table(matrix) {
     const colours = shades({ ...matrix, share }, row, most);
     return row.map((_, column) => cell(colours[column], at, column));
   });
-  const marked = marker(cells, names, heads);
+  const mark = marker(cells, names, heads);
   const box = h("div", { class: "scrolls", "data-of": matrix.name });
   const follow = () => {
-    marked(matrix.marks());
+    mark(matrix.marks());
     if (box.isConnected) reveal(box);
   };
   const grid = h(
@@ -148,7 +148,7 @@ function marker(cells, names, heads) {
     cells[row].forEach((cell) => cell.classList.toggle("line", add));
     names[row].classList.toggle("on", add);
     if (on || down) heads[column].classList.toggle("on", add);
-    if (down) cells.forEach((one) => one[column].classList.toggle("down", add));
+    if (down) cells.forEach((cellsOfRow) => cellsOfRow[column].classList.toggle("down", add));
     const stop = cells[row][column];
     stop.tabIndex = add ? 0 : -1;
     if (!on) return;
@@ -186,7 +186,7 @@ function picture({ values, rows, columns, symbol, text, share, marks, pick }) {
     },
   });
   const names = columns || values[0].map((_, at) => String(at + 1));
-  const shown = /** @type {import("./map.js").Matrix} */ ({
+  const content = /**  @type {import("./map.js").Matrix} */ ({
     values: values.flat(),
     rows,
     columns: names,
@@ -198,6 +198,6 @@ function picture({ values, rows, columns, symbol, text, share, marks, pick }) {
     told: (q, k) => `${visible(rows[q])}, ${visible(names[k])}: ${significant(values[q][k], 5)}`,
     pick,
   });
-  import("./map.js").then((map) => map.mount(place, shown));
+  import("./map.js").then((map) => map.mount(place, content));
   return place;
 }

@@ -3,7 +3,7 @@
 
 import { placesOf, short, significant, weight } from "../core/digits.js";
 import { formula } from "../core/formula.js";
-import * as made from "../core/steps.js";
+import { cellOf, chosenStep, linkOf, ofPairs, placeOf } from "../core/steps.js";
 import { cut, percent } from "../core/text.js";
 import { h } from "../dom.js";
 import { batch } from "../store.js";
@@ -11,12 +11,25 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import { matrix } from "./matrix.js";
 import { toolbar } from "./toolbar.js";
-import { KINDS, LETTERS, choosePlace, headWidth, labels, open, opened, place, play, playing, step } from "./tracing.js";
+import {
+  KINDS,
+  LETTERS,
+  choosePlace,
+  headWidth,
+  labels,
+  open,
+  openLink,
+  place,
+  play,
+  playing,
+  step,
+} from "./tracing.js";
 import { worked } from "./worked.js";
 
 /** @typedef {import("../core/steps.js").Steps} Steps */
 /** @typedef {import("../core/steps.js").Step} Step */
 /** @typedef {import("../core/steps.js").Link} Link */
+/** @typedef {import("../core/steps.js").Place} Place */
 
 /** Columns, and keys, of which the numbers are shown at once. */
 const [NARROW, SQUARE] = [8, 14];
@@ -24,15 +37,15 @@ const [NARROW, SQUARE] = [8, 14];
 /** The thread. @param {Steps} all */
 export function chips(all) {
   const now = place(all);
-  const { links, at } = opened(all, now);
-  return links.map((one, number) => chip(all, one, number, number === at, now));
+  const { links, at } = openLink(all, now);
+  return links.map((link, number) => chip(all, link, number, number === at, now));
 }
 
 /** The matrices of the open step; they follow the place by themselves. @param {Steps} all @param {HTMLElement} panel */
 export function matricesOf(all, panel) {
-  const { links, at, link } = opened(all, place(all, true));
-  // weighted values are those of one query
-  const now = place(all, link.id !== "mix");
+  const { links, at, link } = openLink(all, place(all, true));
+  // weighted values, and steps of three axes, are those of one query
+  const now = place(all, link.id !== "mix" && !link.steps.some((step) => step.planes));
   panel.setAttribute("aria-label", title(all, link));
   return [
     h("div", { class: "row-of lead" }, h("p", {}, lead(all, link, now)), tools(all, link, at, links.length)),
@@ -43,11 +56,11 @@ export function matricesOf(all, panel) {
 /** One number by hand. @param {Steps} all */
 export function oneNumber(all) {
   const now = place(all);
-  const { link } = opened(all, now);
+  const { link } = openLink(all, now);
   if (!link.steps.length) return unchanged(all, link, now);
   // of what a link shows in another way, the number is that of the output
-  const step = link.id === "mix" ? all.by.output : made.chosenStep(link, state.matrix.value);
-  const [row, column] = made.cellOf(step, now);
+  const step = link.id === "mix" ? all.by.output : chosenStep(link, state.matrix.value);
+  const [row, column] = cellOf(step, now);
   return worked({ steps: all, step, row, column, k: now.k, choose: choosePlace });
 }
 
@@ -57,9 +70,9 @@ export function exactness({ difference, by }) {
   return exact ? t(difference < 1e-5 ? "exact" : "inexact", significant(difference, 2)) : t("as_recorded");
 }
 
-/** The number of a link that changes nothing. @param {Steps} all @param {Link} link @param {made.Place} now */
+/** The number of a link that changes nothing. @param {Steps} all @param {Link} link @param {Place} now */
 function unchanged(all, link, now) {
-  const [row, column] = made.cellOf(link.before[0], now);
+  const [row, column] = cellOf(link.before[0], now);
   const words = t(`${link.id}_none`, short(link.before[0].values[row][column]));
   return [h("div", { class: "formula" }, h("span", { class: "number" }, words))];
 }
@@ -75,22 +88,22 @@ function title({ by }, link) {
   return t(`link_${link.id}`) === `link_${link.id}` ? link.id : t(`link_${link.id}`);
 }
 
-/** The number of a link in the thread. @param {Steps} all @param {Link} link @param {made.Place} now */
+/** The number of a link in the thread. @param {Steps} all @param {Link} link @param {Place} now */
 function valueOf(all, link, now) {
   const { by } = all;
   if (link.id === "input") return t("count_numbers", by.input.shape[1]);
   if (["project", "norm", "turn", "features"].includes(link.id))
     return link.steps.map(({ shape }) => shape[1]).join(" + ");
   if (!link.steps.length) return t(link.id === "scale" ? "off" : "nothing");
-  const step = link.id === "mix" ? null : made.chosenStep(link, "");
+  const step = link.id === "mix" ? null : chosenStep(link, "");
   if (!step) return `${weight(by[/** @type {any} */ (by.output.working).of[0]].values[now.q][now.k])} · v`;
-  const [row, column] = made.cellOf(step, now);
+  const [row, column] = cellOf(step, now);
   const value = step.values[row][column];
   if (!["weights", "changed"].includes(link.id) || value < 0 || value > 1) return short(value);
   return value === 0 || value === 1 ? `${100 * value} %` : percent(value, 1);
 }
 
-/** @param {Steps} all @param {Link} link @param {number} number @param {boolean} on @param {made.Place} now */
+/** @param {Steps} all @param {Link} link @param {number} number @param {boolean} on @param {Place} now */
 const chip = (all, link, number, on, now) =>
   h(
     "button",
@@ -106,7 +119,7 @@ const chip = (all, link, number, on, now) =>
     h("span", { class: "value" }, valueOf(all, link, now)),
   );
 
-/** What happens in a step, in words. @param {Steps} all @param {Link} link @param {made.Place} now */
+/** What happens in a step, in words. @param {Steps} all @param {Link} link @param {Place} now */
 function lead(all, link, now) {
   const [step] = link.steps.slice(-1);
   const width = headWidth(all);
@@ -116,7 +129,7 @@ function lead(all, link, now) {
     step ? `lead_${link.id}_${kind ? kind.split(":")[0] : ruleOf(step)}` : `lead_${link.id}_none`,
     `lead_${link.id}`,
   ];
-  const name = names.find((one) => t(one) !== one);
+  const name = names.find((candidate) => t(candidate) !== candidate);
   if (name) return t(name, ...values.map((value) => cut(String(value), LETTERS)));
   return [step.text, formula(step.formula)];
 }
@@ -125,7 +138,7 @@ function lead(all, link, now) {
 const ruleOf = ({ working }) => (!working ? "" : working.numbers.slope === undefined ? working.rule : "leaky");
 
 /** Whether a step has more columns than are read at once. @param {Step} step */
-const isWide = (step) => step.shape[1] > (made.ofPairs(step) ? SQUARE : NARROW);
+const isWide = (step) => step.shape[1] > (ofPairs(step) ? SQUARE : NARROW);
 
 /** Back, play, next; all numbers. @param {Steps} all @param {Link} link @param {number} at @param {number} count */
 function tools(all, link, at, count) {
@@ -151,12 +164,12 @@ function tools(all, link, at, count) {
   );
 }
 
-/** The matrices of a link, with signs between them. @param {Steps} all @param {Link} link @param {made.Place} now */
+/** The matrices of a link, with signs between them. @param {Steps} all @param {Link} link @param {Place} now */
 function matrices(all, link, now) {
   const sign = (/** @type {string} */ text) => h("span", { class: "sign", "aria-hidden": "true" }, text);
-  const drawn = (/** @type {Step[]} */ some, /** @type {boolean} */ own) =>
+  const draw = (/** @type {Step[]} */ some, /** @type {boolean} */ own) =>
     some.map((step) => drawMatrix(all, link, step, now, own));
-  const [before, after] = [drawn(link.before, false), drawn(link.steps, true)];
+  const [before, after] = [draw(link.before, false), draw(link.steps, true)];
   const stacked = (/** @type {HTMLElement[]} */ nodes) =>
     nodes.length > 1 ? h("div", { class: "stacked" }, nodes) : nodes;
   if (!before.length) return after.length > 3 ? stacked(after) : after;
@@ -176,26 +189,26 @@ function matrices(all, link, now) {
  * @param {Steps} all
  * @param {Link} link
  * @param {Step} step
- * @param {made.Place} now
+ * @param {Place} now
  * @param {boolean} own
  */
 function drawMatrix(all, link, step, now, own) {
   const { axes, shape, name } = step;
-  const pairs = made.ofPairs(step);
+  const pairs = ofPairs(step);
   const rows = labels(all, axes[0], shape[0]);
   const weighted = link.id === "mix" && own;
   const of = weighted ? all.by[/** @type {any} */ (all.by.output.working).of[0]] : null;
   const marks = () => {
-    const here = own && (link.steps.length === 1 || step === made.chosenStep(link, state.matrix.value));
-    return { at: made.cellOf(step, place(all)), on: pairs || here || link.id === "mix", down: weighted };
+    const here = own && (link.steps.length === 1 || step === chosenStep(link, state.matrix.value));
+    return { at: cellOf(step, place(all)), on: pairs || here || link.id === "mix", down: weighted };
   };
   const family = name.split(" ").pop() || "";
   const text = t(`what_${name}`) === `what_${name}` ? step.text : t(`what_${name}`, all.queries[now.q]);
   const choose = (/** @type {number} */ i, /** @type {number} */ j) => {
     // a number of another step is worked where it is made
-    const elsewhere = !own && !pairs ? made.linkOf(step) : "";
+    const elsewhere = !own && !pairs ? linkOf(step) : "";
     batch(() => {
-      choosePlace(made.placeOf(step, i, j));
+      choosePlace(placeOf(step, i, j));
       if (own) state.matrix.value = name;
       if (elsewhere && link.id !== "mix") open(elsewhere, name);
     });
@@ -213,6 +226,6 @@ function drawMatrix(all, link, step, now, own) {
     share: /weights$/.test(name),
     bare: isWide(step) && !state.numbers.value,
     pick: choose,
-    move: own || pairs ? undefined : (i, j) => choosePlace(made.placeOf(step, i, j)),
+    move: own || pairs ? undefined : (i, j) => choosePlace(placeOf(step, i, j)),
   });
 }

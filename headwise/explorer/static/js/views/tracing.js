@@ -1,7 +1,7 @@
 // @ts-check
 /** What the page Trace shows and where it is in it: steps, the chosen pair, the open step, the player. */
 
-import * as made from "../core/steps.js";
+import { thread } from "../core/steps.js";
 import { batch, signal } from "../store.js";
 import * as state from "../state.js";
 import { largestCell } from "./largest.js";
@@ -9,6 +9,7 @@ import { largestCell } from "./largest.js";
 /** @typedef {import("../core/steps.js").Steps} Steps */
 /** @typedef {import("../core/steps.js").Step} Step */
 /** @typedef {import("../core/steps.js").Link} Link */
+/** @typedef {import("../core/steps.js").Place} Place */
 
 /** Letters of a token. */
 export const LETTERS = 16;
@@ -32,7 +33,7 @@ export const headWidth = ({ by }) => (by.query ? by.query.shape[1] : 0);
  * Where one is: the locked cell, else the largest weight; a column.
  * @param {Steps} all
  * @param {boolean} [once] not to be followed
- * @returns {made.Place}
+ * @returns {Place}
  */
 export function place({ by, queries, keys }, once = false) {
   const { weights } = by;
@@ -59,7 +60,8 @@ function strongest({ values }, masked, row) {
   if (!trace || !group) return { q: 0, k: 0 };
   const flat = Float32Array.from(values.flat());
   const each = (/** @type {number} */ length) => Array.from({ length }, (_, at) => [at]);
-  const marked = masked ? flat.map((one, at) => (masked.values.flat()[at] > -Infinity ? one : -Infinity)) : flat;
+  const scores = masked ? masked.values.flat() : [];
+  const marked = masked ? flat.map((share, at) => (scores[at] > -Infinity ? share : -Infinity)) : flat;
   const head = { weights: flat, marked, rows: each(values.length), columns: each(values[0].length) };
   return largestCell(head, trace, group);
 }
@@ -85,14 +87,14 @@ function openAt(links) {
   );
 }
 
-/** The link that is open, and its place. @param {Steps} all @param {made.Place} now */
-export function opened(all, now) {
-  const links = made.thread(all, now);
+/** The link that is open, and its place. @param {Steps} all @param {Place} now */
+export function openLink(all, now) {
+  const links = thread(all, now);
   const at = openAt(links);
   return { links, at, link: links[at] };
 }
 
-/** Another pair, or column. @param {Partial<made.Place>} next */
+/** Another pair, or column. @param {Partial<Place>} next */
 export function choosePlace(next) {
   const all = steps.peek();
   if (!all) return;
@@ -116,7 +118,7 @@ export function open(id, of = "") {
 export function step(by) {
   const all = steps.peek();
   if (!all) return false;
-  const links = made.thread(all, place(all));
+  const links = thread(all, place(all));
   const [at, last] = [openAt(links), links.length - 1];
   const next = Math.max(0, Math.min(last, at + by));
   if (next !== at) open(links[next].id);
@@ -127,7 +129,7 @@ export function step(by) {
 export function play() {
   if (playing.peek()) return rest();
   const all = steps.peek();
-  const links = all ? made.thread(all, place(all)) : [];
+  const links = all ? thread(all, place(all)) : [];
   if (openAt(links) === links.length - 1) open(links[0].id);
   playing.value = setInterval(() => {
     if (!step(1)) rest();

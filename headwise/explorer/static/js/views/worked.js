@@ -37,8 +37,8 @@ const CLASSES = { q: "of-query", k: "of-key", v: "of-value" };
 /** @param {Target} number @returns {any[]} what stands in the frame */
 export function worked(number) {
   const rule = number.step.working ? number.step.working.rule : "";
-  const made = (RULES[rule] || stated)(number) || stated(number);
-  return [h("div", { class: "formula" }, made.line), ...[made.terms].flat()];
+  const working = (RULES[rule] || stated)(number) || stated(number);
+  return [h("div", { class: "formula" }, working.line), ...[working.terms].flat()];
 }
 
 /** @param {Step} step */
@@ -109,8 +109,8 @@ const RULES = {
     const [{ values }] = sources(number);
     const { gain, shift, eps, mean } = /** @type {any} */ (number.step.working).numbers;
     const row = values[number.row];
-    const average = mean ? row.reduce((sum, one) => sum + one, 0) / row.length : 0;
-    const variance = row.reduce((sum, one) => sum + (one - average) ** 2, 0) / row.length;
+    const average = mean ? row.reduce((sum, number) => sum + number, 0) / row.length : 0;
+    const variance = row.reduce((sum, number) => sum + (number - average) ** 2, 0) / row.length;
     const above = mean ? `${short(row[number.column])} − ${bracketed(average)}` : short(row[number.column]);
     const by = [" × ", plain(bracketed(gain[number.column]))];
     const plus = shift[number.column] ? [" + ", plain(bracketed(shift[number.column]))] : [];
@@ -165,11 +165,11 @@ const scrolls = (node) =>
 /** A sum of products. @param {Target} number */
 function summed(number) {
   const { steps, step, row, column } = number;
-  const found = factors(steps, step, row, column);
-  if (!found) return null;
-  const { left, right, more, factor } = found;
+  const products = factors(steps, step, row, column);
+  if (!products) return null;
+  const { left, right, more, factor } = products;
   const { rule, numbers } = /** @type {any} */ (step.working);
-  const bent = numbers.slope !== undefined;
+  const leaky = numbers.slope !== undefined;
   const [a, b] = sources(number);
   const bases = [a.values, rule === "dot" ? b.values : [right]].map(placesOf);
   const spelled = left.length > SPELLED ? SPELLED : left.length;
@@ -194,7 +194,7 @@ function summed(number) {
     ],
     additive: () => {
       const [left, right] = [letter(symbolOf(a), of), letter(symbolOf(b), label(number, 1, column))];
-      return [letter("v"), ` · ${bent ? "LeakyReLU" : "tanh"}(`, left, " + ", right, ")"];
+      return [letter("v"), ` · ${leaky ? "LeakyReLU" : "tanh"}(`, left, " + ", right, ")"];
     },
     rotation: () => [
       letter(symbolOf(a), of, String(column + 1)),
@@ -221,7 +221,7 @@ function summed(number) {
   ];
   return {
     line: line.flat(4),
-    terms: cards(left, right, bases, classes || ["", ""], t(bent ? "factors_leaky" : `factors_${rule}`), more),
+    terms: cards(left, right, bases, classes || ["", ""], t(leaky ? "factors_leaky" : `factors_${rule}`), more),
   };
 }
 
@@ -236,19 +236,21 @@ function cards(left, right, bases, classes, what, more) {
   const top = Math.max(...products.map(({ product }) => Math.abs(product)));
   const sum = (/** @type {number} */ sign) =>
     products.reduce((all, { product }) => (product * sign > 0 ? all + product : all), 0);
-  if (sorted) products.sort((one, two) => Math.abs(two.product) - Math.abs(one.product));
+  if (sorted) products.sort((left, right) => Math.abs(right.product) - Math.abs(left.product));
   const name = state.dark.value ? "diverging dark" : "diverging";
   const places = Math.max(...bases) || 0;
-  const card = (/** @type {typeof products[0]} */ one) => {
-    const [entry] = signed([one.product], top, "sqrt");
-    const product = h("span", { class: "product" }, fixed(one.product, places));
+  const card = (/** @type {typeof products[0]} */ factor) => {
+    const [entry] = signed([factor.product], top, "sqrt");
+    const product = h("span", { class: "product" }, fixed(factor.product, places));
     [product.style.background, product.style.color] = [colour(name, entry), letters(name, entry)];
     return h(
       "li",
-      { title: `${significant(one.value, 6)} × ${significant(one.other, 6)} = ${significant(one.product, 6)}` },
-      h("span", { class: "index" }, one.at + 1),
-      h("span", { class: classes[0] || null }, fixed(one.value, bases[0])),
-      h("span", { class: classes[1] || null }, `× ${fixed(one.other, bases[1])}`),
+      {
+        title: `${significant(factor.value, 6)} × ${significant(factor.other, 6)} = ${significant(factor.product, 6)}`,
+      },
+      h("span", { class: "index" }, factor.at + 1),
+      h("span", { class: classes[0] || null }, fixed(factor.value, bases[0])),
+      h("span", { class: classes[1] || null }, `× ${fixed(factor.other, bases[1])}`),
       product,
     );
   };
@@ -282,30 +284,30 @@ function shared(number) {
   const { rule, numbers } = /** @type {any} */ (step.working);
   const [scores, weights] = [values[row], step.values[row]];
   if (rule === "share") return divided(number, scores, numbers.reach);
-  const made = normalized(numbers.name, scores, weights);
-  if (!made) return null;
+  const way = normalized(numbers.name, scores, weights);
+  if (!way) return null;
   const kind = numbers.name.split(":")[0];
-  const { sum, top } = made;
+  const { sum, top } = way;
   const hidden = scores[column] === -Infinity;
-  const power = made.columns.find(([name]) => name === "power");
+  const power = way.columns.find(([name]) => name === "power");
   const value = result(hidden || !weights[column] ? "0" : significant(weights[column], 6));
-  let way = /** @type {any[]} */ ([plain(t(`rule_${kind}`, short(scores[column]), significant(top), sum))]);
+  let middle = /** @type {any[]} */ ([plain(t(`rule_${kind}`, short(scores[column]), significant(top), sum))]);
   if (power) {
-    const powers = power[1].filter((one) => one > 0).map((one) => significant(one, 3));
+    const powers = power[1].filter((number) => number > 0).map((number) => significant(number, 3));
     const spelled = powers.slice(0, SUMMANDS).join(" + ") + (powers.length > SUMMANDS ? " + …" : "");
-    const extra = made.extra ? `${significant(made.extra, 3)} + ` : "";
+    const extra = way.extra ? `${significant(way.extra, 3)} + ` : "";
     const above = hidden ? "exp(−∞)" : `exp(${short(scores[column])} − ${bracketed(top)})`;
     const shares = fraction(plain(significant(power[1][column], 5)), plain(significant(sum, 5)));
-    way = [fraction(plain(above), plain(extra + spelled)), " = ", shares];
+    middle = [fraction(plain(above), plain(extra + spelled)), " = ", shares];
   }
-  const columns = /** @type {[string, number[], boolean][]} */ ([["score", scores, false], ...made.columns]);
+  const columns = /** @type {[string, number[], boolean][]} */ ([["score", scores, false], ...way.columns]);
   const heads = columns.map(([name]) =>
     name === "score" ? `${t("score")} ${symbol.toLowerCase()}` : t(`way_${name}`),
   );
   const totals = columns.map(([name, all, adds]) =>
-    adds ? (name === "power" ? sum : all.reduce((one, two) => one + two, 0)) : null,
+    adds ? (name === "power" ? sum : all.reduce((sum, number) => sum + number, 0)) : null,
   );
-  const line = [own(number), " = ", way, " = ", value].flat(2);
+  const line = [own(number), " = ", middle, " = ", value].flat(2);
   return {
     line,
     terms: rowTable(
@@ -322,7 +324,7 @@ function shared(number) {
 function divided(number, products, reach) {
   const end = reach === undefined ? products.length : number.row + reach + 1;
   const counted = products.map((product, k) => (k < end ? product : 0));
-  const sum = counted.reduce((one, two) => one + two, 0);
+  const sum = counted.reduce((sum, number) => sum + number, 0);
   const above = plain(significant(counted[number.column], 5));
   const weights = number.step.values[number.row];
   const line = [
@@ -338,7 +340,7 @@ function divided(number, products, reach) {
     number,
     heads,
     [counted, weights],
-    [sum, weights.reduce((one, two) => one + two, 0)],
+    [sum, weights.reduce((sum, number) => sum + number, 0)],
     t("sum"),
   );
   return { line: line.flat(), terms: [note, terms] };
@@ -349,18 +351,18 @@ function mixed(number) {
   const { step, row, column } = number;
   const [weights, values] = sources(number);
   const shares = weights.values[row];
-  const column_ = values.values.slice(0, shares.length).map((one) => one[column]);
-  const products = shares.map((one, k) => one * column_[k]);
+  const numbers = values.values.slice(0, shares.length).map((vector) => vector[column]);
+  const products = shares.map((share, k) => share * numbers[k]);
   let sum = 0;
   const sums = products.map((product) => (sum += product));
   const places = placesOf(values.values);
   const terms = shares
     .slice(0, SUMMANDS)
-    .flatMap((one, k) => [
+    .flatMap((share, k) => [
       k ? " + " : "",
-      plain(weight(one) === "·" ? "<.001" : weight(one)),
+      plain(weight(share) === "·" ? "<.001" : weight(share)),
       "(",
-      h("span", { class: "number of-value" }, fixed(column_[k], places)),
+      h("span", { class: "number of-value" }, fixed(numbers[k], places)),
       ")",
     ]);
   const line = [
@@ -374,11 +376,11 @@ function mixed(number) {
     shares.length > SUMMANDS ? " + …" : "",
   ];
   const heads = [t("way_weight"), t("way_value", column + 1), "a × v", t("way_so_far")];
-  const total = [shares.reduce((one, two) => one + two, 0), null, step.values[row][column], null];
+  const total = [shares.reduce((sum, number) => sum + number, 0), null, step.values[row][column], null];
   const table = rowTable(
     { ...number, step: { ...step, axes: ["queries", "keys"] } },
     heads,
-    [shares, column_, products, sums],
+    [shares, numbers, products, sums],
     total,
     t("output"),
   );
@@ -434,8 +436,8 @@ function rowTable(number, heads, columns, totals, name) {
 
 /** Six decimals for what is below ten, none for whole numbers. @param {number} value @param {number[]} all */
 function written(value, all) {
-  if (all.every((one) => Number.isInteger(one) || one === -Infinity)) return short(value);
+  if (all.every((number) => Number.isInteger(number) || number === -Infinity)) return short(value);
   if (value === 0) return "0";
-  const large = all.some((one) => Math.abs(one) >= 10 && one > -Infinity);
+  const large = all.some((number) => Math.abs(number) >= 10 && number > -Infinity);
   return precise(value, large ? 4 : 6);
 }
