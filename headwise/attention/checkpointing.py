@@ -41,7 +41,7 @@ def with_tensors_of_now(module: nn.Module) -> Callable[..., Tensor]:
 
 def call_with(
     module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Any, ...], options: dict[str, Any] | None = None
-) -> Tensor:
+) -> Any:
     """module(*inputs, **options) with these in place of its parameters and buffers; what is tied needs one name.
 
     `torch.func.functional_call` exchanges what a part with two names holds twice, and gives back the wrong tensor
@@ -50,8 +50,7 @@ def call_with(
     own = tensors_of(module)
     replacements = {id(own[name]): tensor for name, tensor in tensors.items()}
     named = {name: replacements[id(tensor)] for name, tensor in _places(module).items() if id(tensor) in replacements}
-    output: Tensor = torch.func.functional_call(module, named, inputs, options, tie_weights=False)
-    return output
+    return torch.func.functional_call(module, named, inputs, options, tie_weights=False)
 
 
 def _places(module: nn.Module) -> dict[str, Tensor]:

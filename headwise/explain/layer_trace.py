@@ -10,17 +10,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.call import per_head
+from headwise.attention.call import Call
+from headwise.attention.masks import Mask
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.precision import uncast, wide
-from headwise.attention.stages import PAIRS, Stage
+from headwise.attention.normalizers import Normalizer
+from headwise.attention.precision import uncast
+from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.errors import ConfigError, Unsupported, unknown
+from headwise.explain.projections import HEADS, Projections, near, recorded_head
+from headwise.explain.workings import checked_working
 from headwise.layers.attention import MultiHeadAttention
 from headwise.records import RecordedCall, record
 from headwise.records.watching import chosen
 
-# hooks see these steps of the latest call only
-_HOOKED = ("input", "joined", "layer output")
 # the weighted values are as many as pairs times the width of a value; above this number they are left out
 _MOST_NUMBERS = 1 << 18
 
@@ -43,6 +45,7 @@ class TracedStep:
     axes: tuple[str, ...]
     values: Float[np.ndarray, "..."]
     text: str
+    working: Working | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class LayerTrace:
 
     Args:
         shapes: (name, what, shape) of everything that the model computed on the way, in its order.
+        parameters: matrices and biases that the workings of steps name.
+        difference: by how much the output of the layer itself, as its kernel computed it, differs from `output`.
     """
 
     layer: str
@@ -59,6 +64,8 @@ class LayerTrace:
     keys: list[str]
     steps: list[TracedStep]
     shapes: list[tuple[str, str, str]] = field(default_factory=list)
+    parameters: dict[str, Float[np.ndarray, "..."]] = field(default_factory=dict)
+    difference: float = 0.0
 
     def __getitem__(self, name: str) -> TracedStep:
         """A step by its name. Raises: ConfigError for an unknown name."""
@@ -84,8 +91,9 @@ def layer_trace(
 ) -> LayerTrace:
     """The steps of one layer while `run` calls the model, for the first sequence of the batch.
 
-    No output of the model changes. The steps are recomputed from the recorded calls, whichever kernel ran; `output` is
-    the output of the layer itself.
+    No output of the model changes. Each step is computed from those before it in double precision, from the recorded
+    inputs and the parameters, so that what is shown adds up; where a layer does more than is known here, as with an
+    adapter in place of its projection, a step is what the layer computed.
 
     Args:
         layer: a name as `headwise.record` gives it; the first attention layer if None.
@@ -115,17 +123,25 @@ def layer_trace(
         raise Unsupported(f"{name} was not called for this input, so there is no step to show")
     if not 0 <= head < layer_record.num_heads:
         raise ConfigError(f"head {head} is not there; {name} has heads 0 to {layer_record.num_heads - 1}")
-    if len(layer_record.calls) > 1:
-        # each call has other queries, and the hooks saw the projection of the latest only
-        tensors.pop("projected", None)
+    projections = None
+    if attention is not None and len(tensors) == len(layer_record.calls):
+        projections = Projections(attention)
+    parameters = {} if projections is None else projections.parameters(head)
+    calls = [
+        _steps(call, head, projections, parameters, tensors[number] if projections else {})
+        for number, call in enumerate(layer_record.calls)
+    ]
     # a decoder that goes step by step has a call for each query
-    steps = _concatenate([_steps(call, head, attention, tensors) for call in layer_record.calls])
+    steps, difference = _concatenate([steps for steps, _ in calls]), max(difference for _, difference in calls)
     shapes = [(entry.name, *entry.shown()) for entry in trace if entry.calls]
-    return LayerTrace(name, head, list(queries), list(keys), steps, shapes)
+    return LayerTrace(name, head, list(queries), list(keys), steps, shapes, parameters, difference)
 
 
-def example_trace(name: str) -> LayerTrace:
+def example_trace(name: str, mask: Mask | None = None, normalizer: Normalizer | None = None) -> LayerTrace:
     """The steps of an example of `EXAMPLES`, which can be checked by hand.
+
+    Args:
+        mask, normalizer: in place of none and of softmax.
 
     Source of the numbers: the worked example of three inputs of width 4 in Karim 2019, "Illustrated: Self-Attention".
 
@@ -136,7 +152,7 @@ def example_trace(name: str) -> LayerTrace:
     """
     if name not in EXAMPLES:
         raise ConfigError(f"--example: {unknown('example', name, EXAMPLES)}")
-    layer = MultiHeadAttention(4, 1, Scored(EXAMPLES[name]), head_dim=3, value_dim=3, bias=False).double()
+    layer = MultiHeadAttention(4, 1, Scored(EXAMPLES[name], normalizer), head_dim=3, value_dim=3, bias=False).double()
     # the example has one head, whose output is that of the layer
     layer.set_submodule("output", nn.Identity())
     matrices = torch.cat([torch.tensor(matrix, dtype=torch.float64).mT for matrix in (_QUERY, _KEY, _VALUE)])
@@ -144,7 +160,7 @@ def example_trace(name: str) -> LayerTrace:
         layer.projection.weight.copy_(matrices)
     inputs: Tensor = torch.tensor([_INPUT], dtype=torch.float64)
     labels = ["x1", "x2", "x3"]
-    return layer_trace(nn.ModuleDict({name: layer}), lambda: layer(inputs), queries=labels, keys=labels)
+    return layer_trace(nn.ModuleDict({name: layer}), lambda: layer(inputs, mask=mask), queries=labels, keys=labels)
 
 
 def _concatenate(calls: list[list[TracedStep]]) -> list[TracedStep]:
@@ -157,130 +173,105 @@ def _concatenate(calls: list[list[TracedStep]]) -> list[TracedStep]:
     if len(calls) == 1 or len(sizes) > 1:
         return last
     return [
-        replace(step, values=np.concatenate([steps[number].values for steps in calls]))
-        if step.axes[0] == "queries" and step.name not in _HOOKED
+        replace(step, values=np.concatenate([steps[number].values for steps in calls]), working=_whole(step.working))
+        if step.axes[0] == "queries"
         else step
         for number, step in enumerate(last)
     ]
 
 
+def _whole(working: Working | None) -> Working | None:
+    """A working of all calls; what one has for the rows of its call alone is left out."""
+    return (
+        replace(working, rule="formula", numbers={}) if working and {"cos", "reach"} & set(working.numbers) else working
+    )
+
+
 @contextmanager
-def _hooks(attention: MultiHeadAttention | None) -> Iterator[dict[str, Tensor]]:
-    """Tensors of the latest call of a layer by name: its inputs, its projection, input and output of its last map."""
-    tensors: dict[str, Tensor] = {}
+def _hooks(attention: MultiHeadAttention | None) -> Iterator[list[dict[str, Tensor]]]:
+    """Tensors of each call of a layer by name: its inputs, input and output of its last map."""
+    calls: list[dict[str, Tensor]] = []
 
     def keep_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tensors.clear()
-        tensors["input"] = args[0]
+        calls.append({"input": args[0]})
         memory = args[1] if len(args) > 1 else kwargs.get("memory")
         if memory is not None:
-            tensors["memory"] = memory
-
-    def keep_projection(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        tensors["projected"] = output
+            calls[-1]["memory"] = memory
 
     def keep_output(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        tensors["joined"], tensors["layer output"] = args[0], output
+        calls[-1] |= {"joined": args[0], "layer output": output}
 
     with ExitStack() as stack:
         if attention is not None:
             stack.callback(attention.register_forward_pre_hook(keep_inputs, with_kwargs=True).remove)
-            stack.callback(attention.projection.register_forward_hook(keep_projection).remove)
             stack.callback(attention.output.register_forward_hook(keep_output).remove)
-        yield tensors
+        yield calls
 
 
 def _steps(
-    recorded: RecordedCall, head: int, attention: MultiHeadAttention | None, tensors: dict[str, Tensor]
-) -> list[TracedStep]:
+    recorded: RecordedCall,
+    head: int,
+    projections: Projections | None,
+    parameters: dict[str, Float[np.ndarray, "..."]],
+    tensors: dict[str, Tensor],
+) -> tuple[list[TracedStep], float]:
+    """The steps of one head in a call, and by how much the layer itself differs from them."""
     call = recorded.call
     with torch.no_grad(), uncast(recorded.output):
-        steps = [*_before(recorded, attention, tensors), *recorded.mechanism.stages(call)]
+        steps = [recorded_head(name, call) for name in HEADS]
+        if projections is not None:
+            steps = projections.before(call, tensors)
+        query, key, value = (step.values for step in steps[-len(HEADS) :])
+        group = slice(None, None, call.group)
+        exact = recorded.double(query, key[:, group], value[:, group])
+        steps += exact.stages()
         if recorded.changes:
-            text = "the weights that count, after what was changed"
-            steps.append(Stage("changed weights", "A'", "A'", PAIRS, recorded.weights(), text))
-        if (weighted := _weighted_values(call.value, steps[-1].values, call.query.shape[1], head)) is not None:
+            text, working = "the weights that count, after what was changed", Working("formula", (steps[-1].name,))
+            steps.append(Stage("changed weights", "A'", "A'", PAIRS, exact.weights(), text, working))
+        weights, source = steps[-1].values, steps[-1].name
+        if (weighted := _weighted_values(value, weights, head)) is not None:
             text = "each value times its weight; their sum over the keys is the output"
             steps.append(Stage("weighted values", "W", r"W_{ij} = A_{ij} v_j", (*PAIRS, "features"), weighted, text))
-        text = "what this head returns"
-        formula = r"O = A V" if call.relative is None or call.relative.value_table is None else r"O = A V + R_V"
-        steps.append(Stage("output", "O", formula, ("queries", "features"), recorded.output, text))
-        steps += _after(attention, tensors)
-    return [_of_head(step, head) for step in steps]
+        output = _output(call, source, weights, value, recorded.output)
+        steps.append(output)
+        difference = (output.values - recorded.output)[:1, head].abs()
+        if projections is not None:
+            steps += projections.after(output.values, tensors, head)
+    traced: dict[str, TracedStep] = {}
+    for step in (_of_head(step, head) for step in steps):
+        before = {name: other.values for name, other in traced.items()}
+        traced[step.name] = replace(step, working=checked_working(step.working, step.values, before, parameters))
+    return list(traced.values()), float(difference.max()) if difference.numel() else 0.0
 
 
-def _weighted_values(value: Tensor, weights: Tensor, heads: int, head: int) -> Tensor | None:
+def _weighted_values(value: Tensor, weights: Tensor, head: int) -> Tensor | None:
     """A vector for each pair of one head; None where that would be too many numbers to show."""
-    values = wide(per_head(value, heads))[:1, head : head + 1, None, : weights.shape[-1]]
+    values = value[:1, head : head + 1, None, : weights.shape[-1]]
     factors = weights[:1, head : head + 1].unsqueeze(-1)
     return factors * values if factors.numel() * values.shape[-1] <= _MOST_NUMBERS else None
 
 
-def _before(recorded: RecordedCall, attention: MultiHeadAttention | None, tensors: dict[str, Tensor]) -> list[Stage]:
-    """From the input to queries, keys and values."""
-    call = recorded.call
-    queries, keys = ("queries", "features"), ("keys", "features")
-    key, value = (per_head(tensor, call.query.shape[1]) for tensor in (call.key, call.value))
-    steps = []
-    if "input" in tensors:
-        steps.append(Stage("input", "X", "X", queries, _one_head(tensors["input"]), "what the layer is given"))
-    if "memory" in tensors:
-        text = "what is looked at: another sequence"
-        steps.append(Stage("memory", "C", "C", keys, _one_head(tensors["memory"]), text))
-    formula = _product("Q", "X", attention)
-    plain = None if attention is None or call.cross else _projected_query(attention, tensors, call.query.shape)
-    if plain is not None and not torch.equal(plain, call.query):
-        text = "before norms and position turn it"
-        steps.append(Stage("plain query", "Q_0", _product("Q_0", "X", attention), queries, plain, text))
-        formula = r"Q = r(Q_0)"
-    source = "C" if call.cross else "X"
-    return [
-        *steps,
-        Stage("query", "Q", formula, queries, call.query, "what each position asks for"),
-        Stage("key", "K", _product("K", source, attention), keys, key, "what each position is found by"),
-        Stage("value", "V", _product("V", source, attention), keys, value, "what each position hands on"),
-    ]
-
-
-def _product(symbol: str, source: str, attention: MultiHeadAttention | None) -> str:
-    """The formula of queries, keys or values; where the projection is not known, the symbol alone."""
-    if attention is None:
-        return symbol
-    name = symbol.partition("_")[0]
-    return f"{symbol} = {source} W_{name}" + (f" + b_{name}" if attention.projection.bias is not None else "")
-
-
-def _projected_query(attention: MultiHeadAttention, tensors: dict[str, Tensor], shape: torch.Size) -> Tensor | None:
-    """The queries before norms and position; None where the projection does not show them."""
-    if "projected" not in tensors:
-        return None
-    plain = tensors["projected"][..., : attention.widths()[0]].unflatten(-1, (shape[1], -1)).transpose(1, 2)
-    return plain if plain.shape == shape else None
-
-
-def _after(attention: MultiHeadAttention | None, tensors: dict[str, Tensor]) -> list[Stage]:
-    """From the outputs of the heads to that of the layer."""
-    if attention is None or "joined" not in tensors or isinstance(attention.output, nn.Identity):
-        return []
-    axes = ("queries", "features")
-    side = attention.combine == "concat"
-    formula = r"H = [O_1 \dots O_h]" if side else r"H = \frac{1}{h} \sum_i O_i"
-    text = "the outputs of all heads, side by side" if side else "the mean of the outputs of all heads"
-    bias = " + b_O" if getattr(attention.output, "bias", None) is not None else ""
-    return [
-        Stage("joined", "H", formula, axes, _one_head(tensors["joined"]), text),
-        Stage(
-            "layer output", "Y", rf"Y = H W_O{bias}", axes, _one_head(tensors["layer output"]), "what the layer returns"
-        ),
-    ]
-
-
-def _one_head(tensor: Tensor) -> Tensor:
-    """A tensor that all heads share, with an axis of one head."""
-    return tensor.detach().unsqueeze(1)
+def _output(call: Call, source: str, weights: Tensor, value: Tensor, output: Tensor) -> Stage:
+    """The sum of the weighted values, or what the layer gave where it is more than that."""
+    relative = call.relative is not None and call.relative.value_table is not None
+    sums, working = weights @ value[:, :, : weights.shape[-1]], Working("mix", (source, "value"))
+    if relative or not near(sums, output):
+        sums, working = output.double(), Working("formula", (source, "value"))
+    formula, text = r"O = A V + R_V" if relative else r"O = A V", "what this head returns"
+    return Stage("output", "O", formula, ("queries", "features"), sums, text, working)
 
 
 def _of_head(step: Stage, head: int) -> TracedStep:
     values = step.values.detach()
     numbers = values[0, head if values.shape[1] > 1 else 0].double().cpu().numpy()
-    return TracedStep(step.name, step.symbol, step.formula, step.axes, numbers, step.text)
+    working = step.working
+    if working is not None:
+        # of each head, or one for all
+        rows = {name: number[head % len(number)] for name, number in working.numbers.items() if name == "vector"}
+        constants = {name: _number(number) for name, number in ({**working.numbers, **rows}).items()}
+        working = replace(working, numbers=constants)
+    return TracedStep(step.name, step.symbol, step.formula, step.axes, numbers, step.text, working)
+
+
+def _number(number: Any) -> Any:
+    return number.detach().cpu().numpy() if isinstance(number, Tensor) else number

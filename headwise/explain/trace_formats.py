@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,8 @@ def check_form(form: str) -> None:
         raise ConfigError(f"--trace: {unknown('form', form, FORMS)}")
 
 
-def _json(trace: LayerTrace) -> str:
-    """Minus infinity, the score of a forbidden pair, is null."""
+def as_dict(trace: LayerTrace) -> dict[str, Any]:
+    """The trace as JSON has it; minus infinity, the score of a forbidden pair, is null."""
     steps = [
         {
             "name": step.name,
@@ -46,9 +47,12 @@ def _json(trace: LayerTrace) -> str:
         }
         for step in trace.steps
     ]
-    facts = {"layer": trace.layer, "head": trace.head, "queries": trace.queries, "keys": trace.keys, "steps": steps}
+    return {"layer": trace.layer, "head": trace.head, "queries": trace.queries, "keys": trace.keys, "steps": steps}
+
+
+def _json(trace: LayerTrace) -> str:
     shapes = [{"name": name, "what": what, "shape": shape} for name, what, shape in trace.shapes]
-    return json.dumps({**facts, "model": shapes}, ensure_ascii=False, indent=1)
+    return json.dumps({**as_dict(trace), "model": shapes}, ensure_ascii=False, indent=1)
 
 
 def _csv(trace: LayerTrace) -> str:

@@ -33,8 +33,10 @@ def script(*entries: str) -> str:
 
 
 @functools.cache
-def style() -> str:
-    return _read("css/app.css")
+def style(name: str) -> str:
+    """The style sheet of all pages, and that of this page if it has one."""
+    own = f"css/{name}.css"
+    return _read("css/app.css") + (_read(own) if (_STATIC / own).is_file() else "")
 
 
 def _collect(name: str, above: tuple[str, ...], order: list[str], parts: dict[str, str]) -> None:

@@ -71,7 +71,7 @@ def stages_of(model: nn.Module) -> list[dict[str, Any]]:
         part = _part(modules, module, mechanisms)
         if part is None:
             continue
-        path = mechanisms.get(module, name)
+        path = mechanisms.get(module) or name
         stage, pattern = _stage(path), re.sub(r"\.\d+(?=\.|$)", ".*", path)
         blocks = parts.setdefault((stage, pattern), part | {"blocks": set()})["blocks"]
         blocks.add(next(iter(re.findall(r"\.(\d+)(?=\.|$)", path)), ""))

@@ -76,7 +76,7 @@ def shell(name: str) -> bytes:
 
 
 def _document(name: str, title: str, answers: str) -> bytes:
-    script, style = bundle.page(name), bundle.style()
+    script, style = bundle.page(name), bundle.style(name)
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:;"
         " base-uri 'none'; form-action 'none'"

@@ -17,9 +17,8 @@ from headwise.explain import heads as of_heads
 from headwise.explain.attribution import Attribution, rollout_within
 from headwise.explain.explanation import Layer, part_of
 from headwise.explain.folding import Fold, fold_labels, fold_weights, tokens_of
-from headwise.explain.layer_trace import layer_trace
+from headwise.explain.layer_trace import LayerTrace, layer_trace
 from headwise.explain.places import Places, Tokens
-from headwise.explain.trace_formats import format_trace
 from headwise.predictors.looking import Pass, fitting
 from headwise.predictors.watched_heads import look_at
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
@@ -210,14 +209,14 @@ class Traced:
             raise Unsupported(f"rollout goes through layers of self-attention; {group.name} has none")
         return rollout_within(map(self.weights, group.layers))
 
-    def steps(self, layer: str, head: int, *others: Edit) -> str:
-        """Every step of a head as JSON, edits included, and others behind them; raises as `layer_trace`, and as `stage`
-        for too many pairs."""
+    def steps(self, layer: str, head: int, *others: Edit) -> LayerTrace:
+        """Every step of a head, edits included, and others behind them; raises as `layer_trace`, and as `stage` for too
+        many pairs."""
         group, record = self.group_of(layer), self._record(layer)
-        self._check_pairs(record, math.prod(shape_of(record)))
+        # in double precision
+        self._check_pairs(record, 2 * math.prod(shape_of(record)))
         with edit(self.seen.model, *self.edits, *others):
-            trace = layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
-        return format_trace(trace, "json")
+            return layer_trace(self.seen.model, self.seen.run, layer, head, queries=group.queries, keys=group.keys)
 
     def _check_pairs(self, record: LayerRecord, count: int) -> None:
         if count > _MOST_PAIRS:

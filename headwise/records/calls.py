@@ -1,7 +1,8 @@
 """One recorded call, and what is copied of it so that its weights stay what they were."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,6 +12,7 @@ from headwise.attention.call import Call
 from headwise.attention.checkpointing import call_with
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast
+from headwise.attention.stages import Stage
 from headwise.errors import Unsupported
 from headwise.records.watching import Change, weights
 
@@ -44,6 +46,21 @@ class RecordedCall:
         with torch.no_grad(), uncast(self.output):
             return call_with(_Reader(self), self.state, (heads, queries, keys))
 
+    def stages(self) -> list[Stage]:
+        """What the mechanism computes on the way, now, from the call with the parameters of then."""
+        with torch.no_grad(), uncast(self.output):
+            stages: Any = call_with(_Reader(self), self.state, (None, slice(None), slice(None), True))
+        return list(stages)
+
+    def double(self, query: Tensor, key: Tensor, value: Tensor) -> "RecordedCall":
+        """The same call in double precision, of these tensors in place of its own."""
+        call, relative = self.call, self.call.relative
+        if relative is not None:
+            relative = replace(relative, **{f.name: _double(getattr(relative, f.name)) for f in fields(relative)})
+        tensors: dict[str, Any] = {"query": query, "key": key, "value": value, "bias": _double(call.bias)}
+        call = replace(call, **tensors, relative=relative, clean=False)
+        return replace(self, call=call, state={name: _double(tensor) for name, tensor in self.state.items()})
+
 
 def recorded(
     mechanism: Mechanism, call: Call, output: Tensor, changes: tuple[Change, ...], earlier: Mapping[str, Tensor]
@@ -70,8 +87,14 @@ class _Reader(nn.Module):
         self.mechanism, self.score, self.normalizer = recorded.mechanism, recorded.call.score, recorded.call.normalizer
         self.recorded = recorded
 
-    def forward(self, heads: Sequence[int] | None, queries: slice, keys: slice) -> Tensor:
+    def forward(self, heads: Sequence[int] | None, queries: slice, keys: slice, stages: bool = False) -> Any:
+        if stages:
+            return self.mechanism.stages(self.recorded.call)
         return weights(self.mechanism, self.recorded.call, self.recorded.changes, heads, queries, keys)
+
+
+def _double(value: Any) -> Any:
+    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _state(recorded: RecordedCall) -> dict[str, Tensor]:

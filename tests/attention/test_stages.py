@@ -12,7 +12,7 @@ from headwise.attention.kernels import plain
 from headwise.attention.masks import Causal, Padding
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
-from headwise.attention.scores import Additive
+from headwise.attention.scores import Additive, Custom
 
 
 def call_of(kv_heads=4, mask=None, length=8, **given):
@@ -80,9 +80,11 @@ def test_formulas_name_what_they_are_made_of():
 
 
 def test_a_score_that_is_no_product_is_one_step():
-    steps = Scored(Additive(8, 8, 5)).stages(call_of())
+    steps = Scored(Custom(lambda query, key: -torch.cdist(query, key))).stages(call_of())
     assert [step.name for step in steps] == ["scores", "weights"]
-    assert "Additive" in steps[0].formula
+    assert "Custom" in steps[0].formula
+    steps = Scored(Additive(8, 8, 5)).stages(call_of())
+    assert [step.name for step in steps] == ["query part", "key part", "scores", "weights"]
 
 
 def test_features_of_a_linear_mechanism_multiply_to_its_weights():

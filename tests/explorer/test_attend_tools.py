@@ -334,24 +334,24 @@ def test_times_stand_beside_what_was_heard(page, site):
 
 
 def test_steps_are_supposed_and_go_back(page, site):
-    opened(page, site, "#/trace?m=text&x=a1+b1", "steps")
+    opened(page, site, "#/trace?m=text&x=a1+b1&tr=weights", "steps")
     note = page.get_by_text("no longer what the model did")
     assert not note.is_visible()
-    section = page.locator("section.step", has=page.locator("h2", has_text=re.compile("^weights")))
-    before = section.locator("tbody").inner_text()
+    weights = page.locator("[role=grid]").last
+    before = weights.inner_text()
     page.get_by_label("causal mask").uncheck()
     page.wait_for_selector("html[data-ready$='/false']")
     assert note.is_visible()
-    assert section.locator("tbody").inner_text() != before
+    assert weights.inner_text() != before
     page.get_by_label("Temperature").focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_selector("section.step:has-text('divided by the temperature, 1.06')")
+    page.wait_for_selector("[role=tab]:has-text('Temperature')")
     assert re.search(r"te=1\.06&um=causal", page.url)
     page.reload()
-    page.wait_for_selector("section.step:has-text('divided by the temperature, 1.06')")
+    page.wait_for_selector("[role=tab]:has-text('Temperature')")
     page.get_by_role("button", name="Back to what the model did").click()
     page.wait_for_selector("html[data-ready$='/0']")
-    assert section.locator("tbody").inner_text() == before
+    assert weights.inner_text() == before
     assert not note.is_visible()
     assert "te=" not in page.url
     page.go_back()

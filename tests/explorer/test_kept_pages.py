@@ -61,22 +61,27 @@ def kept(page, site, tmp_path):
     assert [url for url in page.asked if not url.startswith(("data:", "blob:", "file:", "about:"))] == []
 
 
-def tables(page):
-    return page.locator("main table.numbers").all_inner_texts()
+def worked(page):
+    return page.locator("main .trace").inner_text()
 
 
 def test_the_steps_of_every_head_are_kept(page, site, kept):
     address = f"#/trace?m=film-run&x={TEXT}&g=encoder+self"
     page.goto(f"{site}{address}&l=1&h=1")
     page.wait_for_selector("html[data-ready$='/1']")
-    other = tables(page)
+    other = worked(page)
     kept(address, "^=steps")
-    first = tables(page)
+    first = worked(page)
     for keys in ("]", "."):
         page.keyboard.press(keys)
     page.wait_for_selector("html[data-ready='steps/encoder.blocks.1.self_attention/1']")
-    assert tables(page) == other != first
+    assert worked(page) == other != first
     assert "l=1" in page.url
+    # the terms of every step are in the file
+    page.get_by_role("tab", name="Q, K, V").click()
+    assert page.locator(".terms li").count() == 8
+    page.locator("details.to-do summary").click()
+    page.locator(".exercise").first.wait_for()
 
 
 def test_an_output_is_written_again(page, kept):

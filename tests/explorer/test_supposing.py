@@ -17,6 +17,7 @@ from headwise.service.app import create_app
 from headwise.service.loaded import load_runs
 
 OWN, CROSS = "decoder.blocks.0.self_attention", "decoder.blocks.0.cross_attention"
+ENCODER = "encoder.blocks.0.self_attention"
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +73,39 @@ def test_nothing_is_changed_for_who_asks_for_the_steps_of_the_model(client, at):
 def test_it_is_told_what_can_be_changed(client, at):
     length = len(steps(client, at, OWN)["weights"])
     told = client.get(f"{at}/changeable", params={"layer": OWN}).json()
-    assert told == {"temperature": True, "masks": {"causal": length * (length - 1) // 2}}
+    masks = {"causal": length * (length - 1) // 2}
+    assert told == {"temperature": True, "scaled": True, "masks": masks, "causal": False}
     assert client.get(f"{at}/changeable", params={"layer": CROSS}).json()["masks"] == {"padding": 0}
+
+
+def test_a_scale_is_left_out_and_a_causal_mask_put_in(client, at):
+    own = steps(client, at, ENCODER)
+    assert client.get(f"{at}/changeable", params={"layer": ENCODER}).json()["causal"] is True
+    raw = steps(client, at, ENCODER, scaled=False, temperature=2)
+    assert "scaled" not in raw
+    np.testing.assert_allclose(raw["weights"], softmax(own["products"] / 2), atol=1e-12)
+    hidden = steps(client, at, ENCODER, causal=True)["weights"]
+    np.testing.assert_array_equal(np.triu(hidden, 1), np.zeros_like(hidden))
+    np.testing.assert_allclose(hidden.sum(1), 1)
+    # the model has this one itself
+    np.testing.assert_array_equal(steps(client, at, OWN, causal=True)["weights"], steps(client, at, OWN)["weights"])
+    assert client.get(f"{at}/steps", params={"layer": OWN, "head": 0, "scaled": "2"}).status_code == 422
+
+
+def test_the_textbook_needs_no_run():
+    with TestClient(create_app({}, more=[add_explorer]), base_url="http://127.0.0.1:8000") as client:
+
+        def weights(**asked):
+            answer = client.get("/api/v1/textbook", params=asked).json()
+            found = {step["name"]: step["values"] for step in answer["steps"]}
+            assert answer["queries"] == ["x1", "x2", "x3"]
+            return np.array(found["weights"])
+
+        scores = np.array([[2, 4, 4], [4, 16, 12], [4, 12, 10]])
+        np.testing.assert_allclose(weights(), softmax(scores), atol=1e-12)
+        np.testing.assert_allclose(weights(scaled=True), softmax(scores / 3**0.5), atol=1e-12)
+        hidden = np.where(np.tri(3, dtype=bool), scores / 0.5, -np.inf)
+        np.testing.assert_allclose(weights(causal=True, temperature=0.5), softmax(hidden), atol=1e-12)
 
 
 def test_a_layer_without_scores_has_no_temperature(client, at):
@@ -98,4 +130,4 @@ def test_parts_of_one_kind_are_counted_together(monkeypatch):
     last = SimpleNamespace(call=Call(inputs, inputs, inputs, mask=mask), mechanism=Scored("scaled_dot"))
     monkeypatch.setattr(supposing, "_last", lambda *_: last)
     # two keys of the first example, three of the second, each for four queries
-    assert supposing.changeable(None, "a layer") == {"temperature": True, "masks": {"padding": 4 * 2 + 4 * 3}}
+    assert supposing.changeable(None, "a layer")["masks"] == {"padding": 4 * 2 + 4 * 3}

@@ -5,6 +5,7 @@ length. Chunks of 64 are fastest on a CPU: larger ones spend on pairs, smaller o
 """
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -15,7 +16,7 @@ from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import Keys, chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Recurrent, State
 from headwise.attention.precision import uncast, wide
-from headwise.attention.stages import PAIRS, Stage
+from headwise.attention.stages import PAIRS, Stage, Working
 
 CHUNK = 64
 PART = 8
@@ -60,16 +61,21 @@ class Kernelised(Recurrent, ABC):
             key = hidden(key, keys)
             products = query @ per_head(key, query.shape[1]).mT
         names = ("queries", "phi"), ("keys", "phi")
-        stages = [
-            Stage("query features", r"\phi(Q)", r"\phi(Q)", names[0], query, "features in place of the exponential"),
-            Stage("key features", r"\phi(K)", r"\phi(K)", names[1], key, "the same of the keys; 0 where hidden"),
-            Stage(
-                "products", "P", r"P = \phi(Q)\,\phi(K)^\top", PAIRS, products, "never made when it runs: it sums keys"
-            ),
+        features: list[tuple[Any, ...]] = [
+            ("query", r"\phi(Q)", names[0], query, "features in place of the exponential"),
+            ("key", r"\phi(K)", names[1], key, "the same of the keys; 0 where hidden"),
         ]
+        stages = [
+            Stage(f"{name} features", formula, formula, axes, values, text, Working("formula", (name,)))
+            for name, formula, axes, values, text in features
+        ]
+        formula, text = r"P = \phi(Q)\,\phi(K)^\top", "never made when it runs: it sums keys"
+        working = Working("dot", ("query features", "key features"))
+        stages.append(Stage("products", "P", formula, PAIRS, products, text, working))
         text = "each product divided by the sum of its row" + (" up to the query" if causal else "")
         formula = r"A_{ij} = P_{ij} / \textstyle\sum_k P_{ik}"
-        return [*stages, Stage("weights", "A", formula, PAIRS, self.weights(call), text)]
+        working = Working("share", ("products",), {"reach": call.query_start} if causal else {})
+        return [*stages, Stage("weights", "A", formula, PAIRS, self.weights(call), text, working)]
 
     def resume(self, call: Call, state: State | None) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
         """The output of new tokens; the state is sum_j phi(k_j) [v_j, 1]^T, (batch, kv_heads, features, dim + 1)."""

@@ -15,7 +15,7 @@ from headwise.attention.call import Call
 from headwise.attention.masks import Mask, parts
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
-from headwise.attention.stages import PAIRS, Stage
+from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.attention.weights import select_weights
 from headwise.attention.weights import weights as exact_weights
 from headwise.errors import ConfigError, Unsupported
@@ -152,7 +152,9 @@ class Mechanism(nn.Module, ABC):
     def compute_stages(self, call: Call) -> list[Stage]:
         """`stages` of a call that the facts allow; here the weights."""
         text = "what each value counts for each query; this mechanism has no scores that a normalizer acts on"
-        return [Stage("weights", "A", r"O = A V", PAIRS, self.weights(call), text)]
+        return [
+            Stage("weights", "A", r"O = A V", PAIRS, self.weights(call), text, Working("formula", ("query", "key")))
+        ]
 
     def _cleaned(self, call: Call) -> Call:
         return call if self.planned else call.zero_unseen()

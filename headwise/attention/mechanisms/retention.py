@@ -4,10 +4,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import Keys
 from headwise.attention.mechanisms._sums import Decaying, Key, LogDecay, Query
 from headwise.attention.mechanisms.mechanism import Facts
+from headwise.attention.precision import wide
 from headwise.attention.scores.score import check_built
+from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.errors import ConfigError
 
 
@@ -68,6 +71,29 @@ class Retention(Decaying):
         # a decay that rounds to 0 has no logarithm
         log_decay = torch.log1p(-self.fade.to(query.dtype)).clamp(min=-88.0)
         return log_decay.view(1, -1, 1, 1).expand(1, -1, length, 1)
+
+    def compute_stages(self, call: Call) -> list[Stage]:
+        """Products, their scale, and the decay of each pair, which is 0 for keys behind the query."""
+        query, key = wide(call.query), wide(per_head(call.key, call.query.shape[1]))
+        products, width = query @ key.mT, query.shape[-1]
+        queries = torch.arange(call.query_start, call.query_start + query.shape[2], device=query.device)
+        distance = queries[:, None] - torch.arange(key.shape[2], device=query.device)
+        log_decay = torch.log1p(-self.fade.to(query.dtype)).clamp(min=-88.0).view(1, -1, 1, 1)
+        decay = (log_decay * distance.clamp(min=0)).exp() * (distance >= 0)
+        text, root = "each query times each key", max(1, width) ** 0.5
+        stages = [Stage("products", "P", r"P = Q K^\top", PAIRS, products, text, Working("dot", ("query", "key")))]
+        text, working = (
+            f"divided by the square root of their width, {width}",
+            Working("quotient", ("products",), {"divisor": root}),
+        )
+        stages.append(Stage("scaled", "S", rf"S = P / \sqrt{{{width}}}", PAIRS, products / root, text, working))
+        text = "how much of a key is left: less with each position, nothing of later ones"
+        stages.append(
+            Stage("decay", "D", r"D_{ij} = \gamma^{i - j} \text{ if } j \leq i, \text{ else } 0", PAIRS, decay, text)
+        )
+        text = "what each value counts; not normalised, and below zero where the score is"
+        working = Working("product", ("scaled", "decay"))
+        return [*stages, Stage("weights", "A", r"A = S \odot D", PAIRS, self.weights(call), text, working)]
 
     def extra_repr(self) -> str:
         return f"heads={self.fade.shape[0]}"

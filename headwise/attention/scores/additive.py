@@ -58,6 +58,10 @@ class Additive(Score):
         """(W_q q, W_k k)."""
         return times(self.query, query), times(self.key, key)
 
+    def vector(self) -> Float[Tensor, "1 hidden"]:
+        """v."""
+        return self.value.weight
+
     def of_sums(self, sums: Float[Tensor, "*pairs hidden"]) -> Float[Tensor, "*pairs"]:
         """v . tanh of what is inside."""
         # as one vector, so that scores are not rounded to the type of the parameters

@@ -38,8 +38,18 @@ class GAT(Score):
 
     def forward(self, query: Query, key: Key) -> Scores:
         check_built(self, "heads", len(self.query), query.shape[1])
-        of_query, of_key = _along(query, self.query), _along(key, self.key)
-        return F.leaky_relu(of_query.unsqueeze(-1) + of_key.unsqueeze(-2), self.slope)
+        of_query, of_key = self.project(query, key)
+        return F.leaky_relu(of_query + of_key.mT, self.slope)
+
+    def project(
+        self, query: Query, key: Key
+    ) -> tuple[Float[Tensor, "batch heads query_len 1"], Float[Tensor, "batch heads key_len 1"]]:
+        """(a_q . q, a_k . k)."""
+        return _along(query, self.query).unsqueeze(-1), _along(key, self.key).unsqueeze(-1)
+
+    def vector(self) -> Float[Tensor, "1 1"]:
+        """The weight of the sum: one."""
+        return self.query.new_ones(1, 1)
 
     def pairs(self, query: Pairs, key: Pairs) -> PairScores:
         return F.leaky_relu(_along(query, self.query) + _along(key, self.key), self.slope)
@@ -83,6 +93,10 @@ class GATv2(Score):
         features = F.leaky_relu(query.unsqueeze(-2) + key.unsqueeze(-3), self.slope)
         # (batch, heads, query_len, key_len, dim) @ (heads, 1, dim, 1)
         return (features @ self.weight.to(query.dtype)[:, None, :, None]).squeeze(-1)
+
+    def vector(self) -> Float[Tensor, "heads dim"]:
+        """a."""
+        return self.weight
 
     def pairs(self, query: Pairs, key: Pairs) -> PairScores:
         return (F.leaky_relu(query + key, self.slope) @ self.weight.to(query.dtype).unsqueeze(-1)).squeeze(-1)

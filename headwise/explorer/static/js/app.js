@@ -177,8 +177,8 @@ function follow() {
         busy(false);
         state.trace.value = found;
         remember(found.model, /** @type {any} */ (given));
-        // the page Attend shows the answer itself
-        const answer = state.page.peek() === "attend" ? [] : [`${t("answer")}: ${found.output}`];
+        // these pages show the answer themselves
+        const answer = ["attend", "trace"].includes(state.page.peek()) ? [] : [`${t("answer")}: ${found.output}`];
         state.status.value = [...answer, ...found.warnings].join(" · ");
       },
       (error) => {

@@ -38,8 +38,16 @@ export const DEFAULTS = {
   hs: "",
   ma: 90,
   tx: "",
+  tr: "",
+  of: "",
+  c: 0,
+  bk: "",
+  al: "",
+  so: "",
+  sd: "",
+  ca: "",
 };
-const NUMBERS = new Set(["l", "h", "q", "k", "s", "p", "ma"]);
+const NUMBERS = new Set(["l", "h", "q", "k", "s", "p", "ma", "c"]);
 // the second side of a comparison
 Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: -1, h2: 1, e2: "" });
 ["l2", "h2"].forEach((name) => NUMBERS.add(name));
@@ -47,7 +55,19 @@ const MASKS = ["causal", "padding"];
 const SPECIALS = ["", "hide", "share"];
 export const VIEWS = ["heat", "links", "text", "table", "needs"];
 /** @type {Record<string, string[]>} */
-const CHOICES = { sc: ["linear", "sqrt", "log"], sp: SPECIALS, st: ["scores"], w: ["1"], v: VIEWS, tx: ["keys"] };
+const CHOICES = {
+  sc: ["linear", "sqrt", "log"],
+  sp: SPECIALS,
+  st: ["scores"],
+  w: ["1"],
+  v: VIEWS,
+  tx: ["keys"],
+  bk: ["1"],
+  al: ["1"],
+  so: ["1"],
+  sd: ["on", "off"],
+  ca: ["1"],
+};
 
 export const page = signal("");
 export const model = signal("");
@@ -100,6 +120,16 @@ export const special = signal("");
 /** What steps are looked at with: a temperature from 0.01 to 100, and parts of the mask that are left out. */
 export const temperature = signal("1");
 export const without = signal("");
+/** Whether products are scaled, other than a layer does it, and whether a causal mask is put in. */
+export const scaling = signal("");
+export const causal = signal("");
+/** Of the page Trace: the step that is open, the matrix in it, a column; the example without a run; numbers in all. */
+export const link = signal("");
+export const matrix = signal("");
+export const column = signal(0);
+export const textbook = signal("");
+export const numbers = signal("");
+export const sorted = signal("");
 /** The part of a large map that is seen: its first column and row, and how many times as large as all of it. */
 export const span = signal({ x: 0, y: 0, times: 1 });
 /** Whether the colours are those of the dark. */
@@ -161,6 +191,14 @@ const PARTS = {
   hs: beside,
   ma: mass,
   tx: direction,
+  tr: link,
+  of: matrix,
+  c: column,
+  bk: textbook,
+  al: numbers,
+  so: sorted,
+  sd: scaling,
+  ca: causal,
 };
 /**
  * The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1:
@@ -260,7 +298,7 @@ export function leaveOut(name, out) {
 export function asItWas() {
   batch(() => {
     temperature.value = "1";
-    without.value = "";
+    for (const part of [without, scaling, causal]) part.value = "";
   });
 }
 

@@ -18,7 +18,8 @@ import { head, move } from "../views/map_keys.js";
 import { explained, nothing } from "../views/nothing.js";
 import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
-import { foldedBy, largestCell, rolled, seen } from "../views/seen.js";
+import { largestCell } from "../views/largest.js";
+import { foldedBy, rolled, seen } from "../views/seen.js";
 import { refill, toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/attend.js";
 

@@ -1,77 +1,136 @@
 // @ts-check
-/** Every step of the chosen head with its formula and its numbers. */
+/** One number through every step of a head: the thread, the matrices of a step, and the number worked by hand. */
 
 import { getJson, query } from "../api.js";
+import { parseSteps } from "../core/steps.js";
+import { cut } from "../core/text.js";
 import { fill, h } from "../dom.js";
-import { effect } from "../store.js";
-import { formula } from "../core/formula.js";
-import { cut, number } from "../core/text.js";
+import { inside } from "../inside.js";
+import { batch, effect } from "../store.js";
 import * as state from "../state.js";
-import { learn, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
+import { reveal } from "../views/matrix.js";
+import * as openStep from "../views/open_step.js";
 import { picker } from "../views/picker.js";
 import * as supposing from "../views/supposing.js";
+import { toolbar } from "../views/toolbar.js";
+import { KINDS, LETTERS, choosePlace, headWidth, isTextbook, labels, open } from "../views/tracing.js";
+import { place as whereNow, rest, step, steps } from "../views/tracing.js";
 import { WORDS } from "../words/trace.js";
 
 learn(WORDS);
 
-const WHOLE = 12;
+/** @typedef {import("../core/steps.js").Steps} Steps */
 
-/**
- * @typedef {{ name: string, symbol: string, formula: string, text: string, axes: string[], shape: number[], values:
- * any[] }} Step
- */
+/** The style sheet of the page has come; a page that was saved holds it. */
+const styled = inside()
+  ? Promise.resolve()
+  : new Promise((done) => {
+      document.head.append(
+        h("link", { rel: "stylesheet", href: "/static/css/trace.css", onload: done, onerror: done }),
+      );
+    });
+
+/** Tokens of a list. */
+const LISTED = 512;
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
-  const [head, controls, steps] = [h("div"), h("div"), h("div")];
+  const closing = /** @type {(() => void)[]} */ ([]);
+  const [lists, changes] = [h("div", { class: "lists" }), h("div", { class: "controls" })];
+  const thread = h("div", { class: "thread", role: "tablist", "aria-label": () => t("thread"), onkeydown: threaded });
+  const panel = h("section", { class: "panel open-step", role: "tabpanel", id: "open-step" });
+  const number = h("section", { class: "worked", "aria-label": () => t("worked") });
+  const notes = h("div", { class: "foot" });
+  const parts = {
+    title: h("div", { class: "row-of" }),
+    chosen: h("div", { class: "row-of choices" }, lists, changes),
+    note: h("p", { class: "flag", hidden: () => !supposing.supposed() || isTextbook() }, () => t("supposed_note")),
+    body: h("div", { class: () => (isTextbook() ? "trace textbook" : "trace") }, thread, panel, number, notes),
+    exercises: exercises(closing),
+  };
   place.append(
     h("h1", { class: "unseen" }, () => t("trace")),
-    head,
-    controls,
-    steps,
+    ...Object.values(parts),
   );
+  const arrows = (/** @type {KeyboardEvent} */ event) => arrowed(event);
+  document.addEventListener("keydown", arrows);
   const ends = [
+    effect(() => request()),
+    effect(() => fill(parts.title, heading())),
     effect(() => {
-      const [trace, group] = [state.trace.value, state.chosen()];
-      fill(head, trace && group ? [titled(group), picker(trace, group)] : h("p", {}, t("empty")));
+      void state.language.value;
+      const trace = isTextbook() ? null : state.trace.value;
+      const group = trace && state.chosen();
+      const width = steps.value ? headWidth(steps.value) : 0;
+      if (!width || (!isTextbook() && !group)) return fill(changes);
+      const layer = group ? state.place(group).layer : "";
+      return supposing.mount(changes, trace, layer, width);
     }),
+    effect(() => keepFocus(lists, () => fill(lists, choices()))),
     effect(() => {
-      const [trace, group] = [state.trace.value, state.chosen()];
-      return trace && group ? supposing.mount(controls, trace, state.place(group).layer) : undefined;
+      [thread, panel, number].forEach((node) => (node.hidden = !steps.value));
     }),
-    effect(() => followed(steps)),
+    follow(thread, (all) => openStep.chips(all)),
+    follow(panel, (all) => openStep.matricesOf(all, panel)),
+    follow(number, (all) => openStep.oneNumber(all)),
+    follow(notes, (all) => [t("trace_hint"), openStep.exactness(all)].map((words) => h("p", { class: "note" }, words))),
   ];
-  return () => ends.forEach((end) => end());
+  return () => {
+    document.removeEventListener("keydown", arrows);
+    rest();
+    steps.value = null;
+    [...ends, ...closing].forEach((end) => end());
+  };
 }
 
-/** @param {state.Group} group */
-function titled(group) {
-  const { at, layer, head } = state.place(group);
-  return h("h2", { title: layer }, headTitle(group, at, head));
+/** Exercises of what is shown, once they are opened. @param {(() => void)[]} closing what ends them */
+function exercises(closing) {
+  const body = h("div");
+  const node = h(
+    "details",
+    {
+      class: "panel to-do",
+      hidden: () => !steps.value,
+      ontoggle: async () => {
+        const { mount } = await import("../views/exercises.js");
+        if (node.open && !body.childNodes.length) closing.push(mount(body, steps, { open, title: subtitle }));
+      },
+    },
+    h(
+      "summary",
+      {},
+      h("h2", {}, () => t("exercises")),
+    ),
+    body,
+  );
+  return node;
 }
 
-/** Asks for the steps of the chosen head, with what is supposed of it. @param {HTMLElement} place */
-function followed(place) {
+/** Asks for the steps of the chosen head, with what is supposed of it. */
+function request() {
   const [trace, group] = [state.trace.value, state.chosen()];
-  if (!trace || !group) {
-    fill(place);
+  const book = isTextbook();
+  if (!book && (!trace || !group)) {
+    steps.value = null;
     return undefined;
   }
-  const { layer, head } = state.place(group);
-  const asked = supposing.asked();
+  const { layer, head } = group && !book ? state.place(group) : { layer: "textbook", head: 0 };
+  const others = supposing.asked();
+  const path = book || !trace ? "/api/v1/textbook?" : `/api/v1/traces/${trace.trace_id}/steps?`;
   let alive = true;
-  getJson(`/api/v1/traces/${trace.trace_id}/steps?${query({ layer, head, ...asked })}`).then(
-    (found) => {
+  const answered = getJson(path + query(book ? others : { layer, head, ...others }));
+  Promise.all([answered, styled]).then(
+    ([answer]) => {
       if (!alive) return;
-      fill(
-        place,
-        found.steps.map((/** @type {Step} */ step) => shown(step, group)),
-      );
-      document.documentElement.dataset.ready = ["steps", layer, head, ...Object.values(asked)].join("/");
+      steps.value = parseSteps(answer);
+      document.documentElement.dataset.ready = ["steps", layer, head, ...Object.values(others)].join("/");
     },
     (error) => {
-      if (alive) state.status.value = error.message;
+      if (!alive) return;
+      steps.value = null;
+      state.status.value = error.message;
     },
   );
   return () => {
@@ -79,72 +138,129 @@ function followed(place) {
   };
 }
 
-/** @param {Step} step @param {state.Group} group */
-function shown(step, group) {
-  const labels = { queries: group.queries, keys: group.keys };
-  const tables = step.shape.length === 2 ? [["", step.values]] : step.values.map((one, q) => [group.queries[q], one]);
-  const [rows, columns] = step.axes.slice(-2);
-  return h(
-    "section",
-    { class: "panel step" },
-    h("h2", {}, `${step.name} `, formula(step.formula)),
-    h("p", {}, `${step.text} · ${t("shape")} ${step.shape.join(" × ")}`),
-    tables
-      .slice(0, WHOLE)
-      .map(([title, values]) =>
-        table(title, values, /** @type {any} */ (labels)[rows], /** @type {any} */ (labels)[columns]),
-      ),
-  );
+/** The pair in words, what it is of, and the way to the worked example. */
+function heading() {
+  const all = steps.value;
+  if (!all) return [h("p", {}, state.status.value || t("loading")), sources()];
+  const { q, k } = whereNow(all);
+  const word = (/** @type {string} */ name, /** @type {string} */ label) =>
+    h("bdi", { class: KINDS[name] }, cut(label, LETTERS));
+  const sentence = phrase("attends", word("query", all.queries[q]), word("key", all.keys[k]));
+  const run = state.trace.value || state.asked();
+  return [
+    h("div", {}, h("h2", {}, sentence), h("p", { class: "note", title: subtitle() }, subtitle())),
+    run ? sources() : h("p", { class: "note" }, t("type_own")),
+  ];
+}
+
+/** The worked example, or the run. */
+function sources() {
+  const choose = (/** @type {string} */ value) =>
+    batch(() => {
+      for (const part of [state.query, state.key]) part.value = -1;
+      state.column.value = 0;
+      state.matrix.value = "";
+      state.asItWas();
+      state.textbook.value = value;
+    });
+  const button = (/** @type {string} */ value, /** @type {string} */ name) => {
+    const on = isTextbook() === Boolean(value);
+    const kind = on ? "tab chosen" : "tab";
+    return h("button", { class: kind, "aria-pressed": String(on), onclick: () => choose(value) }, t(name));
+  };
+  return toolbar(() => t("source_of_numbers"), "seg", button("1", "textbook"), button("", "this_run"));
+}
+
+/** The head and its input, in words. */
+function subtitle() {
+  const [trace, group] = [state.trace.value, state.chosen()];
+  if (isTextbook() || !trace || !group) return t("textbook_note");
+  const { at, head } = state.place(group);
+  return `${headTitle(group, at, head)} · ${trace.source}${trace.output ? ` → ${trace.output}` : ""}`;
+}
+
+/** The lists from which head and pair are chosen. */
+function choices() {
+  const all = steps.value;
+  const [trace, group] = [state.trace.value, state.chosen()];
+  if (!all) return trace && group && !isTextbook() ? [picker(trace, group)] : [];
+  const { q, k } = whereNow(all);
+  const [rows, columns] = all.by.weights ? all.by.weights.shape : [all.queries.length, all.keys.length];
+  const list = (
+    /** @type {string} */ name,
+    /** @type {string[]} */ words,
+    /** @type {number} */ at,
+    /** @type {any} */ part,
+  ) => {
+    const node = h(
+      "select",
+      { "data-at": name, onchange: () => choosePlace({ [part]: node.selectedIndex }) },
+      words.slice(0, LISTED).map((word, number) => h("option", {}, `${number + 1} ${cut(word, LETTERS)}`)),
+    );
+    node.selectedIndex = at;
+    return h("label", { class: KINDS[part === "q" ? "query" : "key"] }, `${t(name)} `, node);
+  };
+  return [
+    trace && group && !isTextbook() ? picker(trace, group) : null,
+    h(
+      "div",
+      { class: "tabs" },
+      list("query_token", labels(all, "queries", rows), q, "q"),
+      list("key_token", labels(all, "keys", columns), k, "k"),
+    ),
+  ];
 }
 
 /**
- * @param {string} title
- * @param {number[][]} values
- * @param {string[] | undefined} rows
- * @param {string[] | undefined} columns
+ * Follows the steps; what has the focus keeps it.
+ * @param {HTMLElement} node
+ * @param {(all: Steps) => any[]} work
  */
-function table(title, values, rows, columns) {
-  const down = ends(values.length);
-  const across = ends(values.length ? values[0].length : 0);
-  const name = (/** @type {string[] | undefined} */ names, /** @type {number} */ at) =>
-    at < 0 ? "…" : names ? cut(names[at], 10) : String(at);
-  return h(
-    "div",
-    { class: "scrolls", tabindex: 0 },
-    title ? h("p", { class: "side" }, title) : null,
-    h(
-      "table",
-      { class: "numbers" },
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          h("td"),
-          across.map((k) => h("th", { scope: "col" }, name(columns, k))),
-        ),
-      ),
-      h(
-        "tbody",
-        {},
-        down.map((q) =>
-          h(
-            "tr",
-            {},
-            h("th", { scope: "row" }, name(rows, q)),
-            across.map((k) =>
-              h("td", {}, q < 0 || k < 0 ? "…" : number(values[q][k] === null ? -Infinity : values[q][k])),
-            ),
-          ),
-        ),
-      ),
-    ),
-  );
+const follow = (node, work) =>
+  effect(() => {
+    const all = steps.value;
+    void [state.language.value, state.dark.value];
+    keepFocus(node, () => fill(node, all ? work(all) : []));
+  });
+
+/** Arrows go from step to step in the thread. @param {KeyboardEvent} event */
+function threaded(event) {
+  const by = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  event.stopPropagation();
+  step(by);
 }
 
-/** The first and the last places of many, with -1 where some are left out. @param {number} length */
-function ends(length) {
-  const all = Array.from({ length }, (_, at) => at);
-  return length <= WHOLE ? all : [...all.slice(0, WHOLE / 2), -1, ...all.slice(-WHOLE / 2)];
+/** And wherever nothing else takes them. @param {KeyboardEvent} event */
+function arrowed(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (target.closest("input, select, textarea, dialog, [role=grid], .scrolls")) return;
+  threaded(event);
 }
+
+/**
+ * Draws anew; what has the focus has it again, and what was scrolled stays.
+ * @param {HTMLElement} place
+ * @param {() => void} draw
+ */
+function keepFocus(place, draw) {
+  const focus = /** @type {HTMLElement | null} */ (document.activeElement);
+  const at = focus && place.contains(focus) ? focus.dataset.at : undefined;
+  const before = new Map(scrolled(place).map((box) => [box.dataset.of, [box.scrollTop, box.scrollLeft]]));
+  draw();
+  for (const box of scrolled(place)) {
+    const was = before.get(box.dataset.of);
+    if (was) [box.scrollTop, box.scrollLeft] = was;
+    reveal(box);
+  }
+  const chip = /** @type {HTMLElement | null} */ (place.querySelector("[role=tab][aria-selected=true]"));
+  if (chip) place.scrollLeft = chip.offsetLeft - place.offsetLeft - (place.clientWidth - chip.offsetWidth) / 2;
+  if (!at) return;
+  const next = /** @type {HTMLElement | null} */ (place.querySelector(`[data-at="${CSS.escape(at)}"]`));
+  if (next) next.focus({ preventScroll: true });
+}
+
+/** What holds a matrix that may be larger than its place. @param {HTMLElement} place */
+const scrolled = (place) => /** @type {HTMLElement[]} */ ([...place.querySelectorAll(".scrolls[data-of]")]);

@@ -10,6 +10,7 @@ import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { groupTitle, headTitle } from "../titles.js";
+import { spelled } from "./largest.js";
 import { weightsOf } from "./marked.js";
 
 /**
@@ -29,14 +30,6 @@ export const rolls = (group) => state.oneSequence(group) && group.layers.length 
 
 /** Whether rollout is looked at in place of a head. @param {state.Group} group */
 export const rolled = (group) => state.head.value < 0 && rolls(group);
-
-/**
- * What is known of the tokens of both sides.
- * @param {state.Trace} trace
- * @param {state.Group} group
- * @returns {{ queries: import("../core/folding.js").Spelled, keys: import("../core/folding.js").Spelled }}
- */
-export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) || { queries: {}, keys: {} };
 
 /** Whether there are sub-words, and special tokens. @param {state.Trace} trace @param {state.Group} group */
 export function foldable(trace, group) {
@@ -121,34 +114,6 @@ async function scoresOf(trace, layer, head) {
     state.status.value = /** @type {Error} */ (error).message;
     return null;
   }
-}
-
-/**
- * The tokens of the cell with the largest weight, no special ones where there are others.
- * @param {Seen} seen
- * @param {state.Trace} trace
- * @param {state.Group} group
- */
-export function largestCell({ weights, marked, rows, columns }, trace, group) {
-  const { queries, keys } = spelled(trace, group);
-  const common = (/** @type {number[][]} */ parts, /** @type {number[]} */ special) => {
-    const left = parts.map((_, at) => at).filter((at) => !special.includes(parts[at][0]));
-    return left.length ? left : parts.map((_, at) => at);
-  };
-  // a row that sees one key alone has no choice
-  const choosing = common(rows, queries.special || []).filter(
-    (q) =>
-      marked.subarray(q * columns.length, (q + 1) * columns.length).filter((weight) => weight > -Infinity).length > 1,
-  );
-  let [best, cell] = [-Infinity, { q: -1, k: -1 }];
-  const across = common(columns, keys.special || []);
-  for (const q of choosing.length ? choosing : rows.keys()) {
-    for (const k of across) {
-      const weight = weights[q * columns.length + k];
-      if (weight > best) [best, cell] = [weight, { q: rows[q][0], k: columns[k][0] }];
-    }
-  }
-  return cell;
 }
 
 /** @param {state.Trace} trace @param {state.Group} group */

@@ -1,5 +1,5 @@
 // @ts-check
-/** What a layer may be looked at with in place of its own: another temperature, less of its mask; and the way back. */
+/** What a layer may be looked at with in place of its own: another scale, temperature or mask; and the way back. */
 
 import { getJson, query } from "../api.js";
 import { fill, h } from "../dom.js";
@@ -13,48 +13,92 @@ const STEPS = 40;
 /** Milliseconds that a slider has to stand still before the server is asked. */
 const STILL = 120;
 
+/**
+ * What may be supposed: `scaled` is null where there is no scale, `causal` says whether such a mask may be put in,
+ * `masks` how many pairs each part of its own hides.
+ * @typedef {{ temperature: boolean, scaled: boolean | null, causal: boolean,
+ *   masks: Record<string, number> }} Changeable
+ */
+/** The worked example without a run. @type {Changeable} */
+const TEXTBOOK = { temperature: true, scaled: false, causal: true, masks: {} };
+
 /** Whether anything is other than the model did it. */
-export const supposed = () => state.temperature.value !== "1" || state.without.value !== "";
+export const supposed = () => Object.keys(asked()).length > 0;
 
 /** What the steps are asked for with. */
 export function asked() {
   const left = state.without.value.split(",");
   const parts = ["causal", "padding"].filter((name) => left.includes(name)).map((name) => [name, "false"]);
   const temperature = state.temperature.value === "1" ? [] : [["temperature", state.temperature.value]];
-  return /** @type {Record<string, string>} */ (Object.fromEntries([...temperature, ...parts]));
+  const scaled = state.scaling.value ? [["scaled", String(state.scaling.value === "on")]] : [];
+  const causal = state.causal.value ? [["causal", "true"]] : [];
+  return /** @type {Record<string, string>} */ (Object.fromEntries([...temperature, ...scaled, ...causal, ...parts]));
 }
 
-/** @param {HTMLElement} place @param {state.Trace} trace @param {string} layer @returns {() => void} */
-export function mount(place, trace, layer) {
+/**
+ * @param {HTMLElement} place
+ * @param {state.Trace | null} trace null: the worked example
+ * @param {string} layer
+ * @param {number} width of a head
+ */
+export function mount(place, trace, layer, width) {
   let alive = true;
-  getJson(`/api/v1/traces/${trace.trace_id}/changeable?${query({ layer })}`).then(
-    (/** @type {{ temperature: boolean, masks: Record<string, number> }} */ can) => {
+  const path = trace && `/api/v1/traces/${trace.trace_id}/changeable?${query({ layer })}`;
+  Promise.resolve(path ? getJson(path) : TEXTBOOK).then(
+    (/** @type {Changeable} */ can) => {
       if (!alive) return;
-      const masks = Object.entries(can.masks).map(([name, hides]) => mask(name, hides));
-      fill(
-        place,
-        can.temperature || masks.length || supposed()
-          ? h("div", { class: "controls" }, can.temperature ? slider() : null, masks, back())
-          : [],
-      );
+      const masks = Object.entries(can.masks).flatMap(([name, hides]) => (hides ? [mask(name, hides)] : []));
+      const changes = [
+        can.scaled === null ? null : scale(can.scaled, width),
+        masks,
+        can.causal ? put() : null,
+        can.temperature ? slider() : null,
+      ].flat();
+      fill(place, changes.some(Boolean) || supposed() ? [...changes, back()] : []);
     },
     (error) => {
       if (alive) state.status.value = error.message;
     },
   );
-  const note = h("p", { class: "flag", hidden: () => !supposed() }, () => t("supposed_note"));
-  place.after(note);
   return () => {
     alive = false;
-    fill(place);
-    note.remove();
   };
 }
+
+/** @param {() => boolean} checked @param {(on: boolean) => void} change @param {() => any} words */
+function box(checked, change, words, title = () => "") {
+  const input = h("input", { type: "checkbox", checked, onchange: () => change(input.checked) });
+  return h("label", { title }, input, words);
+}
+
+/** @param {boolean} own whether the layer scales @param {number} width of a head */
+const scale = (own, width) =>
+  box(
+    () => (state.scaling.value ? state.scaling.value === "on" : own),
+    (on) => (state.scaling.value = on === own ? "" : on ? "on" : "off"),
+    () => `÷ √${width}`,
+  );
+
+const put = () =>
+  box(
+    () => state.causal.value === "1",
+    (on) => (state.causal.value = on ? "1" : ""),
+    () => t("mask_causal"),
+  );
+
+/** @param {string} name @param {number} hides */
+const mask = (name, hides) =>
+  box(
+    () => !state.without.value.split(",").includes(name),
+    (on) => state.leaveOut(name, !on),
+    () => `${t(`mask_${name}`)} (${hides})`,
+    () => t("hides", hides),
+  );
 
 function slider() {
   const at = () => String(Math.round((STEPS * Math.log10(Number(state.temperature.value))) / POWERS));
   let waiting = 0;
-  const told = h("output", {}, () => number(Number(state.temperature.value)));
+  const shown = h("output", {}, () => number(Number(state.temperature.value)));
   const input = h("input", {
     type: "range",
     min: -STEPS,
@@ -64,24 +108,14 @@ function slider() {
     "aria-valuetext": () => number(Number(state.temperature.value)),
     oninput: () => {
       const next = String(Number((10 ** ((POWERS * Number(input.value)) / STEPS)).toPrecision(3)));
-      told.textContent = next;
+      shown.textContent = next;
       clearTimeout(waiting);
       waiting = setTimeout(() => state.instead(() => (state.temperature.value = next)), STILL);
     },
   });
-  return h("label", { class: "slider" }, () => t("temperature"), " τ ", input, told);
-}
-
-/** @param {string} name @param {number} hides */
-function mask(name, hides) {
-  const box = h("input", {
-    type: "checkbox",
-    checked: () => !state.without.value.split(",").includes(name),
-    onchange: () => state.leaveOut(name, !box.checked),
-  });
-  return h("label", {}, box, () => `${t(`mask_${name}`)} (${hides ? `${t("hides")} ${hides}` : t("hides_none")})`);
+  return h("label", { class: "slider" }, () => t("temperature"), " τ ", input, shown);
 }
 
 function back() {
-  return h("button", { disabled: () => !supposed(), onclick: () => state.asItWas() }, () => t("as_it_was"));
+  return h("button", { hidden: () => !supposed(), onclick: () => state.asItWas() }, () => t("as_it_was"));
 }

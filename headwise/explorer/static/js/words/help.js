@@ -24,6 +24,6 @@ export const WORDS = {
   key_input: ["to the input", "到输入框"],
   key_unlock: ["unlock the cell, close this", "解锁单元格，关闭本窗口"],
   key_play: ["Translate, Film: play or pause", "翻译、训练过程：播放或暂停"],
-  key_steps: ["Translate, Film: a step; the first, the last", "翻译、训练过程：单步；首、末步"],
+  key_steps: ["Translate, Trace, Film: a step; the first, the last", "翻译、逐步计算、训练过程：单步；首、末步"],
   key_help: ["these keys", "显示按键"],
 };

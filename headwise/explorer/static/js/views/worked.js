@@ -1,0 +1,443 @@
+// @ts-check
+/** One number worked by hand: the formula with the numbers in it, and below it every term. */
+
+import { colour, letters, signed } from "../core/color.js";
+import { fixed, placesOf, precise, short, significant, weight } from "../core/digits.js";
+import { formula } from "../core/formula.js";
+import { factors, normalized } from "../core/steps.js";
+import { cut } from "../core/text.js";
+import { h } from "../dom.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+/** @typedef {import("../core/steps.js").Step} Step */
+/** Terms that stand in the formula itself. */
+const [SPELLED, SUMMANDS, FEW] = [4, 7, 4];
+/** @type {Record<string, string>} */
+const SYMBOLS = {
+  "query part": "q'",
+  "key part": "k'",
+  "plain query": "q₀",
+  "plain key": "k₀",
+  query: "q",
+  key: "k",
+  value: "v",
+  input: "x",
+  memory: "c",
+};
+/** @type {Record<string, string>} */
+const CLASSES = { q: "of-query", k: "of-key", v: "of-value" };
+
+/**
+ * `row` and `column` are those of the number, `k` is the key that is chosen; `choose` chooses another one.
+ * @typedef {{ steps: import("../core/steps.js").Steps, step: Step, row: number, column: number, k: number,
+ *   choose: (place: { k: number }) => void }} Target
+ */
+
+/** @param {Target} number @returns {any[]} what stands in the frame */
+export function worked(number) {
+  const rule = number.step.working ? number.step.working.rule : "";
+  const working = (RULES[rule] || stated)(number) || stated(number);
+  return [h("div", { class: "formula" }, working.line), ...[working.terms].flat()];
+}
+
+/** @param {Step} step */
+const symbolOf = (step) => SYMBOLS[step.name] || step.symbol.toLowerCase().replace(/[^a-z'].*$/, "") || step.symbol;
+
+/** @param {Target} number @param {number} axis @param {number} at */
+export function label({ steps, step }, axis, at) {
+  const labels = step.axes[axis] === "queries" ? steps.queries : step.axes[axis] === "keys" ? steps.keys : [];
+  return at < labels.length ? cut(labels[at], 16) : String(at + 1);
+}
+
+/** A letter with what it is of below. @param {string} letter @param {...string} below */
+const letter = (letter, ...below) => [
+  h("i", { class: CLASSES[letter[0]] || null }, letter),
+  below.length ? h("sub", {}, below.join(", ")) : null,
+];
+
+/** The name of the number. @param {Target} number */
+const own = (number) => letter(symbolOf(number.step), label(number, 0, number.row), label(number, 1, number.column));
+
+/** @param {string} text */
+const plain = (text) => h("span", { class: "number" }, text);
+
+/** @param {string} text */
+const result = (text) => h("strong", { class: "result" }, text);
+
+/** @param {any} above @param {any} below */
+const fraction = (above, below) => h("span", { class: "fraction" }, h("span", {}, above), h("span", {}, below));
+
+/** @param {number} value */
+const bracketed = (value) => (value < 0 ? `(${short(value)})` : short(value));
+
+/** @param {Target} number */
+const valueOf = ({ step, row, column }) => step.values[row][column];
+
+/** The steps that a number is made of. @param {Target} number */
+const sources = ({ steps, step }) => (step.working ? step.working.of : []).map((name) => steps.by[name]);
+
+/** @type {Record<string, (number: Target) => { line: any[], terms?: any } | null>} */
+const RULES = {
+  linear: summed,
+  dot: summed,
+  additive: summed,
+  rotation: summed,
+  quotient: (number) => {
+    const [{ values }] = sources(number);
+    const { divisor } = /** @type {any} */ (number.step.working).numbers;
+    const above = short(values[number.row][number.column]);
+    const below =
+      number.step.name === "scaled" ? [fraction(plain(above), plain(`√${Math.round(divisor ** 2)}`)), " = "] : [];
+    const value = result(short(valueOf(number)));
+    return {
+      line: [own(number), " = ", below, fraction(plain(above), plain(significant(divisor))), " = ", value].flat(3),
+    };
+  },
+  product: (number) => joined(number, " × "),
+  sum: (number) => joined(number, " + "),
+  mask: (number) => {
+    const hidden = valueOf(number) === -Infinity;
+    const [q, k] = [label(number, 0, number.row), label(number, 1, number.column)];
+    const words = hidden ? t("mask_hides", q, k) : t("mask_allows");
+    return { line: [own(number), " = ", plain(words), " ", result(short(valueOf(number)))].flat() };
+  },
+  normalizer: shared,
+  share: shared,
+  mix: mixed,
+  norm: (number) => {
+    const [{ values }] = sources(number);
+    const { gain, shift, eps, mean } = /** @type {any} */ (number.step.working).numbers;
+    const row = values[number.row];
+    const average = mean ? row.reduce((sum, number) => sum + number, 0) / row.length : 0;
+    const variance = row.reduce((sum, number) => sum + (number - average) ** 2, 0) / row.length;
+    const above = mean ? `${short(row[number.column])} − ${bracketed(average)}` : short(row[number.column]);
+    const by = [" × ", plain(bracketed(gain[number.column]))];
+    const plus = shift[number.column] ? [" + ", plain(bracketed(shift[number.column]))] : [];
+    const below = plain(`√(${significant(variance)} + ${significant(eps, 1)})`);
+    const line = [own(number), " = ", fraction(plain(above), below), by, plus, " = ", result(short(valueOf(number)))];
+    return { line: line.flat(2), terms: h("p", { class: "note" }, t(mean ? "norm_mean" : "norm_square", row.length)) };
+  },
+  join: (number) => {
+    const [{ values }] = sources(number);
+    const at = number.column - /** @type {any} */ (number.step.working).numbers.first;
+    const inside = at >= 0 && at < values[0].length;
+    const words = inside ? t("join_own", at + 1) : t("join_other");
+    return { line: [own(number), " = ", plain(words), " ", result(short(valueOf(number)))].flat() };
+  },
+};
+
+/** What is added or multiplied, one number of each step. @param {Target} number @param {string} sign */
+function joined(number, sign) {
+  const parts = sources(number).flatMap((step, at) => [
+    at ? sign : "",
+    plain(at ? bracketed(step.values[number.row][number.column]) : short(step.values[number.row][number.column])),
+  ]);
+  return { line: [own(number), " = ", parts, " = ", result(short(valueOf(number)))].flat(2) };
+}
+
+/** Where the way to a number is not known term by term: the formula, and what it is of. @param {Target} number */
+function stated(number) {
+  const { step } = number;
+  const operands = sources(number).filter(Boolean);
+  const line = [own(number), " = ", result(short(valueOf(number))), formula(step.formula)].flat();
+  if (!operands.length) return { line };
+  const rows = operands.map((operand) => {
+    const at =
+      operand.axes[0] === step.axes[0] ? number.row : operand.axes[0] === step.axes[1] ? number.column : number.row;
+    const place = Math.min(at, operand.values.length - 1);
+    const places = placesOf(operand.values);
+    return h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, h("i", {}, operand.symbol), " ", label({ ...number, step: operand }, 0, place)),
+      operand.values[place].map((value) => h("td", {}, fixed(value, places))),
+    );
+  });
+  const terms = scrolls(h("table", { class: "operands" }, h("caption", {}, t("no_terms")), h("tbody", {}, rows)));
+  return { line, terms };
+}
+
+/** @param {any} node */
+const scrolls = (node) =>
+  h("div", { class: "scrolls", "data-of": "terms", tabindex: 0, role: "group", "aria-label": t("terms") }, node);
+
+/** A sum of products. @param {Target} number */
+function summed(number) {
+  const { steps, step, row, column } = number;
+  const products = factors(steps, step, row, column);
+  if (!products) return null;
+  const { left, right, more, factor } = products;
+  const { rule, numbers } = /** @type {any} */ (step.working);
+  const leaky = numbers.slope !== undefined;
+  const [a, b] = sources(number);
+  const bases = [a.values, rule === "dot" ? b.values : [right]].map(placesOf);
+  const spelled = left.length > SPELLED ? SPELLED : left.length;
+  const terms = left
+    .slice(0, spelled)
+    .flatMap((value, at) => [
+      at ? " + " : "",
+      "(",
+      plain(fixed(value, bases[0])),
+      ")(",
+      plain(fixed(right[at], bases[1])),
+      ")",
+    ]);
+  const of = label(number, 0, row);
+  const vectors = {
+    dot: () => [letter(symbolOf(a), of), " · ", letter(symbolOf(b), label(number, 1, column))],
+    linear: () => [
+      letter(symbolOf(a), of),
+      " · ",
+      letter("W", String(column + 1)),
+      more ? [" + ", letter("b", String(column + 1))] : [],
+    ],
+    additive: () => {
+      const [left, right] = [letter(symbolOf(a), of), letter(symbolOf(b), label(number, 1, column))];
+      return [letter("v"), ` · ${leaky ? "LeakyReLU" : "tanh"}(`, left, " + ", right, ")"];
+    },
+    rotation: () => [
+      letter(symbolOf(a), of, String(column + 1)),
+      " cos + ",
+      letter(symbolOf(a), of, String(numbers.partner[column] + 1)),
+      " sin",
+    ],
+  }[/** @type {"dot"} */ (rule)]();
+  const line = [
+    rule === "dot" ? [] : [own(number), " = "],
+    factor === 1 ? [] : [plain(significant(factor)), " · "],
+    vectors,
+    " = ",
+    factor === 1 ? [] : [plain(significant(factor)), " · ("],
+    terms,
+    left.length > spelled ? t("more_terms", left.length) : "",
+    more ? [" + ", plain(more < 0 ? `(${fixed(more, 4)})` : fixed(more, 4))] : [],
+    factor === 1 ? [] : [")"],
+    " = ",
+    result(short(valueOf(number))),
+  ];
+  const classes = { dot: ["of-query", "of-key"], linear: ["", CLASSES[symbolOf(step)[0]] || ""] }[
+    /** @type {"dot"} */ (rule)
+  ];
+  return {
+    line: line.flat(4),
+    terms: cards(left, right, bases, classes || ["", ""], t(leaky ? "factors_leaky" : `factors_${rule}`), more),
+  };
+}
+
+/**
+ * Every product as a card.
+ * @param {number[]} left @param {number[]} right @param {number[]} bases @param {string[]} classes
+ * @param {string} what @param {number} more
+ */
+function cards(left, right, bases, classes, what, more) {
+  const sorted = state.sorted.value === "1";
+  const products = left.map((value, at) => ({ at, value, other: right[at], product: value * right[at] }));
+  const top = Math.max(...products.map(({ product }) => Math.abs(product)));
+  const sum = (/** @type {number} */ sign) =>
+    products.reduce((all, { product }) => (product * sign > 0 ? all + product : all), 0);
+  if (sorted) products.sort((left, right) => Math.abs(right.product) - Math.abs(left.product));
+  const name = state.dark.value ? "diverging dark" : "diverging";
+  const places = Math.max(...bases) || 0;
+  const card = (/** @type {typeof products[0]} */ factor) => {
+    const [entry] = signed([factor.product], top, "sqrt");
+    const product = h("span", { class: "product" }, fixed(factor.product, places));
+    [product.style.background, product.style.color] = [colour(name, entry), letters(name, entry)];
+    return h(
+      "li",
+      {
+        title: `${significant(factor.value, 6)} × ${significant(factor.other, 6)} = ${significant(factor.product, 6)}`,
+      },
+      h("span", { class: "index" }, factor.at + 1),
+      h("span", { class: classes[0] || null }, fixed(factor.value, bases[0])),
+      h("span", { class: classes[1] || null }, `× ${fixed(factor.other, bases[1])}`),
+      product,
+    );
+  };
+  const order = h(
+    "button",
+    {
+      "data-at": "sort",
+      "aria-pressed": String(sorted),
+      onclick: () => state.instead(() => (state.sorted.value = sorted ? "" : "1")),
+    },
+    t("largest_first"),
+  );
+  const rest = more ? ` ${t("and_bias", significant(more))}` : "";
+  return h(
+    "div",
+    {},
+    h(
+      "div",
+      { class: "row-of" },
+      h("p", { class: "note" }, t("sums", left.length, what, short(sum(1)), short(sum(-1))) + rest),
+      left.length > FEW ? order : null,
+    ),
+    h("ol", { class: `terms${left.length > 8 ? "" : " few"}${places > 2 ? " long" : ""}` }, products.map(card)),
+  );
+}
+
+/** A weight: its score among those of the row. @param {Target} number */
+function shared(number) {
+  const { step, row, column } = number;
+  const [{ values, symbol }] = sources(number);
+  const { rule, numbers } = /** @type {any} */ (step.working);
+  const [scores, weights] = [values[row], step.values[row]];
+  if (rule === "share") return divided(number, scores, numbers.reach);
+  const way = normalized(numbers.name, scores, weights);
+  if (!way) return null;
+  const kind = numbers.name.split(":")[0];
+  const { sum, top } = way;
+  const hidden = scores[column] === -Infinity;
+  const power = way.columns.find(([name]) => name === "power");
+  const value = result(hidden || !weights[column] ? "0" : significant(weights[column], 6));
+  let middle = /** @type {any[]} */ ([plain(t(`rule_${kind}`, short(scores[column]), significant(top), sum))]);
+  if (power) {
+    const powers = power[1].filter((number) => number > 0).map((number) => significant(number, 3));
+    const spelled = powers.slice(0, SUMMANDS).join(" + ") + (powers.length > SUMMANDS ? " + …" : "");
+    const extra = way.extra ? `${significant(way.extra, 3)} + ` : "";
+    const above = hidden ? "exp(−∞)" : `exp(${short(scores[column])} − ${bracketed(top)})`;
+    const shares = fraction(plain(significant(power[1][column], 5)), plain(significant(sum, 5)));
+    middle = [fraction(plain(above), plain(extra + spelled)), " = ", shares];
+  }
+  const columns = /** @type {[string, number[], boolean][]} */ ([["score", scores, false], ...way.columns]);
+  const heads = columns.map(([name]) =>
+    name === "score" ? `${t("score")} ${symbol.toLowerCase()}` : t(`way_${name}`),
+  );
+  const totals = columns.map(([name, all, adds]) =>
+    adds ? (name === "power" ? sum : all.reduce((sum, number) => sum + number, 0)) : null,
+  );
+  const line = [own(number), " = ", middle, " = ", value].flat(2);
+  return {
+    line,
+    terms: rowTable(
+      number,
+      heads,
+      columns.map(([, all]) => all),
+      totals,
+      t("sum"),
+    ),
+  };
+}
+
+/** A share of a row of products. @param {Target} number @param {number[]} products @param {number | undefined} reach */
+function divided(number, products, reach) {
+  const end = reach === undefined ? products.length : number.row + reach + 1;
+  const counted = products.map((product, k) => (k < end ? product : 0));
+  const sum = counted.reduce((sum, number) => sum + number, 0);
+  const above = plain(significant(counted[number.column], 5));
+  const weights = number.step.values[number.row];
+  const line = [
+    own(number),
+    " = ",
+    fraction(above, plain(significant(sum, 5))),
+    " = ",
+    result(significant(valueOf(number), 6)),
+  ];
+  const heads = [t("way_product"), t("way_by_sum")];
+  const note = reach === undefined ? null : h("p", { class: "note" }, t("reach"));
+  const terms = rowTable(
+    number,
+    heads,
+    [counted, weights],
+    [sum, weights.reduce((sum, number) => sum + number, 0)],
+    t("sum"),
+  );
+  return { line: line.flat(), terms: [note, terms] };
+}
+
+/** A sum of weighted values. @param {Target} number */
+function mixed(number) {
+  const { step, row, column } = number;
+  const [weights, values] = sources(number);
+  const shares = weights.values[row];
+  const numbers = values.values.slice(0, shares.length).map((vector) => vector[column]);
+  const products = shares.map((share, k) => share * numbers[k]);
+  let sum = 0;
+  const sums = products.map((product) => (sum += product));
+  const places = placesOf(values.values);
+  const terms = shares
+    .slice(0, SUMMANDS)
+    .flatMap((share, k) => [
+      k ? " + " : "",
+      plain(weight(share) === "·" ? "<.001" : weight(share)),
+      "(",
+      h("span", { class: "number of-value" }, fixed(numbers[k], places)),
+      ")",
+    ]);
+  const line = [
+    own(number),
+    " = Σ ",
+    letter("a"),
+    " ",
+    letter("v"),
+    " = ",
+    terms,
+    shares.length > SUMMANDS ? " + …" : "",
+  ];
+  const heads = [t("way_weight"), t("way_value", column + 1), "a × v", t("way_so_far")];
+  const total = [shares.reduce((sum, number) => sum + number, 0), null, step.values[row][column], null];
+  const table = rowTable(
+    { ...number, step: { ...step, axes: ["queries", "keys"] } },
+    heads,
+    [shares, numbers, products, sums],
+    total,
+    t("output"),
+  );
+  return { line: [...line, " = ", result(significant(step.values[row][column], 7))].flat(2), terms: table };
+}
+
+/**
+ * A line for each key.
+ * @param {Target} number @param {string[]} heads @param {number[][]} columns @param {(number | null)[]} totals
+ * @param {string} name of the last line
+ */
+function rowTable(number, heads, columns, totals, name) {
+  const line = (/** @type {number} */ k) => {
+    const node = h(
+      "tr",
+      { class: k === number.k ? "on" : null },
+      h("th", { scope: "row" }, h("bdi", {}, label(number, 1, k))),
+      columns.map((all, at) =>
+        h("td", { class: heads[at] === t("way_value", number.column + 1) ? "of-value" : null }, written(all[k], all)),
+      ),
+    );
+    node.addEventListener("click", () => number.choose({ k }));
+    return node;
+  };
+  const foot = h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, name),
+    totals.map((total) => h("td", {}, total === null ? "" : written(total, [total]))),
+  );
+  return scrolls(
+    h(
+      "table",
+      { class: "row-of-keys" },
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          [t("key"), ...heads].map((head) => h("th", { scope: "col" }, head)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        columns[0].map((_, k) => line(k)),
+      ),
+      h("tfoot", {}, foot),
+    ),
+  );
+}
+
+/** Six decimals for what is below ten, none for whole numbers. @param {number} value @param {number[]} all */
+function written(value, all) {
+  if (all.every((number) => Number.isInteger(number) || number === -Infinity)) return short(value);
+  if (value === 0) return "0";
+  const large = all.some((number) => Math.abs(number) >= 10 && number > -Infinity);
+  return precise(value, large ? 4 : 6);
+}
