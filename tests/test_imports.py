@@ -105,6 +105,7 @@ THIRD_PARTY = {
         "tasks.ranking.ranker",
         "compare",
         "explain.attribution",
+        "explain.curves",
     },
 }
 

@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from headwise.explain.explanation import Explained
 
 
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="What counts, in place of raw weights: "
+        + "; ".join(f"{name} ({method.title})" for name, method in METHODS.items())
+    ),
+]
+
+
 def explain(
     run: Annotated[Path | None, typer.Argument(help="Run folder.")] = None,
     text: Annotated[str | None, typer.Argument(help="The input.")] = None,
@@ -23,13 +32,7 @@ def explain(
     every: Annotated[bool, typer.Option("--all", help="Also draw a picture of each layer.")] = False,
     top: Annotated[int, typer.Option(min=1, help="Number of attended tokens to list for each token.")] = 3,
     table: Annotated[bool, typer.Option("--table", help="Print only the table; draw nothing.")] = False,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            help="What counts, in place of raw weights: "
-            + "; ".join(f"{name} ({method.title})" for name, method in METHODS.items())
-        ),
-    ] = None,
+    by: By = None,
     other: Annotated[str | None, typer.Option(help="Another input of as many tokens, for --by patching.")] = None,
     trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,
     ablate: Annotated[bool, typer.Option("--ablate", help="Print what muting each head alone changes.")] = False,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
 
 from headwise.explain import maps
 from headwise.explain.canvas import PAGE, TEXT, Picture, picture
@@ -57,9 +58,8 @@ def page(
     rows, tops = maps.labels(queries), maps.labels(keys)
     across = max(map(len, layers))
     left = max(rows.inches, 0.5) + 0.35
-    width = PAGE - left - maps.BAR_INCHES
     # room for a number, else for a line of text, else what a page leaves
-    most = min(width / values.shape[1], TALLEST / values.shape[0])
+    most = min((PAGE - left - maps.BAR_INCHES) / values.shape[1], TALLEST / values.shape[0])
     numbered = most >= NUMBERED
     cell = min(most, CELL if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / max(values.shape)))
     upper = cell * values.shape[1], cell * values.shape[0]
@@ -83,16 +83,21 @@ def page(
     maps.label_columns(axes, tops, cell)
     if numbered:
         maps.number_cells(axes, values, norm, allowed)
-    maps.outline(axes, list(enumerate(np.abs(values).argmax(axis=1).tolist())) if legend.framed else [])
-    maps.name_axes(axes, legend.rows, legend.keys)
+    _explain_map(axes, values, allowed, legend, numbered=numbered)
     maps.name_page(figure, title)
     maps.colour_bar(axes, image, upper, legend.quantity)
-    maps.caption(axes, values, allowed, numbered=numbered)
     if several:
         small = [pooled(array(layer), THUMBNAIL) for layer in layers]
         under = bottom + upper[1] - lower[1] if beside else 0.05
         maps.draw_heads(figure.place(aside, under, *lower), small, side, chosen)
     return figure
+
+
+def _explain_map(axes: Axes, values: np.ndarray, allowed: np.ndarray | None, legend: Legend, *, numbered: bool) -> None:
+    """Frames the strongest cell of each row, and says what rows, columns and signs are."""
+    maps.outline(axes, list(enumerate(np.abs(values).argmax(axis=1).tolist())) if legend.framed else [])
+    maps.name_axes(axes, legend.rows, legend.keys)
+    maps.caption(axes, values, allowed, numbered=numbered)
 
 
 def heads(

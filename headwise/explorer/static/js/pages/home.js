@@ -52,7 +52,7 @@ function withRun(place, meta) {
   fill(
     place,
     h("h1", {}, t(`welcome_${served.input}`)),
-    h("p", { class: "lead" }, t("lead")),
+    h("p", { class: "intro" }, t("lead")),
     choice(meta.models, served.name),
     cards,
     h("div", { class: "home" }, card, h("div", { class: "stack" }, pages(), lastInputs())),

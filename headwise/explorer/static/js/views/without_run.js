@@ -45,7 +45,7 @@ export function mount(place, pages) {
   fill(
     place,
     h("h1", {}, t("welcome_none")),
-    h("p", { class: "lead" }, t("lead_none")),
+    h("p", { class: "intro" }, t("lead_none")),
     h("div", { class: "examples" }, cards),
     h("div", { class: "home" }, commands(), pages),
   );
