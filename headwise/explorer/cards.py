@@ -37,13 +37,13 @@ _RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 def add_cards(app: FastAPI, explorer: Explorer) -> None:
     @app.get("/api/v1/cards")
-    async def card(request: Request, model: Name) -> Response:
-        """What a run is, and inputs to begin with."""
+    async def card(request: Request, model: Name, inputs: bool = True) -> Response:
+        """What a run is, and inputs to begin with; `inputs=false`: without these, for which its data is read."""
         run = explorer.service.find(model, "trace")
-        return as_json(await explorer.service.compute(lambda: _card(run, explorer), request))
+        return as_json(await explorer.service.compute(lambda: _card(run, explorer, inputs), request))
 
 
-def _card(run: LoadedRun, explorer: Explorer) -> dict[str, Any]:
+def _card(run: LoadedRun, explorer: Explorer, inputs: bool) -> dict[str, Any]:
     model = run.predictor.model
     return {
         "model": run.name,
@@ -52,7 +52,7 @@ def _card(run: LoadedRun, explorer: Explorer) -> dict[str, Any]:
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "stages": stages_of(model),
         **_training(run),
-        "examples": _inputs(run, explorer),
+        "examples": _inputs(run, explorer) if inputs else [],
     }
 
 
@@ -60,18 +60,19 @@ def stages_of(model: nn.Module) -> list[dict[str, Any]]:
     """The stages of a model in its order, each so many times as its blocks are repeated: attention with its heads,
     feed-forward networks with their width, and recurrent layers.
 
-    >>> layer = nn.TransformerEncoderLayer(8, 2)
-    >>> stages_of(layer)
-    []
+    >>> from headwise import MultiHeadAttention
+    >>> stages_of(nn.ModuleDict({"encoder": MultiHeadAttention(8, 2)}))
+    [{'name': 'encoder', 'count': 1, 'parts': [{'kind': 'self', 'causal': False, 'heads': 2}]}]
     """
     mechanisms: dict[nn.Module, str] = {mechanism: name for name, (_, mechanism) in watching.layers(model).items()}
     modules = dict(model.named_modules())
+    paths = {module: name for name, module in modules.items()} | mechanisms
     parts: dict[tuple[str, str], dict[str, Any]] = {}
-    for name, module in modules.items():
+    for module in modules.values():
         part = _part(modules, module, mechanisms)
         if part is None:
             continue
-        path = mechanisms.get(module) or name
+        path = paths[module]
         stage, pattern = _stage(path), re.sub(r"\.\d+(?=\.|$)", ".*", path)
         blocks = parts.setdefault((stage, pattern), part | {"blocks": set()})["blocks"]
         blocks.add(next(iter(re.findall(r"\.(\d+)(?=\.|$)", path)), ""))

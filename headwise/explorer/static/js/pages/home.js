@@ -60,22 +60,27 @@ function withRun(place, meta) {
   );
   let end = () => {};
   let alive = true;
+  const failed = (/** @type {Error} */ error) => {
+    if (alive) fill(card, h("p", { class: "failed" }, t("failed", error.message)));
+  };
+  const path = `/api/v1/cards?${query({ model: served.name })}`;
   card.textContent = t("loading");
-  Promise.all([getJson(`/api/v1/cards?${query({ model: served.name })}`), import("../views/run_card.js")]).then(
-    ([run, view]) => {
-      if (!alive) return;
+  // the data of a run may take longer to read than its card
+  Promise.all([getJson(`${path}&inputs=false`), import("../views/run_card.js")])
+    .then(([run, view]) => {
+      if (!alive) return undefined;
       view.mount(card, run);
-      const ends = [examples.mount(cards, run)];
-      end = () => ends.forEach((one) => one());
-      // the sentences wait until the examples are drawn
-      if (served.input === "text")
-        import("../views/pronouns.js").then((pronouns) => alive && ends.push(pronouns.mount(looks, served.name)));
-      document.documentElement.dataset.ready = `home/${served.name}`;
-    },
-    (error) => {
-      if (alive) fill(card, h("p", { class: "failed" }, t("failed", error.message)));
-    },
-  );
+      return getJson(path).then((whole) => {
+        if (!alive) return;
+        const ends = [examples.mount(cards, whole)];
+        end = () => ends.forEach((one) => one());
+        // the sentences wait until the examples are asked for
+        if (served.input === "text")
+          import("../views/pronouns.js").then((pronouns) => alive && ends.push(pronouns.mount(looks, served.name)));
+        document.documentElement.dataset.ready = `home/${served.name}`;
+      });
+    }, failed)
+    .catch(failed);
   return () => {
     alive = false;
     end();
