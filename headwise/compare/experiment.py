@@ -13,7 +13,7 @@ import torch
 
 from headwise import runtime
 from headwise.compare.costs import peak_bytes
-from headwise.compare.sides import Side
+from headwise.compare.sides import Cost, Side
 from headwise.errors import ConfigError, DataError, MachineError, RunBusy
 from headwise.predictors.lengths import metric_of
 from headwise.tasks import registry
@@ -71,14 +71,6 @@ class Result:
     conditions: list[str]
 
 
-@dataclass(frozen=True)
-class _Cost:
-    parameters: int
-    step_cpu_s: float
-    tokens: float
-    peak_bytes: int
-
-
 def compare(plan: Plan, say: Say = lambda text: None) -> Result:
     """Trains what is not trained yet, and scores it. The same call again goes on where it was broken off.
 
@@ -119,7 +111,7 @@ def _sides(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     return groups
 
 
-def _cells(plan: Plan, side: Cell, cost: _Cost, seeds: Sequence[int], tuned: str | None) -> list[Cell]:
+def _cells(plan: Plan, side: Cell, cost: Cost, seeds: Sequence[int], tuned: str | None) -> list[Cell]:
     """The runs of a side, one for each seed."""
     settings = [setting for setting in plan.settings if Swept.parse(setting) is None]
     settings += [f"{key}={value}" for key, value in side.values]
@@ -132,7 +124,7 @@ def _cells(plan: Plan, side: Cell, cost: _Cost, seeds: Sequence[int], tuned: str
     return plan_runs([name], settings, seeds, plan.folder_of)
 
 
-def _tuned(plan: Plan, side: Cell, cost: _Cost, say: Say) -> tuple[str | None, bool]:
+def _tuned(plan: Plan, side: Cell, cost: Cost, say: Say) -> tuple[str | None, bool]:
     """The value of the tuned key that is best on the validation data, and whether it is the first or last one.
 
     It is chosen with a seed that is not reported.
@@ -211,13 +203,13 @@ def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None
     return True
 
 
-def _cost(recipe: Recipe) -> _Cost:
+def _cost(recipe: Recipe) -> Cost:
     """What a step of a recipe costs, measured in a process of its own, whose memory nothing else has used."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_measure, _values(recipe)).result()
 
 
-def _measure(values: Mapping[str, Any]) -> _Cost:
+def _measure(values: Mapping[str, Any]) -> Cost:
     runtime.apply(1)
     recipe, trials = as_recipe(values), list[tuple[Trial, int]]()
     try:
@@ -227,13 +219,13 @@ def _measure(values: Mapping[str, Any]) -> _Cost:
         trials.append(try_steps(recipe, _TRIAL_S))
         height = trials[-1][0].weights_bytes + trials[-1][0].activation_bytes
     trial, parameters = trials[-1]
-    return _Cost(parameters, trial.step_cpu_s, trial.tokens, height)
+    return Cost(parameters, trial.step_cpu_s, trial.tokens, height)
 
 
 def _result(
     plan: Plan,
     cells: Mapping[str, Sequence[Cell]],
-    costs: Mapping[str, _Cost],
+    costs: Mapping[str, Cost],
     chosen: Mapping[str, tuple[str | None, bool]],
     say: Say,
 ) -> Result:
@@ -242,20 +234,15 @@ def _result(
         say(f"scoring {name}")
         rows = {cell.recipe.seed: account(cell.folder, plan.split, plan.limit) for cell in row}
         metric, better = _metric(plan, rows[plan.seeds[0]])
-        cost, (tuned, at_edge) = costs[name], chosen[name]
         sides.append(
             Side(
                 name,
                 dict(row[0].values),
                 {seed: scored.scores[metric] for seed, scored in rows.items()},
-                cost.parameters,
-                cost.step_cpu_s,
-                cost.tokens,
-                cost.peak_bytes,
+                costs[name],
                 sum(scored.cpu_s for scored in rows.values()),
                 sum(scored.steps for scored in rows.values()) / len(rows),
-                tuned,
-                at_edge,
+                *chosen[name],
             )
         )
     return Result(metric, better, sides, _conditions(plan, rows[plan.seeds[0]]))

@@ -56,10 +56,10 @@ def rows(result: Result) -> list[dict[str, Any]]:
                 "behind_high": difference.ahead.high if difference else None,
                 "p": difference.p if difference else None,
                 "seeds": len(side.scores),
-                "parameters": side.parameters,
-                "step_cpu_ms": 1e3 * side.step_cpu_s,
-                "token_cpu_us": side.token_cpu_us,
-                "peak_mib": side.peak_bytes / 2**20,
+                "parameters": side.cost.parameters,
+                "step_cpu_ms": 1e3 * side.cost.step_cpu_s,
+                "token_cpu_us": side.cost.token_cpu_us,
+                "peak_mib": side.cost.peak_bytes / 2**20,
                 "cpu_s": side.cpu_s,
                 **({"tuned": side.tuned} if side.tuned is not None else {}),
             }
@@ -70,7 +70,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
 def notes(result: Result) -> list[str]:
     """What a reader must know to judge the numbers: in words, a sentence each."""
     order, differences = rank(result.sides, result.better)
-    seeds, sizes = len(order[0].scores), [side.parameters for side in order]
+    seeds, sizes = len(order[0].scores), [side.cost.parameters for side in order]
     steps = {round(side.steps) for side in order}
     edges = ", ".join(f"{side.name} ({side.tuned})" for side in order if side.at_edge)
     found = [_winner(order[0].name, differences)]
@@ -183,7 +183,7 @@ def pictures(result: Result) -> dict[str, bytes]:
     for side in result.sides:
         score = side.score
         sides[side.name] = (
-            side.token_cpu_us,
+            side.cost.token_cpu_us,
             score.value,
             (score.high - score.value) if math.isfinite(score.high) else 0.0,
         )

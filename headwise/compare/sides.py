@@ -15,6 +15,21 @@ ENOUGH_SEEDS = 6
 
 
 @dataclass(frozen=True)
+class Cost:
+    """Of a model, and of a step of its training on one thread: CPU seconds, tokens of a batch, bytes at the height."""
+
+    parameters: int
+    step_cpu_s: float
+    tokens: float
+    peak_bytes: int
+
+    @property
+    def token_cpu_us(self) -> float:
+        """CPU microseconds of training for each token or other unit of a batch."""
+        return 1e6 * self.step_cpu_s / max(self.tokens, 1.0)
+
+
+@dataclass(frozen=True)
 class Side:
     """One of the models that are compared.
 
@@ -23,17 +38,13 @@ class Side:
         scores: by seed.
         tuned: the value that was chosen for it on the validation data, if any; at_edge: it is the first or last one
             tried, so that a better one may lie beyond.
-        parameters, step_cpu_s, tokens, peak_bytes: of its model and of a step of its training.
-        cpu_s: of all its runs that are scored.
+        cpu_s, steps: of all its runs that are scored, and of one of them on average.
     """
 
     name: str
     settings: Mapping[str, str]
     scores: Mapping[int, float]
-    parameters: int
-    step_cpu_s: float
-    tokens: float
-    peak_bytes: int
+    cost: Cost
     cpu_s: float
     steps: float
     tuned: str | None = None
@@ -44,11 +55,6 @@ class Side:
         """The mean over seeds and its 95 % interval; of one seed no interval: ends without limit."""
         values = list(self.scores.values())
         return Interval.of(values) if len(values) > 1 else Interval(values[0], -math.inf, math.inf)
-
-    @property
-    def token_cpu_us(self) -> float:
-        """CPU microseconds of training for each token or other unit of a batch."""
-        return 1e6 * self.step_cpu_s / max(self.tokens, 1.0)
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ def front(sides: Sequence[Side], better: Literal["low", "high"]) -> list[Side]:
     """Sides that no other is better than at the same or less CPU time a token, from the cheapest (Pareto)."""
     sign = 1.0 if better == "high" else -1.0
     kept: list[Side] = []
-    for side in sorted(sides, key=lambda side: (side.token_cpu_us, -sign * side.score.value)):
+    for side in sorted(sides, key=lambda side: (side.cost.token_cpu_us, -sign * side.score.value)):
         if not kept or sign * side.score.value > sign * kept[-1].score.value:
             kept.append(side)
     return kept

@@ -30,7 +30,7 @@ def _inside(folder, monkeypatch):
 @pytest.fixture
 def unweighed(monkeypatch):
     """Steps are not measured, which takes processes of their own."""
-    monkeypatch.setattr(experiment, "_cost", lambda recipe: experiment._Cost(7, 0.5, 10.0, 1 << 20))
+    monkeypatch.setattr(experiment, "_cost", lambda recipe: experiment.Cost(7, 0.5, 10.0, 1 << 20))
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_sides_have_the_scores_of_separate_runs_and_are_trained_once(headwise):
             assert code == 0, err
             assert json.loads(scored)["loss"] == pytest.approx(score, abs=0)
         assert table[side["name"]]["loss"] == pytest.approx(sum(side["scores"].values()) / 2)
-        assert side["parameters"] == table[side["name"]]["parameters"] == 7
+        assert side["cost"]["parameters"] == table[side["name"]]["parameters"] == 7
     assert Path("report/report.html").read_text().startswith("<!doctype html>")
     assert len(Path("report/rows.csv").read_text().splitlines()) == 3
     before = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*") if path.is_file()}

@@ -8,13 +8,13 @@ from scipy import stats
 
 from headwise.compare.experiment import Result
 from headwise.compare.page import as_html, as_json_text, notes, pictures, rows
-from headwise.compare.sides import Side, front, holm, rank
+from headwise.compare.sides import Cost, Side, front, holm, rank
 from headwise.errors import ConfigError
 
 
 def side(name, scores, cost=1.0, **facts):
-    facts = {"parameters": 100, "tokens": 1.0, "peak_bytes": 1 << 20, "cpu_s": 1.0, "steps": 10.0} | facts
-    return Side(name, {}, dict(enumerate(map(float, scores))), step_cpu_s=cost, **facts)
+    cost = Cost(facts.pop("parameters", 100), cost, 1.0, 1 << 20)
+    return Side(name, {}, dict(enumerate(map(float, scores))), cost, 1.0, 10.0, **facts)
 
 
 A, B, C = side("a", [1, 2, 3]), side("b", [1.5, 2.5, 3.25], cost=2.0), side("c", [0, 5, 1], cost=0.5)
@@ -39,10 +39,10 @@ def test_low_scores_may_be_the_better_ones():
 
 
 def test_only_seeds_in_common_are_compared():
-    alone = Side("x", {}, {7: 1.0}, 1, 1.0, 1.0, 1, 1.0, 1.0)
+    alone = Side("x", {}, {7: 1.0}, A.cost, 1.0, 1.0)
     with pytest.raises(ConfigError, match="no seed in common"):
         rank([A, alone], "high")
-    both = Side("y", {}, {0: 0.0, 7: 1.0}, 1, 1.0, 1.0, 1, 1.0, 1.0)
+    both = Side("y", {}, {0: 0.0, 7: 1.0}, A.cost, 1.0, 1.0)
     assert rank([A, both], "high")[1] == {}
 
 
