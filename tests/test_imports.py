@@ -99,6 +99,7 @@ THIRD_PARTY = {
     "sklearn": {"predictors.baselines", "tasks.series.baselines"},
     "threadpoolctl": {"tasks.series.baselines"},
     "scipy": {
+        "explain.curves",
         "metrics",
         "tasks.series.baselines",
         "tasks.graphs.node_labeller",

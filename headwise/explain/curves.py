@@ -134,14 +134,13 @@ def axis_name(key: str) -> str:
     return _WORDS.get(key.rpartition(".")[2], key)
 
 
-def lines(series: Series, *, across: str, down: str, title: str = "", over: str = "seeds") -> Picture:
+def lines(series: Series, *, across: str, down: str, title: str = "") -> Picture:
     """One line for each series over numbers, or over names side by side; bars are 95 % intervals of the means.
 
     At most eight numbers, of which the largest is eight times the smallest or more, stand on a logarithmic axis.
 
     Args:
         across, down: names of the axes, as for `axis_name`; shares of 1 are drawn in percent.
-        over: what the measurements of a mean differ in.
     Raises: DataError: nothing to draw.
 
     >>> drawn = lines({"rnn": [(1, Mean(0.9, 0.0, 1)), (2, Mean(0.8, 0.1, 3))]}, across="num_heads", down="accuracy")
@@ -182,7 +181,7 @@ def lines(series: Series, *, across: str, down: str, title: str = "", over: str 
     if counts := sorted({mean.count for row in series.values() for _, mean in row} - {1}):
         many = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         marks.append(Line2D([], [], color=SOFT, marker="|", markersize=5, linewidth=1.2))
-        texts.append(f"95 % interval over {many} {over}")
+        texts.append(f"95 % interval over {many} seeds")
     legend(figure, marks, texts, title)
     return figure
 

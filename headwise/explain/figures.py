@@ -4,10 +4,10 @@ Rows are queries ("attends from"), columns are keys ("attends to"), in every fig
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from matplotlib.axes import Axes
 
 from headwise.explain import maps
 from headwise.explain.canvas import PAGE, TEXT, Picture, picture
@@ -56,48 +56,63 @@ def page(
     values, allowed = array(weights), None if keep is None else array(keep).astype(bool)
     maps.check_shape(values, [("queries", len(queries)), ("keys", len(keys))])
     rows, tops = maps.labels(queries), maps.labels(keys)
-    across = max(map(len, layers))
-    left = max(rows.inches, 0.5) + 0.35
-    # room for a number, else for a line of text, else what a page leaves
-    most = min((PAGE - left - maps.BAR_INCHES) / values.shape[1], TALLEST / values.shape[0])
-    numbered = most >= NUMBERED
-    cell = min(most, CELL if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / max(values.shape)))
-    upper = cell * values.shape[1], cell * values.shape[0]
-    several = sum(map(len, layers)) > 1
-    # small maps beside the large one where they fit, else below it
-    aside = left + upper[0] + maps.BAR_INCHES + BESIDE
-    side = min(SMALL_SIDE, (PAGE - aside) / across, upper[1] / len(layers))
-    beside = side >= READABLE
-    if not beside:
-        aside, side = left, min(SMALL_SIDE, (PAGE - left) / across)
-    lower = side * across, side * len(layers)
-    below = GAP + 0.2 + lower[1] if several and not beside else 0.0
+    size = _sizes(max(rows.inches, 0.5) + 0.35, values.shape, [len(layer) for layer in layers])
+    cell, upper, numbered, several = size.cell, size.upper, size.numbered, sum(map(len, layers)) > 1
+    below = GAP + 0.2 + size.lower[1] if several and not size.beside else 0.0
     note = 0.2 if numbered or (allowed is not None and not allowed.all()) else 0.0
     bottom = 0.05 + below + note + max(0.0, 1.3 - upper[1])  # the colour bar may be taller than the map
     above = maps.title_height(title) + 0.2 + maps.columns_height(tops, cell)
     figure = picture(PAGE, bottom + upper[1] + above, free=True)
-    axes = figure.place(left, bottom, *upper)
+    axes = figure.place(size.left, bottom, *upper)
     norm = maps.norm(values, keep=allowed, signed=legend.signed)
     image = maps.draw(axes, values, norm, allowed)
     maps.label_rows(axes, rows, cell)
     maps.label_columns(axes, tops, cell)
     if numbered:
         maps.number_cells(axes, values, norm, allowed)
-    _explain_map(axes, values, allowed, legend, numbered=numbered)
+    maps.outline(axes, list(enumerate(np.abs(values).argmax(axis=1).tolist())) if legend.framed else [])
+    maps.name_axes(axes, legend.rows, legend.keys)
     maps.name_page(figure, title)
     maps.colour_bar(axes, image, upper, legend.quantity)
+    maps.caption(axes, values, allowed, numbered=numbered)
     if several:
         small = [pooled(array(layer), THUMBNAIL) for layer in layers]
-        under = bottom + upper[1] - lower[1] if beside else 0.05
-        maps.draw_heads(figure.place(aside, under, *lower), small, side, chosen)
+        under = bottom + upper[1] - size.lower[1] if size.beside else 0.05
+        maps.draw_heads(figure.place(size.aside, under, *size.lower), small, size.side, chosen)
     return figure
 
 
-def _explain_map(axes: Axes, values: np.ndarray, allowed: np.ndarray | None, legend: Legend, *, numbered: bool) -> None:
-    """Frames the strongest cell of each row, and says what rows, columns and signs are."""
-    maps.outline(axes, list(enumerate(np.abs(values).argmax(axis=1).tolist())) if legend.framed else [])
-    maps.name_axes(axes, legend.rows, legend.keys)
-    maps.caption(axes, values, allowed, numbered=numbered)
+class _Sizes(NamedTuple):
+    """Inches on a page: `left` of the large map and `aside` of the small ones, which stand beside it or below it."""
+
+    left: float
+    cell: float
+    numbered: bool
+    upper: tuple[float, float]
+    beside: bool
+    aside: float
+    side: float
+    lower: tuple[float, float]
+
+
+def _sizes(left: float, shape: Sequence[int], heads: Sequence[int]) -> _Sizes:
+    """How large maps are: cells with room for a number, else for a line of text, else for what a page leaves.
+
+    Args:
+        shape: rows and columns of the large map.
+        heads: of each layer.
+    """
+    rows, columns = shape
+    most = min((PAGE - left - maps.BAR_INCHES) / columns, TALLEST / rows)
+    numbered = most >= NUMBERED
+    cell = min(most, CELL if numbered else max(maps.LINE_INCHES * 1.2, 4.0 / max(rows, columns)))
+    aside = left + cell * columns + maps.BAR_INCHES + BESIDE
+    side = min(SMALL_SIDE, (PAGE - aside) / max(heads), cell * rows / len(heads))
+    beside = side >= READABLE
+    if not beside:
+        aside, side = left, min(SMALL_SIDE, (PAGE - left) / max(heads))
+    upper, lower = (cell * columns, cell * rows), (side * max(heads), side * len(heads))
+    return _Sizes(left, cell, numbered, upper, beside, aside, side, lower)
 
 
 def heads(
