@@ -106,7 +106,6 @@ THIRD_PARTY = {
         "tasks.ranking.ranker",
         "compare",
         "explain.attribution",
-        "explain.curves",
     },
 }
 
