@@ -192,13 +192,25 @@ function follow() {
   });
 }
 
+/** Pages that have a style sheet of their own. */
+const STYLED = new Set(["home", "trace", "translate", "graph", "compare", "film"]);
+
+/** When the style sheet of a page has come, if it has one. @param {string} name */
+function sheet(name) {
+  const href = `/static/css/${name}.css`;
+  if (!STYLED.has(name) || document.querySelector(`link[href="${href}"]`)) return undefined;
+  return new Promise((done) => {
+    document.head.append(h("link", { rel: "stylesheet", href, onload: done, onerror: done }));
+  });
+}
+
 /** @param {HTMLElement} main */
 function pages(main) {
   effect(() => {
     const name = /** @type {any} */ (PAGES)[state.page.value] || "home";
     let alive = true;
     let end = () => {};
-    import(`./pages/${name}.js`).then((module) => {
+    Promise.all([import(`./pages/${name}.js`), sheet(name)]).then(([module]) => {
       if (!alive) return;
       fill(main);
       forget();

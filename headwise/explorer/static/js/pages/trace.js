@@ -5,7 +5,6 @@ import { getJson, query } from "../api.js";
 import { parseSteps } from "../core/steps.js";
 import { cut } from "../core/text.js";
 import { fill, h } from "../dom.js";
-import { inside } from "../inside.js";
 import { batch, effect } from "../store.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
@@ -22,15 +21,6 @@ import { WORDS } from "../words/trace.js";
 learn(WORDS);
 
 /** @typedef {import("../core/steps.js").Steps} Steps */
-
-/** The style sheet of the page has come; a page that was saved holds it. */
-const styled = inside()
-  ? Promise.resolve()
-  : new Promise((done) => {
-      document.head.append(
-        h("link", { rel: "stylesheet", href: "/static/css/trace.css", onload: done, onerror: done }),
-      );
-    });
 
 /** Tokens of a list. */
 const LISTED = 512;
@@ -120,9 +110,8 @@ function request() {
   const others = supposing.asked();
   const path = book || !trace ? "/api/v1/textbook?" : `/api/v1/traces/${trace.trace_id}/steps?`;
   let alive = true;
-  const answered = getJson(path + query(book ? others : { layer, head, ...others }));
-  Promise.all([answered, styled]).then(
-    ([answer]) => {
+  getJson(path + query(book ? others : { layer, head, ...others })).then(
+    (answer) => {
       if (!alive) return;
       steps.value = parseSteps(answer);
       document.documentElement.dataset.ready = ["steps", layer, head, ...Object.values(others)].join("/");
