@@ -175,7 +175,7 @@ def quicker(line):
 
 
 # drawing, and several runs, take time
-SLOW = {"seeing.md", "scale.md", "blocks.md"}
+SLOW = {"seeing.md", "scale.md", "blocks.md", "attribution.md"}
 RUN = [name for name, text in PAGES.items() if shown(text) and name not in ELSEWHERE]
 
 
