@@ -76,6 +76,9 @@ bench-kernels: .venv/.ready  ## attention kernels against the usual ways: time, 
 	$(BIN)/python -W ignore -m benchmarks.kernels
 	$(BIN)/python -W ignore -m benchmarks.planner
 
+pictures: .venv/.ready  ## the pictures of README and the explorer, from a phrasebook trained in a minute
+	$(BIN)/python -W ignore -m tools.pictures
+
 wheel-check: .venv/.ready  ## the wheel, installed alone and without node, serves every page of the explorer
 	$(BIN)/python -m tools.wheelcheck
 

@@ -147,7 +147,7 @@ def test_labels_of_bytes_reach_traces_and_saved_pages(tmp_path):
     (run,) = load_runs([], [folder]).values()
     (group,) = (trace := traced(run, "é", None)).groups
     assert group.queries[:4] == ["<s>", "é(1/2)", "é(2/2)", "</s>"]
-    assert json.loads(trace.steps(group.layers[0], 0))["keys"] == group.keys
+    assert trace.steps(group.layers[0], 0).keys == group.keys
     assert "é(1/2)" in run.predictor.explain("é").table()
 
 
