@@ -24,10 +24,10 @@ def show_all(
     from headwise.compare.claim import newest, read_records
     from headwise.compare.claims import CLAIMS
 
-    found = newest(read_records(records), CLAIMS.values())
+    latest = newest(read_records(records), CLAIMS.values())
     width = max(map(len, CLAIMS))
     for name, claim in CLAIMS.items():
-        record = found.get(name)
+        record = latest.get(name)
         judged = f"{record.verdict} ({record.variant}, {record.ran})" if record is not None else "not run"
         if as_json:
             typer.echo(json_text({"name": name, "sentence": claim.sentence, "verdict": record and record.verdict}))

@@ -65,8 +65,7 @@ def compare(
     settings += [f"model.{key}={value}" for key, value in (("mechanism", mechanism), ("position", position)) if value]
     runtime.apply()
     numbers = [seed for seed in read_seeds(seeds) if seed is not None]
-    places = partial(_folder, runs)
-    plan = Plan(names, settings, numbers, places, _tuned(tune), tokens, metric, split, limit, jobs)
+    plan = Plan(names, settings, numbers, partial(_folder, runs), _tuned(tune), tokens, metric, split, limit, jobs)
     result = compare_sides(plan, lambda text: typer.echo(text, err=True))
     _hand_over(result, output, as_json=as_json)
 
@@ -74,10 +73,13 @@ def compare(
 def _tuned(setting: str | None) -> "Swept | None":
     from headwise.training.sweep import Swept
 
-    found = None if setting is None else Swept.parse(setting)
-    if setting is not None and found is None:
-        raise ConfigError(f"--tune '{setting}': give a key and values: training.learning_rate=0.0005,0.001,0.002")
-    return found
+    if setting is None:
+        return None
+    key = Swept.parse(setting)
+    # of two values the better one is always at an end
+    if key is None or len(key.values) < 3:
+        raise ConfigError(f"--tune '{setting}': give three values or more: training.learning_rate=0.0005,0.001,0.002")
+    return key
 
 
 def _limits(budget: str | None) -> tuple[list[str], int | None]:
@@ -98,7 +100,8 @@ def _limits(budget: str | None) -> tuple[list[str], int | None]:
 
 
 def _folder(runs: Path, name: str, settings: list[str]) -> Path:
-    return runs / folder_name(Path(name).stem, settings)
+    """With its limits, since runs of different length are not the same side."""
+    return runs / folder_name(Path(name).stem, settings, limits=True)
 
 
 def _hand_over(result: "Result", output: Path | None, *, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from headwise.errors import ConfigError, HeadwiseError
 
 if TYPE_CHECKING:
     from headwise.compare.costs import Growth
+    from headwise.compare.subjects import Subject
 
 DEFAULT = ("cnn", "rnn", "scored", "linear")
 _UNITS = {
@@ -47,53 +48,52 @@ def complexity(
 
     if over not in ("length", "width"):
         raise ConfigError(f"--over '{over}': give length or width")
-    what = [subject(name) for name in dict.fromkeys(names or DEFAULT)]
+    subjects = [subject(name) for name in dict.fromkeys(names or DEFAULT)]
     if paths:
         if figure is not None:
             raise ConfigError("--figure draws what is measured; leave --paths out")
-        tell([_path_row(one.name) for one in what], as_json=as_json, output=output)
+        tell([_path_row(one) for one in subjects], as_json=as_json, output=output)
         return
     at = sizes(first, last, count)
-    found: list[Growth] = []
-    for one in what:
+    measurements: list[Growth] = []
+    for one in subjects:
         typer.echo(f"measuring {one.name}", err=True)
-        found += growth(one, over, at, fixed, backward=backward, rounds=rounds)  # type: ignore[arg-type]
-    tell([_row(one) for one in found], as_json=as_json, output=output)
+        measurements += growth(one, over, at, fixed, backward=backward, rounds=rounds)  # type: ignore[arg-type]
+    tell([_row(growth) for growth in measurements], as_json=as_json, output=output)
     if figure is not None:
-        _draw(found, over, figure)
+        _draw(measurements, over, figure)
 
 
-def _row(found: "Growth") -> dict[str, Any]:
-    factor, unit = _UNITS[found.quantity]
-    row: dict[str, Any] = {"name": found.subject, "what": unit}
-    row |= {str(size): float(f"{factor * value:.4g}") for size, value in zip(found.at, found.values, strict=True)}
+def _row(growth: "Growth") -> dict[str, Any]:
+    factor, unit = _UNITS[growth.quantity]
+    row: dict[str, Any] = {"name": growth.subject, "what": unit}
+    row |= {str(size): float(f"{factor * value:.4g}") for size, value in zip(growth.at, growth.values, strict=True)}
     try:
-        power = found.exponent
+        power = growth.exponent
     except ConfigError:
         # memory that a pass does not add grows with no power
-        return row | {"power": None, "low": None, "high": None, "theory": found.theory}
-    return row | {"power": power.value, "low": power.low, "high": power.high, "theory": found.theory}
+        return row | {"power": None, "low": None, "high": None, "theory": growth.theory}
+    return row | {"power": power.value, "low": power.low, "high": power.high, "theory": growth.theory}
 
 
-def _path_row(name: str) -> dict[str, Any]:
+def _path_row(subject: "Subject") -> dict[str, Any]:
     from headwise.compare.paths import chain, path_length
-    from headwise.compare.subjects import subject
 
-    row: dict[str, Any] = {"name": name}
+    row: dict[str, Any] = {"name": subject.name}
     for what, measure, lengths in (("chain", chain, (16, 32, 64)), ("path", path_length, (5, 9, 17, 33))):
         for length in lengths:
             try:
-                row[f"{what} {length}"] = measure(subject(name), length)
+                row[f"{what} {length}"] = measure(subject, length)
             except HeadwiseError:
                 row[f"{what} {length}"] = None
     return row
 
 
-def _draw(found: "list[Growth]", over: str, path: Path) -> None:
+def _draw(measurements: "list[Growth]", over: str, path: Path) -> None:
     from headwise.explain.comparisons import scaling
 
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for one in found:
+    for one in measurements:
         factor, unit = _UNITS[one.quantity]
         points = [(float(size), factor * value) for size, value in zip(one.at, one.values, strict=True) if value > 0]
         if points:

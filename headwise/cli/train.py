@@ -95,10 +95,11 @@ def _tell(done: "Run") -> None:
         typer.echo(f"next:    headwise {verb} {done.folder}{argument}")
 
 
-def folder_name(recipe: str, overrides: Iterable[str]) -> str:
+def folder_name(recipe: str, overrides: Iterable[str], *, limits: bool = False) -> str:
     """The run folder's name: the recipe's, and the overrides that make another run of it.
 
-    Limits and whatever else may change while a run goes on stay out of it, so that it can be gone on with.
+    Limits and whatever else may change while a run goes on stay out of it, so that it can be gone on with, unless
+    `limits` asks for them.
 
     >>> folder_name("phrasebook", ["training.max_steps=900", "model.norm=rms"])
     'phrasebook,model.norm=rms'
@@ -106,7 +107,7 @@ def folder_name(recipe: str, overrides: Iterable[str]) -> str:
     from headwise.training.recipe import MAY_CHANGE
 
     settings = {key.strip(): value.strip() for key, _, value in (setting.partition("=") for setting in overrides)}
-    naming = [f"{key}={value}" for key, value in settings.items() if key not in MAY_CHANGE]
+    naming = [f"{key}={value}" for key, value in settings.items() if limits or key not in MAY_CHANGE]
     if not naming:
         return recipe
     full_name = ",".join([recipe, *sorted(naming)])

@@ -16,13 +16,13 @@ from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from headwise.compare.subjects import Subject, layer, tokens
+from headwise.compare.verdicts import LEVEL, Interval
 from headwise.errors import ConfigError, MachineError, Unsupported
 
 # a short pass is repeated until it takes this long
 _LEAST_S = 0.02
 # with fewer sizes no interval is narrow enough to decide anything
 LEAST_SIZES = 4
-LEVEL = 0.95
 # parameter of mallopt(3) in glibc
 _M_MMAP_THRESHOLD = -3
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -31,45 +31,25 @@ Quantity = Literal["operations", "seconds", "bytes"]
 Size = Literal["length", "width"]
 
 
-@dataclass(frozen=True)
-class Exponent:
-    """The power with which a quantity grows: the slope of its logarithm over that of the size.
+def exponent(sizes: Sequence[float | int], values: Sequence[float | int]) -> Interval:
+    """The power of the size that values grow with: the slope of their logarithms, and its 95 % interval (Student's t).
 
-    Args:
-        low, high: its 95 % interval, by Student's t over the points about the line.
-        local: the slopes between neighbouring sizes, which show where a power does not hold.
+    Raises: ConfigError: fewer than four sizes, or a value that is not above 0, which no power gives.
+
+    >>> round(exponent([1, 2, 4, 8], [3, 12, 48, 192]).value, 9)
+    2.0
     """
-
-    value: float
-    low: float
-    high: float
-    local: tuple[float, ...]
-
-    @classmethod
-    def of(cls, sizes: Sequence[float | int], values: Sequence[float | int]) -> "Exponent":
-        """The exponent of values over sizes.
-
-        Raises: ConfigError: fewer than four sizes, or a value that is not above 0, which no power gives.
-
-        >>> Exponent.of([1, 2, 4, 8], [3, 12, 48, 192]).value
-        2.0
-        """
-        if len(sizes) < LEAST_SIZES:
-            raise ConfigError(f"an exponent needs {LEAST_SIZES} sizes or more, got {len(sizes)}")
-        if min(values) <= 0:
-            raise ConfigError("a measurement is 0, which grows with no power; measure larger sizes")
-        x, y = ([math.log(number) for number in numbers] for numbers in (sizes, values))
-        local = tuple((y[at + 1] - y[at]) / (x[at + 1] - x[at]) for at in range(len(x) - 1))
-        if len(set(y)) == 1:
-            # scipy divides by what is 0 then
-            return cls(0.0, 0.0, 0.0, local)
-        line = stats.linregress(x, y)
-        half = float(stats.t.ppf((1 + LEVEL) / 2, len(sizes) - 2)) * float(line.stderr)
-        return cls(round(float(line.slope), 12), float(line.slope) - half, float(line.slope) + half, local)
-
-    def holds(self, theory: float, within: float) -> bool:
-        """Whether all of the interval is as near to a theory as this."""
-        return theory - within <= self.low and self.high <= theory + within
+    if len(sizes) < LEAST_SIZES:
+        raise ConfigError(f"an exponent needs {LEAST_SIZES} sizes or more, got {len(sizes)}")
+    if min(values) <= 0:
+        raise ConfigError("a measurement is 0, which grows with no power; measure larger sizes")
+    x, y = ([math.log(number) for number in numbers] for numbers in (sizes, values))
+    if len(set(y)) == 1:
+        # scipy divides by what is 0 then
+        return Interval.exact(0.0)
+    line = stats.linregress(x, y)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, len(sizes) - 2)) * float(line.stderr)
+    return Interval(float(line.slope), float(line.slope) - half, float(line.slope) + half)
 
 
 def sizes(first: int, last: int, count: int) -> list[int]:
@@ -82,10 +62,10 @@ def sizes(first: int, last: int, count: int) -> list[int]:
     """
     if count < LEAST_SIZES or not 0 < first < last:
         raise ConfigError(f"sizes from {first} to {last}: give {LEAST_SIZES} or more, from a small one to a large one")
-    found = [round(first * (last / first) ** (step / (count - 1))) for step in range(count)]
-    if len(set(found)) < count:
+    numbers = [round(first * (last / first) ** (step / (count - 1))) for step in range(count)]
+    if len(set(numbers)) < count:
         raise ConfigError(f"there are no {count} different sizes from {first} to {last}; give fewer, or a wider range")
-    return found
+    return numbers
 
 
 def operations(what: Subject, length: int, width: int) -> int:
@@ -205,9 +185,9 @@ class Growth:
     theory: float | None
 
     @property
-    def exponent(self) -> Exponent:
-        """Raises: ConfigError as `Exponent.of`."""
-        return Exponent.of(self.at, self.values)
+    def exponent(self) -> Interval:
+        """Raises: ConfigError as `exponent`."""
+        return exponent(self.at, self.values)
 
 
 def growth(

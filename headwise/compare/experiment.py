@@ -152,7 +152,9 @@ def _metric(plan: Plan, scored: Row) -> tuple[str, Literal["low", "high"]]:
     """The score that is compared, and which way it is better."""
     directions = {metric.name: metric.better for metric in registry.task_type(scored.task).metrics}
     name = metric_of(dict(scored.scores), plan.metric or scored.metric)
-    return name, directions.get(name, "high")
+    if name not in directions:
+        raise ConfigError(f"it is not stated whether a larger {name} is better; compare by {', '.join(directions)}")
+    return name, directions[name]
 
 
 def _train_all(cells: Sequence[Cell], jobs: int, say: Say) -> None:
@@ -233,6 +235,7 @@ def _result(
     for name, row in cells.items():
         say(f"scoring {name}")
         rows = {cell.recipe.seed: account(cell.folder, plan.split, plan.limit) for cell in row}
+        _check_length(row, rows)
         metric, better = _metric(plan, rows[plan.seeds[0]])
         sides.append(
             Side(
@@ -246,6 +249,14 @@ def _result(
             )
         )
     return Result(metric, better, sides, _conditions(plan, rows[plan.seeds[0]]))
+
+
+def _check_length(cells: Sequence[Cell], rows: Mapping[int, Row]) -> None:
+    """Raises: ConfigError for a run that was trained on, under the same name, for more steps than it is asked for."""
+    for cell in cells:
+        most, steps = cell.recipe.training.max_steps, rows[cell.recipe.seed].steps
+        if most and steps > most:
+            raise ConfigError(f"{cell.folder} has {steps} steps, and {most} are asked for; name another folder: --runs")
 
 
 def _conditions(plan: Plan, scored: Row) -> list[str]:

@@ -73,22 +73,21 @@ def notes(result: Result) -> list[str]:
     seeds, sizes = len(order[0].scores), [side.cost.parameters for side in order]
     steps = {round(side.steps) for side in order}
     edges = ", ".join(f"{side.name} ({side.tuned})" for side in order if side.at_edge)
-    found = [_winner(order[0].name, differences)]
+    sentences = [_winner(order[0].name, differences)]
     if seeds < ENOUGH_SEEDS:
         words = f"With {seeds} seed{'s' * (seeds > 1)} a difference has to be large to be clear"
-        found.append(f"{words}; take {ENOUGH_SEEDS} or more.")
+        sentences.append(f"{words}; take {ENOUGH_SEEDS} or more.")
     if max(sizes) > 1.02 * min(sizes):
         words = f"The models have {min(sizes):,} to {max(sizes):,} parameters"
-        found.append(f"{words}: what is compared is models of different size.")
+        sentences.append(f"{words}: what is compared is models of different size.")
     if edges:
-        found.append(f"The best tuned value is the first or last one for {edges}: a better one may lie beyond.")
+        sentences.append(f"The best tuned value is the first or last one for {edges}: a better one may lie beyond.")
     if len(steps) > 1:
-        found.append(f"The runs have {min(steps):,} to {max(steps):,} steps.")
+        sentences.append(f"The runs have {min(steps):,} to {max(steps):,} steps.")
     return [
-        *found,
-        "Intervals are of 95 %, over seeds; p is that of the paired t-test over seeds, raised for the number of"
-        " comparisons (Holm). CPU time is of a training step on one thread, memory its height in a process of its own;"
-        f" {runtime.processor()}.",
+        *sentences,
+        "Intervals are of 95 %, over seeds; p is that of the paired t-test over seeds, Holm-corrected. CPU time is of a"
+        f" training step on one thread, memory its height in a process of its own; {runtime.processor()}.",
     ]
 
 

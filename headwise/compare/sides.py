@@ -86,17 +86,17 @@ def rank(sides: Sequence[Side], better: Literal["low", "high"]) -> tuple[list[Si
     sign = 1.0 if better == "high" else -1.0
     order = sorted(sides, key=lambda side: -sign * side.score.value)
     best, others = order[0], order[1:]
-    found: dict[str, tuple[Interval, float]] = {}
+    paired: dict[str, tuple[Interval, float]] = {}
     for side in others:
         seeds = sorted(best.scores.keys() & side.scores.keys())
         if not seeds:
             raise ConfigError(f"{best.name} and {side.name} have no seed in common")
         if len(seeds) > 1:
             ahead = [sign * (best.scores[seed] - side.scores[seed]) for seed in seeds]
-            found[side.name] = Interval.of(ahead), _p(ahead)
+            paired[side.name] = Interval.of(ahead), _p(ahead)
     return order, {
         name: Difference(ahead, p)
-        for (name, (ahead, _)), p in zip(found.items(), holm([p for _, p in found.values()]), strict=True)
+        for (name, (ahead, _)), p in zip(paired.items(), holm([p for _, p in paired.values()]), strict=True)
     }
 
 
@@ -112,21 +112,21 @@ def holm(p: Sequence[float]) -> list[float]:
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
 
-    >>> holm([0.01, 0.04, 0.03])
+    >>> [round(p, 9) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
     raised, least = [0.0] * len(p), 0.0
     for place, at in enumerate(sorted(range(len(p)), key=lambda at: p[at])):
         least = max(least, min(1.0, (len(p) - place) * p[at]))
-        raised[at] = round(least, 12)
+        raised[at] = least
     return raised
 
 
 def front(sides: Sequence[Side], better: Literal["low", "high"]) -> list[Side]:
     """Sides that no other is better than at the same or less CPU time a token, from the cheapest (Pareto)."""
     sign = 1.0 if better == "high" else -1.0
-    kept: list[Side] = []
+    efficient: list[Side] = []
     for side in sorted(sides, key=lambda side: (side.cost.token_cpu_us, -sign * side.score.value)):
-        if not kept or sign * side.score.value > sign * kept[-1].score.value:
-            kept.append(side)
-    return kept
+        if not efficient or sign * side.score.value > sign * efficient[-1].score.value:
+            efficient.append(side)
+    return efficient

@@ -64,7 +64,7 @@ class Control:
     value: float
 
 
-def larger(where: str, found: Interval, effect: float) -> Cell:
+def larger(where: str, interval: Interval, effect: float) -> Cell:
     """Whether a difference is there: its interval above 0, and the difference as large as one that matters.
 
     It is refuted where the interval lies below that effect: smaller than matters, or the reverse.
@@ -72,28 +72,28 @@ def larger(where: str, found: Interval, effect: float) -> Cell:
     if effect <= 0:
         raise ConfigError(f"an effect that matters is above 0, got {effect}")
     outcome: Outcome = "undecided"
-    if found.low > 0 and found.value >= effect:
+    if interval.low > 0 and interval.value >= effect:
         outcome = "holds"
-    elif found.high < effect:
+    elif interval.high < effect:
         outcome = "refuted"
-    return Cell(where, found.value, found.low, found.high, outcome)
+    return Cell(where, interval.value, interval.low, interval.high, outcome)
 
 
-def near(where: str, found: Interval, theory: float, within: float) -> Cell:
+def near(where: str, interval: Interval, theory: float, within: float) -> Cell:
     """Whether a value is what a theory says: its interval within so much of it; refuted where they do not meet."""
     low, high = theory - within, theory + within
     outcome: Outcome = "undecided"
-    if low <= found.low and found.high <= high:
+    if low <= interval.low and interval.high <= high:
         outcome = "holds"
-    elif found.high < low or found.low > high:
+    elif interval.high < low or interval.low > high:
         outcome = "refuted"
-    return Cell(where, found.value, found.low, found.high, outcome)
+    return Cell(where, interval.value, interval.low, interval.high, outcome)
 
 
-def above(where: str, found: Interval, least: float) -> Cell:
+def above(where: str, interval: Interval, least: float) -> Cell:
     """Whether a value is above a bound, with all of its interval; refuted where all of it is below."""
-    outcome: Outcome = "holds" if found.low > least else "refuted" if found.high < least else "undecided"
-    return Cell(where, found.value, found.low, found.high, outcome)
+    outcome: Outcome = "holds" if interval.low > least else "refuted" if interval.high < least else "undecided"
+    return Cell(where, interval.value, interval.low, interval.high, outcome)
 
 
 def verdict(cells: Sequence[Cell], controls: Sequence[Control] = ()) -> Verdict:

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 from torch import nn
 
 from headwise.errors import HeadwiseError
+from headwise.explain.explanation import part_of
 from headwise.explorer.explorer import Explorer, Name
 from headwise.explorer.inputs import Example, title_of
 from headwise.layers.feed_forward import FeedForward
@@ -73,7 +74,7 @@ def stages_of(model: nn.Module) -> list[dict[str, Any]]:
         if part is None:
             continue
         path = paths[module]
-        stage, pattern = _stage(path), re.sub(r"\.\d+(?=\.|$)", ".*", path)
+        stage, pattern = part_of(path), re.sub(r"\.\d+(?=\.|$)", ".*", path)
         blocks = parts.setdefault((stage, pattern), part | {"blocks": set()})["blocks"]
         blocks.add(next(iter(re.findall(r"\.(\d+)(?=\.|$)", path)), ""))
     stages: dict[tuple[str, int], list[dict[str, Any]]] = {}
@@ -85,7 +86,7 @@ def stages_of(model: nn.Module) -> list[dict[str, Any]]:
 def _part(modules: dict[str, nn.Module], module: nn.Module, mechanisms: dict[nn.Module, str]) -> dict[str, Any] | None:
     if module in mechanisms:
         name = mechanisms[module]
-        stage = _stage(name)
+        stage = part_of(name)
         by_name = (word for word in ("self", "cross") if word in name)
         kind = next(by_name, {"decoder": "cross", "pooling": "pooled"}.get(stage, "self"))
         return {"kind": kind, "causal": kind == "self" and stage == "decoder", "heads": _heads(modules, name)}
@@ -100,12 +101,6 @@ def _heads(modules: dict[str, nn.Module], name: str) -> int:
     """The heads of an attention layer; a model of another library says in its config how many each has."""
     config = getattr(modules[""], "config", None)
     return int(getattr(modules.get(name), "num_heads", None) or getattr(config, "num_attention_heads", None) or 1)
-
-
-def _stage(path: str) -> str:
-    """The part of a model that a layer is in, as groups of layers are named by it."""
-    parts = path.split(".")
-    return next((part for part in parts if part in ("encoder", "decoder")), parts[0])
 
 
 def _training(run: LoadedRun) -> dict[str, Any]:

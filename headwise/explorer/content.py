@@ -1,6 +1,6 @@
 """The weights of one input as they are saved: groups of layers and their numbers, whatever they come from."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -153,8 +153,8 @@ def content_of(source: Any, **how: Any) -> Content:
         return of_trace(source, **how)
     if any(how.values()):
         raise ConfigError("an explanation has its own tokens and one example: leave queries, keys and example out")
-    makers: Mapping[type, Callable[[Any], Content]] = {Traced: of_traced, Explanation: of_explanation}
-    for kind, make in makers.items():
-        if isinstance(source, kind):
-            return make(source)
+    if isinstance(source, Traced):
+        return of_traced(source)
+    if isinstance(source, Explanation):
+        return of_explanation(source)
     raise ConfigError(f"a trace or an explanation is shown, not {type(source).__name__}")

@@ -65,8 +65,12 @@ def explore(
         raise ConfigError(f"{error.name} is not installed; pip install 'headwise[explore]'") from None
     notebook = _in_notebook()
     run, closed = _run_of(model, tokenizer)
-    app = explorer_app({run.name: run}, frames=NOTEBOOKS if notebook else NO_FRAMES)
-    exploration = Exploration(app, port, height, closed)
+    try:
+        app = explorer_app({run.name: run}, frames=NOTEBOOKS if notebook else NO_FRAMES)
+        exploration = Exploration(app, port, height, closed)
+    except BaseException:
+        closed()
+        raise
     if browser and not notebook:
         webbrowser.open(exploration.address)
     if not (notebook or hasattr(sys, "ps1")) if wait is None else wait:

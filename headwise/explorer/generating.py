@@ -113,15 +113,15 @@ def _written(
     if config is None:
         raise Unsupported(f"{run.name} writes without a search")
     follower = Follower(draft)
-    telling = Telling(draft, follower, config, ask.top_k)
+    salient = Telling(draft, follower, config, ask.top_k)
     tell(
-        {"start": {"model": run.name, "task": run.task, **telling.start(), "force": ask.force, "warnings": read.noted}}
+        {"start": {"model": run.name, "task": run.task, **salient.start(), "force": ask.force, "warnings": read.noted}}
     )
-    with observe_search(lambda step: tell({"step": telling.step(step)})):
+    with observe_search(lambda step: tell({"step": salient.step(step)})):
         outputs = run.predictor.outputs(items[0], options)
     hypotheses = [
         {
-            "id": telling.place(output.tokens),
+            "id": salient.place(output.tokens),
             "text": output.text,
             "tokens": output.tokens,
             "score": output.score,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from fastapi import FastAPI
 
+from headwise.errors import MachineError
 from headwise.explorer.api import add_explorer
 from headwise.explorer.films import add_films
 from headwise.explorer.inputs import BODY_BYTES
@@ -50,7 +51,9 @@ class Exploration:
         self._closed, self._height = closed, height
         self._thread = threading.Thread(target=self._listener.run, name="headwise explorer", daemon=True)
         self._thread.start()
-        started.wait(_START_S)
+        if not started.wait(_START_S):
+            self._listener.stop()
+            raise MachineError(f"the explorer did not start within {_START_S:g} s")
 
     @property
     def address(self) -> str:

@@ -181,7 +181,7 @@ class Traced:
         """How alike the heads of a layer are, from 0 to 1."""
         return of_heads.similarity(self.weights(layer))
 
-    def telling_pair(self, layer: str) -> dict[str, Any]:
+    def salient_pair(self, layer: str) -> dict[str, Any]:
         """The pair of words that tells most of a layer, where a picture of it begins.
 
         Between two sequences the largest product of a weight and of how far the pair is from the diagonal, over all

@@ -72,13 +72,15 @@ def time_steps(session: Session, seconds: float, clock: Callable[[], float] = ti
     session.model.train()
     times: list[float] = []
     cpu_s: list[float] = []
-    tokens = activation_bytes = 0
+    tokens: list[int] = []
+    activation_bytes = 0
     while len(times) < _FEWEST + _UNTIMED or (sum(times) < seconds and len(times) < _MOST):
         before, cpu_before = clock(), time.process_time()
         batches = [batch.to(session.device) for batch in session.source.take(session.recipe.training.accumulate)]
         # counting bytes takes time
         step_tokens, step_bytes = _step(session, batches, counting=len(times) < _UNTIMED)
-        tokens, activation_bytes = tokens + step_tokens, max(activation_bytes, step_bytes)
+        tokens.append(step_tokens)
+        activation_bytes = max(activation_bytes, step_bytes)
         times.append(clock() - before)
         cpu_s.append(time.process_time() - cpu_before)
     timed, timed_cpu = times[_UNTIMED:], cpu_s[_UNTIMED:]
@@ -86,7 +88,8 @@ def time_steps(session: Session, seconds: float, clock: Callable[[], float] = ti
         # the median, as other work on the machine now may not run then
         step_s=statistics.median(timed),
         step_cpu_s=max(statistics.median(timed_cpu), 1e-6),
-        tokens=tokens / len(times),
+        # of the steps that every machine takes, so that it does not depend on the time
+        tokens=statistics.fmean(tokens[: _FEWEST + _UNTIMED]),
         pass_steps=math.ceil(session.source.size() / session.recipe.training.accumulate),
         weights_bytes=_weights_bytes(session),
         activation_bytes=activation_bytes,

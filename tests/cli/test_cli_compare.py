@@ -54,6 +54,26 @@ def test_tokens_are_a_budget(headwise):
 
 
 @pytest.mark.usefixtures("unweighed")
+def test_runs_of_another_length_are_other_runs(headwise):
+    losses = []
+    for steps in (2, 1):
+        code, out, err = headwise(*COMPARE, f"training.max_steps={steps}", "--runs", "lengths", "--json")
+        assert code == 0, err
+        losses.append([json.loads(line)["loss"] for line in out.splitlines()])
+    assert losses[0] != losses[1]
+    assert len(list(Path("lengths").iterdir())) == 8
+
+
+@pytest.mark.usefixtures("unweighed")
+def test_a_score_without_a_direction_is_refused(headwise):
+    code, _, err = headwise(
+        "compare", "tiny.toml", "--position", "sinusoidal,none", "--seeds", "0", "--metric", "bleu_signature"
+    )
+    assert code == 2
+    assert "bleu_signature" in err
+
+
+@pytest.mark.usefixtures("unweighed")
 def test_sides_have_the_scores_of_separate_runs_and_are_trained_once(headwise):
     code, out, err = headwise(*COMPARE, "--output", "report", "--json")
     assert code == 0, err
@@ -112,7 +132,7 @@ def test_several_processes_share_the_runs(folder):
         (["tiny.toml", "--position", "rotary,none", "--budget", "epochs=3"], "--budget 'epochs=3'"),
         (["tiny.toml", "--position", "rotary,none", "--budget", "steps=x"], "--budget 'steps=x'"),
         (["tiny.toml", "--position", "rotary,none", "--tune", "training.learning_rate=1"], "--tune"),
-        (["tiny.toml", "model.position=rotary,none", "--tune", "model.position=rotary,none"], "is tuned"),
+        (["tiny.toml", "model.position=rotary,none", "--tune", "model.position=rotary,none,alibi"], "is tuned"),
         (["tiny.toml", "--position", "rotary,none", "--seeds", "a"], "--seeds"),
         (["tiny.toml", "--position", "rotary,none", "--output", "tiny.toml"], "is a file"),
     ],

@@ -50,7 +50,7 @@ def test_a_measured_experiment_runs_and_is_valid(name):
     assert len({cell.where for cell in record.cells}) == len(record.cells)
 
 
-def test_every_claim_has_a_rule_older_than_any_run():
+def test_claims_are_sentences_with_a_rule():
     for name, one in CLAIMS.items():
         assert one.name == name
         assert one.sentence.endswith(".")

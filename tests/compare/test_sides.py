@@ -17,12 +17,12 @@ def side(name, scores, cost=1.0, **facts):
     return Side(name, {}, dict(enumerate(map(float, scores))), cost, 1.0, 10.0, **facts)
 
 
-A, B, C = side("a", [1, 2, 3]), side("b", [1.5, 2.5, 3.25], cost=2.0), side("c", [0, 5, 1], cost=0.5)
+A, B, C = side("a", [1, 2, 3]), side("b", [1.5, 2.5, 3.25], cost=2.0), side("c", [0, 5, 2], cost=0.5)
 
 
 def test_the_best_is_first_and_others_are_behind_it_by_seed():
     order, differences = rank([A, B, C], "high")
-    assert [one.name for one in order] == ["b", "a", "c"]
+    assert [one.name for one in order] == ["b", "c", "a"]
     ahead = [0.5, 0.5, 0.25]
     assert differences["a"].ahead.value == pytest.approx(np.mean(ahead))
     paired = stats.ttest_rel([1.5, 2.5, 3.25], [1, 2, 3])
@@ -34,7 +34,7 @@ def test_the_best_is_first_and_others_are_behind_it_by_seed():
 
 def test_low_scores_may_be_the_better_ones():
     order, differences = rank([A, B, C], "low")
-    assert [one.name for one in order] == ["a", "c", "b"] or [one.name for one in order] == ["c", "a", "b"]
+    assert [one.name for one in order] == ["a", "c", "b"]
     assert all(difference.ahead.value >= 0 for difference in differences.values())
 
 
@@ -65,9 +65,7 @@ def test_holm_against_its_definition(count):
 
 
 def test_the_front_has_what_no_other_beats_at_less():
-    assert [one.name for one in front([A, B, C], "high")] == ["c", "b"] or [
-        one.name for one in front([A, B, C], "high")
-    ] == ["c", "a", "b"]
+    assert [one.name for one in front([A, B, C], "high")] == ["c", "b"]
     twins = [side("one", [1, 1]), side("two", [1, 1])]
     assert len(front(twins, "high")) == 1
     assert [one.name for one in front([side("x", [3], 1.0), side("y", [2], 2.0)], "low")] == ["x", "y"]

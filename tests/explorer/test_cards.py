@@ -72,11 +72,11 @@ def test_a_model_without_examples_has_sentences(client):
     assert told[-len(SENTENCES) :] == list(SENTENCES)
 
 
-def test_the_telling_pair_is_the_farthest_strong_one(client):
+def test_the_salient_pair_is_the_farthest_strong_one(client):
     trace = client.post("/api/v1/traces", json={"model": "run", "text": TEXT}).json()
     (cross,) = [group for group in trace["groups"] if group["kind"] == "cross"]
     at = f"/api/v1/traces/{trace['trace_id']}"
-    found = client.get(f"{at}/telling", params={"layer": cross["layers"][0]}).json()
+    found = client.get(f"{at}/salient", params={"layer": cross["layers"][0]}).json()
     axes = trace["axes"][cross["name"]]
     words = {
         side: [k for k, label in enumerate(cross[side]) if label.isalnum() and k not in axes[side]["special"]]

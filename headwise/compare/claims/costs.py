@@ -42,15 +42,9 @@ def _exponents(full: bool) -> Evidence:
                 quantities=("operations", "seconds"),
                 rounds=rounds,
             ):
-                power, theory = found.exponent, found.theory or 0.0
-                cells.append(
-                    near(
-                        f"{name}, {found.quantity} over {size}",
-                        Interval(power.value, power.low, power.high),
-                        theory,
-                        0.15,
-                    )
-                )
+                power = found.exponent
+                assert found.theory is not None, "stated for all of these"
+                cells.append(near(f"{name}, {found.quantity} over {size}", power, found.theory, 0.15))
                 counted[name, f"{found.quantity} {size}"] = power.value
     control = counted["plain", "operations length"]
     return cells, [Control("the pairs of tokens are counted as n^2", abs(control - 2) < 1e-9, control)]
@@ -65,12 +59,12 @@ def _crossings(full: bool) -> Evidence:
         return growth(subject(name), "length", at, width, quantities=(quantity,), rounds=2)[0]
 
     def shares(name: str, quantity: Quantity, count: int) -> Interval:
-        found = []
+        logs = []
         for _ in range(count):
-            place = crossing(costs(name, quantity), costs("rnn", quantity))
+            first, second = costs(name, quantity), costs("rnn", quantity)
             # beyond the lengths that were measured: their ends
-            found.append(math.log((place or _outside(costs(name, quantity), costs("rnn", quantity))) / width))
-        interval = Interval.of(found) if count > 1 else Interval.exact(found[0])
+            logs.append(math.log((crossing(first, second) or _outside(first, second)) / width))
+        interval = Interval.of(logs) if count > 1 else Interval.exact(logs[0])
         return Interval(*(math.exp(end) for end in (interval.value, interval.low, interval.high)))
 
     cells = []
@@ -165,6 +159,7 @@ CLAIMS = [
         ),
         written=_WRITTEN,
         measure=_crossings,
+        version=2,
     ),
     Claim(
         name="heads-keep-the-cost",

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.compare.claim import Claim, Evidence
-from headwise.compare.costs import Exponent
+from headwise.compare.costs import exponent
 from headwise.compare.verdicts import Control, Interval, above, larger, near
 
 _WRITTEN = datetime.date(2026, 11, 25)
@@ -45,7 +45,7 @@ def _variance(full: bool) -> Evidence:
                 key = correlation * query + math.sqrt(1 - correlation**2) * other
                 products = (query * key).sum(-1).double()
                 moments.append(float((products / math.sqrt(width)).square().mean() if scaled else products.var()))
-            found.append(Exponent.of(widths, moments).value)
+            found.append(exponent(widths, moments).value)
         return Interval.of(found)
 
     cells = [near(f"variance, {name}", slopes(draw, 0.0, scaled=False), 1.0, 0.02) for name, draw in kinds.items()]

@@ -335,7 +335,12 @@ class LanguageModel(running.RunningText):
     demo: ClassVar[Demo | None] = LANGUAGE_MODEL
     config_type: ClassVar[type[Config]] = LanguageModelConfig
     options = (ContinuationOptions,)
-    metrics = (Metric("loss", "low"), Metric("perplexity", "low"), Metric("bits_per_char", "low"))
+    metrics = (
+        Metric("loss", "low"),
+        Metric("perplexity", "low"),
+        Metric("bits_per_char", "low"),
+        Metric("word_perplexity", "low"),
+    )
     config: LanguageModelConfig
 
     @classmethod

@@ -74,7 +74,10 @@ function once(path, read, signal) {
   }
   const entry = { bytes: 0, found: fetched(path, read, signal) };
   kept.set(path, entry);
-  entry.found.catch(() => kept.delete(path));
+  const forget = () => void (kept.get(path) === entry && kept.delete(path));
+  // who asks again does not get what was given up
+  signal?.addEventListener("abort", forget, { once: true });
+  entry.found.catch(forget);
   return entry.found;
 }
 
@@ -107,7 +110,8 @@ async function asked(path, options) {
   let answer;
   try {
     answer = await fetch(path, options);
-  } catch {
+  } catch (error) {
+    if (/** @type {any} */ (error).name === "AbortError") throw error;
     throw new Refused(0, "the server does not answer; is `headwise explore` still running?");
   }
   if (answer.ok) return answer;

@@ -195,13 +195,20 @@ function follow() {
 /** Pages that have a style sheet of their own. */
 const STYLED = new Set(["home", "trace", "translate", "graph", "compare", "film"]);
 
+/** @type {Map<string, Promise<any>>} */
+const sheets = new Map();
+
 /** When the style sheet of a page has come, if it has one. @param {string} name */
 function sheet(name) {
-  const href = `/static/css/${name}.css`;
-  if (!STYLED.has(name) || document.querySelector(`link[href="${href}"]`)) return undefined;
-  return new Promise((done) => {
-    document.head.append(h("link", { rel: "stylesheet", href, onload: done, onerror: done }));
-  });
+  if (!STYLED.has(name)) return undefined;
+  const come =
+    sheets.get(name) ||
+    new Promise((done) => {
+      const href = `/static/css/${name}.css`;
+      document.head.append(h("link", { rel: "stylesheet", href, onload: done, onerror: done }));
+    });
+  sheets.set(name, come);
+  return come;
 }
 
 /** @param {HTMLElement} main */

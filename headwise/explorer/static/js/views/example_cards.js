@@ -84,7 +84,7 @@ async function drawn(card, trace) {
   const group = state.groupOf(trace.groups, "");
   const layer = state.layerWithin(group, -1);
   const path = { layer: group.layers[layer] };
-  const pair = await getJson(`${at}/telling?${query(path)}`);
+  const pair = await getJson(`${at}/salient?${query(path)}`);
   if (card.page === "attend")
     card.link.href = address("attend", { ...card.where, l: layer, h: pair.head, q: pair.query, k: pair.key });
   if (card.page === "attend") {

@@ -1,10 +1,8 @@
 // @ts-check
 /** Colours of heads that are shown together: at most eight, of Okabe and Ito, as the style sheet has them. */
 
+import { COLOURED } from "../core/color.js";
 import * as state from "../state.js";
-
-/** Heads that can be told apart by colour. */
-export const COLOURED = 8;
 
 /** Of the light and of the dark. @type {Map<boolean, string[]>} */
 const known = new Map();

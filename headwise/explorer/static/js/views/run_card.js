@@ -1,12 +1,11 @@
 // @ts-check
 /** The card of a run: what it was trained for, its model as blocks with their heads, its data and its metrics. */
 
+import { COLOURED } from "../core/color.js";
 import { decimals, number } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { named, t } from "../strings.js";
 
-/** Heads that have a colour; of more the number alone is shown. */
-const COLOURED = 8;
 /** Metrics of 0 to 100; those of 0 to 1 have three decimals. */
 const HUNDRED = new Set(["bleu", "chrf", "wer", "cer", "ter"]);
 

@@ -15,7 +15,6 @@ export const WORDS = {
   by_weight: ["Patches by weight (row, column)", "按权重排列的图块（行, 列）"],
   one_head: ["this head", "此头"],
   mean_head: ["the mean of the heads", "各头的平均"],
-  all_layers: ["rollout", "注意力展开"],
   say_patch: ["From {0} (framed), {3} takes {1} of its values from {2}.", "从{0}（框内）出发，{3} {1} 的值取自{2}。"],
   say_class: ["From {0}, {3} takes {1} of its values from {2}.", "从{0}出发，{3} {1} 的值取自{2}。"],
   say_word: ["To write {0}, {3} takes {1} of its values from {2}.", "写出 {0} 时，{3} {1} 的值取自{2}。"],
