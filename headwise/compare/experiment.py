@@ -14,7 +14,7 @@ import torch
 from headwise import runtime
 from headwise.compare.costs import peak_bytes
 from headwise.compare.sides import Cost, Side
-from headwise.errors import ConfigError, DataError, MachineError, RunBusy
+from headwise.errors import ConfigError, DataError, Diverged, MachineError, RunBusy
 from headwise.predictors.lengths import metric_of
 from headwise.tasks import registry
 from headwise.training.ledger import Row, account
@@ -81,6 +81,8 @@ def compare(plan: Plan, say: Say = lambda text: None) -> Result:
         say: told what happens, a line each.
     Raises: as `plan_runs`, `train` and `account`; ConfigError for fewer than two sides.
     """
+    if plan.tune is not None and plan.tune.key == "seed":
+        raise ConfigError("seed is what runs are repeated with, and cannot be tuned; give --seeds")
     if plan.tune is not None and any(setting.partition("=")[0].strip() == plan.tune.key for setting in plan.settings):
         raise ConfigError(f"{plan.tune.key} is tuned, so that it cannot be set; leave it out of the settings")
     groups = _sides(plan_runs(plan.names, plan.settings, [plan.seeds[0]], plan.folder_of))
@@ -202,6 +204,8 @@ def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None
         train(recipe, folder)
     except RunBusy:
         return False
+    except Diverged as error:
+        raise Diverged(f"{folder}: {error}; there is no comparison with a side that diverges: leave it out") from None
     return True
 
 

@@ -101,9 +101,15 @@ def rank(sides: Sequence[Side], better: Literal["low", "high"]) -> tuple[list[Si
 
 
 def _p(differences: Sequence[float]) -> float:
-    """Of the paired t-test; where all differences are equal there is nothing to divide by."""
-    if len(set(differences)) == 1:
-        return 0.0 if differences[0] else 1.0
+    """Of the paired t-test; where differences do not vary, which it cannot divide by, of the signs alone.
+
+    >>> _p([0.5] * 6), _p([0.0] * 6)
+    (0.03125, 1.0)
+    """
+    size = max(map(abs, differences))
+    if max(differences) - min(differences) <= 1e-9 * size:
+        # all of one sign: the chance of that, of either sign
+        return 2.0 * 0.5 ** len(differences) if size else 1.0
     return float(stats.ttest_1samp(differences, 0.0).pvalue)
 
 

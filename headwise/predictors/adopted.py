@@ -202,6 +202,8 @@ class Adopted(Predictor[Prompt, str, str]):
         tokens, output, written = self._answer(prompt, target)
         saved = self.saved
         if saved.kind == "encoder-decoder":
+            if len(written) < 2:
+                raise ConfigError("the output has no token to look at; give another one")
             inputs, labels = saved.inputs(tokens, saved.fitting(written[:-1])), saved.labels(written)
             read, before, behind = saved.labels(tokens), labels[:-1], labels[1:]
         else:

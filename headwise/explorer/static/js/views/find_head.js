@@ -29,7 +29,9 @@ const SPREADS = /** @type {[string, number][]} */ ([
  */
 export const best = (heads, name, sign = 1) =>
   heads
-    .flatMap((row, layer) => row.map((found, head) => ({ layer, head, value: found[name] })))
+    .flatMap((row, layer) => row.map((found, head) => ({ layer, head, value: found[name], largest: found.largest })))
+    // a muted head does nothing
+    .filter(({ largest }, _, all) => largest !== 0 || all.every((one) => one.largest === 0))
     .reduce((most, one) => (sign * one.value > sign * most.value ? one : most));
 
 /** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @returns {() => void} */

@@ -1,10 +1,10 @@
 // @ts-check
-/** Buttons that are one stop of the tabulator, between which the arrows go. */
+/** Buttons and lists as one stop of the tabulator: arrows left and right go between them, up and down in a list. */
 
 import { fill, h } from "../dom.js";
 
 /** @param {HTMLElement} node */
-const buttons = (node) => /** @type {HTMLElement[]} */ ([...node.querySelectorAll("button")]);
+const buttons = (node) => /** @type {HTMLElement[]} */ ([...node.querySelectorAll("button, select")]);
 
 /** @param {HTMLElement} node @param {number} at */
 function stop(node, at) {
