@@ -14,7 +14,7 @@ import torch
 from headwise import runtime
 from headwise.compare.costs import peak_bytes
 from headwise.compare.sides import Cost, Side
-from headwise.errors import ConfigError, DataError, Diverged, MachineError, RunBusy
+from headwise.errors import ConfigError, DataError, Diverged, MachineError, RunBusy, unknown
 from headwise.predictors.lengths import metric_of
 from headwise.tasks import registry
 from headwise.training.ledger import Row, account
@@ -92,6 +92,8 @@ def compare(plan: Plan, say: Say = lambda text: None) -> Result:
         raise ConfigError(
             "there is one model, and nothing to compare; give several values: model.position=rotary,alibi"
         )
+    if plan.metric is not None:
+        _direction(next(iter(tasks)), plan.metric)
     costs = {}
     for name, (cell,) in groups.items():
         say(f"measuring a step of {name}")
@@ -152,11 +154,16 @@ def _tuned(plan: Plan, side: Cell, cost: Cost, say: Say) -> tuple[str | None, bo
 
 def _metric(plan: Plan, scored: Row) -> tuple[str, Literal["low", "high"]]:
     """The score that is compared, and which way it is better."""
-    directions = {metric.name: metric.better for metric in registry.task_type(scored.task).metrics}
     name = metric_of(dict(scored.scores), plan.metric or scored.metric)
-    if name not in directions:
-        raise ConfigError(f"it is not stated whether a larger {name} is better; compare by {', '.join(directions)}")
-    return name, directions[name]
+    return name, _direction(scored.task, name)
+
+
+def _direction(task: str, metric: str) -> Literal["low", "high"]:
+    """Raises: ConfigError for a score that the task does not state."""
+    directions = {known.name: known.better for known in registry.task_type(task).metrics}
+    if metric not in directions:
+        raise ConfigError(f"{unknown('metric', metric, directions)}; these say whether a larger one is better")
+    return directions[metric]
 
 
 def _train_all(cells: Sequence[Cell], jobs: int, say: Say) -> None:
