@@ -26,6 +26,8 @@ from headwise.training.trial import Trial, try_steps
 # between looks at a run that another process trains
 _WAIT_S = 5.0
 _TRIAL_S = 2.0
+# scores of `evaluate` that no validation gives, and which way they improve
+_EVALUATED: dict[str, Literal["low", "high"]] = {"chrf": "high", "exact": "high", "word_perplexity": "low"}
 
 Say = Callable[[str], None]
 
@@ -160,7 +162,7 @@ def _metric(plan: Plan, scored: Row) -> tuple[str, Literal["low", "high"]]:
 
 def _direction(task: str, metric: str) -> Literal["low", "high"]:
     """Raises: ConfigError for a score that the task does not state."""
-    directions = {known.name: known.better for known in registry.task_type(task).metrics}
+    directions = _EVALUATED | {known.name: known.better for known in registry.task_type(task).metrics}
     if metric not in directions:
         raise ConfigError(f"{unknown('metric', metric, directions)}; these say whether a larger one is better")
     return directions[metric]

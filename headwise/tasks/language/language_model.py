@@ -335,12 +335,7 @@ class LanguageModel(running.RunningText):
     demo: ClassVar[Demo | None] = LANGUAGE_MODEL
     config_type: ClassVar[type[Config]] = LanguageModelConfig
     options = (ContinuationOptions,)
-    metrics = (
-        Metric("loss", "low"),
-        Metric("perplexity", "low"),
-        Metric("bits_per_char", "low"),
-        Metric("word_perplexity", "low"),
-    )
+    metrics = (Metric("loss", "low"), Metric("perplexity", "low"), Metric("bits_per_char", "low"))
     config: LanguageModelConfig
 
     @classmethod

@@ -202,7 +202,7 @@ class Transcribe(base.SpeechTask):
     name: ClassVar[str] = "transcribe"
     config_type: ClassVar[type[Config]] = TranscribeConfig
     options = (SearchOptions,)
-    metrics = (Metric("loss", "low"), Metric("wer", "low"), Metric("cer", "low"), Metric("exact", "high"))
+    metrics = (Metric("loss", "low"), Metric("wer", "low"), Metric("cer", "low"))
     config: TranscribeConfig
 
     def __init__(self, config: TranscribeConfig, assets: Assets[Mapping[str, list[Recording]]]):

@@ -265,8 +265,6 @@ class Writer(Task[D]):
         Metric("perplexity", "low"),
         Metric("accuracy", "high"),
         Metric("bleu", "high"),
-        Metric("chrf", "high"),
-        Metric("exact", "high"),
     )
     config: WriterConfig
 
