@@ -8,18 +8,14 @@ from pathlib import Path
 import pytest
 
 from headwise.compare import experiment
-from headwise.data.synthetic import Sizes, make
-from tests.cli.test_cli_sweep import RECIPE
+from tests.cli.test_cli_sweep import prepared
 
 COMPARE = ["compare", "tiny.toml", "--position", "sinusoidal,none", "--seeds", "0,1", "--metric", "loss"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("compare")
-    make("copy", place / "data", sizes=Sizes(count=60, symbols=3, shortest=2, longest=5))
-    (place / "tiny.toml").write_text(RECIPE)
-    return place
+    return prepared(tmp_path_factory.mktemp("compare"))
 
 
 @pytest.fixture(autouse=True)

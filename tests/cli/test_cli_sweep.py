@@ -38,13 +38,17 @@ warmup_steps = 1
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Data and a recipe; the tests of this file go on with each other's runs."""
-    place = tmp_path_factory.mktemp("sweep")
+def prepared(place):
+    """The folder, with drawn data and a recipe of two steps in it."""
     make("copy", place / "data", sizes=Sizes(count=60, symbols=3, shortest=2, longest=5))
     (place / "tiny.toml").write_text(RECIPE)
     return place
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data and a recipe; the tests of this file go on with each other's runs."""
+    return prepared(tmp_path_factory.mktemp("sweep"))
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import { pressed } from "./keys.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
-import { followTheme, turned } from "./theme.js";
-import { help } from "./views/help.js";
+import { followTheme } from "./theme.js";
+import { controls } from "./views/controls.js";
 
 /** @param {import("./inside.js").Held} held @param {string} source @param {string} output */
 function bar(held, source, output) {
@@ -20,17 +20,7 @@ function bar(held, source, output) {
     held.page === "attend"
       ? null
       : h("p", { class: "said" }, h("bdi", {}, source), source && output ? " → " : "", h("bdi", {}, output)),
-    h("button", { class: "plain", onclick: turned, "aria-label": () => t("theme") }, "◐"),
-    h(
-      "button",
-      { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") },
-      "?",
-    ),
-    h(
-      "button",
-      { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") },
-      () => t("language"),
-    ),
+    controls(),
   );
 }
 

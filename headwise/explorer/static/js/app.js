@@ -11,7 +11,8 @@ import { remember } from "./recent.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
-import { followTheme, turned } from "./theme.js";
+import { followTheme } from "./theme.js";
+import { controls } from "./views/controls.js";
 import { explained } from "./views/nothing.js";
 
 const PAGES = {
@@ -95,28 +96,9 @@ function keep() {
   );
 }
 
-const help = () => import("./views/help.js").then((view) => view.help());
-
 /** The top bar: pages, what is saved, theme, keys, language. */
 function bar() {
-  return h(
-    "header",
-    {},
-    h("a", { class: "brand", href: "#/" }, "Headwise"),
-    rail(),
-    keep(),
-    h("button", { class: "plain", onclick: turned, "aria-label": "theme" }, "◐"),
-    h(
-      "button",
-      { class: "plain", onclick: help, title: () => t("keys_title"), "aria-label": () => t("keys_title") },
-      "?",
-    ),
-    h(
-      "button",
-      { class: "plain", onclick: () => (state.language.value = state.language.value === "zh" ? "" : "zh") },
-      () => t("language"),
-    ),
-  );
+  return h("header", {}, h("a", { class: "brand", href: "#/" }, "Headwise"), rail(), keep(), controls());
 }
 
 /** The first stop of the keyboard: to the map where there is one. @param {HTMLElement} main */
