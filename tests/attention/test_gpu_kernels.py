@@ -100,11 +100,11 @@ def test_flex_attention_counts_positions_from_the_start_of_the_query():
 
 def test_masks_move_with_all_their_parts():
     mask = (Window(1, 1) & PADDING) | ~Table(torch.ones(2, 3, dtype=torch.bool))
-    moved = flex.moved(mask, torch.device("meta"))
+    moved = mask.to(torch.device("meta"))
     assert moved.left.right.valid_lens.device.type == "meta"
     assert moved.right.mask.allowed.device.type == "meta"
     assert moved.left.left.structure().band == (1, 1)
-    assert flex.moved(MASKS["bigbird"], torch.device("meta")).blocks.is_meta
+    assert MASKS["bigbird"].to(torch.device("meta")).blocks.is_meta
 
 
 def agrees(name: str, call: Call, tolerance: float) -> None:

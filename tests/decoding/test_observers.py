@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
+from devices import seeded
 from toys import EOS, Logits, Prefixes, Table, rules_for
 
 from headwise.decoding.beam import beam_search
@@ -27,7 +27,7 @@ def follow():
 
 
 def drawn():
-    generator = torch.Generator().manual_seed(5)
+    generator = seeded(5)
     return sample(Table(sentences()), Prefixes(3), rules_for(range(3), LIMITS), num_samples=4, generator=generator)
 
 
