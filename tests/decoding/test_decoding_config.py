@@ -1,5 +1,5 @@
 import pytest
-from devices import seeded
+import torch
 from toys import BOS, EOS, Logits, Prefixes, Table
 
 from headwise.config import build
@@ -31,7 +31,7 @@ def test_search_does_what_the_function_does():
     assert found == greedy(Table(SENTENCES), Prefixes(3), rules)
     options = {"num_samples": 3, "temperature": 1.5, "top_k": 4, "top_p": 0.9}
     found = by_config(Draws(1), method="sample", prefix=prefix, **options, **SET)
-    generator = seeded(1)
+    generator = torch.Generator().manual_seed(1)
     assert found == sample(Table(SENTENCES), Prefixes(3), rules, generator=generator, **options)
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from devices import seeded
+import torch
 from toys import EOS, Logits, Prefixes, Table, rules_for
 
 from headwise.decoding.beam import beam_search
@@ -27,7 +27,7 @@ def follow():
 
 
 def drawn():
-    generator = seeded(5)
+    generator = torch.Generator().manual_seed(5)
     return sample(Table(sentences()), Prefixes(3), rules_for(range(3), LIMITS), num_samples=4, generator=generator)
 
 

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from devices import seeded
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import BOS, EOS, Given, Logits, Prefixes, Table, rules_for
@@ -17,7 +16,7 @@ IDS = {"bos_id": BOS, "eos_id": EOS}
 
 
 def run(sentences, *, seed=0, max_len=6, **options):
-    generator = seeded(seed)
+    generator = torch.Generator().manual_seed(seed)
     rules = rules_for(sentences, max_len)
     return sample(Table(sentences), Prefixes(len(sentences)), rules, generator=generator, **options)
 
@@ -65,7 +64,7 @@ def test_whole_hypotheses_have_their_probability():
     [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 5, 1.0), (1.0, 0, 0.7), (0.7, 7, 0.8), (1.0, 6000, 1.0)],
 )
 def test_frequencies_agree_with_the_probabilities(vocab, temperature, top_k, top_p):
-    generator = seeded(3)
+    generator = torch.Generator().manual_seed(3)
     logits = torch.randn(vocab, generator=generator, dtype=torch.float64)
     logits[torch.randperm(vocab, generator=generator)[:9]] += 9
     expected = (logits / temperature).softmax(0)
