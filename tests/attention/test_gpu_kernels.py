@@ -107,6 +107,14 @@ def test_masks_move_with_all_their_parts():
     assert MASKS["bigbird"].to(torch.device("meta")).blocks.is_meta
 
 
+@pytest.mark.parametrize(("length", "kernel"), [(1024, "fused"), (4096, "fused"), (16384, "banded")])
+def test_a_short_band_is_computed_whole_where_tiles_are_fast(length, kernel):
+    query = torch.zeros(1, 2, length, 16, device="meta")
+    assert planner.plan(Call(query, query, query, mask=Window(64, 64))).kernel == kernel
+    relu = planner.plan(Call(query, query, query, mask=Window(64, 64), normalizer="relu"))
+    assert relu.kernel == "banded"
+
+
 def agrees(name: str, call: Call, tolerance: float) -> None:
     """Output and gradients of the kernel on the device are those of the definition in float64 on the host."""
     tensors = [t.detach().double().requires_grad_() for t in (call.query, call.key, call.value)]
