@@ -10,11 +10,36 @@ from headwise.compare.experiment import Arm, Plan, Say, Trained, plan_sides, tra
 from headwise.compare.verdicts import Interval
 from headwise.config import Config
 from headwise.data.synthetic import Sizes
+from headwise.errors import DataError
 from headwise.tasks import generators
 from headwise.training.loading import examples, load
 from headwise.training.sweep import Swept
 
 QUICK_SEEDS, FULL_SEEDS = 3, 6
+
+
+def rates(peak: float) -> Swept:
+    """A quarter of a learning rate, itself, and four times it, for sides to choose from.
+
+    >>> rates(0.002).values
+    ('0.0005', '0.002', '0.008')
+    """
+    return Swept("training.learning_rate", tuple(f"{share * peak:.6g}" for share in (0.25, 1, 4)))
+
+
+def budget(steps: int, batch: int, unit: str = "tokens") -> list[str]:
+    """Settings of a run of so many steps, which is validated in the middle and at the end.
+
+    Args:
+        batch: padded tokens of a batch; with the unit "sentences" examples.
+    """
+    return [
+        f"training.max_steps={steps}",
+        "training.max_epochs=0",
+        f"training.batch_{unit}={batch}",
+        "training.validate_every_epochs=0",
+        f"training.validate_every={max(1, steps // 2)}",
+    ]
 
 
 class SideRecord(Config):
@@ -50,6 +75,7 @@ class Design:
         tune: a key with values in ascending order from which each side takes the best on validation data, with a
             seed that is not reported; None: nothing is tuned.
         extensions: times that these values go on for all sides where the best of one is the first or the last.
+        limit: only the first examples are scored.
     """
 
     sides: Mapping[str, Arm]
@@ -57,6 +83,7 @@ class Design:
     settings: Sequence[str] = ()
     tune: Swept | None = None
     extensions: int = 1
+    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +115,17 @@ class Comparison:
         """The side with the best mean, of these or of all."""
         sign = 1.0 if self.better == "high" else -1.0
         return max(names or self.sides, key=lambda name: sign * self.mean(name))
+
+    def baseline(self) -> float:
+        """The best score of those who answer without a model, such as always saying the most frequent class.
+
+        Raises: DataError where there is none.
+        """
+        rows = [row for side in self.sides.values() for row in side.rows.values()]
+        scores = [known[self.metric] for row in rows for known in row.baselines.values() if self.metric in known]
+        if not scores:
+            raise DataError(f"no baseline has the score '{self.metric}'")
+        return max(scores) if self.better == "high" else min(scores)
 
     def undecidable(self, chance: float, ceiling: float) -> bool:
         """Whether all sides are above the ceiling, or none is above chance: then the data cannot tell them apart."""
@@ -153,6 +191,7 @@ class Bench:
             folder_of=self.folder_of,
             tune=design.tune,
             metric=design.metric,
+            limit=design.limit,
             jobs=self.jobs,
             arms=design.sides,
             extensions=design.extensions,
