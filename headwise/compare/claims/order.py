@@ -107,7 +107,8 @@ def _right_by_place(run: Path) -> np.ndarray:
     """The share of words that are tagged right: the first, the second, and all others."""
     sentences = examples(run, "test")
     right: list[list[bool]] = [[], [], []]
-    for sentence, tags in zip(sentences, load(run).tag(sentences), strict=True):
+    predictor: Any = load(run)
+    for sentence, tags in zip(sentences, predictor.tag(sentences), strict=True):
         for place, (tag, correct) in enumerate(zip(tags, sentence.tags or (), strict=True)):
             right[min(place, 2)].append(tag == correct)
     return np.array([np.mean(part) for part in right])

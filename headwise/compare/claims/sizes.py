@@ -51,7 +51,7 @@ _EQUAL = {1: (64, 128), 2: (44, 98), 4: (32, 64)}
 def _depth(bench: Bench) -> Evidence:
     """Looking up a letter and then what that one leads to, by the number of blocks at equal parameters."""
     cells, controls = list[Cell](), list[Control]()
-    for hops in (1, 2, 4) if bench.full else (2,):
+    for hops in (2, 4) if bench.full else (2,):
         data = bench.drawn("hops", 10_000 if bench.full else 6000, symbols=8, shortest=3, longest=6, amount=hops)
         sides = {
             f"{layers} layers": Arm(
