@@ -10,7 +10,6 @@ from headwise.compare.experiment import Arm, Plan, Say, Trained, plan_sides, tra
 from headwise.compare.verdicts import Interval
 from headwise.config import Config
 from headwise.data.synthetic import Sizes
-from headwise.errors import DataError
 from headwise.tasks import generators
 from headwise.training.loading import examples, load
 from headwise.training.sweep import Swept
@@ -28,7 +27,7 @@ def rates(peak: float) -> Swept:
 
 
 def budget(steps: int, batch: int, unit: str = "tokens") -> list[str]:
-    """Settings of a run of so many steps, which is validated in the middle and at the end.
+    """Settings of a run of so many steps, which is validated in the middle and at the end; no baseline is fitted.
 
     Args:
         batch: padded tokens of a batch; with the unit "sentences" examples.
@@ -39,6 +38,7 @@ def budget(steps: int, batch: int, unit: str = "tokens") -> list[str]:
         f"training.batch_{unit}={batch}",
         "training.validate_every_epochs=0",
         f"training.validate_every={max(1, steps // 2)}",
+        "training.baseline_cpu_s=0",
     ]
 
 
@@ -115,17 +115,6 @@ class Comparison:
         """The side with the best mean, of these or of all."""
         sign = 1.0 if self.better == "high" else -1.0
         return max(names or self.sides, key=lambda name: sign * self.mean(name))
-
-    def baseline(self) -> float:
-        """The best score of those who answer without a model, such as always saying the most frequent class.
-
-        Raises: DataError where there is none.
-        """
-        rows = [row for side in self.sides.values() for row in side.rows.values()]
-        scores = [known[self.metric] for row in rows for known in row.baselines.values() if self.metric in known]
-        if not scores:
-            raise DataError(f"no baseline has the score '{self.metric}'")
-        return max(scores) if self.better == "high" else min(scores)
 
     def undecidable(self, chance: float, ceiling: float) -> bool:
         """Whether all sides are above the ceiling, or none is above chance: then the data cannot tell them apart."""

@@ -47,7 +47,7 @@ def _data_hunger(bench: Bench) -> Evidence:
         trend("the lead of the convolution shrinks with data", rows, 0.01),
         crosses("attention is ahead at the most data", first.difference("cnn", "vit"), last.difference("cnn", "vit")),
     ]
-    return cells, [guessed(f"{count:,} images", compared) for count, compared in by_count.items()]
+    return cells, [guessed(f"{count:,} images", compared, 0.1) for count, compared in by_count.items()]
 
 
 def _overfitting(bench: Bench) -> Evidence:
@@ -65,7 +65,7 @@ def _overfitting(bench: Bench) -> Evidence:
     # at unequal training accuracy it would measure which one was trained for longer
     bench.notes.append(f"{count:,} images: accuracy in training, attention - convolution: {level.value:+.3f}")
     return [larger(f"{count:,} images: attention loses more from training to test", gap, 0.02)], [
-        guessed(f"{count:,} images", compared)
+        guessed(f"{count:,} images", compared, 0.1)
     ]
 
 

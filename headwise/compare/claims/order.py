@@ -38,7 +38,7 @@ def _forgetting(bench: Bench) -> Evidence:
         rows = [[1 - by_span[name] for name in spans] for by_span in scores_of]
         if len(rows) > 1:
             found.append(trend(f"{cell}: errors by distance", rows, 0.05))
-    return found, [learned(where, compared, compared.best(), 0.9), guessed(where, compared)]
+    return found, [learned(where, compared, compared.best(), 0.9), guessed(where, compared, 0.125)]
 
 
 def _field(bench: Bench) -> Evidence:
@@ -100,7 +100,7 @@ def _first_word(bench: Bench) -> Evidence:
     run = next(iter(compared.folders("none").values()))
     first, all_words = _verbs(examples(run, "train"))
     cells.append(larger("verbs are rarer at the beginning", Interval.exact(all_words - first), 0.01))
-    return cells, [guessed("parts of speech", compared)]
+    return cells, [guessed("parts of speech", compared, 0.2)]
 
 
 def _right_by_place(run: Path) -> np.ndarray:
@@ -136,7 +136,7 @@ def _pooling(bench: Bench) -> Evidence:
             continue
         best = compared.best(["last", "mean", "max"])
         cells.append(larger(f"{where}: ahead of {best}", compared.difference("attention", best), 0.01))
-        controls.append(guessed(where, compared))
+        controls.append(guessed(where, compared, 0.6))
     return cells, [*controls, told_apart(cells)]
 
 

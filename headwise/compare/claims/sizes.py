@@ -41,7 +41,7 @@ def _width(bench: Bench) -> Evidence:
     compared = bench.train(where, Design(sides, "accuracy", settings, rates(4e-3)))
     wider = [width for width in widths if width != "64"]
     cells = [equal(f"{where}: width {width} and 64", compared.ahead(width, "64"), 0.01) for width in wider]
-    return cells, [guessed(where, compared), learned(where, compared, compared.best(), 0.6)]
+    return cells, [guessed(where, compared, 0.5), learned(where, compared, compared.best(), 0.6)]
 
 
 # as many parameters, within 2 %, in so many blocks: width, and width inside the feed-forward network
@@ -71,7 +71,7 @@ def _depth(bench: Bench) -> Evidence:
             above(f"{where}: one layer is below 60 %", Interval(0.6 - one.value, 0.6 - one.high, 0.6 - one.low), 0.0),
             above(f"{where}: {best} are above 90 %", Interval.of(compared.scores(best)), 0.9),
         ]
-        controls.append(guessed(where, compared))
+        controls.append(guessed(where, compared, 0.3))
     return cells, [*controls, told_apart(cells)]
 
 

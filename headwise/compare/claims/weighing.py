@@ -31,10 +31,10 @@ def learned(what: str, compared: Comparison, side: str, least: float) -> Control
     return Control(f"{what}: {side} is above {least:g}", compared.mean(side) > least, compared.mean(side))
 
 
-def guessed(what: str, compared: Comparison) -> Control:
-    """The floor: what answers without a model."""
-    floor, best = compared.baseline(), compared.mean(compared.best())
-    return Control(f"{what}: an answer without a model is far below the best", floor < best - 0.1, floor)
+def guessed(what: str, compared: Comparison, chance: float) -> Control:
+    """The floor: what guessing reaches."""
+    best = compared.mean(compared.best())
+    return Control(f"{what}: the best is 10 points above guessing ({chance:.2g})", best > chance + 0.1, best)
 
 
 def scores(recipe: str, key: str, names: Sequence[str], *settings: str) -> dict[str, Arm]:
@@ -99,17 +99,18 @@ def _negative(interval: Interval) -> Interval:
 def _distance(bench: Bench) -> Evidence:
     """The odd one of 3 to 10 symbols, of few and of all letters, early in training and later."""
     cells, controls = list[Cell](), list[Control]()
-    for symbols in (4, 12, 26) if bench.full else (26,):
-        data = bench.drawn("odd", 10_000 if bench.full else 2000, symbols=symbols, longest=20)
-        for steps in (150, 600) if bench.full else (150,):
+    for symbols in (8, 16, 26) if bench.full else (8,):
+        data = bench.drawn("odd", 10_000 if bench.full else 4000, symbols=symbols)
+        for steps in (300, 600) if bench.full else (300,):
             where = f"{symbols} symbols, {steps} steps"
             sides = scores("odd", "model.score", ("distance", "scaled_dot", "additive"))
             compared = bench.train(where, Design(sides, "accuracy", [*data, *budget(steps, 512)], rates(4e-3)))
-            if dropped(bench, where, compared, 1.5 / symbols):
+            if dropped(bench, where, compared, 0.55):
                 continue
             best = compared.best(["scaled_dot", "additive"])
             cells.append(larger(f"{where}: ahead of {best}", compared.difference("distance", best), 0.02))
-            controls += [learned(where, compared, compared.best(), 0.5), guessed(where, compared)]
+            # half is reached by naming either of the two symbols
+            controls += [learned(where, compared, compared.best(), 0.6), guessed(where, compared, 0.5)]
     return cells, [*controls, told_apart(cells)]
 
 
@@ -138,7 +139,7 @@ def _static(bench: Bench) -> Evidence:
             continue
         best = compared.best(["random_synthesizer", "dense_synthesizer"])
         cells.append(larger(f"{where}: ahead of {best}", compared.difference("scored", best), 0.05))
-        controls += [guessed(where, compared)]
+        controls.append(guessed(where, compared, chance - 0.05))
     return cells, [*controls, told_apart(cells)]
 
 
@@ -177,6 +178,7 @@ CLAIMS = [
             " which all are above 98 % or at chance are dropped"
         ),
         written=_WRITTEN,
+        version=2,
         trial=_distance,
     ),
     Claim(
