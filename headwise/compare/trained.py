@@ -2,13 +2,20 @@
 
 import contextlib
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from headwise.data.synthetic import Sizes, make
+from headwise.predictors.predictor import Predictor
 from headwise.training import recipes
 from headwise.training.train import train
+
+# of examples, by which an interval knows how much scores vary between them
+GROUPS = 10
 
 
 @contextmanager
@@ -23,3 +30,16 @@ def trained(recipe: str, settings: Sequence[str], seeds: Sequence[int]) -> Itera
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 train(recipes.read(recipe, [*settings, f"seed={seed}"]), folder)
         yield folders
+
+
+def drawn(problem: str, folder: Path, sizes: Sizes) -> list[str]:
+    """Settings of a recipe with the data of a drawn problem of these sizes, which is written into the folder."""
+    make(problem, folder, sizes=sizes)
+    return [f"data.{split}={folder / split}.tsv" for split in ("train", "valid", "test")]
+
+
+def by_group(predictor: Predictor[Any, Any, Any], cases: Sequence[Any], metric: str) -> list[float]:
+    """A score of a tenth of the examples each, from the first to the last: what `Interval.across` wants of a seed."""
+    edges = [len(cases) * part // GROUPS for part in range(GROUPS + 1)]
+    scores = [predictor.evaluate(cases[low:high])[metric] for low, high in itertools.pairwise(edges)]
+    return [float(score) for score in scores]

@@ -1,7 +1,7 @@
 """The claims: sentences of the literature about attention, each with the experiment that may refute it."""
 
 from headwise.compare.claim import Claim
-from headwise.compare.claims import costs, explanations, norms, paths, scores
+from headwise.compare.claims import costs, explanations, heads, norms, paths, scores
 
-_MODULES = (scores, costs, paths, norms, explanations)
+_MODULES = (scores, costs, paths, norms, explanations, heads)
 CLAIMS: dict[str, Claim] = {claim.name: claim for module in _MODULES for claim in module.CLAIMS}
