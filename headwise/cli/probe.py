@@ -58,3 +58,28 @@ def heads(
     tell(rows, as_json=as_json, output=output)
     if figure is not None:
         draw(lines({str(run): points}, across="muted heads", down=str(metric)), figure)
+
+
+@app.command("relations")
+def relations(
+    run: Annotated[Path, typer.Argument(help="Run folder of a model with self-attention between words.")],
+    valid: Annotated[Path, typer.Option(help="A CoNLL-U file to choose the head of each relation on.")],
+    test: Annotated[Path, typer.Option(help="A CoNLL-U file to count right answers on.")],
+    limit: Annotated[int, typer.Option(min=1, help="Use only the first sentences of each.")] = 500,
+    fewest: Annotated[int, typer.Option(min=1, help="Words that a relation must have in both.")] = 20,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the head that joins words as a grammar does, for each relation, beside the best fixed distance."""
+    import itertools
+
+    import headwise
+    from headwise import runtime
+    from headwise.tasks.text.dependencies import read_dependencies, relation_scores
+
+    runtime.apply(fast_products=False)
+    predictor = headwise.load(run)
+    sentences = [list(itertools.islice(read_dependencies(path), limit)) for path in (valid, test)]
+    scores = relation_scores(predictor, *sentences, fewest=fewest)
+    rows = [vars(score) for score in scores]
+    tell(rows, as_json=as_json, output=output)

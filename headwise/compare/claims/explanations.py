@@ -23,7 +23,11 @@ _SHORTEST = 6
 _PERMUTATIONS = 50
 # of a probability, what is as good as the same answer
 _SAME = 0.01
-_CELLS = ("agrees with the gradient", "agrees with leaving a word out", "another word alone gives the same answer")
+_CELLS = (
+    "tau of weights and gradient",
+    "tau of weights and what hiding a word changes",
+    "share of sentences with another word that alone gives the same answer",
+)
 
 
 def uniqueness(predictor: Predictor[Any, Any, Any], text: str, seed: int = 0) -> dict[str, float]:
