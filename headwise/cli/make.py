@@ -12,10 +12,12 @@ def make(
     problem: Annotated[str, typer.Argument(help="A problem, or my_module:MyTask/NAME; an unknown name lists all.")],
     folder: Annotated[Path | None, typer.Option(help="Folder; default: synthetic/PROBLEM in the data folder.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other examples.")] = 1,
-    count: Annotated[int, typer.Option(min=1, help="Examples to train on; each other part has a tenth.")] = 10_000,
+    count: Annotated[int, typer.Option(min=1, help="Examples to train on.")] = 10_000,
     symbols: Annotated[int, typer.Option(help="Different symbols, where they are letters: 2 to 26.")] = 12,
     shortest: Annotated[int | None, typer.Option(min=1, help="Symbols of an input at least.")] = None,
     longest: Annotated[int | None, typer.Option(min=1, help="Symbols at most; twice as many in `longer`.")] = None,
+    held_out: Annotated[int | None, typer.Option(min=1, help="Of each other part; default: a tenth.")] = None,
+    amount: Annotated[int | None, typer.Option(min=0, help="Places of shift, steps of hops, letters of match.")] = None,
 ) -> None:
     """Draw the examples of a problem: train, valid, test, and longer inputs than those of training.
 
@@ -26,7 +28,7 @@ def make(
     from headwise.tasks import generators
     from headwise.training import recipes
 
-    sizes = Sizes(count, symbols, shortest, longest)
+    sizes = Sizes(count, symbols, shortest, longest, held_out, amount)
     place = folder or data_cache() / "synthetic" / problem.rpartition("/")[2]
     # a task that is named here is the user's own word
     with trusting():

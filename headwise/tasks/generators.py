@@ -17,8 +17,8 @@ def make(name: str, folder: Path, seed: int, sizes: synthetic.Sizes) -> dict[Pat
 
     >>> make("poems", Path("."), 1, synthetic.Sizes())
     Traceback (most recent call last):
-    headwise.errors.ConfigError: unknown problem 'poems'; known: brackets, copy, dialogues, lookup, odd, parity, \
-    recall, reverse, shapes, sort, waves
+    headwise.errors.ConfigError: unknown problem 'poems'; known: brackets, copy, dialogues, hops, lookup, match, odd, \
+    parity, recall, reverse, shapes, shift, sort, waves
     """
     if name in synthetic.PROBLEMS:
         return synthetic.make(name, folder, seed, sizes)
@@ -30,5 +30,6 @@ def make(name: str, folder: Path, seed: int, sizes: synthetic.Sizes) -> dict[Pat
     if name not in generators:
         raise ConfigError(unknown("problem", name, generators if ":" in name else [*synthetic.PROBLEMS, *generators]))
     if sizes != synthetic.Sizes(sizes.count):
-        raise ConfigError(f"--symbols, --shortest and --longest do not apply to '{name}'; leave them out")
+        options = "--symbols, --shortest, --longest, --held-out and --amount"
+        raise ConfigError(f"{options} do not apply to '{name}'; leave them out")
     return generators[name](folder, seed, sizes.count)
