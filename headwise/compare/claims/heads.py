@@ -3,17 +3,15 @@
 import datetime
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import headwise
+from headwise.compare.bench import Bench
 from headwise.compare.claim import Claim, Evidence
-from headwise.compare.trained import by_group, drawn, trained
+from headwise.compare.models import by_group, models
 from headwise.compare.verdicts import Cell, Control, Interval, above, beyond
-from headwise.data.synthetic import Sizes
 from headwise.explain.heads import describe, roles
 from headwise.predictors.ablating import examples, heads_of, likelihood, muted_in_turn
 from headwise.predictors.predictor import Predictor
@@ -70,14 +68,13 @@ def removals(predictor: Predictor[Any, Any, Any], valid: Sequence[Any], test: Se
 
 
 def _of_task(
-    where: str, recipe: str, settings: Sequence[str], metric: str, *, seeds: int, sample: int, count: int
+    bench: Bench, where: str, recipe: str, settings: Sequence[str], metric: str, *, seeds: int, sample: int, count: int
 ) -> Evidence:
     """The claim of one task, with so many seeds, validation examples to find an order, and test examples."""
-    with trained(recipe, settings, range(1, 1 + seeds)) as runs:
-        rows = []
-        for run in runs:
-            valid, test = loading.examples(run, "valid")[:sample], loading.examples(run, "test")[:count]
-            rows.append(removals(headwise.load(run), valid, test, metric))
+    rows = []
+    for run in models(bench, recipe, settings, range(1, 1 + seeds)):
+        valid, test = loading.examples(run, "valid")[:sample], loading.examples(run, "test")[:count]
+        rows.append(removals(headwise.load(run), valid, test, metric))
     cells: list[Cell] = []
     for what, fewer in (
         ("a fifth of the heads", [row.fifth for row in rows]),
@@ -94,20 +91,21 @@ def _of_task(
     ]
 
 
-def _can_go(full: bool) -> Evidence:
-    seeds = 6 if full else 4
+def _can_go(bench: Bench) -> Evidence:
+    seeds = 6 if bench.full else 4
     settings = ["model={kind='attention',d_model=32,d_ff=64,num_heads=4,encoder_layers=2,dropout=0.3}"]
-    if not full:
+    if not bench.full:
         settings += ["data.limit=2000", "training.max_epochs=6"]
-    cells, controls = _of_task("sentiment", "sst2", settings, "accuracy", seeds=seeds, sample=16, count=600)
-    with TemporaryDirectory(prefix="headwise-claim-") as scratch:
-        settings = drawn("sort", Path(scratch), Sizes() if full else Sizes(count=4000, symbols=6, longest=6))
-        if not full:
-            small = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1}
-            settings += ["training.learning_rate=5e-3", "training.batch_tokens=512"]
-            settings += [f"model.{key}={value}" for key, value in small.items()]
-        sample, count = (16, 500) if full else (8, 100)
-        others = _of_task("sorting", "sort", settings, "exact", seeds=seeds, sample=sample, count=count)
+    cells, controls = _of_task(bench, "sentiment", "sst2", settings, "accuracy", seeds=seeds, sample=16, count=600)
+    if bench.full:
+        settings = bench.drawn("sort", 10_000)
+    else:
+        settings = bench.drawn("sort", 4000, test=400, symbols=6, longest=6)
+        small = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1}
+        settings += ["training.learning_rate=5e-3", "training.batch_tokens=512"]
+        settings += [f"model.{key}={value}" for key, value in small.items()]
+    sample, count = (16, 500) if bench.full else (8, 100)
+    others = _of_task(bench, "sorting", "sort", settings, "exact", seeds=seeds, sample=sample, count=count)
     return [*cells, *others[0]], [*controls, *others[1]]
 
 
@@ -144,20 +142,19 @@ def _role(predictor: Predictor[Any, Any, Any], valid: Sequence[Parsed], test: Se
     return {**found, "relation": score.accuracy - score.baseline, "offset": score.baseline}
 
 
-def _have_roles(full: bool) -> Evidence:
-    count = 500 if full else 150
+def _have_roles(bench: Bench) -> Evidence:
+    count = 500 if bench.full else 150
     settings = ["model={kind='attention',d_model=64,d_ff=128,num_heads=4,encoder_layers=2,dropout=0.1}"]
     settings += ["training.validate_every_epochs=0"]
-    if not full:
+    if not bench.full:
         settings += ["data.limit=4000", "training.max_steps=400"]
-    rows = []
-    with trained("ewt-upos", settings, range(1, 7 if full else 4)) as runs:
-        data = recipe_of(runs[0]).model_dump()["data"]
-        parts = [list(itertools.islice(read_dependencies(data[part]), count)) for part in ("valid", "test")]
-        rows = [_role(headwise.load(run), *parts) for run in runs]
-        right = min(headwise.load(run).evaluate(loading.examples(run, "test")[:count])["accuracy"] for run in runs)
-    with trained("ewt-upos", [*settings, "training.max_steps=1"], [1]) as (run,):
-        floor = _role(headwise.load(run), *parts)
+    runs = models(bench, "ewt-upos", settings, range(1, 7 if bench.full else 4))
+    data = recipe_of(runs[0]).model_dump()["data"]
+    parts = [list(itertools.islice(read_dependencies(data[part]), count)) for part in ("valid", "test")]
+    rows = [_role(headwise.load(run), *parts) for run in runs]
+    right = min(headwise.load(run).evaluate(loading.examples(run, "test")[:count])["accuracy"] for run in runs)
+    (untrained,) = models(bench, "ewt-upos", [*settings, "training.max_steps=1"], [1])
+    floor = _role(headwise.load(untrained), *parts)
     names = {"previous": "the word before", "next": "the word behind", "separator": "punctuation"}
     cells = [
         beyond(f"weight of a head on {what}", Interval.of([row[role] for row in rows]), 0.5, 0.25)
@@ -186,7 +183,7 @@ CLAIMS = [
             "best fixed distance does; with all of the 95 % interval over seeds"
         ),
         written=datetime.date(2026, 11, 26),
-        measure=_have_roles,
+        trial=_have_roles,
     ),
     Claim(
         name="most-heads-can-go",
@@ -202,6 +199,6 @@ CLAIMS = [
             "where all of it is beyond; a cell for each task"
         ),
         written=datetime.date(2026, 11, 26),
-        measure=_can_go,
+        trial=_can_go,
     ),
 ]

@@ -113,16 +113,14 @@ class Classifier(TextPredictor[Verdict]):
             Unsupported: the pooling is not by attention.
             DataError: a label that the model does not know.
         """
-        guides = []
-        for examples in (train, test):
-            numbers = [self._number(example) for example in examples]
-            texts = [self.parse(example.text) for example in examples]
-            rows = encode_texts(texts, self.tokenizer, self.data.max_len, numbers)
-            weights = pooled_weights(self.model, rows)
-            if reweight is not None:
-                weights = [reweight(place, row) for place, row in enumerate(weights)]
-            guides.append(Guide(rows, weights))
-        return guided(*guides, self.tokenizer.vocab_size, len(self.classes), seed=seed)
+        parts = self._guide(train, reweight), self._guide(test, reweight)
+        return guided(*parts, self.tokenizer.vocab_size, len(self.classes), seed=seed)
+
+    def _guide(self, examples: Sequence[Labelled], reweight: Reweight | None) -> Guide:
+        texts = [self.parse(example.text) for example in examples]
+        rows = encode_texts(texts, self.tokenizer, self.data.max_len, [self._number(example) for example in examples])
+        weights = pooled_weights(self.model, rows)
+        return Guide(rows, weights if reweight is None else list(map(reweight, range(len(weights)), weights)))
 
     def adversary(self, examples: Sequence[Labelled], *, strength: float = 0.01, seed: int = 0) -> "Classifier":
         """A classifier that answers alike, with weights as different as it can have them.
