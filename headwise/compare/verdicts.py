@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from scipy import stats
 
 from headwise.errors import ConfigError
@@ -41,6 +42,25 @@ class Interval:
         mean = math.fsum(draws) / len(draws)
         error = float(stats.sem(draws))
         half = float(stats.t.ppf((1 + level) / 2, len(draws) - 1)) * error
+        return cls(mean, mean - half, mean + half)
+
+    @classmethod
+    def across(cls, table: Sequence[Sequence[float]]) -> "Interval":
+        """The mean of a table with a row for each seed and a column for each example, which both could be others.
+
+        Its variance is that between the means of seeds, over their number, and that between the means of examples,
+        over theirs; a little wide, since the second is a part of the first.
+
+        Raises: ConfigError for fewer than two rows or columns.
+
+        >>> Interval.across([[1.0, 3.0], [1.0, 3.0]])
+        Interval(value=2.0, low=-10.706204736174694, high=14.706204736174694)
+        """
+        values = np.asarray(table, dtype=float)
+        if min(values.shape) < 2:
+            raise ConfigError("one seed, or one example, has no interval; take two or more")
+        error = math.hypot(*(float(stats.sem(values.mean(axis))) for axis in (1, 0)))
+        mean, half = float(values.mean()), float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
         return cls(mean, mean - half, mean + half)
 
 
@@ -153,7 +173,20 @@ def crosses(where: str, first: Interval, last: Interval) -> Cell:
 
 def above(where: str, interval: Interval, least: float) -> Cell:
     """Whether a value is above a bound, with all of its interval; refuted where all of it is below."""
-    outcome: Outcome = "holds" if interval.low > least else "refuted" if interval.high < least else "undecided"
+    return beyond(where, interval, least, least)
+
+
+def beyond(where: str, interval: Interval, holds: float, refuted: float) -> Cell:
+    """Whether a value has passed a bound, with all of its interval; refuted where all of it falls short of another one.
+
+    It is to be larger than `holds` where that is the larger of the two bounds, else smaller.
+
+    >>> beyond("a rank correlation", Interval(0.3, 0.2, 0.4), 0.5, 0.7).outcome
+    'holds'
+    """
+    sign = 1.0 if holds >= refuted else -1.0
+    low, high = sorted((sign * interval.low, sign * interval.high))
+    outcome: Outcome = "holds" if low > sign * holds else "refuted" if high < sign * refuted else "undecided"
     return Cell(where, interval.value, interval.low, interval.high, outcome)
 
 

@@ -2,10 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -21,7 +22,7 @@ from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling, lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Description, Given
-from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig
+from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, encode_texts
 from headwise.tasks.text_labels.base import (
     TOKENIZER_FILE,
     TextPredictor,
@@ -33,6 +34,9 @@ from headwise.tasks.text_labels.base import (
     tokenizer_for,
 )
 from headwise.tasks.text_labels.demo import CLASSIFY
+from headwise.tasks.text_labels.guiding import Guide, adversary, guided, pooled_weights
+
+Reweight = Callable[[int, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,43 @@ class Classifier(TextPredictor[Verdict]):
         gold = [str(example.label) for example in examples]
         verdicts = self.predict([example.text for example in examples])
         return verdict_scores([verdict.probabilities for verdict in verdicts], gold)
+
+    def guide(
+        self, train: Sequence[Labelled], test: Sequence[Labelled], reweight: Reweight | None = None, *, seed: int = 0
+    ) -> list[bool]:
+        """Whether a classifier of single tokens is right on each test text when it is given this model's weights.
+
+        Args:
+            reweight: (number of the text, its weights) -> those in their place, such as uniform ones to compare with.
+            seed: of the weights and the order that the classifier begins with.
+        Raises:
+            Unsupported: the pooling is not by attention.
+            DataError: a label that the model does not know.
+        """
+        parts = self._guide(train, reweight), self._guide(test, reweight)
+        return guided(*parts, self.tokenizer.vocab_size, len(self.classes), seed=seed)
+
+    def _guide(self, examples: Sequence[Labelled], reweight: Reweight | None) -> Guide:
+        texts = [self.parse(example.text) for example in examples]
+        rows = encode_texts(texts, self.tokenizer, self.data.max_len, [self._number(example) for example in examples])
+        weights = pooled_weights(self.model, rows)
+        return Guide(rows, weights if reweight is None else list(map(reweight, range(len(weights)), weights)))
+
+    def adversary(self, examples: Sequence[Labelled], *, strength: float = 0.01, seed: int = 0) -> "Classifier":
+        """A classifier that answers alike, with weights as different as it can have them.
+
+        Args:
+            strength: what a nat of difference between weights is worth against a changed answer.
+        Raises: Unsupported: the pooling is not by attention.
+        """
+        rows = encode_texts([self.parse(example.text) for example in examples], self.tokenizer, self.data.max_len)
+        model = adversary(self.model, rows, strength=strength, seed=seed)
+        return Classifier(model, self.tokenizer, self.data, self.classes)
+
+    def _number(self, example: Labelled) -> int:
+        if str(example.label) not in self.classes:
+            raise DataError(f"line {example.line}: label '{_label(example)[:40]}' is none that the model knows")
+        return list(self.classes).index(str(example.label))
 
     def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
         yield majority([str(example.label) for example in examples])
