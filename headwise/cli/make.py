@@ -13,11 +13,12 @@ def make(
     problem: Annotated[str, typer.Argument(help="A problem, or my_module:MyTask/NAME; an unknown name lists all.")],
     folder: Annotated[Path | None, typer.Option(help="Folder; default: synthetic/PROBLEM in the data folder.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed draws other examples.")] = 1,
-    count: Annotated[int, typer.Option(min=1, help="Examples to train on; each other part has a tenth.")] = 10_000,
+    count: Annotated[int, typer.Option(min=1, help="Examples to train on.")] = 10_000,
     symbols: Annotated[int | None, typer.Option(help="Different symbols, of 26 letters; default: 12.")] = None,
     shortest: Annotated[int | None, typer.Option(min=1, help="Symbols of an input at least.")] = None,
     longest: Annotated[int | None, typer.Option(min=1, help="Symbols at most; twice as many in `longer`.")] = None,
-    depth: Annotated[int | None, typer.Option(min=1, help="How deep lists are nested, of listops.")] = None,
+    held_out: Annotated[int | None, typer.Option(min=1, help="Of each other part; default: a tenth.")] = None,
+    amount: Annotated[int | None, typer.Option(min=0, help="Places of shift, steps of hops, depth of listops.")] = None,
     side: Annotated[int | None, typer.Option(min=1, help="Height and width of pictures, in pixels.")] = None,
     source: Annotated[
         Path | None, typer.Option(help="Folder of text files, or articles as of WikiText, that passages are cut from.")
@@ -43,7 +44,8 @@ def make(
         "symbols": symbols,
         "shortest": shortest,
         "longest": longest,
-        "depth": depth,
+        "held_out": held_out,
+        "amount": amount,
         "side": side,
     }
     options |= {"source": source, "length": length, "tagged": tagged or None}

@@ -82,7 +82,7 @@ def _needle(numbers: random.Random, length: int, letters: list[str]) -> tuple[st
     return " ".join(words), " ".join([UNTAGGED] * (length - 1) + [answer])
 
 
-LISTOPS = Problem("what nested lists of digits come to", ("text", "label"), (4, 64), _listops, depth=4)
+LISTOPS = Problem("what nested lists of digits come to", ("text", "label"), (4, 64), _listops, amount=(1, 4))
 MQAR = Problem("the letter that stood after each key", None, (2, 16), _mqar, tagged=True)
 REPEAT = Problem("the letter that came after this one before", None, (4, 48), _repeat, tagged=True)
 NEEDLE = Problem("the digit that stood after the key", None, (4, 64), _needle, tagged=True)

@@ -1,9 +1,8 @@
 """Problems whose examples are drawn, not collected: what attention can learn and other encoders cannot."""
 
 import itertools
-import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,22 +27,23 @@ class Problem:
     Args:
         names: of the two columns of a file; None: a file of pairs, which has none.
         lengths: the shortest that it can have and the longest, if no other is asked for, in symbols.
-        draw: (random numbers, length, symbols) -> input and answer; of a problem with a depth, that too.
-        tagged: the answer is a tag for each symbol, `UNTAGGED` where there is nothing to answer: JSON lines.
-        depth: how deep inputs are nested, if no other depth is asked for; None: they are not nested.
+        draw: (random numbers, length, symbols) -> input and answer; where there is an amount, it comes last.
+        amount: what is drawn with, unless another one is asked for: the least that it can be, and the usual one.
+        tagged: an answer for each symbol; files have a symbol and its answer a line, and a blank line between inputs.
     """
 
     about: str
     names: tuple[str, str] | None
     lengths: tuple[int, int]
     draw: Callable[..., tuple[str, str]]
+    amount: tuple[int, int] | None = None
     tagged: bool = False
-    depth: int | None = None
 
-    def text(self, rows: Sequence[tuple[str, str]]) -> str:
+    def lines(self, rows: Iterable[tuple[str, str]]) -> str:
         """The content of a file."""
         if self.tagged:
-            return "".join(json.dumps({"words": x.split(" "), "tags": y.split(" ")}) + "\n" for x, y in rows)
+            pairs = (zip(text.split(), answer.split(), strict=True) for text, answer in rows)
+            return "\n".join("".join(f"{word}\t{tag}\n" for word, tag in words) for words in pairs)
         return "".join("\t".join(row) + "\n" for row in [*([self.names] if self.names else []), *rows])
 
     def as_tagged(self) -> "Problem":
@@ -54,10 +54,10 @@ class Problem:
         if self.tagged:
             return self
         if self.names is not None:
-            raise ConfigError(f"form: an example of this problem has one label, {self.about}; leave the form out")
+            raise ConfigError(f"an example of this problem has one label, {self.about}; leave --tagged out")
 
-        def draw(*drawn: Any, **dials: Any) -> tuple[str, str]:
-            text, answer = self.draw(*drawn, **dials)
+        def draw(*drawn: Any) -> tuple[str, str]:
+            text, answer = self.draw(*drawn)
             whole = f"{text} {BREAK} {answer}"
             return whole, " ".join([UNTAGGED] * len(text.split()) + [answer, END])
 
@@ -69,10 +69,11 @@ class Sizes:
     """How many examples, how long, of how many symbols.
 
     Args:
-        count: examples to train on; each other part has a tenth of it.
+        count: examples to train on.
         symbols: different symbols, from 2 to 26.
         shortest, longest: symbols of an input; None: as the problem says. The part `longer` has up to twice as many.
-        depth: how deep inputs are nested; None: as the problem says.
+        held_out: examples of each other part; None: a tenth of `count`.
+        amount: what a problem is drawn with: of `shift` places, of `hops` steps, of `match` letters; None: as it says.
         times: for each number a part `times-N` besides, whose inputs are all so many times as long as the longest.
     Raises: ConfigError: sizes that cannot be.
     """
@@ -81,16 +82,17 @@ class Sizes:
     symbols: int = 12
     shortest: int | None = None
     longest: int | None = None
-    depth: int | None = None
+    held_out: int | None = None
+    amount: int | None = None
     times: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ConfigError(f"count ({self.count}) must be 1 or more")
+        if self.held_out is not None and self.held_out < 1:
+            raise ConfigError(f"held_out ({self.held_out}) must be 1 or more")
         if not 2 <= self.symbols <= 26:
             raise ConfigError(f"symbols ({self.symbols}) must lie between 2 and 26, the letters there are")
-        if self.depth is not None and self.depth < 1:
-            raise ConfigError(f"depth ({self.depth}) must be 1 or more")
         if len(set(self.times)) != len(self.times) or min(self.times, default=1) < 1:
             raise ConfigError(f"lengths ({','.join(map(str, self.times))}) must be different numbers, 1 or more")
 
@@ -104,6 +106,23 @@ class Sizes:
                 f"shortest ({shortest}) must be {low} or more for '{problem}', and at most longest ({longest})"
             )
         return shortest, longest
+
+    def amounts(self, problem: str, definition: Problem | None = None) -> list[int]:
+        """What the problem draws with beside length and symbols: nothing, or its amount.
+
+        Raises: ConfigError for an amount that it does not have, or one that is too small or too large.
+        """
+        known = (definition or _problem(problem)).amount
+        if known is None:
+            if self.amount is not None:
+                raise ConfigError(f"'{problem}' has no amount; leave it out")
+            return []
+        amount = known[1] if self.amount is None else self.amount
+        if not known[0] <= amount < self.symbols:
+            raise ConfigError(
+                f"amount ({amount}) of '{problem}' must be {known[0]} or more, below symbols ({self.symbols})"
+            )
+        return [amount]
 
 
 def stream(
@@ -121,20 +140,18 @@ def stream(
     """
     definition = definition or _problem(problem)
     low, high = sizes.lengths(problem, definition)
+    amounts = sizes.amounts(problem, definition)
     if part == "longer":
         low, high = high + 1, 2 * high
     if part.startswith(TIMES):
         low = high = high * int(part.removeprefix(TIMES))
-    if sizes.depth is not None and definition.depth is None:
-        raise ConfigError(f"depth does not apply to '{problem}', whose inputs are not nested; leave it out")
-    dials = {} if definition.depth is None else {"depth": sizes.depth or definition.depth}
     letters = [chr(ord("a") + number) for number in range(sizes.symbols)]
 
     def drawn() -> Iterator[tuple[str, str]]:
         for place in itertools.count():
             # a text as seed goes through SHA-512: the same numbers everywhere
             numbers = random.Random(f"{problem} {seed} {part} {place}")
-            yield definition.draw(numbers, numbers.randint(low, high), letters, **dials)
+            yield definition.draw(numbers, numbers.randint(low, high), letters, *amounts)
 
     return drawn()
 
@@ -170,9 +187,9 @@ def make(
             rows = list(itertools.islice(examples, sizes.count))
             trained = {text for text, _ in rows}
         else:
-            rows = _unseen(examples, trained, max(1, sizes.count // 10), part)
-        path = folder / f"{part}.{'jsonl' if definition.tagged else 'tsv'}"
-        contents[path] = definition.text(rows)
+            rows = _unseen(examples, trained, sizes.held_out or max(1, sizes.count // 10), part)
+        path = folder / f"{part}.tsv"
+        contents[path] = definition.lines(rows)
         counts[path] = len(rows)
     write_drawn(contents)
     return counts
@@ -199,12 +216,13 @@ class Drawing:
         symbols: int = 12,
         shortest: int | None = None,
         longest: int | None = None,
-        depth: int | None = None,
+        held_out: int | None = None,
+        amount: int | None = None,
         lengths: tuple[int, ...] = (),
         tagged: bool = False,
     ) -> dict[Path, int]:
         problem = self.definition or _problem(self.name)
-        sizes = Sizes(count, symbols, shortest, longest, depth, lengths)
+        sizes = Sizes(count, symbols, shortest, longest, held_out, amount, lengths)
         return make(self.name, folder, seed, sizes, problem.as_tagged() if tagged else problem)
 
 
@@ -299,6 +317,36 @@ def _brackets(numbers: random.Random, length: int, letters: list[str]) -> tuple[
     return " ".join(text), "broken"
 
 
+def _match(numbers: random.Random, length: int, letters: list[str], amount: int) -> tuple[str, str]:
+    """Pairs as in `lookup`, whose letters lie apart on a circle; the one asked for is off by so many at most."""
+    gap = 2 * amount + 1
+    count = max(1, min(length, len(letters) // gap))
+    # what is left between letters when each has its gap goes to drawn places
+    cuts = sorted(numbers.randint(0, len(letters) - count * gap) for _ in range(count))
+    turn = numbers.randrange(len(letters))
+    places = [(turn + number * gap + cut) % len(letters) for number, cut in enumerate(cuts)]
+    numbers.shuffle(places)
+    values = [str(numbers.randrange(10)) for _ in places]
+    index = numbers.randrange(count)
+    asked = letters[(places[index] + numbers.randint(-amount, amount)) % len(letters)]
+    pairs = [word for place, value in zip(places, values, strict=True) for word in (letters[place], value)]
+    return " ".join([*pairs, asked]), values[index]
+
+
+def _shift(numbers: random.Random, length: int, letters: list[str], amount: int) -> tuple[str, str]:
+    text = _some(numbers, length, letters)
+    return " ".join(text), " ".join(([_NOTHING] * amount + text)[:length])
+
+
+def _hops(numbers: random.Random, length: int, letters: list[str], amount: int) -> tuple[str, str]:
+    """Pairs that form one circle of letters, in drawn order, and the letter to begin with."""
+    circle = numbers.sample(letters, max(amount + 1, min(length, len(letters))))
+    pairs = list(zip(circle, circle[1:] + circle[:1], strict=True))
+    numbers.shuffle(pairs)
+    return " ".join([*itertools.chain.from_iterable(pairs), circle[0]]), circle[amount]
+
+
+_NOTHING = "-"
 _TEXTS = ("text", "label")
 PROBLEMS: dict[str, Problem] = {
     "copy": Problem("the symbols again", None, (2, 10), _copy),
@@ -309,4 +357,7 @@ PROBLEMS: dict[str, Problem] = {
     "odd": Problem("the symbol that is not like all the others", _TEXTS, (3, 10), _odd),
     "parity": Problem("at each place, whether the ones so far are odd in number", None, (2, 16), _parity),
     "brackets": Problem("whether every bracket is closed by its own kind", _TEXTS, (2, 16), _brackets),
+    "match": Problem("the digit after the letter nearest to the one asked for", None, (2, 4), _match, amount=(0, 1)),
+    "shift": Problem("at each place, the symbol so many places before", None, (2, 16), _shift, (0, 2), tagged=True),
+    "hops": Problem("the letter that pairs lead to in so many steps", _TEXTS, (3, 6), _hops, amount=(1, 2)),
 }

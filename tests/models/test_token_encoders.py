@@ -31,6 +31,7 @@ MODELS = {
     "cnn": {"kind": "cnn", "num_layers": 2, "radius": 1},
     "gru": {"kind": "rnn", "hidden_dim": 7, "num_layers": 2},
     "lstm": {"kind": "rnn", "cell": "lstm", "hidden_dim": 7},
+    "tanh": {"kind": "rnn", "cell": "rnn", "hidden_dim": 7},
     "attention": {"kind": "attention", "d_ff": 13, "num_heads": 2, "encoder_layers": 2},
     "learned": {"kind": "attention", "d_ff": 13, "num_heads": 2, "encoder_layers": 1, "position": "learned"},
     "relative": {
@@ -281,7 +282,7 @@ def test_recurrent_layers_read_what_autocast_halved():
     torch.testing.assert_close(found, encoder(x.bfloat16().float(), lens))
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
 def test_recurrent_layers_of_half_precision_read_half_precision(cell):
     encoder = BidirectionalConfig(cell=cell, d_model=6, hidden_dim=5, num_layers=2).encoder().eval()
     x, lens = torch.randn(2, 3, 6), torch.tensor([3, 1])

@@ -64,16 +64,20 @@ def draw(number: int, side: int = 16, seed: int = 0) -> Drawn:
     return Drawn(pixels, label)
 
 
-def make(folder: Path, seed: int = 1, count: int = 10_000, *, side: int = 16) -> dict[Path, int]:
-    """Writes `train.npz` of `count` pictures, `valid.npz` and `test.npz` of a tenth, as `image-classify` reads them.
+def make(
+    folder: Path, seed: int = 1, count: int = 10_000, *, side: int = 16, held_out: int | None = None
+) -> dict[Path, int]:
+    """Writes `train.npz`, `valid.npz` and `test.npz`, as `image-classify` reads them.
 
     Args:
+        count: pictures to train on; held_out: of each other part, else a tenth.
         side, seed: as of `draw`.
 
     Raises: ConfigError: a side that is too small; DataError: the folder holds other data under one of these names.
     """
     contents, sizes, number = dict[Path, str | bytes](), dict[Path, int](), 0
-    for part, size in (("train", count), ("valid", max(1, count // 10)), ("test", max(1, count // 10))):
+    other = held_out or max(1, count // 10)
+    for part, size in (("train", count), ("valid", other), ("test", other)):
         drawn = [draw(at, side, seed) for at in range(number, number + size)]
         number += size
         stream = io.BytesIO()
