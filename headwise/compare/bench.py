@@ -9,7 +9,6 @@ from typing import Any, Literal
 from headwise.compare.experiment import Arm, Plan, Say, Trained, plan_sides, train_sides
 from headwise.compare.verdicts import Interval
 from headwise.config import Config
-from headwise.data.synthetic import Sizes
 from headwise.tasks import generators
 from headwise.training.loading import examples, load
 from headwise.training.sweep import Swept
@@ -163,7 +162,7 @@ class Bench:
         """
         words = [problem, str(count), str(test), *(f"{name}{number}" for name, number in sorted(sizes.items()))]
         folder = self.runs / "drawn" / "-".join([*words, f"seed{seed}"])
-        generators.make(problem, folder, seed, Sizes(count=count, held_out=test, **sizes))
+        generators.make(problem, folder, seed, count, {"held_out": test, **sizes})
         return [f"data.{part}={folder / part}.tsv" for part in ("train", "valid", "test")]
 
     def train(self, where: str, design: Design) -> Comparison:

@@ -3,16 +3,21 @@
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.files import replacing
 
 PARTS = ("train", "valid", "test", "longer")
+# the name of a part whose inputs are so many times as long as the longest one to train on
+TIMES = "times-"
 # draws for each example that is wanted, before a held-out part is said to have too few
 _PATIENCE = 50
 _OPENING = {"(": ")", "[": "]"}
+# between the input and the answer of one sequence, behind the answer, and the tag of what is not to be answered
+BREAK, END, UNTAGGED = "=", ".", "-"
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,23 @@ class Problem:
             return "\n".join("".join(f"{word}\t{tag}\n" for word, tag in words) for words in pairs)
         return "".join("\t".join(row) + "\n" for row in [*([self.names] if self.names else []), *rows])
 
+    def as_tagged(self) -> "Problem":
+        """The same examples in one sequence for a causal tagger: input, `=`, answer; a tag is the symbol to follow.
+
+        Raises: ConfigError: answers are no sequences.
+        """
+        if self.tagged:
+            return self
+        if self.names is not None:
+            raise ConfigError(f"an example of this problem has one label, {self.about}; leave --tagged out")
+
+        def draw(*drawn: Any) -> tuple[str, str]:
+            text, answer = self.draw(*drawn)
+            whole = f"{text} {BREAK} {answer}"
+            return whole, " ".join([UNTAGGED] * len(text.split()) + [answer, END])
+
+        return replace(self, draw=draw, tagged=True)
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -52,6 +74,7 @@ class Sizes:
         shortest, longest: symbols of an input; None: as the problem says. The part `longer` has up to twice as many.
         held_out: examples of each other part; None: a tenth of `count`.
         amount: what a problem is drawn with: of `shift` places, of `hops` steps, of `match` letters; None: as it says.
+        times: for each number a part `times-N` besides, whose inputs are all so many times as long as the longest.
     Raises: ConfigError: sizes that cannot be.
     """
 
@@ -61,6 +84,7 @@ class Sizes:
     longest: int | None = None
     held_out: int | None = None
     amount: int | None = None
+    times: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -69,10 +93,12 @@ class Sizes:
             raise ConfigError(f"held_out ({self.held_out}) must be 1 or more")
         if not 2 <= self.symbols <= 26:
             raise ConfigError(f"symbols ({self.symbols}) must lie between 2 and 26, the letters there are")
+        if len(set(self.times)) != len(self.times) or min(self.times, default=1) < 1:
+            raise ConfigError(f"lengths ({','.join(map(str, self.times))}) must be different numbers, 1 or more")
 
-    def lengths(self, problem: str) -> tuple[int, int]:
+    def lengths(self, problem: str, definition: Problem | None = None) -> tuple[int, int]:
         """The shortest and the longest input. Raises: ConfigError for an unknown problem, or lengths it cannot have."""
-        low, high = _problem(problem).lengths
+        low, high = (definition or _problem(problem)).lengths
         shortest = low if self.shortest is None else self.shortest
         longest = max(high, shortest) if self.longest is None else self.longest
         if not low <= shortest <= longest:
@@ -81,12 +107,12 @@ class Sizes:
             )
         return shortest, longest
 
-    def amounts(self, problem: str) -> list[int]:
+    def amounts(self, problem: str, definition: Problem | None = None) -> list[int]:
         """What the problem draws with beside length and symbols: nothing, or its amount.
 
         Raises: ConfigError for an amount that it does not have, or one that is too small or too large.
         """
-        known = _problem(problem).amount
+        known = (definition or _problem(problem)).amount
         if known is None:
             if self.amount is not None:
                 raise ConfigError(f"'{problem}' has no amount; leave it out")
@@ -99,19 +125,26 @@ class Sizes:
         return [amount]
 
 
-def stream(problem: str, seed: int, part: str, sizes: Sizes) -> Iterator[tuple[str, str]]:
+def stream(
+    problem: str, seed: int, part: str, sizes: Sizes, definition: Problem | None = None
+) -> Iterator[tuple[str, str]]:
     """The examples of a part without end: (input, answer), each determined by seed, part and place alone.
 
-    Raises: ConfigError for an unknown problem, or lengths that it cannot have.
+    Args:
+        definition: of a problem that `PROBLEMS` lacks.
+
+    Raises: ConfigError for an unknown problem, or sizes that it cannot have.
 
     >>> next(stream("reverse", 1, "train", Sizes(symbols=3, shortest=4, longest=4)))
     ('a b a c', 'c a b a')
     """
-    definition = _problem(problem)
-    low, high = sizes.lengths(problem)
-    amounts = sizes.amounts(problem)
+    definition = definition or _problem(problem)
+    low, high = sizes.lengths(problem, definition)
+    amounts = sizes.amounts(problem, definition)
     if part == "longer":
         low, high = high + 1, 2 * high
+    if part.startswith(TIMES):
+        low = high = high * int(part.removeprefix(TIMES))
     letters = [chr(ord("a") + number) for number in range(sizes.symbols)]
 
     def drawn() -> Iterator[tuple[str, str]]:
@@ -123,10 +156,15 @@ def stream(problem: str, seed: int, part: str, sizes: Sizes) -> Iterator[tuple[s
     return drawn()
 
 
-def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) -> dict[Path, int]:
-    """Writes the files `train`, `valid`, `test` and `longer` of a problem as TSV: the same bytes for the same seed.
+def make(
+    problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None, definition: Problem | None = None
+) -> dict[Path, int]:
+    """Writes the files `train`, `valid`, `test` and `longer` of a problem: the same bytes for the same seed.
 
-    An input that is trained on is in no other part.
+    They are TSV, or JSON lines where each symbol has a tag. An input that is trained on is in no other part.
+
+    Args:
+        definition: of a problem that `PROBLEMS` lacks.
 
     Returns: the files, and how many examples each has.
 
@@ -141,10 +179,10 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
     {'train.tsv': 20, 'valid.tsv': 2, 'test.tsv': 2, 'longer.tsv': 2}
     """
     sizes = sizes or Sizes()
-    definition, trained = _problem(problem), set[str]()
-    contents, counts = dict[Path, str](), dict[Path, int]()
-    for part in PARTS:
-        examples = stream(problem, seed, part, sizes)
+    definition, trained = definition or _problem(problem), set[str]()
+    contents, counts = dict[Path, str | bytes](), dict[Path, int]()
+    for part in (*PARTS, *(f"{TIMES}{number}" for number in sizes.times)):
+        examples = stream(problem, seed, part, sizes, definition)
         if part == "train":
             rows = list(itertools.islice(examples, sizes.count))
             trained = {text for text, _ in rows}
@@ -157,15 +195,47 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
     return counts
 
 
-def write_drawn(contents: Mapping[Path, str]) -> None:
-    """Writes the files of drawn data as UTF-8. Raises: DataError: other data lies under one of these names."""
-    for path, text in contents.items():
-        if path.exists() and path.read_bytes() != text.encode():
+@dataclass(frozen=True)
+class Drawing:
+    """A problem as `headwise data make` draws it: `make`, with the sizes as arguments.
+
+    Args:
+        definition: of a problem that `PROBLEMS` lacks.
+    """
+
+    name: str
+    definition: Problem | None = None
+
+    # arguments are the options of `headwise data make`, each by its name
+    def __call__(  # noqa: PLR0913
+        self,
+        folder: Path,
+        seed: int,
+        count: int,
+        *,
+        symbols: int = 12,
+        shortest: int | None = None,
+        longest: int | None = None,
+        held_out: int | None = None,
+        amount: int | None = None,
+        lengths: tuple[int, ...] = (),
+        tagged: bool = False,
+    ) -> dict[Path, int]:
+        problem = self.definition or _problem(self.name)
+        sizes = Sizes(count, symbols, shortest, longest, held_out, amount, lengths)
+        return make(self.name, folder, seed, sizes, problem.as_tagged() if tagged else problem)
+
+
+def write_drawn(contents: Mapping[Path, str | bytes]) -> None:
+    """Writes the files of drawn data, text as UTF-8. Raises: DataError: other data lies under one of these names."""
+    files = {path: text.encode() if isinstance(text, str) else text for path, text in contents.items()}
+    for path, data in files.items():
+        if path.exists() and path.read_bytes() != data:
             raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
-    for path, text in contents.items():
+    for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
-            temporary.write_bytes(text.encode())
+            temporary.write_bytes(data)
 
 
 def _problem(name: str) -> Problem:

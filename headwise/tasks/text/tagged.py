@@ -124,6 +124,9 @@ class TaggedConfig(Config):
     scheme: Literal["auto"] | Scheme = Field(
         "auto", description="how tags mark spans: auto (as the training part does), none, iob1, iob2, iobes or bilou"
     )
+    untagged: str | None = Field(
+        None, description="tag of words whose tag is not known, such as -: they are read, neither learned nor scored"
+    )
     bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip its sentence")
     limit: int | None = Field(None, ge=1, description="use only the first sentences of train")
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's sentences held out to validate")

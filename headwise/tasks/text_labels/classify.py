@@ -11,6 +11,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.long_range import LISTOPS
+from headwise.data.synthetic import Drawing
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import DataError
 from headwise.labels import decimals, percent, probability, visible
@@ -21,8 +23,9 @@ from headwise.predictors.predictor import Form
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling, lacking
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Assets, Description, Given
+from headwise.tasks.task import Assets, Description, Generator, Given
 from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, encode_texts
+from headwise.tasks.text_labels import passages
 from headwise.tasks.text_labels.base import (
     TOKENIZER_FILE,
     TextPredictor,
@@ -160,6 +163,11 @@ class Classify(TextTask, Labelling[dict[str, Texts]]):
 
     name: ClassVar[str] = "classify"
     demo: ClassVar[Demo | None] = CLASSIFY
+    generators: ClassVar[Mapping[str, Generator]] = {
+        "listops": Drawing("listops", LISTOPS),
+        "passages": passages.make_passages,
+        "retrieval": passages.make_retrieval,
+    }
     numbers: ClassVar[bool] = False
     config_type: ClassVar[type[Config]] = ClassifyConfig
     config: ClassifyConfig
