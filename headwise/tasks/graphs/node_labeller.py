@@ -22,6 +22,7 @@ from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import by_tag
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor, several
+from headwise.predictors.rows import Column, Formula, Rows, Scored, question_of
 from headwise.records import LayerRecord
 from headwise.tasks.graphs.encoders import Features, GraphEncoder, SparseRows
 from headwise.tasks.graphs.graph_files import read_archive, read_ids
@@ -161,7 +162,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         fields = {"node": item, "label": output.label, "probability": round(output.probability, 6)}
         return [json.dumps(fields, ensure_ascii=False)]
 
-    def scores_of(self, examples: Sequence[LabelledNode], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[LabelledNode], options: Any = None) -> Scored:
         """Accuracy and macro-F1; `per_label` is the F1 of each label with how often it occurs.
 
         Raises: DataError for no nodes, or a node that the graph of the run has not.
@@ -173,7 +174,11 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         gold = [item.label for item in examples]
         right = np.mean([predicted == correct for predicted, correct in zip(predictions, gold, strict=True)])
         macro, per_label = by_tag(predictions, gold)
-        return {"accuracy": float(right), "macro_f1": macro, "per_label": per_label}
+        hits = [int(predicted == correct) for predicted, correct in zip(predictions, gold, strict=True)]
+        columns: dict[str, Column] = {"predicted": predictions, "gold": gold, "right": hits}
+        formulas = {"accuracy": Formula("mean", ("right",)), "macro_f1": Formula("macro_f1", ("predicted", "gold"))}
+        rows = Rows(columns, formulas, question_of([item.node for item in examples], gold), "nodes")
+        return Scored({"accuracy": float(right), "macro_f1": macro, "per_label": per_label}, rows)
 
     def baselines(self, examples: Sequence[LabelledNode]) -> Iterator[Baseline]:
         yield majority([item.label for item in examples])

@@ -37,6 +37,7 @@ from headwise.predictors.baselines import (
 )
 from headwise.predictors.classes import class_names, verdict_scores
 from headwise.predictors.predictor import Form, several
+from headwise.predictors.rows import Scored
 from headwise.processes import divided
 from headwise.tasks._files import from_json
 from headwise.tasks._labelling import lacking
@@ -171,14 +172,14 @@ class Recogniser(ImagePredictor[dict[str, float]]):
             fields["probabilities"] = dict(best)
         return [json.dumps(fields, ensure_ascii=False)]
 
-    def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Image], options: Any = None) -> Scored:
         """Scores as of `verdict_scores`. Raises: DataError: images without a label."""
         gold = [image.label or "" for image in examples]
         if "" in gold:
             raise DataError(
                 f"{examples[gold.index('')].name}: has no label to compare with; give every image its class"
             )
-        return verdict_scores(self.predict(examples), gold)
+        return verdict_scores(self.predict(examples), gold, [image.name for image in examples])
 
     def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
         yield majority([image.label or "" for image in examples])

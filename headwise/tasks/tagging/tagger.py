@@ -5,7 +5,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +25,7 @@ from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import by_tag, f1_by_label, mean
 from headwise.predictors.predictor import Form, Predictor, Unknown
+from headwise.predictors.rows import Formula, Scored, label_rows
 from headwise.processes import divided
 from headwise.tasks.tagging.model import Independent, LinearChain, TokenTagger
 from headwise.tasks.text.tagged import Tagged, TaggedConfig, read_words
@@ -339,12 +340,24 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     def text_of(self, example: Tagged) -> str:
         return " ".join(example.words)
 
-    def scores_of(self, examples: Sequence[Tagged], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Tagged], options: Any = None) -> Scored:
         """Accuracy and macro-F1; of words that training has and has not; of spans. See `tag_scores`.
 
         Raises: DataError: no words, or words without a tag.
         """
-        return self._scores(examples, self.tag(examples))
+        best = self.tag(examples)
+        scores, gold = self._scores(examples, best), [list(example.tags or ()) for example in examples]
+        rows = label_rows(best, gold, [example.text for example in examples], "sentences")
+        if self.scheme == "none":
+            return Scored(scores, rows)
+        found = [[set(spans(tags)) for tags in side] for side in (best, gold)]
+        counts = {
+            "spans_right": [len(a & b) for a, b in zip(*found, strict=True)],
+            "spans_predicted": list(map(len, found[0])),
+            "spans_gold": list(map(len, found[1])),
+        }
+        formulas = {**rows.metrics, "span_f1": Formula("f1", tuple(counts))}
+        return Scored(scores, replace(rows, columns={**rows.columns, **counts}, metrics=formulas))
 
     def baselines(self, examples: Sequence[Tagged]) -> Iterator[Baseline]:
         """Each word's most frequent tag in training; of other words that of those which occur there once."""

@@ -20,6 +20,7 @@ from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, logistic_regression, majority, named, of_labels, sample, tfidf
 from headwise.predictors.classes import most_frequent, verdict_scores
 from headwise.predictors.predictor import Form
+from headwise.predictors.rows import Scored
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling, lacking
 from headwise.tasks.demo import Demo
@@ -92,7 +93,7 @@ class Classifier(TextPredictor[Verdict]):
     def answer(self, output: Verdict) -> str:
         return f"{output.label} {decimals(output.probability)}"
 
-    def scores_of(self, examples: Sequence[Labelled], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Labelled], options: Any = None) -> Scored:
         """Accuracy, macro-F1 and cross entropy in nats.
 
         `per_class` has precision, recall and F1 of each class with how often it occurs, `confused` the most frequent
@@ -100,9 +101,8 @@ class Classifier(TextPredictor[Verdict]):
 
         Raises: DataError: no texts.
         """
-        gold = [str(example.label) for example in examples]
-        verdicts = self.predict([example.text for example in examples])
-        return verdict_scores([verdict.probabilities for verdict in verdicts], gold)
+        gold, texts = [str(example.label) for example in examples], [example.text for example in examples]
+        return verdict_scores([verdict.probabilities for verdict in self.predict(texts)], gold, texts)
 
     def guide(
         self, train: Sequence[Labelled], test: Sequence[Labelled], reweight: Reweight | None = None, *, seed: int = 0

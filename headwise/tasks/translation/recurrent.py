@@ -175,6 +175,9 @@ class RecurrentCache(Cache):
         self.mask = Padding(self.memory_lens).shared()
         self.sentences = sentences.shape[0]
 
+    def state_bytes(self) -> int:
+        return sum(tensor.nbytes for tensors in (*self.state, self.memory) for tensor in tensors)
+
     def _map_state(self, change: Callable[[Tensor], Tensor]) -> None:
         self.state = [tuple(change(rows) for rows in state) for state in self.state]
 
