@@ -208,7 +208,7 @@ class Recogniser(ImagePredictor[dict[str, float]]):
         pixels, encoder = self._pixels([image]), self.model.encoder
         grid, layers = encoder.patches, {}
         for name, attention in looking.attended(self.model, pixels).items():
-            count = attention.weights.shape[2]
+            count = attention.shape[1]
             query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
             layers[name] = attention.layer(["class" if encoder.class_tokens else "mean"], grid.labels, rows=query)
         (label, share), *_ = self.predict([image])[0].items()
