@@ -34,7 +34,7 @@ def _always(call: Call) -> bool:
 
 
 def _is_banded(call: Call) -> bool:
-    """A band that spares two thirds of the pairs; elsewhere than on a CPU SDPA computes all pairs of 4,096 keys sooner."""
+    """A band that spares two thirds of the pairs. On a GPU SDPA computes all pairs of 4,096 keys sooner."""
     if call.query.device.type != "cpu" and call.shape[3] < 8192 and fused.refusal(call) is None:
         return False
     left, right = call.structure.within
