@@ -24,13 +24,8 @@ def make(
         Path | None, typer.Option(help="Folder of text files, or articles as of WikiText, that passages are cut from.")
     ] = None,
     length: Annotated[int | None, typer.Option(min=1, help="Characters of a passage.")] = None,
-    lengths: Annotated[
-        str | None,
-        typer.Option(help="Such as 1,2,4,8: for each N a file times-N besides, of inputs N times as long as longest."),
-    ] = None,
-    tagged: Annotated[
-        bool, typer.Option("--tagged", help="Input and answer in one sequence, for a causal tagger.")
-    ] = False,
+    lengths: Annotated[str | None, typer.Option(help="Such as 1,2,4,8: files times-N, inputs N times as long.")] = None,
+    tagged: Annotated[bool, typer.Option("--tagged", help="Input and answer in one, for a causal tagger.")] = False,
 ) -> None:
     """Draw the examples of a problem: train, valid, test, and longer inputs than those of training.
 
@@ -40,15 +35,8 @@ def make(
     from headwise.tasks import generators
     from headwise.training import recipes
 
-    options: dict[str, Any] = {
-        "symbols": symbols,
-        "shortest": shortest,
-        "longest": longest,
-        "held_out": held_out,
-        "amount": amount,
-        "side": side,
-    }
-    options |= {"source": source, "length": length, "tagged": tagged or None}
+    options: dict[str, Any] = {"symbols": symbols, "shortest": shortest, "longest": longest, "held_out": held_out}
+    options |= {"amount": amount, "side": side, "source": source, "length": length, "tagged": tagged or None}
     options |= {"lengths": None if lengths is None else read_lengths(lengths)}
     given = {name: value for name, value in options.items() if value is not None}
     place = folder or data_cache() / "synthetic" / problem.rpartition("/")[2]
