@@ -1,7 +1,7 @@
 // @ts-check
 /** Every head of a group as a small picture, layer by layer; one is chosen. */
 
-import { getNumbers, query } from "../api.js";
+import { getNumbers, query, quiet } from "../api.js";
 import { h } from "../dom.js";
 import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
@@ -60,6 +60,8 @@ export async function mountLong(place, trace, group, dark, side, alive) {
   const far = (/** @type {number[]} */ [layer, head]) =>
     Math.abs(layer - now.at) * group.heads + (layer === now.at ? Math.abs(head - now.head) : head);
   for (const [layer, head] of order.sort((one, two) => far(one) - far(two))) {
+    await quiet();
+    if (!alive()) return;
     const asked = query({ layer: group.layers[layer], head, size: 32 });
     const { shape, data } = await getNumbers(`/api/v1/traces/${trace.trace_id}/thumb?${asked}`);
     if (!alive()) return;

@@ -24,6 +24,8 @@ import * as zooming from "./zooming.js";
 
 /** Pixels beside and below the cells, of the lowest map, of the largest cell; letters of a token in a sentence. */
 const [SPARE, BELOW, LOWEST, LARGEST, LETTERS] = [16, 96, 240, 58, 40];
+/** Pixels of a cell from which each has its token beside it. */
+const NAMED = 13;
 /** Tiles whose pictures are kept. */
 const MOST_TILES = 64;
 
@@ -100,7 +102,7 @@ class LongMap {
   canvas = h("canvas", { class: "heat long", tabindex: 0, role: "img" });
   tip = h("div", { class: "tip", hidden: true });
   note = h("p", { class: "legend folded", role: "status" });
-  /** @type {ReturnType<typeof axis.mount>[]} */
+  /** Of rows and of columns: numbers of places, and tokens. @type {ReturnType<typeof axis.mount>[][]} */
   labelled = [];
   /** @type {Map<string, Tile | null>} null while it comes */
   tiles = new Map();
@@ -137,7 +139,11 @@ class LongMap {
     const margin = axis.longest(group.queries) + 16;
     const band = axis.longest(group.keys) + 10;
     this.bounds = boundsOf(group, place, canvas, margin, band);
-    this.labelled = [axis.mount(left, group.queries, "rows", margin), axis.mount(top, group.keys, "upright", band)];
+    const both = (/** @type {HTMLElement} */ side, /** @type {string[]} */ labels, /** @type {any} */ turn) =>
+      [labels.map((_, at) => (at + 1).toLocaleString("en")), labels].map((names) =>
+        axis.mount(side, names, turn, turn === "rows" ? margin : band),
+      );
+    this.labelled = [both(left, group.queries, "rows"), both(top, group.keys, "upright")];
     cells.style.width = `${this.bounds.width}px`;
     cells.style.height = `${this.bounds.height}px`;
     const zoomed = zooming.mount(canvas, this.bounds);
@@ -268,8 +274,10 @@ class LongMap {
     const complete = this.drawn(context, this.overview.block, window, dots) && this.fine(context, block, window, dots);
     const at = state.hovered.peek();
     const cell = at || chosen({});
-    this.labelled[0](window, bounds.height, cell.q);
-    this.labelled[1](window, bounds.width, cell.k);
+    // of many tokens only some would be named
+    const named = Number(window.side >= NAMED);
+    this.labelled[0][named](window, bounds.height, cell.q);
+    this.labelled[1][named](window, bounds.width, cell.k);
     const blocks = { x: window.x / block, y: window.y / block, side: window.side * block * dots };
     if (block === 1) this.cells(window, dots);
     const [q, k] = [cell.q, cell.k].map((one) => (one < 0 ? -1 : Math.floor(one / block)));
@@ -356,7 +364,7 @@ class LongMap {
     const { rows, columns } = this.bounds;
     const size = `${rows.toLocaleString("en")} × ${columns.toLocaleString("en")}`;
     const shown = block > 1 ? t(state.pooled.value ? "long_mean" : "long_max", block) : t("long_exact");
-    const text = `${shown} ${t("long_of", size)}${complete ? "" : ` ${t("loading")}`}`;
+    const text = `${shown} ${t(block > 1 ? "long_of" : "long_row", size)}${complete ? "" : ` ${t("loading")}`}`;
     if (this.note.textContent !== text) this.note.textContent = text;
     this.canvas.dataset.block = String(block);
     this.canvas.dataset.complete = String(complete);

@@ -107,6 +107,7 @@ export const WORDS = {
     "of {0}; zoom in for single weights, click for an exact row.",
     "共 {0}；放大可见单个权重，点击可读精确的一行。",
   ],
+  long_row: ["of {0}; click for an exact row.", "共 {0}；点击可读精确的一行。"],
   long_find: [
     "Not of an input this long: it needs all weights of all heads at once. Give a shorter input.",
     "输入过长，无法给出：这需要同时计算所有头的全部权重。请给出较短的输入。",
