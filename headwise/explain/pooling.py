@@ -116,14 +116,15 @@ def pooled(weights: OnDemand, head: int, block: int, rows: slice = slice(None), 
         raise ShapeError(f"block must be a power of two, not {block}")
     if first % block:
         raise ShapeError(f"rows must begin at a multiple of the block, {block}, not at {first}")
-    empty = np.zeros((0, -(-keys // block)))
-    means, maxima, tops = [empty], [empty], [(0.0,) * block.bit_length()]
-    for low, high in strips(first, last, keys, block):
-        strip = _strip(weights, head, block, slice(low, high), see)
-        means.append(strip.means)
-        maxima.append(strip.maxima)
-        tops.append(strip.tops)
-    return Pooled(block, np.concatenate(means), np.concatenate(maxima), tuple(map(max, zip(*tops, strict=True))))
+    parts = [_strip(weights, head, block, slice(*ends), see) for ends in strips(first, last, keys, block)]
+    if not parts:
+        empty = np.zeros((0, -(-keys // block)))
+        return Pooled(block, empty, empty, (0.0,) * block.bit_length())
+    tops = tuple(map(max, zip(*(part.tops for part in parts), strict=True)))
+    means, maxima = (
+        np.concatenate(cells) for cells in zip(*((part.means, part.maxima) for part in parts), strict=True)
+    )
+    return Pooled(block, means, maxima, tops)
 
 
 def strips(first: int, last: int, keys: int, block: int = 1) -> Iterator[tuple[int, int]]:
@@ -154,7 +155,7 @@ def _means(values: Cells, block: int) -> Iterator[Cells]:
         sums = sums[::2] + sums[1::2]
         sums = sums[:, ::2] + sums[:, 1::2]
         counts = np.outer(*(_counts(length, size) for length in values.shape))
-        yield sums[: counts.shape[0], : counts.shape[1]] / counts
+        yield sums[: counts.shape[0], : counts.shape[1]] / counts.astype(sums.dtype)
 
 
 def _maxima(values: np.ndarray, block: int) -> np.ndarray:
