@@ -1,6 +1,6 @@
 """Maps of long inputs: means and maxima of blocks of cells, made strip by strip from rows that are made on demand."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -96,12 +96,17 @@ def block_for(queries: int, keys: int, side: int = SIDE) -> int:
     return 1 << max(0, (max(queries, keys, 1) - 1) // side).bit_length()
 
 
-def pooled(weights: OnDemand, head: int, block: int, rows: slice = slice(None)) -> Pooled:
+# is told of each strip: its first row, its weights, and which pairs its mask allows
+See = Callable[[int, Cells, Bool[np.ndarray, "queries keys"] | None], None]
+
+
+def pooled(weights: OnDemand, head: int, block: int, rows: slice = slice(None), see: See = lambda *_: None) -> Pooled:
     """A head as a map of blocks; of its weights no more than a strip is in memory at once.
 
     Args:
         block: a power of two.
         rows: queries that the map is of; the first is that of a block.
+        see: what looks at each strip of weights besides.
 
     Raises: ShapeError for another block, or rows that begin within one.
     """
@@ -111,14 +116,15 @@ def pooled(weights: OnDemand, head: int, block: int, rows: slice = slice(None)) 
         raise ShapeError(f"block must be a power of two, not {block}")
     if first % block:
         raise ShapeError(f"rows must begin at a multiple of the block, {block}, not at {first}")
-    empty = np.zeros((0, -(-keys // block)))
-    means, maxima, tops = [empty], [empty], [(0.0,) * block.bit_length()]
-    for low, high in strips(first, last, keys, block):
-        strip = _strip(weights, head, block, slice(low, high))
-        means.append(strip.means)
-        maxima.append(strip.maxima)
-        tops.append(strip.tops)
-    return Pooled(block, np.concatenate(means), np.concatenate(maxima), tuple(map(max, zip(*tops, strict=True))))
+    parts = [_strip(weights, head, block, slice(*ends), see) for ends in strips(first, last, keys, block)]
+    if not parts:
+        empty = np.zeros((0, -(-keys // block)))
+        return Pooled(block, empty, empty, (0.0,) * block.bit_length())
+    tops = tuple(map(max, zip(*(part.tops for part in parts), strict=True)))
+    means, maxima = (
+        np.concatenate(cells) for cells in zip(*((part.means, part.maxima) for part in parts), strict=True)
+    )
+    return Pooled(block, means, maxima, tops)
 
 
 def strips(first: int, last: int, keys: int, block: int = 1) -> Iterator[tuple[int, int]]:
@@ -127,13 +133,15 @@ def strips(first: int, last: int, keys: int, block: int = 1) -> Iterator[tuple[i
     return ((low, min(low + step, last)) for low in range(first, last, step))
 
 
-def _strip(weights: OnDemand, head: int, block: int, rows: slice) -> Pooled:
-    (values,), allowed = weights.part([head], rows, slice(None)), weights.allowed(rows)
+def _strip(weights: OnDemand, head: int, block: int, rows: slice, see: See) -> Pooled:
+    (values,), every = weights.part([head], rows, slice(None)), weights.allowed(rows)
+    allowed = None if every is None else every[head if len(every) > 1 else 0]
+    see(rows.start, values, allowed)
     means = list(_means(values, block))
     maxima, tops = _maxima(values, block), tuple(float(level.max(initial=0.0)) for level in means)
     if allowed is None:
         return Pooled(block, means[-1], maxima, tops)
-    some = _maxima(allowed[head if len(allowed) > 1 else 0], block)
+    some = _maxima(allowed, block)
     return Pooled(block, np.where(some, means[-1], -np.inf), np.where(some, maxima, -np.inf), tops)
 
 
@@ -147,7 +155,7 @@ def _means(values: Cells, block: int) -> Iterator[Cells]:
         sums = sums[::2] + sums[1::2]
         sums = sums[:, ::2] + sums[:, 1::2]
         counts = np.outer(*(_counts(length, size) for length in values.shape))
-        yield sums[: counts.shape[0], : counts.shape[1]] / counts
+        yield sums[: counts.shape[0], : counts.shape[1]] / counts.astype(sums.dtype)
 
 
 def _maxima(values: np.ndarray, block: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from headwise.explorer.generating import add_generation
 from headwise.explorer.graphs import add_graphs
 from headwise.explorer.images import add_images
 from headwise.explorer.inputs import AskInput, add_examples, check_input, item_of
+from headwise.explorer.long_maps import How
 from headwise.explorer.needs import add_needs
 from headwise.explorer.positional import add_positions
 from headwise.explorer.sounds import add_sounds
@@ -56,6 +57,7 @@ def add_explorer(app: FastAPI, service: Service) -> None:
     add_generation(app, explorer)
     _parts(app, explorer)
     _heads(app, explorer)
+    _long(app, explorer)
     add_attributions(app, explorer)
     add_needs(app, explorer)
     add_exports(app, explorer)
@@ -136,6 +138,54 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
         return await explorer.numbers(request, name, lambda traced: traced.alike(layer))
 
 
+def _long(app: FastAPI, explorer: Explorer) -> None:
+    at = "/api/v1/traces/{name}"
+
+    @app.get(f"{at}/overview")
+    async def overview(request: Request, name: str, layer: Name, head: Index) -> Response:
+        """What a map of a long input begins with: the block of its cells, the largest values, the largest weight."""
+        traced = explorer.trace(name)
+        return as_json(await explorer.service.compute(lambda: traced.overview(layer, head), request), headers=KEPT)
+
+    @app.get(f"{at}/thumb", response_class=Numbers)
+    async def thumb(
+        request: Request, name: str, layer: Name, head: Index, size: Annotated[int, Query(ge=1, le=64)] = 32
+    ) -> Response:
+        """The small picture of one head of a long input: (rows, columns), from 0 to 255."""
+        return await explorer.numbers(request, name, lambda traced: traced.small(layer, head, size))
+
+    @app.get(f"{at}/tile", response_class=Numbers)
+    async def tile(
+        request: Request,
+        name: str,
+        layer: Name,
+        head: Index,
+        block: Annotated[int, Query(ge=1, le=1 << 20, description="a power of two; 1: exact weights")] = 1,
+        how: How = "max",
+        down: Index = 0,
+        across: Index = 0,
+    ) -> Response:
+        """Up to 512 x 512 cells of a map: the largest weight, or the mean, of blocks; minus infinity: forbidden."""
+        place = down, across
+        return await explorer.numbers(
+            request, name, lambda traced: traced.tile(layer, head, block, how, place), single=True
+        )
+
+    @app.get(f"{at}/rows", response_class=Numbers)
+    async def rows(
+        request: Request,
+        name: str,
+        layer: Name,
+        head: Index,
+        q: Index,
+        count: Annotated[int, Query(ge=1, le=128)] = 1,
+    ) -> Response:
+        """Exact rows of a head: (queries, keys); minus infinity where the mask forbids a pair."""
+        _within("q", q, explorer.trace(name).group_of(layer).queries)
+        queries = slice(q, q + count)
+        return await explorer.numbers(request, name, lambda traced: traced.rows(layer, head, queries), single=True)
+
+
 async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTraced, request: Request) -> Response:
     run = service.find(ask.model, "trace")
     check_input(ask, service.limits)
@@ -144,7 +194,7 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
     for trace in traces:
         explorer.store.put(trace)
     trace = traces[-1]
-    groups = [asdict(group) for group in trace.groups]
+    groups = [{**asdict(group), "long": group.long} for group in trace.groups]
     body = {"trace_id": trace.id, "model": run.name, "source": trace.source, "output": trace.output, "groups": groups}
     return as_json({**body, **axes(trace), "warnings": noted, "change": trace.change}, 201)
 

@@ -6,7 +6,7 @@ import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from jaxtyping import Float
 
-from headwise.errors import ConfigError, unknown
+from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.attribution import Attribution
 from headwise.explain.methods import METHODS
 from headwise.explorer.content import described
@@ -47,6 +47,9 @@ def attributed(service: Service, traced: Traced, by: str) -> Attribution:
     """
     if by not in OFFERED:
         raise ConfigError(unknown("attribution", by, OFFERED))
+    if long := next((group for group in traced.groups if group.long), None):
+        what = f"{len(long.queries):,} x {len(long.keys):,}"
+        raise Unsupported(f"{long.name} has {what} pairs, too many to be attributed to; give a shorter input")
     if traced.edits:
         raise Problem(422, "attribution is of a model without edits", "undo the edits")
     if by not in traced.attributions:

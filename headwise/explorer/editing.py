@@ -14,6 +14,7 @@ from headwise.attention.masks import Causal, Mask, Window
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
 from headwise.errors import ConfigError, Unsupported, unknown
+from headwise.explorer.long_maps import Maps
 from headwise.explorer.traces import Group, Traced
 from headwise.predictors.saying import difference, said
 from headwise.records import Edit, Force, Hide, Mute, Narrow, Swap, edit
@@ -148,7 +149,7 @@ def edited(run: LoadedRun, traced: Traced, requested: Sequence[Any]) -> Traced:
         "places": effects.places(_labels(traced, len(before.values))),
         "answer": None if answer is None else {"before": answer, "after": answer_after},
     }
-    return replace(traced, id=digest[:20], trace=trace, edits=edits, change=change, summaries={})
+    return replace(traced, id=digest[:20], trace=trace, edits=edits, change=change, summaries={}, maps=Maps())
 
 
 def _answer(run: LoadedRun, traced: Traced, requested: Sequence[Any]) -> str | None:

@@ -77,10 +77,16 @@ class Explorer:
             raise Problem(404, "this trace is not kept any more", "POST /api/v1/traces makes it again")
         return traced
 
-    async def numbers(self, request: Request, name: str, work: Callable[[Traced], np.ndarray]) -> Response:
-        """A part of a trace as a `.npy` file."""
+    async def numbers(
+        self, request: Request, name: str, work: Callable[[Traced], np.ndarray], *, single: bool = False
+    ) -> Response:
+        """A part of a trace as a `.npy` file.
+
+        Args:
+            single: in single precision, as what may be small throughout.
+        """
         traced = self.trace(name)
-        body = await self.service.compute(lambda: npy(work(traced)), request)
+        body = await self.service.compute(lambda: npy(work(traced), single=single), request)
         return as_numbers(body, "ask for rows with q=, or for fewer layers")
 
 

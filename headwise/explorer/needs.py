@@ -70,7 +70,7 @@ async def _ablations(service: Service, verb: str, ask: AskAblations, request: Re
         check_text(text, service.limits)
 
     def work() -> tuple[list[Example], dict[str, int]]:
-        passes = examples(run.predictor, run.attention_inputs(ask.texts, service.limits.shown_tokens))
+        passes = examples(run.predictor, run.attention_inputs(ask.texts, service.limits.whole_tokens))
         return passes, heads_of(passes[0])
 
     return as_lines(_lines(service, run, *await service.compute(work, request)))

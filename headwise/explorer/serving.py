@@ -19,7 +19,8 @@ from headwise.service.server import Listener
 
 _FRAME = '<iframe title="Headwise" src="{address}" width="100%" height="{height}" style="border:0"></iframe>'
 _START_S, _STOP_S = 30.0, 10.0
-LIMITS = Limits(body_bytes=BODY_BYTES)
+# a long input has up to eight characters a token, and its model takes its time
+LIMITS = Limits(body_bytes=BODY_BYTES, chars=8 * Limits().shown_tokens, deadline_s=120.0)
 
 
 def explorer_app(

@@ -19,9 +19,11 @@ from headwise.explain.explanation import Layer, part_of
 from headwise.explain.folding import Fold, fold_labels, fold_weights, tokens_of
 from headwise.explain.layer_trace import LayerTrace, layer_trace
 from headwise.explain.places import Places, Tokens
-from headwise.predictors.looking import Pass, fitting
+from headwise.explorer.long_maps import How, Maps, is_long, on_demand
+from headwise.predictors.looking import Attended, Pass, fitting
 from headwise.predictors.watched_heads import look_at
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
+from headwise.records.watching import head_numbers
 from headwise.service.loaded import LoadedRun
 
 Stage = Literal["scores", "masked", "weights"]
@@ -46,6 +48,11 @@ class Group:
     queries: list[str]
     keys: list[str]
     causal: bool
+
+    @property
+    def long(self) -> bool:
+        """Whether its heads are shown as maps of blocks."""
+        return is_long(len(self.queries), len(self.keys))
 
     @property
     def one_sequence(self) -> bool:
@@ -96,15 +103,16 @@ class Traced:
     change: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     summaries: dict[tuple[str, Fold], list[dict[str, float]]] = field(default_factory=dict)
+    maps: Maps = field(default_factory=Maps)
     attributions: dict[str, Attribution] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
-        """Memory of the tensors that it keeps, and of its attributions."""
+        """Memory of the tensors that it keeps, of its attributions and of maps of long inputs."""
         calls = [call for record in self.trace if isinstance(record, LayerRecord) for call in record.calls]
         kept = sum(tensor.nbytes for call in calls for tensor in (*call.call.tensors, call.output))
         # the worker may add one meanwhile
-        return kept + sum(attribution.nbytes for attribution in list(self.attributions.values()))
+        return kept + self.maps.nbytes + sum(attribution.nbytes for attribution in list(self.attributions.values()))
 
     @property
     def asked(self) -> list[dict[str, Any]]:
@@ -136,6 +144,43 @@ class Traced:
         with torch.no_grad():
             weights = record.rows(heads, queries, keys)
         return weights[0].double().cpu().numpy()
+
+    def overview(self, layer: str, head: int) -> dict[str, Any]:
+        """What a map of a long input begins with, as JSON; raises as `tile`."""
+        return self.maps.overview(layer, self._on_demand(layer, head), head, self._special(layer))
+
+    def tile(
+        self, layer: str, head: int, block: int, how: How, place: tuple[int, int]
+    ) -> Float[np.ndarray, "rows columns"]:
+        """A part of a map of blocks, as in `Maps.tile`.
+
+        Raises: ConfigError for a head, a layer or a tile that is not there; Unsupported for a layer whose rows are not
+            made on demand.
+        """
+        return self.maps.tile(layer, self._on_demand(layer, head), head, block, how, place)
+
+    def rows(self, layer: str, head: int, queries: slice) -> Float[np.ndarray, "queries keys"]:
+        """Exact rows of a head, minus infinity where the mask forbids a pair; raises as `tile`."""
+        weights = self._on_demand(layer, head)
+        values, allowed = weights.part([head], queries, slice(None))[0], weights.allowed(queries)
+        return values if allowed is None else np.where(allowed[head if len(allowed) > 1 else 0], values, -np.inf)
+
+    def small(self, layer: str, head: int, size: int) -> np.ndarray:
+        """The small picture of one head of a long input; raises as `tile`."""
+        whole = self.maps.whole(layer, self._on_demand(layer, head), head, self._special(layer))
+        return of_heads.thumbnails(whole.maxima[None], size)[0]
+
+    def _special(self, layer: str) -> tuple[list[int], list[int]]:
+        """Queries and keys of a layer that are special tokens."""
+        group = self.group_of(layer)
+        sides = [tokens_of(side, self.tokens) for side in (group.queries, group.keys)]
+        queries, keys = ([] if side is None else list(side.special) for side in sides)
+        return queries, keys
+
+    def _on_demand(self, layer: str, head: int) -> Attended:
+        record = self._record(layer)
+        head_numbers(layer, head, record.num_heads)
+        return on_demand(record)
 
     def stage(self, layer: str, head: int, stage: Stage) -> Float[np.ndarray, "queries keys"]:
         """The products of queries and keys, the scores under the mask with all that is added, or the weights.

@@ -23,8 +23,11 @@ def halved(values: np.ndarray) -> np.ndarray:
     return half
 
 
-def npy(values: np.ndarray) -> bytes:
+def npy(values: np.ndarray, *, single: bool = False) -> bytes:
     """An array as the content of a `.npy` file: float16 where no finite number is too large for it, else float32.
+
+    Args:
+        single: float32 whatever the numbers are.
 
     Integers stay what they are. Minus infinity, the score of a forbidden pair, is kept.
 
@@ -33,7 +36,8 @@ def npy(values: np.ndarray) -> bytes:
     """
     if values.dtype.kind == "f":
         finite = np.abs(values[np.isfinite(values)])
-        values = halved(values) if finite.max(initial=0.0) < _HALF else values.astype("<f4")
+        fits = not single and finite.max(initial=0.0) < _HALF
+        values = halved(values) if fits else values.astype("<f4")
     stream = io.BytesIO()
     np.lib.format.write_array(stream, np.ascontiguousarray(values), allow_pickle=False)
     return stream.getvalue()

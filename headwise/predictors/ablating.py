@@ -41,7 +41,8 @@ def examples(predictor: Predictor[Any, Any, Any], items: Sequence[Any]) -> list[
             predictor.explain(item)
         if not model_passes:
             raise Unsupported("this model has no attention, so it has no heads to mute")
-        pairs.append(Example(model_passes[-1], said(predictor, model_passes[-1])))
+        model_pass = model_passes[-1].model_pass
+        pairs.append(Example(model_pass, said(predictor, model_pass)))
     return pairs
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ from headwise.records import LayerRecord, Trace, record
 
 BOS, EOS = "<bos>", "<eos>"
 NOTHING = "this model has no attention to show"
+# queries, keys, values and outputs of all layers, of an input that is looked at
+MOST_KEPT = 1 << 31
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,16 +140,24 @@ class Pass:
             return self.model(*self.inputs)
 
     def again(self) -> Trace:
-        with record(self.model) as trace:
+        """Its trace. Raises: Unsupported where that would keep more than `MOST_KEPT` bytes."""
+        with record(self.model, most_bytes=MOST_KEPT) as trace:
             self.run()
         return trace
 
 
-_PASSES: ContextVar[list[Pass] | None] = ContextVar("passes", default=None)
+class Seen(NamedTuple):
+    """A pass, and what was recorded of it."""
+
+    model_pass: Pass
+    trace: Trace
+
+
+_PASSES: ContextVar[list[Seen] | None] = ContextVar("passes", default=None)
 
 
 @contextmanager
-def passes() -> Iterator[list[Pass]]:
+def passes() -> Iterator[list[Seen]]:
     """While open, in this thread, every pass in which a model is looked at is added to the list.
 
     A search before it is none: what is written is found first, by the fastest way, and looked at afterwards.
@@ -180,9 +190,10 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
             " max, a forecaster with these or with model.kind=decoder, an image classifier with model.kind=vit, a"
             " classifier of recordings with model.kind=conformer"
         )
+    seen = Seen(model_pass := Pass(model, inputs), model_pass.again())
     if (pass_list := _PASSES.get()) is not None:
-        pass_list.append(Pass(model, inputs))
-    return Pass(model, inputs).again()
+        pass_list.append(seen)
+    return seen.trace
 
 
 def attended(model: nn.Module, *inputs: Any, query: int | None = None) -> dict[str, Attended]:

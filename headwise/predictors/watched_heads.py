@@ -41,13 +41,13 @@ class Look:
         return fitting(rows, layer.queries, keys), keys
 
 
-def explained(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> tuple[Explanation, Pass]:
-    """An explanation, and the pass that it is of; raises as `look_at`."""
+def explained(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> tuple[Explanation, Pass, Trace]:
+    """An explanation, the pass that it is of, and its trace; raises as `look_at`."""
     with passes() as model_passes:
         explanation = predictor.explain(item, target)
     if not isinstance(explanation, Explanation) or not model_passes:
         raise Unsupported(NOTHING)
-    return explanation, model_passes[-1]
+    return explanation, *model_passes[-1]
 
 
 def look_at(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) -> Look:
@@ -57,8 +57,7 @@ def look_at(predictor: Predictor[Any, Any, Any], item: Any, target: str | None) 
         Unsupported: if the model has no attention.
         ConfigError: an input or a target that `Predictor.explain` refuses.
     """
-    explanation, model_pass = explained(predictor, item, target)
-    trace = model_pass.again()
+    explanation, model_pass, trace = explained(predictor, item, target)
     renamed = {_recorded(name, trace): layer for name, layer in explanation.layers.items()}
     layers = {name: (layer, trace[name]) for name, layer in renamed.items() if name and trace[name].calls}
     if not layers:
@@ -82,7 +81,7 @@ def steps(
 
     Raises: ConfigError for a layer or a head that is not there; Unsupported if the model has no attention.
     """
-    explanation, model_pass = explained(predictor, item, target)
+    explanation, model_pass, _ = explained(predictor, item, target)
     attention_layers = watching.layers(model_pass.model)
     # a picture may be of something that is no attention, such as what places say
     name = layer if isinstance(layer, str) and layer in attention_layers else explanation.layer_name(layer)

@@ -12,7 +12,7 @@ from torch import nn
 from headwise.errors import ConfigError, unknown
 from headwise.records.calls import RecordedCall
 from headwise.records.edits import Edit, Force, Hide, Loosen, Mute, Narrow, Replace, Swap, edit
-from headwise.records.layer_records import LayerRecord, OutputRecord
+from headwise.records.layer_records import LayerRecord, OutputRecord, Room
 from headwise.records.watching import chosen, layers, watch
 
 __all__ = ["Edit", "Force", "Hide", "LayerRecord", "Loosen", "Mute", "Narrow", "OutputRecord", "RecordedCall"]
@@ -74,7 +74,12 @@ class Trace:
 
 
 @contextmanager
-def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] = "attention") -> Iterator[Trace]:
+def record(
+    model: nn.Module,
+    *patterns: str,
+    kind: Literal["attention", "all"] = "attention",
+    most_bytes: int | None = None,
+) -> Iterator[Trace]:
     """Context manager that records every call of the model's attention layers; results and kernels do not change.
 
     Calls are kept by reference: tensors are not copied and live as long as the trace. A call that is recomputed in the
@@ -85,18 +90,22 @@ def record(model: nn.Module, *patterns: str, kind: Literal["attention", "all"] =
         patterns: names of layers, `*` and `?` allowed, such as "decoder.*.cross_attention"; default: all layers.
         kind: "attention", or "all" to record also what the modules around it return: embeddings, parts of blocks,
             blocks, encoder, decoder, the model.
-    Raises: ConfigError: a pattern that no attention layer matches.
+        most_bytes: what attention layers may keep together, in bytes; None: whatever it takes.
+    Raises:
+        ConfigError: a pattern that no attention layer matches.
+        Unsupported: in the model's pass, as soon as more than `most_bytes` would be kept.
     """
     if kind not in ("attention", "all"):
         raise ConfigError(unknown("kind of record", kind, ("attention", "all")))
     matches = chosen(model, *patterns)
     records: dict[str, LayerRecord | OutputRecord] = {}
+    room = None if most_bytes is None else Room(most_bytes)
     with ExitStack() as stack:
         for name, module in _around(model) if kind == "all" else []:
             records[name] = output = OutputRecord(name, type(module).__name__)
             stack.callback(module.register_forward_hook(output._keep).remove)
         for name, (_, mechanism) in matches.items():
-            records[name] = layer = LayerRecord(name)
+            records[name] = layer = LayerRecord(name, room)
             stack.enter_context(watch(mechanism, look=layer._keep))
         yield Trace(_ordered(model, records))
 

@@ -12,7 +12,7 @@ from torch.utils.module_tracker import ModuleTracker
 from headwise.attention.call import Call
 from headwise.attention.mechanisms.mechanism import Mechanism, Weights
 from headwise.cancellation import poll_cancellation
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, Unsupported
 from headwise.records.calls import RecordedCall, recorded
 from headwise.records.watching import Change, Heads, head_numbers
 
@@ -20,11 +20,31 @@ from headwise.records.watching import Change, Heads, head_numbers
 _TRACKER = ModuleTracker()
 
 
-class LayerRecord:
-    """What one attention layer did while the record was open."""
+class Room:
+    """Bytes that are left for the tensors of all layers of a record."""
 
-    def __init__(self, name: str):
-        self.name = name
+    def __init__(self, most: int):
+        self.most, self.left = most, most
+
+    def take(self, call: RecordedCall) -> None:
+        """Raises: Unsupported where a call is larger than what is left."""
+        self.left -= sum(tensor.nbytes for tensor in (*call.call.tensors, call.output))
+        if self.left < 0:
+            raise Unsupported(
+                f"attention of this input would keep more than {self.most:,} bytes of queries, keys and values; give a"
+                " shorter input, or look at a model of fewer layers"
+            )
+
+
+class LayerRecord:
+    """What one attention layer did while the record was open.
+
+    Args:
+        room: what its calls may take, together with those of other layers; None: any number of bytes.
+    """
+
+    def __init__(self, name: str, room: Room | None = None):
+        self.name, self._room = name, room
         self.calls: list[RecordedCall] = []
 
     @property
@@ -129,7 +149,10 @@ class LayerRecord:
         if _again():
             return
         earlier = self.calls[-1].state if self.calls else {}
-        self.calls.append(recorded(mechanism, call, output, changes, earlier))
+        call_record = recorded(mechanism, call, output, changes, earlier)
+        if self._room is not None:
+            self._room.take(call_record)
+        self.calls.append(call_record)
 
 
 class OutputRecord:

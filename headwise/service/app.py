@@ -240,7 +240,7 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     check(ask, service.limits, getattr(run.predictor, "decoding", None))
     settings = ask.options.model_dump(exclude_none=True)
     options = run.predictor.options(settings)
-    items = run.attention_inputs(ask.texts, service.limits.shown_tokens) if ask.attention else run.items(ask.texts)
+    items = run.attention_inputs(ask.texts, service.limits.whole_tokens) if ask.attention else run.items(ask.texts)
     if ask.stream:
         return _streamed(service, run, ask, items, options)
     body = {"model": run.name, "task": run.task}
@@ -275,7 +275,7 @@ def _streamed(service: Service, run: LoadedRun, ask: Ask, items: list[Any], opti
 async def _trace(service: Service, verb: str, ask: AskTrace, request: Request) -> Response:
     run = service.find(ask.model, verb)
     check_text(ask.text, service.limits)
-    items = run.attention_inputs([ask.text], service.limits.shown_tokens)
+    items = run.attention_inputs([ask.text], service.limits.whole_tokens)
     job = service.submit(lambda items: [run.steps(item, None, ask.layer, ask.head) for item in items], items)
     (steps,) = await service.answer(job, request)
     return as_steps(steps, service.limits, NOT_KEPT)

@@ -84,3 +84,22 @@ def task_run(place, name, steps=2):
 def _whole(place, value):
     """A file's whole path, and anything else as it is."""
     return os.path.join(place, value) if isinstance(value, str) and (place / value).exists() else value
+
+
+def words_of(count):
+    """A text of so many words."""
+    return " ".join(f"a{n % 7 if n % 3 else n % 2}" for n in range(count))
+
+
+def long_of(place, length=1024, heads=2, layers=2, width=8):
+    """A run folder of a model that reads long inputs, whose training text is short."""
+    (place / "text.txt").write_text("".join(f"{words_of(7)}\n" for _ in range(9)))
+    recipe = {
+        "task": "language-model",
+        "data": {"train": str(place / "text.txt"), "valid_fraction": 0, "test_fraction": 0},
+        "tokenizer": {"kind": "word", "min_frequency": 1},
+        "length": length,
+        "model": {"kind": "decoder", "d_model": width * heads, "d_ff": 32, "num_heads": heads, "num_layers": layers},
+        "decoding": {"method": "greedy", "max_len": 1},
+    }
+    return small(place / "long", recipe)

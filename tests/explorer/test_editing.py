@@ -53,7 +53,7 @@ def seen_of(runs):
     predictor = runs["run"].predictor
     with passes() as made:
         predictor.explain(TEXT)
-    return made[-1]
+    return made[-1].model_pass
 
 
 LIBRARY = [

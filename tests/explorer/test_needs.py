@@ -122,7 +122,7 @@ def test_each_head_is_muted_alone(client, runs):
     for text in TEXTS:
         with passes() as made:
             predictor.explain(text)
-        seen = made[-1]
+        seen = made[-1].model_pass
         before = seen.run().log_softmax(-1)[0].double()
         with edit(seen.model, Mute(CROSS, 1)):
             after = seen.run().log_softmax(-1)[0].double()

@@ -191,6 +191,6 @@ def test_what_is_looked_at_is_counted_in_tokens_not_in_characters(ask, runs):
     # of characters, each of which is a token here
     status, told = ask("trace", text="a" * 513, model="text")
     assert (status, told["detail"]) == (422, "texts.0: has 513 tokens; attention is shown of at most 512")
-    with client_of(runs, shown_tokens=30) as client:
+    with client_of(runs, whole_tokens=30) as client:
         answer = client.post("/api/v1/translate", json={"texts": ["a", long], "attention": True})
         assert answer.json()["detail"] == "texts.1: has 40 tokens; attention is shown of at most 30"

@@ -9,6 +9,13 @@ const LIMIT = 64 * 2 ** 20;
 /** @type {Map<string, { bytes: number, found: Promise<any> }>} */
 const kept = new Map();
 let bytes = 0;
+/** Requests that are not answered yet. */
+let waiting = 0;
+
+/** When nothing else is waited for: what can wait asks then. */
+export async function quiet() {
+  while (waiting) await new Promise((done) => setTimeout(done, 50));
+}
 
 /** A request that was refused; `message` says why and what to do. */
 export class Refused extends Error {
@@ -108,11 +115,14 @@ async function asked(path, options) {
     return kept;
   }
   let answer;
+  waiting += 1;
   try {
     answer = await fetch(path, options);
   } catch (error) {
     if (/** @type {any} */ (error).name === "AbortError") throw error;
     throw new Refused(0, "the server does not answer; is `headwise explore` still running?");
+  } finally {
+    waiting -= 1;
   }
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({}));

@@ -4,8 +4,9 @@
 import { batch, effect, signal } from "./store.js";
 
 /**
+ * `long`: its heads are shown as maps of blocks.
  * @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal:
- * boolean }} Group
+ * boolean, long?: boolean }} Group
  */
 /** @typedef {{ kind: string, grid?: number[], before?: number, words?: number[], special?: number[] }} Axis */
 /**
@@ -35,6 +36,7 @@ export const DEFAULTS = {
   um: "",
   st: "",
   by: "",
+  po: "",
   hs: "",
   ma: 90,
   tx: "",
@@ -59,6 +61,7 @@ const CHOICES = {
   sc: ["linear", "sqrt", "log"],
   sp: SPECIALS,
   st: ["scores"],
+  po: ["mean"],
   w: ["1"],
   v: VIEWS,
   tx: ["keys"],
@@ -95,6 +98,8 @@ export const edits = signal("");
 export const stage = signal("");
 /** The method of attribution whose numbers the map holds in place of both; none: "". */
 export const by = signal("");
+/** A map of a long input: the largest weight of each block, or "mean". */
+export const pooled = signal("");
 /** Links: the heads beside the chosen one, as "0.2", or what fits; how much of each row is drawn, in percent. */
 export const beside = signal("");
 export const mass = signal(90);
@@ -188,6 +193,7 @@ const PARTS = {
   um: without,
   st: stage,
   by,
+  po: pooled,
   hs: beside,
   ma: mass,
   tx: direction,
@@ -313,6 +319,13 @@ export const specialNext = () => (special.value = SPECIALS[(SPECIALS.indexOf(spe
 
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
+
+/** Locks a cell. @param {{ q: number, k: number }} at */
+export const lock = ({ q, k }) =>
+  batch(() => {
+    query.value = q;
+    key.value = k;
+  });
 
 /** The cell that is looked at: the locked query, key or pair, else that with the largest weight. */
 export function cell() {

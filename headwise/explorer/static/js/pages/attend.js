@@ -87,10 +87,12 @@ export function mount(place) {
     }),
     drawn(small, (trace, group, node, alive) => {
       if (ofMethod()) node.hidden = true;
-      else thumbs(trace, group, node, alive);
+      else return thumbs(trace, group, node, alive);
+      return undefined;
     }),
     drawn(find, (trace, group, node) => {
       void [state.language.value, foldedBy(trace, group)];
+      if (group.long) return void fill(node, h("h2", {}, t("find")), h("p", { class: "note" }, t("long_find")));
       return later(() => import("../views/find_head.js"), node, trace, group);
     }),
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, read, alive)),
@@ -158,7 +160,8 @@ const views = () =>
 /** What a map holds; a page that was saved holds weights alone. */
 function stages() {
   const group = state.chosen();
-  if (inside() || !group || (rolled(group) && !state.by.value)) return null;
+  // a long input has weights alone
+  if (inside() || !group || group.long || (rolled(group) && !state.by.value)) return null;
   const of = (/** @type {string} */ name) => (state.view.value === "heat" ? name : "");
   const [now, by] = [of(state.stage.value), of(state.by.value)];
   const choice = (/** @type {string} */ name) =>
@@ -225,6 +228,17 @@ function thumbs(trace, group, node, alive) {
   ];
   const more = toolbar(() => t("save"), "more", tools());
   node.append(grid, more);
+  if (group.long) {
+    // the map comes first
+    let gone = false;
+    const here = () => alive() && !gone;
+    rested().then(() => {
+      if (here()) headGrid.mountLong(grid, trace, group, dark, side, here).catch(failed);
+    });
+    return () => {
+      gone = true;
+    };
+  }
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
     if (!alive()) return;
     headGrid.mount(grid, group, found, dark, side);
@@ -257,12 +271,24 @@ function chosen(trace, group, node, read, alive) {
     failed(error);
     fill(node, h("p", { class: "failed" }, explained(error.message)));
   };
-  if (state.method()) {
+  if (state.method() && !group.long) {
     import("../views/attribution.js").then((attribution) => {
       if (!alive()) return;
       waiting.remove();
       end = attribution.mount(node, read, trace, group);
     });
+    return () => end();
+  }
+  if (group.long && view !== "needs" && view !== "table") {
+    if (view !== "heat") {
+      read.hidden = true;
+      fill(node, h("p", { class: "note" }, t("long_map_alone", t(view))));
+      document.documentElement.dataset.ready = `${group.name}/${view}/none`;
+      return undefined;
+    }
+    import("../views/long_map.js")
+      .then((map) => map.mount(node, read, trace, group, alive))
+      .then((found) => (alive() ? (end = found) : found()), unable);
     return () => end();
   }
   if (view === "needs") {

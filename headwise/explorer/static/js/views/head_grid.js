@@ -1,6 +1,7 @@
 // @ts-check
 /** Every head of a group as a small picture, layer by layer; one is chosen. */
 
+import { getNumbers, query, quiet } from "../api.js";
 import { h } from "../dom.js";
 import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
@@ -43,6 +44,32 @@ export function mount(place, group, thumbs, dark, side = 40) {
   place.append(grid);
   // of a grid that is higher than its room the chosen layer is seen
   grid.scrollTop = Math.max(0, (state.place(group).at - 1) * (side + GAP));
+}
+
+/**
+ * Small pictures of a long input, one after another: the chosen head first, then its layer, then the others.
+ * @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {boolean} dark
+ * @param {number} side @param {() => boolean} alive
+ */
+export async function mountLong(place, trace, group, dark, side, alive) {
+  const empty = new Uint8Array(group.layers.length * group.heads);
+  mount(place, group, { shape: [group.layers.length, group.heads, 1, 1], data: empty }, dark, side);
+  const canvases = [...place.querySelectorAll("canvas.thumb")];
+  const now = state.place(group);
+  const order = canvases.map((_, at) => [Math.floor(at / group.heads), at % group.heads]);
+  const far = (/** @type {number[]} */ [layer, head]) =>
+    Math.abs(layer - now.at) * group.heads + (layer === now.at ? Math.abs(head - now.head) : head);
+  for (const [layer, head] of order.sort((one, two) => far(one) - far(two))) {
+    await quiet();
+    if (!alive()) return;
+    const asked = query({ layer: group.layers[layer], head, size: 32 });
+    const { shape, data } = await getNumbers(`/api/v1/traces/${trace.trace_id}/thumb?${asked}`);
+    if (!alive()) return;
+    const picture = painted(Int16Array.from(data), shape[0], shape[1], dark ? "ink dark" : "ink light");
+    picture.className = "thumb";
+    canvases[layer * group.heads + head].replaceWith(picture);
+  }
+  place.dataset.complete = "true";
 }
 
 /** What goes through all layers, in place of a head; null where that means nothing. @param {state.Group} group */

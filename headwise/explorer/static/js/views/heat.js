@@ -198,7 +198,7 @@ function backed(backdrop, canvas, cells, how, window, rows, columns) {
 
 /**
  * A cell of tokens as a row and a column; -1 where it is not among them.
- * @param {Head} head
+ * @param {{ rows?: number[][], columns?: number[][] }} head
  * @param {{ q: number, k: number }} cell
  */
 const placed = ({ rows, columns }, { q, k }) => ({
@@ -206,10 +206,10 @@ const placed = ({ rows, columns }, { q, k }) => ({
   k: columns ? holding(columns, k) : k,
 });
 
-/** The locked cell. @param {Head} head */
+/** The locked cell. @param {{ rows?: number[][], columns?: number[][] }} head */
 export const locked = (head) => placed(head, { q: state.query.value, k: state.key.value });
 
-/** The locked cell, else that with the largest weight. @param {Head} head */
+/** The locked cell, else that with the largest weight. @param {{ rows?: number[][], columns?: number[][] }} head */
 export const chosen = (head) => placed(head, state.cell());
 
 /** The row that is looked at: under the pointer, else the chosen one. @param {Head} head */

@@ -17,6 +17,13 @@ export function head(group, by) {
 export function move(group, down, across) {
   const trace = state.trace.peek();
   if (!trace) return;
+  if (group.long) {
+    const at = state.cell();
+    const inside = (/** @type {number} */ value, /** @type {string[]} */ side) =>
+      Math.max(0, Math.min(side.length - 1, value));
+    state.lock({ q: inside(at.q + down, group.queries), k: inside(at.k + across, group.keys) });
+    return;
+  }
   const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(count - 1, value));
   seen(trace, group).then(
     (found) => {

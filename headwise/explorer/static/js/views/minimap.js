@@ -15,7 +15,8 @@ const SIDE = 96;
 
 /**
  * @param {import("../core/zoom.js").Bounds} bounds
- * @returns {{ node: HTMLElement, put: (entries: Int16Array, ramp: string) => void, end: () => void }}
+ * @returns {{ node: HTMLElement, put: (entries: Int16Array, ramp: string, down?: number, across?: number) => void,
+ * end: () => void }}
  */
 export function mount(bounds) {
   const { rows, columns } = bounds;
@@ -55,8 +56,9 @@ export function mount(bounds) {
   });
   return {
     node: canvas,
-    put: (entries, ramp) => {
-      const found = pooled(entries, rows, columns, SIDE);
+    // a map of blocks has fewer
+    put: (entries, ramp, down = rows, across = columns) => {
+      const found = pooled(entries, down, across, SIDE);
       small = painted(found.entries, found.rows, found.columns, ramp);
       paint();
     },

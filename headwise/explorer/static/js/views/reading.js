@@ -16,8 +16,14 @@ import { fact, measures, shares } from "./shares.js";
 const [LETTERS, CELLS] = [16, 128 * 128];
 
 /**
+ * `row`: a row of weights, minus infinity where a pair is forbidden; null while it comes
+ * @typedef {{ group: state.Group, marked?: Float32Array, row?: (q: number) => ArrayLike<number> | null, rows?:
+ * number[][], columns?: number[][] }} Read
+ */
+
+/**
  * @param {HTMLElement} place
- * @param {import("./seen.js").Seen} head
+ * @param {Read} head
  * @param {state.Trace} trace
  * @param {state.Group} group whose layer is shown
  * @returns {() => void}
@@ -39,7 +45,9 @@ export function mount(place, head, trace, group) {
   return effect(() => {
     const { q, k: locked } = chosen(head);
     if (q < 0) return fill(body);
-    const row = Array.from(head.marked.subarray(q * columns, (q + 1) * columns));
+    const weights = head.row ? head.row(q) : head.marked?.subarray(q * columns, (q + 1) * columns);
+    if (!weights) return fill(body, h("p", { class: "waiting" }, t("loading")));
+    const row = Array.from(weights);
     const order = row
       .map((_, k) => k)
       .filter((k) => row[k] > -Infinity)
@@ -69,7 +77,7 @@ const significant = (value) => (value === -Infinity ? number(value) : value.toPr
 /**
  * The score of a cell of two tokens, first of the facts.
  * @param {HTMLElement} facts
- * @param {import("./seen.js").Seen} head
+ * @param {Read} head
  * @param {state.Trace} trace
  * @param {state.Group} group
  * @param {number} q
@@ -77,7 +85,7 @@ const significant = (value) => (value === -Infinity ? number(value) : value.toPr
  */
 function scored(facts, head, trace, group, q, k) {
   const whole = head.group.queries.length === group.queries.length && head.group.keys.length === group.keys.length;
-  if (inside() || rolled(group) || !whole || head.marked.length > CELLS) return undefined;
+  if (inside() || rolled(group) || !whole || !head.marked || head.marked.length > CELLS) return undefined;
   let alive = true;
   const { layer, head: at } = state.place(group);
   getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${query({ layer, head: at, stage: "masked" })}`).then(

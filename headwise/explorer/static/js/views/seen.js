@@ -26,13 +26,15 @@ import { weightsOf } from "./marked.js";
  * Whether a layer looks at what the one before it made, so that attention can be followed through them.
  * @param {state.Group} group
  */
-export const rolls = (group) => state.oneSequence(group) && group.layers.length > 1;
+export const rolls = (group) => state.oneSequence(group) && group.layers.length > 1 && !group.long;
 
 /** Whether rollout is looked at in place of a head. @param {state.Group} group */
 export const rolled = (group) => state.head.value < 0 && rolls(group);
 
 /** Whether there are sub-words, and special tokens. @param {state.Trace} trace @param {state.Group} group */
 export function foldable(trace, group) {
+  // blocks are of tokens
+  if (group.long) return { merged: false, special: false };
   const { queries, keys } = spelled(trace, group);
   const special = [queries, keys].some((one) => (one.special || []).length > 0);
   return { merged: splits(queries) || splits(keys), special };

@@ -94,6 +94,28 @@ export const WORDS = {
   ended: ["Stopped.", "已停止。"],
   finished: ["Finished.", "已完成。"],
   inputs: ["Inputs, one a line", "输入，每行一个"],
+  // a long input
+  blocks_max: ["Largest", "最大值"],
+  blocks_mean: ["Means", "均值"],
+  block_max: ["largest", "最大"],
+  block_mean: ["mean", "均值"],
+  block_bar: ["weight of a block", "块的权重"],
+  long_max: ["Each cell is the largest of {0} × {0} weights,", "每格为 {0} × {0} 个权重中的最大值，"],
+  long_mean: ["Each cell is the mean of {0} × {0} weights,", "每格为 {0} × {0} 个权重的均值，"],
+  long_exact: ["Each cell is one exact weight,", "每格为一个精确权重，"],
+  long_of: [
+    "of {0}; zoom in for single weights, click for an exact row.",
+    "共 {0}；放大可见单个权重，点击可读精确的一行。",
+  ],
+  long_row: ["of {0}; click for an exact row.", "共 {0}；点击可读精确的一行。"],
+  long_find: [
+    "Not of an input this long: it needs all weights of all heads at once. Give a shorter input.",
+    "输入过长，无法给出：这需要同时计算所有头的全部权重。请给出较短的输入。",
+  ],
+  long_map_alone: [
+    "{0} is not shown of an input this long. The heatmap shows all of it; or give a shorter input.",
+    "输入过长，无法显示“{0}”。热图可显示全部；或给出较短的输入。",
+  ],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],
   by: ["What counts, by …", "归因方法……"],

@@ -1,0 +1,422 @@
+// @ts-check
+/**
+ * The map of a head of a long input: blocks of cells in place of cells, as large as the zoom needs, down to exact
+ * weights; the row of any query exactly.
+ */
+
+import { getJson, getNumbers, query } from "../api.js";
+import { entries, letters } from "../core/color.js";
+import { NUMERALS } from "../core/fit.js";
+import { marked, numbered, painted, parted } from "../core/heatmap.js";
+import { cut, number, share } from "../core/text.js";
+import { cellAt, showing } from "../core/zoom.js";
+import { fill, h } from "../dom.js";
+import { effect, signal } from "../store.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+import { headTitle } from "../titles.js";
+import * as axis from "./axis.js";
+import { chosen, titles } from "./heat.js";
+import * as legend from "./legend.js";
+import * as minimap from "./minimap.js";
+import * as reading from "./reading.js";
+import * as zooming from "./zooming.js";
+
+/** Pixels beside and below the cells, of the lowest map, of the largest cell; letters of a token in a sentence. */
+const [SPARE, BELOW, LOWEST, LARGEST, LETTERS] = [16, 96, 240, 58, 40];
+/** Pixels of a cell from which each has its token beside it. */
+const NAMED = 13;
+/** Tiles whose pictures are kept. */
+const MOST_TILES = 64;
+
+/**
+ * `tops`: the largest mean of blocks of 1, 2, 4 ... weights, and the largest weight; `hidden`: a mask forbids blocks
+ * @typedef {{ block: number, side: number, tops: { mean: number[], max: number }, hidden: boolean,
+ * largest: { q: number, k: number, weight: number } }} Overview
+ */
+/** @typedef {{ values: Float32Array, rows: number, columns: number, picture: HTMLCanvasElement, look: string }} Tile */
+
+/**
+ * @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read
+ * @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive
+ * @returns {Promise<() => void>}
+ */
+export async function mount(node, read, trace, group, alive) {
+  const { at, layer, head } = state.place(group);
+  const path = `/api/v1/traces/${trace.trace_id}`;
+  const overview = /** @type {Overview} */ (await getJson(`${path}/overview?${query({ layer, head })}`));
+  if (!alive()) return () => {};
+  const title = headTitle(group, at, head);
+  state.strongest.value = { q: overview.largest.q, k: overview.largest.k };
+  const rows = new Rows(path, layer, head);
+  const map = new LongMap({ path, layer, head, group, overview, title, rows });
+  fill(node, h("div", { class: "heading" }, h("h2", { title: layer }, title), hows()));
+  fill(read);
+  const place = h("div");
+  node.append(place);
+  const ends = [await map.mount(place), reading.mount(read, { group, row: rows.at }, trace, group)];
+  document.documentElement.dataset.ready = `${group.name}/${at}/${head}/long`;
+  return () => ends.forEach((end) => end());
+}
+
+/** Largest weights or means. */
+function hows() {
+  const button = (/** @type {string} */ how) =>
+    h(
+      "button",
+      {
+        class: () => (state.pooled.value === how ? "tab chosen" : "tab"),
+        "aria-pressed": () => String(state.pooled.value === how),
+        onclick: () => (state.pooled.value = how),
+      },
+      () => t(how ? "blocks_mean" : "blocks_max"),
+    );
+  return h("span", { class: "seg" }, button(""), button("mean"));
+}
+
+/** Exact rows of a head, asked for when they are looked at. */
+class Rows {
+  /** @param {string} path @param {string} layer @param {number} head */
+  constructor(path, layer, head) {
+    this.asked = (/** @type {number} */ q) => `${path}/rows?${query({ layer, head, q })}`;
+    this.latest = signal(/** @type {{ q: number, row: Float32Array } | null} */ (null));
+  }
+
+  /** The row of a query; null while it comes. */
+  at = (/** @type {number} */ q) => {
+    const latest = this.latest.value;
+    if (latest && latest.q === q) return latest.row;
+    getNumbers(this.asked(q)).then(
+      ({ data }) => (this.latest.value = { q, row: /** @type {Float32Array} */ (data) }),
+      (error) => (state.status.value = error.message),
+    );
+    return null;
+  };
+}
+
+class LongMap {
+  /** @type {import("../core/zoom.js").Bounds} */
+  bounds = { rows: 0, columns: 0, width: 0, height: 0, least: 0, most: 0 };
+  /** What the legend and the note tell of. */
+  legended = "";
+  canvas = h("canvas", { class: "heat long", tabindex: 0, role: "img" });
+  tip = h("div", { class: "tip", hidden: true });
+  note = h("p", { class: "legend folded", role: "status" });
+  /** Of rows and of columns: numbers of places, and tokens. @type {ReturnType<typeof axis.mount>[][]} */
+  labelled = [];
+  /** @type {Map<string, Tile | null>} null while it comes */
+  tiles = new Map();
+  frame = 0;
+  alive = true;
+  /** @type {(tile: Tile) => void} */
+  shrink = () => {};
+  /** @type {ReturnType<typeof legend.mount>} */
+  explain = () => {};
+
+  /**
+   * @param {{ path: string, layer: string, head: number, group: state.Group, overview: Overview, title: string, rows:
+   * Rows }} of
+   */
+  constructor({ path, layer, head, group, overview, title, rows }) {
+    this.group = group;
+    this.overview = overview;
+    this.title = title;
+    this.rows = rows;
+    this.asked = (/** @type {Record<string, any>} */ part) => `${path}/tile?${query({ layer, head, ...part })}`;
+  }
+
+  /** @param {HTMLElement} place */
+  async mount(place) {
+    const { group, canvas } = this;
+    const [left, top, cells] = [h("div"), h("div"), h("div", { class: "cells" }, canvas, this.tip)];
+    const sides = titles(group);
+    const [from, to] = [sides.from, sides.to].map((side) => h("div", { class: "axis-title" }, t(side)));
+    const beside = h("div", { class: "beside" }, left);
+    place.append(
+      this.note,
+      h("div", { class: "frame titled" }, h("div"), h("div"), to, h("div"), h("div"), top, from, beside, cells),
+    );
+    const margin = axis.longest(group.queries) + 16;
+    const band = axis.longest(group.keys) + 10;
+    this.bounds = boundsOf(group, place, canvas, margin, band);
+    const both = (/** @type {HTMLElement} */ side, /** @type {string[]} */ labels, /** @type {any} */ turn) =>
+      [labels.map((_, at) => (at + 1).toLocaleString("en")), labels].map((names) =>
+        axis.mount(side, names, turn, turn === "rows" ? margin : band),
+      );
+    this.labelled = [both(left, group.queries, "rows"), both(top, group.keys, "upright")];
+    cells.style.width = `${this.bounds.width}px`;
+    cells.style.height = `${this.bounds.height}px`;
+    const zoomed = zooming.mount(canvas, this.bounds);
+    const small = minimap.mount(this.bounds);
+    this.shrink = ({ values, rows, columns }) => {
+      const cells = entries(values, this.top(this.overview.block), /** @type {any} */ (state.scale.value));
+      small.put(cells, state.inks(), rows, columns);
+    };
+    this.explain = legend.mount(place, small.node);
+    this.pointed(zoomed.dragged);
+    // the whole map is there before anything finer
+    await this.load(this.overview.block, 0, 0);
+    let mounted = false;
+    const ends = [
+      effect(() => {
+        void [state.dark.value, state.scale.value, state.pooled.value, state.language.value];
+        this.shaded();
+        this.soon();
+      }),
+      effect(() => {
+        void [state.hovered.value, state.cell(), state.span.value];
+        this.soon();
+      }),
+      effect(() => {
+        const cell = state.cell();
+        if (mounted) zooming.put(showing(zooming.now(this.bounds), this.bounds, cell), this.bounds);
+        mounted = true;
+      }),
+    ];
+    this.paint();
+    return () => {
+      this.alive = false;
+      ends.forEach((end) => end());
+      zoomed.end();
+      small.end();
+      cancelAnimationFrame(this.frame);
+      state.hovered.value = null;
+    };
+  }
+
+  soon() {
+    if (!this.frame) this.frame = requestAnimationFrame(() => this.paint());
+  }
+
+  /** Weights that a cell of the map stands for, on each side, at a zoom. @param {number} side pixels of a weight */
+  blockAt(side) {
+    let block = 1;
+    while (block * side < 1 && block < this.overview.block) block *= 2;
+    return block;
+  }
+
+  /** The number at the end of the ramp. @param {number} block */
+  top(block) {
+    const { mean, max } = this.overview.tops;
+    return state.pooled.value && block > 1 ? mean[Math.log2(block)] : max;
+  }
+
+  /** What tells pictures of a tile apart. */
+  look() {
+    return [state.dark.value, state.scale.value, state.pooled.value].join();
+  }
+
+  /** The legend and the small map, of the colours and the kind of block as they are now. */
+  shaded() {
+    const { block } = this.overview;
+    this.load(block, 0, 0).then((tile) => {
+      if (!tile || !this.alive) return;
+      this.shrink(tile);
+      this.soon();
+    });
+  }
+
+  /**
+   * A tile, painted; null where it cannot be had.
+   * @param {number} block @param {number} down @param {number} across
+   * @returns {Promise<Tile | null>}
+   */
+  async load(block, down, across) {
+    const how = state.pooled.value || "max";
+    const key = this.key(block, down, across);
+    const known = this.tiles.get(key);
+    if (known && known.look === this.look()) return known;
+    this.tiles.set(key, known || null);
+    try {
+      const { shape, data } = await getNumbers(this.asked({ block, how: block > 1 ? how : "max", down, across }));
+      const [rows, columns] = shape;
+      const values = /** @type {Float32Array} */ (data);
+      const shares = entries(values, this.top(block), /** @type {any} */ (state.scale.value));
+      const tile = { values, rows, columns, picture: painted(shares, rows, columns, state.inks()), look: this.look() };
+      this.tiles.delete(key);
+      this.tiles.set(key, tile);
+      for (const name of this.tiles.keys()) {
+        if (this.tiles.size <= MOST_TILES) break;
+        this.tiles.delete(name);
+      }
+      return tile;
+    } catch (error) {
+      this.tiles.delete(key);
+      state.status.value = /** @type {Error} */ (error).message;
+      return null;
+    }
+  }
+
+  /** @param {number} block @param {number} down @param {number} across */
+  key(block, down, across) {
+    return [block, block > 1 ? state.pooled.value : "", down, across].join();
+  }
+
+  /** The tiles of blocks of this size that a window shows. @param {number} block */
+  *within(block) {
+    const { x, y, side } = zooming.now(this.bounds);
+    const [size, { width, height, rows, columns }] = [block * this.overview.side, this.bounds];
+    const [right, bottom] = [Math.min(columns, x + width / side), Math.min(rows, y + height / side)];
+    for (let down = Math.floor(y / size); down * size < bottom; down += 1)
+      for (let across = Math.floor(x / size); across * size < right; across += 1) yield [down, across];
+  }
+
+  paint() {
+    this.frame = 0;
+    const [window, { canvas, bounds }] = [zooming.now(this.bounds), this];
+    const dots = globalThis.devicePixelRatio || 1;
+    const size = [canvas.clientWidth, canvas.clientHeight].map((length) => Math.round(length * dots));
+    if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size;
+    const context = canvas.getContext("2d");
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.imageSmoothingEnabled = false;
+    const block = this.blockAt(window.side);
+    const complete = this.drawn(context, this.overview.block, window, dots) && this.fine(context, block, window, dots);
+    const at = state.hovered.peek();
+    const cell = at || chosen({});
+    // of many tokens only some would be named
+    const named = Number(window.side >= NAMED);
+    this.labelled[0][named](window, bounds.height, cell.q);
+    this.labelled[1][named](window, bounds.width, cell.k);
+    const blocks = { x: window.x / block, y: window.y / block, side: window.side * block * dots };
+    if (block === 1) this.cells(window, dots);
+    const [q, k] = [cell.q, cell.k].map((one) => (one < 0 ? -1 : Math.floor(one / block)));
+    marked(canvas, { q, k }, blocks);
+    this.tipped(at, block, window);
+    this.said(block, complete);
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} block @param {any} window @param {number} dots */
+  fine(context, block, window, dots) {
+    return block === this.overview.block || this.drawn(context, block, window, dots);
+  }
+
+  /**
+   * Draws the tiles of a size of block that are there, and asks for the others; whether all are.
+   * @param {CanvasRenderingContext2D} context @param {number} block @param {any} window @param {number} dots
+   */
+  drawn(context, block, { x, y, side }, dots) {
+    let complete = true;
+    const size = block * this.overview.side;
+    for (const [down, across] of this.within(block)) {
+      const key = this.key(block, down, across);
+      const tile = this.tiles.get(key);
+      if (tile === undefined || (tile && tile.look !== this.look()))
+        this.load(block, down, across).then(() => this.alive && this.soon());
+      complete = complete && Boolean(tile);
+      if (!tile) continue;
+      const [left, top] = [(across * size - x) * side * dots, (down * size - y) * side * dots];
+      const each = side * block * dots;
+      // a cell at an end stands for fewer weights
+      const [width, height] = [tile.columns * each, tile.rows * each];
+      context.drawImage(tile.picture, left, top, width, height);
+    }
+    return complete;
+  }
+
+  /** Lines between cells, and their numbers, where there is room. @param {any} window @param {number} dots */
+  cells(window, dots) {
+    const dotted = { ...window, side: window.side * dots };
+    parted(this.canvas, dotted, getComputedStyle(this.canvas).getPropertyValue("--panel").trim());
+    if (window.side < NUMERALS) return;
+    const { rows, columns } = this.bounds;
+    const scale = /** @type {any} */ (state.scale.value);
+    const numeral = (/** @type {number} */ place) => {
+      const weight = this.value(1, Math.floor(place / columns), place % columns);
+      if (weight === null || weight === -Infinity) return null;
+      const [entry] = entries([weight], this.top(1), scale);
+      return { text: share(weight), colour: letters(state.inks(), entry) };
+    };
+    numbered(this.canvas, dotted, rows, columns, numeral);
+  }
+
+  /** The number of the block that holds a cell; null where it has not come. @param {number} block @param {number} q
+   * @param {number} k */
+  value(block, q, k) {
+    const { side } = this.overview;
+    const [row, column] = [Math.floor(q / block), Math.floor(k / block)];
+    const tile = this.tiles.get(this.key(block, Math.floor(row / side), Math.floor(column / side)));
+    return tile ? tile.values[(row % side) * tile.columns + (column % side)] : null;
+  }
+
+  /** @param {{ q: number, k: number } | null} at @param {number} block @param {any} window */
+  tipped(at, block, { x, y, side }) {
+    const { tip, group } = this;
+    tip.hidden = !at;
+    if (!at) return;
+    const value = this.value(block, at.q, at.k);
+    const told = value === null ? "…" : value === -Infinity ? t("forbidden") : number(value);
+    const [from, to] = [
+      [group.queries, at.q],
+      [group.keys, at.k],
+    ].map(([labels, place]) => stretch(/** @type {string[]} */ (labels), Number(place), block));
+    const kind = block > 1 ? `${t(state.pooled.value ? "block_mean" : "block_max")} ` : "";
+    tip.textContent = `${from} → ${to} ${kind}${told}`;
+    const box = /** @type {HTMLElement} */ (tip.parentElement);
+    const left = (at.k + 1 - x) * side + 8;
+    const flips = box.getBoundingClientRect().left + left + tip.offsetWidth > globalThis.innerWidth - 8;
+    tip.style.left = `${flips ? Math.max(-box.offsetLeft, (at.k - x) * side - tip.offsetWidth - 8) : left}px`;
+    tip.style.top = `${(at.q - y) * side}px`;
+  }
+
+  /** What is shown, in words; the bar of colours. @param {number} block @param {boolean} complete */
+  said(block, complete) {
+    const { rows, columns } = this.bounds;
+    const size = `${rows.toLocaleString("en")} × ${columns.toLocaleString("en")}`;
+    const shown = block > 1 ? t(state.pooled.value ? "long_mean" : "long_max", block) : t("long_exact");
+    const text = `${shown} ${t(block > 1 ? "long_of" : "long_row", size)}${complete ? "" : ` ${t("loading")}`}`;
+    if (this.note.textContent !== text) this.note.textContent = text;
+    this.canvas.dataset.block = String(block);
+    this.canvas.dataset.complete = String(complete);
+    const name = [block, this.look(), state.language.value].join();
+    if (this.legended === name) return;
+    this.legended = name;
+    const weights = Float32Array.of(this.top(block), ...(this.overview.hidden ? [-Infinity] : []));
+    this.explain(legend.shading({ weights, quantity: t(block > 1 ? "block_bar" : "weight_bar") }), weights, false);
+    const { q, k, weight } = this.overview.largest;
+    const largest = `${cut(this.group.queries[q], LETTERS)} → ${cut(this.group.keys[k], LETTERS)} ${number(weight)}`;
+    this.canvas.setAttribute("aria-label", `${this.title}: ${largest}. ${shown}`);
+  }
+
+  /** A cell under the pointer is looked at, a click that is no drag locks it. @param {() => boolean} dragged */
+  pointed(dragged) {
+    const { canvas, bounds } = this;
+    const under = (/** @type {MouseEvent} */ event) => {
+      const box = canvas.getBoundingClientRect();
+      return cellAt(zooming.now(bounds), bounds, { x: event.clientX - box.left, y: event.clientY - box.top });
+    };
+    canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+      const [before, at] = [state.hovered.peek(), under(event)];
+      state.hovered.value = before && at && before.q === at.q && before.k === at.k ? before : at;
+    });
+    canvas.addEventListener("pointerleave", () => (state.hovered.value = null));
+    canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+      const at = dragged() ? null : under(event);
+      if (at) state.lock(at);
+    });
+  }
+}
+
+/**
+ * A place, or the first and the last of a block of them.
+ * @param {string[]} labels @param {number} place @param {number} block
+ */
+function stretch(labels, place, block) {
+  if (block === 1) return cut(labels[place], LETTERS);
+  const first = Math.floor(place / block) * block;
+  return `${(first + 1).toLocaleString("en")}–${Math.min(labels.length, first + block).toLocaleString("en")}`;
+}
+
+/**
+ * All of a map is seen at first, whatever a cell has then.
+ * @param {state.Group} group @param {HTMLElement} place @param {HTMLElement} canvas @param {number} margin @param
+ * {number} band pixels of the labels of rows and of columns
+ */
+function boundsOf(group, place, canvas, margin, band) {
+  const [rows, columns] = [group.queries.length, group.keys.length];
+  const [inside, outside] = [canvas, place].map((node) => node.getBoundingClientRect());
+  const width = Math.max(64, place.clientWidth - (inside.left - outside.left) - margin - SPARE);
+  const height = Math.max(LOWEST, globalThis.innerHeight - (inside.top + globalThis.scrollY) - band - BELOW);
+  const least = Math.min(width / columns, height / rows);
+  return { rows, columns, width: least * columns, height: least * rows, least, most: LARGEST };
+}
