@@ -56,6 +56,7 @@ class Reel:
         self._film = Film.read(Path(run))
         self._frame = lru_cache(_CACHED)(self._read_frame)
         self._curves: dict[str, np.ndarray] = {}
+        self._agreements: dict[str, np.ndarray] = {}
         if not self.steps:
             raise ConfigError(f"{run}: has no film; train with film.every=50 for a frame every 50 steps")
 
@@ -134,6 +135,30 @@ class Reel:
             for name in self.layers:
                 self._curves[name][:, self._undefined(name)] = np.nan
         return self._curves[layer]
+
+    def agreement(self, layer: str) -> Float[np.ndarray, "steps heads"]:
+        """The share of rows, over all probes, that look most at the key that they look at most in the last frame.
+
+        Rows that may attend to fewer than two keys do not count, nor do probes whose tokens are others than at the
+        end, as of a model that writes its own answer; NaN where nothing counts.
+
+        Raises: ConfigError for an unknown layer.
+        """
+        if layer not in self.layers:
+            raise ConfigError(unknown("layer", layer, self.layers))
+        if layer not in self._agreements:
+            self._agreements[layer] = np.stack([self._agreeing(step, layer) for step in self.steps])
+        return self._agreements[layer]
+
+    def _agreeing(self, step: int, layer: str) -> Float[np.ndarray, "heads"]:
+        last, matches = self.steps[-1], [np.zeros((self.layers[layer], 0), bool)]
+        for number, (probe, final) in enumerate(zip(self._facts(step).probes, self._facts(last).probes, strict=False)):
+            if layer in final.layers and probe.layers.get(layer) == final.layers[layer]:
+                free = self.allowed(last, number, layer).sum(-1).min(0) > 1
+                now, end = (self.weights(at, number, layer)[:, free].argmax(-1) for at in (step, last))
+                matches.append(now == end)
+        rows = np.concatenate(matches, axis=-1)
+        return rows.mean(-1) if rows.size else np.full(len(rows), np.nan)
 
     def _undefined(self, layer: str) -> list[int]:
         """The rows of statistics that compare positions, of a layer over two sequences."""

@@ -121,6 +121,9 @@ def _inputs(run: LoadedRun, explorer: Explorer) -> list[dict[str, Any]]:
     try:
         pairs = explorer.examples.of(run)
     except (HeadwiseError, Problem):
+        pairs = []
+    # a model of another library has no data here
+    if not pairs:
         if run.predictor.given != "text":
             return []
         return [{"text": text, "title": text, "label": ""} for text in [*_shown(run), *SENTENCES][:SHOWN]]

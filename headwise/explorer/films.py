@@ -111,6 +111,11 @@ def _add_pictures(app: FastAPI, films: Films) -> None:
         """What each head of a layer did over the training: (steps, statistics, heads)."""
         return await films.numbers(request, identity, lambda reel: reel.curves(layer))
 
+    @app.get(f"{at}/agreement", response_class=Numbers)
+    async def agreement(request: Request, identity: str, layer: Name) -> Response:
+        """The share of rows that look most at the key that they look at most at the end: (steps, heads)."""
+        return await films.numbers(request, identity, lambda reel: reel.agreement(layer))
+
 
 def described(reel: Reel) -> dict[str, Any]:
     return {

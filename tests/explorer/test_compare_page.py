@@ -198,9 +198,58 @@ def test_two_heads_their_difference_and_one_pointer_for_all(page, site):
     second.get_by_label("head").select_option("0")
     page.wait_for_selector("html[data-ready$='/0']")
     assert all(value == 0 for value in under(page, maps.nth(2), one.shape, 0, 0)[2:])
-    second.get_by_label("Swap mechanism").select_option("normalizer~sparsemax")
+    second.get_by_label("mechanism").select_option("normalizer~sparsemax")
     page.wait_for_selector("fieldset:nth-of-type(2) p:has-text('sparsemax')")
     assert "e2=" in page.url
+
+
+def percents(text):
+    return [float(part) / 100 for part in re.findall(r"(\d+(?:\.\d+)?) %", text)]
+
+
+def test_what_differs_is_said_in_sentences_and_shown_in_a_row(page, site):
+    swap = f"swap~{LAYER}~normalizer~sparsemax"
+    opened(page, site, f"#/compare?m=run&x=a+and+g+.&g=decoder+cross&g2=decoder+cross&e2={swap}", "data-ready^=compare")
+    # nothing but the mechanism differs, so both sides are of one head
+    assert page.locator("html").get_attribute("data-ready").split("/")[2::2] == ["0", "0"]
+    other = traced(page, site, {"kind": "swap", "layer": LAYER, "normalizer": "sparsemax"})
+    one, two = matrix(page, site, traced(page, site), 0), matrix(page, site, other, 0)
+    lines = page.locator(".differs li").all_inner_texts()
+    q, k = np.unravel_index(np.abs(two - one).argmax(), one.shape)
+    assert percents(lines[1]) == [pytest.approx(one[q, k], abs=6e-4), pytest.approx(two[q, k], abs=6e-4)]
+    agreed = int((one.argmax(1) == two.argmax(1)).sum())
+    assert lines[2] == f"In {agreed} of {len(one)} rows both look most at the same key."
+    spread = [np.exp(-np.sum(rows * np.log(np.where(rows > 0, rows, 1)), axis=1)).mean() for rows in (one, two)]
+    assert [float(part) for part in re.findall(r"\d+\.\d", lines[3])] == [pytest.approx(n, abs=0.06) for n in spread]
+    assert percents(lines[4]) == [pytest.approx((rows == 0).mean(), abs=6e-4) for rows in (one, two)]
+    # a click on another cell shows its row
+    maps = page.locator("canvas.heat")
+    box = maps.first.bounding_box()
+    maps.first.click(position={"x": box["width"] / one.shape[1] / 2, "y": 1.5 * box["height"] / one.shape[0]})
+    page.mouse.move(0, 0)
+    for row, key in zip(page.locator(".pairs > div").all(), range(one.shape[1]), strict=True):
+        shown = percents(row.inner_text())
+        assert shown == [pytest.approx(one[1, key], abs=6e-4), pytest.approx(two[1, key], abs=6e-4)]
+    assert "q=1&k=0" in page.url
+
+
+def test_two_runs_are_compared_by_the_mean_of_their_heads_with_their_metrics(page, site):
+    sides = "g=decoder+cross&g2=decoder+cross"
+    opened(page, site, f"#/compare?m=run&m2=twin&x=a+and+g+.&h=-1&{sides}", "data-ready^=compare")
+    assert page.locator("html").get_attribute("data-ready").split("/")[2::2] == ["-1", "-1"]
+    mean = np.mean([matrix(page, site, traced(page, site), head) for head in (0, 1)], axis=0)
+    shown = under(page, page.locator("canvas.heat").first, mean.shape, 1, 2)
+    assert shown == [pytest.approx(mean[1, 2], rel=6e-3), pytest.approx(mean[1, 2], rel=6e-3), 0]
+    assert "Both maps are the same." in page.locator(".differs").inner_text()
+    assert "do not correspond" in page.locator("main").inner_text()
+
+
+def test_the_second_head_of_a_layer_is_beside_the_first(page, site):
+    opened(page, site, "#/compare?m=run&x=a+and+g+.&g=decoder+cross&g2=decoder+cross&h=1", "data-ready^=compare")
+    assert page.locator("html").get_attribute("data-ready").split("/")[2::2] == ["1", "0"]
+    page.locator("fieldset").first.get_by_label("head").select_option("-1")
+    page.wait_for_selector("html[data-ready$='/-1']")
+    assert "mean of heads" in page.locator("main").inner_text()
 
 
 def test_what_does_not_fit_is_told(page, site):

@@ -104,6 +104,47 @@ def test_the_page_fits_and_has_targets_to_touch(page, site):
         assert min(box["width"], box["height"]) >= 24
 
 
+def test_a_sentence_says_when_the_alignment_appears(page, site, reel):
+    number, layer = len(reel.layers) - 1, list(reel.layers)[-1]
+    page.goto(f"{site}#/film?l={number}")
+    at(page, 3, layer=layer)
+    said = page.locator(".settled .say")
+    said.wait_for()
+    curve = [value >= 0.8 for value in reel.agreement(layer)[:, 0]]
+    first = len(curve) - next((n for n, on in enumerate(reversed(curve)) if not on), len(curve))
+    if any(flag.head == 0 for flag in reel.flags.get(layer, [])):
+        assert "chooses no key" in said.inner_text()
+    elif first >= len(curve) - 1:
+        assert "still changes" in said.inner_text()
+    elif first == 0:
+        assert "from the first frame on" in said.inner_text()
+    else:
+        page.locator(".settled button").first.click()
+        at(page, reel.steps[first], layer=layer)
+    assert page.locator("figure", has_text="as at the end").locator(".now").inner_text().strip() == "1"
+
+
+SETTLED = """async ([data, heads]) => { const { settled } = await import('/static/js/views/film_settled.js');
+    return settled({ data, shape: [data.length / heads, heads] }, 0); }"""
+
+
+@pytest.mark.parametrize(
+    ("curve", "frame"),
+    [
+        ([0, 0.5, 0.9, 1], 2),
+        ([0.9, 0.5, 0.8, 0.9, 1], 2),
+        ([0.9, 0.8, 1], 0),
+        ([0, 0, 0.7, 1], -1),
+        ([1], -1),
+        ([None, 0.9, 1], 1),
+    ],
+)
+def test_an_alignment_appears_where_it_stays(page, site, curve, frame):
+    page.goto(site)
+    page.wait_for_selector("html[data-shell]")
+    assert page.evaluate(SETTLED, [curve, 1]) == frame
+
+
 def test_a_run_without_a_film_says_how_to_get_one(page, site):
     page.goto(site + "#/film?m=filler&lang=zh")
     page.wait_for_selector("html[data-ready='film/none']")

@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from serving_runs import filler_of, filmed_of
 
+from headwise.errors import ConfigError
 from headwise.explain import heads
 from headwise.explain.reel import Reel
 from headwise.explorer.films import add_films
@@ -74,6 +75,28 @@ def test_parts_are_those_of_the_frames(client, told, folder):
             assert (len(axes["queries"]), len(axes["keys"])) == exact.shape[1:]
         curves = part(client, told, "curves", layer=layer)
         np.testing.assert_allclose(curves, reel.curves(layer), atol=2e-3)
+        np.testing.assert_allclose(part(client, told, "agreement", layer=layer), reel.agreement(layer), atol=2e-3)
+
+
+def test_agreement_counts_the_rows_that_look_as_at_the_end(folder):
+    reel = Reel(folder)
+    last = reel.steps[-1]
+    for layer, count in reel.layers.items():
+        agreement = reel.agreement(layer)
+        for at, step in enumerate(reel.steps):
+            for head in range(count):
+                same = [
+                    now.argmax() == end.argmax()
+                    for probe in range(2)
+                    for q, (now, end) in enumerate(
+                        zip(reel.weights(step, probe, layer)[head], reel.weights(last, probe, layer)[head], strict=True)
+                    )
+                    if reel.allowed(last, probe, layer)[0, q].sum() > 1
+                ]
+                assert agreement[at, head] == pytest.approx(sum(same) / len(same))
+        np.testing.assert_array_equal(agreement[-1], 1)
+    with pytest.raises(ConfigError, match="unknown layer 'x'"):
+        reel.agreement("x")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +106,7 @@ def test_parts_are_those_of_the_frames(client, told, folder):
         ("0123/curves?layer=x", 404, "not known any more"),
         ("ID/curves?layer=x", 422, "unknown layer 'x'"),
         ("ID/curves", 422, "layer"),
+        ("ID/agreement?layer=x", 422, "unknown layer 'x'"),
         ("ID/matrix?step=9&probe=0&layer=LAYER&head=0", 422, "step 9 has no frame"),
         ("ID/matrix?step=0&probe=7&layer=LAYER&head=0", 422, "probe 7 is not there"),
         ("ID/matrix?step=0&probe=0&layer=LAYER&head=2", 422, "heads 0 to 1, not 2"),

@@ -76,7 +76,7 @@ def test_a_comparison_hatches_what_both_masks_forbid(page, site):
     box = maps.nth(2).bounding_box()
     maps.nth(2).hover(position=middle(box, (size, size), 0, size - 1))
     assert [tip.endswith(FORBIDDEN) for tip in page.locator(".tip:visible").all_inner_texts()] == [True] * 3
-    assert page.locator("p.legend", has_text=FORBIDDEN).count() == 3
+    assert page.locator("div.legend", has_text=FORBIDDEN).count() == 3
 
 
 def test_an_edited_mask_is_seen_too(page, site):

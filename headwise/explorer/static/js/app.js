@@ -160,7 +160,9 @@ function follow() {
         state.trace.value = found;
         remember(found.model, /** @type {any} */ (given));
         // these pages show the answer themselves
-        const answer = ["attend", "trace"].includes(state.page.peek()) ? [] : [`${t("answer")}: ${found.output}`];
+        const answer = ["attend", "trace", "compare"].includes(state.page.peek())
+          ? []
+          : [`${t("answer")}: ${found.output}`];
         state.status.value = [...answer, ...found.warnings].join(" · ");
       },
       (error) => {

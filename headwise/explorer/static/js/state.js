@@ -51,7 +51,7 @@ export const DEFAULTS = {
 };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p", "ma", "c"]);
 // the second side of a comparison
-Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: -1, h2: 1, e2: "" });
+Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: -1, h2: -2, e2: "" });
 ["l2", "h2"].forEach((name) => NUMBERS.add(name));
 const MASKS = ["causal", "padding"];
 const SPECIALS = ["", "hide", "share"];
@@ -113,7 +113,8 @@ export const other = {
   text: signal(""),
   group: signal(""),
   layer: signal(-1),
-  head: signal(1),
+  /** -1: the mean of all heads; -2: the head of the first side, or the next one where nothing else differs. */
+  head: signal(-2),
   edits: signal(""),
 };
 /**
@@ -381,7 +382,8 @@ export function readAddress() {
       const value = given.get(name);
       const number = Number(value);
       if (value === null) /** @type {any} */ (part).value = fallback;
-      else if (NUMBERS.has(name)) part.value = Number.isInteger(number) && number >= -1 ? number : fallback;
+      else if (NUMBERS.has(name))
+        part.value = Number.isInteger(number) && number >= (name === "h2" ? -2 : -1) ? number : fallback;
       else if (name in CHOICES) part.value = CHOICES[name].includes(value) ? value : fallback;
       else if (name === "te")
         part.value = Number(value) >= 0.01 && Number(value) <= 100 ? String(Number(value)) : fallback;

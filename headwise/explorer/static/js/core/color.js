@@ -47,6 +47,8 @@ function legible(background) {
   return (light + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff";
 }
 
+/** @typedef {keyof typeof SCALES} Scale */
+
 /** The share of the ramp, from 0 to 1, by scale. */
 export const SCALES = {
   linear: (/** @type {number} */ share) => share,

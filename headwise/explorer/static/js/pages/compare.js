@@ -5,14 +5,18 @@ import { post } from "../api.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import { read, written } from "../core/edits.js";
-import { number, shown } from "../core/text.js";
+import { signedTicks, ticks } from "../core/bar.js";
+import { number, percent, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
-import { groupTitle, headTitle, layerNumber } from "../titles.js";
+import { groupTitle, headTitle, layerNumber, layerTitle } from "../titles.js";
 import * as curves from "../views/curves.js";
+import * as differing from "../views/difference.js";
 import { sentence, swapName } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
+import { bar } from "../views/legend.js";
 import * as map from "../views/map.js";
+import { longest } from "../views/axis.js";
 import { weightsOf } from "../views/marked.js";
 import { explained, nothing } from "../views/nothing.js";
 import { WORDS } from "../words/compare.js";
@@ -37,6 +41,9 @@ const SWAPS = [
   "mechanism~linear",
 ];
 
+/** Pixels of a cell at most. */
+const LARGEST = 44;
+
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
   const first = {
@@ -51,20 +58,25 @@ export function mount(place) {
   };
   const second = { name: "B", ...state.other, trace: signal(null) };
   const chosen = h("div", { class: "sides" }, side(first), side(second, first));
+  const report = h("section", { class: "panel", "aria-label": () => t("what_differs") });
   const maps = h("div", { class: "panels three" });
+  const [row, runs] = [h("section", { class: "panel" }), h("section", { class: "panel" })];
   const lines = h("section", { class: "panel" });
   const pictures = h("section", { class: "panel" });
   place.append(
     h("h1", {}, () => t("comparison")),
+    h("p", { class: "intro" }, () => t("compare_lead")),
     chosen,
+    report,
     maps,
+    h("div", { class: "report" }, row, runs),
     h("p", { class: "note" }, () => t("note")),
     lines,
     pictures,
   );
   const ends = [
     follow(second, first),
-    effect(() => drawn(maps, first, second)),
+    effect(() => drawn({ report, maps, row, runs }, first, second)),
     curves.mount(lines),
     gallery.mount(pictures),
   ];
@@ -114,13 +126,31 @@ function sameInput(one, other) {
   return other.trace.value && { text: other.trace.value.source };
 }
 
-/** The group, layer and head of a side, within those there are. @param {Side} one */
-function placed(one) {
+/**
+ * The group, layer and head of a side, within those there are; head -1 is the mean of all.
+ * @param {Side} one
+ * @param {Side} [other] the first side, where this is the second
+ * @returns {any}
+ */
+function placed(one, other) {
   const trace = one.trace.value;
   if (!trace) return null;
   const group = state.groupOf(trace.groups, one.group.value);
   const at = state.layerWithin(group, one.layer.value);
-  return { trace, group, at, layer: group.layers[at], head: Math.max(0, Math.min(one.head.value, group.heads - 1)) };
+  const layer = group.layers[at];
+  const head = one.head.value < -1 && other ? beside(other, trace, layer) : one.head.value;
+  return { trace, group, at, layer, head: Math.max(-1, Math.min(head, group.heads - 1)) };
+}
+
+/**
+ * The head of the first side, or the one behind it where nothing else differs.
+ * @param {Side} other @param {any} trace @param {string} layer
+ */
+function beside(other, trace, layer) {
+  const first = placed(other);
+  if (!first) return 0;
+  const same = first.trace.trace_id === trace.trace_id && first.layer === layer;
+  return same && first.head >= 0 ? (first.head + 1) % first.group.heads : first.head;
 }
 
 /**
@@ -131,7 +161,7 @@ function placed(one) {
 function side(one, other) {
   const node = h("fieldset", { class: "side-of" });
   effectOn(node, () => {
-    const at = placed(one);
+    const at = placed(one, other);
     const models = state.meta.value ? state.meta.value.models : [];
     const list = (
       /** @type {string} */ name,
@@ -147,8 +177,10 @@ function side(one, other) {
       found.value = String(now);
       return h("label", {}, `${t(name)} `, found);
     };
-    const heads = (/** @type {number} */ length) =>
-      Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place + 1)]));
+    const heads = (/** @type {number} */ length) => [
+      .../** @type {[any, string][]} */ (length > 1 ? [[-1, t("mean")]] : []),
+      ...Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place + 1)])),
+    ];
     const names = models.map((/** @type {any} */ each) => [each.name, each.name]);
     const text = h("input", {
       type: "text",
@@ -158,7 +190,7 @@ function side(one, other) {
     });
     text.addEventListener("change", () => (other ? (one.text.value = text.value) : state.type(text.value)));
     return [
-      h("legend", {}, one.name),
+      h("legend", { class: `of-${one.name}` }, one.name),
       list(
         "model",
         other ? [["", t("samemodel")], ...names] : names,
@@ -188,7 +220,7 @@ function side(one, other) {
       at ? list("head", heads(at.group.heads), at.head, (value) => (one.head.value = Number(value))) : null,
       at
         ? list(
-            "swaplayer",
+            "mechanism",
             SWAPS.map((each) => [each, each ? swapName(each) : t("own")]),
             swapped(one, at.layer),
             (value) => swap(one, at.layer, value),
@@ -232,29 +264,28 @@ function swap(one, layer, value) {
 }
 
 /**
- * Both maps, and their difference where they have the same axes.
- * @param {HTMLElement} node
+ * What differs, both maps, their difference where they have the same axes, and one row of both.
+ * @param {{ report: HTMLElement, maps: HTMLElement, row: HTMLElement, runs: HTMLElement }} nodes
  * @param {Side} first
  * @param {Side} second
  */
-function drawn(node, first, second) {
-  fill(node);
-  const sides = [first, second].map(placed);
-  const [a, b] = sides;
+function drawn({ report, maps, row, runs }, first, second) {
+  fill(maps);
+  const [a, b] = [placed(first), placed(second, first)];
+  for (const node of [report, row, runs]) node.hidden = !a || !b;
   if (!a || !b) {
-    fill(node, nothing());
+    fill(maps, nothing());
     return undefined;
   }
+  void state.language.value;
   let alive = true;
   /** @type {(() => void)[]} */
   const ends = [];
-  const asked = [a, b].map((one) => weightsOf(one.trace, one.group, one.layer, one.head));
-  Promise.all(asked).then(
-    ([one, two]) => {
+  Promise.all([a, b].map(headOf)).then(
+    (heads) => {
       if (!alive) return;
-      const top = Math.max(largest(one.weights), largest(two.weights));
-      ends.push(weights(node, "A", a, one.marked, top), weights(node, "B", b, two.marked, top));
-      ends.push(difference(node, a.group, b.group, one, two));
+      const whole = [a, b].map((one, at) => ({ ...one, ...heads[at], ...titled("AB"[at], one, [a, b]) }));
+      ends.push(...shownOf({ report, maps, row, runs }, whole[0], whole[1]));
       document.documentElement.dataset.ready = `compare/${a.trace.trace_id}/${a.head}/${b.trace.trace_id}/${b.head}`;
     },
     (error) => (state.status.value = error.message),
@@ -266,71 +297,138 @@ function drawn(node, first, second) {
   };
 }
 
+/** What a side is, with its run where there are two. @param {string} name @param {any} one @param {any[]} both */
+function titled(name, one, both) {
+  const layer = layerTitle(one.layer, one.at, one.group.kind);
+  const head = one.head < 0 ? t("layer_head", layer, t("mean_of_all_heads")) : headTitle(one.group, one.at, one.head);
+  const swaps = read((name === "A" ? state.edits : state.other.edits).value)
+    .map(swapOf)
+    .filter(Boolean);
+  const run = both[0].trace.model === both[1].trace.model ? [] : [one.trace.model];
+  return { name, title: [...run, head, ...swaps].join(" · ") };
+}
+
+/** @param {any} edit */
+const swapOf = (edit) =>
+  edit.kind === "swap" ? edit.normalizer || edit.score || edit.mechanism : edit.kind === "mute" ? sentence(edit) : "";
+
+/**
+ * The weights of a head, or their mean over all heads.
+ * @param {{ trace: state.Trace, group: state.Group, layer: string, head: number }} of
+ * @returns {Promise<Head>}
+ */
+async function headOf({ trace, group, layer, head }) {
+  if (head >= 0) return weightsOf(trace, group, layer, head);
+  const all = await Promise.all(Array.from({ length: group.heads }, (_, at) => weightsOf(trace, group, layer, at)));
+  const mean = (/** @type {"weights" | "marked"} */ what) =>
+    all[0][what].map((_, at) => all.reduce((sum, one) => sum + one[what][at], 0) / all.length);
+  return { weights: mean("weights"), marked: mean("marked") };
+}
+
+/**
+ * @param {{ report: HTMLElement, maps: HTMLElement, row: HTMLElement, runs: HTMLElement }} nodes
+ * @param {any} a @param {any} b what `placed` gives, with weights, name and title
+ */
+function shownOf({ report, maps, row, runs }, a, b) {
+  differing.report(report, a, b);
+  differing.measured(runs, a, b);
+  const alike = differing.alike(a, b);
+  row.hidden = !alike;
+  const most = alike ? differing.largest(a, b) : { q: 0, k: 0 };
+  const spot = () => {
+    const [q, k] = [state.query.value, state.key.value];
+    const within = q >= 0 && q < a.group.queries.length && k < a.group.keys.length;
+    return within ? { q, k } : most;
+  };
+  const top = Math.max(largest(a.weights), largest(b.weights));
+  return [
+    weights(maps, a, top, spot),
+    weights(maps, b, top, spot),
+    difference(maps, a, b, spot),
+    alike ? differing.row(row, a, b, () => state.hovered.value || spot()) : () => {},
+  ];
+}
+
+/** What all maps of the page share. @param {() => { q: number, k: number }} spot */
+const shared = (spot) => ({
+  cell: state.hovered,
+  spot,
+  scale: /** @type {"sqrt"} */ ("sqrt"),
+  most: LARGEST,
+  pick: (/** @type {number} */ q, /** @type {number} */ k) =>
+    batch(() => ((state.query.value = q), (state.key.value = k))),
+});
+
 /**
  * @param {HTMLElement} node
- * @param {string} name
- * @param {any} at
- * @param {ArrayLike<number>} values
+ * @param {any} at a side
  * @param {number} top
+ * @param {() => { q: number, k: number }} spot
  */
-function weights(node, name, at, values, top) {
-  const title = `${name}: ${at.trace.model}, ${headTitle(at.group, at.at, at.head)}`;
+function weights(node, at, top, spot) {
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
-    `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(values[q * at.group.keys.length + k])}`;
-  const panel = h("section", { class: "panel" }, h("h2", { title: at.layer }, title));
+    `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(at.marked[q * at.group.keys.length + k])}`;
+  const heading = h("h2", { title: at.layer }, h("span", { class: `of-${at.name}` }, at.name), ` ${at.title}`);
+  const panel = h("section", { class: "panel" }, heading);
   node.append(panel);
   const end = map.mount(panel, {
-    values,
+    ...shared(spot),
+    values: at.marked,
     rows: at.group.queries,
     columns: at.group.keys,
     top,
-    title,
-    cell: state.hovered,
+    title: `${at.name}: ${at.title}`,
+    width: room(panel, at.group.queries),
     told,
   });
-  panel.append(h("p", { class: "legend" }, `0 … ${number(top)}${hatched(values)}`));
-  return end;
+  const strip = bar(h("span", {}, t("weight_bar")));
+  const stop = effect(() => strip.draw(state.inks(), top > 0 ? ticks(top, "sqrt") : []));
+  panel.append(h("div", { class: "legend" }, strip.node, hatched(at.marked)));
+  return () => [end, stop].forEach((one) => one());
 }
 
-/** @param {HTMLElement} node @param {state.Group} a @param {state.Group} b @param {Head} one @param {Head} two */
-function difference(node, a, b, one, two) {
+/** Pixels that a map may have beside its labels. @param {HTMLElement} panel @param {string[]} labels */
+const room = (panel, labels) => Math.max(120, panel.clientWidth - 40 - longest(labels));
+
+/** @param {HTMLElement} node @param {any} one a side @param {any} two @param {() => { q: number, k: number }} spot */
+function difference(node, one, two, spot) {
+  const [a, b] = [one.group, two.group];
   const panel = h("section", { class: "panel" }, h("h2", {}, t("difference")));
   node.append(panel);
   const size = (/** @type {state.Group} */ group) => `${group.queries.length} × ${group.keys.length}`;
-  if (size(a) !== size(b)) {
+  if (!differing.alike(one, two)) {
     panel.append(h("p", { class: "unlike" }, `A ${size(a)}, B ${size(b)}. ${t("unlike")}`));
     return () => {};
   }
   // a pair that both masks forbid has no difference
-  const values = two.weights.map((value, place) =>
+  const values = two.weights.map((/** @type {number} */ value, /** @type {number} */ place) =>
     one.marked[place] === -Infinity && two.marked[place] === -Infinity ? -Infinity : value - one.weights[place],
   );
-  const open = values.filter((value) => value !== -Infinity).map(Math.abs);
+  const open = values.filter((/** @type {number} */ value) => value !== -Infinity).map(Math.abs);
   const top = largest(open);
   const same = [...a.queries, ...a.keys].every((token, place) => token === [...b.queries, ...b.keys][place]);
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
     `${shown(a.queries[q])} → ${shown(a.keys[k])} ${withSign(values[q * a.keys.length + k])}`;
   const end = map.mount(panel, {
+    ...shared(spot),
     values,
     rows: a.queries,
     columns: a.keys,
     top,
     signed: true,
     title: t("difference"),
-    cell: state.hovered,
+    width: room(panel, a.queries),
     told,
   });
-  const mean = open.reduce((sum, value) => sum + value, 0) / Math.max(1, open.length);
-  panel.append(
-    h(
-      "p",
-      { class: "legend" },
-      [`−${number(top)} … +${number(top)}`, t("signs"), `${t("meandifference")} ${number(mean)}`].join(" · "),
-      same ? "" : ` · ${t("othertokens")}`,
-      hatched(values),
-    ),
+  const mean =
+    open.reduce((/** @type {number} */ sum, /** @type {number} */ value) => sum + value, 0) / Math.max(1, open.length);
+  const strip = bar(h("span", {}, t("signs")));
+  const stop = effect(() =>
+    strip.draw(state.dark.value ? "diverging dark" : "diverging", top > 0 ? signedTicks(top, "sqrt") : []),
   );
-  return end;
+  const notes = [`${t("meandifference")} ${percent(mean, 1)}`, same ? "" : t("othertokens")].filter(Boolean);
+  panel.append(h("div", { class: "legend" }, strip.node, h("span", {}, notes.join(" · "), hatched(values))));
+  return () => [end, stop].forEach((one) => one());
 }
 
 /** @param {number} value */
@@ -340,7 +438,7 @@ const withSign = (value) => `${value > 0 ? "+" : ""}${said(value)}`;
 const said = (value) => (value === -Infinity ? t("forbidden") : number(value));
 
 /** What the hatching means, where there is any. @param {ArrayLike<number>} values */
-const hatched = (values) => (Array.prototype.includes.call(values, -Infinity) ? ` · ▨ ${t("forbidden")}` : "");
+const hatched = (values) => (Array.prototype.includes.call(values, -Infinity) ? ` ▨ ${t("forbidden")}` : "");
 
 /** @param {ArrayLike<number>} values */
 function largest(values) {

@@ -9,6 +9,7 @@ import { learn, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import * as curves from "../views/film_curves.js";
 import * as heads from "../views/film_heads.js";
+import * as settled from "../views/film_settled.js";
 import * as heat from "../views/heat.js";
 import { WORDS } from "../words/film.js";
 
@@ -59,12 +60,14 @@ export function mount(place) {
   const small = h("section", { class: "panel", "aria-label": () => t("heads") });
   const large = h("section", { class: "panel wide" });
   const charts = h("section", { class: "panel" });
+  const says = h("section", { class: "settled", "aria-label": () => t("settled") });
   const none = h("p", {});
   const all = h(
     "div",
     { hidden: () => !film.value },
     bar,
     player,
+    says,
     small,
     h("div", { class: "panels filmed" }, large, charts),
   );
@@ -79,7 +82,7 @@ export function mount(place) {
     effect(() => choices(bar)),
     controls(player),
     frames(small, large),
-    drawnCurves(charts),
+    drawnCurves(charts, says),
   ];
   document.addEventListener("keydown", pressed, true);
   return () => {
@@ -237,19 +240,47 @@ function shown(large, now, axes, matrix) {
   return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title });
 }
 
-/** @param {HTMLElement} charts */
-function drawnCurves(charts) {
+/** @param {HTMLElement} charts @param {HTMLElement} says when the alignment appears */
+function drawnCurves(charts, says) {
   let turn = 0;
-  return effect(() => {
+  let end = () => {};
+  const stop = effect(() => {
     const found = film.value;
+    void state.language.value;
     if (!found) return;
     const { layer } = place(found);
     turn += 1;
     const mine = turn;
-    getNumbers(`/api/v1/films/${found.film_id}/curves?${query({ layer })}`).then((numbers) => {
-      if (mine === turn) curves.mount(charts, { found, layer, numbers, place: () => place(found), go });
+    const path = `/api/v1/films/${found.film_id}`;
+    const asked = ["curves", "agreement"].map((name) => getNumbers(`${path}/${name}?${query({ layer })}`));
+    Promise.all(asked).then(([numbers, agreement]) => {
+      if (mine !== turn) return;
+      const shown = { found, layer, place: () => place(found), go };
+      end();
+      end = settled.mount(says, { ...shown, agreement });
+      const statistics = [...found.statistics, "settled"];
+      curves.mount(charts, { ...shown, found: { ...found, statistics }, numbers: beside(numbers, agreement) });
     }, failed);
   });
+  return () => {
+    turn += 1;
+    stop();
+    end();
+  };
+}
+
+/**
+ * Statistics of heads with one more: (steps, statistics, heads).
+ * @param {import("../core/npy.js").Numbers} numbers @param {import("../core/npy.js").Numbers} more (steps, heads)
+ */
+function beside({ data, shape: [steps, statistics, heads] }, more) {
+  const all = new Float32Array(steps * (statistics + 1) * heads);
+  for (let step = 0; step < steps; step += 1) {
+    const at = step * (statistics + 1) * heads;
+    all.set(data.subarray(step * statistics * heads, (step + 1) * statistics * heads), at);
+    all.set(more.data.subarray(step * heads, (step + 1) * heads), at + statistics * heads);
+  }
+  return { data: all, shape: [steps, statistics + 1, heads] };
 }
 
 /** @param {KeyboardEvent} event */

@@ -3,6 +3,7 @@
 
 import { h } from "../dom.js";
 import { cut, shown } from "../core/text.js";
+import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -26,7 +27,16 @@ export function answer(trace, group) {
   return [
     unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
     unit("answer", trace.output, written, "q", writes ? choose : null),
+    writer(trace),
   ].filter((one) => one !== null);
+}
+
+/** The way to the page that shows an output as it is written, where the model writes on. @param {state.Trace} trace */
+function writer({ groups, output }) {
+  const writes = groups.some(({ name, causal }) => name.startsWith("decoder") || causal);
+  return writes && output && state.reads() === "text" && !inside()
+    ? h("a", { class: "side", href: state.address("translate") }, t("watch_written"))
+    : null;
 }
 
 /**

@@ -37,7 +37,8 @@ function drawn(place, known, pictures) {
       "li",
       {},
       canvas,
-      h("b", {}, one.name),
+      // a long name breaks behind its underscores
+      h("b", {}, one.name.replaceAll("_", "_\u200b")),
       h("code", {}, one.text),
       order ? h("span", { class: "side" }, order) : null,
     );

@@ -3,12 +3,15 @@
 
 import { h } from "../dom.js";
 import { effect } from "../store.js";
-import { entries, signed } from "../core/color.js";
-import { marked, painted, under, windowed } from "../core/heatmap.js";
-import { cut, shown as visible } from "../core/text.js";
+import { entries, letters, signed } from "../core/color.js";
+import { NUMERALS } from "../core/fit.js";
+import { marked, numbered, painted, parted, under, windowed } from "../core/heatmap.js";
+import { cut, share, shown as visible } from "../core/text.js";
 import * as state from "../state.js";
 
 const LABELLED = 48;
+/** Pixels of a cell, at most, where nobody says how many. */
+const MODEST = 28;
 const MOVES = /** @type {Record<string, [number, number]>} */ ({
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
@@ -17,9 +20,12 @@ const MOVES = /** @type {Record<string, [number, number]>} */ ({
 });
 
 /**
+ * `width` and `most`: pixels of the matrix and of a cell, at most; cells of 34 or more have their numbers; `spot`: the
+ * cell that is marked while none is looked at.
  * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, signed?: boolean,
- *   title: string, width?: number, cell: { value: any, peek: () => any }, told: (q: number, k: number) => string,
- *   pick?: (q: number, k: number) => void }} Matrix
+ *   title: string, width?: number, most?: number, scale?: import("../core/color.js").Scale,
+ *   cell: { value: any, peek: () => any }, spot?: () => { q: number, k: number },
+ *   told: (q: number, k: number) => string, pick?: (q: number, k: number) => void }} Matrix
  */
 
 /** @param {HTMLElement} place @param {Matrix} matrix @returns {() => void} */
@@ -37,7 +43,10 @@ export function mount(place, matrix) {
     cells,
   );
   place.append(frame);
-  const side = Math.max(4, Math.min(28, Math.floor((matrix.width || 300) / Math.max(rows, columns, 1))));
+  const side = Math.max(
+    4,
+    Math.min(matrix.most || MODEST, Math.floor((matrix.width || 300) / Math.max(rows, columns, 1))),
+  );
   cells.style.width = `${side * columns}px`;
   cells.style.height = `${side * rows}px`;
   frame.style.setProperty("--side", `${side}px`);
@@ -51,13 +60,20 @@ export function mount(place, matrix) {
       : state.dark.value
         ? "ink dark"
         : "ink light";
-    const found = matrix.signed ? signed(matrix.values, matrix.top) : entries(matrix.values, matrix.top, "linear");
+    const found = (matrix.signed ? signed : entries)(matrix.values, matrix.top, matrix.scale || "linear");
     const image = painted(found, rows, columns, name);
+    const numeral = (/** @type {number} */ at) =>
+      found[at] < 0 ? null : { text: written(matrix, at), colour: letters(name, found[at]) };
     return effect(() => {
       const at = matrix.cell.value;
       const window = { x: 0, y: 0, side: fitted(canvas, columns) };
       windowed(canvas, image, found, window, columns);
-      if (within(at)) marked(canvas, at, window);
+      if (side >= NUMERALS) {
+        parted(canvas, window, getComputedStyle(canvas).getPropertyValue("--panel").trim());
+        numbered(canvas, window, rows, columns, numeral);
+      }
+      const mark = at || (matrix.spot && matrix.spot());
+      if (within(mark)) marked(canvas, mark, window);
       tip.hidden = !within(at) || at.k < 0;
       if (tip.hidden) return;
       tip.textContent = matrix.told(at.q, at.k);
@@ -76,6 +92,12 @@ export function mount(place, matrix) {
   canvas.addEventListener("click", () => chosen(matrix));
   canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressed(event, matrix, rows, columns));
   return end;
+}
+
+/** A number in its cell. @param {Matrix} matrix @param {number} at */
+function written({ values, signed: both }, at) {
+  const text = share(values[at]);
+  return both && values[at] > 0 && text !== "·" ? `+${text}` : text;
 }
 
 /** @param {Matrix} matrix */

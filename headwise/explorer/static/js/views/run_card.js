@@ -4,7 +4,10 @@
 import { COLOURED } from "../core/color.js";
 import { decimals, number } from "../core/text.js";
 import { fill, h } from "../dom.js";
-import { named, t } from "../strings.js";
+import { learn, named, t } from "../strings.js";
+import { WORDS } from "../words/metrics.js";
+
+learn(WORDS);
 
 /** Metrics of 0 to 100; those of 0 to 1 have three decimals. */
 const HUNDRED = new Set(["bleu", "chrf", "wer", "cer", "ter"]);
@@ -34,8 +37,8 @@ function facts({ parameters, data, step, metrics }) {
   return pairs.map(([title, value]) => h("div", {}, h("dt", {}, title), h("dd", {}, value)));
 }
 
-/** @param {string} name @param {number} value */
-function metric(name, value) {
+/** A metric as it is read. @param {string} name @param {number} value */
+export function metric(name, value) {
   if (HUNDRED.has(name)) return value.toFixed(1);
   return Math.abs(value) <= 1 ? decimals(value, 3) : number(value);
 }

@@ -7,8 +7,8 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import { toolbar } from "./toolbar.js";
 
-/** Pixels for each unit of a picture, so that it can be printed. */
-const DOTS = 2;
+/** Pixels for each unit of a picture, and of its longer side, at least: it fills a slide and can be printed. */
+const [DOTS, SLIDE] = [2, 1920];
 const TOO_LARGE = 413;
 
 /**
@@ -26,7 +26,9 @@ export const picture = (name, make) => toolbar(() => t("savedPicture"), "saving"
 export function buttons(name, make) {
   const drawing = () => import("../core/picture.js");
   const png = async () => {
-    const canvas = (await drawing()).toCanvas(await make(), DOTS);
+    const shown = await make();
+    const dots = Math.max(DOTS, SLIDE / Math.max(shown.width, shown.height));
+    const canvas = (await drawing()).toCanvas(shown, dots);
     canvas.toBlob((blob) => blob && saved(blob, `${name}.png`), "image/png");
   };
   const svg = async () => {

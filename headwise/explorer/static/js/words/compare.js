@@ -3,7 +3,33 @@
 
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
-  comparison: ["A beside B", "A 与 B 对比"],
+  comparison: ["Compare A with B", "比较 A 与 B"],
+  compare_lead: [
+    "Two heads, runs or mechanisms on one input. Choose what B has otherwise: another run, head or mechanism.",
+    "在同一输入上比较两个头、两个模型或两种机制。选择 B 有何不同：另一个模型、另一个头，或替换机制。",
+  ],
+  two_trainings: ["Two trainings", "两次训练"],
+  what_differs: ["What differs", "有何不同"],
+  mean_of_all_heads: ["mean of heads", "各头平均"],
+  same_answer: ["Both answer “{0}”", "两者的输出都是“{0}”"],
+  two_answers: ["A answers “{0}”, B answers “{1}”", "A 的输出是“{0}”，B 的输出是“{1}”"],
+  same_maps: ["Both maps are the same.", "两幅热图相同。"],
+  differ_most: [
+    "They differ most at {0}: A takes {1} and B {2} of its values from {3}.",
+    "差别最大处是 {0}：从 {3} 取的值，A 占 {1}，B 占 {2}。",
+  ],
+  same_peaks: ["In {0} of {1} rows both look most at the same key.", "{1} 行中有 {0} 行，两者最看重的键相同。"],
+  keys_each: ["A row looks at {0} keys in A and at {1} in B, on average.", "平均每行，A 看 {0} 个键，B 看 {1} 个。"],
+  exact_zeros: ["A gives exactly 0 to {0} of the pairs, B to {1}.", "A 给 {0} 的配对恰好为 0，B 给 {1}。"],
+  two_runs: [
+    "Heads of two trainings do not correspond: head 1 of A need not be head 1 of B. Begin with “mean” on both sides.",
+    "两次训练的头互不对应：A 的第 1 头未必是 B 的第 1 头。可先在两侧选“平均”。",
+  ],
+  one_seed: [
+    "Metrics are of each run's validation part. One seed each: train both with more before you believe a difference.",
+    "指标为各自验证集上的结果。各只有一个随机种子：相信差别之前，请用更多种子训练。",
+  ],
+  largest_keys: ["The {0} largest of {1} keys.", "{1} 个键中最大的 {0} 个。"],
   sameinput: ["the same input", "相同输入"],
   samemodel: ["the same run", "相同模型"],
   difference: ["B less A", "B 减 A"],

@@ -9,6 +9,28 @@ export const WORDS = {
   uniform: ["attends to all keys alike", "对所有键一视同仁"],
   oneKey: ["attends to one key alone", "只关注一个键"],
   sameAs: ["attends as head", "与此头相同："],
+  settled: ["rows that look as at the end", "与结束时看向相同的行"],
+  film_settled: [
+    "The alignment of {0} appears at {1} of {2}: from there on it looks where it looks at the end.",
+    "{0} 的对齐出现在 {1}（共 {2} 步）：此后它看的地方就是结束时看的地方。",
+  ],
+  film_from_start: [
+    "{0} looks where it looks at the end from the first frame on: no alignment appears in this film.",
+    "{0} 从第一帧起就看向结束时看的地方：此片中没有对齐出现的过程。",
+  ],
+  film_restless: [
+    "{0} still changes where it looks at the end: no alignment has settled.",
+    "{0} 到结束时仍在改变所看之处：对齐尚未稳定。",
+  ],
+  film_none: [
+    "{0} chooses no key at the end, so no alignment appears.",
+    "{0} 结束时没有选择任何键，因此没有对齐出现。",
+  ],
+  film_first: ["The first in this layer is {0}, at {1}.", "此层最早的是{0}，在 {1}。"],
+  film_how: [
+    "From that step on, in all probes together, 4 of 5 rows or more look most at the key of the last frame.",
+    "自该步起，所有探针中至少 4/5 的行，其最大权重所在的键与最后一帧相同。",
+  ],
   noFilm: [
     "there is no film of its training; train with film.every=50 for a frame every 50 steps.",
     "没有训练过程的记录；训练时设置 film.every=50，每 50 步记录一帧。",

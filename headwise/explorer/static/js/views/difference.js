@@ -1,0 +1,203 @@
+// @ts-check
+/** What differs between two heads: in sentences, in a table of their answers, and in one row as paired bars. */
+
+import { getJson, query } from "../api.js";
+import { cut, percent } from "../core/text.js";
+import { fill, h } from "../dom.js";
+import { effect } from "../store.js";
+import { named, phrase, t } from "../strings.js";
+import { metric } from "./run_card.js";
+
+/** @typedef {import("../state.js").Trace} Trace */
+/**
+ * A side of a comparison: `name` is A or B, `title` what stands beside it, `marked` its weights with minus infinity
+ * where its mask forbids a pair.
+ * @typedef {{ name: string, title: string, trace: Trace, group: import("../state.js").Group, head: number, marked:
+ * Float32Array }} Shown
+ */
+
+/** Letters of a token, keys of a row and metrics of a run at most; differences below are none. */
+const [LETTERS, MOST, METRICS, NOISE] = [16, 14, 3, 1e-6];
+
+/** Whether two maps have the same rows and columns. @param {Shown} a @param {Shown} b */
+export const alike = (a, b) =>
+  a.group.queries.length === b.group.queries.length && a.group.keys.length === b.group.keys.length;
+
+/** What a model answers, after its edits where these change it. @param {Trace} trace */
+const answerOf = ({ output, change }) => (change && change.answer ? change.answer.after : output);
+
+/** @param {string} text */
+const strong = (text) => h("strong", {}, h("bdi", {}, text));
+
+/** A share; none and all without decimals. @param {number} share */
+const part = (share) => (share === 0 || share === 1 ? `${100 * share} %` : percent(share, 1));
+
+/** @param {Shown} side @param {number} share */
+const inColour = ({ name }, share) => h("b", { class: `of-${name}` }, part(share));
+
+/**
+ * The cell in which two maps of the same rows and columns differ most; the first where they do not.
+ * @param {Shown} a @param {Shown} b
+ */
+export function largest(a, b) {
+  const columns = a.group.keys.length;
+  let [best, most] = [0, 0];
+  a.marked.forEach((one, at) => {
+    const size = Math.abs(open(b.marked[at]) - open(one));
+    if (size > most) [best, most] = [at, size];
+  });
+  return { q: Math.floor(best / columns), k: best % columns, size: most };
+}
+
+/** A forbidden pair takes nothing. @param {number} weight */
+const open = (weight) => (weight === -Infinity ? 0 : weight);
+
+/** @param {HTMLElement} place @param {Shown} a @param {Shown} b */
+export function report(place, a, b) {
+  fill(place, h("h2", {}, t("what_differs")), h("ul", { class: "differs" }, sentences(a, b)));
+}
+
+/** What two runs were measured by; of one run nothing. @param {HTMLElement} place @param {Shown} a @param {Shown} b */
+export function measured(place, a, b) {
+  place.hidden = a.trace.model === b.trace.model;
+  if (place.hidden) return;
+  const table = h("div", { class: "scrolls", tabindex: 0 });
+  fill(place, h("h2", {}, t("two_trainings")), table, h("p", { class: "note" }, t("two_runs")));
+  const card = (/** @type {Shown} */ { trace }) =>
+    getJson(`/api/v1/cards?${query({ model: trace.model, inputs: "false" })}`);
+  Promise.all([a, b].map(card)).then(
+    (cards) => fill(table, runs([a, b], cards)),
+    // a page that was saved may have none
+    () => {},
+  );
+}
+
+/**
+ * A line for each of two runs: what both were measured by.
+ * @param {Shown[]} sides @param {{ metrics: Record<string, number> }[]} cards
+ */
+function runs(sides, cards) {
+  const names = Object.keys(cards[0].metrics)
+    .filter((name) => name in cards[1].metrics)
+    .slice(0, METRICS);
+  if (!names.length) return null;
+  const column = (/** @type {string} */ text) => h("th", { scope: "col", class: "number" }, text);
+  return h(
+    "table",
+    { class: "answers" },
+    h("caption", {}, t("one_seed")),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", { scope: "col" }, t("model")),
+        names.map((name) => column(named("metric", name))),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      sides.map(({ name, trace }, at) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, h("b", { class: `of-${name}` }, name), ` ${trace.model}`),
+          names.map((one) => h("td", { class: "number" }, metric(one, cards[at].metrics[one]))),
+        ),
+      ),
+    ),
+  );
+}
+
+/** @param {Shown} a @param {Shown} b */
+function sentences(a, b) {
+  const [one, two] = [answerOf(a.trace), answerOf(b.trace)];
+  const said = one === two ? phrase("same_answer", strong(one)) : phrase("two_answers", strong(one), strong(two));
+  const lines = one || two ? [said] : [];
+  if (alike(a, b)) lines.push(...ofMaps(a, b));
+  const [zero, none] = [a, b].map(zeros);
+  if (zero || none) lines.push(phrase("exact_zeros", inColour(a, zero), inColour(b, none)));
+  return lines.map((line) => h("li", {}, line));
+}
+
+/** @param {Shown} a @param {Shown} b */
+function ofMaps(a, b) {
+  const { q, k, size } = largest(a, b);
+  if (size < NOISE) return [[t("same_maps")]];
+  const columns = a.group.keys.length;
+  const at = q * columns + k;
+  const [from, to] = [a.group.queries[q], a.group.keys[k]].map((label) => strong(cut(label, LETTERS)));
+  const peaks = [a, b].map(({ marked }) => rows(marked, columns).map((row) => row.indexOf(Math.max(...row))));
+  const agreed = peaks[0].filter((key, row) => key === peaks[1][row]).length;
+  return [
+    phrase("differ_most", from, inColour(a, open(a.marked[at])), inColour(b, open(b.marked[at])), to),
+    phrase("same_peaks", String(agreed), String(peaks[0].length)),
+    phrase("keys_each", ...[a, b].map((side) => h("b", { class: `of-${side.name}` }, spread(side).toFixed(1)))),
+  ];
+}
+
+/** @param {Float32Array} values @param {number} columns */
+const rows = (values, columns) =>
+  Array.from({ length: values.length / Math.max(1, columns) }, (_, q) =>
+    Array.from(values.subarray(q * columns, (q + 1) * columns)),
+  );
+
+/** The keys that a row looks at, exp(entropy), as a mean over the rows. @param {Shown} side */
+function spread({ marked, group }) {
+  const counts = rows(marked, group.keys.length).map((row) => {
+    const shares = row.filter((weight) => weight > 0);
+    const sum = shares.reduce((all, share) => all + share, 0);
+    return Math.exp(-shares.reduce((all, share) => all + (share / sum) * Math.log(share / sum), 0));
+  });
+  return counts.reduce((all, count) => all + count, 0) / Math.max(1, counts.length);
+}
+
+/** The share of the permitted pairs that get exactly 0. @param {Shown} side */
+function zeros({ marked }) {
+  const permitted = marked.filter((weight) => weight > -Infinity);
+  return permitted.filter((weight) => weight === 0).length / Math.max(1, permitted.length);
+}
+
+/**
+ * One row of both, as bars below each other.
+ * @param {HTMLElement} place @param {Shown} a @param {Shown} b @param {() => { q: number, k: number }} spot
+ */
+export function row(place, a, b, spot) {
+  const columns = a.group.keys.length;
+  return effect(() => {
+    const { q, k } = spot();
+    const [one, two] = [a, b].map(({ marked }) => Array.from(marked.subarray(q * columns, (q + 1) * columns), open));
+    const keys = [...one.keys()];
+    const shown =
+      columns > MOST ? keys.sort((x, y) => Math.max(one[y], two[y]) - Math.max(one[x], two[x])).slice(0, MOST) : keys;
+    fill(
+      place,
+      h("h2", {}, phrase("row_of", h("bdi", {}, cut(a.group.queries[q], LETTERS)))),
+      h(
+        "div",
+        { class: "pairs" },
+        shown.map((at) => pair(a.group.keys[at], one[at], two[at], at === k)),
+      ),
+      columns > MOST ? h("p", { class: "note" }, t("largest_keys", MOST, columns)) : null,
+    );
+  });
+}
+
+/** @param {string} label @param {number} one @param {number} two @param {boolean} on */
+function pair(label, one, two, on) {
+  const track = (/** @type {string} */ name, /** @type {number} */ weight) => {
+    const line = h("span", { class: `track of-${name}` });
+    line.style.width = `${Math.min(100, Math.max(0, 100 * weight))}%`;
+    return line;
+  };
+  return h(
+    "div",
+    { class: on ? "on" : null },
+    h("bdi", {}, cut(label, LETTERS)),
+    h("span", { class: "tracks" }, track("A", one), track("B", two)),
+    h("span", { class: "of-A" }, part(one)),
+    h("span", { class: "of-B" }, part(two)),
+  );
+}
