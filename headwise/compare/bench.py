@@ -116,9 +116,9 @@ class Comparison:
         sign = 1.0 if self.better == "high" else -1.0
         return max(names or self.sides, key=lambda name: sign * self.mean(name))
 
-    def undecidable(self, chance: float, ceiling: float) -> bool:
-        """Whether all sides are above the ceiling, or none is above chance: then the data cannot tell them apart."""
-        means = [self.mean(name) for name in self.sides]
+    def undecidable(self, chance: float, ceiling: float, names: Sequence[str] | None = None) -> bool:
+        """Whether these sides, or all, are above the ceiling, or none above chance: data cannot tell them apart."""
+        means = [self.mean(name) for name in names or self.sides]
         return min(means) > ceiling or max(means) < chance
 
     def folders(self, side: str) -> dict[int, Path]:
