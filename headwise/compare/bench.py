@@ -1,5 +1,6 @@
 """Where the claims that train models do so: drawn data, sides trained alike, and what the record says of them."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,31 @@ from headwise.training.loading import examples, load
 from headwise.training.sweep import Swept
 
 QUICK_SEEDS, FULL_SEEDS = 3, 6
+
+
+def rates(peak: float) -> Swept:
+    """A quarter of a learning rate, itself, and four times it, for sides to choose from.
+
+    >>> rates(0.002).values
+    ('0.0005', '0.002', '0.008')
+    """
+    return Swept("training.learning_rate", tuple(f"{share * peak:.6g}" for share in (0.25, 1, 4)))
+
+
+def budget(steps: int, batch: int, unit: str = "tokens") -> list[str]:
+    """Settings of a run of so many steps, which is validated in the middle and at the end; no baseline is fitted.
+
+    Args:
+        batch: padded tokens of a batch; with the unit "sentences" examples.
+    """
+    return [
+        f"training.max_steps={steps}",
+        "training.max_epochs=0",
+        f"training.batch_{unit}={batch}",
+        "training.validate_every_epochs=0",
+        f"training.validate_every={max(1, steps // 2)}",
+        "training.baseline_cpu_s=0",
+    ]
 
 
 class SideRecord(Config):
@@ -49,6 +75,7 @@ class Design:
         tune: a key with values in ascending order from which each side takes the best on validation data, with a
             seed that is not reported; None: nothing is tuned.
         extensions: times that these values go on for all sides where the best of one is the first or the last.
+        limit: only the first examples are scored.
     """
 
     sides: Mapping[str, Arm]
@@ -56,6 +83,7 @@ class Design:
     settings: Sequence[str] = ()
     tune: Swept | None = None
     extensions: int = 1
+    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,9 +116,9 @@ class Comparison:
         sign = 1.0 if self.better == "high" else -1.0
         return max(names or self.sides, key=lambda name: sign * self.mean(name))
 
-    def undecidable(self, chance: float, ceiling: float) -> bool:
-        """Whether all sides are above the ceiling, or none is above chance: then the data cannot tell them apart."""
-        means = [self.mean(name) for name in self.sides]
+    def undecidable(self, chance: float, ceiling: float, names: Sequence[str] | None = None) -> bool:
+        """Whether these sides, or all, are above the ceiling, or none above chance: data cannot tell them apart."""
+        means = [self.mean(name) for name in names or self.sides]
         return min(means) > ceiling or max(means) < chance
 
     def folders(self, side: str) -> dict[int, Path]:
@@ -126,17 +154,22 @@ class Bench:
         """Of the runs that are reported; tuning has the next one."""
         return list(range(FULL_SEEDS if self.full else QUICK_SEEDS))
 
-    def drawn(self, problem: str, count: int, *, test: int = 1000, seed: int = 1, **sizes: int) -> list[str]:
+    def drawn(self, problem: str, count: int, *, test: int = 1000, seed: int = 1, **sizes: Any) -> list[str]:
         """Settings that name the files of a drawn problem, which are written unless they are there.
 
         Args:
             count: examples to train on; test: of each other part.
-            sizes: symbols, shortest, longest; without them those of the problem.
+            sizes: options of `headwise data make`, such as symbols and longest; without them those of the problem.
         """
-        words = [problem, str(count), str(test), *(f"{name}{number}" for name, number in sorted(sizes.items()))]
+        words = [
+            problem,
+            str(count),
+            str(test),
+            *(name + "_".join(re.findall(r"\w+", str(size))) for name, size in sorted(sizes.items())),
+        ]
         folder = self.runs / "drawn" / "-".join([*words, f"seed{seed}"])
-        generators.make(problem, folder, seed, count, {"held_out": test, **sizes})
-        return [f"data.{part}={folder / part}.tsv" for part in ("train", "valid", "test")]
+        files = generators.make(problem, folder, seed, count, {"held_out": test, **sizes})
+        return [f"data.{path.stem}={path}" for path in files if path.stem in ("train", "valid", "test")]
 
     def train(self, where: str, design: Design) -> Comparison:
         """Trains the sides, as `headwise compare` does: the same seeds, the same order of data, tuned alike.
@@ -152,6 +185,7 @@ class Bench:
             folder_of=self.folder_of,
             tune=design.tune,
             metric=design.metric,
+            limit=design.limit,
             jobs=self.jobs,
             arms=design.sides,
             extensions=design.extensions,

@@ -339,11 +339,11 @@ def _shift(numbers: random.Random, length: int, letters: list[str], amount: int)
 
 
 def _hops(numbers: random.Random, length: int, letters: list[str], amount: int) -> tuple[str, str]:
-    """Pairs that form one circle of letters, in drawn order, and the letter to begin with."""
+    """Pairs that form one circle of letters, in drawn order, a word each, and the letter to begin with."""
     circle = numbers.sample(letters, max(amount + 1, min(length, len(letters))))
-    pairs = list(zip(circle, circle[1:] + circle[:1], strict=True))
+    pairs = [first + second for first, second in zip(circle, circle[1:] + circle[:1], strict=True)]
     numbers.shuffle(pairs)
-    return " ".join([*itertools.chain.from_iterable(pairs), circle[0]]), circle[amount]
+    return " ".join([*pairs, circle[0]]), circle[amount]
 
 
 _NOTHING = "-"
