@@ -1,21 +1,26 @@
 """`headwise compare`: models that differ in named keys, trained alike over seeds, with costs and a report."""
 
+import html
 import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.make import read_lengths
 from headwise.cli.output import opened
 from headwise.cli.sweep import read_seeds
 from headwise.cli.tables import tell, write
 from headwise.cli.train import folder_name
 from headwise.errors import ConfigError
+from headwise.registry import split
 
 if TYPE_CHECKING:
-    from headwise.compare.experiment import Result
+    from headwise.compare.experiment import Plan, Result
     from headwise.training.sweep import Swept
 
 _SEEDS = "0,1,2,3,4,5"
@@ -33,7 +38,9 @@ Budget = Annotated[
 
 
 def compare(
-    words: Annotated[list[str], typer.Argument(help="Recipes, and settings; those with several values are compared.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(help="Recipes, and settings; those with several values are compared.")
+    ] = None,
     mechanism: Annotated[str | None, typer.Option(help="Values of model.mechanism, such as scored,linear.")] = None,
     position: Annotated[str | None, typer.Option(help="Values of model.position, such as rotary,alibi,none.")] = None,
     seeds: Annotated[str, typer.Option(help="A run of each side for each; six or more can decide.")] = _SEEDS,
@@ -44,6 +51,13 @@ def compare(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the run folders.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(min=1, help="Runs that train at once, each in a process of its own.")] = 1,
+    suite: Annotated[
+        str | None, typer.Option(help="long-range: mechanisms on eight tasks, in place of recipes.")
+    ] = None,
+    tasks: Annotated[str | None, typer.Option(help="Only these of the suite, such as ListOps,Pathfinder.")] = None,
+    lengths: Annotated[
+        str | None, typer.Option(help="Such as 1,2,4,8: score inputs of so many times the length of training too.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Folder for report.html, results.json and rows.csv.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each side.")] = False,
 ) -> None:
@@ -55,19 +69,69 @@ def compare(
     from headwise.compare.experiment import Plan
     from headwise.compare.experiment import compare as compare_sides
 
+    words = words or []
     names = [word for word in words if "=" not in word]
-    if not names:
-        raise ConfigError("name a recipe: headwise compare RECIPE model.mechanism=scored,linear")
     if output is not None and output.exists() and not output.is_dir():
         raise ConfigError(f"--output {output}: is a file; name a folder")
     limits, tokens = _limits(budget)
     settings = [word for word in words if "=" in word] + limits
-    settings += [f"model.{key}={value}" for key, value in (("mechanism", mechanism), ("position", position)) if value]
-    runtime.apply()
     numbers = [seed for seed in read_seeds(seeds) if seed is not None]
-    plan = Plan(names, settings, numbers, partial(run_folder, runs), _tuned(tune), tokens, metric, split, limit, jobs)
-    result = compare_sides(plan, lambda text: typer.echo(text, err=True))
-    _hand_over(result, output, as_json=as_json)
+    times = None if lengths is None else read_lengths(lengths)
+    folder = partial(run_folder, runs)
+    plan = Plan(names, settings, numbers, folder, _tuned(tune), tokens, metric, split, limit, jobs)
+    if suite is not None:
+        _check_suite(names, position, metric, lengths)
+        _suite(suite, tasks or "", mechanism or "", plan, output, as_json=as_json)
+        return
+    if not names:
+        raise ConfigError("name a recipe: headwise compare RECIPE model.mechanism=scored,linear")
+    axes = {"mechanism": mechanism, "position": position}
+    plan = replace(plan, settings=[*settings, *(f"model.{key}={value}" for key, value in axes.items() if value)])
+    runtime.apply()
+    result = compare_sides(plan, _say)
+    _hand_over(result, output, times, limit, as_json=as_json)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _check_suite(names: list[str], position: str | None, metric: str | None, lengths: str | None) -> None:
+    others = {"a recipe": names, "--position": position, "--metric": metric, "--lengths": lengths}
+    if given := [name for name, value in others.items() if value]:
+        raise ConfigError(f"a suite has recipes, positions and scores of its own: leave out {', '.join(given)}")
+
+
+def _suite(name: str, tasks: str, mechanisms: str, plan: "Plan", output: Path | None, *, as_json: bool) -> None:
+    from headwise import runtime
+    from headwise.compare.page import document, plain_table
+    from headwise.compare.suite import notes, rows, run_suite, tasks_of
+    from headwise.files import json_text
+
+    chosen = tasks_of(name, [task.strip() for task in tasks.split(",") if task.strip()])
+    runtime.apply()
+    found = run_suite(chosen, list(split(mechanisms, ",")) if mechanisms else [], plan, _say)
+    table = rows(found)
+    short = [{key: value for key, value in row.items() if not key.endswith(" ±")} for row in table]
+    tell(table if as_json else short, as_json=as_json, output=None)
+    if not as_json:
+        typer.echo("\n".join(notes(found)))
+    if output is None:
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    command = shlex.join(["headwise", *sys.argv[1:]])
+    words = "".join(f"<li>{html.escape(note)}</li>" for note in notes(found))
+    body = [plain_table("Accuracy in percent, with 95 % intervals over seeds", table), f"<ul>{words}</ul>"]
+    whole = {"headwise suite": 1, "command": command, "rows": table, "notes": notes(found), "scores": found.scores}
+    whole["tasks"] = {task: [asdict(side) for side in result.sides] for task, result in found.results.items()}
+    for file, text in {
+        "report.html": document(f"Suite {name}", body, {}, command),
+        "results.json": json_text(whole) + "\n",
+    }.items():
+        with opened(output / file) as stream:
+            stream.write(text)
+    write(table, output / "rows.csv")
+    typer.echo(str(output / "report.html"), err=as_json)
 
 
 def _tuned(setting: str | None) -> "Swept | None":
@@ -104,8 +168,11 @@ def run_folder(runs: Path, name: str, settings: list[str]) -> Path:
     return runs / folder_name(Path(name).stem, settings, limits=True)
 
 
-def _hand_over(result: "Result", output: Path | None, *, as_json: bool) -> None:
-    from headwise.compare.page import as_html, as_json_text, notes, pictures, rows
+def _hand_over(
+    result: "Result", output: Path | None, times: Sequence[int] | None, limit: int | None, *, as_json: bool
+) -> None:
+    from headwise.compare import lengths
+    from headwise.compare.page import as_html, as_json_text, notes, pictures, png, rows
 
     table = rows(result)
     short = [
@@ -114,13 +181,22 @@ def _hand_over(result: "Result", output: Path | None, *, as_json: bool) -> None:
     tell(table if as_json else short, as_json=as_json, output=None)
     if not as_json:
         typer.echo("\n".join(notes(result)))
+    tables: dict[str, list[dict[str, Any]]] = {}
+    drawn: dict[str, bytes] = {}
+    if times is not None:
+        longer = lengths.extrapolate(result.sides, result.metric, times, limit)
+        caption = " ".join(lengths.notes(longer))
+        tables, drawn = {caption: lengths.rows(longer)}, {caption: png(lengths.picture(longer))}
+        tell(tables[caption], as_json=as_json, output=None)
+        typer.echo("" if as_json else "\n".join(lengths.notes(longer)), nl=not as_json)
     if output is None:
         return
     output.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["headwise", *sys.argv[1:]])
+    more = {"lengths": [row for table_rows in tables.values() for row in table_rows]} if tables else {}
     for name, text in (
-        ("report.html", as_html(result, command, pictures(result))),
-        ("results.json", as_json_text(result, command)),
+        ("report.html", as_html(result, command, pictures(result) | drawn, tables)),
+        ("results.json", as_json_text(result, command, more)),
     ):
         with opened(output / name) as stream:
             stream.write(text)

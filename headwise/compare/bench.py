@@ -1,5 +1,6 @@
 """Where the claims that train models do so: drawn data, sides trained alike, and what the record says of them."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -115,9 +116,9 @@ class Comparison:
         sign = 1.0 if self.better == "high" else -1.0
         return max(names or self.sides, key=lambda name: sign * self.mean(name))
 
-    def undecidable(self, chance: float, ceiling: float) -> bool:
-        """Whether all sides are above the ceiling, or none is above chance: then the data cannot tell them apart."""
-        means = [self.mean(name) for name in self.sides]
+    def undecidable(self, chance: float, ceiling: float, names: Sequence[str] | None = None) -> bool:
+        """Whether these sides, or all, are above the ceiling, or none above chance: data cannot tell them apart."""
+        means = [self.mean(name) for name in names or self.sides]
         return min(means) > ceiling or max(means) < chance
 
     def folders(self, side: str) -> dict[int, Path]:
@@ -153,17 +154,22 @@ class Bench:
         """Of the runs that are reported; tuning has the next one."""
         return list(range(FULL_SEEDS if self.full else QUICK_SEEDS))
 
-    def drawn(self, problem: str, count: int, *, test: int = 1000, seed: int = 1, **sizes: int) -> list[str]:
+    def drawn(self, problem: str, count: int, *, test: int = 1000, seed: int = 1, **sizes: Any) -> list[str]:
         """Settings that name the files of a drawn problem, which are written unless they are there.
 
         Args:
             count: examples to train on; test: of each other part.
-            sizes: symbols, shortest, longest; without them those of the problem.
+            sizes: options of `headwise data make`, such as symbols and longest; without them those of the problem.
         """
-        words = [problem, str(count), str(test), *(f"{name}{number}" for name, number in sorted(sizes.items()))]
+        words = [
+            problem,
+            str(count),
+            str(test),
+            *(name + "_".join(re.findall(r"\w+", str(size))) for name, size in sorted(sizes.items())),
+        ]
         folder = self.runs / "drawn" / "-".join([*words, f"seed{seed}"])
-        generators.make(problem, folder, seed, count, {"held_out": test, **sizes})
-        return [f"data.{part}={folder / part}.tsv" for part in ("train", "valid", "test")]
+        files = generators.make(problem, folder, seed, count, {"held_out": test, **sizes})
+        return [f"data.{path.stem}={path}" for path in files if path.stem in ("train", "valid", "test")]
 
     def train(self, where: str, design: Design) -> Comparison:
         """Trains the sides, as `headwise compare` does: the same seeds, the same order of data, tuned alike.

@@ -59,6 +59,7 @@ class Plan:
             side is the first or the last.
         worst: a run that diverges has the worst score instead of being an error: 0, or of a score that is better when
             it is low the highest of all runs.
+        alone: whether a single side is enough.
     """
 
     names: Sequence[str]
@@ -74,6 +75,7 @@ class Plan:
     arms: Mapping[str, Arm] = field(default_factory=dict)
     extensions: int = 0
     worst: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def plan_sides(plan: Plan) -> dict[str, Cell]:
     sides = _arms(plan) if plan.arms else _sides(plan_runs(plan.names, plan.settings, [plan.seeds[0]], plan.folder_of))
     if len(tasks := {cell.recipe.task for cell in sides.values()}) > 1:
         raise ConfigError(f"{' and '.join(sorted(tasks))} are different tasks, whose scores cannot be compared")
-    if len(sides) < 2:
+    if len(sides) < 2 and not (sides and plan.alone):
         raise ConfigError(
             "there is one model, and nothing to compare; give several values: model.position=rotary,alibi"
         )
@@ -417,6 +419,7 @@ def _side(name: str, cell: Cell, side: Trained, cost: Cost) -> Side:
         sum(row.steps for row in rows) / len(rows),
         side.tuned,
         side.at_edge,
+        {seed: str(cell.folder) for seed, cell in side.cells.items() if seed in side.rows},
     )
 
 

@@ -103,8 +103,8 @@ def _winner(best: str, differences: Mapping[str, Difference]) -> str:
     return f"{best} is better than {', '.join(clear)}; between it and {', '.join(unclear)} no difference is clear."
 
 
-def as_json_text(result: Result, command: str) -> str:
-    """All numbers, those of each seed too."""
+def as_json_text(result: Result, command: str, more: Mapping[str, Any] | None = None) -> str:
+    """All numbers, those of each seed too, and `more` by its names."""
     sides = [asdict(side) for side in result.sides]
     efficient = [side.name for side in front(result.sides, result.better)]
     whole = {"headwise comparison": 1, "command": command, "metric": result.metric, "better": result.better}
@@ -117,25 +117,55 @@ def as_json_text(result: Result, command: str) -> str:
                 "notes": notes(result),
                 "front": efficient,
                 "sides": sides,
+                **(more or {}),
             }
         )
         + "\n"
     )
 
 
-def as_html(result: Result, command: str, figures: Mapping[str, bytes]) -> str:
-    """The report; figures are PNG images by their captions."""
+def as_html(
+    result: Result,
+    command: str,
+    figures: Mapping[str, bytes],
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+) -> str:
+    """The report; figures are PNG images by their captions, further tables have captions too."""
     table = _table(rows(result), result.metric)
     body = [f"<p>{html.escape(note)}</p>" for note in notes(result)[:1]]
     body.append(f"<ul>{''.join(f'<li>{html.escape(text)}</li>' for text in result.conditions)}</ul>")
     body += [f'<div class="scroll">{table}</div>', *(f"<p>{html.escape(note)}</p>" for note in notes(result)[1:])]
+    title = f"{result.metric} of {', '.join(side.name for side in result.sides)}"
+    return document(title, [*body, *(plain_table(*table) for table in (tables or {}).items())], figures, command)
+
+
+def document(title: str, body: Sequence[str], figures: Mapping[str, bytes], command: str) -> str:
+    """A page of HTML that needs nothing else: parts of HTML, then figures by their captions, and what made it."""
+    parts = list(body)
     for caption, image in figures.items():
         data = base64.b64encode(image).decode()
-        body.append(f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(caption)}">')
-        body.append(f"<figcaption>{html.escape(caption)}</figcaption></figure>")
-    body.append(f"<p>Made by <code>{html.escape(command)}</code></p>")
-    title = f"{result.metric} of {', '.join(side.name for side in result.sides)}"
-    return _PAGE.format(title=html.escape(title[:120]), body="\n".join(body))
+        parts.append(f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(caption)}">')
+        parts.append(f"<figcaption>{html.escape(caption)}</figcaption></figure>")
+    parts.append(f"<p>Made by <code>{html.escape(command)}</code></p>")
+    return _PAGE.format(title=html.escape(title[:120]), body="\n".join(parts))
+
+
+def plain_table(caption: str, table: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of the same keys as HTML; a key that ends in ± stands in the cell of the one before it."""
+    names = [name for name in table[0] if not name.endswith(" ±")] if table else []
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
+    lines = [f'<h2>{html.escape(caption)}</h2><div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>']
+    for row in table:
+        cells = "".join(f"<td>{html.escape(_with_half(row, name))}</td>" for name in names)
+        lines.append(f"<tr>{cells}</tr>")
+    return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def _with_half(row: Mapping[str, Any], name: str) -> str:
+    value, half = row[name], row.get(f"{name} ±")
+    if not isinstance(value, float):
+        return "–" if value is None else str(value)
+    return f"{value:.4g}" + ("" if half is None else f" ± {half:.2g}")
 
 
 def _table(table: Sequence[Mapping[str, Any]], metric: str) -> str:
@@ -188,12 +218,17 @@ def pictures(result: Result) -> dict[str, bytes]:
         )
     names = [side.name for side in front(result.sides, result.better)]
     drawn = frontier(sides, names, across="CPU time of training, µs a token", down=result.metric)
-    stream = io.BytesIO()
-    drawn.savefig(stream, format="png", dpi=PRINT_DPI)
     caption = (
         f"{result.metric} beside the CPU time of a token in training; none is better at less than those on the line"
     )
-    return {caption: stream.getvalue()}
+    return {caption: png(drawn)}
+
+
+def png(drawn: Any) -> bytes:
+    """A figure as a PNG image."""
+    stream = io.BytesIO()
+    drawn.savefig(stream, format="png", dpi=PRINT_DPI)
+    return stream.getvalue()
 
 
 def _score(metric: str, value: float) -> str:

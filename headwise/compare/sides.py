@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from scipy import stats
@@ -39,6 +39,7 @@ class Side:
         tuned: the value that was chosen for it on the validation data, if any; at_edge: it is the first or last one
             tried, so that a better one may lie beyond.
         cpu_s, steps: of all its runs that are scored, and of one of them on average.
+        runs: the run folder of each seed.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Side:
     steps: float
     tuned: str | None = None
     at_edge: bool = False
+    runs: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def score(self) -> Interval:

@@ -211,6 +211,15 @@ class Predictor(ABC, Generic[I, O, E]):
             raise ConfigError(f"this model has no option {flag(others[0])}: remove it")
         return values.get(self.option)
 
+    def at_length(self, examples: Sequence[E], times: int, longest: int) -> Mapping[str, float] | None:
+        """Scores of the same places with a context of `times` the length of training; `longest` is the most to come.
+
+        None where an example is read whole: then examples of that length are scored.
+
+        Raises: ShapeError: a model that cannot read so far.
+        """
+        return None
+
     def text_of(self, example: E) -> str:
         """What an example gives the model to read, with blanks between words. Raises: Unsupported if it is no text."""
         raise Unsupported("what this model reads is no text, so it has no length in words")

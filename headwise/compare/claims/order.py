@@ -51,7 +51,7 @@ def _field(bench: Bench) -> Evidence:
     sides = {f"{amount} back": Arm("shift", tuple(data[amount])) for amount in distances}
     trained = bench.train("training", Design(sides, "accuracy", budget(400 if bench.full else 150, 1024), rates(8e-3)))
     still = [*budget(1, 64), "training.learning_rate=1e-9"]
-    fresh = bench.train("one step of nothing", Design(sides, "accuracy", still))
+    fresh = bench.train("before training", Design(sides, "accuracy", still))
     cells, controls = list[Cell](), list[Control]()
     for amount in distances:
         name = f"{amount} back"

@@ -13,10 +13,10 @@ _WRITTEN = datetime.date(2026, 11, 26)
 CEILING = 0.98
 
 
-def dropped(bench: Bench, where: str, compared: Comparison, chance: float) -> bool:
-    """Whether data tell no sides apart, which the record then says."""
-    if undecidable := compared.undecidable(chance, CEILING):
-        means = ", ".join(f"{name} {compared.mean(name):.3f}" for name in compared.sides)
+def dropped(bench: Bench, where: str, compared: Comparison, chance: float, names: Sequence[str] | None = None) -> bool:
+    """Whether data tell these sides, or all, not apart, which the record then says."""
+    if undecidable := compared.undecidable(chance, CEILING, names):
+        means = ", ".join(f"{name} {compared.mean(name):.3f}" for name in names or compared.sides)
         bench.notes.append(f"{where}: dropped by rule, all sides at the ceiling or at chance ({means})")
     return undecidable
 
@@ -54,7 +54,7 @@ def _relu(bench: Bench) -> Evidence:
     for where, (data, recipe, metric, own, steps, chance) in designs.items():
         sides = scores(recipe, "model.normalizer", ["softmax", "relu", *(["sigmoid", "sparsemax"] if full else [])])
         compared = bench.train(where, Design(sides, metric, [*data, *own, *budget(steps, 512)], rates(4e-3)))
-        if dropped(bench, where, compared, chance):
+        if dropped(bench, where, compared, chance, ["softmax", "relu"]):
             continue
         ahead = compared.difference("relu", "softmax")
         cells += [above(f"{where}: no worse", ahead, -0.01), larger(f"{where}: better", ahead, 0.005)]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from pydantic import Field, field_validator
@@ -23,7 +24,7 @@ from headwise.data.suggestions import Size, Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
-from headwise.errors import ConfigError, QuotingWarning
+from headwise.errors import ConfigError, DataError, QuotingWarning
 from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.layers.loss import output_loss, real_rows
@@ -49,8 +50,8 @@ from headwise.tasks.text.writer import Output, Request, outputs_of
 
 # tokens of prompts and continuations that are decoded together
 DECODING_TOKENS = 8192
-# windows that are scored together
-_SCORED_ROWS = 8
+# windows that are scored together, and places that are scored with contexts of several lengths
+_SCORED_ROWS, _CONTEXTS = 8, 256
 # tokens of a continuation that is looked at
 _SHOWN_TOKENS = 24
 _UNLIMITED = {"max_len_a": 0.0, "max_len_b": 1e9}
@@ -159,6 +160,28 @@ class Continuer(Predictor[str, list[Output], str]):
         total, words = nll(text), sum(len(line.split()) + 1 for line in lines)
         scores = likelihood_scores({"nll": total, "tokens": float(len(text)), "chars": float(text.chars)})
         return {**scores, "word_perplexity": metrics.perplexity(total, words)}
+
+    @torch.inference_mode()
+    def at_length(self, examples: Sequence[str], times: int, longest: int) -> dict[str, float]:
+        """Loss and perplexity of the last half of a training window, after a context of `times` its length.
+
+        The places are the same for every `times` up to `longest`, at most 256 windows of them.
+
+        Raises: DataError: the text is too short; ShapeError: positions beyond a learned table.
+        """
+        text = text_of([piece for example in examples for piece in _lines(example)], self.tokenizer)
+        tokens, size = torch.from_numpy(np.asarray(text.tokens[:], dtype=np.int64)), times * self.length
+        ends = range(longest * self.length, len(tokens), self.length)[:_CONTEXTS]
+        if not ends:
+            raise DataError(f"the text has {len(tokens):,} tokens; {longest * self.length + 1:,} or more are needed")
+        last, total = max(1, self.length // 2), 0.0
+        device = self.model.output.weight.device
+        for start in range(0, len(ends), _SCORED_ROWS):
+            rows = torch.stack([tokens[end - size : end + 1] for end in ends[start : start + _SCORED_ROWS]]).to(device)
+            hidden = self.model.hidden(rows[:, :-1])[:, -last:]
+            total += float(output_loss(self.model.output, hidden.flatten(0, 1), rows[:, -last:].flatten()))
+        count = last * len(ends)
+        return {"perplexity": metrics.perplexity(total, count), "loss": total / count}
 
     def _nll(self, text: Text, columns: dict[str, list[float]]) -> float:
         """The negative log-likelihood of a text; that of each window, its tokens and characters go to `columns`."""

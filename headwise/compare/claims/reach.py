@@ -1,0 +1,174 @@
+"""Claims about positions and length: which scheme is best, and which goes on beyond the lengths of training."""
+
+import datetime
+from collections.abc import Sequence
+
+from headwise.compare.bench import Bench, Comparison, Design, budget, rates
+from headwise.compare.claim import Claim, Evidence
+from headwise.compare.claims.weighing import guessed, learned
+from headwise.compare.experiment import Arm
+from headwise.compare.lengths import scores_at
+from headwise.compare.verdicts import Cell, Control, Interval, above, larger, near
+
+_WRITTEN = datetime.date(2026, 11, 26)
+# characters of a training window of text, and symbols of a drawn input at most
+_WINDOW, _SYMBOLS = 64, 8
+# windows are as long as the learned table, which ends there
+_SPOKEN = [f"length={_WINDOW}", 'tokenizer={kind="char",spaces="kept"}', "model.dropout=0", "ngram=0", "show=[]"]
+
+# the scores of a side at a length, seed by seed
+Scores = dict[int, list[float]]
+
+
+def _spoken(bench: Bench, names: Sequence[str], times: Sequence[int]) -> tuple[Comparison, dict[str, Scores]]:
+    """Language models of characters: nats at the same places, with contexts of so many times a training window."""
+    full = bench.full
+    model = ["model.d_model=128", "model.d_ff=512", "model.num_layers=4"] if full else []
+    model = model or ["model.d_model=64", "model.d_ff=128", "model.num_layers=2"]
+    settings = [*_SPOKEN, *model, f"model.max_len={_WINDOW}", "decoding.max_len=8", "training.schedule=budget"]
+    settings += [
+        *budget(2000 if full else 200, 2048 if full else 1024),
+        "training.valid_limit=64",
+        "training.warmup_steps=25",
+    ]
+    sides = {name: Arm("tiny-shakespeare", (f"model.position={name}",)) for name in names}
+    design = Design(sides, "loss", settings, rates(4e-3) if full else None, limit=None if full else 400)
+    compared = bench.train("characters", design)
+    return compared, _by_length(compared, "loss", times)
+
+
+def _drawn(bench: Bench, problem: str, names: Sequence[str]) -> tuple[Comparison, dict[str, Scores]]:
+    """Causal taggers that answer in one sequence: the share of right symbols, of inputs of so many times the length."""
+    full = bench.full
+    times = (1, 2, 4) if full else (1, 2)
+    data = bench.drawn(problem, 10_000 if full else 3000, test=200, longest=_SYMBOLS, lengths=times, tagged=True)
+    sizes = "d_model=64,d_ff=128,num_heads=4,encoder_layers=2,dropout=0"
+    model = f'{{kind="attention",causal=true,{sizes},max_len={2 * _SYMBOLS + 1}}}'
+    settings = [*data, f"model={model}", *budget(1500 if full else 300, 1024 if full else 512)]
+    sides = {name: Arm("repeat", (f"model.position={name}",)) for name in names}
+    compared = bench.train(problem, Design(sides, "accuracy", settings, rates(2e-3) if full else None))
+    return compared, _by_length(compared, "accuracy", times)
+
+
+def _by_length(compared: Comparison, metric: str, times: Sequence[int]) -> dict[str, Scores]:
+    """The score of each side at each length, seed by seed; without those that a side cannot read."""
+    table: dict[str, Scores] = {}
+    for name in compared.sides:
+        table[name] = {number: [] for number in times}
+        for run in compared.folders(name).values():
+            found, _ = scores_at(run, times)
+            for number, scores in found.items():
+                table[name][number].append(scores[metric])
+    return table
+
+
+def regret(conditions: Sequence[dict[str, list[float]]], seeds: int) -> Interval:
+    """How far behind the best the most even side is in its worst condition, as a share of the best; over seeds.
+
+    Args:
+        conditions: goodness of each side, seed by seed; a side that is absent in one is last there.
+    """
+    regrets = []
+    for seed in range(seeds):
+        worst: dict[str, float] = {}
+        for condition in conditions:
+            values = {name: scores[seed] for name, scores in condition.items() if len(scores) > seed}
+            best, last = max(values.values()), min(values.values())
+            for name in condition:
+                behind = (best - values.get(name, last)) / abs(best)
+                worst[name] = max(worst.get(name, 0.0), behind)
+        regrets.append(min(worst.values()))
+    return Interval.of(regrets)
+
+
+def _best_position(bench: Bench) -> Evidence:
+    """Copying in one sequence and characters of text, at the length of training and at twice it."""
+    names = ["none", "sinusoidal", "learned", "rotary", "alibi", *(["t5", "shaw"] if bench.full else [])]
+    times = (1, 2, 4) if bench.full else (1, 2)
+    spoken, text = _spoken(bench, names, times)
+    problems = ("copy", "reverse") if bench.full else ("copy",)
+    conditions: list[dict[str, list[float]]] = [
+        {name: [-loss for loss in by_length[number]] for name, by_length in text.items()} for number in times
+    ]
+    controls = [
+        Control("characters: the best is below 2.8 nats", spoken.mean(spoken.best()) < 2.8, spoken.mean(spoken.best()))
+    ]
+    for problem in problems:
+        compared, table = _drawn(bench, problem, names)
+        conditions += [{name: by_length[number] for name, by_length in table.items()} for number in (1, 2)]
+        controls.append(guessed(problem, compared, 1 / 12))
+    absent = [len(condition["learned"]) for condition in conditions[1:2]]
+    controls.append(Control("a learned table cannot go on", absent == [0], float(absent[0])))
+    return [
+        larger("the most even scheme is behind the best somewhere", regret(conditions, len(bench.seeds)), 0.02)
+    ], controls
+
+
+def _alibi(bench: Bench) -> Evidence:
+    """Nats at the same last places with contexts of 1, 2 and 4 training windows."""
+    times = (1, 2, 4, 8) if bench.full else (1, 2, 4)
+    compared, table = _spoken(bench, ("alibi", "sinusoidal", "rotary"), times)
+    cells = []
+    for name in compared.sides:
+        excess = Interval.of([after - before for before, after in zip(table[name][1], table[name][4], strict=True)])
+        if name == "alibi":
+            cells.append(near("alibi: excess at 4 times the length", excess, min(excess.value, 0.0), 0.02))
+        else:
+            cells.append(above(f"{name}: excess at 4 times the length", excess, 0.1))
+    best = compared.mean(compared.best())
+    return cells, [Control("the best is below 2.8 nats at the length of training", best < 2.8, best)]
+
+
+def _no_positions(bench: Bench) -> Evidence:
+    """Right symbols at twice the length, without positions and with the best of others."""
+    names = ["none", "sinusoidal", "rotary", "alibi", *(["t5", "shaw"] if bench.full else [])]
+    cells, controls = list[Cell](), list[Control]()
+    for problem in ("copy", "reverse", "sort") if bench.full else ("copy", "sort"):
+        compared, table = _drawn(bench, problem, names)
+        means: dict[str, float] = {name: sum(scores[2]) / len(scores[2]) for name, scores in table.items()}
+        best = max((name for name in names if name != "none"), key=means.__getitem__)
+        ahead = [a - b for a, b in zip(table["none"][2], table[best][2], strict=True)]
+        cells.append(larger(f"{problem}: ahead of {best} at twice the length", Interval.of(ahead), 0.02))
+        controls += [guessed(problem, compared, 1 / 12), learned(problem, compared, compared.best(), 0.5)]
+    return cells, controls
+
+
+CLAIMS = [
+    Claim(
+        name="best-position-unknown",
+        sentence="No position scheme is best everywhere.",
+        source="lecture notes, row S76",
+        rule=(
+            "in every scheme's worst condition (characters of text, and answers to drawn problems, at the length of"
+            " training and at multiples of it) the least that it is behind the best one there is 2 % of the best score"
+            " or more, with all of the 95 % interval over seeds above 0; refuted where all of it is below 2 %. A scheme"
+            " that cannot read a length is as bad as the last one there; nothing is tuned in the quick variant"
+        ),
+        written=_WRITTEN,
+        trial=_best_position,
+    ),
+    Claim(
+        name="alibi-extrapolates",
+        sentence="ALiBi keeps its loss on inputs that are longer than those of training, and other schemes do not.",
+        source="Press et al. 2022, Train short, test long, arXiv:2108.12409",
+        rule=(
+            "on the same last places, the loss with a context of 4 training windows exceeds that with one by less than"
+            " 0.02 nats for ALiBi, and by more than 0.1 nats for sinusoids and rotary, with all of the 95 % interval"
+            " over seeds; a cell for each scheme; refuted where none of the interval is so"
+        ),
+        written=_WRITTEN,
+        trial=_alibi,
+    ),
+    Claim(
+        name="no-positions-generalise",
+        sentence="Causal models without positions generalise best to longer inputs.",
+        source="Kazemnejad et al. 2023, The impact of positional encoding on length generalization, arXiv:2305.19466",
+        rule=(
+            "at twice the length of training, the share of right symbols without positions is 2 points or more above"
+            " that of the best other scheme, with all of the 95 % interval over seeds above 0; refuted where all of it"
+            " is below 2 points; a cell for each drawn problem; nothing is tuned in the quick variant"
+        ),
+        written=_WRITTEN,
+        trial=_no_positions,
+    ),
+]

@@ -1,0 +1,128 @@
+"""Claims about what models can hold: pairs in a state of fixed size, and repeats by heads that find them."""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headwise.compare.bench import Bench, Comparison, Design, budget, rates
+from headwise.compare.claim import Claim, Evidence
+from headwise.compare.claims.weighing import CEILING, guessed, learned
+from headwise.compare.experiment import Arm
+from headwise.compare.verdicts import Cell, Control, Interval, above, larger
+from headwise.data.synthetic import UNTAGGED
+from headwise.training.loading import examples, load
+
+_WRITTEN = datetime.date(2026, 11, 26)
+
+
+def _model(width: int, layers: int, **keys: Any) -> str:
+    values: dict[str, Any] = {
+        "d_model": width,
+        "d_ff": 2 * width,
+        "num_heads": 2,
+        "encoder_layers": layers,
+        "dropout": 0,
+    }
+    words = [f"{key}={value}" for key, value in (values | keys).items()]
+    return f'model={{kind="attention",causal=true,{",".join(words)}}}'
+
+
+def _fixed_state(bench: Bench) -> Evidence:
+    """Pairs of a key and a letter, with a short convolution on all sides."""
+    full = bench.full
+    others = ("linear", "retention", *(["gated_linear", "performer"] if full else []))
+    cells, controls = list[Cell](), list[Control]()
+    for pairs in (8, 16, 32) if full else (16,):
+        data = bench.drawn("mqar", 20_000 if full else 6000, test=300, shortest=pairs, longest=pairs, symbols=12)
+        convolution = '"convolutional:kernel_size=3,causal=true"'
+        settings = [*data, _model(32, 2, position=convolution), *budget(1500 if full else 500, 2048 if full else 1024)]
+        settings += [] if full else ["training.learning_rate=4e-3"]
+        sides = {name: Arm("mqar", (f"model.mechanism={name}",)) for name in ("scored", *others)}
+        where = f"{pairs} pairs"
+        compared = bench.train(where, Design(sides, "accuracy", settings, rates(4e-3) if full else None))
+        if min(map(compared.mean, sides)) > CEILING:
+            bench.notes.append(f"{where}: dropped by rule, all sides at the ceiling")
+            continue
+        cells += [
+            larger(f"{where}: scored ahead of {name}", compared.difference("scored", name), 0.2) for name in others
+        ]
+        controls += [learned(where, compared, "scored", 0.6), guessed(where, compared, 1 / 12)]
+    return cells, controls
+
+
+def _induction(bench: Bench) -> Evidence:
+    """Symbols that repeat after a period that each row draws: attention alone, of one layer and of two."""
+    full = bench.full
+    length, symbols = (48, 24) if full else (24, 12)
+    data = bench.drawn("repeat", 10_000 if full else 4000, test=300, shortest=length, longest=length, symbols=symbols)
+    positions = ("rotary", "none", "alibi") if full else ("rotary",)
+    cells, controls = list[Cell](), list[Control]()
+    for position in positions:
+        sides = {
+            f"{layers} layer{'s' * (layers > 1)}": Arm("repeat", (f"model.encoder_layers={layers}",))
+            for layers in (1, 2)
+        }
+        settings = [
+            *data,
+            "model.d_ff=0",
+            f"model.position={position}",
+            *budget(1200 if full else 800, 1024 if full else 512),
+        ]
+        settings += [] if full else ["training.learning_rate=3e-3"]
+        compared = bench.train(position, Design(sides, "accuracy", settings, rates(4e-3) if full else None))
+        one, two = (Interval.of(compared.scores(name)) for name in sides)
+        cells.append(above(f"{position}: two layers", two, 0.95))
+        cells.append(
+            above(f"{position}: one layer, what is wrong", Interval(1 - one.value, 1 - one.high, 1 - one.low), 0.5)
+        )
+        cells.append(above(f"{position}: weight on what came after the same symbol", _matching(compared), 0.5))
+        controls.append(guessed(position, compared, 1 / symbols))
+    return cells, controls
+
+
+def _matching(compared: Comparison) -> Interval:
+    """The mean weight of the best head on the symbol behind the one that was read before (prefix matching)."""
+    return Interval.of([_prefix(run) for run in compared.folders("2 layers").values()])
+
+
+def _prefix(run: Path) -> float:
+    predictor, weights = load(run), list[Any]()
+    for row in examples(run, "test")[:30]:
+        period = sum(tag == UNTAGGED for tag in row.tags or ())
+        layers = [layer.weights for layer in predictor.explain(row).layers.values() if layer.kind == "self"]
+        diagonals = [np.diagonal(layer, 1 - period, 1, 2)[:, 1:] for layer in layers]
+        weights.append(np.concatenate([diagonal.mean(1) for diagonal in diagonals]))
+    return float(np.mean(weights, 0).max())
+
+
+CLAIMS = [
+    Claim(
+        name="fixed-state-fails-recall",
+        sentence="Mechanisms with a state of fixed size recall fewer pairs than attention.",
+        source="Arora et al. 2023, Zoology, arXiv:2312.04927",
+        rule=(
+            "the accuracy of softmax attention in recalling the values of all keys is 20 points or more above that of a"
+            " mechanism with a state of fixed size, with all of the 95 % interval over seeds above 0; refuted where all"
+            " of it is below 20 points; a cell for each mechanism and number of pairs; numbers at which all are above"
+            " 98 % are dropped; every side has a causal convolution of three symbols before its layers; nothing is"
+            " tuned in the quick variant"
+        ),
+        written=_WRITTEN,
+        trial=_fixed_state,
+    ),
+    Claim(
+        name="induction-needs-two-layers",
+        sentence="Attention continues a repeat by induction heads, which need two layers.",
+        source="Olsson et al. 2022, In-context learning and induction heads, arXiv:2209.11895",
+        rule=(
+            "in rows whose period is drawn, two layers of attention alone are right about more than 95 % of the symbols"
+            " to come, one layer is wrong about more than half, and the best head of two layers puts more than 0.5 of"
+            " its weight on the symbol that followed the same one before, each with all of the 95 % interval over"
+            " seeds; nothing is tuned in the quick variant"
+        ),
+        written=_WRITTEN,
+        trial=_induction,
+    ),
+]

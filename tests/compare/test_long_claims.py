@@ -1,0 +1,180 @@
+"""Claims on length, recall and long-range tasks, with drawn scores in place of trained ones."""
+
+from pathlib import Path
+
+import pytest
+
+from headwise.compare.bench import Bench, Comparison
+from headwise.compare.claim import run_claim
+from headwise.compare.claims import CLAIMS, long_range, reach, recall
+from headwise.compare.experiment import Trained
+from headwise.compare.verdicts import Interval
+
+SPREAD = (0.0, 0.004, -0.003, 0.002, -0.002, 0.001)
+
+
+class Drawn(Bench):
+    """Trains nothing: a side has the score that a function of condition and side gives it."""
+
+    def __init__(self, score, full=False):
+        super().__init__(full, Path("nowhere"), lambda name, settings: Path(name))
+        self.score = score
+
+    def drawn(self, problem, count, **sizes):
+        return [f"data.train={problem}"]
+
+    def train(self, where, design):
+        sides = {
+            name: Trained({}, {}, {seed: self.score(where, name) + SPREAD[seed] for seed in self.seeds}, None, False)
+            for name in design.sides
+        }
+        return Comparison(design.metric, "low" if design.metric == "loss" else "high", sides)
+
+
+def judged(name, score, full=False):
+    return run_claim(CLAIMS[name], bench=Drawn(score, full))
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(
+    ("name", "scores", "verdict"),
+    [
+        ("fixed-state-fails-recall", {"scored": 0.9, "other": 0.4}, "holds"),
+        ("fixed-state-fails-recall", {"scored": 0.9, "linear": 0.4, "other": 0.9}, "holds only where"),
+        ("fixed-state-fails-recall", {"scored": 0.9, "other": 0.85}, "does not hold"),
+        # nothing was learned
+        ("fixed-state-fails-recall", {"scored": 0.1, "other": 0.1}, "invalid"),
+        # the ceiling
+        ("fixed-state-fails-recall", {"other": 0.995}, "invalid"),
+        (
+            "long-range-table",
+            {"scored": 0.5, "bigbird": 0.55, "linear": 0.4, "performer": 0.45, "reformer": 0.42, "local": 0.3},
+            "holds",
+        ),
+        (
+            "long-range-table",
+            {"scored": 0.5, "bigbird": 0.45, "linear": 0.6, "performer": 0.55, "reformer": 0.57, "local": 0.7},
+            "does not hold",
+        ),
+        ("no-mechanism-wins-everywhere", {"scored": 0.7, "other": 0.6}, "does not hold"),
+    ],
+)
+def test_a_verdict_follows_from_the_scores(name, scores, verdict, full):
+    record = judged(name, lambda where, side: scores.get(side, scores.get("other")), full)
+    assert record.verdict == verdict, record.why
+
+
+def test_no_mechanism_wins_where_each_loses_once():
+    def score(where, side):
+        return 0.7 if (where == "ListOps") == (side == "scored") else 0.6
+
+    assert judged("no-mechanism-wins-everywhere", score).verdict == "holds"
+    assert judged("no-mechanism-wins-everywhere", score, True).verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "matching", "verdict"),
+    [
+        (0.2, 0.99, 0.8, "holds"),
+        (0.9, 0.99, 0.8, "holds only where"),
+        (0.9, 0.6, 0.1, "does not hold"),
+        (0.05, 0.1, 0.1, "invalid"),
+    ],
+)
+def test_induction(monkeypatch, one, two, matching, verdict):
+    monkeypatch.setattr(recall, "_matching", lambda compared: Interval.of([matching, matching + 0.01, matching]))
+    record = judged("induction-needs-two-layers", lambda where, side: one if side == "1 layer" else two)
+    assert record.verdict == verdict, record.why
+
+
+def by_length(monkeypatch, table):
+    """Scores by length that hang on nothing that is trained: (side, length) -> score."""
+
+    def drawn(compared, metric, times):
+        return {
+            name: {
+                number: []
+                if (value := table(name, number, metric)) is None
+                else [value + step for step in SPREAD[: len(next(iter(compared.sides.values())).scores)]]
+                for number in times
+            }
+            for name in compared.sides
+        }
+
+    monkeypatch.setattr(reach, "_by_length", drawn)
+
+
+@pytest.mark.parametrize(
+    ("alibi", "others", "verdict"),
+    [
+        (0.0, 0.5, "holds"),
+        (-0.2, 0.5, "holds"),
+        (0.3, 0.5, "holds only where"),
+        (0.3, 0.01, "does not hold"),
+        (0.0, 0.01, "holds only where"),
+    ],
+)
+def test_alibi(monkeypatch, alibi, others, verdict):
+    by_length(monkeypatch, lambda name, times, metric: 2.2 + (times > 1) * (alibi if name == "alibi" else others))
+    record = judged("alibi-extrapolates", lambda where, side: 2.2)
+    assert record.verdict == verdict, record.why
+
+
+def test_positions(monkeypatch):
+    def no_best(name, times, metric):
+        if name == "learned" and times > 1:
+            return None
+        first = times == 1
+        good = (name == "rotary") if first else (name == "alibi")
+        return (2.2 if good else 2.6) if metric == "loss" else (0.9 if good else 0.6)
+
+    loss_or_share = lambda where, side: 2.2 if where == "characters" else 0.8  # noqa: E731
+    by_length(monkeypatch, no_best)
+    assert judged("best-position-unknown", loss_or_share).verdict == "holds"
+    # one that is the best everywhere refutes it
+    by_length(
+        monkeypatch,
+        lambda name, times, metric: (
+            None
+            if (name, times > 1) == ("learned", True)
+            else (2.2 if metric == "loss" else 0.9)
+            if name == "alibi"
+            else (2.6 if metric == "loss" else 0.6)
+        ),
+    )
+    assert judged("best-position-unknown", loss_or_share).verdict == "does not hold"
+    # a table that goes on has not the size that is said
+    by_length(monkeypatch, lambda name, times, metric: 2.2 if metric == "loss" else 0.9)
+    assert judged("best-position-unknown", loss_or_share).verdict == "invalid"
+
+
+@pytest.mark.parametrize(("none", "verdict"), [(0.8, "holds"), (0.5, "does not hold")])
+def test_no_positions(monkeypatch, none, verdict):
+    by_length(monkeypatch, lambda name, times, metric: none if name == "none" else 0.6)
+    for full in (False, True):
+        assert judged("no-positions-generalise", lambda where, side: 0.8, full).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("share", "lost", "verdict"),
+    [
+        (0.3, 0.0, "holds"),
+        (1.5, 0.0, "does not hold"),
+        (0.3, 0.2, "does not hold"),
+        (0.9, 0.0, "undecided"),
+        (0.3, 0.03, "undecided"),
+    ],
+)
+def test_what_efficiency_costs(monkeypatch, share, lost, verdict):
+    monkeypatch.setattr(long_range, "one_pass", lambda what, length, width, backward: what)
+    monkeypatch.setattr(long_range, "seconds", lambda passes, rounds: [1.0, *(share for _ in passes[1:])])
+    record = judged(
+        "efficient-loses-a-little-gains-speed", lambda where, side: 0.5 if side in ("scored", "local") else 0.5 - lost
+    )
+    assert record.verdict == verdict, record.why
+
+
+def test_regret_counts_what_is_absent_as_the_last():
+    conditions = [{"a": [1.0, 1.0], "b": [0.5, 0.5], "c": [1.0, 1.0]}, {"a": [0.8, 0.8], "b": [1.0, 1.0], "c": []}]
+    # a: 20 % behind in the second; b: half in the first; c: as bad as a
+    assert reach.regret(conditions, 2).value == pytest.approx(0.2)
