@@ -108,14 +108,23 @@ def run_claim(claim: Claim, *, full: bool = False, bench: Bench | None = None) -
         why=why(cells, controls),
         cells=list(cells),
         controls=list(controls),
-        sides=bench.sides if bench is not None else [],
-        notes=bench.notes if bench is not None else [],
+        sides=bench.sides if bench is not None and claim.trial else [],
+        notes=[*bench.notes, *_detectable(cells, bench)] if bench is not None and claim.trial else [],
         cpu_s=round(spent, 1),
         processor=runtime.processor(),
         ran=datetime.datetime.now(datetime.UTC).date(),
         release=runtime.version(),
         torch=torch.__version__,
     )
+
+
+def _detectable(cells: Sequence[Cell], bench: Bench) -> list[str]:
+    """For each condition that is undecided, how large a difference would have been clear."""
+    return [
+        f"{cell.where}: {len(bench.seeds)} seeds would show a difference of {(cell.high - cell.low) / 2:.2g} or more"
+        for cell in cells
+        if cell.outcome == "undecided"
+    ]
 
 
 def _cpu_s() -> float:

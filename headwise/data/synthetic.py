@@ -112,16 +112,17 @@ class Sizes:
 
         Raises: ConfigError for an amount that it does not have, or one that is too small or too large.
         """
-        known = (definition or _problem(problem)).amount
+        definition = definition or _problem(problem)
+        known = definition.amount
         if known is None:
             if self.amount is not None:
                 raise ConfigError(f"'{problem}' has no amount; leave it out")
             return []
         amount = known[1] if self.amount is None else self.amount
-        if not known[0] <= amount < self.symbols:
-            raise ConfigError(
-                f"amount ({amount}) of '{problem}' must be {known[0]} or more, below symbols ({self.symbols})"
-            )
+        if amount < known[0]:
+            raise ConfigError(f"amount ({amount}) must be {known[0]} or more for '{problem}'")
+        if not definition.tagged and 2 * amount >= self.symbols:
+            raise ConfigError(f"amount ({amount}) must be less than half of symbols ({self.symbols}) for '{problem}'")
         return [amount]
 
 
@@ -339,8 +340,11 @@ def _shift(numbers: random.Random, length: int, letters: list[str], amount: int)
 
 
 def _hops(numbers: random.Random, length: int, letters: list[str], amount: int) -> tuple[str, str]:
-    """Pairs that form one circle of letters, in drawn order, a word each, and the letter to begin with."""
-    circle = numbers.sample(letters, max(amount + 1, min(length, len(letters))))
+    """Pairs that form one circle of letters, in drawn order, a word each, and the letter to begin with.
+
+    The way back is longer than the one that is asked for, or a single look at where a letter comes from would do.
+    """
+    circle = numbers.sample(letters, min(max(2 * amount + 1, length), len(letters)))
     pairs = [first + second for first, second in zip(circle, circle[1:] + circle[:1], strict=True)]
     numbers.shuffle(pairs)
     return " ".join([*pairs, circle[0]]), circle[amount]

@@ -106,6 +106,16 @@ def test_a_lead_has_to_shrink_and_to_turn():
         assert run_claim(claim, bench=Drawn(lead(False), full)).verdict == "holds only where"
 
 
+def test_what_is_undecided_says_what_would_have_been_clear():
+    noisy = iter((0.90, 0.86, 0.91, 0.88, 0.90, 0.89))
+    record = run_claim(CLAIMS["relu-beats-softmax"], bench=Drawn(lambda where, side: next(noisy)))
+    undecided = [cell for cell in record.cells if cell.outcome == "undecided"]
+    assert undecided
+    for cell in undecided:
+        half = (cell.high - cell.low) / 2
+        assert f"{cell.where}: 3 seeds would show a difference of {half:.2g} or more" in record.notes
+
+
 def test_claims_that_train_name_their_rules_once():
     trained = [claim for claim in CLAIMS.values() if claim.trial]
     assert len(trained) >= 14

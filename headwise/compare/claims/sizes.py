@@ -52,7 +52,14 @@ def _depth(bench: Bench) -> Evidence:
     """Looking up a letter and then what that one leads to, by the number of blocks at equal parameters."""
     cells, controls = list[Cell](), list[Control]()
     for hops in (2, 4) if bench.full else (2,):
-        data = bench.drawn("hops", 10_000 if bench.full else 6000, symbols=8, shortest=3, longest=6, amount=hops)
+        data = bench.drawn(
+            "hops",
+            10_000 if bench.full else 6000,
+            symbols=12 if bench.full else 8,
+            shortest=5,
+            longest=9 if bench.full else 5,
+            amount=hops,
+        )
         sides = {
             f"{layers} layers": Arm(
                 "hops", (f"model.encoder_layers={layers}", f"model.d_model={d}", f"model.d_ff={ff}")
@@ -60,7 +67,7 @@ def _depth(bench: Bench) -> Evidence:
             for layers, (d, ff) in _EQUAL.items()
         }
         where = f"{hops} hop{'s' * (hops > 1)}"
-        steps = 1000 if bench.full else 400
+        steps = 1500 if bench.full else 600
         compared = bench.train(where, Design(sides, "accuracy", [*data, *budget(steps, 512)], rates(4e-3)))
         if dropped(bench, where, compared, 0.3):
             continue
@@ -149,6 +156,7 @@ CLAIMS = [
             " seeds; a cell for each number of hops"
         ),
         written=_WRITTEN,
+        version=2,
         trial=_depth,
     ),
     Claim(
