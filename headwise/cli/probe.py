@@ -75,7 +75,8 @@ def relations(
 
     import headwise
     from headwise import runtime
-    from headwise.tasks.text.dependencies import read_dependencies, relation_scores
+    from headwise.data.dependencies import read_dependencies
+    from headwise.predictors.relations import relation_scores
 
     runtime.apply(fast_products=False)
     predictor = headwise.load(run)
