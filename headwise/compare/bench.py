@@ -17,6 +17,31 @@ from headwise.training.sweep import Swept
 QUICK_SEEDS, FULL_SEEDS = 3, 6
 
 
+def rates(peak: float) -> Swept:
+    """A quarter of a learning rate, itself, and four times it, for sides to choose from.
+
+    >>> rates(0.002).values
+    ('0.0005', '0.002', '0.008')
+    """
+    return Swept("training.learning_rate", tuple(f"{share * peak:.6g}" for share in (0.25, 1, 4)))
+
+
+def budget(steps: int, batch: int, unit: str = "tokens") -> list[str]:
+    """Settings of a run of so many steps, which is validated in the middle and at the end; no baseline is fitted.
+
+    Args:
+        batch: padded tokens of a batch; with the unit "sentences" examples.
+    """
+    return [
+        f"training.max_steps={steps}",
+        "training.max_epochs=0",
+        f"training.batch_{unit}={batch}",
+        "training.validate_every_epochs=0",
+        f"training.validate_every={max(1, steps // 2)}",
+        "training.baseline_cpu_s=0",
+    ]
+
+
 class SideRecord(Config):
     """A side of an experiment as the record of a claim keeps it.
 
@@ -50,6 +75,7 @@ class Design:
         tune: a key with values in ascending order from which each side takes the best on validation data, with a
             seed that is not reported; None: nothing is tuned.
         extensions: times that these values go on for all sides where the best of one is the first or the last.
+        limit: only the first examples are scored.
     """
 
     sides: Mapping[str, Arm]
@@ -57,6 +83,7 @@ class Design:
     settings: Sequence[str] = ()
     tune: Swept | None = None
     extensions: int = 1
+    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +180,7 @@ class Bench:
             folder_of=self.folder_of,
             tune=design.tune,
             metric=design.metric,
+            limit=design.limit,
             jobs=self.jobs,
             arms=design.sides,
             extensions=design.extensions,

@@ -17,8 +17,8 @@ def make(name: str, folder: Path, seed: int, sizes: synthetic.Sizes) -> dict[Pat
 
     >>> make("poems", Path("."), 1, synthetic.Sizes())
     Traceback (most recent call last):
-    headwise.errors.ConfigError: unknown problem 'poems'; known: brackets, copy, dialogues, hops, lookup, match, odd, \
-    parity, recall, reverse, shapes, shift, sort, waves
+    headwise.errors.ConfigError: unknown problem 'poems'; known: backcopy, brackets, copy, dialogues, hops, \
+    largest, lookup, match, odd, parity, recall, reverse, shapes, shift, sort, waves
     """
     if name in synthetic.PROBLEMS:
         return synthetic.make(name, folder, seed, sizes)

@@ -18,7 +18,7 @@ GOLDEN = [
     ("1 1 1 0 0", "1 0 1 1 1"),
     ("[ ] ( [ ] ]", "broken"),
 ]
-NEWER = [("b 8 c", "8"), ("d b b d b", "- - d b b"), ("c b a c d a b d c", "d")]
+NEWER = [("b 8 c", "8"), ("d b b d b", "- - d b b"), ("cb ac da bd c", "d")]
 # problems that are drawn with an amount
 AMOUNTS = {"match": (0, 1, 2), "shift": (0, 1, 3), "hops": (1, 2, 4)}
 
@@ -51,11 +51,13 @@ def answer_with(problem, text, amount, letters):
     symbols = text.split()
     if problem == "shift":
         return " ".join(symbols[place - amount] if place >= amount else "-" for place in range(len(symbols)))
-    pairs, asked = dict(zip(symbols[:-1:2], symbols[1:-1:2], strict=True)), symbols[-1]
+    asked = symbols[-1]
     if problem == "hops":
+        pairs = dict(symbols[:-1])
         for _ in range(amount):
             asked = pairs[asked]
         return asked
+    pairs = dict(zip(symbols[:-1:2], symbols[1:-1:2], strict=True))
 
     def distance(letter):
         apart = abs(ord(letter) - ord(asked))
@@ -75,7 +77,7 @@ def test_answers_of_an_amount_are_right(problem, amount):
     if problem == "shift":
         assert lengths == {3, 4, 5}
     elif problem == "hops":
-        assert lengths == {2 * max(length, amount + 1) + 1 for length in (3, 4, 5)}
+        assert lengths == {max(length, amount + 1) + 1 for length in (3, 4, 5)}
     else:
         assert lengths == {2 * min(length, 15 // (2 * amount + 1)) + 1 for length in (3, 4, 5)}
     assert len({found for _, found in rows}) > 5
