@@ -10,10 +10,11 @@ from headwise.compare.claims import (
     order,
     paths,
     scores,
+    series,
     sharpness,
     sizes,
     weighing,
 )
 
-_MODULES = (scores, costs, paths, norms, weighing, sizes, order, images, explanations, heads, sharpness)
+_MODULES = (scores, costs, paths, norms, weighing, sizes, order, images, explanations, heads, sharpness, series)
 CLAIMS: dict[str, Claim] = {claim.name: claim for module in _MODULES for claim in module.CLAIMS}

@@ -41,8 +41,9 @@ def _dilutes(bench: Bench) -> Evidence:
         length: bench.drawn("largest", 1, test=count, shortest=length, longest=length)[2].partition("=")[2]
         for length in lengths
     }
-    names = {"softmax": "softmax", "scalable": "scalable softmax", "entmax15": "1.5-entmax"}
-    sides = {what: Arm("odd", (f"pooling={{kind='attention',normalizer='{name}'}}",)) for name, what in names.items()}
+    # the scale is about what the paper of scalable softmax finds learned: arXiv:2501.19399
+    names = {"softmax": "softmax", "scalable softmax": "scalable:scale=0.43", "1.5-entmax": "entmax15"}
+    sides = {what: Arm("odd", (f"pooling={{kind='attention',normalizer='{name}'}}",)) for what, name in names.items()}
     trained = bench.train("the largest of 2 to 16 numbers", Design(sides, "accuracy", settings))
     cells: list[Cell] = []
     for name in sides:
