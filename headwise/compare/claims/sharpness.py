@@ -36,7 +36,7 @@ def _dilutes(bench: Bench) -> Evidence:
     lengths, count = ((16, 64, 256, 1024), 200) if bench.full else ((16, 128, 1024), 60)
     settings = [*bench.drawn("largest", 10_000 if bench.full else 4_000, test=400), "data.max_len=2048"]
     settings += ["model={kind='token',d_model=64,d_ff=64,dropout=0.0}", "training.learning_rate=5e-3"]
-    settings += budget(1500 if bench.full else 400, 2048)
+    settings += budget(1500 if bench.full else 600, 2048)
     longer = {
         length: bench.drawn("largest", 1, test=count, shortest=length, longest=length)[2].partition("=")[2]
         for length in lengths
@@ -58,7 +58,7 @@ def _dilutes(bench: Bench) -> Evidence:
         where = f"{name}: right answers among {lengths[-1]:,}, trained with 16"
         cells.append(below(where, Interval.of(right), 0.9))
     return cells, [
-        Control(f"{name}: finds the largest at the lengths of training", trained.mean(name) > 0.9, trained.mean(name))
+        Control(f"{name}: finds the largest at the lengths of training", trained.mean(name) > 0.85, trained.mean(name))
         for name in sides
     ]
 
