@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -75,11 +75,47 @@ def relations(
 
     import headwise
     from headwise import runtime
-    from headwise.tasks.text.dependencies import read_dependencies, relation_scores
+    from headwise.data.dependencies import read_dependencies
+    from headwise.predictors.relations import relation_scores
 
     runtime.apply(fast_products=False)
     predictor = headwise.load(run)
     sentences = [list(itertools.islice(read_dependencies(path), limit)) for path in (valid, test)]
     scores = relation_scores(predictor, *sentences, fewest=fewest)
     rows = [vars(score) for score in scores]
+    tell(rows, as_json=as_json, output=output)
+
+
+@app.command("guide")
+def guide(
+    run: Annotated[Path, typer.Argument(help="Run folder of a classifier of texts with pooling.kind=attention.")],
+    seeds: Annotated[int, typer.Option(min=2, help="Classifiers of single tokens to train for each kind.")] = 3,
+    data: Data = None,
+    limit: Limit = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give the weights of a pooling to a classifier that reads each token alone, beside uniform and adversarial ones."""
+    import headwise
+    from headwise import runtime
+    from headwise.errors import Unsupported
+    from headwise.explain.curves import Mean
+    from headwise.training import loading
+
+    runtime.apply(fast_products=False)
+    predictor: Any = headwise.load(run)
+    if not hasattr(predictor, "guide"):
+        raise Unsupported("weights are given to classifiers of texts: train one with pooling.kind=attention")
+    data_files = {} if data is None else {"test": os.path.abspath(data)}
+    train, test = loading.examples(run, "train"), loading.examples(run, "test", data_files)[:limit]
+    other = predictor.adversary(train)
+    kinds = {
+        "learned": predictor.guide,
+        "uniform": lambda *parts, seed: predictor.guide(*parts, lambda _, row: row * 0 + 1 / len(row), seed=seed),
+        "adversary": other.guide,
+    }
+    rows = []
+    for name, guided in kinds.items():
+        accuracy = Mean.of([sum(guided(train, test, seed=seed)) / len(test) for seed in range(seeds)])
+        rows.append({"weights": name, "accuracy": accuracy.value, "interval": accuracy.interval})
     tell(rows, as_json=as_json, output=output)

@@ -176,6 +176,12 @@ def above(where: str, interval: Interval, least: float) -> Cell:
     return beyond(where, interval, least, least)
 
 
+def below(where: str, interval: Interval, most: float) -> Cell:
+    """Whether a value is below a bound, with all of its interval; refuted where all of it is above."""
+    outcome: Outcome = "holds" if interval.high < most else "refuted" if interval.low > most else "undecided"
+    return Cell(where, interval.value, interval.low, interval.high, outcome)
+
+
 def beyond(where: str, interval: Interval, holds: float, refuted: float) -> Cell:
     """Whether a value has passed a bound, with all of its interval; refuted where all of it falls short of another one.
 

@@ -350,7 +350,37 @@ def _hops(numbers: random.Random, length: int, letters: list[str], amount: int) 
     return " ".join([*pairs, circle[0]]), circle[amount]
 
 
+def _largest(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    """Words of two digits and a letter, of which one has more than all others, and its letter."""
+    most = numbers.randrange(1, 100)
+    kinds = letters[:_KINDS]
+    words = [f"{numbers.randrange(most):02d}{numbers.choice(kinds)}" for _ in range(length)]
+    answer = numbers.choice(kinds)
+    words[numbers.randrange(length)] = f"{most}{answer}".zfill(3)
+    return " ".join(words), answer
+
+
+def _backcopy(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:
+    """A chain behind a mark, each symbol with a few successors, and the symbol that follows each place.
+
+    Behind the last eighth of the letters the symbol before comes again.
+
+    Source: Guo et al. 2024, arXiv:2410.13835, section 2 (bigram-backcopy).
+    """
+    triggers = letters[-max(1, len(letters) // 8) :]
+    # the same successors in every text
+    table = random.Random(f"backcopy {len(letters)}")
+    following = {letter: table.sample(letters, min(_SUCCESSORS, len(letters))) for letter in letters}
+    chain = ["^", numbers.choice(letters)]
+    while len(chain) <= length:
+        copied = chain[-1] in triggers and chain[-2] != "^"
+        chain.append(chain[-2] if copied else numbers.choice(following[chain[-1]]))
+    return " ".join(chain[:-1]), " ".join(chain[1:])
+
+
 _NOTHING = "-"
+# letters that words of `largest` have, and symbols that may follow one in `backcopy`
+_KINDS, _SUCCESSORS = 4, 3
 _TEXTS = ("text", "label")
 PROBLEMS: dict[str, Problem] = {
     "copy": Problem("the symbols again", None, (2, 10), _copy),
@@ -364,4 +394,6 @@ PROBLEMS: dict[str, Problem] = {
     "match": Problem("the digit after the letter nearest to the one asked for", None, (2, 4), _match, amount=(0, 1)),
     "shift": Problem("at each place, the symbol so many places before", None, (2, 16), _shift, (0, 2), tagged=True),
     "hops": Problem("the letter that pairs lead to in so many steps", _TEXTS, (3, 6), _hops, amount=(1, 2)),
+    "largest": Problem("the letter of the word with the largest number", _TEXTS, (2, 16), _largest),
+    "backcopy": Problem("at each place, the next symbol: a chain with copies", None, (2, 32), _backcopy, tagged=True),
 }

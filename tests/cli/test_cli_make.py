@@ -34,7 +34,7 @@ def test_from_nothing_to_a_picture(headwise, folder, problem, text, metric):
 def test_what_cannot_be_made(headwise, folder):
     code, out, err = headwise("data", "make", "shuffle")
     assert (code, out) == (2, "")
-    assert "unknown problem 'shuffle'; known: brackets, copy, dialogues" in err
+    assert "unknown problem 'shuffle'; known: backcopy, brackets, copy" in err
     for option, value in {"--amount": 2, "--side": 16, "--lengths": "1,2"}.items():
         assert f"{option} does not apply to 'waves'" in headwise("data", "make", "waves", option, value)[2]
     assert "--lengths 'x': give whole numbers" in headwise("data", "make", "copy", "--lengths", "x")[2]

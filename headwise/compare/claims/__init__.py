@@ -6,6 +6,11 @@ from headwise.compare.claims import (
     explanations,
     heads,
     images,
+from headwise.compare.claims import (
+    costs,
+    explanations,
+    heads,
+    images,
     long_range,
     norms,
     order,
@@ -13,9 +18,11 @@ from headwise.compare.claims import (
     reach,
     recall,
     scores,
+    series,
+    sharpness,
     sizes,
     weighing,
 )
 
-_MODULES = (scores, costs, paths, norms, weighing, sizes, order, images, explanations, heads, reach, recall, long_range)
+_MODULES = (scores, costs, paths, norms, weighing, sizes, order, images, explanations, heads, reach, recall, long_range, sharpness, series)
 CLAIMS: dict[str, Claim] = {claim.name: claim for module in _MODULES for claim in module.CLAIMS}

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import headwise
 from headwise.compare.bench import Bench
 from headwise.compare.claim import Claim, Evidence
 from headwise.compare.models import by_group, models
 from headwise.compare.verdicts import Cell, Control, Interval, above, beyond
+from headwise.data.dependencies import Parsed, read_dependencies
 from headwise.explain.heads import describe, roles
 from headwise.predictors.ablating import examples, heads_of, likelihood, muted_in_turn
 from headwise.predictors.predictor import Predictor
+from headwise.predictors.relations import relation_scores
 from headwise.records import Mute, edit
-from headwise.tasks.text.dependencies import Parsed, read_dependencies, relation_scores
 from headwise.training import loading
 from headwise.training.loading import recipe_of
 
@@ -74,7 +74,7 @@ def _of_task(
     rows = []
     for run in models(bench, recipe, settings, range(1, 1 + seeds)):
         valid, test = loading.examples(run, "valid")[:sample], loading.examples(run, "test")[:count]
-        rows.append(removals(headwise.load(run), valid, test, metric))
+        rows.append(removals(loading.load(run), valid, test, metric))
     cells: list[Cell] = []
     for what, fewer in (
         ("a fifth of the heads", [row.fifth for row in rows]),
@@ -151,10 +151,10 @@ def _have_roles(bench: Bench) -> Evidence:
     runs = models(bench, "ewt-upos", settings, range(1, 7 if bench.full else 4))
     data = recipe_of(runs[0]).model_dump()["data"]
     parts = [list(itertools.islice(read_dependencies(data[part]), count)) for part in ("valid", "test")]
-    rows = [_role(headwise.load(run), *parts) for run in runs]
-    right = min(headwise.load(run).evaluate(loading.examples(run, "test")[:count])["accuracy"] for run in runs)
+    rows = [_role(loading.load(run), *parts) for run in runs]
+    right = min(loading.load(run).evaluate(loading.examples(run, "test")[:count])["accuracy"] for run in runs)
     (untrained,) = models(bench, "ewt-upos", [*settings, "training.max_steps=1"], [1])
-    floor = _role(headwise.load(untrained), *parts)
+    floor = _role(loading.load(untrained), *parts)
     names = {"previous": "the word before", "next": "the word behind", "separator": "punctuation"}
     cells = [
         beyond(f"weight of a head on {what}", Interval.of([row[role] for row in rows]), 0.5, 0.25)

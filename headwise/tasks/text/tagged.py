@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -16,9 +16,8 @@ from headwise.data.jsonl import parse_object, spans, texts
 from headwise.data.spans import Scheme, recognised, tags_of
 from headwise.data.tables import is_jsonl
 from headwise.data.text import Normalize, clean
+from headwise.data.word_lines import CONLLU_COLUMNS, Line, cleaned_word, conllu_cells, is_document, line_blocks
 from headwise.errors import ConfigError, DataError, unknown
-
-DOCUMENT = "-DOCSTART-"
 
 _Cells = tuple[str, str | None]
 
@@ -73,11 +72,6 @@ class Columns:
         self.first, self.width = line, width
 
 
-def is_document(text: str) -> bool:
-    """Whether a line says that a document begins, which is no word."""
-    return text.split(maxsplit=1)[:1] == [DOCUMENT]
-
-
 def _count(number: int) -> str:
     return f"{number} column{'' if number == 1 else 's'}"
 
@@ -85,11 +79,8 @@ def _count(number: int) -> str:
 TaggedFormat = Literal["auto", "conllu", "columns", "jsonl"]
 Column = Literal["upos", "xpos", "feats", "deprel"]
 
-# CoNLL-U: https://universaldependencies.org/format.html
-_COLUMNS = 10
 _FORM = 1
 _ENDINGS = {".conllu": "conllu", ".txt": "text"} | dict.fromkeys((".iob", ".iob2", ".bio", ".bioes"), "columns")
-_Line = tuple[int, str | BadLine]
 _PLACES: dict[str, int] = {"upos": 3, "xpos": 4, "feats": 5, "deprel": 7}
 
 
@@ -197,32 +188,16 @@ def _kind(name: str, config: TaggedConfig) -> str:
     first = first_line(name, config.max_line_bytes)
     if is_jsonl(name, first):
         return "jsonl"
-    if first.startswith("# ") or first.count("\t") == _COLUMNS - 1:
+    if first.startswith("# ") or first.count("\t") == CONLLU_COLUMNS - 1:
         return "conllu"
     return "columns" if ending == ".conll" or is_document(first) else "text"
 
 
-def _single_lines(name: str, config: TaggedConfig, blank: bool) -> Iterator[list[_Line]]:
+def _single_lines(name: str, config: TaggedConfig, blank: bool) -> Iterator[list[Line]]:
     """Every line as a block of its own, blank ones if asked."""
     for number, text in scan_lines(name, max_line_bytes=config.max_line_bytes):
         if blank or isinstance(text, BadLine) or not (not text or text.isspace()):
             yield [(number, text)]
-
-
-def line_blocks(name: str, max_line_bytes: int, *, columns: bool) -> Iterator[list[_Line]]:
-    """The lines between blank ones: of CoNLL-U without comments, of columns without the beginnings of documents."""
-    block: list[_Line] = []
-    for number, text in scan_lines(name, max_line_bytes=max_line_bytes):
-        if isinstance(text, BadLine):
-            block.append((number, text))
-        elif not text or text.isspace() or (columns and is_document(text)):
-            if block:
-                yield block
-            block = []
-        elif columns or not text.startswith("#"):
-            block.append((number, text))
-    if block:
-        yield block
 
 
 def _of_text(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool) -> Tagged:
@@ -247,7 +222,7 @@ def _of_json(lines: list[tuple[int, str]], config: TaggedConfig, normalize: Norm
         raise BadLine("", number, "tags", f"{len(words)} words but {len(tags)} tags; give every word one tag")
     if tags is not None and not all(tags):
         raise BadLine("", number, "tags", f"tag {tags.index('') + 1} is empty; give every word a tag")
-    cleaned = tuple(_cleaned(number, word, normalize) for word in words)
+    cleaned = tuple(cleaned_word(number, word, normalize) for word in words)
     return Tagged(cleaned, None if tags is None else tuple(tags), number)
 
 
@@ -262,7 +237,7 @@ def _of_columns(
     table: Columns, lines: list[tuple[int, str]], config: TaggedConfig, normalize: Normalize, required: bool
 ) -> Tagged:
     words, tags = zip(*(table.cells(number, text) for number, text in lines), strict=True)
-    cleaned = tuple(_cleaned(number, word, normalize) for (number, _), word in zip(lines, words, strict=True))
+    cleaned = tuple(cleaned_word(number, word, normalize) for (number, _), word in zip(lines, words, strict=True))
     return Tagged(cleaned, None if None in tags else tags, lines[0][0])
 
 
@@ -272,36 +247,11 @@ def _of_conllu(lines: list[tuple[int, str]], config: TaggedConfig, normalize: No
     for number, text in lines:
         cells = conllu_cells(number, text, len(words) + 1)
         if cells is not None:
-            words.append(conllu_word(number, cells, normalize))
+            words.append(cleaned_word(number, cells[_FORM], normalize))
             tags.append(_tag(number, cells[_PLACES[config.column]], config.column, required))
     if not words:
         raise BadLine("", lines[0][0], "empty sentence", "the sentence is empty; give it words or remove it")
     return Tagged(tuple(words), tuple(tags) if all(tags) else None, lines[0][0])
-
-
-def conllu_cells(line: int, text: str, expected: int) -> list[str] | None:
-    """The columns of a word's line; None for a line that is no word. Raises: BadLine."""
-    cells = text.split("\t", _COLUMNS)
-    if len(cells) != _COLUMNS:
-        count = text.count("\t") + 1
-        hint = "; columns are separated by tabs, not by spaces" if count == 1 else ""
-        raise BadLine("", line, "columns", f"{count} column{'s' if count > 1 else ''}, CoNLL-U has {_COLUMNS}{hint}")
-    number = cells[0]
-    if number.isdecimal():
-        if int(number[:9]) != expected:
-            what = f"word {number[:9]} where word {expected} is due; number the words of a sentence 1, 2, ... and"
-            raise BadLine("", line, "numbering", f"{what} put a blank line after each sentence")
-        return cells
-    first, mark, second = number.partition("-") if "-" in number else number.partition(".")
-    if not (mark and first.isdecimal() and second.isdecimal()):
-        what = f"{number[:20]!r} is no word number; the first column is a number, 1-2 or 1.1"
-        raise BadLine("", line, "numbering", what)
-    return None
-
-
-def conllu_word(line: int, cells: Sequence[str], normalize: Normalize) -> str:
-    """The word of a line of CoNLL-U. Raises: BadLine."""
-    return _cleaned(line, cells[_FORM], normalize)
 
 
 def _tag(line: int, tag: str, column: str, required: bool) -> str:
@@ -311,13 +261,3 @@ def _tag(line: int, tag: str, column: str, required: bool) -> str:
         others = ", ".join(other for other in _PLACES if other != column)
         raise BadLine("", line, "tags", f"no {column}; fill the column, or set column to one of {others}")
     return "" if missing else tag
-
-
-def _cleaned(line: int, word: str, normalize: Normalize) -> str:
-    try:
-        cleaned = clean(word, normalize)
-    except DataError as error:
-        raise BadLine("", line, "characters", error.message) from None
-    if not cleaned:
-        raise BadLine("", line, "empty word", "a word is empty; write the word or remove it")
-    return cleaned

@@ -125,7 +125,7 @@ class Classifier(TextPredictor[Verdict]):
         weights = pooled_weights(self.model, rows)
         return Guide(rows, weights if reweight is None else list(map(reweight, range(len(weights)), weights)))
 
-    def adversary(self, examples: Sequence[Labelled], *, strength: float = 0.01, seed: int = 0) -> "Classifier":
+    def adversary(self, examples: Sequence[Labelled], *, strength: float = 0.03, seed: int = 0) -> "Classifier":
         """A classifier that answers alike, with weights as different as it can have them.
 
         Args:
