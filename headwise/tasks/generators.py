@@ -18,7 +18,7 @@ def make(name: str, folder: Path, seed: int, sizes: synthetic.Sizes) -> dict[Pat
     >>> make("poems", Path("."), 1, synthetic.Sizes())
     Traceback (most recent call last):
     headwise.errors.ConfigError: unknown problem 'poems'; known: brackets, copy, dialogues, lookup, odd, parity, \
-    recall, reverse, shapes, sort, waves
+    recall, refills, reverse, shapes, sort, waves
     """
     if name in synthetic.PROBLEMS:
         return synthetic.make(name, folder, seed, sizes)

@@ -34,7 +34,7 @@ def test_from_nothing_to_a_picture(headwise, folder, problem, text, metric):
 def test_what_cannot_be_made(headwise, folder):
     code, out, err = headwise("data", "make", "shuffle")
     assert (code, out) == (2, "")
-    known = "brackets, copy, dialogues, lookup, odd, parity, recall, reverse, shapes, sort, waves"
+    known = "brackets, copy, dialogues, lookup, odd, parity, recall, refills, reverse, shapes, sort, waves"
     assert f"unknown problem 'shuffle'; known: {known}" in err
     assert headwise("data", "make", "sort", "--folder", "here", "--count", 20)[0] == 0
     assert "is other data" in headwise("data", "make", "sort", "--folder", "here", "--count", 30)[2]

@@ -29,6 +29,7 @@ NAMES = [
     "parity",
     "phrasebook",
     "recall",
+    "refills",
     "reverse",
     "shapes-pixels",
     "shapes",
