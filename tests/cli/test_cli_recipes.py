@@ -36,6 +36,7 @@ NAMES = [
     "pathfinder",
     "phrasebook",
     "recall",
+    "refills",
     "repeat",
     "retrieval",
     "reverse",

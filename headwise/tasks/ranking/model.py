@@ -154,6 +154,9 @@ class InterestConfig(Config):
     mechanism: MechanismName = Field("scored", description="of attention: what is computed; `headwise list mechanisms`")
     score: ScoreName = Field("scaled_dot", description="of attention: how alike candidate and item are; `list scores`")
     normalizer: NormalizerName = Field("softmax", description="of attention: scores to weights; see `list normalizers`")
+    shared: bool = Field(
+        False, description="of attention: candidate and history have one matrix, so that equal items have alike vectors"
+    )
     positions: bool = Field(True, description="encode how many items of the history follow one")
     time_gaps: bool = Field(False, description="encode how long ago an item was, by data.order")
     widths: dict[str, int] = Field(
@@ -349,6 +352,7 @@ def _pooling(config: InterestConfig, width: int, max_history: int) -> TargetPool
             normalizer=config.normalizer,
         ),
         head_dim=config.head_dim,
-        memory_dim=width,
+        memory_dim=None if config.shared else width,
+        shared="qk" if config.shared else "none",
     )
     return HeadsOverHistory(attention)

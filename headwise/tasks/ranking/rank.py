@@ -34,10 +34,10 @@ from headwise.tasks.ranking.choices import (
     read_log,
 )
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig
-from headwise.tasks.ranking.demo import RANK
+from headwise.tasks.ranking.demo import RANK, make_refills
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
-from headwise.tasks.ranking.ranker import Ranker, scored_table
-from headwise.tasks.task import Assets, Description, Given, Metric, Stats, Task
+from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
+from headwise.tasks.task import Assets, Description, Generator, Given, Metric, Stats, Task
 
 CATALOGUE_FILE = "catalogue.json"
 
@@ -56,6 +56,7 @@ class Rank(Task[dict[str, list[Choice]]]):
 
     name: ClassVar[str] = "rank"
     demo: ClassVar[Demo | None] = RANK
+    generators: ClassVar[Mapping[str, Generator]] = {"refills": make_refills}
     unit: ClassVar[str] = "candidates"
     config_type: ClassVar[type[Config]] = RankConfig
     options = (BestOptions,)

@@ -142,7 +142,9 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
     def scored(self, examples: Sequence[Choice], options: Any = None) -> Scored:
         """AUC with its interval, AUC within sessions, log loss, and the share of choices among the 1, 5 and 10 best.
 
-        Hit rates are those of choices against sampled negatives.
+        Hit rates are those of choices against sampled negatives. Of a pooling with attention also `same_item`: how
+        often, among choices whose first candidate is in the history, an equal item has the weight furthest from zero
+        (mean of the heads), and `same_item_chance`, how often a place drawn at random is one.
 
         Raises: DataError for nothing to score, or labels that are all the same.
         """
@@ -155,7 +157,32 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         scores: dict[str, float | str] = {"auc": resampled.value(), "grouped_auc": grouped_auc(rows, truth, groups)}
         scores["loss"] = log_loss(rows, truth)
         scores |= {f"hit_rate@{count}": hit_rate(logits, count) for count in HITS if sampled}
+        scores |= self._same_item(examples)
         return Scored(scores | {"auc_interval": interval_text(*interval(resampled), resampled)}, each)
+
+    def _same_item(self, examples: Sequence[Choice]) -> dict[str, float]:
+        again = [
+            _with(choice, choice.candidates[:1])
+            for choice in examples
+            if choice.candidates[0] in choice.history[-self.data.max_history :]
+            and self.catalogue.number(choice.candidates[0])
+        ]
+        if not again or not looking.has_attention(self.model):
+            return {}
+        table = ChoiceTable(again, self.catalogue, self.data.max_history)
+        largest, chances = 0, 0.0
+        budget = max(_PAIRS, int(table.lengths().max()))
+        for indices in token_batches(table.lengths(), max_tokens=budget, shuffle=False):
+            batch = table.batch(indices).to(self._device())
+            (attention,) = looking.attended(self.model, *batch.inputs).values()
+            weights = np.abs(attention.weights.mean(1)[:, 0])
+            history, lens = batch.history.cpu().numpy(), batch.lens.cpu().numpy()
+            inside = np.arange(history.shape[1]) < lens[:, None]
+            same = inside & (history == batch.candidates.cpu().numpy())
+            best = np.where(inside, weights, -1.0).argmax(1)
+            largest += int(same[np.arange(len(best)), best].sum())
+            chances += float((same.sum(1) / lens).sum())
+        return {"same_item": largest / len(again), "same_item_chance": chances / len(again)}
 
     def baselines(self, examples: Sequence[Choice]) -> Iterator[Baseline]:
         """The share of positives that training has, and how often training chose an item.

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from life import baselines_of, batch_of, built_of, fitted, restored, scores_of, task_of
@@ -195,3 +196,25 @@ def test_only_what_was_chosen_follows(make):
     one = task.predictor(built_of(task)).co_occurrence([refused], task.assets.data["valid"])
     popularity = baselines_of(task, built_of(task), task.assets.data["valid"])["popularity"]
     assert one.scores == pytest.approx(popularity)
+
+
+@pytest.mark.parametrize("model", [{"pooling": "attention", "num_heads": 3}, {"pooling": "din"}])
+def test_how_often_a_candidate_looks_at_its_own_item(make, model):
+    task = make(model=model)
+    network, examples = built_of(task), task.assets.data["train"]
+    ranker, longest, hits, chances = task.predictor(network), task.config.data.max_history, [], []
+    for example in examples:
+        history, item = example.history[-longest:], example.candidates[0]
+        if item in history and item in task.catalogue.items:
+            weights = np.abs(next(iter(ranker.explain(example, item).layers.values())).weights.mean(0)[0])
+            hits.append(history[int(weights.argmax())] == item)
+            chances.append(history.count(item) / len(history))
+    scores = ranker.evaluate(examples)
+    assert len(hits) > 5
+    assert scores["same_item"] == pytest.approx(sum(hits) / len(hits))
+    assert scores["same_item_chance"] == pytest.approx(sum(chances) / len(chances))
+
+
+def test_poolings_without_weights_look_at_no_item(make):
+    task = make(model={"pooling": "mean"})
+    assert "same_item" not in task.predictor(built_of(task)).evaluate(task.assets.data["train"])
