@@ -6,11 +6,6 @@ from headwise.compare.claims import (
     explanations,
     heads,
     images,
-from headwise.compare.claims import (
-    costs,
-    explanations,
-    heads,
-    images,
     long_range,
     norms,
     order,
@@ -24,5 +19,8 @@ from headwise.compare.claims import (
     weighing,
 )
 
-_MODULES = (scores, costs, paths, norms, weighing, sizes, order, images, explanations, heads, reach, recall, long_range, sharpness, series)
+_MODULES = (
+    *(scores, costs, paths, norms, weighing, sizes, order, images),
+    *(explanations, heads, reach, recall, long_range, sharpness, series),
+)
 CLAIMS: dict[str, Claim] = {claim.name: claim for module in _MODULES for claim in module.CLAIMS}

@@ -36,7 +36,7 @@ from headwise.tasks.ranking.choices import (
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig
 from headwise.tasks.ranking.demo import RANK, make_refills
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
-from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
+from headwise.tasks.ranking.ranker import Ranker, scored_table
 from headwise.tasks.task import Assets, Description, Generator, Given, Metric, Stats, Task
 
 CATALOGUE_FILE = "catalogue.json"
