@@ -47,7 +47,7 @@ def uniqueness(predictor: Predictor[Any, Any, Any], text: str, seed: int = 0) ->
     random = torch.Generator().manual_seed(seed)
     orders = [torch.randperm(len(weights), generator=random) for _ in range(_PERMUTATIONS)]
     rows = torch.stack([weights, *(weights[order] for order in orders), *torch.eye(len(weights))])
-    answers = reweighted(model_passes[-1], f"{name}*", rows).softmax(-1)
+    answers = reweighted(model_passes[-1].model_pass, f"{name}*", rows).softmax(-1)
     changes = (answers[1:] - answers[0]).abs().sum(-1) / 2
     alone = changes[len(orders) :].clone()
     alone[weights.argmax()] = torch.inf

@@ -7,7 +7,6 @@ from headwise.compare.bench import Bench
 from headwise.compare.claim import Claim, Evidence
 from headwise.compare.models import models
 from headwise.compare.verdicts import Cell, Control, Interval, larger
-from headwise.data.synthetic import Sizes
 from headwise.tasks import generators
 from headwise.training import loading
 
@@ -18,7 +17,7 @@ _LINEAR = "linear"
 def _linear_wins(bench: Bench) -> Evidence:
     count = 10_000 if bench.full else 5_000
     folder = bench.runs / "drawn" / f"waves-{count}"
-    generators.make("waves", folder, 1, Sizes(count=count))
+    generators.make("waves", folder, 1, count)
     settings = [f"data.train={folder / 'series.csv'}"]
     if not bench.full:
         settings += ["model.d_model=32", "model.d_ff=64", "training.max_epochs=12", "training.validate_every_epochs=12"]
