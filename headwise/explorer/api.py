@@ -57,7 +57,8 @@ def add_explorer(app: FastAPI, service: Service) -> None:
     add_generation(app, explorer)
     _parts(app, explorer)
     _heads(app, explorer)
-    _long(app, explorer)
+    _maps(app, explorer)
+    _rows(app, explorer)
     add_attributions(app, explorer)
     add_needs(app, explorer)
     add_exports(app, explorer)
@@ -138,7 +139,7 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
         return await explorer.numbers(request, name, lambda traced: traced.alike(layer))
 
 
-def _long(app: FastAPI, explorer: Explorer) -> None:
+def _maps(app: FastAPI, explorer: Explorer) -> None:
     at = "/api/v1/traces/{name}"
 
     @app.get(f"{at}/overview")
@@ -146,13 +147,6 @@ def _long(app: FastAPI, explorer: Explorer) -> None:
         """What a map of a long input begins with: the block of its cells, the largest values, the largest weight."""
         traced = explorer.trace(name)
         return as_json(await explorer.service.compute(lambda: traced.overview(layer, head), request), headers=KEPT)
-
-    @app.get(f"{at}/thumb", response_class=Numbers)
-    async def thumb(
-        request: Request, name: str, layer: Name, head: Index, size: Annotated[int, Query(ge=1, le=64)] = 32
-    ) -> Response:
-        """The small picture of one head of a long input: (rows, columns), from 0 to 255."""
-        return await explorer.numbers(request, name, lambda traced: traced.small(layer, head, size))
 
     @app.get(f"{at}/tile", response_class=Numbers)
     async def tile(
@@ -170,6 +164,17 @@ def _long(app: FastAPI, explorer: Explorer) -> None:
         return await explorer.numbers(
             request, name, lambda traced: traced.tile(layer, head, block, how, place), single=True
         )
+
+
+def _rows(app: FastAPI, explorer: Explorer) -> None:
+    at = "/api/v1/traces/{name}"
+
+    @app.get(f"{at}/thumb", response_class=Numbers)
+    async def thumb(
+        request: Request, name: str, layer: Name, head: Index, size: Annotated[int, Query(ge=1, le=64)] = 32
+    ) -> Response:
+        """The small picture of one head of a long input: (rows, columns), from 0 to 255."""
+        return await explorer.numbers(request, name, lambda traced: traced.small(layer, head, size))
 
     @app.get(f"{at}/rows", response_class=Numbers)
     async def rows(

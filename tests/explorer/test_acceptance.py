@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from browsing import ABSENT, explored_at, started
-from serving_runs import filmed_of, task_run
+from serving_runs import filmed_of, long_of, task_run, words_of
 
 import headwise
 from headwise.explorer import pages as served_pages
@@ -265,6 +265,84 @@ def test_a_large_model_is_seen_and_its_heads_are_switched_at_once(browser, site)
     within("24 x 16 heads, 512 tokens: first map, ms", 4000, first)
     print(f"24 x 16 heads, 512 tokens: switch of a head, ms: {min(switches):,.1f} (at most 250)")
     assert min(switches) <= 250
+
+
+@pytest.fixture(scope="module")
+def long_site(tmp_path_factory):
+    """A model of six layers of eight heads that reads 8,192 tokens; the process of its explorer."""
+    folder = long_of(tmp_path_factory.mktemp("long"), length=8192, heads=8, layers=6)
+    with explored_at([folder]) as found:
+        yield found
+
+
+def peak_of(site):
+    """Bytes that the process at an address has had in memory at most, as Linux counts them."""
+    port = site.rstrip("/").rpartition(":")[2]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command, status = (process / "cmdline").read_bytes(), (process / "status").read_text()
+        except OSError:
+            continue
+        if b"headwise\0explore" in command and port_of(process) == port:
+            return 1024 * int(re.search(r"VmHWM:\s+(\d+)", status)[1])
+    raise AssertionError(f"no process listens at {site}")
+
+
+def port_of(process):
+    """The port at which a process listens."""
+    sockets = {link.readlink().name for link in (process / "fd").glob("*") if "socket" in str(link.readlink())}
+    for line in (process / "net" / "tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+            return str(int(fields[1].rpartition(":")[2], 16))
+    return None
+
+
+# moves the window by steps, each to the next picture without gaps
+PANNED = """async () => { const root = document.querySelector('canvas.heat'), at = [];
+    const state = await import('/static/js/state.js');
+    for (let step = 0; step < 20; step += 1) {
+        const from = performance.now(), span = state.span.value;
+        state.span.value = { ...span, y: span.y + 16 };
+        do await new Promise((done) => requestAnimationFrame(done)); while (root.dataset.complete !== 'true');
+        at.push(performance.now() - from);
+    }
+    return at; }"""
+ROW = """async (q) => { const state = await import('/static/js/state.js'), from = performance.now();
+    state.lock({ q, k: 0 });
+    do await new Promise((done) => requestAnimationFrame(done));
+    while (document.querySelector('.read .waiting') || !document.querySelector('.read .shares'));
+    return performance.now() - from; }"""
+
+
+def test_an_input_of_8192_tokens_is_seen_whole_and_to_its_single_weights(browser, long_site):
+    text = words_of(8190)
+    begun = time.perf_counter()
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    told = page.request.post(f"{long_site}api/v1/traces", data={"text": text}, timeout=120_000)
+    assert len(told.json()["groups"][0]["queries"]) == 8192
+    print(f"8,192 tokens: the model's own passes and the trace, ms: {1000 * (time.perf_counter() - begun):,.0f}")
+    heads = iter(range(48))
+
+    def first():
+        # a head of which nothing is known yet
+        layer, head = divmod(next(heads), 8)
+        begun = time.perf_counter()
+        attend(page, long_site, "long", text, l=layer, h=head)
+        page.locator("canvas.heat[data-complete='true']").wait_for(timeout=60_000)
+        return 1000 * (time.perf_counter() - begun)
+
+    within("8,192 tokens: first map, ms", 5000, first)
+    within("8,192 tokens: switch of a head, ms", 3000, lambda: page.evaluate(SWITCH, "."))
+    rows = iter(range(100, 8000, 700))
+    within("8,192 tokens: a row on demand, ms", 1000, lambda: page.evaluate(ROW, next(rows)))
+    for _ in range(8):
+        page.keyboard.press("+")
+    page.locator("canvas.heat[data-block='1'][data-complete='true']").wait_for(timeout=60_000)
+    within("8,192 tokens: a step of panning, median, ms", 50, lambda: statistics.median(page.evaluate(PANNED)))
+    context.close()
+    within("8,192 tokens: peak memory of the process, bytes", 1_500_000_000, lambda: peak_of(long_site))
 
 
 def test_switching_heads_keeps_memory(page, site):
