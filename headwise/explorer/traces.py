@@ -243,8 +243,10 @@ class Traced:
             far = ((at_rows != at_columns) & (at_columns > 0)).astype(float)
         else:
             far = np.abs(at_rows / max(1, len(rows)) - at_columns / max(1, len(columns)))
-        merits = weights * far * (rows[:, None] & columns)
-        place = (merits if merits.max(initial=0.0) > 0 else weights).argmax()
+        apart = weights * far
+        merits = (apart * (rows[:, None] & columns), apart)
+        # a row that sees one key alone has all of its weight there
+        place = next((table for table in merits if table.max(initial=0.0) > 0), weights).argmax()
         head, query, key = (int(index) for index in np.unravel_index(place, weights.shape))
         return {"head": head, "query": query, "key": key, "weight": float(weights[head, query, key])}
 

@@ -60,6 +60,10 @@ def under(page, canvas, shape, q, k):
     return [float(tip.split()[-1]) for tip in page.locator(".tip:visible").all_inner_texts()]
 
 
+def percents(text):
+    return [float(part) / 100 for part in re.findall(r"(\d+(?:\.\d+)?) %", text)]
+
+
 def test_edits_are_made_told_undone_and_kept_in_the_address(page, site):
     opened(page, site, f"{ATTEND}&h=1&q=1&k=2", "data-ready")
     page.get_by_role("button", name="Mute head").focus()
@@ -70,6 +74,12 @@ def test_edits_are_made_told_undone_and_kept_in_the_address(page, site):
     told = re.search(r"KL divergence \(nats\) (\S+) · change of log-probability (\S+)", shown)
     assert float(told[1]) == pytest.approx(change["effect"]["divergence"], rel=6e-3)
     assert float(told[2].replace("−", "-")) == pytest.approx(change["effect"]["log_prob"], rel=6e-3)
+    before, after = (np.exp([place[when] for place in change["places"]]) for when in ("before", "after"))
+    most = np.abs(after - before).argmax()
+    assert percents(page.locator(".change .say").inner_text()) == [
+        pytest.approx(before[most], abs=6e-4),
+        pytest.approx(after[most], abs=6e-4),
+    ]
     rows = page.locator(".places tbody tr")
     assert rows.count() == len(change["places"])
     after = [float(row.locator("td").nth(3).inner_text()) for row in rows.all()]
@@ -201,10 +211,6 @@ def test_two_heads_their_difference_and_one_pointer_for_all(page, site):
     second.get_by_label("mechanism").select_option("normalizer~sparsemax")
     page.wait_for_selector("fieldset:nth-of-type(2) p:has-text('sparsemax')")
     assert "e2=" in page.url
-
-
-def percents(text):
-    return [float(part) / 100 for part in re.findall(r"(\d+(?:\.\d+)?) %", text)]
 
 
 def test_what_differs_is_said_in_sentences_and_shown_in_a_row(page, site):

@@ -151,6 +151,9 @@ def test_what_a_model_of_transformers_writes(user):
     user.page.wait_for_selector("html[data-ready='home/gpt2']")
     # sentences stand ready
     user.page.locator(".examples", has_text="cat").wait_for()
+    # a first row that sees itself alone tells nothing
+    user.page.locator(".examples .story", has_text="%").first.wait_for()
+    assert "100.0 %" not in user.page.locator(".examples .story").first.inner_text()
     user.open_example()
     user.click(user.page.get_by_role("link", name="Watch it being written"))
     user.page.wait_for_selector("html[data-ready^=written]", timeout=60_000)

@@ -5,9 +5,9 @@ import { getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { MOST, read, written } from "../core/edits.js";
-import { number, shown } from "../core/text.js";
+import { number, percent, shown } from "../core/text.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { phrase, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 
 const SWAPS = [
@@ -209,6 +209,7 @@ function changed(node) {
   fill(
     node,
     h("h2", {}, t("change")),
+    largestChange(places),
     answer
       ? h(
           "p",
@@ -231,6 +232,16 @@ function changed(node) {
   );
   document.documentElement.dataset.changed = trace.trace_id;
   return end;
+}
+
+/** The token whose probability changes most, in a sentence. @param {any[]} places */
+function largestChange(places) {
+  if (!places[0] || !("chosen" in places[0])) return null;
+  const moved = (/** @type {any} */ one) => Math.abs(Math.exp(one.after) - Math.exp(one.before));
+  const most = places.reduce((best, one) => (moved(one) > moved(best) ? one : best));
+  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
+  const shares = [most.before, most.after].map((log) => strong(percent(Math.exp(log), 1)));
+  return h("p", { class: "say" }, phrase("change_most", strong(shown(most.chosen)), ...shares));
 }
 
 /**

@@ -161,7 +161,9 @@ export function mount(place, head) {
       state.mass.value,
     );
     const picture = new Picture(faint, lit, width.value, step, head, lines, drawn);
-    return effect(() => picture.draw(state.hovered.value || chosen(head)));
+    // links stand back once somebody looks at one token
+    const free = () => !state.hovered.value && state.query.value < 0 && state.key.value < 0;
+    return effect(() => picture.draw(state.hovered.value || chosen(head), free()));
   });
   return () => {
     resized.disconnect();
@@ -191,13 +193,18 @@ class Picture {
     this.colours = headColours();
     this.margin = SHARE * dots * colouredOf(head).length + 4 * dots;
     this.sharesLeft = false;
+    this.free = true;
     this.background();
   }
 
   /** All lines, between the margin of the shares and the other side. */
   background() {
     [this.faint.width, this.faint.height] = this.size;
-    this.stroke(/** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")), this.drawn, 0.22);
+    this.stroke(
+      /** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")),
+      this.drawn,
+      this.free ? 0.7 : 0.22,
+    );
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Line[]} lines @param {number} strength */
@@ -205,14 +212,16 @@ class Picture {
     const bare = 2 * this.dots;
     const left = this.sharesLeft ? this.margin : bare;
     const right = this.canvas.width - (this.sharesLeft ? bare : this.margin);
-    const [apart, shown] = [2 * this.dots, colouredOf(this.head)];
+    const shown = colouredOf(this.head);
+    // lines of several heads lie beside each other, within the row of a token
+    const apart = Math.min(4.5 * this.dots, (0.7 * this.step) / shown.length);
     const order = new Map(shown.map(({ place }, at) => [place, at - (shown.length - 1) / 2]));
     context.lineCap = "round";
     for (const { q, k, weight, place } of lines) {
       const aside = apart * (order.get(place) || 0);
       context.strokeStyle = this.colours[place];
       context.globalAlpha = strength * (0.35 + 0.65 * Math.min(1, weight));
-      context.lineWidth = this.dots * (0.5 + 4.5 * Math.min(1, weight));
+      context.lineWidth = this.dots * (0.5 + 4 * Math.min(1, weight));
       context.beginPath();
       context.moveTo(left, (q + 0.5) * this.step + aside);
       context.lineTo(right, (k + 0.5) * this.step + aside);
@@ -221,12 +230,13 @@ class Picture {
     context.globalAlpha = 1;
   }
 
-  /** @param {{ q: number, k: number }} at */
-  draw(at) {
+  /** @param {{ q: number, k: number }} at @param {boolean} free whether all links stand out */
+  draw(at, free) {
     const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     const sharesLeft = at.q < 0 && at.k >= 0;
-    if (sharesLeft !== this.sharesLeft) {
+    if (sharesLeft !== this.sharesLeft || free !== this.free) {
       this.sharesLeft = sharesLeft;
+      this.free = free;
       this.background();
     }
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);

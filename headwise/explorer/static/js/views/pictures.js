@@ -139,15 +139,17 @@ export function heat(head) {
       kind: "rect",
       x: x + at * 4,
       y: bottom,
-      width: 4,
+      // over the edge of the next, so that no seam is left between dots
+      width: at < 63 ? 5 : 4,
       height: 9,
       fill: colour(Math.round((at * 255) / 63), how.name),
     });
   }
   for (const [at, text] of how.ticks)
     marks.push({ kind: "text", x: x + 256 * at, y: bottom + 22, text, fill: ink, anchor: "middle" });
-  const width = x + Math.max(columns * step, 256) - EDGE;
-  return framed(title, width, bottom - EDGE + 14, marks, [`${how.title}, ${t("scale")}: ${t(state.scale.peek())}`]);
+  const last = how.ticks.length ? wide(how.ticks[how.ticks.length - 1][1]) / 2 : 0;
+  const width = x + Math.max(columns * step, 256 + last) - EDGE;
+  return framed(title, width, bottom - EDGE + 14, marks, [`${how.title} (${t(state.scale.peek())})`]);
 }
 
 /** @param {import("./links.js").Heads} head @returns {Picture} */

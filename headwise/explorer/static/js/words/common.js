@@ -84,6 +84,10 @@ export const WORDS = {
   compare: ["Compare", "比较"],
   edit: ["Edit and see", "编辑并观察"],
   change: ["What changes", "变化"],
+  change_most: [
+    "The token that changes most is {0}: its probability goes from {1} to {2}.",
+    "变化最大的词元是 {0}：概率从 {1} 变为 {2}。",
+  ],
   mute: ["Mute head", "屏蔽头"],
   hidetoken: ["Hide token", "隐藏词元"],
   force: ["Set weight", "设定权重"],
