@@ -1,5 +1,6 @@
 """Where the claims that train models do so: drawn data, sides trained alike, and what the record says of them."""
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -215,7 +216,8 @@ class Bench:
                 where=where,
                 side=name,
                 recipe=arm.recipe,
-                settings=list(arm.settings),
+                # a record holds no path of one machine
+                settings=[setting.replace(f"{self.runs}{os.sep}", "") for setting in arm.settings],
                 parameters=rows[0].parameters if rows else None,
                 metric=metric,
                 scores={str(seed): score for seed, score in side.scores.items()},

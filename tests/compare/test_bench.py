@@ -10,7 +10,7 @@ from headwise.cli.compare import run_folder
 from headwise.compare import experiment
 from headwise.compare.bench import Bench, Design
 from headwise.compare.claim import Claim, add_record, read_records, run_claim
-from headwise.compare.experiment import Arm
+from headwise.compare.experiment import Arm, Trained
 from headwise.compare.report import section
 from headwise.compare.verdicts import Control, larger
 from headwise.errors import ConfigError, Diverged
@@ -65,6 +65,10 @@ def test_a_claim_is_trained_once_and_kept_with_its_sides(tmp_path):
     paired = [a - b for a, b in zip(record.sides[1].scores.values(), record.sides[0].scores.values(), strict=True)]
     assert record.cells[0].value == pytest.approx(sum(paired) / 3)
     assert any("parameters" in note for note in record.notes)
+    own = Arm("tiny.toml", tuple(drawn(bench())))
+    bench_of_paths = bench()
+    bench_of_paths._keep("copies", "own", own, "loss", Trained({}, {}, {}, None, False))
+    assert bench_of_paths.sides[0].settings[0].startswith("data.train=drawn/copy-60-20")
     add_record(tmp_path / "records.jsonl", record)
     assert read_records(tmp_path / "records.jsonl") == [record]
     assert "| copies | recurrent |" in section(claim(), record)
