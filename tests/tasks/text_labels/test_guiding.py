@@ -75,5 +75,5 @@ def test_an_adversary_that_wants_nothing_is_the_model_and_a_strong_one_looks_els
 
     # rounding alone
     assert moved(0.0) < 0.01
-    assert moved(10.0) > 0.1
+    assert moved(10.0) > 0.05
     assert all(torch.equal(before[name], value) for name, value in first.state_dict().items())
