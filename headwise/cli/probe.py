@@ -95,7 +95,7 @@ def guide(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give the weights of a pooling to a classifier that reads single tokens, beside uniform and adversarial ones."""
+    """Give the weights of a pooling to a classifier of single tokens, beside uniform and adversarial ones."""
     import headwise
     from headwise import runtime
     from headwise.errors import Unsupported

@@ -6,6 +6,7 @@ from headwise.training import recipes
 from headwise.training.recipe import read_recipe
 
 NAMES = [
+    "backcopy",
     "bahdanau-fra-eng",
     "brackets",
     "copy",
@@ -24,6 +25,7 @@ NAMES = [
     "fsdd-strings-attention",
     "fsdd-strings",
     "hops",
+    "largest",
     "listops",
     "lookup",
     "match",

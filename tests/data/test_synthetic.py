@@ -22,6 +22,8 @@ NEWER = {
     "match": ("e 9 b 9 f", "9"),
     "shift": ("d e b f b", "- - d e b"),
     "hops": ("db ce fc ed bf f", "e"),
+    "largest": ("42d 76c 21b 02d 02b", "c"),
+    "backcopy": ("^ b d b d", "b d b d b"),
 }
 # problems that are drawn with an amount
 AMOUNTS = {"match": (0, 1, 2), "shift": (0, 1, 3), "hops": (1, 2, 4)}
@@ -47,6 +49,8 @@ def answer(problem, text):
         while left != before:
             left, before = left.replace("()", "").replace("[]", ""), left
         return "broken" if left else "balanced"
+    if problem == "largest":
+        return sorted(symbols)[-1][-1]
     return {"copy": text, "recall": text[0]}[problem]
 
 
@@ -114,7 +118,7 @@ def test_a_tagged_problem_has_a_symbol_and_its_answer_a_line(tmp_path):
         assert " ".join(tags) == answer_with("shift", " ".join(words), 2, 3)
 
 
-@pytest.mark.parametrize("problem", [name for name in PROBLEMS if name not in AMOUNTS])
+@pytest.mark.parametrize("problem", [name for name in PROBLEMS if name not in {*AMOUNTS, "backcopy"}])
 def test_answers_are_right_and_lengths_as_asked(problem):
     sizes = Sizes(symbols=5, shortest=4, longest=7)
     for part, low, high in (("train", 4, 7), ("longer", 8, 14)):
@@ -131,6 +135,34 @@ def test_answers_are_right_and_lengths_as_asked(problem):
         assert lengths == wanted
         if problem in ("parity", "brackets"):
             assert 0.35 < sum(found.endswith(("1", "broken")) for _, found in rows) / 200 < 0.65
+
+
+def test_a_chain_is_told_one_symbol_later_and_copies_behind_its_last_letters():
+    followers, copies = {}, 0
+    for text, following in itertools.islice(
+        stream("backcopy", 3, "train", Sizes(symbols=8, shortest=5, longest=9)), 400
+    ):
+        symbols, answers = text.split(), following.split()
+        assert len(symbols) in range(5, 10)
+        assert symbols[0] == "^"
+        assert symbols[1:] == answers[:-1]
+        for before, symbol, answer_ in zip(symbols, symbols[1:], answers[1:], strict=False):
+            if symbol == "h" and before != "^":
+                assert answer_ == before
+                copies += 1
+            elif symbol != "h":
+                followers.setdefault(symbol, set()).add(answer_)
+    assert copies > 50
+    assert {len(others) for others in followers.values()} == {3}
+
+
+def test_the_largest_number_is_there_once_and_anywhere():
+    places = Counter()
+    for text, _ in itertools.islice(stream("largest", 5, "train", Sizes(shortest=4, longest=4)), 2000):
+        numbers = [int(word[:2]) for word in text.split()]
+        assert sorted(numbers)[-1] > sorted(numbers)[-2]
+        places[numbers.index(max(numbers))] += 1
+    assert all(count == pytest.approx(500, rel=0.2) for count in places.values())
 
 
 def test_golden_examples():
