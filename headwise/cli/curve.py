@@ -1,4 +1,4 @@
-"""`headwise curve`: what runs do with short and long inputs, and how far their attention looked while they trained."""
+"""`headwise curve`: scores of runs by length, nesting and place, and how far heads looked over a training."""
 
 import math
 import os
@@ -13,7 +13,7 @@ from headwise.errors import ConfigError
 if TYPE_CHECKING:
     from headwise.explain.curves import Series
 
-app = typer.Typer(help="Scores by length of the input, and what heads did over a training.")
+app = typer.Typer(help="Scores by length, nesting and place, and what heads did over a training.")
 
 Figure = Annotated[Path | None, typer.Option(help="Draw the curve: a .png, .svg or .pdf file.")]
 Output = Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")]
@@ -27,32 +27,79 @@ def length(
     split: Annotated[str, typer.Option(help="Part of the first run's data: test, valid or train.")] = "test",
     data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the first run's own data.")] = None,
     parts: Annotated[int, typer.Option(min=1, help="Ranges of length, each with as many examples.")] = 6,
+    by: Annotated[str, typer.Option(help="What is measured of an input: words, or nesting of brackets.")] = "words",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     figure: Figure = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score runs by how many words their inputs have, on the same examples."""
+    """Score runs by how many words their inputs have, or how deeply these are nested, on the same examples."""
     import headwise
+    from headwise.errors import unknown
+    from headwise.predictors.lengths import SIZES, buckets, by_length
+
+    if by not in SIZES:
+        raise ConfigError(f"--by: {unknown('size', by, SIZES)}")
+    size, across = SIZES[by]
+    sample, ranges, found = _sample(runs[0], split, data, limit), list[range](), list[tuple[Path, list[Any]]]()
+    for run in runs:
+        predictor = headwise.load(run)
+        ranges = ranges or buckets([size(predictor.text_of(example)) for example in sample], parts)
+        found.append((run, by_length(predictor, sample, ranges, size)))
+    rows, name = _rows(found, metric, "examples")
+    tell(rows, as_json=as_json, output=output)
+    if figure is not None:
+        _draw(rows, "run", "mean", name, across, figure)
+
+
+@app.command("place")
+def place(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders of taggers: a line each.")],
+    split: Annotated[str, typer.Option(help="Part of the first run's data: test, valid or train.")] = "test",
+    data: Annotated[Path | None, typer.Option(help="A file of examples, instead of the first run's own data.")] = None,
+    parts: Annotated[int, typer.Option(min=1, help="Ranges of places, each with as many words.")] = 8,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
+    figure: Figure = None,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score runs by where in its sentence a word stands, the first place by itself, on the same examples."""
+    import headwise
+    from headwise.predictors.lengths import buckets, by_place
+
+    sample, ranges, found = _sample(runs[0], split, data, limit), list[range](), list[tuple[Path, list[Any]]]()
+    for run in runs:
+        predictor = headwise.load(run)
+        places = [place for row in predictor.right(sample) for place in range(2, len(row) + 1)]
+        ranges = ranges or [range(1, 2), *(buckets(places, max(1, parts - 1)) if places else [])]
+        found.append((run, by_place(predictor, sample, ranges)))
+    rows, name = _rows(found, None, "words")
+    tell(rows, as_json=as_json, output=output)
+    if figure is not None:
+        _draw(rows, "run", "mean", name, "place in the sentence", figure)
+
+
+def _sample(run: Path, split: str, data: Path | None, limit: int | None) -> list[Any]:
+    """Examples of a run's own data, or of a file."""
     from headwise import runtime
-    from headwise.predictors.lengths import buckets, by_length, metric_of
     from headwise.training.loading import examples
 
     runtime.apply(fast_products=False)
-    data_files = {} if data is None else {"test": os.path.abspath(data)}
-    sample = examples(runs[0], split if data is None else "test", data_files)[:limit]
-    ranges: list[range] = []
+    files = {} if data is None else {"test": os.path.abspath(data)}
+    return list(examples(run, split if data is None else "test", files)[:limit])
+
+
+def _rows(found: list[tuple[Path, list[Any]]], metric: str | None, counted: str) -> tuple[list[dict[str, Any]], str]:
+    """A row for each run and range, and the score that they have."""
+    from headwise.predictors.lengths import metric_of
+
     rows: list[dict[str, Any]] = []
-    for run in runs:
-        predictor = headwise.load(run)
-        ranges = ranges or buckets([len(predictor.text_of(example).split()) for example in sample], parts)
-        for bucket in by_length(predictor, sample, ranges):
+    for run, ranges in found:
+        for bucket in ranges:
             metric = metric_of(bucket.scores, metric)
-            row = {"run": str(run), "shortest": bucket.shortest, "longest": bucket.longest, "examples": bucket.count}
+            row = {"run": str(run), "shortest": bucket.shortest, "longest": bucket.longest, counted: bucket.count}
             rows.append(row | {"mean": round(bucket.mean, 2), metric: bucket.scores[metric]})
-    tell(rows, as_json=as_json, output=output)
-    if figure is not None:
-        _draw(rows, "run", "mean", str(metric), "length of the input, words", figure)
+    return rows, str(metric)
 
 
 @app.command("heads")

@@ -1,15 +1,16 @@
 """`headwise explain`: a picture and a table of where a model looks while it answers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, unknown
 from headwise.explain.methods import METHODS
 
 if TYPE_CHECKING:
     from headwise.explain.explanation import Explained
+    from headwise.predictors.predictor import Predictor
 
 
 By = Annotated[
@@ -22,6 +23,11 @@ By = Annotated[
 
 Columns = Annotated[
     bool, typer.Option("--columns", help="With --trace, --example: vectors are columns, O = V softmax(K^T Q).")
+]
+
+Of = Annotated[
+    str | None,
+    typer.Option(help="Without an input: pronouns (what 'it' looks at in ready sentences), model (its parts, drawn)."),
 ]
 
 
@@ -40,18 +46,18 @@ def explain(
     other: Annotated[str | None, typer.Option(help="Another input of as many tokens, for --by patching.")] = None,
     trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,
     columns: Columns = False,
+    of: Of = None,
     ablate: Annotated[bool, typer.Option("--ablate", help="Print what muting each head alone changes.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one page to open in a browser, not pictures.")] = None,
     example: Annotated[str | None, typer.Option(help="Steps without a run: illustrated, illustrated-scaled.")] = None,
 ) -> None:
     """Draw what a model attends to, on one page, and list it for each token."""
-    from headwise import runtime
-
+    others = run, text, target, layer, heads, by, other, html, ablate
     if example is not None:
-        others = run, text, target, layer, heads, by, other, html, ablate
         return _print_example(example, trace or "markdown", columns, alone=not any(others))
+    if of is not None:
+        return _show_of(of, run, folder, formats, alone=not any((*others[1:], trace)))
     run, text = _given(run, text, columns_alone=columns and trace is None)
-    runtime.apply(fast_products=False)
     if ablate:
         return _print_ablated(run, text, alone=not any((target, layer, heads, by, other, trace, html, table, every)))
     if trace is not None and html is None:
@@ -66,12 +72,48 @@ def explain(
     typer.echo("\n".join(lines), nl=bool(lines))
 
 
+def _show_of(of: str, run: Path | None, folder: Path, formats: str, *, alone: bool) -> None:
+    """What `--of` names: of a run, or of a model of Transformers in a folder."""
+    shown = {"pronouns": _print_pronouns, "model": _draw_model}
+    if of not in shown:
+        raise ConfigError(f"--of: {unknown('thing to explain', of, shown)}")
+    if run is None or not alone:
+        raise ConfigError(f"--of {of} needs a run folder, or a Hugging Face one, and no input or option of one")
+    if (run / "config.json").is_file():
+        from headwise.predictors.adopted import Adopted
+
+        return shown[of](Adopted.at(run), folder, formats)
+    import headwise
+
+    shown[of](headwise.load(run), folder, formats)
+
+
+def _print_pronouns(predictor: "Predictor[Any, Any, Any]", folder: Path, formats: str) -> None:
+    from headwise.labels import visible
+    from headwise.predictors import pronouns
+
+    for line in pronouns.lines(predictor):
+        typer.echo(visible(line))
+
+
+def _draw_model(predictor: "Predictor[Any, Any, Any]", folder: Path, formats: str) -> None:
+    from headwise.explain.canvas import save
+    from headwise.explain.diagrams import model_diagram
+
+    drawn = model_diagram(predictor.model)
+    for form in formats.split(","):
+        typer.echo(save(drawn, folder / f"model.{form.strip()}"))
+
+
 def _given(run: Path | None, text: str | None, *, columns_alone: bool) -> tuple[Path, str]:
-    """The run and the input. Raises: ConfigError: one is missing, or an option that goes with another one."""
+    """The run and the input, the machine set to answer. Raises: ConfigError: one is missing, or --columns is alone."""
     if run is None or text is None:
         raise ConfigError("give a run folder and an input, or --example illustrated")
     if columns_alone:
         raise ConfigError("--columns goes with --trace or --example: add --trace markdown, or leave it out")
+    from headwise import runtime
+
+    runtime.apply(fast_products=False)
     return run, text
 
 

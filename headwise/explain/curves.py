@@ -266,8 +266,13 @@ def _keep_small_differences_small(axes: Axes, values: list[float], upright: bool
 def _use_logarithm_if_wide(axes: Axes, xs: list[float]) -> None:
     if len(xs) <= _WIDE and 0 < _WIDE * xs[0] <= xs[-1]:
         axes.set_xscale("log")
-        axes.set_xticks(xs, [f"{x:g}" for x in xs])
+        axes.set_xticks(xs, [_tick(x) for x in xs])
         axes.minorticks_off()
+
+
+def _tick(x: float) -> str:
+    """A number below an axis; means, such as 13.39 places, with two digits, so that neighbours do not touch."""
+    return f"{x:g}" if x < 1 or x == int(x) else f"{x:.1f}" if x < 10 else f"{x:.0f}"
 
 
 def _series(rows: Iterable[Mapping[str, object]]) -> dict[tuple[str, str], list[tuple[float, float]]]:

@@ -285,6 +285,13 @@ class Predictor(ABC, Generic[I, O, E]):
         (outputs,) = cast(Sequence[list[Any]], self.predict([item], options))
         return outputs
 
+    def right(self, examples: Sequence[E]) -> list[list[bool]]:
+        """Whether the answer for each word of each example is right.
+
+        Raises: Unsupported if the model gives no answer for each word.
+        """
+        raise Unsupported("this model gives no answer for each word, so there is no score by place; a tagger does")
+
     def state_bytes(self, examples: Sequence[E]) -> int:
         """Bytes that a decoder keeps of one hypothesis at the end of the longest of these examples.
 

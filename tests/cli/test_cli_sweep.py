@@ -123,6 +123,10 @@ def test_curves_of_runs(headwise):
     assert all(row["shortest"] <= row["mean"] <= row["longest"] for row in rows)
     code, out, err = headwise("curve", "length", "one", "--data", "data/longer.tsv", "--figure", "length.svg")
     assert (code, Path("length.svg").exists()) == (0, True), err
+    assert "--by: unknown size 'depth'; known: nesting, words" in headwise("curve", "length", "one", "--by", "depth")[2]
+    code, out, err = headwise("curve", "length", "one", "--by", "nesting", "--json")
+    assert (json.loads(out)["shortest"], json.loads(out)["longest"]) == (0, 0)
+    assert "no answer for each word, so there is no score by place" in headwise("curve", "place", "one")[2]
     assert "unknown metric 'exakt'; did you mean 'exact'" in headwise("curve", "length", "one", "--metric", "exakt")[2]
     code, out, err = headwise("curve", "heads", "one", "a b c", "b c", "--layer", "encoder", "--json")
     assert code == 0, err

@@ -95,3 +95,21 @@ def test_a_file_without_measurements_is_refused_before_anything_is_loaded(headwi
     code, out, err = headwise("explore", tmp_path, "--bench", tmp_path / "lengths.json", "--no-browser")
     assert (code, out) == (3, "")
     assert "lengths.json: is no JSON; python -m benchmarks.lengths --json FILE writes it" in err
+
+
+def test_a_run_is_explained_without_an_input(headwise, trained, tmp_path):
+    code, out, err = headwise("explain", trained, "--of", "model", "--folder", tmp_path, "--format", "svg,png")
+    assert (code, err) == (0, "")
+    assert out.split() == [str(tmp_path / "model.svg"), str(tmp_path / "model.png")]
+    assert (tmp_path / "model.png").stat().st_size > 5000
+    code, out, err = headwise("explain", trained, "--of", "pronouns")
+    assert (code, err) == (0, "")
+    assert "  the tokens of this model do not spell 'it', 'animal', 'street'" in out.splitlines()
+    wrong = {
+        ("--of", "pronoun"): "error: --of: unknown thing to explain 'pronoun'; did you mean 'pronouns'",
+        ("one", "--of", "model"): "error: --of model needs a run folder, or a Hugging Face one, and no input",
+    }
+    for given, message in wrong.items():
+        code, out, err = headwise("explain", trained, *given)
+        assert (code, out) == (2, "")
+        assert message in err

@@ -3,7 +3,7 @@
 import pytest
 
 from headwise.errors import ConfigError, DataError, Unsupported
-from headwise.predictors.lengths import buckets, by_length, metric_of
+from headwise.predictors.lengths import SIZES, buckets, by_length, by_place, metric_of, nesting
 from headwise.predictors.predictor import Predictor
 
 
@@ -57,3 +57,30 @@ def test_what_cannot_be_ranged():
         metric_of({"share": 1.0}, "shore")
     with pytest.raises(Unsupported, match="no text, so it has no length in words"):
         Predictor.text_of(Counting(), "a")
+
+
+def test_scores_by_nesting_are_those_of_the_texts_of_that_depth():
+    texts = ["a ( a )", "b ( ( a ) )", "a", "b [ ( b ) ]"]
+    found = by_length(Counting(), texts, [range(2), range(2, 3)], SIZES["nesting"][0])
+    assert [(bucket.shortest, bucket.longest, bucket.count, bucket.mean) for bucket in found] == [
+        (0, 1, 2, 0.5),
+        (2, 2, 2, 2.0),
+    ]
+    assert [bucket.scores["share"] for bucket in found] == [pytest.approx(3 / 5), pytest.approx(1 / 12)]
+    assert [nesting(text) for text in ("", "()", ")((", "{[(", "([)]")] == [0, 1, 2, 3, 2]
+
+
+class Marking(Counting):
+    """Right about the words that are "a"."""
+
+    def right(self, examples):
+        return [[word == "a" for word in text.split()] for text in examples]
+
+
+def test_scores_by_place_count_words():
+    found = by_place(Marking(), ["a b a", "a a", "b", ""], [range(1, 2), range(2, 4), range(4, 9)])
+    assert [(bucket.shortest, bucket.longest, bucket.count) for bucket in found] == [(1, 1, 3), (2, 3, 3)]
+    assert [bucket.scores["accuracy"] for bucket in found] == [pytest.approx(2 / 3), pytest.approx(2 / 3)]
+    assert found[1].mean == pytest.approx(7 / 3)
+    with pytest.raises(Unsupported, match="no answer for each word, so there is no score by place; a tagger does"):
+        by_place(Counting(), ["a"], [range(1, 2)])

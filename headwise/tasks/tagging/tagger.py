@@ -281,6 +281,10 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
             )
         return [(place, part) for place, item in enumerate(sentences) for part in _cut(item.words, limit, most)]
 
+    def right(self, examples: Sequence[Tagged]) -> list[list[bool]]:
+        pairs = zip(self.tag(examples), examples, strict=True)
+        return [[tag == gold for tag, gold in zip(tags, item.tags or (), strict=True)] for tags, item in pairs]
+
     def write(self, item: Tagged, output: Chosen, form: Form, options: Any = None) -> list[str]:
         """`word/TAG word/TAG`, or a line of JSON that can be read again as data."""
         if form == "text":
