@@ -203,6 +203,25 @@ def test_two_heads_their_difference_and_one_pointer_for_all(page, site):
     assert "e2=" in page.url
 
 
+def test_two_runs_are_compared_by_the_mean_of_their_heads_until_one_is_chosen(page, site):
+    opened(page, site, "#/compare?m=run&m2=twin&x=a+and+g+.&g=decoder+cross&g2=decoder+cross", "data-ready$=mean")
+    told = traced(page, site)
+    exact = np.mean([matrix(page, site, told, head) for head in range(2)], 0)
+    shown = under(page, page.locator("canvas.heat").first, exact.shape, 1, 2)
+    assert shown[0] == pytest.approx(exact[1, 2], rel=6e-3)
+    answers = page.locator(".answers tbody tr")
+    page.wait_for_selector(".answers th:nth-child(3)")
+    assert [told["output"] in row for row in answers.all_inner_texts()] == [True, True]
+    assert "no setting but the seed" in page.locator("main").inner_text()
+    # the row under the pointer, in pairs of bars
+    bars = page.locator(".pairs > div").nth(2).locator(".number").all_inner_texts()
+    assert float(bars[0].removesuffix(" %")) == pytest.approx(100 * exact[1, 2], abs=0.051)
+    assert bars[0] == bars[1]
+    page.locator("fieldset").first.get_by_label("head").select_option("1")
+    page.wait_for_selector("html[data-ready^='compare/'][data-ready$='/1']")
+    assert "mh=0" in page.url
+
+
 def test_what_does_not_fit_is_told(page, site):
     opened(page, site, "#/compare?m=run&x=a+and+g+.&m2=filler&x2=a1+%5BMASK%5D+c", "data-ready^=compare")
     assert "same number of rows and of columns" in page.locator(".unlike").inner_text()

@@ -10,7 +10,7 @@ import { batch, effect, signal } from "./store.js";
 /** @typedef {{ kind: string, grid?: number[], before?: number, words?: number[], special?: number[] }} Axis */
 /**
  * @typedef {{ trace_id: string, places: any, axes: Record<string, { queries: Axis, keys: Axis }>, model: string,
- * source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace
+ * source: string, output: string, label?: string, groups: Group[], warnings: string[], change: any }} Trace
  */
 
 /** @type {Record<string, any>} */
@@ -26,7 +26,7 @@ export const DEFAULTS = {
   sc: "sqrt",
   v: "heat",
   s: -1,
-  p: 0,
+  p: -1,
   lang: "",
   e: "",
   w: "",
@@ -87,7 +87,7 @@ export const scale = signal("sqrt");
 export const view = signal("heat");
 /** The frame of the film that is shown, -1 for its last, and the probe. */
 export const frame = signal(-1);
-export const probe = signal(0);
+export const probe = signal(-1);
 export const language = signal("");
 /** Edits of the attention, as `core/edits.js` writes them. */
 export const edits = signal("");
@@ -136,6 +136,8 @@ export const span = signal({ x: 0, y: 0, times: 1 });
 export const dark = signal(false);
 /** The name of the ramp of the page as it is now. */
 export const inks = () => (dark.value ? "ink dark" : "ink light");
+/** That of numbers with signs. */
+export const signs = () => (dark.value ? "diverging dark" : "diverging");
 
 /** Whether keys of one letter do something. */
 export const singles = signal(told("headwise.letters") !== "off");
@@ -241,7 +243,11 @@ export const spot = signal(8);
 export const each = signal("");
 export const hops = signal(1);
 export const loops = signal("");
+/** Of a comparison, whether each side is the mean of its heads ("1") or one of them ("0"); "": as it fits. */
+export const averaged = signal("");
+CHOICES.mh = ["0", "1"];
 Object.assign(DEFAULTS, {
+  mh: "",
   ex: -1,
   pa: "sinusoidal",
   pb: "rotary",
@@ -264,6 +270,7 @@ Object.assign(PARTS, {
   ea: each,
   hp: hops,
   sl: loops,
+  mh: averaged,
 });
 for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
 

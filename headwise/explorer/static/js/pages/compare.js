@@ -8,7 +8,8 @@ import { read, written } from "../core/edits.js";
 import { number, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
-import { groupTitle, headTitle, layerNumber } from "../titles.js";
+import { groupTitle, headTitle, layerNumber, layerTitle } from "../titles.js";
+import * as answers from "../views/answers.js";
 import * as curves from "../views/curves.js";
 import { sentence, swapName } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
@@ -26,6 +27,9 @@ learn(WORDS);
  * Side
  */
 
+/** What rows and columns of all maps are. */
+const SIDES = { from: "attends_from", to: "attends_to" };
+const UNSAID = new Set(["group", "swaplayer"]);
 const SWAPS = [
   "",
   "normalizer~sparsemax",
@@ -50,21 +54,26 @@ export function mount(place) {
     trace: state.trace,
   };
   const second = { name: "B", ...state.other, trace: signal(null) };
-  const chosen = h("div", { class: "sides" }, side(first), side(second, first));
+  const sides = [first, second];
+  const chosen = h("div", { class: "sides" }, side(first, sides), side(second, sides, first));
+  const said = h("section", { class: "panel whole" });
   const maps = h("div", { class: "panels three" });
+  const row = h("section", { class: "panel whole" });
   const lines = h("section", { class: "panel" });
   const pictures = h("section", { class: "panel" });
   place.append(
     h("h1", {}, () => t("comparison")),
     chosen,
+    said,
     maps,
+    row,
     h("p", { class: "note" }, () => t("note")),
     lines,
     pictures,
   );
   const ends = [
     follow(second, first),
-    effect(() => drawn(maps, first, second)),
+    effect(() => drawn(maps, said, row, first, second)),
     curves.mount(lines),
     gallery.mount(pictures),
   ];
@@ -123,12 +132,20 @@ function placed(one) {
   return { trace, group, at, layer: group.layers[at], head: Math.max(0, Math.min(one.head.value, group.heads - 1)) };
 }
 
+/** Whether both sides are the mean of their heads: heads of two trainings do not correspond. @param {any[]} sides */
+const averaged = ([a, b]) =>
+  state.averaged.value ? state.averaged.value === "1" : Boolean(a && b && a.trace.model !== b.trace.model);
+
+/** @param {any} at */
+const headOf = ({ group, layer, at, head }, /** @type {boolean} */ mean) =>
+  mean ? t("layer_head", layerTitle(layer, at, group.kind), t("meanheads")) : headTitle(group, at, head);
+
 /**
  * What is chosen on a side.
- * @param {Side} one
+ * @param {Side} one @param {Side[]} both
  * @param {Side} [other] whose run and input are taken where none is given
  */
-function side(one, other) {
+function side(one, both, other) {
   const node = h("fieldset", { class: "side-of" });
   effectOn(node, () => {
     const at = placed(one);
@@ -141,14 +158,23 @@ function side(one, other) {
     ) => {
       const found = h(
         "select",
-        { onchange: () => set(found.value) },
+        { "aria-label": t(name), onchange: () => set(found.value) },
         items.map(([value, words]) => h("option", { value }, words)),
       );
       found.value = String(now);
-      return h("label", {}, `${t(name)} `, found);
+      // what says itself what it is needs no word
+      return UNSAID.has(name) ? found : h("label", {}, `${t(name)} `, found);
     };
-    const heads = (/** @type {number} */ length) =>
-      Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place + 1)]));
+    const heads = (/** @type {number} */ length) => [
+      .../** @type {[any, string][]} */ (length > 1 ? [[-1, t("mean")]] : []),
+      ...Array.from({ length }, (_, place) => /** @type {[any, string]} */ ([place, String(place + 1)])),
+    ];
+    const mean = averaged(both.map(placed));
+    const pick = (/** @type {number} */ head) =>
+      batch(() => {
+        state.averaged.value = head < 0 ? "1" : "0";
+        if (head >= 0) one.head.value = head;
+      });
     const names = models.map((/** @type {any} */ each) => [each.name, each.name]);
     const text = h("input", {
       type: "text",
@@ -185,7 +211,9 @@ function side(one, other) {
             (value) => (one.layer.value = Number(value)),
           )
         : null,
-      at ? list("head", heads(at.group.heads), at.head, (value) => (one.head.value = Number(value))) : null,
+      at
+        ? list("head", heads(at.group.heads), mean && at.group.heads > 1 ? -1 : at.head, (value) => pick(Number(value)))
+        : null,
       at
         ? list(
             "swaplayer",
@@ -232,30 +260,36 @@ function swap(one, layer, value) {
 }
 
 /**
- * Both maps, and their difference where they have the same axes.
- * @param {HTMLElement} node
- * @param {Side} first
- * @param {Side} second
+ * Both maps, and their difference where they have the same axes; the answers of both, and a row of each.
+ * @param {HTMLElement} node @param {HTMLElement} said @param {HTMLElement} row
+ * @param {Side} first @param {Side} second
  */
-function drawn(node, first, second) {
-  fill(node);
+function drawn(node, said, row, first, second) {
+  for (const one of [node, said, row]) fill(one);
   const sides = [first, second].map(placed);
   const [a, b] = sides;
+  [said.hidden, row.hidden] = [!a || !b, true];
   if (!a || !b) {
     fill(node, nothing());
     return undefined;
   }
   let alive = true;
-  /** @type {(() => void)[]} */
-  const ends = [];
-  const asked = [a, b].map((one) => weightsOf(one.trace, one.group, one.layer, one.head));
+  const ends = [answers.mount(said, a, b)];
+  const mean = averaged(sides);
+  const asked = [a, b].map((one) => weightsOf(one.trace, one.group, one.layer, mean ? -1 : one.head));
   Promise.all(asked).then(
     ([one, two]) => {
       if (!alive) return;
+      // as wide as they will be
+      const panels = [0, 1, 2].map(() => h("section", { class: "panel" }));
+      fill(node, panels);
       const top = Math.max(largest(one.weights), largest(two.weights));
-      ends.push(weights(node, "A", a, one.marked, top), weights(node, "B", b, two.marked, top));
-      ends.push(difference(node, a.group, b.group, one, two));
-      document.documentElement.dataset.ready = `compare/${a.trace.trace_id}/${a.head}/${b.trace.trace_id}/${b.head}`;
+      ends.push(weights(panels[0], 0, a, one.marked, top, mean), weights(panels[1], 1, b, two.marked, top, mean));
+      ends.push(difference(panels[2], a.group, b.group, one, two));
+      row.hidden = !alike(a.group, b.group);
+      if (!row.hidden) ends.push(answers.rows(row, a.group, [one.weights, two.weights], farthest(one, two, a.group)));
+      const [own, others] = mean ? ["mean", "mean"] : [a.head, b.head];
+      document.documentElement.dataset.ready = `compare/${a.trace.trace_id}/${own}/${b.trace.trace_id}/${others}`;
     },
     (error) => (state.status.value = error.message),
   );
@@ -266,19 +300,29 @@ function drawn(node, first, second) {
   };
 }
 
+/** Whether the maps of two groups have the same axes. @param {state.Group} a @param {state.Group} b */
+const alike = (a, b) => a.queries.length === b.queries.length && a.keys.length === b.keys.length;
+
+/** The cell in which two heads differ most. @param {Head} one @param {Head} two @param {state.Group} group */
+function farthest(one, two, { keys }) {
+  const apart = Array.from(one.weights, (weight, at) => Math.abs(weight - two.weights[at]));
+  const at = apart.indexOf(Math.max(...apart));
+  return { q: Math.floor(at / keys.length), k: at % keys.length };
+}
+
 /**
- * @param {HTMLElement} node
- * @param {string} name
+ * @param {HTMLElement} panel
+ * @param {number} side 0 or 1
  * @param {any} at
  * @param {ArrayLike<number>} values
  * @param {number} top
+ * @param {boolean} mean of the heads
  */
-function weights(node, name, at, values, top) {
-  const title = `${name}: ${at.trace.model}, ${headTitle(at.group, at.at, at.head)}`;
+function weights(panel, side, at, values, top, mean) {
+  const title = `${"AB"[side]} ${at.trace.model}: ${headOf(at, mean && at.group.heads > 1)}`;
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
     `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(values[q * at.group.keys.length + k])}`;
-  const panel = h("section", { class: "panel" }, h("h2", { title: at.layer }, title));
-  node.append(panel);
+  panel.append(h("h2", { title: at.layer, class: `side-${side}` }, title));
   const end = map.mount(panel, {
     values,
     rows: at.group.queries,
@@ -287,17 +331,18 @@ function weights(node, name, at, values, top) {
     title,
     cell: state.hovered,
     told,
+    quantity: t("weight_bar"),
+    sides: SIDES,
   });
-  panel.append(h("p", { class: "legend" }, `0 … ${number(top)}${hatched(values)}`));
+  panel.append(h("p", { class: "legend" }, answers.zeros(values)));
   return end;
 }
 
-/** @param {HTMLElement} node @param {state.Group} a @param {state.Group} b @param {Head} one @param {Head} two */
-function difference(node, a, b, one, two) {
-  const panel = h("section", { class: "panel" }, h("h2", {}, t("difference")));
-  node.append(panel);
+/** @param {HTMLElement} panel @param {state.Group} a @param {state.Group} b @param {Head} one @param {Head} two */
+function difference(panel, a, b, one, two) {
+  panel.append(h("h2", {}, t("difference")));
   const size = (/** @type {state.Group} */ group) => `${group.queries.length} × ${group.keys.length}`;
-  if (size(a) !== size(b)) {
+  if (!alike(a, b)) {
     panel.append(h("p", { class: "unlike" }, `A ${size(a)}, B ${size(b)}. ${t("unlike")}`));
     return () => {};
   }
@@ -319,16 +364,12 @@ function difference(node, a, b, one, two) {
     title: t("difference"),
     cell: state.hovered,
     told,
+    quantity: t("signs"),
+    sides: SIDES,
   });
   const mean = open.reduce((sum, value) => sum + value, 0) / Math.max(1, open.length);
   panel.append(
-    h(
-      "p",
-      { class: "legend" },
-      [`−${number(top)} … +${number(top)}`, t("signs"), `${t("meandifference")} ${number(mean)}`].join(" · "),
-      same ? "" : ` · ${t("othertokens")}`,
-      hatched(values),
-    ),
+    h("p", { class: "legend" }, `${t("meandifference")} ${number(mean)}`, same ? "" : ` · ${t("othertokens")}`),
   );
   return end;
 }
@@ -338,9 +379,6 @@ const withSign = (value) => `${value > 0 ? "+" : ""}${said(value)}`;
 
 /** @param {number} value */
 const said = (value) => (value === -Infinity ? t("forbidden") : number(value));
-
-/** What the hatching means, where there is any. @param {ArrayLike<number>} values */
-const hatched = (values) => (Array.prototype.includes.call(values, -Infinity) ? ` · ▨ ${t("forbidden")}` : "");
 
 /** @param {ArrayLike<number>} values */
 function largest(values) {

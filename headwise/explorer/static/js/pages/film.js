@@ -15,6 +15,8 @@ import { WORDS } from "../words/film.js";
 learn(WORDS);
 
 const PAUSE_MS = 250;
+/** Letters of the probe that a film opens at. */
+const LONGEST = 60;
 
 /** @typedef {{ head: number, why: string, other: number }} Flag */
 /**
@@ -30,9 +32,9 @@ const playing = signal(false);
 function place(found) {
   const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.min(Math.max(0, value), count - 1);
   const at = state.frame.value < 0 ? found.steps.length - 1 : nearest(found.steps, state.frame.value);
-  const number = within(state.layer.value, found.layers.length);
+  const number = within(state.layer.value < 0 ? opening(found) : state.layer.value, found.layers.length);
   const layer = found.layers[number];
-  const probe = within(state.probe.value, found.probes.length);
+  const probe = within(state.probe.value < 0 ? telling(found) : state.probe.value, found.probes.length);
   return {
     at,
     step: found.steps[at],
@@ -42,6 +44,15 @@ function place(found) {
     heads: layer.heads,
     head: within(state.head.value, layer.heads),
   };
+}
+
+/** The layer that a film opens at: the last that reads another sequence, else the first. @param {Film} found */
+const opening = ({ layers }) => layers.findLastIndex(({ name }) => name.includes("cross"));
+
+/** The probe that a film opens at: the longest whose map is seen whole. @param {Film} found */
+function telling({ probes }) {
+  const lengths = probes.map(({ source }) => (source.length > LONGEST ? 0 : source.length));
+  return lengths.indexOf(Math.max(...lengths));
 }
 
 /** The place of the last of these steps that is not beyond one. @param {number[]} steps @param {number} step */
@@ -56,8 +67,7 @@ export function mount(place) {
   playing.value = false;
   const bar = h("div", { class: "tabs" });
   const player = h("div", { class: "player" });
-  const small = h("section", { class: "panel", "aria-label": () => t("heads") });
-  const large = h("section", { class: "panel wide" });
+  const [small, large] = [h("div", { "aria-label": () => t("heads"), role: "group" }), h("div")];
   const charts = h("section", { class: "panel" });
   const none = h("p", {});
   const all = h(
@@ -65,8 +75,7 @@ export function mount(place) {
     { hidden: () => !film.value },
     bar,
     player,
-    small,
-    h("div", { class: "panels filmed" }, large, charts),
+    h("div", { class: "panels filmed" }, h("section", { class: "panel wide" }, small, large), charts),
   );
   place.append(
     h("h1", {}, () => t("film")),
@@ -234,7 +243,7 @@ function shown(large, now, axes, matrix) {
   const group = { name: now.layer, layers: [now.layer], heads: now.heads, ...axes };
   const title = `${t("layer_head", layerTitle(now.layer, now.number), headName(now.head))}, ${t("step")} ${now.step}`;
   fill(large, h("h2", { title: now.layer }, title), h("p", { class: "side" }, `${t("answer")}: ${axes.output}`));
-  return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title });
+  return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title, fitsScreen: true });
 }
 
 /** @param {HTMLElement} charts */

@@ -26,6 +26,7 @@ export function answer(trace, group) {
   return [
     unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
     unit("answer", trace.output, written, "q", writes ? choose : null),
+    trace.label ? unit("label", trace.label, null, "q", null) : null,
   ].filter((one) => one !== null);
 }
 
@@ -57,7 +58,7 @@ function put(q, k) {
 }
 
 /**
- * @param {"input" | "answer"} name
+ * @param {"input" | "answer" | "label"} name
  * @param {string} text
  * @param {string[] | null} tokens
  * @param {"q" | "k"} side

@@ -1,7 +1,6 @@
 // @ts-check
 /** What counts by a method of attribution, in place of weights: its map, and under it what it is and does not say. */
 
-import { getJson, getNumbers, query } from "../api.js";
 import { after } from "../core/masked.js";
 import { cut, number, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
@@ -11,14 +10,12 @@ import { learn, phrase, t } from "../strings.js";
 import { groupTitle, headTitle, layerTitle } from "../titles.js";
 import { WORDS } from "../words/attribution.js";
 import * as heat from "./heat.js";
+import { described as asked, facts, numbersOf } from "./methods.js";
 
 learn(WORDS);
 
-/**
- * @typedef {{ name: string, kind: string, heads: number, queries: string[], keys: string[], causal: boolean, rows:
- * string, columns: string, quantity: string, signed: boolean }} Map
- */
-/** @typedef {{ by: string, title: string, formula: string, source: string, limit: string, maps: Map[] }} Described */
+/** @typedef {import("./methods.js").Map} Map */
+/** @typedef {import("./methods.js").Described} Described */
 
 /** Letters of a token in a sentence. */
 const LETTERS = 16;
@@ -37,21 +34,19 @@ export function mount(node, read, trace, group) {
   const by = state.by.value;
   const leaving = new AbortController();
   other.value = "";
-  const at = `/api/v1/traces/${trace.trace_id}/attribution`;
   const body = h("div", {}, h("p", { role: "status" }, t("by_working", t(`by_${by}`))));
   node.append(body);
   read.hidden = true;
   let end = () => {};
-  getJson(`${at}?${query({ by })}`, leaving.signal).then(
-    (/** @type {Described} */ described) => {
+  asked(trace, by, leaving.signal).then(
+    (described) => {
       if (leaving.signal.aborted) return;
       read.hidden = false;
       end = effect(() => {
         const map = chosen(described, group);
         const head = map.heads > 1 && !together.value ? state.place(group).head : -1;
-        const asked = { by, layer: map.name, ...(head < 0 ? {} : { head }) };
         let [ends, current] = [() => {}, true];
-        getNumbers(`${at}/map?${query(asked)}`).then((found) => {
+        numbersOf(trace, by, map, head).then((found) => {
           if (!current) return;
           ends = draw(body, read, described, map, head, group, /** @type {any} */ (found.data));
         }, failed);
@@ -115,16 +110,7 @@ function draw(body, read, described, map, head, group, values) {
   const choices = ofLayer ? ofHeads(map) : ofInputs(described, map);
   fill(body, h("h2", {}, title), choices.length ? h("div", { class: "seg" }, choices) : null);
   const place = h("div");
-  body.append(
-    place,
-    h(
-      "dl",
-      { class: "facts method" },
-      fact("by_formula", described.formula),
-      fact("by_source", described.source),
-      fact("by_limit", t(`limit_${by}`, described.limit)),
-    ),
-  );
+  body.append(place, facts(described));
   state.strongest.value = largest(shown.weights, columns);
   const ends = [heat.mount(place, shown), said(read, shown)];
   document.documentElement.dataset.ready = `${group.name}/${by}/heat`;
@@ -146,9 +132,6 @@ function numbered({ rows, columns, queries, keys }) {
     keys: columns === "head" ? count(keys) : keys,
   };
 }
-
-/** @param {string} title @param {string} text */
-const fact = (title, text) => [h("dt", {}, t(title)), h("dd", {}, text)];
 
 /** @param {string} text @param {boolean} on @param {() => void} press */
 const button = (text, on, press) =>

@@ -4,11 +4,18 @@
 import { h } from "../dom.js";
 import { effect } from "../store.js";
 import { entries, signed } from "../core/color.js";
-import { marked, painted, under, windowed } from "../core/heatmap.js";
+import { LARGEST, NUMERALS } from "../core/fit.js";
+import { marked, numbered, painted, parted, under, windowed } from "../core/heatmap.js";
 import { cut, shown as visible } from "../core/text.js";
 import * as state from "../state.js";
+import { t } from "../strings.js";
+import * as legend from "./legend.js";
 
 const LABELLED = 48;
+/** Pixels to the right of a map that fills its place. */
+const SPARE = 12;
+/** Pixels of a cell at most, without a legend. */
+const SMALL = 28;
 const MOVES = /** @type {Record<string, [number, number]>} */ ({
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
@@ -19,7 +26,9 @@ const MOVES = /** @type {Record<string, [number, number]>} */ ({
 /**
  * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, signed?: boolean,
  *   title: string, width?: number, cell: { value: any, peek: () => any }, told: (q: number, k: number) => string,
- *   pick?: (q: number, k: number) => void }} Matrix
+ *   pick?: (q: number, k: number) => void, quantity?: string, sides?: { from: string, to: string } }} Matrix
+ * `quantity`: what the numbers are; with it the map is as wide as its place, has a legend and numbers in its cells;
+ * `sides`: what rows and columns are
  */
 
 /** @param {HTMLElement} place @param {Matrix} matrix @returns {() => void} */
@@ -28,35 +37,42 @@ export function mount(place, matrix) {
   const canvas = h("canvas", { class: "heat", tabindex: 0, role: "img", "aria-label": matrix.title });
   const tip = h("div", { class: "tip", hidden: true });
   const cells = h("div", { class: "cells" }, canvas, tip);
+  const { sides } = matrix;
+  const titled = (/** @type {any} */ text) =>
+    sides ? h("div", { class: text && "axis-title" }, text && t(text)) : null;
   const frame = h(
     "div",
-    { class: "frame" },
+    { class: sides ? "frame titled" : "frame" },
+    [titled(""), titled(""), titled(sides && sides.to), titled("")],
     h("div", {}),
     h("div", { class: "columns" }, labels(matrix.columns)),
+    titled(sides && sides.from),
     h("div", { class: "rows" }, labels(matrix.rows)),
     cells,
   );
   place.append(frame);
-  const side = Math.max(4, Math.min(28, Math.floor((matrix.width || 300) / Math.max(rows, columns, 1))));
+  const room = matrix.quantity
+    ? place.getBoundingClientRect().right - cells.getBoundingClientRect().left - SPARE
+    : matrix.width || 300;
+  const most = matrix.quantity ? LARGEST : SMALL;
+  const side = Math.max(4, Math.min(most, Math.floor(room / Math.max(rows, columns, 1))));
+  const explain = matrix.quantity ? legend.mount(place) : null;
   cells.style.width = `${side * columns}px`;
   cells.style.height = `${side * rows}px`;
   frame.style.setProperty("--side", `${side}px`);
   const within = (/** @type {{ q: number, k: number } | null} */ at) =>
     at && at.q < rows && at.k < columns && at.q >= 0;
   const end = effect(() => {
-    const name = matrix.signed
-      ? state.dark.value
-        ? "diverging dark"
-        : "diverging"
-      : state.dark.value
-        ? "ink dark"
-        : "ink light";
-    const found = matrix.signed ? signed(matrix.values, matrix.top) : entries(matrix.values, matrix.top, "linear");
-    const image = painted(found, rows, columns, name);
+    const how = shaded(matrix);
+    const image = painted(how.cells, rows, columns, how.name);
+    const numerals = how.numeral && side >= NUMERALS ? how.numeral : null;
+    if (explain) explain(/** @type {legend.Shading} */ (how), Float32Array.from(matrix.values), Boolean(numerals));
     return effect(() => {
       const at = matrix.cell.value;
       const window = { x: 0, y: 0, side: fitted(canvas, columns) };
-      windowed(canvas, image, found, window, columns);
+      windowed(canvas, image, how.cells, window, columns);
+      if (explain) parted(canvas, window, getComputedStyle(canvas).getPropertyValue("--panel").trim());
+      if (numerals) numbered(canvas, window, rows, columns, numerals);
       if (within(at)) marked(canvas, at, window);
       tip.hidden = !within(at) || at.k < 0;
       if (tip.hidden) return;
@@ -76,6 +92,18 @@ export function mount(place, matrix) {
   canvas.addEventListener("click", () => chosen(matrix));
   canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressed(event, matrix, rows, columns));
   return end;
+}
+
+/**
+ * Its numbers as colours, in their own scale where they have a legend.
+ * @param {Matrix} matrix @returns {{ name: string, cells: Int16Array, numeral?: legend.Shading["numeral"] }}
+ */
+function shaded({ values, top, signed: signs, quantity }) {
+  if (quantity) return legend.shading({ weights: Float32Array.from(values), scores: signs, quantity, top });
+  return {
+    name: signs ? state.signs() : state.inks(),
+    cells: signs ? signed(values, top) : entries(values, top, "linear"),
+  };
 }
 
 /** @param {Matrix} matrix */

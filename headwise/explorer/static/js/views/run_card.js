@@ -4,7 +4,10 @@
 import { COLOURED } from "../core/color.js";
 import { decimals, number } from "../core/text.js";
 import { fill, h } from "../dom.js";
-import { named, t } from "../strings.js";
+import { learn, named, t } from "../strings.js";
+import { WORDS } from "../words/metrics.js";
+
+learn(WORDS);
 
 /** Metrics of 0 to 100; those of 0 to 1 have three decimals. */
 const HUNDRED = new Set(["bleu", "chrf", "wer", "cer", "ter"]);
@@ -35,7 +38,7 @@ function facts({ parameters, data, step, metrics }) {
 }
 
 /** @param {string} name @param {number} value */
-function metric(name, value) {
+export function metric(name, value) {
   if (HUNDRED.has(name)) return value.toFixed(1);
   return Math.abs(value) <= 1 ? decimals(value, 3) : number(value);
 }

@@ -66,6 +66,12 @@ export const WORDS = {
     "This text has {0} tokens; attention is shown of at most {1}. Give a shorter text, or a part of it.",
     "此文本有 {0} 个词元；最多显示 {1} 个词元的注意力。请缩短文本，或只取其中一部分。",
   ],
+  label: ["label in the data:", "数据中的标签："],
+  no_attention: [
+    "This model has no attention to show. Choose another run, or train one whose layers attend (of pictures, " +
+      "model.kind=vit or attention_cnn).",
+    "此模型没有注意力可显示。请选择其他模型，或训练一个带注意力层的模型（图像：model.kind=vit 或 attention_cnn）。",
+  ],
   sqrt: ["square root", "平方根"],
   linear: ["linear", "线性"],
   log: ["logarithm", "对数"],
@@ -133,7 +139,7 @@ export const WORDS = {
   needs: ["Similarity", "相似与消融"],
   stop: ["Stop", "停止"],
   group: ["layers", "层组"],
-  own: ["its own", "自身的"],
+  own: ["its own mechanism", "自身的机制"],
   mechanism: ["mechanism", "机制"],
   pairs: ["Which pairs meet", "哪些查询与键相遇"],
   theme: ["light or dark", "浅色或深色"],

@@ -6,7 +6,22 @@ export const WORDS = {
   comparison: ["A beside B", "A 与 B 对比"],
   sameinput: ["the same input", "相同输入"],
   samemodel: ["the same run", "相同模型"],
-  difference: ["B less A", "B 减 A"],
+  difference: ["Difference, B − A", "差：B − A"],
+  meanheads: ["mean of the heads", "各头平均"],
+  mean: ["mean", "平均"],
+  differ_in: ["The two trainings differ in", "两次训练的差别："],
+  differ_not: [
+    "The two trainings differ in no setting but the seed or the data.",
+    "两次训练的设置相同，只有种子或数据可能不同。",
+  ],
+  its_default: ["default", "默认值"],
+  one_seed: [
+    "Scores of validation, one seed each: `headwise compare` with more seeds says whether a difference is one. Heads " +
+      "of two trainings do not correspond; begin with their mean.",
+    "验证集得分，各一个种子：用更多种子运行 `headwise compare` 才能判断差别是否可靠。两次训练的头并不对应，请先看平均。",
+  ],
+  exact_zeros: ["Exact zeros: {0} of the cells that the mask allows.", "恰为零：占掩码允许单元格的 {0}。"],
+  largest_of: ["The {0} largest of {1}.", "{1} 个中最大的 {0} 个。"],
   signs: ["blue: less in B, orange: more", "蓝：B 较小，橙：B 较大"],
   meandifference: ["mean size of a difference", "差的平均大小"],
   othertokens: ["the tokens differ: places are compared", "词元不同：按位置比较"],
