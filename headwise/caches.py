@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.errors import ShapeError
+from headwise.errors import ShapeError, Unsupported
 
 
 class Cache(ABC):
@@ -33,6 +33,13 @@ class Cache(ABC):
     @abstractmethod
     def keep(self, sentences: Int[Tensor, "kept"]) -> None:
         """Only these sentences stay, in this order, each with all its beams."""
+
+    def state_bytes(self) -> int:
+        """Bytes of what is remembered of all rows, without the room that is kept free for more.
+
+        Raises: Unsupported where a cache does not count them.
+        """
+        raise Unsupported(f"{type(self).__name__} does not count its bytes: it defines no state_bytes")
 
 
 # hypotheses of a sentence that may lie side by side: each step compares each of them with the keys of all
@@ -90,6 +97,10 @@ class Kept(ABC):
     @abstractmethod
     def change(self, rows: Callable[[Tensor], Tensor]) -> None:
         """Puts what `rows` makes of each tensor in its place."""
+
+    @abstractmethod
+    def state_bytes(self) -> int:
+        """Bytes of what is kept, without free room."""
 
     def expand(self, beams: int) -> None:
         """The hypotheses of a sentence part: each gets what they shared so far."""
@@ -158,6 +169,9 @@ class KeyValues(Kept):
         if self.keys is not None and self.values is not None:
             self.keys, self.values = rows(self.keys), rows(self.values)
 
+    def state_bytes(self) -> int:
+        return 0 if self.keys is None else sum(part.nbytes for part in self.read())
+
 
 @dataclass(slots=True)
 class States(Kept):
@@ -170,6 +184,9 @@ class States(Kept):
     def change(self, rows: Callable[[Tensor], Tensor]) -> None:
         if self.tensors is not None:
             self.tensors = tuple(map(rows, self.tensors))
+
+    def state_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.tensors or ())
 
 
 class Segments:

@@ -3,12 +3,17 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Float64, Num
 
 from headwise.errors import DataError
+
+Weights = Float[np.ndarray, "rows"]
+# of each class how many pixels are right, predicted, gold
+Counts = Num[np.ndarray, "classes"]
 
 
 class Score(NamedTuple):
@@ -54,6 +59,25 @@ def bleu_counts(
     for name, numbers in (("right", score.counts), ("all", score.totals)):
         counts |= {f"bleu_{name}_{size}": number for size, number in enumerate(numbers, 1)}
     return {name: float(number) for name, number in counts.items()}
+
+
+def bleu_rows(
+    hypotheses: Sequence[str], references: Sequence[Reference], *, tokenize: str = "13a", lowercase: bool = False
+) -> list[list[float]]:
+    """The values of `bleu_counts` for each hypothesis, in the same order; those of all add up to those of the corpus.
+
+    >>> bleu_rows(["a b"], ["a c"])[0][:3]
+    [2.0, 2.0, 1.0]
+    """
+    from sacrebleu.metrics import BLEU
+
+    _paired(hypotheses, references)
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    rows = []
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        score = metric.corpus_score([hypothesis], _streams([reference]))
+        rows.append([*map(float, (score.sys_len, score.ref_len, *score.counts, *score.totals))])
+    return rows
 
 
 def bleu_of(counts: Mapping[str, float]) -> float:
@@ -275,3 +299,53 @@ def error_rate(predicted: Sequence[Sequence[object]], gold: Sequence[Sequence[ob
     """
     total = sum(map(len, gold))
     return 100 * sum(map(edit_distance, predicted, gold)) / total if total else math.nan
+
+
+def weighted_auc(scores: Float[np.ndarray, "rows"], labels: Bool[np.ndarray, "rows"]) -> Callable[[Weights], float]:
+    """A function from the weight of each row to the area under the ROC curve; the scores are sorted once.
+
+    The area is the share of (positive, negative) pairs whose positive has the higher score, equal scores counting half;
+    a pair weighs the product of its rows' weights. NaN where there is no such pair.
+
+    >>> weighted_auc(np.array([0.1, 0.4, 0.4, 0.8]), np.array([False, False, True, True]))(np.ones(4))
+    0.875
+    """
+    order = np.argsort(scores, kind="stable")
+    ranked, positive = scores[order], labels[order]
+    starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1]))) if len(ranked) else np.zeros(0, int)
+
+    def area(weights: Weights) -> float:
+        placed = weights[order]
+        yes = np.add.reduceat(np.where(positive, placed, 0.0), starts) if len(starts) else np.zeros(0)
+        no = np.add.reduceat(np.where(positive, 0.0, placed), starts) if len(starts) else np.zeros(0)
+        pairs = yes.sum() * no.sum()
+        below = np.cumsum(no) - no
+        return float((yes * (below + no / 2)).sum() / pairs) if pairs else float("nan")
+
+    return area
+
+
+def auc(scores: Float[np.ndarray, "rows"], labels: Bool[np.ndarray, "rows"], weights: Weights | None = None) -> float:
+    """The area under the ROC curve; NaN where all labels are the same. See `weighted_auc`."""
+    return weighted_auc(scores, labels)(np.ones(len(scores)) if weights is None else weights)
+
+
+def overlaps(right: Counts, predicted: Counts, gold: Counts) -> Float64[np.ndarray, "classes"]:
+    """Intersection over union of each class over all pixels; NaN of a class that is neither predicted nor gold.
+
+    IoU = right / (predicted + gold - right)
+
+    Source: Everingham et al. 2010, "The Pascal Visual Object Classes Challenge", section 4.3; Long et al. 2015,
+    arXiv:1411.4038, section 5.
+
+    >>> overlaps(np.array([2, 0, 0]), predicted=np.array([4, 0, 1]), gold=np.array([4, 0, 0])).round(2).tolist()
+    [0.33, nan, 0.0]
+    """
+    unions = predicted + gold - right
+    return np.divide(right, unions, out=np.full(len(unions), np.nan), where=unions > 0)
+
+
+def mean_overlap(right: Counts, predicted: Counts, gold: Counts) -> float:
+    """The mean of `overlaps` over the classes that are predicted or gold; NaN where there is none."""
+    ratios = [ratio for ratio in overlaps(right, predicted, gold).tolist() if not math.isnan(ratio)]
+    return math.fsum(ratios) / len(ratios) if ratios else math.nan

@@ -100,6 +100,7 @@ THIRD_PARTY = {
     "threadpoolctl": {"tasks.series.baselines"},
     "scipy": {
         "explain.curves",
+        "predictors.intervals",
         "metrics",
         "tasks.series.baselines",
         "tasks.graphs.node_labeller",

@@ -1,11 +1,12 @@
 """The runs of a comparison: planned, tuned alike, trained one after another or side by side, and weighed."""
 
+import itertools
 import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ import torch
 from headwise import runtime
 from headwise.compare.costs import peak_bytes
 from headwise.compare.sides import Cost, Side
-from headwise.errors import ConfigError, DataError, Diverged, MachineError, RunBusy, unknown
+from headwise.errors import CheckpointError, ConfigError, DataError, Diverged, MachineError, RunBusy, unknown
 from headwise.predictors.lengths import metric_of
 from headwise.tasks import registry
 from headwise.training.ledger import Row, account
@@ -33,6 +34,14 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Arm:
+    """A side that is written out: its recipe, and the settings that it alone has."""
+
+    recipe: str
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is compared.
 
@@ -45,6 +54,11 @@ class Plan:
         split, limit: what is scored.
         folder_of: the run folder of (recipe, settings).
         jobs: runs that train at once, each in a process of its own.
+        arms: sides by their names, in place of those that `names` and settings with several values give.
+        extensions: times that the values of `tune`, which are numbers then, go on for all sides while the best of one
+            side is the first or the last.
+        worst: a run that diverges has the worst score instead of being an error: 0, or of a score that is better when
+            it is low the highest of all runs.
     """
 
     names: Sequence[str]
@@ -57,6 +71,31 @@ class Plan:
     split: str = "test"
     limit: int | None = None
     jobs: int = 1
+    arms: Mapping[str, Arm] = field(default_factory=dict)
+    extensions: int = 0
+    worst: bool = False
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A side whose runs have ended.
+
+    Args:
+        rows: of the runs that have a score, by seed.
+        scores: by seed; of a run that diverged the worst one.
+        tuned, at_edge: as of `Side`.
+    """
+
+    cells: Mapping[int, Cell]
+    rows: Mapping[int, Row]
+    scores: Mapping[int, float]
+    tuned: str | None
+    at_edge: bool
+
+    @property
+    def diverged(self) -> list[int]:
+        """Seeds whose run has no finite numbers."""
+        return sorted(self.cells.keys() - self.rows.keys())
 
 
 @dataclass(frozen=True)
@@ -83,75 +122,199 @@ def compare(plan: Plan, say: Say = lambda text: None) -> Result:
         say: told what happens, a line each.
     Raises: as `plan_runs`, `train` and `account`; ConfigError for fewer than two sides.
     """
+    sides = plan_sides(plan)
+    costs = {}
+    for name, cell in sides.items():
+        say(f"measuring a step of {name}")
+        costs[name] = _cost(cell.recipe)
+    metric, better, trained = train_sides(plan, sides, say, {name: cost.tokens for name, cost in costs.items()})
+    for side in trained.values():
+        _check_length(side)
+    return Result(
+        metric,
+        better,
+        [_side(name, sides[name], side, costs[name]) for name, side in trained.items()],
+        _conditions(plan, next(iter(trained.values())).rows[plan.seeds[0]]),
+    )
+
+
+def plan_sides(plan: Plan) -> dict[str, Cell]:
+    """A run of each side, with the first seed; all are checked before anything trains.
+
+    Raises: as `plan_runs`; ConfigError for fewer than two sides, and for sides that cannot be compared.
+    """
     if plan.tune is not None and plan.tune.key == "seed":
         raise ConfigError("seed is what runs are repeated with, and cannot be tuned; give --seeds")
-    if plan.tune is not None and any(setting.partition("=")[0].strip() == plan.tune.key for setting in plan.settings):
+    own = [setting for arm in plan.arms.values() for setting in arm.settings]
+    keys = {setting.partition("=")[0].strip() for setting in (*plan.settings, *own)}
+    if plan.tune is not None and plan.tune.key in keys:
         raise ConfigError(f"{plan.tune.key} is tuned, so that it cannot be set; leave it out of the settings")
-    groups = _sides(plan_runs(plan.names, plan.settings, [plan.seeds[0]], plan.folder_of))
-    if len(tasks := {cell.recipe.task for (cell,) in groups.values()}) > 1:
+    sides = _arms(plan) if plan.arms else _sides(plan_runs(plan.names, plan.settings, [plan.seeds[0]], plan.folder_of))
+    if len(tasks := {cell.recipe.task for cell in sides.values()}) > 1:
         raise ConfigError(f"{' and '.join(sorted(tasks))} are different tasks, whose scores cannot be compared")
-    if len(groups) < 2:
+    if len(sides) < 2:
         raise ConfigError(
             "there is one model, and nothing to compare; give several values: model.position=rotary,alibi"
         )
     if plan.metric is not None:
         _direction(next(iter(tasks)), plan.metric)
-    costs = {}
-    for name, (cell,) in groups.items():
-        say(f"measuring a step of {name}")
-        costs[name] = _cost(cell.recipe)
-    chosen = {name: _tuned(plan, cell, costs[name], say) for name, (cell,) in groups.items()}
-    cells = {name: _cells(plan, cell, costs[name], plan.seeds, chosen[name][0]) for name, (cell,) in groups.items()}
+    return sides
+
+
+def train_sides(
+    plan: Plan, sides: Mapping[str, Cell], say: Say = lambda text: None, tokens: Mapping[str, float] | None = None
+) -> tuple[str, Literal["low", "high"], dict[str, Trained]]:
+    """Tunes sides alike, trains what is not trained yet, and scores it: the metric, which way it is better, the sides.
+
+    Args:
+        sides: of `plan_sides`.
+        tokens: of a batch of each side, for a plan with a budget of tokens.
+    Raises: as `train` and `account`.
+    """
+    tokens = tokens or {}
+    chosen = _tuned(plan, sides, tokens, say)
+    cells = {name: _cells(plan, cell, tokens.get(name), plan.seeds, chosen[name][0]) for name, cell in sides.items()}
     # broken off at any time, there are as many runs of each side
-    _train_all([row[place] for place in range(len(plan.seeds)) for row in cells.values()], plan.jobs, say)
-    return _result(plan, cells, costs, chosen, say)
+    _train_all([row[place] for place in range(len(plan.seeds)) for row in cells.values()], plan, say)
+    rows = {}
+    for name, row in cells.items():
+        say(f"scoring {name}")
+        rows[name] = {cell.recipe.seed: scored for cell in row if (scored := _scored(plan, cell, plan.split, say))}
+    if not (all_rows := [scored for by_seed in rows.values() for scored in by_seed.values()]):
+        raise Diverged("every run has diverged, and nothing can be compared; lower the learning rate")
+    metric, better = _metric(plan, all_rows[0])
+    lost = 0.0 if better == "high" else max(scored.scores[metric] for scored in all_rows)
+    return (
+        metric,
+        better,
+        {
+            name: Trained(
+                {cell.recipe.seed: cell for cell in cells[name]},
+                rows[name],
+                {seed: rows[name][seed].scores[metric] if seed in rows[name] else lost for seed in plan.seeds},
+                *chosen[name],
+            )
+            for name in sides
+        },
+    )
 
 
-def _sides(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+def _arms(plan: Plan) -> dict[str, Cell]:
+    """A run of each side that is written out, with the first seed."""
+    sides = {}
+    for name, arm in plan.arms.items():
+        values = tuple((key.strip(), value.strip()) for key, _, value in (own.partition("=") for own in arm.settings))
+        (cell,) = plan_runs([arm.recipe], [*plan.settings], [plan.seeds[0]], plan.folder_of, values)
+        sides[name] = cell
+    return sides
+
+
+def _sides(cells: Sequence[Cell]) -> dict[str, Cell]:
     """Cells by the name of their side."""
     several = len({cell.name for cell in cells}) > 1
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        words = [cell.name] * (several or not cell.values) + [value for _, value in cell.values]
-        groups.setdefault(", ".join(words), []).append(cell)
-    return groups
+    return {
+        ", ".join([cell.name] * (several or not cell.values) + [value for _, value in cell.values]): cell
+        for cell in cells
+    }
 
 
-def _cells(plan: Plan, side: Cell, cost: Cost, seeds: Sequence[int], tuned: str | None) -> list[Cell]:
+def _cells(plan: Plan, side: Cell, tokens: float | None, seeds: Sequence[int], tuned: str | None) -> list[Cell]:
     """The runs of a side, one for each seed."""
     settings = [setting for setting in plan.settings if Swept.parse(setting) is None]
-    settings += [f"{key}={value}" for key, value in side.values]
     if tuned is not None and plan.tune is not None:
         settings.append(f"{plan.tune.key}={tuned}")
-    if plan.tokens is not None:
-        steps = max(1, round(plan.tokens / cost.tokens))
+    if plan.tokens is not None and tokens is not None:
+        steps = max(1, round(plan.tokens / tokens))
         settings += [f"training.max_steps={steps}", "training.max_epochs=0"]
-    name = next(name for name in plan.names if Path(name).stem == side.name)
-    return plan_runs([name], settings, seeds, plan.folder_of)
+    recipes = (*plan.names, *(arm.recipe for arm in plan.arms.values()))
+    name = next(name for name in recipes if Path(name).stem == side.name)
+    return plan_runs([name], settings, seeds, plan.folder_of, side.values)
 
 
-def _tuned(plan: Plan, side: Cell, cost: Cost, say: Say) -> tuple[str | None, bool]:
-    """The value of the tuned key that is best on the validation data, and whether it is the first or last one.
+def _tuned(
+    plan: Plan, sides: Mapping[str, Cell], tokens: Mapping[str, float], say: Say
+) -> dict[str, tuple[str | None, bool]]:
+    """For each side the value of the tuned key that is best on the validation data, and whether it is at an end.
 
-    It is chosen with a seed that is not reported.
+    It is chosen with a seed that is not reported. Of values that are equally good it is the one in the middle.
     """
     if plan.tune is None:
-        return None, False
-    seed, values = max(plan.seeds) + 1, plan.tune.values
-    cells = [_cells(plan, side, cost, [seed], value)[0] for value in values]
-    _train_all(cells, plan.jobs, say)
-    scores = []
-    for cell in cells:
-        try:
-            scored = account(cell.folder, "valid", plan.limit)
-            metric, better = _metric(plan, scored)
-            scores.append(scored.scores[metric] * (1 if better == "high" else -1))
-        except DataError as error:
-            say(f"{error}; it counts as the worst")
-            scores.append(-math.inf)
-    place = max(range(len(values)), key=lambda at: scores[at])
-    say(f"{', '.join(value for _, value in side.values) or side.name}: {plan.tune.key} = {values[place]}")
-    return values[place], place in (0, len(values) - 1)
+        return dict.fromkeys(sides, (None, False))
+    seed, values = max(plan.seeds) + 1, list(plan.tune.values)
+    scores: dict[tuple[str, str], float] = {}
+    for times in range(plan.extensions + 1):
+        for name, side in sides.items():
+            cells = {
+                value: _cells(plan, side, tokens.get(name), [seed], value)[0]
+                for value in values
+                if (name, value) not in scores
+            }
+            _train_all(list(cells.values()), plan, say)
+            scores |= {(name, value): _tuning_score(plan, cell, say) for value, cell in cells.items()}
+        best = {name: _best([scores[name, value] for value in values]) for name in sides}
+        ends = 0 in best.values(), len(values) - 1 in best.values()
+        if times == plan.extensions or not any(ends):
+            break
+        values = extended(values, *ends)
+        say(f"{plan.tune.key} goes on for all sides: {', '.join(values)}")
+    for name, place in best.items():
+        say(f"{name}: {plan.tune.key} = {values[place]}")
+    return {name: (values[place], place in (0, len(values) - 1)) for name, place in best.items()}
+
+
+def _tuning_score(plan: Plan, cell: Cell, say: Say) -> float:
+    """On the validation data, larger is better; the least of all where there is none."""
+    try:
+        scored = _scored(plan, cell, "valid", say)
+    except DataError as error:
+        say(f"{error}; it counts as the worst")
+        return -math.inf
+    if scored is None:
+        return -math.inf
+    metric, better = _metric(plan, scored)
+    return scored.scores[metric] * (1 if better == "high" else -1)
+
+
+def _best(scores: Sequence[float]) -> int:
+    """The place of the largest number; of several the one that is nearest to the middle.
+
+    >>> _best([0.5, 1.0, 1.0, 1.0])
+    2
+    """
+    middle = (len(scores) - 1) / 2
+    return min(
+        (place for place, score in enumerate(scores) if score == max(scores)), key=lambda at: (abs(at - middle), -at)
+    )
+
+
+def extended(values: Sequence[str], below: bool, above: bool) -> list[str]:
+    """Numbers that go on by the factor of the two that are next to an end.
+
+    Raises: ConfigError for what are not two positive numbers in ascending order or more.
+
+    >>> extended(["0.001", "0.004"], True, True)
+    ['0.00025', '0.001', '0.004', '0.016']
+    """
+    try:
+        numbers = [float(value) for value in values]
+    except ValueError:
+        numbers = []
+    if len(numbers) < 2 or numbers[0] <= 0 or any(a >= b for a, b in itertools.pairwise(numbers)):
+        raise ConfigError(f"the tuned values {', '.join(values)} cannot go on: give positive numbers, ascending")
+    first = [f"{numbers[0] ** 2 / numbers[1]:.6g}"] if below else []
+    last = [f"{numbers[-1] ** 2 / numbers[-2]:.6g}"] if above else []
+    return [*first, *values, *last]
+
+
+def _scored(plan: Plan, cell: Cell, split: str, say: Say) -> Row | None:
+    """The scores of a run; None for one that diverged, where that is allowed."""
+    try:
+        return account(cell.folder, split, plan.limit)
+    except CheckpointError as error:
+        if not plan.worst:
+            raise
+        say(f"{error}; it counts as the worst")
+        return None
 
 
 def _metric(plan: Plan, scored: Row) -> tuple[str, Literal["low", "high"]]:
@@ -168,12 +331,12 @@ def _direction(task: str, metric: str) -> Literal["low", "high"]:
     return directions[metric]
 
 
-def _train_all(cells: Sequence[Cell], jobs: int, say: Say) -> None:
+def _train_all(cells: Sequence[Cell], plan: Plan, say: Say) -> None:
     """Trains every cell; those that another process is training are waited for."""
     waiting = list(cells)
     while waiting:
         busy = []
-        for cell, trained in _trained(waiting, jobs):
+        for cell, trained in _trained(waiting, plan.jobs, plan.worst):
             if trained:
                 say(f"trained {cell.folder}")
             else:
@@ -183,15 +346,15 @@ def _train_all(cells: Sequence[Cell], jobs: int, say: Say) -> None:
         waiting = busy
 
 
-def _trained(cells: Sequence[Cell], jobs: int) -> Iterator[tuple[Cell, bool]]:
+def _trained(cells: Sequence[Cell], jobs: int, worst: bool) -> Iterator[tuple[Cell, bool]]:
     if jobs == 1:
         for cell in cells:
-            yield cell, _train(cell.recipe, cell.folder)
+            yield cell, _train(cell.recipe, cell.folder, None, worst)
         return
     threads = max(1, torch.get_num_threads() // jobs)
     # a process that is started anew inherits no threads and locks of this one
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(_train, _values(cell.recipe), cell.folder, threads): cell for cell in cells}
+        futures = {pool.submit(_train, _values(cell.recipe), cell.folder, threads, worst): cell for cell in cells}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -205,8 +368,12 @@ def _values(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json")
 
 
-def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None = None) -> bool:
-    """Trains a run unless it is finished; False where another process is at it."""
+def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None, worst: bool) -> bool:
+    """Trains a run unless it is finished; False where another process is at it.
+
+    Args:
+        worst: one that diverges is left unfinished instead of being an error.
+    """
     if threads is not None:
         runtime.apply(threads)
     try:
@@ -214,6 +381,8 @@ def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None
     except RunBusy:
         return False
     except Diverged as error:
+        if worst:
+            return True
         raise Diverged(f"{folder}: {error}; there is no comparison with a side that diverges: leave it out") from None
     return True
 
@@ -237,37 +406,24 @@ def _measure(values: Mapping[str, Any]) -> Cost:
     return Cost(parameters, trial.step_cpu_s, trial.tokens, height)
 
 
-def _result(
-    plan: Plan,
-    cells: Mapping[str, Sequence[Cell]],
-    costs: Mapping[str, Cost],
-    chosen: Mapping[str, tuple[str | None, bool]],
-    say: Say,
-) -> Result:
-    sides = []
-    for name, row in cells.items():
-        say(f"scoring {name}")
-        rows = {cell.recipe.seed: account(cell.folder, plan.split, plan.limit) for cell in row}
-        _check_length(row, rows)
-        metric, better = _metric(plan, rows[plan.seeds[0]])
-        sides.append(
-            Side(
-                name,
-                dict(row[0].values),
-                {seed: scored.scores[metric] for seed, scored in rows.items()},
-                costs[name],
-                sum(scored.cpu_s for scored in rows.values()),
-                sum(scored.steps for scored in rows.values()) / len(rows),
-                *chosen[name],
-            )
-        )
-    return Result(metric, better, sides, _conditions(plan, rows[plan.seeds[0]]))
+def _side(name: str, cell: Cell, side: Trained, cost: Cost) -> Side:
+    rows = side.rows.values()
+    return Side(
+        name,
+        dict(cell.values),
+        side.scores,
+        cost,
+        sum(row.cpu_s for row in rows),
+        sum(row.steps for row in rows) / len(rows),
+        side.tuned,
+        side.at_edge,
+    )
 
 
-def _check_length(cells: Sequence[Cell], rows: Mapping[int, Row]) -> None:
+def _check_length(side: Trained) -> None:
     """Raises: ConfigError for a run that was trained on, under the same name, for more steps than it is asked for."""
-    for cell in cells:
-        most, steps = cell.recipe.training.max_steps, rows[cell.recipe.seed].steps
+    for seed, cell in side.cells.items():
+        most, steps = cell.recipe.training.max_steps, side.rows[seed].steps
         if most and steps > most:
             raise ConfigError(f"{cell.folder} has {steps} steps, and {most} are asked for; name another folder: --runs")
 

@@ -52,6 +52,9 @@ class TransformerCache(Cache):
         if self.ancestry is not None:
             self.ancestry.keep(sentences)
 
+    def state_bytes(self) -> int:
+        return sum(kept.state_bytes() for layer in self.layers for kept in layer)
+
     def next_step(self) -> list[Step]:
         """Counts one more step and returns the input of each layer for it."""
         ancestry = None if self.ancestry is None else self.ancestry.step()

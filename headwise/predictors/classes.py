@@ -12,6 +12,7 @@ from torch import Tensor
 from headwise import metrics
 from headwise.data.batches import NO_TAG
 from headwise.errors import DataError
+from headwise.predictors.rows import Formula, Rows, Scored, question_of
 
 _SHOWN = 40
 _CONFUSED = 5
@@ -59,15 +60,18 @@ def count_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, floa
     return {"accuracy": sum(right) / max(1.0, sum(gold)), "macro_f1": metrics.macro_f1(right, predicted, gold)}
 
 
-def verdict_scores(probabilities: Sequence[Mapping[str, float]], gold: Sequence[str]) -> dict[str, float | str]:
+def verdict_scores(
+    probabilities: Sequence[Mapping[str, float]], gold: Sequence[str], inputs: Sequence[object] = ()
+) -> Scored:
     """Accuracy, macro-F1, cross entropy in nats and scores by class of probabilities beside what is right.
 
     The cross entropy is over the examples whose class is known; NaN where there are none.
 
     Args:
         probabilities: of each example the probability of every class that is known, the likeliest first.
+        inputs: what identifies the examples.
 
-    >>> verdict_scores([{"a": 1.0, "b": 0.0}], ["b"])["accuracy"]
+    >>> verdict_scores([{"a": 1.0, "b": 0.0}], ["b"]).scores["accuracy"]
     0.0
     """
     chosen = [next(iter(shares)) for shares in probabilities]
@@ -76,7 +80,21 @@ def verdict_scores(probabilities: Sequence[Mapping[str, float]], gold: Sequence[
     by_class = class_scores(chosen, gold)
     scores: dict[str, float | str] = {"accuracy": float(right.mean()), "macro_f1": by_class.macro_f1}
     scores["loss"] = float(-np.log(np.maximum(odds, 1e-38)).mean()) if odds else float("nan")
-    return scores | {"per_class": by_class.each} | ({"confused": by_class.confused} if by_class.confused else {})
+    scores |= {"per_class": by_class.each} | ({"confused": by_class.confused} if by_class.confused else {})
+    pairs = list(zip(probabilities, gold, strict=True))
+    columns = {
+        "predicted": chosen,
+        "gold": list(gold),
+        "right": right.astype(int).tolist(),
+        "known": [int(name in shares) for shares, name in pairs],
+        "nll": [-math.log(max(shares[name], 1e-38)) if name in shares else 0.0 for shares, name in pairs],
+    }
+    formulas = {
+        "accuracy": Formula("mean", ("right",)),
+        "macro_f1": Formula("macro_f1", ("predicted", "gold")),
+        "loss": Formula("mean", ("nll", "known")),
+    }
+    return Scored(scores, Rows(columns, formulas, question_of(inputs, gold)))
 
 
 class ClassScores(NamedTuple):

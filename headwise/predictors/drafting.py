@@ -70,6 +70,18 @@ class Draft:
     tokenizer: OutputTokens
     places: Places | None = None
 
+    def kept_bytes(self, tokens: Sequence[int]) -> int:
+        """Bytes that the decoder keeps of one hypothesis when it has written these tokens.
+
+        Raises: Unsupported as `Cache.state_bytes`.
+        """
+        device = device_of(self.decoder)
+        with evaluating(self.model), torch.no_grad():
+            cache = self.start()
+            for token in [self.first, *tokens]:
+                self.decoder.step(torch.tensor([token]).to(device), cache)
+        return cache.state_bytes()
+
     def check(self, prefix: Sequence[int]) -> None:
         """Raises: ConfigError for tokens that nothing written can begin with."""
         for token in prefix:

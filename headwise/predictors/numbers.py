@@ -1,10 +1,12 @@
 """How far predicted numbers are from the right ones: the scale of training, sums over batches, scores of them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from headwise.predictors.rows import Formula, Rows, Scored, question_of
 
 
 class Scale(NamedTuple):
@@ -27,6 +29,25 @@ def error_counts(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:
     wrong = predicted - gold
     sums = {"absolute": np.abs(wrong).sum(), "squares": (wrong**2).sum(), "gold": gold.sum(), "power": (gold**2).sum()}
     return {"count": float(len(gold))} | {name: float(value) for name, value in sums.items()}
+
+
+def number_scores(predicted: np.ndarray, gold: np.ndarray, deviation: float, inputs: Sequence[object]) -> Scored:
+    """The scores of standardised numbers, as of `error_scores`.
+
+    Args:
+        inputs: what identifies the examples, and their numbers as they are in the file.
+    """
+    wrong = predicted - gold
+    units = {"error": np.abs(wrong), "square": wrong**2, "gold": gold, "power": gold**2}
+    factors = {"error": deviation, "square": deviation**2, "gold": deviation, "power": deviation**2}
+    columns = {name: (factors[name] * values).tolist() for name, values in units.items()} | {"count": [1] * len(gold)}
+    formulas = {
+        "mae": Formula("mean", ("error",)),
+        "rmse": Formula("root", ("square", "count")),
+        "r2": Formula("r2", ("square", "gold", "power", "count")),
+    }
+    rows = Rows(columns, formulas, question_of(inputs))
+    return Scored({**error_scores(error_counts(predicted, gold), deviation)}, rows)
 
 
 def error_scores(counts: Mapping[str, float], deviation: float) -> dict[str, float]:

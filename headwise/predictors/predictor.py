@@ -13,7 +13,7 @@ from headwise.files import json_text
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.drafting import Draft, OutputTokens
-from headwise.predictors.intervals import Resampled
+from headwise.predictors.rows import Scored
 
 # inputs, outputs, and examples with the answer that is right
 I = TypeVar("I")  # noqa: E741
@@ -179,9 +179,24 @@ class Predictor(ABC, Generic[I, O, E]):
             raise DataError("there is nothing to score: no examples")
         return self.scores_of(examples, options)
 
+    def evaluate_each(self, examples: Sequence[E], *, options: Any = None) -> Scored:
+        """The same scores with a row for each example, from which they and their intervals follow.
+
+        Raises: as `evaluate`; Unsupported where a task gives scores alone.
+        """
+        if not examples:
+            raise DataError("there is nothing to score: no examples")
+        return self.scored(examples, options)
+
     def scores_of(self, examples: Sequence[E], options: Any = None) -> dict[str, float | str]:
-        """What `evaluate` gives, of one example or more; a predictor has this or an `evaluate` of its own."""
-        raise Unsupported(f"{type(self).__name__} does not score examples: it defines no scores_of")
+        """What `evaluate` gives, of one example or more; a predictor has this, or `scored`."""
+        return self.scored(examples, options).scores
+
+    def scored(self, examples: Sequence[E], options: Any = None) -> Scored:
+        """What `evaluate_each` gives, of one example or more."""
+        if type(self).scores_of is Predictor.scores_of:
+            raise Unsupported(f"{type(self).__name__} does not score examples: it defines no scored")
+        raise Unsupported(f"{type(self).__name__} gives no row for each example: it defines scores_of, and not scored")
 
     def baselines(self, examples: Sequence[E]) -> Iterator[Baseline]:
         """Baselines that need nothing beyond the files of the run, scored on these examples; here none."""
@@ -261,12 +276,12 @@ class Predictor(ABC, Generic[I, O, E]):
         (outputs,) = cast(Sequence[list[Any]], self.predict([item], options))
         return outputs
 
-    def resampled(self, examples: Sequence[E]) -> Resampled:
-        """The score by which two models are compared, as a function of how often each group of examples counts.
+    def state_bytes(self, examples: Sequence[E]) -> int:
+        """Bytes that a decoder keeps of one hypothesis at the end of the longest of these examples.
 
-        Raises: Unsupported if the model has none.
+        Raises: Unsupported as `draft`.
         """
-        raise Unsupported("this model's scores cannot be compared example by example; evaluate both runs by themselves")
+        raise Unsupported("this model does not write token by token, so it keeps nothing from step to step")
 
     def align(self, pairs: Sequence[E], how: Any = None) -> list[list[tuple[int, int]]]:
         """The (source, target) words of each example that belong together, counted from 0.

@@ -110,6 +110,34 @@ def test_several_processes_share_the_runs(folder):
     assert [json.loads(line)["loss"] for line in at_once.stdout.splitlines()] == numbers[0]
 
 
+def test_intervals_follow_from_rows_without_the_models(headwise):
+    for name in ("sinusoidal", "none"):
+        code, _, err = headwise("train", "tiny.toml", f"model.position={name}", "--run-folder", f"rows/{name}")
+        assert code == 0, err
+        code, _, err = headwise("evaluate", f"rows/{name}", "--rows", f"{name}.jsonl", "--json")
+        assert code == 0, err
+    for metric in ("bleu", "loss"):
+        answers = []
+        for pair in (["rows/sinusoidal", "rows/none"], ["sinusoidal.jsonl", "none.jsonl"]):
+            code, out, err = headwise("evaluate", pair[0], "--against", pair[1], "--metric", metric, "--json")
+            assert code == 0, err
+            answers.append(json.loads(out))
+        code, out, err = headwise("evaluate", "rows/none", "--json")
+        assert answers[0] == answers[1]
+        assert answers[0][f"{metric} of the other"] == pytest.approx(json.loads(out)[metric], rel=1e-6)
+        assert "bootstrap over" in answers[0]["interval"]
+    code, out, err = headwise("evaluate", "none.jsonl")
+    assert (code, "perplexity" in out) == (0, True), err
+    for words, message in {
+        ("none.jsonl", "--against", "rows/none"): "name a file of rows too",
+        ("none.jsonl", "--metric", "loss"): "--metric names the score",
+        ("tiny.toml",): "is no JSON",
+        ("rows/none", "--against", "rows/none", "--metric", "chrf"): "metric 'chrf'",
+    }.items():
+        code, _, err = headwise("evaluate", *words)
+        assert (code > 0, message in err) == (True, True), err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

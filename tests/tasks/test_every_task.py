@@ -25,7 +25,9 @@ from headwise.explain.reel import Reel
 from headwise.explain.trace_formats import FORMS, format_trace
 from headwise.explorer.traces import axes as axes_of
 from headwise.explorer.traces import traced
+from headwise.predictors.intervals import compare_scores
 from headwise.predictors.predictor import Predictor
+from headwise.predictors.rows import Rows
 from headwise.predictors.watched_heads import steps
 from headwise.records import Narrow, edit
 from headwise.records.watching import layers
@@ -107,6 +109,33 @@ def test_a_loaded_run_has_the_scores_of_its_last_validation(run):
     common = run.scores.keys() & told.keys()
     assert common
     assert {name: told[name] for name in common} == pytest.approx({name: run.scores[name] for name in common}, rel=1e-4)
+
+
+def test_every_score_of_rows_is_that_of_the_predictor(run, tmp_path):
+    of_examples(run)
+    examples = run.task.examples(run.task.config, "valid")
+    scores, rows = run.one.evaluate_each(examples)
+    assert scores == pytest.approx(run.one.evaluate(examples), nan_ok=True)
+    own = {name: rows.value(name) for name in rows.metrics}
+    assert own == pytest.approx({name: scores[name] for name in own}, rel=1e-5, nan_ok=True)
+    rows.save(tmp_path / "rows.jsonl")
+    read = Rows.read(tmp_path / "rows.jsonl")
+    assert {name: read.value(name) for name in read.metrics} == pytest.approx(own, nan_ok=True)
+    # another model of the same task is asked the same
+    compared = compare_scores(read.resampled(), run.two.evaluate_each(examples).rows.resampled())
+    assert compared["difference"] == pytest.approx(0, abs=1e-6)
+
+
+def test_what_a_decoder_keeps_is_counted_where_there_is_one(run):
+    of_examples(run)
+    examples = run.task.examples(run.task.config, "valid")
+    writes = type(run.one).state_bytes is not Predictor.state_bytes
+    assert writes == (type(run.one).draft is not Predictor.draft)
+    if writes:
+        assert run.one.state_bytes(examples) >= run.one.state_bytes(examples[:1]) > 0
+    else:
+        with pytest.raises(Unsupported, match="keeps nothing from step to step"):
+            run.one.state_bytes(examples)
 
 
 def test_a_validation_of_few_examples_is_of_those_that_it_selects(run):

@@ -21,8 +21,9 @@ from headwise.labels import visible
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline, of_numbers
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.numbers import Scale, error_counts, error_scores
+from headwise.predictors.numbers import Scale, number_scores
 from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.rows import Scored
 from headwise.processes import divided
 from headwise.tasks.graphs.encoders import GraphRegressor
 from headwise.tasks.graphs.molecules import (
@@ -136,7 +137,7 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         fields = {self.data.smiles_column: item.smiles, self.data.target_column: output}
         return [json.dumps(fields, ensure_ascii=False)]
 
-    def scores_of(self, examples: Sequence[Compound], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Compound], options: Any = None) -> Scored:
         """Mean absolute error, root mean square error and R2.
 
         Raises: DataError for no molecules, or one without a number.
@@ -148,7 +149,9 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         targets, predictions = (
             (np.array(values) - self.scale.mean) / self.scale.deviation for values in (gold, self.predict(examples))
         )
-        return {**error_scores(error_counts(predictions, targets), self.scale.deviation)}
+        return number_scores(
+            predictions, targets, self.scale.deviation, [(item.smiles, item.target) for item in examples]
+        )
 
     def baselines(self, examples: Sequence[Compound]) -> Iterator[Baseline]:
         gold = [item.target for item in examples if item.target is not None]
@@ -167,7 +170,7 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         ]
         layers = {}
         for name, attention in looking.attended(self.model, batch.features, batch.mask, batch.start).items():
-            rows = atoms if attention.weights.shape[2] == len(atoms) else ["molecule"]
+            rows = atoms if attention.shape[1] == len(atoms) else ["molecule"]
             layers[name] = attention.layer(rows, atoms, "self")
         (prediction,) = self.predict([item])
         kinds = [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})]

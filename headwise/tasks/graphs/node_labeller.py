@@ -14,7 +14,7 @@ from torch import Tensor
 from headwise.attention.masks import Edges, Mask
 from headwise.data.batches import OnDevice
 from headwise.errors import ConfigError, DataError, unknown
-from headwise.explain.explanation import Explanation
+from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import InGraph
 from headwise.labels import decimals, probability, visible
 from headwise.predictors import looking
@@ -22,6 +22,7 @@ from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import by_tag
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor, several
+from headwise.predictors.rows import Column, Formula, Rows, Scored, question_of
 from headwise.records import LayerRecord
 from headwise.tasks.graphs.encoders import Features, GraphEncoder, SparseRows
 from headwise.tasks.graphs.graph_files import read_archive, read_ids
@@ -161,7 +162,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         fields = {"node": item, "label": output.label, "probability": round(output.probability, 6)}
         return [json.dumps(fields, ensure_ascii=False)]
 
-    def scores_of(self, examples: Sequence[LabelledNode], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[LabelledNode], options: Any = None) -> Scored:
         """Accuracy and macro-F1; `per_label` is the F1 of each label with how often it occurs.
 
         Raises: DataError for no nodes, or a node that the graph of the run has not.
@@ -173,7 +174,11 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         gold = [item.label for item in examples]
         right = np.mean([predicted == correct for predicted, correct in zip(predictions, gold, strict=True)])
         macro, per_label = by_tag(predictions, gold)
-        return {"accuracy": float(right), "macro_f1": macro, "per_label": per_label}
+        hits = [int(predicted == correct) for predicted, correct in zip(predictions, gold, strict=True)]
+        columns: dict[str, Column] = {"predicted": predictions, "gold": gold, "right": hits}
+        formulas = {"accuracy": Formula("mean", ("right",)), "macro_f1": Formula("macro_f1", ("predicted", "gold"))}
+        rows = Rows(columns, formulas, question_of([item.node for item in examples], gold), "nodes")
+        return Scored({"accuracy": float(right), "macro_f1": macro, "per_label": per_label}, rows)
 
     def baselines(self, examples: Sequence[LabelledNode]) -> Iterator[Baseline]:
         yield majority([item.label for item in examples])
@@ -195,7 +200,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         trace = looking.traced(self.model, moved.features, moved.mask)
         rows = {name: _row(trace[name], place, keys) for name in trace.names()}
         # the node itself, if it hears of itself, then the others from the strongest on
-        strength = sum(row.weights[0, :, 0].mean(0) for row in rows.values()) + (np.array(keys) == place) * len(rows)
+        strength = sum(weights[:, 0].mean(0) for weights, _ in rows.values()) + (np.array(keys) == place) * len(rows)
         order = np.argsort(-strength, kind="stable")
         shown, others = order[:_SHOWN], order[_SHOWN:]
         predictions = self.odds().argmax(-1)
@@ -203,7 +208,10 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         labels = [self.labels[int(predictions[keys[number]])] for number in shown]
         more = [f"{len(others):,} others"] if len(others) else []
         gathered = _gathered(shown, others)
-        layers = {name: row.layer([item], [*names, *more], "self", columns=gathered) for name, row in rows.items()}
+        layers = {
+            name: Layer(weights @ gathered.T, [item], [*names, *more], "self", mask=allowed @ (gathered > 0).T)
+            for name, (weights, allowed) in rows.items()
+        }
         (prediction,) = self.predict([item])
         output = f"{prediction.label} ({decimals(prediction.probability)})"
         draw = Neighbourhood(item, prediction.label, [*labels, *([""] if more else [])], self.labels)
@@ -225,12 +233,11 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         return self.number[name]
 
 
-def _row(record: LayerRecord, place: int, keys: list[int]) -> looking.Attended:
-    """What one node looks at among these; no other row is computed."""
-    with torch.no_grad():
-        weights = record.weights(queries=slice(place, place + 1)).double().cpu().numpy()
-    allowed = looking.allowed(record, queries=(place, place + 1))
-    return looking.Attended(weights[..., keys], record.kind, None if allowed is None else allowed[..., keys])
+def _row(record: LayerRecord, place: int, keys: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """What one node looks at among these, and which of them it may; no other row is computed."""
+    row = looking.Attended(record, (place, place + 1))
+    weights, allowed = row.weights[..., keys], row.allowed()
+    return weights, np.ones((1, 1, len(keys)), bool) if allowed is None else allowed[..., keys]
 
 
 def _gathered(shown: np.ndarray, others: np.ndarray) -> np.ndarray:

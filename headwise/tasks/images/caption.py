@@ -35,9 +35,9 @@ from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
-from headwise.predictors.classes import summed
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, several
+from headwise.predictors.rows import Rows, Scored, question_of
 from headwise.processes import divided
 from headwise.tasks._files import as_json, from_json, tokenizer_in
 from headwise.tasks.demo import Demo
@@ -60,15 +60,18 @@ from headwise.tasks.images.pixels import Image, adapted
 from headwise.tasks.task import Assets, Description, Generator, Given
 from headwise.tasks.text.options import BleuOptions, WritingOptions
 from headwise.tasks.text.writer import (
+    LIKELIHOOD,
+    WRITTEN,
     BleuConfig,
+    Likelihood,
     Output,
     Request,
     Scoring,
     Writer,
     WriterConfig,
     Writing,
-    likelihood,
-    likelihood_scores,
+    likelihood_of_each,
+    likelihoods,
     text_of,
 )
 
@@ -196,7 +199,7 @@ class Captioner(ImagePredictor[list[Output]]):
             f"{caption.score:.4f}\t{visible(caption.text)}" if scored else visible(caption.text) for caption in output
         ]
 
-    def scores_of(self, examples: Sequence[Image], options: Request | None = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Image], options: Request | None = None) -> Scored:
         """BLEU and chrF against all captions of each image, and loss, perplexity and token accuracy of the captions.
 
         Raises: DataError: no images, or images without a caption.
@@ -208,7 +211,23 @@ class Captioner(ImagePredictor[list[Output]]):
             )
         outputs = [text_of(captions) for captions in self.predict(examples, options)]
         scoring = self.bleu.scoring(self.tokenizer, None if options is None else options.tokenize)
-        return scoring.scores(outputs, references) | self._likelihood(examples)
+        scores, columns = self._likelihood(examples)
+        # an image has several captions
+        of_image = [len(captions) for captions in references]
+        ends = np.cumsum(of_image)
+        counted = {
+            name: [math.fsum(values[end - count : end]) for end, count in zip(ends, of_image, strict=True)]
+            for name, values in columns.items()
+        }
+        question = question_of([image.name for image in examples], references)
+        rows = Rows(scoring.rows(outputs, references) | counted, WRITTEN | LIKELIHOOD, question, "images")
+        return Scored({**scoring.scores(outputs, references), **scores}, rows)
+
+    def state_bytes(self, examples: Sequence[Image]) -> int:
+        captions = [(image, text) for image in examples for text in captions_of(image)]
+        tokens = self.tokenizer.encode_batch([text for _, text in captions])
+        place = max(range(len(tokens)), key=lambda number: len(tokens[number]))
+        return self.draft(captions[place][0]).kept_bytes(tokens[place])
 
     def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
         references, scoring = [captions_of(image) for image in examples], self.bleu.scoring(self.tokenizer, None)
@@ -241,16 +260,17 @@ class Captioner(ImagePredictor[list[Output]]):
         return Explanation(Path(image.name).name, text, layers, draw, places=on)
 
     @torch.inference_mode()
-    def _likelihood(self, examples: Sequence[Image]) -> dict[str, float]:
+    def _likelihood(self, examples: Sequence[Image]) -> Likelihood:
         pairs = [(image, text) for image in examples for text in captions_of(image)]
         tokens = self.tokenizer.encode_batch([text for _, text in pairs])
 
-        def counted(start: int) -> dict[str, float]:
-            part = slice(start, start + PREDICTION_IMAGES)
-            return likelihood(self.model, self._batch([image for image, _ in pairs[part]], tokens[part]))
+        def counted(places: Sequence[int]) -> tuple[dict[str, float], dict[str, list[float]]]:
+            batch = self._batch([pairs[place][0] for place in places], [tokens[place] for place in places])
+            return likelihood_of_each(self.model, batch)
 
         starts = range(0, len(pairs), PREDICTION_IMAGES)
-        return likelihood_scores(summed(counts for _, counts in divided(counted, starts)))
+        batches = (range(start, min(start + PREDICTION_IMAGES, len(pairs))) for start in starts)
+        return likelihoods(counted, batches, len(pairs))
 
     def _on(self, image: Image) -> OnImage:
         """What the encoder's attention, and then the decoder's, lies on."""

@@ -37,10 +37,12 @@ from headwise.predictors.baselines import (
 )
 from headwise.predictors.classes import class_names, verdict_scores
 from headwise.predictors.predictor import Form, several
+from headwise.predictors.rows import Scored
 from headwise.processes import divided
 from headwise.tasks._files import from_json
 from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
+from headwise.tasks.images import pathfinder
 from headwise.tasks.images.base import IMAGES_FILE, ImagePredictor, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_CLASSIFY
 from headwise.tasks.images.encoders import (
@@ -67,7 +69,7 @@ from headwise.tasks.images.images import ImagesConfig, scan_images, scan_of
 from headwise.tasks.images.maps import ImageMap
 from headwise.tasks.images.pixels import Image, adapted
 from headwise.tasks.images.report import IMAGES
-from headwise.tasks.task import Assets, Description, Probe
+from headwise.tasks.task import Assets, Description, Generator, Probe
 
 
 class ImageClassifier(nn.Module):
@@ -170,14 +172,14 @@ class Recogniser(ImagePredictor[dict[str, float]]):
             fields["probabilities"] = dict(best)
         return [json.dumps(fields, ensure_ascii=False)]
 
-    def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Image], options: Any = None) -> Scored:
         """Scores as of `verdict_scores`. Raises: DataError: images without a label."""
         gold = [image.label or "" for image in examples]
         if "" in gold:
             raise DataError(
                 f"{examples[gold.index('')].name}: has no label to compare with; give every image its class"
             )
-        return verdict_scores(self.predict(examples), gold)
+        return verdict_scores(self.predict(examples), gold, [image.name for image in examples])
 
     def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
         yield majority([image.label or "" for image in examples])
@@ -206,7 +208,7 @@ class Recogniser(ImagePredictor[dict[str, float]]):
         pixels, encoder = self._pixels([image]), self.model.encoder
         grid, layers = encoder.patches, {}
         for name, attention in looking.attended(self.model, pixels).items():
-            count = attention.weights.shape[2]
+            count = attention.shape[1]
             query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
             layers[name] = attention.layer(["class" if encoder.class_tokens else "mean"], grid.labels, rows=query)
         (label, share), *_ = self.predict([image])[0].items()
@@ -266,6 +268,7 @@ class ImageClassify(ImageTask):
     name: ClassVar[str] = "image-classify"
     kinds: ClassVar[tuple[DataKind, ...]] = (IMAGES,)
     demo: ClassVar[Demo | None] = IMAGE_CLASSIFY
+    generators: ClassVar[Mapping[str, Generator]] = {"pathfinder": pathfinder.make}
     unit: ClassVar[str] = "images"
     config_type: ClassVar[type[Config]] = ImageClassifyConfig
     batch_images: ClassVar[int] = 128

@@ -1,7 +1,6 @@
 """Labels of pixels by a trained model: what it knows besides its weights, what it predicts, its scores."""
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int64, Num, UInt8
+from jaxtyping import Int64, UInt8
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -20,12 +19,14 @@ from headwise.errors import ConfigError, DataError, ShapeError
 from headwise.explain.explanation import Explained, Explanation
 from headwise.explain.places import NO_CLASS, Grid, OnImage
 from headwise.labels import probability, visible
+from headwise.metrics import mean_overlap, overlaps
 from headwise.positions import Position
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import mean
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.rows import Formula, Rows, Scored, question_of
 from headwise.processes import divided
 from headwise.tasks.images.image_sets import ImageMetadata, channels_first
 from headwise.tasks.images.maps import Labelled, LabelMap
@@ -37,31 +38,6 @@ from headwise.tasks.images.segmenter import Segmenter
 
 # pairs of classes, and classes, that are told
 _CONFUSED, _SHOWN = 5, 40
-
-
-# of each class how many pixels are right, predicted, gold
-Counts = Num[np.ndarray, "classes"]
-
-
-def overlaps(right: Counts, predicted: Counts, gold: Counts) -> Float64[np.ndarray, "classes"]:
-    """Intersection over union of each class over all pixels; NaN of a class that is neither predicted nor gold.
-
-    IoU = right / (predicted + gold - right)
-
-    Source: Everingham et al. 2010, "The Pascal Visual Object Classes Challenge", section 4.3; Long et al. 2015,
-    arXiv:1411.4038, section 5.
-
-    >>> overlaps(np.array([2, 0, 0]), predicted=np.array([4, 0, 1]), gold=np.array([4, 0, 0])).round(2).tolist()
-    [0.33, nan, 0.0]
-    """
-    unions = predicted + gold - right
-    return np.divide(right, unions, out=np.full(len(unions), np.nan), where=unions > 0)
-
-
-def mean_overlap(right: Counts, predicted: Counts, gold: Counts) -> float:
-    """The mean of `overlaps` over the classes that are predicted or gold; NaN where there is none."""
-    ratios = [ratio for ratio in overlaps(right, predicted, gold).tolist() if not math.isnan(ratio)]
-    return mean(math.fsum(ratios), len(ratios))
 
 
 def pixel_scores(stats: Mapping[str, float], num_classes: int) -> dict[str, float]:
@@ -250,30 +226,44 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         """A PNG file whose pixels are labels, with a palette to see them: `data.colours` where there are any."""
         return encode(output.labels, self.legend.palette)
 
-    def scores_of(self, examples: Sequence[Image], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Image], options: Any = None) -> Scored:
         """Pixel accuracy and mean IoU over all pixels; `iou_of_each` is the IoU of each class with its pixels.
 
         `confused` are the pairs of classes of which most pixels of the first are taken for the second.
 
         Raises: DataError: no pictures, pictures without a mask, or masks that count nowhere.
         """
-        counts = self._confusion(examples, [output.labels for output in self.predict(examples, self.data.max_pixels)])
-        return confusion_scores(counts, [*self.known.classes, _LACKED])
+        predicted = [output.labels for output in self.predict(examples, self.data.max_pixels)]
+        each = self._confusions(examples, predicted)
+        columns = {
+            "right": [counts.diagonal().tolist() for counts in each],
+            "predicted": [counts.sum(0).tolist() for counts in each],
+            "gold": [counts.sum(1).tolist() for counts in each],
+            "right_pixels": [int(counts.trace()) for counts in each],
+            "pixels": [int(counts.sum()) for counts in each],
+        }
+        formulas = {
+            "pixel_accuracy": Formula("mean", ("right_pixels", "pixels")),
+            "mean_iou": Formula("overlap", ("right", "predicted", "gold")),
+        }
+        question = question_of([image.name for image in examples], columns["gold"])
+        scores = confusion_scores(np.sum(each, 0), [*self.known.classes, _LACKED])
+        return Scored(scores, Rows(columns, formulas, question, "pictures"))
 
     def baselines(self, examples: Sequence[Image]) -> Iterator[Baseline]:
-        yield majority_of_pixels(self._confusion(examples, [image.mask for image in examples]).sum(1))
+        yield majority_of_pixels(np.sum(self._confusions(examples, [image.mask for image in examples]), 0).sum(1))
 
-    def _confusion(self, examples: Sequence[Image], predicted: Sequence[np.ndarray | None]) -> np.ndarray:
-        """How many pixels of each class are predicted as each. Raises: as `evaluate`."""
-        counts = np.zeros((len(self.known.classes) + 1,) * 2, np.int64)
+    def _confusions(self, examples: Sequence[Image], predicted: Sequence[np.ndarray | None]) -> list[np.ndarray]:
+        """How many pixels of each class are predicted as each, in each picture. Raises: as `evaluate`."""
+        each: list[np.ndarray] = []
         for image, labels in zip(examples, predicted, strict=True):
             if image.mask is None or labels is None:
                 raise DataError(f"{image.name}: has no mask to compare with; give every picture one")
             gold, classes = (self._classes(label_map) for label_map in (image.mask, labels.astype(np.int16)))
-            counts += confusion(classes[gold != NO_CLASS], gold[gold != NO_CLASS], len(counts) - 1)
-        if not counts.any():
+            each.append(confusion(classes[gold != NO_CLASS], gold[gold != NO_CLASS], len(self.known.classes)))
+        if not any(counts.any() for counts in each):
             raise DataError("there is nothing to score: no pixels whose label counts")
-        return counts
+        return each
 
     def explain(self, item: Image | str, target: str | None = None) -> Explained:
         """The picture, its mask where it has one, the prediction, and what one pixel attends to.

@@ -1,6 +1,7 @@
 """Language modelling: plain text in, a decoder-only model that writes on from any beginning; its predictor."""
 
 import json
+import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import summed
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
+from headwise.predictors.rows import Formula, Rows, Scored, question_of
 from headwise.predictors.twins import Twin
 from headwise.processes import divided
 from headwise.tasks.demo import Demo
@@ -123,14 +125,28 @@ class Continuer(Predictor[str, list[Output], str]):
         return ["\n".join(map(visible, (item + continuation.text).split("\n"))) for continuation in output]
 
     @torch.inference_mode()
-    def scores_of(self, examples: Sequence[str], options: DecodingConfig | None = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[str], options: DecodingConfig | None = None) -> Scored:
         """Loss in nats per token, perplexity, bits per character, and perplexity per word of a text.
 
         Args:
             examples: its lines or longer pieces; what has no line end gets one.
             options: not used, since nothing is searched for.
         """
-        return {**self.scores(examples, self._nll), "unseen": self.unknown(examples).share}
+        columns: dict[str, list[float]] = {"nll": [], "tokens": [], "chars": []}
+        scores = self.scores(examples, lambda text: self._nll(text, columns))
+        formulas = {
+            "loss": Formula("mean", ("nll", "tokens")),
+            "perplexity": Formula("perplexity", ("nll", "tokens")),
+            "bits_per_char": Formula("bits", ("nll", "chars")),
+        }
+        rows = Rows(columns, formulas, question_of(examples, columns["tokens"]), "windows")
+        return Scored({**scores, "unseen": self.unknown(examples).share}, rows)
+
+    def state_bytes(self, examples: Sequence[str]) -> int:
+        tokens = [begin_id(self.tokenizer), *self.tokenizer.encode("".join(examples))][: self.length]
+        read = torch.tensor([tokens[:-1]], device=self.model.output.weight.device)
+        draft = Draft(self.model, self.model, lambda: self.model.start(read), tokens[-1], [], self.tokenizer)
+        return draft.kept_bytes([])
 
     def scores(self, examples: Sequence[str], nll: Callable[[Text], float]) -> dict[str, float]:
         """The same of any way to tell how likely a text is: `nll` gives its negative log-likelihood in nats.
@@ -144,15 +160,23 @@ class Continuer(Predictor[str, list[Output], str]):
         scores = likelihood_scores({"nll": total, "tokens": float(len(text)), "chars": float(text.chars)})
         return {**scores, "word_perplexity": metrics.perplexity(total, words)}
 
-    def _nll(self, text: Text) -> float:
+    def _nll(self, text: Text, columns: dict[str, list[float]]) -> float:
+        """The negative log-likelihood of a text; that of each window, its tokens and characters go to `columns`."""
         device, memory = self.model.output.weight.device, self.model.memory_len > 0
 
-        def counted(batch: TextBatch) -> float:
-            return float(text_loss(self.model, batch.to(device)))
+        def counted(batch: TextBatch) -> list[float]:
+            return text_losses(self.model, batch.to(device))
 
         # where a batch goes on from the one before, one process reads them all
         batches = scored(text, self.length, _SCORED_ROWS, memory=memory).once()
-        return sum(nll for _, nll in divided(counted, batches, alone=memory))
+        for batch, losses in divided(counted, batches, alone=memory):
+            lens = batch.lens.tolist()
+            for loss, length in zip(losses, lens, strict=True):
+                if length:
+                    columns["nll"].append(loss)
+                    columns["tokens"].append(length)
+                    columns["chars"].append(batch.chars * length / batch.num_tokens)
+        return math.fsum(columns["nll"])
 
     def options(self, given: Mapping[str, Any]) -> Request | None:
         if shown := [name for name in ("scores", "alignments", "tokenize") if name in given]:
@@ -263,11 +287,24 @@ def text_loss(model: DecoderOnly, batch: TextBatch) -> torch.Tensor:
 
     A model with a memory sees that of the batch before in its stream; it lives in what the batches carry alone.
     """
+    return output_loss(model.output, *_real_states(model, batch))
+
+
+def text_losses(model: DecoderOnly, batch: TextBatch) -> list[float]:
+    """The same of each row."""
+    hidden, targets = _real_states(model, batch)
+    lens = batch.lens.tolist()
+    pairs = zip(hidden.split(lens), targets.split(lens), strict=True)
+    return [float(output_loss(model.output, states, own)) if len(own) else 0.0 for states, own in pairs]
+
+
+def _real_states(model: DecoderOnly, batch: TextBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    """States and targets of the real tokens; what the layers remember is left in what the batches carry."""
     segments = model.segments(batch.carry.tensors) if batch.carry is not None else None
     hidden = model.hidden(batch.inputs, segments)
     if batch.carry is not None and segments is not None:
         batch.carry.tensors = [segment.inputs for segment in segments if segment.inputs is not None]
-    return output_loss(model.output, *real_rows(hidden, batch.targets, batch.lens, batch.num_tokens))
+    return real_rows(hidden, batch.targets, batch.lens, batch.num_tokens)
 
 
 def likelihood(model: DecoderOnly, batch: TextBatch) -> dict[str, float]:

@@ -30,6 +30,7 @@ from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import summed
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
+from headwise.predictors.rows import Rows, Scored, question_of
 from headwise.processes import divided
 from headwise.tasks.demo import Demo
 from headwise.tasks.language.demo import MASKED_LM
@@ -48,7 +49,7 @@ from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats
 from headwise.tasks.text import running
 from headwise.tasks.text.plain import SPECIALS, TextConfig, text_of, word_counts
 from headwise.tasks.text.running import TOKENIZER_FILE
-from headwise.tasks.text.writer import likelihood_scores
+from headwise.tasks.text.writer import LIKELIHOOD, likelihood_scores
 
 MASK = "[MASK]"
 # tokens that are read together, padding included
@@ -141,7 +142,7 @@ class Filler(Predictor[str, Filled, str]):
         return unknown_tokens(self.tokenizer, [piece for item in items for piece in item.split(MASK) if piece])
 
     @torch.inference_mode()
-    def scores_of(self, examples: Sequence[str], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[str], options: Any = None) -> Scored:
         """Cross entropy in nats, perplexity and accuracy of the masked tokens of a text; the masks are always the same.
 
         Args:
@@ -149,10 +150,15 @@ class Filler(Predictor[str, Filled, str]):
         """
         device = self.model.output.weight.device
 
-        def counted(batch: MaskedBatch) -> dict[str, float]:
-            return likelihood(self.model, batch.to(device))
+        def counted(batch: MaskedBatch) -> dict[str, list[float]]:
+            return likelihood_of_each(self.model, batch.to(device))
 
-        return {**likelihood_scores(summed(counts for _, counts in divided(counted, self.masked(examples))))}
+        columns: dict[str, list[float]] = {"nll": [], "right": [], "tokens": []}
+        for _, counts in divided(counted, self.masked(examples)):
+            for name, values in counts.items():
+                columns[name] += values
+        scores = likelihood_scores({name: math.fsum(values) for name, values in columns.items()})
+        return Scored({**scores}, Rows(columns, LIKELIHOOD, question_of(examples, columns["tokens"]), "windows"))
 
     def masked(self, examples: Sequence[str]) -> Iterator[MaskedBatch]:
         """What `evaluate` asks: the lines of a text in windows, always with the same masks."""
@@ -228,6 +234,19 @@ def likelihood(model: MaskedEncoder, batch: MaskedBatch) -> dict[str, float]:
     nll = torch.nn.functional.cross_entropy(logits, batch.targets, reduction="sum")
     right = int((logits.argmax(-1) == batch.targets).sum())
     return {"nll": float(nll), "right": right, "tokens": batch.num_tokens}
+
+
+def likelihood_of_each(model: MaskedEncoder, batch: MaskedBatch) -> dict[str, list[float]]:
+    """The counts of `likelihood` of each row."""
+    logits, width = wide(model(batch.inputs, batch.lens, batch.places)), batch.inputs.shape[1]
+    rows = batch.places // width
+    each = {
+        "nll": torch.nn.functional.cross_entropy(logits, batch.targets, reduction="none"),
+        "right": logits.argmax(-1) == batch.targets,
+        "tokens": torch.ones_like(batch.targets),
+    }
+    size = len(batch.inputs)
+    return {name: torch.bincount(rows, values.double(), size).tolist() for name, values in each.items()}
 
 
 class MaskedLMConfig(Config):

@@ -16,6 +16,7 @@ from headwise.config import Config, build
 from headwise.data.sources import Drawn, Limits, Source, bucketed
 from headwise.data.suggestions import Suggestion
 from headwise.errors import DataError
+from headwise.metrics import auc
 from headwise.predictors.baselines import Baseline
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
@@ -35,7 +36,7 @@ from headwise.tasks.ranking.choices import (
 from headwise.tasks.ranking.click_logs import Click, ClicksConfig
 from headwise.tasks.ranking.demo import RANK
 from headwise.tasks.ranking.model import InterestConfig, InterestNetwork, build_interest_network
-from headwise.tasks.ranking.ranker import Ranker, auc, scored_table
+from headwise.tasks.ranking.ranker import Ranker, scored_table
 from headwise.tasks.task import Assets, Description, Given, Metric, Stats, Task
 
 CATALOGUE_FILE = "catalogue.json"

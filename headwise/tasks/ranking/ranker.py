@@ -1,8 +1,7 @@
 """A trained ranker, and what it is scored by."""
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,46 +15,17 @@ from headwise.data.buckets import token_batches
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.labels import decimals, probability, visible
+from headwise.metrics import auc
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
-from headwise.predictors.intervals import Resampled, interval, interval_text
+from headwise.predictors.intervals import interval, interval_text
 from headwise.predictors.predictor import Form, Predictor, Unknown
+from headwise.predictors.rows import Column, Formula, Rows, Scored, question_of
 from headwise.processes import divided
 from headwise.tasks.ranking.choices import Catalogue, Choice, ChoiceTable, Negatives, choice_of, read_choices
 from headwise.tasks.ranking.click_logs import ClicksConfig
 from headwise.tasks.ranking.model import InterestNetwork
-
-Weights = Float[np.ndarray, "rows"]
-
-
-def weighted_auc(scores: Float[np.ndarray, "rows"], labels: Bool[np.ndarray, "rows"]) -> Callable[[Weights], float]:
-    """A function from the weight of each row to the area under the ROC curve; the scores are sorted once.
-
-    The area is the share of (positive, negative) pairs whose positive has the higher score, equal scores counting half;
-    a pair weighs the product of its rows' weights. NaN where there is no such pair.
-
-    >>> weighted_auc(np.array([0.1, 0.4, 0.4, 0.8]), np.array([False, False, True, True]))(np.ones(4))
-    0.875
-    """
-    order = np.argsort(scores, kind="stable")
-    ranked, positive = scores[order], labels[order]
-    starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1]))) if len(ranked) else np.zeros(0, int)
-
-    def area(weights: Weights) -> float:
-        placed = weights[order]
-        yes = np.add.reduceat(np.where(positive, placed, 0.0), starts) if len(starts) else np.zeros(0)
-        no = np.add.reduceat(np.where(positive, 0.0, placed), starts) if len(starts) else np.zeros(0)
-        pairs = yes.sum() * no.sum()
-        below = np.cumsum(no) - no
-        return float((yes * (below + no / 2)).sum() / pairs) if pairs else float("nan")
-
-    return area
-
-
-def auc(scores: Float[np.ndarray, "rows"], labels: Bool[np.ndarray, "rows"], weights: Weights | None = None) -> float:
-    """The area under the ROC curve; NaN where all labels are the same. See `weighted_auc`."""
-    return weighted_auc(scores, labels)(np.ones(len(scores)) if weights is None else weights)
 
 
 def grouped_auc(
@@ -169,7 +139,7 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         lost = [name for name in names if not self.catalogue.number(name)]
         return Unknown(len(lost), len(names), tuple(dict.fromkeys(lost)), "items")
 
-    def scores_of(self, examples: Sequence[Choice], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Choice], options: Any = None) -> Scored:
         """AUC with its interval, AUC within sessions, log loss, and the share of choices among the 1, 5 and 10 best.
 
         Hit rates are those of choices against sampled negatives.
@@ -180,11 +150,12 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         labels, sampled = table.batch(range(len(examples))).labels.numpy() > 0.5, self.negatives is not None
         rows, truth = logits.ravel(), labels.ravel()
         groups = np.repeat(_sessions(examples), logits.shape[1])
-        resampled = self._resampled(examples, table, logits)
+        each = self._rows(examples, table, logits)
+        resampled = each.resampled("auc")
         scores: dict[str, float | str] = {"auc": resampled.value(), "grouped_auc": grouped_auc(rows, truth, groups)}
         scores["loss"] = log_loss(rows, truth)
         scores |= {f"hit_rate@{count}": hit_rate(logits, count) for count in HITS if sampled}
-        return scores | {"auc_interval": interval_text(*interval(resampled), resampled)}
+        return Scored(scores | {"auc_interval": interval_text(*interval(resampled), resampled)}, each)
 
     def baselines(self, examples: Sequence[Choice]) -> Iterator[Baseline]:
         """The share of positives that training has, and how often training chose an item.
@@ -228,10 +199,6 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
     def _history(self, choice: Choice) -> list[int]:
         return [self.catalogue.number(item) for item in choice.history[-self.data.max_history :]]
 
-    def resampled(self, examples: Sequence[Choice]) -> Resampled:
-        """The AUC as a function of how often each session counts; raises as `evaluate`."""
-        return self._resampled(examples, *self._scored(examples))
-
     def input_of(self, example: Choice) -> Choice:
         return example
 
@@ -261,14 +228,24 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         )
         return Explanation(" ".join(keys), output, layers, draw=_drawn)
 
-    def _resampled(self, examples: Sequence[Choice], table: ChoiceTable, logits: np.ndarray) -> Resampled:
+    def _rows(self, examples: Sequence[Choice], table: ChoiceTable, logits: np.ndarray) -> Rows:
         batch = table.batch(range(len(examples)))
-        labels, groups = batch.labels.numpy().ravel() > 0.5, np.repeat(_sessions(examples), logits.shape[1])
-        area = weighted_auc(logits.ravel(), labels)
+        labels = (batch.labels.numpy() > 0.5).astype(int)
         names = ["", *self.catalogue.names]
-        ranked = json.dumps([[names[place] for place in row] for row in batch.candidates.tolist()])
-        digest = hashlib.sha256(ranked.encode() + labels.tobytes()).hexdigest()
-        return Resampled("auc", "sessions", int(groups.max()) + 1, lambda weights: area(weights[groups]), digest)
+        ranked = [[names[place] for place in row] for row in batch.candidates.tolist()]
+        columns: dict[str, Column] = {
+            "logits": logits.tolist(),
+            "labels": labels.tolist(),
+            "nll": [logits.shape[1] * log_loss(*pair) for pair in zip(logits, labels > 0, strict=True)],
+            "count": [logits.shape[1]] * len(examples),
+        }
+        formulas = {"auc": Formula("auc", ("logits", "labels")), "loss": Formula("mean", ("nll", "count"))}
+        if self.negatives is not None:
+            for count in HITS:
+                columns[f"hit_rate@{count}"] = [hit_rate(row[None], count) for row in logits]
+                formulas[f"hit_rate@{count}"] = Formula("mean", (f"hit_rate@{count}",))
+        question = question_of(ranked, columns["labels"])
+        return Rows(columns, formulas, question, "sessions", _sessions(examples).tolist())
 
     def _scored(self, examples: Sequence[Choice]) -> tuple[ChoiceTable, np.ndarray]:
         labels = [label for example in examples for label in example.labels]

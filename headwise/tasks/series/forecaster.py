@@ -1,6 +1,7 @@
 """A trained forecaster: what it predicts of given histories, and where it looks."""
 
 import json
+import math
 import os
 import re
 from collections import Counter
@@ -26,6 +27,7 @@ from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor
+from headwise.predictors.rows import Formula, Rows, Scored, question_of
 from headwise.processes import divided
 from headwise.tasks.series.baselines import Baselines, Forecasts, History, error_scores, error_sums
 from headwise.tasks.series.data import Scaling, Series, SeriesConfig, Window, read_series
@@ -189,12 +191,31 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
             for time, row in zip(times, output.tolist(), strict=True)
         ]
 
-    def scores_of(self, examples: Sequence[Window], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Window], options: Any = None) -> Scored:
         """MSE of standardised numbers and MAE in the units of the file, of each target too.
 
         Raises: DataError: no windows, or one without a whole history or horizon.
         """
-        return {**self.scores(examples, self._forecast)}
+        total, sums = self._sums(examples, self._forecast)
+        targets = len(self.scaling.targets)
+        columns = {
+            "squares": [window["squares"] for window in sums],
+            "numbers": [window["steps"] * targets for window in sums],
+            "absolute": [math.fsum(window[f"absolute {name}"] for name in self.scaling.targets) for window in sums],
+        }
+        formulas = {"mse": Formula("mean", ("squares", "numbers")), "mae": Formula("mean", ("absolute", "numbers"))}
+        # windows overlap: those of one stretch of a series are drawn together
+        stretch = self.length + self.model.horizon
+        stretches = [(window.series.called, window.place // stretch) for window in examples]
+        number = {name: place for place, name in enumerate(dict.fromkeys(stretches))}
+        rows = Rows(
+            columns,
+            formulas,
+            question_of([(window.series.called, window.place) for window in examples]),
+            "stretches of the series",
+            [number[name] for name in stretches],
+        )
+        return Scored({**error_scores(total, self.scaling)}, rows)
 
     def baselines(self, examples: Sequence[Window]) -> Iterator[Baseline]:
         for name, forecast in self.simple.by_name().items():
@@ -202,16 +223,26 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
 
     def scores(self, examples: Sequence[Window], forecast: Callable[[History], Forecasts]) -> dict[str, float]:
         """The scores of a function from standardised histories to standardised forecasts; raises as `evaluate`."""
+        return error_scores(self._sums(examples, forecast)[0], self.scaling)
+
+    def _sums(
+        self, examples: Sequence[Window], forecast: Callable[[History], Forecasts]
+    ) -> tuple[Mapping[str, float], list[dict[str, float]]]:
+        """The sums of errors over all windows, and those of each."""
         sums: Counter[str] = Counter()
+        each: list[dict[str, float]] = []
         scaled: dict[int, np.ndarray] = {}
 
-        def counted(start: int) -> dict[str, float]:
+        def counted(start: int) -> tuple[dict[str, float], list[dict[str, float]]]:
             rows = self.standardised(examples[start : start + _PORTION], scaled)
-            return error_sums(forecast(rows[:, : self.length]), self.targets(rows), self.scaling)
+            forecasts, targets = forecast(rows[:, : self.length]), self.targets(rows)
+            pairs = zip(forecasts[:, None], targets[:, None], strict=True)
+            return error_sums(forecasts, targets, self.scaling), [error_sums(*pair, self.scaling) for pair in pairs]
 
-        for _, portion in divided(counted, range(0, len(examples), _PORTION)):
+        for _, (portion, windows) in divided(counted, range(0, len(examples), _PORTION)):
             sums.update(portion)
-        return error_scores(sums, self.scaling)
+            each += windows
+        return sums, each
 
     def standardised(
         self, examples: Sequence[Window], scaled: dict[int, np.ndarray] | None = None

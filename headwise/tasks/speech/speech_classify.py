@@ -28,6 +28,7 @@ from headwise.predictors.baselines import (
 )
 from headwise.predictors.classes import class_names, most_frequent, verdict_scores
 from headwise.predictors.predictor import Form
+from headwise.predictors.rows import Scored
 from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.speech import base
@@ -61,10 +62,10 @@ class SpeechLabeller(Listener[dict[str, float]]):
             return [f"{visible(label)}\t{probability(share)}"]
         return [json.dumps({"path": item.name, "label": label, "probabilities": output}, ensure_ascii=False)]
 
-    def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Recording], options: Any = None) -> Scored:
         """Scores as of `verdict_scores`. Raises: DataError: recordings without a label."""
         gold = gold_of(examples)
-        return verdict_scores(self.predict(examples), gold)
+        return verdict_scores(self.predict(examples), gold, [recording.name for recording in examples])
 
     def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
         yield majority(gold_of(examples))
@@ -85,7 +86,7 @@ class SpeechLabeller(Listener[dict[str, float]]):
         layers = {}
         for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
-            keys = times(attention.weights.shape[-1], recording.seconds)
+            keys = times(attention.shape[2], recording.seconds)
             layers[name] = attention.layer([answer] if pooled else keys, keys, "pooled" if pooled else None)
         return self.explained(recording, answer, layers)
 

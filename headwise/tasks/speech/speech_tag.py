@@ -24,6 +24,7 @@ from headwise.predictors.baselines import Baseline, majority
 from headwise.predictors.classes import class_names, class_scores, most_frequent
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form
+from headwise.predictors.rows import Scored, label_rows
 from headwise.tasks._labelling import lacking
 from headwise.tasks.speech import base
 from headwise.tasks.speech.encoders import FrameEncoderConfig, FrameWindowConfig
@@ -80,27 +81,31 @@ class SpeechTagger(Listener[FrameLabels]):
         marks = [[round(mark.start, 4), round(mark.end, 4), mark.label] for mark in output.marks]
         return [json.dumps({"path": item.name, "marks": marks}, ensure_ascii=False)]
 
-    def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Recording], options: Any = None) -> Scored:
         """Accuracy and macro-F1 of the frames that have a label.
 
         `per_class` has precision, recall and F1 of each label, `confused` the most frequent mistakes.
 
         Raises: DataError: no recordings, or no labels in time.
         """
-        predicted, gold = self._frames(examples, [output.labels for output in self.predict(examples)])
+        frames = self._frames(examples, [output.labels for output in self.predict(examples)])
+        predicted, gold = ([label for row in frames for label in row[side]] for side in (0, 1))
         per_class = class_scores(predicted, gold)
         scores: dict[str, float | str] = {"accuracy": sum(map(str.__eq__, predicted, gold)) / len(gold)}
         scores["macro_f1"] = per_class.macro_f1
-        return scores | {"per_class": per_class.each} | ({"confused": per_class.confused} if per_class.confused else {})
+        scores |= {"per_class": per_class.each} | ({"confused": per_class.confused} if per_class.confused else {})
+        names = [recording.name for recording in examples]
+        return Scored(scores, label_rows([row for row, _ in frames], [row for _, row in frames], names, "recordings"))
 
     def baselines(self, examples: Sequence[Recording]) -> Iterator[Baseline]:
         nothing = [[""] * self.heard(example).frames for example in examples]
-        yield majority(self._frames(examples, nothing)[1])
+        yield majority([label for _, gold in self._frames(examples, nothing) for label in gold])
 
-    def _frames(self, examples: Sequence[Recording], predicted: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
-        """The predicted and the true label of every frame that has one. Raises: as `evaluate`."""
-        predictions: list[str] = []
-        gold: list[str] = []
+    def _frames(
+        self, examples: Sequence[Recording], predicted: Sequence[Sequence[str]]
+    ) -> list[tuple[list[str], list[str]]]:
+        """Of each recording the predicted and the true label of every frame that has one. Raises: as `evaluate`."""
+        frames: list[tuple[list[str], list[str]]] = []
         for recording, labels in zip(examples, predicted, strict=True):
             if recording.marks is None:
                 raise DataError(
@@ -109,11 +114,10 @@ class SpeechTagger(Listener[FrameLabels]):
             # the frames are those of the rate that the model hears
             expected = frame_labels(recording.marks, len(labels), self.known.rate, self.data.rest)
             pairs = [(a, b) for a, b in zip(labels, expected, strict=True) if b is not None]
-            predictions += [a for a, _ in pairs]
-            gold += [b for _, b in pairs]
-        if not gold:
+            frames.append(([a for a, _ in pairs], [b for _, b in pairs]))
+        if not any(gold for _, gold in frames):
             raise DataError("there is nothing to score: no frame has a label")
-        return predictions, gold
+        return frames
 
     def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
         """What the frames of each stretch look at, on average, in every layer; below the spectrogram and the labels.
@@ -134,7 +138,7 @@ class SpeechTagger(Listener[FrameLabels]):
         if looking.has_attention(self.model):
             (batch,) = self.batches(recording)
             for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
-                places = attention.weights.shape[-1]
+                places = attention.shape[2]
                 of_places = _pooled(shares, self.model.factor, places)
                 layers[name] = attention.layer(row_names, times(places, recording.seconds), "cross", rows=of_places)
         layers["output"] = Layer((shares @ odds)[None], row_names, self.known.outputs, "tags")

@@ -22,6 +22,7 @@ from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form
+from headwise.predictors.rows import Formula, Rows, Scored, question_of
 from headwise.tasks.speech.listening import Known, Listener, gold_of
 from headwise.tasks.speech.models import FrameLabeller, SpeechReader, filled
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
@@ -71,7 +72,7 @@ class TextListener(Listener[str]):
             return [visible(output)]
         return [json.dumps({"path": item.name, "text": output}, ensure_ascii=False)]
 
-    def scores_of(self, examples: Sequence[Recording], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Recording], options: Any = None) -> Scored:
         """Errors of words and of characters in percent, and the share of recordings without an error.
 
         Raises: DataError: recordings without a text.
@@ -79,11 +80,25 @@ class TextListener(Listener[str]):
         gold = gold_of(examples)
         predicted = self.predict(examples, options)
         words, gold_words = ([text.split() for text in texts] for texts in (predicted, gold))
-        return {
+        scores: dict[str, float | str] = {
             "wer": metrics.error_rate(words, gold_words),
             "cer": metrics.error_rate(predicted, gold),
             "exact": sum(map(list.__eq__, words, gold_words)) / len(gold),
         }
+        columns = {
+            "word_errors": list(map(metrics.edit_distance, words, gold_words)),
+            "words": list(map(len, gold_words)),
+            "character_errors": list(map(metrics.edit_distance, predicted, gold)),
+            "characters": list(map(len, gold)),
+            "exact": [int(a == b) for a, b in zip(words, gold_words, strict=True)],
+        }
+        formulas = {
+            "wer": Formula("percent", ("word_errors", "words")),
+            "cer": Formula("percent", ("character_errors", "characters")),
+            "exact": Formula("mean", ("exact",)),
+        }
+        question = question_of([recording.name for recording in examples], gold)
+        return Scored(scores, Rows(columns, formulas, question, "recordings"))
 
 
 class Transcriber(TextListener):
@@ -196,6 +211,10 @@ class SpeechWriter(TextListener):
 
     def writes(self) -> Tokenizer:
         return self.tokenizer
+
+    def state_bytes(self, examples: Sequence[Recording]) -> int:
+        longest = max(examples, key=lambda recording: recording.seconds)
+        return self.draft(longest).kept_bytes(self.tokenizer.encode(longest.label or ""))
 
     def explain(self, item: Recording | str, target: str | None = None) -> Explanation:
         """Where each unit of the text looks, below the spectrogram; the encoder's own attention besides.

@@ -1,12 +1,13 @@
 """A trained tagger: applies a model to sentences of words, many at a time; scores of words, spans and transitions."""
 
+import itertools
 import json
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -24,12 +25,15 @@ from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import by_tag, f1_by_label, mean
 from headwise.predictors.predictor import Form, Predictor, Unknown
+from headwise.predictors.rows import Formula, Scored, label_rows
 from headwise.processes import divided
 from headwise.tasks.tagging.model import Independent, LinearChain, TokenTagger
 from headwise.tasks.text.tagged import Tagged, TaggedConfig, read_words
 from headwise.tasks.text.words import WordBatch, WordRows, WordTokenizer, collate_words, encode_words
 
 _WORDS = 8
+
+T = TypeVar("T")
 
 
 class Transitions(NamedTuple):
@@ -336,12 +340,24 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     def text_of(self, example: Tagged) -> str:
         return " ".join(example.words)
 
-    def scores_of(self, examples: Sequence[Tagged], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Tagged], options: Any = None) -> Scored:
         """Accuracy and macro-F1; of words that training has and has not; of spans. See `tag_scores`.
 
         Raises: DataError: no words, or words without a tag.
         """
-        return self._scores(examples, self.tag(examples))
+        best = self.tag(examples)
+        scores, gold = self._scores(examples, best), [list(example.tags or ()) for example in examples]
+        rows = label_rows(best, gold, [example.text for example in examples], "sentences")
+        if self.scheme == "none":
+            return Scored(scores, rows)
+        found = [[set(spans(tags)) for tags in side] for side in (best, gold)]
+        counts = {
+            "spans_right": [len(a & b) for a, b in zip(*found, strict=True)],
+            "spans_predicted": list(map(len, found[0])),
+            "spans_gold": list(map(len, found[1])),
+        }
+        formulas = {**rows.metrics, "span_f1": Formula("f1", tuple(counts))}
+        return Scored(scores, replace(rows, columns={**rows.columns, **counts}, metrics=formulas))
 
     def baselines(self, examples: Sequence[Tagged]) -> Iterator[Baseline]:
         """Each word's most frequent tag in training; of other words that of those which occur there once."""
@@ -362,7 +378,22 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
                 raise DataError(
                     f"the sentence of line {example.line} has no tags to compare with; tag all of its words"
                 )
-        return tag_scores(tags, gold, [[word in self.words for word in row] for row in words], self.scheme)
+        known = [[word in self.words for word in row] for row in words]
+        if self.data.untagged is None:
+            return tag_scores(tags, gold, known, self.scheme)
+        counting = [[tag != self.data.untagged for tag in row] for row in gold]
+        if not any(map(any, counting)):
+            raise DataError(f"there is nothing to score: every tag is '{self.data.untagged}', data.untagged")
+        chosen, correct, trained = (
+            _selected(tags, counting),
+            _selected(gold, counting),
+            _selected(known, counting),
+        )
+        return tag_scores(chosen, correct, trained, self.scheme)
+
+
+def _selected(rows: Sequence[Sequence[T]], flags: Sequence[Sequence[bool]]) -> list[list[T]]:
+    return [list(itertools.compress(row, chosen)) for row, chosen in zip(rows, flags, strict=True)]
 
 
 def _cut(words: Sequence[str], limit: int, most: int) -> Iterator[tuple[str, ...]]:
@@ -382,8 +413,10 @@ def _cut(words: Sequence[str], limit: int, most: int) -> Iterator[tuple[str, ...
         yield tuple(piece[:most] for piece in words[start:])
 
 
-def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:
+def most_frequent(sentences: Iterable[Tagged], untagged: str | None = None) -> dict[str, str]:
     """The most frequent tag of every word, of equally frequent ones the first; under "" that of words that occur once.
+
+    Words that are always untagged have the tag of words that occur once.
 
     >>> most_frequent([Tagged(("a", "saw"), ("DET", "NOUN"), 1), Tagged(("saw",), ("NOUN",), 2)])
     {'a': 'DET', 'saw': 'NOUN', '': 'DET'}
@@ -391,9 +424,9 @@ def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:
     tags: dict[str, Counter[str]] = {}
     for sentence in sentences:
         for word, tag in zip(sentence.words, sentence.tags or (), strict=True):
-            tags.setdefault(word, Counter())[tag] += 1
+            tags.setdefault(word, Counter()).update([tag] * (tag != untagged))
     once = Counter(next(iter(counts)) for counts in tags.values() if counts.total() == 1)
     all_tags = sum(tags.values(), Counter[str]())
-    best = {word: counts.most_common(1)[0][0] for word, counts in tags.items()}
     rare = (once or all_tags).most_common(1)
+    best = {word: (counts.most_common(1) or rare)[0][0] for word, counts in tags.items()}
     return best | ({"": rare[0][0]} if rare else {})

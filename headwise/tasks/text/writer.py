@@ -28,9 +28,11 @@ from headwise.explain.places import Places
 from headwise.layers.inference import Precision
 from headwise.layers.loss import output_loss, real_rows
 from headwise.models.protocols import Memory, Seq2Seq
-from headwise.predictors.classes import mean
+from headwise.predictors.classes import mean, summed
 from headwise.predictors.drafting import Draft
+from headwise.predictors.rows import Column, Formula
 from headwise.predictors.twins import Twin
+from headwise.processes import divided
 from headwise.tasks.task import Metric, Stats, Task
 
 _UNSPACED = ("Han", "Hiragana", "Katakana")
@@ -57,6 +59,14 @@ class Scoring(NamedTuple):
         bleu_scores: dict[str, float | str] = {"bleu": bleu.value, "bleu_signature": bleu.signature}
         exact = metrics.exact_match(outputs, references, lowercase=self.lowercase)
         return bleu_scores | {"chrf": chrf.value, "chrf_signature": chrf.signature, "exact": exact}
+
+    def rows(self, outputs: Sequence[str], references: Sequence[metrics.Reference]) -> dict[str, Column]:
+        """Of each output what BLEU adds up, and whether it is a reference."""
+        pairs = zip(outputs, references, strict=True)
+        return {
+            "bleu": metrics.bleu_rows(outputs, references, tokenize=self.tokenize, lowercase=self.lowercase),
+            "exact": [int(metrics.exact_match([one], [texts], lowercase=self.lowercase)) for one, texts in pairs],
+        }
 
 
 class BleuConfig(Config):
@@ -201,12 +211,62 @@ def text_of(translations: Sequence[Output]) -> str:
     return translations[0].text if translations else ""
 
 
+# how the scores of outputs follow from what is counted of each
+WRITTEN = {"bleu": Formula("bleu", ("bleu",)), "exact": Formula("mean", ("exact",))}
+LIKELIHOOD = {
+    "loss": Formula("mean", ("nll", "tokens")),
+    "perplexity": Formula("perplexity", ("nll", "tokens")),
+    "accuracy": Formula("mean", ("right", "tokens")),
+}
+
+
+class Likelihood(NamedTuple):
+    """Scores of references under teacher forcing, and what was counted of each."""
+
+    scores: dict[str, float]
+    columns: dict[str, list[float]]
+
+
 def likelihood(model: Seq2Seq, batch: PairBatch) -> dict[str, float]:
     """Negative log-likelihood in nats, right tokens and number of tokens of a batch under teacher forcing."""
     hidden, targets = real_states(model, batch, batch.tgt_in)
     output = model.decoder.output
     right = int((output(hidden).argmax(-1) == targets).sum())
     return {"nll": float(output_loss(output, hidden, targets)), "right": right, "tokens": batch.num_tokens}
+
+
+def likelihood_of_each(model: Seq2Seq, batch: PairBatch) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """The counts of `likelihood`, and the same of each target."""
+    hidden, targets = real_states(model, batch, batch.tgt_in)
+    output, lens = model.decoder.output, batch.tgt_lens.tolist()
+    pairs = list(zip(hidden.split(lens), targets.split(lens), strict=True))
+    rows = {
+        "nll": [float(output_loss(output, states, own)) for states, own in pairs],
+        "right": [float((output(states).argmax(-1) == own).sum()) for states, own in pairs],
+        "tokens": [float(length) for length in lens],
+    }
+    # as in validation, to the last bit
+    nll = float(output_loss(output, hidden, targets))
+    return {"nll": nll, "right": sum(rows["right"]), "tokens": batch.num_tokens}, rows
+
+
+def likelihoods(
+    count: Callable[[Sequence[int]], tuple[dict[str, float], dict[str, list[float]]]],
+    batches: Iterable[Sequence[int]],
+    size: int,
+) -> Likelihood:
+    """Loss in nats per token, perplexity and token accuracy of so many targets, and the counts of each.
+
+    Args:
+        count: `likelihood_of_each` of the targets with these numbers.
+    """
+    sums, columns = list[dict[str, float]](), {name: [0.0] * size for name in ("nll", "right", "tokens")}
+    for places, (counts, rows) in divided(count, batches):
+        sums.append(counts)
+        for name, values in rows.items():
+            for place, value in zip(places, values, strict=True):
+                columns[name][place] = value
+    return Likelihood(likelihood_scores(summed(sums)), columns)
 
 
 def likelihood_scores(counts: Mapping[str, float]) -> dict[str, float]:

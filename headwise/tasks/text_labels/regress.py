@@ -15,8 +15,9 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.models.pooled_encoder import PooledEncoder
 from headwise.predictors.baselines import Baseline, named, of_numbers, ridge_regression, sample, tfidf
 from headwise.predictors.classes import summed
-from headwise.predictors.numbers import Scale, error_counts, error_scores
+from headwise.predictors.numbers import Scale, error_counts, error_scores, number_scores
 from headwise.predictors.predictor import Form
+from headwise.predictors.rows import Scored
 from headwise.tasks._files import as_json, from_json
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Assets, Description, Given, Metric, Stats
@@ -62,14 +63,14 @@ class Regressor(TextPredictor[float]):
     def answer(self, output: float) -> str:
         return f"{output:.4g}"
 
-    def scores_of(self, examples: Sequence[Labelled], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Labelled], options: Any = None) -> Scored:
         """Mean absolute error, root mean square error and R2, on the scale of the data. Raises: DataError: no texts."""
         texts, labels = [example.text for example in examples], [_number(example) for example in examples]
         # standardised, so that no sum of squares drowns in the square of a large mean
         gold, predicted = (
             (np.array(values) - self.scale.mean) / self.scale.deviation for values in (labels, self.predict(texts))
         )
-        return {**error_scores(error_counts(predicted, gold), self.scale.deviation)}
+        return number_scores(predicted, gold, self.scale.deviation, [*zip(texts, labels, strict=True)])
 
     def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
         gold = [_number(example) for example in examples]

@@ -24,10 +24,11 @@ from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
+from headwise.predictors.rows import Rows, Scored, question_of
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Generator
 from headwise.tasks.text.options import BleuOptions, WritingOptions
-from headwise.tasks.text.writer import Output, Request, Writing, text_of
+from headwise.tasks.text.writer import LIKELIHOOD, WRITTEN, Output, Request, Writing, text_of
 from headwise.tasks.translation import talk
 from headwise.tasks.translation.data import (
     BETWEEN,
@@ -47,6 +48,19 @@ from headwise.tasks.translation.pairs import Pairs, TextToText, TextToTextConfig
 from headwise.tasks.translation.report import DIALOGUES
 from headwise.tasks.translation.suggestions import suggest
 from headwise.tasks.translation.translator import Translator, distinct
+
+
+def _dialogues(contexts: Sequence[str]) -> list[int]:
+    """The dialogue of each context, counted from 0: one with a single turn begins the next.
+
+    >>> _dialogues(["hi", "hi ||| hello ||| how are you?", "good morning"])
+    [0, 0, 1]
+    """
+    number, numbers = -1, []
+    for context in contexts:
+        number += number < 0 or len(turns_of(context)) < 2
+        numbers.append(number)
+    return numbers
 
 
 class Answerer(Predictor[str, list[Output], Pair]):
@@ -103,7 +117,7 @@ class Answerer(Predictor[str, list[Output], Pair]):
     def text_of(self, example: Pair) -> str:
         return example.source
 
-    def scores_of(self, examples: Sequence[Pair], options: Request | None = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Pair], options: Request | None = None) -> Scored:
         """BLEU, chrF, exact answers, loss, perplexity and accuracy; and how often the model repeats itself.
 
         `distinct1` and `distinct2` are the different words, and pairs of them, by all words of the answers;
@@ -111,12 +125,24 @@ class Answerer(Predictor[str, list[Output], Pair]):
         """
         contexts, gold = [pair.source for pair in examples], [pair.target for pair in examples]
         outputs = self.answer(contexts, None if options is None else options.decoding)
-        scores = self.translator.bleu_options(None if options is None else options.tokenize).scores(outputs, gold)
+        scoring = self.translator.bleu_options(None if options is None else options.tokenize)
         targets = Ragged.of(self.translator.target_tokenizer.encode_batch(gold))
-        scores |= self.translator.likelihood(self._rows(contexts), targets)
+        likelihood = self.translator.likelihood(self._rows(contexts), targets)
+        scores = scoring.scores(outputs, gold) | likelihood.scores
         for name, texts in (("", outputs), ("reference_", gold)):
             scores |= {f"{name}distinct{n}": distinct(texts, n) for n in (1, 2)}
-        return scores | {"unseen": self.unknown(contexts).share}
+        rows = Rows(
+            scoring.rows(outputs, gold) | likelihood.columns,
+            WRITTEN | LIKELIHOOD,
+            question_of(contexts, gold),
+            "dialogues",
+            _dialogues(contexts),
+        )
+        return Scored(scores | {"unseen": self.unknown(contexts).share}, rows)
+
+    def state_bytes(self, examples: Sequence[Pair]) -> int:
+        targets = self.translator.target_tokenizer.encode_batch([pair.target for pair in examples])
+        return self.translator.kept_bytes(self._rows([pair.source for pair in examples]), Ragged.of(targets))
 
     def unknown(self, items: Sequence[str]) -> Unknown:
         """Tokens of turns, words or pieces of them, that are not in the vocabulary."""

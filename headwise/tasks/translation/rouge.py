@@ -52,6 +52,16 @@ def rouge_counts(outputs: Sequence[str], references: Sequence[Reference], tokeni
     return counts
 
 
+def rouge_rows(
+    outputs: Sequence[str], references: Sequence[Reference], tokenize: str = "ascii"
+) -> dict[str, list[float]]:
+    """The scores of each output, in percent."""
+    each = [
+        rouge_of(rouge_counts([output], [texts], tokenize)) for output, texts in zip(outputs, references, strict=True)
+    ]
+    return {name: [scores[name] for scores in each] for name in NAMES}
+
+
 def rouge_of(counts: Mapping[str, float]) -> dict[str, float]:
     """The mean scores of summed counts, in percent; NaN of no texts."""
     texts = counts.get("rouge_texts", 0.0)

@@ -23,23 +23,26 @@ from headwise.explain.explanation import Explanation
 from headwise.labels import visible
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors import looking
-from headwise.predictors.classes import summed
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
+from headwise.predictors.rows import Formula, Rows, Scored, question_of
 from headwise.processes import divided
 from headwise.tasks.text.writer import (
+    LIKELIHOOD,
+    WRITTEN,
     BleuConfig,
+    Likelihood,
     Output,
     Request,
     Scoring,
     Writing,
-    likelihood,
-    likelihood_scores,
+    likelihood_of_each,
+    likelihoods,
     outputs_of,
     text_of,
 )
 from headwise.tasks.translation.alignment import Aligning, Links, pharaoh, word_links
-from headwise.tasks.translation.rouge import RougeConfig, rouge_counts, rouge_of
+from headwise.tasks.translation.rouge import NAMES, RougeConfig, rouge_counts, rouge_of, rouge_rows
 
 
 def distinct(outputs: Sequence[str], n: int) -> float:
@@ -301,18 +304,37 @@ class Translator(Predictor[str, list[Output], Pair]):
     def text_of(self, example: Pair) -> str:
         return example.source
 
-    def scores_of(self, examples: Sequence[Pair], options: Request | None = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[Pair], options: Request | None = None) -> Scored:
         """BLEU and chrF with their signatures, exact matches, and loss, perplexity and accuracy of the references."""
         sources = self._read([pair.source for pair in examples])
         targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in examples]))
         n_best = self.search(sources, self.decoding if options is None else options.decoding)
         outputs = [text_of(translations) for translations in n_best]
         references = [pair.target for pair in examples]
-        scores = self.bleu_options(None if options is None else options.tokenize).scores(outputs, references)
+        scoring, likelihood = (
+            self.bleu_options(None if options is None else options.tokenize),
+            self.likelihood(sources, targets),
+        )
+        scores, columns = scoring.scores(outputs, references), scoring.rows(outputs, references)
+        formulas = dict(WRITTEN)
         if self.rouge is not None:
             scores |= rouge_of(rouge_counts(outputs, references, self.rouge.tokenize))
-        unknown = self.unknown([pair.source for pair in examples])
-        return scores | self.likelihood(sources, targets) | {"unseen": unknown.share}
+            columns |= rouge_rows(outputs, references, self.rouge.tokenize)
+            formulas |= {name: Formula("mean", (name,)) for name in NAMES}
+        scores |= likelihood.scores | {"unseen": self.unknown([pair.source for pair in examples]).share}
+        question = question_of([(pair.source, pair.target) for pair in examples])
+        return Scored(scores, Rows(columns | likelihood.columns, formulas | LIKELIHOOD, question))
+
+    def state_bytes(self, examples: Sequence[Pair]) -> int:
+        sources = self._read([pair.source for pair in examples])
+        targets = Ragged.of(self.target_tokenizer.encode_batch([pair.target for pair in examples]))
+        return self.kept_bytes(sources, targets)
+
+    def kept_bytes(self, sources: Ragged, targets: Ragged) -> int:
+        """Bytes that the decoder keeps of one hypothesis at the end of the longest pair."""
+        place = int((sources.lengths + targets.lengths).argmax())
+        draft = self.writing.draft(self.collated(sources, targets, [place]), [])
+        return draft.kept_bytes(targets[place].tolist())
 
     def unknown(self, items: Sequence[str]) -> Unknown:
         """Tokens of sources, words or pieces of them, that are not in the vocabulary."""
@@ -323,14 +345,13 @@ class Translator(Predictor[str, list[Output], Pair]):
         return self.bleu.scoring(self.target_tokenizer, tokenize)
 
     @torch.inference_mode()
-    def likelihood(self, sources: Ragged, targets: Ragged) -> dict[str, float]:
+    def likelihood(self, sources: Ragged, targets: Ragged) -> Likelihood:
         """Loss in nats per target token, perplexity and token accuracy of the targets under teacher forcing."""
 
-        def counted(indices: list[int]) -> dict[str, float]:
-            return likelihood(self.model, self.collated(sources, targets, indices))
+        def counted(indices: Sequence[int]) -> tuple[dict[str, float], dict[str, list[float]]]:
+            return likelihood_of_each(self.model, self.collated(sources, targets, indices))
 
-        batches = self._batches(pair_lengths(sources, targets))
-        return likelihood_scores(summed(counts for _, counts in divided(counted, batches)))
+        return likelihoods(counted, self._batches(pair_lengths(sources, targets)), len(targets))
 
     @torch.inference_mode()
     def search(self, sources: Ragged, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Output]]:

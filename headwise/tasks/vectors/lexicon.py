@@ -22,8 +22,9 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError, DataError
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
-from headwise.predictors.classes import mean
+from headwise.predictors.classes import mean, summed
 from headwise.predictors.predictor import Form, Predictor, Unknown
+from headwise.predictors.rows import Formula, Rows, Scored, question_of
 from headwise.tasks.text.plain import SPECIALS, text_of
 from headwise.tasks.text.vectors import vector_line
 from headwise.tasks.vectors.contexts import ContextBatch, ContextConfig, Kind, Lines, Windows, context_source
@@ -188,7 +189,7 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
             return f"unknown: {', '.join(map(visible, output.unknown))}"
         return ", ".join(f"{visible(word)} {cosine:.2f}" for word, cosine in output.neighbours.items())
 
-    def scores_of(self, examples: Sequence[str | Test], options: Any = None) -> dict[str, float | str]:
+    def scored(self, examples: Sequence[str | Test], options: Any = None) -> Scored:
         """The loss of a text, the rank correlation of similarities, the share of analogies, or a probe of labels.
 
         Args:
@@ -208,7 +209,11 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         )
         device = self.model.words.weight.device
         with torch.inference_mode():
-            return {**loss_of(held_out_loss(self.model, (batch.to(device) for batch in batches.once())))}
+            counts = [held_out_loss(self.model, [batch.to(device)]) for batch in batches.once()]
+        columns = {name: [count[name] for count in counts] for name in ("nll", "targets")}
+        formulas = {"loss": Formula("mean", ("nll", "targets"))}
+        rows = Rows(columns, formulas, question_of(examples, columns["targets"]), "blocks of the text")
+        return Scored({**loss_of(summed(counts))}, rows)
 
     def baselines(self, examples: Sequence[str | Test]) -> Iterator[Baseline]:
         # vectors of zeros give each word, right or drawn, the probability 1/2
@@ -271,15 +276,19 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         neighbours = {self.tokenizer.piece(int(n)): float(cosines[n]) for n in best if np.isfinite(cosines[n])}
         return Nearest(neighbours, vector)
 
-    def _similar(self, pairs: Sequence[WordPair]) -> dict[str, float | str]:
+    def _similar(self, pairs: Sequence[WordPair]) -> Scored:
         units = _units(self._vectors())
         numbers = [(self.number(pair.first), self.number(pair.second)) for pair in pairs]
         rows = [(units[a] @ units[b], pair.score) for (a, b), pair in zip(numbers, pairs, strict=True) if a and b]
         _require(len(rows), "pairs of words")
         cosines, gold = ([float(row[side]) for row in rows] for side in (0, 1))
-        return {"spearman": metrics.spearman(cosines, gold), **_coverage(len(rows), len(pairs))}
+        formulas = {"spearman": Formula("rank_correlation", ("cosine", "gold"))}
+        each = Rows({"cosine": cosines, "gold": gold}, formulas, question_of(gold), "pairs of words")
+        return Scored({"spearman": metrics.spearman(cosines, gold), **_coverage(len(rows), len(pairs))}, each)
 
-    def _analogies(self, questions: Sequence[Question]) -> dict[str, float | str]:
+    def _analogies(self, questions: Sequence[Question]) -> Scored:
+        answered: list[Question] = []
+        hits: list[int] = []
         right: Counter[str] = Counter()
         counts: Counter[str] = Counter()
         units = _units(self._vectors())
@@ -289,17 +298,20 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
                 continue
             item = Query("", ((1, question.b), (-1, question.a), (1, question.c)))
             best = next(iter(self._nearest(item, units, units, 1).neighbours), "")
+            answered.append(question)
+            hits.append(int(self.number(best) == numbers[3]))
             counts[question.section] += 1
-            right[question.section] += self.number(best) == numbers[3]
+            right[question.section] += hits[-1]
         _require(counts.total(), "questions")
         scores: dict[str, float | str] = {"accuracy": right.total() / counts.total()}
         if len(counts) > 1:
             scores["sections"] = ", ".join(
                 f"{name} {right[name] / count:.3f} of {count}" for name, count in counts.items()
             )
-        return {**scores, **_coverage(counts.total(), len(questions))}
+        rows = Rows({"right": hits}, {"accuracy": Formula("mean", ("right",))}, question_of(answered), "questions")
+        return Scored({**scores, **_coverage(counts.total(), len(questions))}, rows)
 
-    def _probed(self, labels: Sequence[WordLabel]) -> dict[str, float | str]:
+    def _probed(self, labels: Sequence[WordLabel]) -> Scored:
         counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for word_label in labels:
             if number := self.number(word_label.word):
@@ -308,8 +320,11 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         numbers = sorted(counts)
         # the most frequent label of a word, the first of equals by name
         gold = [min(counts[number].items(), key=lambda pair: (-pair[1], pair[0]))[0] for number in numbers]
-        scores = probe(torch.from_numpy(self._vectors()[numbers]), gold).scores()
-        return {**scores, **_coverage(len(numbers), len({word_label.word for word_label in labels}))}
+        probed = probe(torch.from_numpy(self._vectors()[numbers]), gold)
+        coverage = _coverage(len(numbers), len({word_label.word for word_label in labels}))
+        formulas = {"probe_accuracy": Formula("mean", ("right",))}
+        rows = Rows({"right": probed.right}, formulas, question_of(gold), "words")
+        return Scored({**probed.scores(), **coverage}, rows)
 
 
 def held_out_loss(model: WordVectors, batches: Iterable[ContextBatch]) -> dict[str, float]:

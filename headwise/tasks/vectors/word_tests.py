@@ -202,6 +202,7 @@ class Probed:
         dimensions: numbers of these from the most telling one, each with the share of its variance between labels.
         labels: how many there are.
         words: how many the probe learned from, and how many it was scored on.
+        right: of each word that it was scored on, whether its label was.
     """
 
     accuracy: float
@@ -211,6 +212,7 @@ class Probed:
     dimensions: tuple[tuple[int, float], ...]
     labels: int
     words: tuple[int, int]
+    right: tuple[int, ...]
 
     def scores(self) -> dict[str, float | str]:
         """The numbers by name, and the dimensions as text."""
@@ -252,23 +254,25 @@ def probe(vectors: Float[Tensor, "words dim"], labels: Sequence[str], seed: int 
     values = vectors.detach().cpu().double().numpy()
     train, test = standardised(values[train_rows], values[held_out])
 
-    def accuracy(labels: np.ndarray, columns: Any = slice(None)) -> float:
+    def right(labels: np.ndarray, columns: Any = slice(None)) -> np.ndarray:
         # the penalty of a mean over the words, as the inverse of one over their sum
         strength = 1 / (2 * _DECAY * len(train_rows))
         predictions = logistic_regression(train[:, columns], labels[train_rows].tolist(), test[:, columns], strength)
-        return float(np.mean(labels[held_out] == predictions))
+        return labels[held_out] == predictions
 
     between = _between(train, names[train_rows])
     best = np.argsort(-between, kind="stable")[:_TOP]
     most = min(counts, key=lambda label: (-counts[label], label))
+    hits = right(names)
     return Probed(
-        accuracy(names),
+        float(np.mean(hits)),
         float(np.mean(names[held_out] == most)),
-        accuracy(names[permutation(len(labels), seed, 1)]),
-        accuracy(names, best),
+        float(np.mean(right(names[permutation(len(labels), seed, 1)]))),
+        float(np.mean(right(names, best))),
         tuple((int(place), float(between[place])) for place in best),
         len(set(labels)),
         (len(train_rows), len(held_out)),
+        tuple(hits.astype(int).tolist()),
     )
 
 

@@ -106,11 +106,11 @@ def test_scores_are_those_of_the_predictor(make):
 
 def test_runs_are_compared_on_the_same_candidates(make):
     one, examples = make(label=None), make(label=None).assets.data["valid"]
-    first = one.predictor(built_of(one).eval()).resampled(examples)
-    other = one.predictor(built_of(one, 8).eval()).resampled(examples)
+    first = one.predictor(built_of(one).eval()).evaluate_each(examples).rows.resampled()
+    other = one.predictor(built_of(one, 8).eval()).evaluate_each(examples).rows.resampled()
     assert (first.question, first.groups) == (other.question, other.groups)
     odd = make(negatives={"seed": 1}, label=None)
-    assert odd.predictor(built_of(odd).eval()).resampled(examples).question != first.question
+    assert odd.predictor(built_of(odd).eval()).evaluate_each(examples).rows.resampled().question != first.question
 
 
 def test_files_restore_a_ranker(make):

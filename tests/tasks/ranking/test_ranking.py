@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from headwise.errors import ConfigError
+from headwise.metrics import auc, weighted_auc
 from headwise.predictors.intervals import Resampled, compare_scores, interval
-from headwise.tasks.ranking.ranker import auc, grouped_auc, hit_rate, log_loss, weighted_auc
+from headwise.tasks.ranking.ranker import grouped_auc, hit_rate, log_loss
 
 DRAWS = np.random.default_rng(3)
 SCORES = DRAWS.integers(0, 7, 40) / 2 - 1.5

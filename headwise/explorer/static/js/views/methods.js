@@ -4,7 +4,7 @@
 import { getJson, getNumbers, query } from "../api.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
-import { learn, t } from "../strings.js";
+import { knows, learn, t } from "../strings.js";
 import { WORDS } from "../words/methods.js";
 
 learn(WORDS);
@@ -49,13 +49,12 @@ export const numbersOf = (trace, by, map, head) =>
   getNumbers(`${at(trace)}/map?${query({ by, layer: map.name, ...(head < 0 ? {} : { head }) })}`);
 
 /** What a method is, where it is from, and what it does not say. @param {Described} method */
-export const facts = ({ by, formula, source, limit }) =>
+export const facts = (method) =>
   h(
     "dl",
     { class: "facts method" },
-    [
-      ["by_formula", formula],
-      ["by_source", source],
-      ["by_limit", t(`limit_${by}`, limit)],
-    ].flatMap(([title, text]) => [h("dt", {}, t(title)), h("dd", {}, text)]),
+    /** @type {const} */ (["formula", "source", "limit"]).flatMap((what) => {
+      const words = `${what}_${method.by}`;
+      return [h("dt", {}, t(`by_${what}`)), h("dd", {}, knows(words) ? t(words, method[what]) : method[what])];
+    }),
   );

@@ -124,7 +124,11 @@ function said(read, axis, values, map, output, quantity) {
     const sum = row.reduce((all, value) => all + value, 0);
     fill(
       read,
-      h("p", { class: "say" }, phrase("say_by", strong(output), strong(overlay.named(k, axis)), strong(told(row[k])))),
+      h(
+        "p",
+        { class: "say" },
+        phrase("say_place", strong(output), strong(overlay.named(k, axis)), strong(told(row[k]))),
+      ),
       h("h2", {}, t("by_part")),
       shares((at) => overlay.short(at, axis), row, order, k, { full: Math.abs(row[order[0]]) || 1, told }),
       h("dl", { class: "facts" }, map.signed ? fact("by_sum", number(sum)) : measures(row)),
