@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headwise.explain.folding import Fold, Special
 from headwise.explorer.attributing import add_attributions
 from headwise.explorer.cards import add_cards
+from headwise.explorer.checkpoints import add_checkpoints, open_checkpoint
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers, Store
 from headwise.explorer.exports import add_exports
@@ -61,6 +62,7 @@ def add_explorer(app: FastAPI, service: Service) -> None:
     add_exports(app, explorer)
     add_examples(app, service, explorer.examples)
     add_cards(app, explorer)
+    add_checkpoints(app, service)
     add_images(app, explorer)
     add_graphs(app, explorer)
     add_steps(app, explorer)
@@ -137,6 +139,7 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
 
 
 async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTraced, request: Request) -> Response:
+    await open_checkpoint(service, ask.model, request)
     run = service.find(ask.model, "trace")
     check_input(ask, service.limits)
     check_text(ask.target or "", service.limits)

@@ -113,8 +113,8 @@ def _training(run: LoadedRun) -> dict[str, Any]:
     files = [getattr(data, key, None) for key in ("train", "train_target")]
     return {
         "data": [PurePath(str(path)).name.removeprefix("headwise:") for path in files if path],
-        "step": manifest.get("step"),
-        "metrics": manifest.get("metrics", {}),
+        "step": run.step or manifest.get("step"),
+        "metrics": manifest.get("metrics", {}) if run.step is None else {},
         "settings": deciding_keys(recipe),
     }
 

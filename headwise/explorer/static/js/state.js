@@ -243,10 +243,13 @@ export const spot = signal(8);
 export const each = signal("");
 export const hops = signal(1);
 export const loops = signal("");
+/** The step of the training whose checkpoint is looked at; -1: the model of the run. */
+export const checkpoint = signal(-1);
 /** Of a comparison, whether each side is the mean of its heads ("1") or one of them ("0"); "": as it fits. */
 export const averaged = signal("");
 CHOICES.mh = ["0", "1"];
 Object.assign(DEFAULTS, {
+  ck: -1,
   mh: "",
   ex: -1,
   pa: "sinusoidal",
@@ -270,9 +273,10 @@ Object.assign(PARTS, {
   ea: each,
   hp: hops,
   sl: loops,
+  ck: checkpoint,
   mh: averaged,
 });
-for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
+for (const name of ["ex", "n", "d", "ba", "at", "hp", "ck"]) NUMBERS.add(name);
 
 /** Weights or raw scores, of which there is a map alone. @param {string} name */
 export function ofStage(name) {
@@ -446,6 +450,7 @@ export function inGroup(name) {
 export function pick(name) {
   batch(() => {
     give({});
+    checkpoint.value = -1;
     group.value = "";
     layer.value = -1;
     head.value = 0;

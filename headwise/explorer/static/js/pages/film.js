@@ -3,10 +3,12 @@
 
 import { getJson, getNow, getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
+import { inside } from "../inside.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
+import { stepsOf, toTrace } from "../views/checkpoints.js";
 import * as curves from "../views/film_curves.js";
 import * as heads from "../views/film_heads.js";
 import * as heat from "../views/heat.js";
@@ -27,6 +29,8 @@ const LONGEST = 60;
 
 const film = signal(/** @type {Film | null} */ (null));
 const playing = signal(false);
+/** The steps of which the run keeps a checkpoint. */
+const kept = signal(/** @type {number[]} */ ([]));
 
 /** What is chosen, within what the film has. @param {Film} found */
 function place(found) {
@@ -68,6 +72,7 @@ export function mount(place) {
   const bar = h("div", { class: "tabs" });
   const player = h("div", { class: "player" });
   const [small, large] = [h("div", { "aria-label": () => t("heads"), role: "group" }), h("div")];
+  const way = h("p", {});
   const charts = h("section", { class: "panel" });
   const none = h("p", {});
   const all = h(
@@ -75,7 +80,7 @@ export function mount(place) {
     { hidden: () => !film.value },
     bar,
     player,
-    h("div", { class: "panels filmed" }, h("section", { class: "panel wide" }, small, large), charts),
+    h("div", { class: "panels filmed" }, h("section", { class: "panel wide" }, small, large, way), charts),
   );
   place.append(
     h("h1", {}, () => t("film")),
@@ -89,6 +94,7 @@ export function mount(place) {
     controls(player),
     frames(small, large),
     drawnCurves(charts),
+    effect(() => fill(way, traced())),
   ];
   document.addEventListener("keydown", pressed, true);
   return () => {
@@ -116,6 +122,7 @@ function followed(none) {
         const told = there ? await getNow(`/api/v1/films/${encodeURIComponent(name)}`) : null;
         if (mine !== turn) return;
         film.value = told;
+        kept.value = there && !inside() ? await stepsOf(name).catch(() => []) : [];
         if (there) return;
         fill(none, `${name}: ${t("noFilm")}`);
         document.documentElement.dataset.ready = "film/none";
@@ -244,6 +251,16 @@ function shown(large, now, axes, matrix) {
   const title = `${t("layer_head", layerTitle(now.layer, now.number), headName(now.head))}, ${t("step")} ${now.step}`;
   fill(large, h("h2", { title: now.layer }, title), h("p", { class: "side" }, `${t("answer")}: ${axes.output}`));
   return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title, fitsScreen: true });
+}
+
+/** The way to the numbers of the chosen head, at the nearest checkpoint. */
+function traced() {
+  const [found, steps] = [film.value, kept.value];
+  if (!found || inside()) return "";
+  if (!steps.length) return t("trace_none");
+  const now = place(found);
+  const { near, href } = toTrace(steps, now.step, found.probes[now.probe], found.layers, now.layer, now.head);
+  return h("a", { href }, t("trace_at", near));
 }
 
 /** @param {HTMLElement} charts */

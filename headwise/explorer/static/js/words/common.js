@@ -67,6 +67,9 @@ export const WORDS = {
     "此文本有 {0} 个词元；最多显示 {1} 个词元的注意力。请缩短文本，或只取其中一部分。",
   ],
   label: ["label in the data:", "数据中的标签："],
+  checkpoint: ["training step", "训练步"],
+  trained: ["end (the run's model)", "结束（最终模型）"],
+  at_step: ["as it was at step {0}", "第 {0} 步时的模型"],
   no_attention: [
     "This model has no attention to show. Choose another run, or train one whose layers attend (of pictures, " +
       "model.kind=vit or attention_cnn).",
