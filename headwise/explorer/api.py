@@ -12,13 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from headwise.explain.folding import Fold, Special
 from headwise.explorer.attributing import add_attributions
 from headwise.explorer.cards import add_cards
+from headwise.explorer.checkpoints import add_checkpoints, open_checkpoint
 from headwise.explorer.editing import MOST_EDITS, AskEdit, edited
 from headwise.explorer.explorer import KEPT, Explorer, Name, Numbers, Store
 from headwise.explorer.exports import add_exports
 from headwise.explorer.generating import add_generation
 from headwise.explorer.graphs import add_graphs
 from headwise.explorer.images import add_images
-from headwise.explorer.inputs import AskInput, add_examples, check_input, item_of
+from headwise.explorer.inputs import AskInput, add_examples, check_input, item_of, title_of
 from headwise.explorer.long_maps import How
 from headwise.explorer.needs import add_needs
 from headwise.explorer.positional import add_positions
@@ -64,6 +65,7 @@ def add_explorer(app: FastAPI, service: Service) -> None:
     add_exports(app, explorer)
     add_examples(app, service, explorer.examples)
     add_cards(app, explorer)
+    add_checkpoints(app, service)
     add_images(app, explorer)
     add_graphs(app, explorer)
     add_steps(app, explorer)
@@ -192,20 +194,21 @@ def _rows(app: FastAPI, explorer: Explorer) -> None:
 
 
 async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTraced, request: Request) -> Response:
+    await open_checkpoint(service, ask.model, request)
     run = service.find(ask.model, "trace")
     check_input(ask, service.limits)
     check_text(ask.target or "", service.limits)
-    traces, noted = await service.compute(lambda: _trace_input(explorer, run, ask), request)
+    traces, noted, label = await service.compute(lambda: _trace_input(explorer, run, ask), request)
     for trace in traces:
         explorer.store.put(trace)
     trace = traces[-1]
     groups = [{**asdict(group), "long": group.long} for group in trace.groups]
-    body = {"trace_id": trace.id, "model": run.name, "source": trace.source, "output": trace.output, "groups": groups}
-    return as_json({**body, **axes(trace), "warnings": noted, "change": trace.change}, 201)
+    body = {"trace_id": trace.id, "model": run.name, "source": trace.source, "output": trace.output, "label": label}
+    return as_json({**body, "groups": groups, **axes(trace), "warnings": noted, "change": trace.change}, 201)
 
 
-def _trace_input(explorer: Explorer, run: LoadedRun, ask: AskTraced) -> tuple[list[Traced], list[str]]:
-    """The trace, behind it the one under edits if there are any; and warnings."""
+def _trace_input(explorer: Explorer, run: LoadedRun, ask: AskTraced) -> tuple[list[Traced], list[str], str]:
+    """The trace, behind it the one under edits if there are any; warnings; and of an example what is right."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         item, key = item_of(run, ask, explorer.examples, explorer.service.limits)
@@ -216,7 +219,8 @@ def _trace_input(explorer: Explorer, run: LoadedRun, ask: AskTraced) -> tuple[li
         if stored is None:
             unedited = replace(unedited, notes=_texts_of(caught))
         traces = [unedited, *([edited(run, unedited, ask.options.edits)] if ask.options.edits else [])]
-    return traces, list(dict.fromkeys([*unedited.notes, *_texts_of(caught)]))
+    label = "" if ask.example is None else title_of(*explorer.examples.of(run)[ask.example]).label
+    return traces, list(dict.fromkeys([*unedited.notes, *_texts_of(caught)])), label
 
 
 def _texts_of(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from headwise.runs.reading import read_manifest
 from headwise.service.loaded import LoadedRun
 from headwise.service.problems import Problem
 from headwise.service.responses import as_json
+from headwise.training.ledger import deciding_keys
 from headwise.training.loading import recipe_of
 
 # inputs of a card
@@ -55,13 +56,15 @@ def _card(run: LoadedRun, explorer: Explorer, inputs: bool) -> dict[str, Any]:
 def _training(run: LoadedRun) -> dict[str, Any]:
     """What a run was trained on, for how many steps, and what its validation measured; nothing of other models."""
     if run.folder is None or not (run.folder / MANIFEST).is_file():
-        return {"data": [], "step": None, "metrics": {}}
-    manifest, data = read_manifest(run.folder), getattr(recipe_of(run.folder), "data", None)
+        return {"data": [], "step": None, "metrics": {}, "settings": {}}
+    manifest, recipe = read_manifest(run.folder), recipe_of(run.folder)
+    data = getattr(recipe, "data", None)
     files = [getattr(data, key, None) for key in ("train", "train_target")]
     return {
         "data": [PurePath(str(path)).name.removeprefix("headwise:") for path in files if path],
-        "step": manifest.get("step"),
-        "metrics": manifest.get("metrics", {}),
+        "step": run.step or manifest.get("step"),
+        "metrics": manifest.get("metrics", {}) if run.step is None else {},
+        "settings": deciding_keys(recipe),
     }
 
 

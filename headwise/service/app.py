@@ -36,12 +36,16 @@ class Service:
 
     def __init__(self, runs: Mapping[str, LoadedRun], limits: Limits):
         self.runs, self.limits = dict(runs), limits
+        # runs as they were at a step, which are not listed
+        self.checkpoints: dict[str, LoadedRun] = {}
         self.posts: dict[str, Callable[[Request], Awaitable[Response]]] = {}
         self.meters = Meters(lambda: len(self.worker))
         self.worker = Worker(limits.queue, limits.batch, self.meters.together)
 
     def find(self, name: str | None, verb: str) -> LoadedRun:
         """The run that is meant. Raises: Problem 404, 422."""
+        if name in self.checkpoints:
+            return self.checkpoints[name]
         fitting = [run for run in self.runs.values() if verb in (run.verb, "predict", "trace")]
         if name is None:
             if len(fitting) == 1:

@@ -37,6 +37,7 @@ class LoadedRun:
         options: what requests may say of the answers.
         identity: what tells its weights, and the program that reads them, apart from others.
         folder: of a run that was trained here; it has examples.
+        step: whose checkpoint it is, where it is not the run's model.
     """
 
     name: str
@@ -45,6 +46,7 @@ class LoadedRun:
     options: tuple[type[Options], ...] = ()
     identity: str = ""
     folder: Path | None = None
+    step: int | None = None
 
     @property
     def verb(self) -> str:

@@ -36,7 +36,7 @@ def under(page, q, k, exact):
 
 
 def test_each_frame_has_the_numbers_of_its_step(page, site, reel):
-    page.goto(site + "#/film?p=1&h=1")
+    page.goto(site + "#/film?l=0&p=1&h=1")
     at(page, 3, probe=1, head=1)
     for step in (3, 0):
         if step == 0:
@@ -49,10 +49,16 @@ def test_each_frame_has_the_numbers_of_its_step(page, site, reel):
     assert float(entropy) == pytest.approx(float(reel.curves(LAYER)[0, 0, 1]), rel=6e-3)
 
 
+def test_a_film_opens_on_what_reads_the_source_in_the_longest_probe(page, site, reel):
+    page.goto(site + "#/film")
+    longest = max(range(len(reel.probes)), key=lambda number: len(reel.probes[number]["source"]))
+    at(page, 3, longest, [name for name in reel.layers if "cross" in name][-1])
+
+
 def test_what_a_mask_forbids_is_hatched(page, site, reel):
     masked = "decoder.blocks.0.self_attention"
     number = list(reel.layers).index(masked)
-    page.goto(f"{site}#/film?l={number}")
+    page.goto(f"{site}#/film?l={number}&p=0")
     at(page, 3, layer=masked)
     page.wait_for_timeout(100)
     allowed = reel.allowed(3, 0, masked)[0]
@@ -62,11 +68,11 @@ def test_what_a_mask_forbids_is_hatched(page, site, reel):
 
 
 def test_the_keyboard_plays_and_the_address_follows(page, site):
-    page.goto(site + "#/film")
+    page.goto(site + "#/film?l=0&p=0")
     at(page, 3)
     page.keyboard.press("Home")
     at(page, 0)
-    assert re.search(r"#/film\?s=0$", page.url)
+    assert re.search(r"#/film\?l=0&s=0&p=0$", page.url)
     page.keyboard.press("ArrowRight")
     at(page, 1)
     page.keyboard.press(".")
@@ -84,7 +90,7 @@ def test_the_keyboard_plays_and_the_address_follows(page, site):
 
 
 def test_a_click_on_a_curve_goes_to_its_step(page, site):
-    page.goto(site + "#/film")
+    page.goto(site + "#/film?l=0&p=0")
     at(page, 3)
     curve = page.locator("canvas.curve").first
     box = curve.bounding_box()
@@ -96,7 +102,7 @@ def test_a_click_on_a_curve_goes_to_its_step(page, site):
 
 
 def test_the_page_fits_and_has_targets_to_touch(page, site):
-    page.goto(site + "#/film")
+    page.goto(site + "#/film?l=0&p=0")
     at(page, 3)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     for button in page.locator("main button, main select").all():

@@ -138,6 +138,43 @@ def test_words_are_queries_of_a_caption(page, site):
     assert page.locator("button.token.chosen").inner_text() == word.inner_text()
 
 
+@pytest.mark.parametrize("by", ["norms", "rollout", "integrated"])
+def test_what_counts_by_a_method_stands_over_the_picture(page, site, by):
+    opened(page, site, f"#/vision?m={VIT}", "vision/")
+    page.get_by_label("What counts, by").select_option(by)
+    page.wait_for_selector(f"html[data-ready^='vision/encoder self/{by}/']")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": VIT, "example": 0}).json()
+    at = f"{site}api/v1/traces/{told['trace_id']}/attribution"
+    method = page.request.get(at, params={"by": by}).json()
+    shown = method["maps"][-1]
+    answer = page.request.get(f"{at}/map", params={"by": by, "layer": shown["name"]})
+    (row,) = np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float)
+    text = page.locator("dl.method").inner_text()
+    assert all(method[part] in text for part in ("formula", "source", "limit"))
+    assert page.locator(".seen .colours .heading").first.inner_text() == shown["quantity"]
+    canvas = page.locator(".seen canvas.over").first
+    for place in range(4):
+        canvas.hover(position=place_of(canvas.bounding_box(), *divmod(place, 2)))
+        value = page.locator(".read .say strong").last.inner_text().replace("−", "-")
+        exact = row[len(row) - 4 + place]
+        if shown["signed"]:
+            assert float(value) == pytest.approx(exact, rel=6e-3, abs=1e-6)
+        else:
+            assert float(value.removesuffix(" %")) == pytest.approx(100 * exact, abs=0.051)
+    page.get_by_label("What counts, by").select_option("")
+    page.wait_for_selector("html[data-ready$='/-1/0']")
+
+
+def test_the_heads_of_a_picture_stand_left_of_it(page, site):
+    page.set_viewport_size({"width": 1280, "height": 800})
+    opened(page, site, f"#/vision?m={VIT}", "vision/")
+    heads, picture, read = (
+        page.locator(f".attend > {name}").bounding_box() for name in (":first-child", ".wide", ".read")
+    )
+    assert heads["x"] < picture["x"] < read["x"]
+    assert heads["width"] < picture["width"] > read["width"]
+
+
 def test_nodes_show_what_they_attend_to(page, site):
     opened(page, site, "#/graph?m=node-classify&hp=2", "graph/")
     names = page.locator("button.node").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")

@@ -131,6 +131,7 @@ function follow() {
   effect(() => {
     if (UNTRACED.has(state.page.value)) return;
     const [model, meta, edits] = [state.model.value, state.meta.value, read(state.edits.value)];
+    const step = state.checkpoint.value;
     const given = state.asked();
     if (!given || !meta || !meta.models.length) {
       // what was asked before may still come
@@ -142,7 +143,7 @@ function follow() {
       state.trace.value = null;
       return;
     }
-    const wanted = JSON.stringify([model, given, edits]);
+    const wanted = JSON.stringify([model, given, edits, step]);
     if (wanted === asked) return;
     asked = wanted;
     turn += 1;
@@ -153,12 +154,12 @@ function follow() {
     const name = model || (meta.models.length ? meta.models[0].name : null);
     // a comparison has two
     if (state.page.peek() !== "compare") forget();
-    post("/api/v1/traces", { model: name, ...given, options: { edits } }).then(
+    post("/api/v1/traces", { model: step < 0 ? name : `${name}@${step}`, ...given, options: { edits } }).then(
       (found) => {
         if (mine !== turn) return;
         busy(false);
         state.trace.value = found;
-        remember(found.model, /** @type {any} */ (given));
+        remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (given));
         // these pages show the answer themselves
         const answer = ["attend", "trace", "compare"].includes(state.page.peek())
           ? []

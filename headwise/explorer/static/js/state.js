@@ -11,7 +11,7 @@ import { batch, effect, signal } from "./store.js";
 /** @typedef {{ kind: string, grid?: number[], before?: number, words?: number[], special?: number[] }} Axis */
 /**
  * @typedef {{ trace_id: string, places: any, axes: Record<string, { queries: Axis, keys: Axis }>, model: string,
- * source: string, output: string, groups: Group[], warnings: string[], change: any }} Trace
+ * source: string, output: string, label?: string, groups: Group[], warnings: string[], change: any }} Trace
  */
 
 /** @type {Record<string, any>} */
@@ -27,7 +27,7 @@ export const DEFAULTS = {
   sc: "sqrt",
   v: "heat",
   s: -1,
-  p: 0,
+  p: -1,
   lang: "",
   e: "",
   w: "",
@@ -90,7 +90,7 @@ export const scale = signal("sqrt");
 export const view = signal("heat");
 /** The frame of the film that is shown, -1 for its last, and the probe. */
 export const frame = signal(-1);
-export const probe = signal(0);
+export const probe = signal(-1);
 export const language = signal("");
 /** Edits of the attention, as `core/edits.js` writes them. */
 export const edits = signal("");
@@ -142,6 +142,8 @@ export const span = signal({ x: 0, y: 0, times: 1 });
 export const dark = signal(false);
 /** The name of the ramp of the page as it is now. */
 export const inks = () => (dark.value ? "ink dark" : "ink light");
+/** That of numbers with signs. */
+export const signs = () => (dark.value ? "diverging dark" : "diverging");
 
 /** Whether keys of one letter do something. */
 export const singles = signal(told("headwise.letters") !== "off");
@@ -248,7 +250,14 @@ export const spot = signal(8);
 export const each = signal("");
 export const hops = signal(1);
 export const loops = signal("");
+/** The step of the training whose checkpoint is looked at; -1: the model of the run. */
+export const checkpoint = signal(-1);
+/** Of a comparison, whether each side is the mean of its heads ("1") or one of them ("0"); "": as it fits. */
+export const averaged = signal("");
+CHOICES.mh = ["0", "1"];
 Object.assign(DEFAULTS, {
+  ck: -1,
+  mh: "",
   ex: -1,
   pa: "sinusoidal",
   pb: "rotary",
@@ -271,8 +280,10 @@ Object.assign(PARTS, {
   ea: each,
   hp: hops,
   sl: loops,
+  ck: checkpoint,
+  mh: averaged,
 });
-for (const name of ["ex", "n", "d", "ba", "at", "hp"]) NUMBERS.add(name);
+for (const name of ["ex", "n", "d", "ba", "at", "hp", "ck"]) NUMBERS.add(name);
 
 /** Weights or raw scores, of which there is a map alone. @param {string} name */
 export function ofStage(name) {
@@ -454,6 +465,7 @@ export function inGroup(name) {
 export function pick(name) {
   batch(() => {
     give({});
+    checkpoint.value = -1;
     group.value = "";
     layer.value = -1;
     head.value = 0;

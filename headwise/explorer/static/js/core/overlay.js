@@ -1,7 +1,7 @@
 // @ts-check
 /** Weights over an image: its pixels in grey, weights as colours of a ramp, lines of the grid, chosen places. */
 
-import { entries } from "./color.js";
+import { entries, signed } from "./color.js";
 import { painted } from "./heatmap.js";
 
 /** @type {WeakMap<HTMLCanvasElement, HTMLCanvasElement>} */
@@ -48,10 +48,10 @@ export function of(weights, layer, head) {
   return found;
 }
 
-/** The largest weight of the places. @param {ArrayLike<number>} weights @param {Patches} axis */
+/** The size of the largest weight of the places. @param {ArrayLike<number>} weights @param {Patches} axis */
 export function largest(weights, axis) {
   let found = 0;
-  for (let k = axis.before; k < weights.length; k += 1) if (weights[k] > found) found = weights[k];
+  for (let k = axis.before; k < weights.length; k += 1) found = Math.max(found, Math.abs(weights[k]));
   return found;
 }
 
@@ -78,11 +78,11 @@ function grey(image) {
  * @param {HTMLCanvasElement} canvas as large as its width and height say
  * @param {HTMLCanvasElement} image
  * @param {{ weights: ArrayLike<number> | null, axis: Patches, strength: number, covered: number[], shape: number[],
- * ramp: string }} what
- * `covered`: what the grid lies over, in pixels of the image, whose own are `shape`; `strength`: 0 is the image alone,
- * in its colours
+ * ramp: string, signs?: boolean }} what
+ * `signs`: zero is in the middle of the ramp; `covered`: what the grid lies over, in pixels of the image, whose own are
+ * `shape`; `strength`: 0 is the image alone, in its colours
  */
-export function drawn(canvas, image, { weights, axis, strength, covered, shape, ramp }) {
+export function drawn(canvas, image, { weights, axis, strength, covered, shape, ramp, signs }) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const [w, h] = [canvas.width, canvas.height];
   context.clearRect(0, 0, w, h);
@@ -93,7 +93,8 @@ export function drawn(canvas, image, { weights, axis, strength, covered, shape, 
   const [rows, columns] = axis.grid;
   const places = Array.from({ length: rows * columns }, (_, place) => weights[axis.before + place]);
   context.globalAlpha = strength;
-  context.drawImage(painted(entries(places, largest(weights, axis), "linear"), rows, columns, ramp), 0, 0, w, h);
+  const cells = (signs ? signed : entries)(places, largest(weights, axis), "linear");
+  context.drawImage(painted(cells, rows, columns, ramp), 0, 0, w, h);
   context.globalAlpha = 1;
 }
 

@@ -15,6 +15,7 @@ import { sideOf } from "../views/grid.js";
 import * as headGrid from "../views/head_grid.js";
 import * as heat from "../views/heat.js";
 import { head, move } from "../views/map_keys.js";
+import { METHODS, choice } from "../views/methods.js";
 import { explained, nothing } from "../views/nothing.js";
 import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
@@ -33,8 +34,6 @@ const LARGE = {
 };
 const pictures = async () => import("../views/pictures.js");
 const LAYERS = 64;
-/** What may stand in place of weights, by the names of `headwise.explain.methods`; it comes when it is asked for. */
-const METHODS = ["norms", "rollout", "alti", "flow", "gradient", "integrated", "occlusion", "ablation", "lens"];
 /** Milliseconds after which what is not seen yet is loaded too. */
 const REST = 1200;
 
@@ -164,21 +163,11 @@ function stages() {
   if (inside() || !group || group.long || (rolled(group) && !state.by.value)) return null;
   const of = (/** @type {string} */ name) => (state.view.value === "heat" ? name : "");
   const [now, by] = [of(state.stage.value), of(state.by.value)];
-  const choice = (/** @type {string} */ name) =>
-    h("option", { value: name, selected: by === name }, t(name ? `by_${name}` : "by"));
   return [
     pick(
       ["", "scores"].map((name) => [t(`stage_${name || "weights"}`), !by && now === name, () => state.ofStage(name)]),
     ),
-    h(
-      "select",
-      {
-        class: "methods",
-        "aria-label": t("by"),
-        onchange: (/** @type {any} */ event) => state.ofMethod(event.target.value),
-      },
-      ["", ...METHODS].map(choice),
-    ),
+    choice(METHODS, by),
   ];
 }
 

@@ -5,7 +5,6 @@ import { post } from "../api.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import { read, written } from "../core/edits.js";
-import { signedTicks, ticks } from "../core/bar.js";
 import { number, percent, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
@@ -14,9 +13,7 @@ import * as curves from "../views/curves.js";
 import * as differing from "../views/difference.js";
 import { sentence, swapName } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
-import { bar } from "../views/legend.js";
 import * as map from "../views/map.js";
-import { longest } from "../views/axis.js";
 import { weightsOf } from "../views/marked.js";
 import { explained, nothing } from "../views/nothing.js";
 import { WORDS } from "../words/compare.js";
@@ -41,8 +38,8 @@ const SWAPS = [
   "mechanism~linear",
 ];
 
-/** Pixels of a cell at most. */
-const LARGEST = 44;
+/** What rows and columns are, by the names of words. */
+const SIDES = { from: "attends_from", to: "attends_to" };
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -353,8 +350,6 @@ function shownOf({ report, maps, row, runs }, a, b) {
 const shared = (spot) => ({
   cell: state.hovered,
   spot,
-  scale: /** @type {"sqrt"} */ ("sqrt"),
-  most: LARGEST,
   pick: (/** @type {number} */ q, /** @type {number} */ k) =>
     batch(() => ((state.query.value = q), (state.key.value = k))),
 });
@@ -378,17 +373,13 @@ function weights(node, at, top, spot) {
     columns: at.group.keys,
     top,
     title: `${at.name}: ${at.title}`,
-    width: room(panel, at.group.queries),
     told,
+    quantity: t("weight_bar"),
+    sides: SIDES,
   });
-  const strip = bar(h("span", {}, t("weight_bar")));
-  const stop = effect(() => strip.draw(state.inks(), top > 0 ? ticks(top, "sqrt") : []));
-  panel.append(h("div", { class: "legend" }, strip.node, hatched(at.marked)));
-  return () => [end, stop].forEach((one) => one());
+  panel.append(h("p", { class: "legend" }, hatched(at.marked)));
+  return end;
 }
-
-/** Pixels that a map may have beside its labels. @param {HTMLElement} panel @param {string[]} labels */
-const room = (panel, labels) => Math.max(120, panel.clientWidth - 40 - longest(labels));
 
 /** @param {HTMLElement} node @param {any} one a side @param {any} two @param {() => { q: number, k: number }} spot */
 function difference(node, one, two, spot) {
@@ -417,18 +408,15 @@ function difference(node, one, two, spot) {
     top,
     signed: true,
     title: t("difference"),
-    width: room(panel, a.queries),
     told,
+    quantity: t("signs"),
+    sides: SIDES,
   });
   const mean =
     open.reduce((/** @type {number} */ sum, /** @type {number} */ value) => sum + value, 0) / Math.max(1, open.length);
-  const strip = bar(h("span", {}, t("signs")));
-  const stop = effect(() =>
-    strip.draw(state.dark.value ? "diverging dark" : "diverging", top > 0 ? signedTicks(top, "sqrt") : []),
-  );
   const notes = [`${t("meandifference")} ${percent(mean, 1)}`, same ? "" : t("othertokens")].filter(Boolean);
-  panel.append(h("div", { class: "legend" }, strip.node, h("span", {}, notes.join(" · "), hatched(values))));
-  return () => [end, stop].forEach((one) => one());
+  panel.append(h("p", { class: "legend" }, notes.join(" · "), hatched(values)));
+  return end;
 }
 
 /** @param {number} value */

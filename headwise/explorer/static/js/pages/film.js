@@ -3,10 +3,12 @@
 
 import { getJson, getNow, getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
+import { inside } from "../inside.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
+import { stepsOf, toTrace } from "../views/checkpoints.js";
 import * as curves from "../views/film_curves.js";
 import * as heads from "../views/film_heads.js";
 import * as settled from "../views/film_settled.js";
@@ -16,6 +18,8 @@ import { WORDS } from "../words/film.js";
 learn(WORDS);
 
 const PAUSE_MS = 250;
+/** Letters of the probe that a film opens at. */
+const LONGEST = 60;
 
 /** @typedef {{ head: number, why: string, other: number }} Flag */
 /**
@@ -26,14 +30,16 @@ const PAUSE_MS = 250;
 
 const film = signal(/** @type {Film | null} */ (null));
 const playing = signal(false);
+/** The steps of which the run keeps a checkpoint. */
+const kept = signal(/** @type {number[]} */ ([]));
 
 /** What is chosen, within what the film has. @param {Film} found */
 function place(found) {
   const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.min(Math.max(0, value), count - 1);
   const at = state.frame.value < 0 ? found.steps.length - 1 : nearest(found.steps, state.frame.value);
-  const number = within(state.layer.value, found.layers.length);
+  const number = within(state.layer.value < 0 ? opening(found) : state.layer.value, found.layers.length);
   const layer = found.layers[number];
-  const probe = within(state.probe.value, found.probes.length);
+  const probe = within(state.probe.value < 0 ? telling(found) : state.probe.value, found.probes.length);
   return {
     at,
     step: found.steps[at],
@@ -43,6 +49,15 @@ function place(found) {
     heads: layer.heads,
     head: within(state.head.value, layer.heads),
   };
+}
+
+/** The layer that a film opens at: the last that reads another sequence, else the first. @param {Film} found */
+const opening = ({ layers }) => layers.findLastIndex(({ name }) => name.includes("cross"));
+
+/** The probe that a film opens at: the longest whose map is seen whole. @param {Film} found */
+function telling({ probes }) {
+  const lengths = probes.map(({ source }) => (source.length > LONGEST ? 0 : source.length));
+  return lengths.indexOf(Math.max(...lengths));
 }
 
 /** The place of the last of these steps that is not beyond one. @param {number[]} steps @param {number} step */
@@ -57,8 +72,8 @@ export function mount(place) {
   playing.value = false;
   const bar = h("div", { class: "tabs" });
   const player = h("div", { class: "player" });
-  const small = h("section", { class: "panel", "aria-label": () => t("heads") });
-  const large = h("section", { class: "panel wide" });
+  const [small, large] = [h("div", { "aria-label": () => t("heads"), role: "group" }), h("div")];
+  const way = h("p", {});
   const charts = h("section", { class: "panel" });
   const says = h("section", { class: "settled", "aria-label": () => t("settled") });
   const none = h("p", {});
@@ -68,8 +83,7 @@ export function mount(place) {
     bar,
     player,
     says,
-    small,
-    h("div", { class: "panels filmed" }, large, charts),
+    h("div", { class: "panels filmed" }, h("section", { class: "panel wide" }, small, large, way), charts),
   );
   place.append(
     h("h1", {}, () => t("film")),
@@ -83,6 +97,7 @@ export function mount(place) {
     controls(player),
     frames(small, large),
     drawnCurves(charts, says),
+    effect(() => fill(way, traced())),
   ];
   document.addEventListener("keydown", pressed, true);
   return () => {
@@ -110,6 +125,7 @@ function followed(none) {
         const told = there ? await getNow(`/api/v1/films/${encodeURIComponent(name)}`) : null;
         if (mine !== turn) return;
         film.value = told;
+        kept.value = there && !inside() ? await stepsOf(name).catch(() => []) : [];
         if (there) return;
         fill(none, `${name}: ${t("noFilm")}`);
         document.documentElement.dataset.ready = "film/none";
@@ -237,7 +253,17 @@ function shown(large, now, axes, matrix) {
   const group = { name: now.layer, layers: [now.layer], heads: now.heads, ...axes };
   const title = `${t("layer_head", layerTitle(now.layer, now.number), headName(now.head))}, ${t("step")} ${now.step}`;
   fill(large, h("h2", { title: now.layer }, title), h("p", { class: "side" }, `${t("answer")}: ${axes.output}`));
-  return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title });
+  return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title, fitsScreen: true });
+}
+
+/** The way to the numbers of the chosen head, at the nearest checkpoint. */
+function traced() {
+  const [found, steps] = [film.value, kept.value];
+  if (!found || inside()) return "";
+  if (!steps.length) return t("trace_none");
+  const now = place(found);
+  const { near, href } = toTrace(steps, now.step, found.probes[now.probe], found.layers, now.layer, now.head);
+  return h("a", { href }, t("trace_at", near));
 }
 
 /** @param {HTMLElement} charts @param {HTMLElement} says when the alignment appears */

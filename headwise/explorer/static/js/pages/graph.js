@@ -11,6 +11,7 @@ import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import * as heat from "../views/heat.js";
+import { nothing } from "../views/nothing.js";
 import * as nodeLink from "../views/node_link.js";
 import * as spread from "../views/spread.js";
 import { WORDS } from "../words/graph.js";
@@ -54,7 +55,10 @@ export function mount(place) {
   const ends = [
     effect(() => {
       fill(top);
-      return fitting(top, ["node", "molecule"], "no_graph") ? examples.mount(top) : undefined;
+      if (!fitting(top, ["node", "molecule"], "no_graph")) return undefined;
+      const end = examples.mount(top);
+      top.append(nothing());
+      return end;
     }),
     effect(() => {
       const [trace, group] = [state.trace.value, chosen()];

@@ -11,6 +11,7 @@ import { learn, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { reveal } from "../views/matrix.js";
 import * as openStep from "../views/open_step.js";
+import { chooser } from "../views/checkpoints.js";
 import { picker } from "../views/picker.js";
 import * as supposing from "../views/supposing.js";
 import { toolbar } from "../views/toolbar.js";
@@ -29,13 +30,15 @@ const LISTED = 512;
 export function mount(place) {
   const closing = /** @type {(() => void)[]} */ ([]);
   const [lists, changes] = [h("div", { class: "lists" }), h("div", { class: "controls" })];
+  const over = chooser();
+  closing.push(over.end);
   const thread = h("div", { class: "thread", role: "tablist", "aria-label": () => t("thread"), onkeydown: threaded });
   const panel = h("section", { class: "panel open-step", role: "tabpanel", id: "open-step" });
   const number = h("section", { class: "worked", "aria-label": () => t("worked") });
   const notes = h("div", { class: "foot" });
   const parts = {
     title: h("div", { class: "row-of" }),
-    chosen: h("div", { class: "row-of choices" }, lists, changes),
+    chosen: h("div", { class: "row-of choices" }, lists, over.node, changes),
     note: h("p", { class: "flag", hidden: () => !supposing.supposed() || isTextbook() }, () => t("supposed_note")),
     body: h("div", { class: () => (isTextbook() ? "trace textbook" : "trace") }, thread, panel, number, notes),
     exercises: exercises(closing),

@@ -2,11 +2,11 @@
 /** An output as it is written: where each token looks, the beams, what else was likely; step by step, and otherwise. */
 
 import { alignment, begun, likelyAt, lookOf, pathTo } from "../core/search.js";
-import { number, shown } from "../core/text.js";
+import { cut, number, percent, shown } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { learn, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import * as beamTree from "../views/beam_tree.js";
 import * as examples from "../views/examples.js";
@@ -25,6 +25,9 @@ learn(WORDS);
 /** @typedef {import("../core/search.js").Beam} Beam */
 /** @typedef {import("../views/writing.js").Shown} Shown */
 /** @typedef {{ value: Beam[], peek: () => Beam[] }} Path */
+
+/** Letters of a token in a sentence. */
+const LETTERS = 24;
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -237,13 +240,33 @@ function aligned(place, search, path, self) {
         if (image.isConnected) picture = seen.mount(image, it, now, self.go);
       });
     }
-    const end = heat.mount(place, { weights, group, title });
+    place.append(h("p", { class: "side whose" }, title), it.pixels ? "" : said(now[now.length - 1], weights, keys));
+    const more = Math.max(0, expected(search.value) - now.length);
+    const end = heat.mount(place, { weights, group, title, fitsScreen: true, more });
     if (!it.pixels) place.scrollTop = place.scrollHeight;
     return () => {
       picture();
       end();
     };
   });
+}
+
+/**
+ * Tokens of the hypothesis that is shown, or as many as were read.
+ * @param {ReturnType<typeof drawn>} search
+ */
+const expected = (search) => Math.max(through(search).length, search.it.own ? 0 : search.it.first.length);
+
+/**
+ * Where the last token looks most, in a sentence.
+ * @param {Beam} beam @param {Float32Array} weights a row for each token @param {string[]} keys
+ */
+function said(beam, weights, keys) {
+  const row = weights.subarray(weights.length - keys.length);
+  const [most] = keys.map((_, k) => k).sort((one, two) => row[two] - row[one]);
+  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
+  const [from, to] = [shown(beam.text), cut(keys[most], LETTERS)];
+  return h("p", { class: "say" }, phrase("say_step", strong(from), strong(percent(row[most], 1)), strong(to)));
 }
 
 /**

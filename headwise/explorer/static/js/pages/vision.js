@@ -4,6 +4,7 @@
 import { getNumbers, query as asked } from "../api.js";
 import { of, picture } from "../core/overlay.js";
 import { fill, h } from "../dom.js";
+import { inside } from "../inside.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { learn, t } from "../strings.js";
@@ -11,6 +12,8 @@ import { groupTitle, headName, layerTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
+import { OF_INPUTS, choice } from "../views/methods.js";
+import { nothing } from "../views/nothing.js";
 import * as overlay from "../views/overlay.js";
 import * as overlayGrid from "../views/overlay_grid.js";
 import * as patchReading from "../views/patch_reading.js";
@@ -53,7 +56,7 @@ export function mount(place) {
     }),
     effect(() => {
       const all = groups();
-      fill(tabs, h("span", { class: "seg" }, all.map(tab)), all.length ? overlay.controls() : "");
+      fill(tabs, ...(all.length ? [h("span", { class: "seg" }, all.map(tab)), overlay.controls(), methods()] : []));
     }),
     effect(() => followed(seen)),
     effect(() => void (shown.hidden = !seen.value)),
@@ -64,6 +67,7 @@ export function mount(place) {
       if (!now) return undefined;
       const what = options(now);
       const averaged = !state.each.value && now.group.heads > 1;
+      if (OF_INPUTS.includes(state.by.value)) return counted(large, read, now);
       const ends = [overlay.mount(large, now, what), patchReading.mount(read, now, what, averaged)];
       focused();
       return () => ends.forEach((end) => end());
@@ -84,7 +88,10 @@ export function mount(place) {
 /** What is to be looked at, or which runs can be. @param {HTMLElement} top */
 function given(top) {
   fill(top);
-  return fitting(top, ["image"], "no_images") ? examples.mount(top) : undefined;
+  if (!fitting(top, ["image"], "no_images")) return undefined;
+  const end = examples.mount(top);
+  top.append(nothing());
+  return end;
 }
 
 /**
@@ -130,6 +137,25 @@ function queried(trace, group) {
   const own = trace.axes[group.name].queries.kind === "patches" ? trace.places.chosen : null;
   const now = state.query.value < 0 ? own : state.query.value;
   return now === null || now >= group.queries.length ? -1 : now;
+}
+
+/** What may stand in place of weights; a page that was saved holds what it showed. */
+const methods = () => (inside() ? "" : choice(OF_INPUTS, state.by.value));
+
+/**
+ * What counts by a method, in place of weights.
+ * @param {HTMLElement} node @param {HTMLElement} read @param {Seen} now
+ */
+function counted(node, read, now) {
+  let [end, alive] = [() => {}, true];
+  const head = state.each.value && now.group.heads > 1 ? state.place(now.group).head : -1;
+  import("../views/overlay_method.js").then((view) => {
+    if (alive) end = view.mount(node, read, now, head);
+  });
+  return () => {
+    alive = false;
+    end();
+  };
 }
 
 /** Asks for what the query looks at, in all layers and heads. @param {{ value: Seen | null }} seen */
@@ -200,8 +226,10 @@ function labelled(node) {
 function rollout(node, seen) {
   const focused = focus(node);
   fill(node);
+  // among the methods it is one
   const fits =
     seen &&
+    !OF_INPUTS.includes(state.by.value) &&
     seen.group.kind === "self" &&
     seen.group.layers.length > 1 &&
     seen.trace.axes[seen.group.name].queries.kind === "patches";

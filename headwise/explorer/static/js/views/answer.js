@@ -28,6 +28,14 @@ export function answer(trace, group) {
     unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
     unit("answer", trace.output, written, "q", writes ? choose : null),
     writer(trace),
+    trace.label ? unit("label", trace.label, null, "q", null) : null,
+    state.checkpoint.value < 0
+      ? null
+      : h(
+          "button",
+          { class: "asks", onclick: () => (state.checkpoint.value = -1) },
+          `${t("at_step", state.checkpoint.value)} ✕`,
+        ),
   ].filter((one) => one !== null);
 }
 
@@ -67,7 +75,7 @@ function put(q, k) {
 }
 
 /**
- * @param {"input" | "answer"} name
+ * @param {"input" | "answer" | "label"} name
  * @param {string} text
  * @param {string[] | null} tokens
  * @param {"q" | "k"} side

@@ -1,7 +1,6 @@
 // @ts-check
 /** What counts by a method of attribution, in place of weights: its map, and under it what it is and does not say. */
 
-import { getJson, getNumbers, query } from "../api.js";
 import { after } from "../core/masked.js";
 import { significant } from "../core/digits.js";
 import { cut, percent } from "../core/text.js";
@@ -13,15 +12,13 @@ import { knows, learn, phrase, t } from "../strings.js";
 import { groupTitle, headTitle, layerTitle } from "../titles.js";
 import { WORDS } from "../words/attribution.js";
 import * as heat from "./heat.js";
+import { described as asked, facts, numbersOf } from "./methods.js";
 import * as saving from "./saving.js";
 
 learn(WORDS);
 
-/**
- * @typedef {{ name: string, kind: string, heads: number, queries: string[], keys: string[], causal: boolean, rows:
- * string, columns: string, quantity: string, signed: boolean }} Map
- */
-/** @typedef {{ by: string, title: string, formula: string, source: string, limit: string, maps: Map[] }} Described */
+/** @typedef {import("./methods.js").Map} Map */
+/** @typedef {import("./methods.js").Described} Described */
 
 /** Letters of a token in a sentence. */
 const LETTERS = 16;
@@ -41,21 +38,19 @@ export function mount(node, read, trace, group) {
   if (state.edits.value) return edited(node, read, group);
   const leaving = new AbortController();
   other.value = "";
-  const at = `/api/v1/traces/${trace.trace_id}/attribution`;
   const body = h("div", {}, h("p", { role: "status" }, t("by_working", t(`by_${by}`))));
   node.append(body);
   read.hidden = true;
   let end = () => {};
-  getJson(`${at}?${query({ by })}`, leaving.signal).then(
-    (/** @type {Described} */ described) => {
+  asked(trace, by, leaving.signal).then(
+    (described) => {
       if (leaving.signal.aborted) return;
       read.hidden = false;
       end = effect(() => {
         const map = chosen(described, group);
         const head = map.heads > 1 && !together.value ? state.place(group).head : -1;
-        const asked = { by, layer: map.name, ...(head < 0 ? {} : { head }) };
         let [ends, current] = [() => {}, true];
-        getNumbers(`${at}/map?${query(asked)}`).then((found) => {
+        numbersOf(trace, by, map, head).then((found) => {
           if (!current) return;
           ends = draw(body, read, described, map, head, group, /** @type {any} */ (found.data));
         }, failed);
@@ -133,14 +128,7 @@ function draw(body, read, described, map, head, group, values) {
   const choices = ofLayer ? ofHeads(map) : ofInputs(described, map);
   fill(body, h("h2", {}, title), choices.length ? h("div", { class: "seg" }, choices) : null);
   const place = h("div");
-  body.append(
-    place,
-    h(
-      "dl",
-      { class: "facts method" },
-      ...["formula", "source", "limit"].map((what) => fact(what, by, /** @type {any} */ (described)[what])),
-    ),
-  );
+  body.append(place, facts(described));
   if (!inside()) body.append(saving.picture(title, async () => (await import("./pictures.js")).heat(shown)));
   state.strongest.value = largest(shown.weights, columns);
   const ends = [heat.mount(place, shown), said(read, shown, by)];
@@ -163,12 +151,6 @@ function numbered({ rows, columns, queries, keys }) {
     keys: columns === "head" ? count(keys) : keys,
   };
 }
-
-/** @param {string} what @param {string} by @param {string} text as the server has it */
-const fact = (what, by, text) => {
-  const words = `${what}_${by}`;
-  return [h("dt", {}, t(`by_${what}`)), h("dd", {}, knows(words) ? t(words, text) : text)];
-};
 
 /** @param {string} text @param {boolean} on @param {() => void} press */
 const button = (text, on, press) =>

@@ -7,7 +7,7 @@ import { COLOURED, lineColour } from "../core/color.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
-import { headName } from "../titles.js";
+import { headName, layerTitle } from "../titles.js";
 import { swatch } from "./swatch.js";
 
 const LEFT = 40;
@@ -17,8 +17,9 @@ const UNBOUNDED = "distance";
 
 /** @typedef {import("../pages/film.js").Film} Film */
 /**
- * @typedef {{ found: Film, layer: string, numbers: import("../core/npy.js").Numbers, place: () => { at: number, head:
- * number }, go: (at: number) => void }} Shown
+ * @typedef {{ found: Film, layer: string, numbers: import("../core/npy.js").Numbers, place: () => { at: number,
+ * number: number,
+ * head: number }, go: (at: number) => void }} Shown
  */
 
 let end = () => {};
@@ -35,13 +36,13 @@ export function mount(place, shown) {
       "button",
       { class: () => (shown.place().head === head ? "key chosen" : "key"), onclick: () => (state.head.value = head) },
       swatch(colourOf(head, heads)),
-      `${head}${(found.flags[shown.layer] || []).some((one) => one.head === head) ? " ⚑" : ""}`,
+      `${head + 1}${(found.flags[shown.layer] || []).some((one) => one.head === head) ? " ⚑" : ""}`,
     ),
   );
   end();
   fill(
     place,
-    h("h2", {}, `${shown.layer}: ${t("overTraining")}`),
+    h("h2", { title: shown.layer }, `${layerTitle(shown.layer, shown.place().number)}: ${t("overTraining")}`),
     h("div", { class: "legend keys", role: "group", "aria-label": t("heads") }, legend),
     h(
       "div",
@@ -171,6 +172,8 @@ function axes(context, { x, y, top, last, ink, line, width, height }) {
     context.fillText(number(value), LEFT - 5, y(value) + 4);
   }
   context.fillText(String(last), width - 6, height - 4);
+  context.textAlign = "center";
+  context.fillText(t("step"), (LEFT + width) / 2, height - 4);
   context.textAlign = "left";
   context.fillText("0", x(0), height - 4);
 }

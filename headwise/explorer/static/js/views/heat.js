@@ -26,13 +26,15 @@ const WRITTEN = 190;
 /** Pixels of a cell below which a map rather takes the place of its legend on the screen. */
 const READABLE = 6;
 /** Where a map need not fit the screen: pixels of its height and of a cell, at most; the least height on a screen. */
-const [TALLEST, MODEST, LOWEST] = [560, 28, 200];
+const [TALLEST, MODEST, LOWEST] = [560, 40, 200];
 
 /**
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
- * it is seen at once; `quantity` and `sides`: what the numbers, rows and columns are, where they are no attention.
+ * it is seen at once, and so many `more` rows that are to come; `quantity` and `sides`: what the numbers, rows and
+ * columns are, where they are no attention.
  * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
- * scores?: boolean, fitsScreen?: boolean, quantity?: string, sides?: { from: string, to: string } }} Head
+ * scores?: boolean, fitsScreen?: boolean, more?: number, quantity?: string, sides?: { from: string, to: string }
+ * }} Head
  */
 
 /**
@@ -260,7 +262,7 @@ function tipped(tip, at, weights, group, { x, y, side }) {
  * @param {Head} head @param {HTMLElement} place @param {HTMLElement} canvas @param {number} margin what the labels of
  * rows take
  */
-function boundsOf({ group, fitsScreen }, place, canvas, margin) {
+function boundsOf({ group, fitsScreen, more = 0 }, place, canvas, margin) {
   const [rows, columns] = [group.queries.length, group.keys.length];
   const [inside, outside] = [canvas, place].map((node) => node.getBoundingClientRect());
   const width = Math.max(64, place.clientWidth - (inside.left - outside.left) - margin - SPARE);
@@ -271,7 +273,7 @@ function boundsOf({ group, fitsScreen }, place, canvas, margin) {
     ? Math.max(LOWEST, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10))
     : TALLEST;
   const { side, turn, band } = fit({
-    rows,
+    rows: rows + more,
     columns,
     width,
     height: fitsScreen ? height : height + label + 10,

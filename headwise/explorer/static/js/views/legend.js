@@ -17,10 +17,14 @@ const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
  * text: string, colour: string } | null }} Shading
  */
 
-/** @param {{ weights: Float32Array, scores?: boolean, quantity?: string }} head @returns {Shading} */
-export function shading({ weights, scores, quantity }) {
+/**
+ * @param {{ weights: Float32Array, scores?: boolean, quantity?: string, top?: number }} head `top`: the end of the
+ * scale, where it is not the largest number
+ * @returns {Shading}
+ */
+export function shading({ weights, scores, quantity, top: given }) {
   const scale = /** @type {keyof typeof import("../core/color.js").SCALES} */ (state.scale.value);
-  const top = largestOf(scores ? weights.map(Math.abs) : weights);
+  const top = given ?? largestOf(scores ? weights.map(Math.abs) : weights);
   const name = `${scores ? "diverging" : "ink"}${state.dark.value ? " dark" : scores ? "" : " light"}`;
   const cells = (scores ? signed : entries)(weights, top, scale);
   const marks = top > 0 ? (scores ? signedTicks : ticks)(top, scale) : [];

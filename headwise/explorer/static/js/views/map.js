@@ -3,15 +3,19 @@
 
 import { h } from "../dom.js";
 import { effect } from "../store.js";
-import { entries, letters, signed } from "../core/color.js";
-import { NUMERALS } from "../core/fit.js";
+import { entries, signed } from "../core/color.js";
+import { LARGEST, NUMERALS } from "../core/fit.js";
 import { marked, numbered, painted, parted, under, windowed } from "../core/heatmap.js";
-import { cut, share, shown as visible } from "../core/text.js";
+import { cut, shown as visible } from "../core/text.js";
 import * as state from "../state.js";
+import { t } from "../strings.js";
+import * as legend from "./legend.js";
 
 const LABELLED = 48;
-/** Pixels of a cell, at most, where nobody says how many. */
-const MODEST = 28;
+/** Pixels to the right of a map that fills its place. */
+const SPARE = 12;
+/** Pixels of a cell at most, without a legend. */
+const SMALL = 28;
 const MOVES = /** @type {Record<string, [number, number]>} */ ({
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
@@ -20,12 +24,12 @@ const MOVES = /** @type {Record<string, [number, number]>} */ ({
 });
 
 /**
- * `width` and `most`: pixels of the matrix and of a cell, at most; cells of 34 or more have their numbers; `spot`: the
- * cell that is marked while none is looked at.
  * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, signed?: boolean,
- *   title: string, width?: number, most?: number, scale?: import("../core/color.js").Scale,
- *   cell: { value: any, peek: () => any }, spot?: () => { q: number, k: number },
- *   told: (q: number, k: number) => string, pick?: (q: number, k: number) => void }} Matrix
+ *   title: string, width?: number, cell: { value: any, peek: () => any }, told: (q: number, k: number) => string,
+ *   pick?: (q: number, k: number) => void, spot?: () => { q: number, k: number }, quantity?: string,
+ *   sides?: { from: string, to: string } }} Matrix
+ * `quantity`: what the numbers are; with it the map is as wide as its place, has a legend and numbers in its cells;
+ * `sides`: what rows and columns are; `spot`: the cell that is marked while none is looked at
  */
 
 /** @param {HTMLElement} place @param {Matrix} matrix @returns {() => void} */
@@ -34,44 +38,42 @@ export function mount(place, matrix) {
   const canvas = h("canvas", { class: "heat", tabindex: 0, role: "img", "aria-label": matrix.title });
   const tip = h("div", { class: "tip", hidden: true });
   const cells = h("div", { class: "cells" }, canvas, tip);
+  const { sides } = matrix;
+  const titled = (/** @type {any} */ text) =>
+    sides ? h("div", { class: text && "axis-title" }, text && t(text)) : null;
   const frame = h(
     "div",
-    { class: "frame" },
+    { class: sides ? "frame titled" : "frame" },
+    [titled(""), titled(""), titled(sides && sides.to), titled("")],
     h("div", {}),
     h("div", { class: "columns" }, labels(matrix.columns)),
+    titled(sides && sides.from),
     h("div", { class: "rows" }, labels(matrix.rows)),
     cells,
   );
   place.append(frame);
-  const side = Math.max(
-    4,
-    Math.min(matrix.most || MODEST, Math.floor((matrix.width || 300) / Math.max(rows, columns, 1))),
-  );
+  const room = matrix.quantity
+    ? place.getBoundingClientRect().right - cells.getBoundingClientRect().left - SPARE
+    : matrix.width || 300;
+  const most = matrix.quantity ? LARGEST : SMALL;
+  const side = Math.max(4, Math.min(most, Math.floor(room / Math.max(rows, columns, 1))));
+  const explain = matrix.quantity ? legend.mount(place) : null;
   cells.style.width = `${side * columns}px`;
   cells.style.height = `${side * rows}px`;
   frame.style.setProperty("--side", `${side}px`);
   const within = (/** @type {{ q: number, k: number } | null} */ at) =>
     at && at.q < rows && at.k < columns && at.q >= 0;
   const end = effect(() => {
-    const name = matrix.signed
-      ? state.dark.value
-        ? "diverging dark"
-        : "diverging"
-      : state.dark.value
-        ? "ink dark"
-        : "ink light";
-    const found = (matrix.signed ? signed : entries)(matrix.values, matrix.top, matrix.scale || "linear");
-    const image = painted(found, rows, columns, name);
-    const numeral = (/** @type {number} */ at) =>
-      found[at] < 0 ? null : { text: written(matrix, at), colour: letters(name, found[at]) };
+    const how = shaded(matrix);
+    const image = painted(how.cells, rows, columns, how.name);
+    const numerals = how.numeral && side >= NUMERALS ? how.numeral : null;
+    if (explain) explain(/** @type {legend.Shading} */ (how), Float32Array.from(matrix.values), Boolean(numerals));
     return effect(() => {
       const at = matrix.cell.value;
       const window = { x: 0, y: 0, side: fitted(canvas, columns) };
-      windowed(canvas, image, found, window, columns);
-      if (side >= NUMERALS) {
-        parted(canvas, window, getComputedStyle(canvas).getPropertyValue("--panel").trim());
-        numbered(canvas, window, rows, columns, numeral);
-      }
+      windowed(canvas, image, how.cells, window, columns);
+      if (explain) parted(canvas, window, getComputedStyle(canvas).getPropertyValue("--panel").trim());
+      if (numerals) numbered(canvas, window, rows, columns, numerals);
       const mark = at || (matrix.spot && matrix.spot());
       if (within(mark)) marked(canvas, mark, window);
       tip.hidden = !within(at) || at.k < 0;
@@ -94,10 +96,16 @@ export function mount(place, matrix) {
   return end;
 }
 
-/** A number in its cell. @param {Matrix} matrix @param {number} at */
-function written({ values, signed: both }, at) {
-  const text = share(values[at]);
-  return both && values[at] > 0 && text !== "·" ? `+${text}` : text;
+/**
+ * Its numbers as colours, in their own scale where they have a legend.
+ * @param {Matrix} matrix @returns {{ name: string, cells: Int16Array, numeral?: legend.Shading["numeral"] }}
+ */
+function shaded({ values, top, signed: signs, quantity }) {
+  if (quantity) return legend.shading({ weights: Float32Array.from(values), scores: signs, quantity, top });
+  return {
+    name: signs ? state.signs() : state.inks(),
+    cells: signs ? signed(values, top) : entries(values, top, "linear"),
+  };
 }
 
 /** @param {Matrix} matrix */

@@ -7,10 +7,11 @@ import { after, under } from "../core/masked.js";
 /**
  * @param {import("../state.js").Trace} trace
  * @param {import("../state.js").Group} group
- * @param {string} layer @param {number} head
+ * @param {string} layer @param {number} head -1: the mean of all
  * @returns {Promise<{ weights: Float32Array, marked: Float32Array }>}
  */
 export async function weightsOf(trace, group, layer, head) {
+  if (head < 0) return meanOf(trace, group, layer);
   const at = `/api/v1/traces/${trace.trace_id}/matrix`;
   const weights = /** @type {Float32Array} */ ((await getNumbers(`${at}?${query({ layer, head })}`)).data);
   const marked = after(weights, group.queries.length, group.keys.length, group.causal);
@@ -18,4 +19,20 @@ export async function weightsOf(trace, group, layer, head) {
   if (!marked.includes(0)) return { weights, marked };
   const scores = await getNumbers(`${at}?${query({ layer, head, stage: "masked" })}`).catch(() => null);
   return { weights, marked: scores ? under(marked, /** @type {Float32Array} */ (scores.data)) : marked };
+}
+
+/**
+ * The mean of the heads of a layer; forbidden is what the mask forbids all of them.
+ * @param {import("../state.js").Trace} trace @param {import("../state.js").Group} group @param {string} layer
+ */
+async function meanOf(trace, group, layer) {
+  const heads = await Promise.all(
+    Array.from({ length: group.heads }, (_, head) => weightsOf(trace, group, layer, head)),
+  );
+  const weights = new Float32Array(heads[0].weights.length);
+  for (const head of heads) head.weights.forEach((weight, at) => (weights[at] += weight / group.heads));
+  const marked = weights.map((weight, at) =>
+    heads.every((head) => head.marked[at] === -Infinity) ? -Infinity : weight,
+  );
+  return { weights, marked };
 }

@@ -7,7 +7,7 @@ import { effect, signal } from "../store.js";
 import { number } from "../core/text.js";
 import { read } from "../core/edits.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { phrase, t } from "../strings.js";
 import { layerNumber, layerTitle } from "../titles.js";
 import * as map from "./map.js";
 
@@ -46,16 +46,20 @@ export function mount(place, trace, group, alive) {
   };
   // other inputs are typed, which those of a file are not
   const typed = !state.readsFiles();
-  place.append(
-    ...(typed ? [h("p", { class: "side" }, t("inputs")), texts] : []),
-    h("h2", {}, t("similar")),
-    h("p", { class: "side" }, t("similarnote"), " ", over),
-    typed
-      ? h("div", { class: "controls" }, h("button", { onclick: compare }, t("compareinputs")))
-      : h("p", { class: "side" }, t("onlytyped")),
-    similar,
-  );
-  if (typed) place.append(h("h2", {}, t("muted")), h("p", { class: "side" }, t("mutednote")), muted);
+  const said = h("p", { class: "say" });
+  const own = typed
+    ? [
+        h("h2", {}, t("muted")),
+        h("p", { class: "side" }, t("mutednote")),
+        muted,
+        h("h2", {}, t("inputs")),
+        texts,
+        h("div", { class: "controls" }, h("button", { onclick: compare }, t("compareinputs"))),
+      ]
+    : h("p", { class: "side" }, t("onlytyped"));
+  const alike = h("div", {}, h("h2", {}, t("similar")), said, similar);
+  alike.append(h("p", { class: "side" }, t("similarnote"), " ", over));
+  place.append(h("div", { class: "similarity" }, alike, h("div", {}, own)));
   const ends = typed ? [one_by_one(muted, trace, group, given)] : [];
   let drawn = () => {};
   /** @param {string[]} ids @param {() => boolean} wanted */
@@ -81,7 +85,9 @@ export function mount(place, trace, group, alive) {
       cell: signal(null),
       told,
       pick,
+      quantity: t("similar_bar"),
     });
+    fill(said, ...mostAlike(found.data, names));
     over.textContent = `${t("overinputs")} ${1 + beside.length}.`;
     document.documentElement.dataset.ready = `${group.name}/needs${beside.length ? `/${1 + beside.length}` : ""}`;
   };
@@ -90,6 +96,19 @@ export function mount(place, trace, group, alive) {
     drawn();
     ends.forEach((end) => end());
   };
+}
+
+/**
+ * The two heads that are most alike, in a sentence.
+ * @param {ArrayLike<number>} values a row for each head @param {string[]} names
+ */
+function mostAlike(values, names) {
+  const pairs = names.flatMap((_, q) => names.slice(0, q).map((_, k) => [q, k]));
+  if (!pairs.length) return [];
+  const value = (/** @type {number[]} */ [q, k]) => values[q * names.length + k];
+  const [q, k] = pairs.reduce((best, pair) => (value(pair) > value(best) ? pair : best));
+  const strong = (/** @type {string} */ text) => h("strong", {}, text);
+  return phrase("say_alike", strong(names[k]), strong(names[q]), strong(number(value([q, k]))));
 }
 
 /**

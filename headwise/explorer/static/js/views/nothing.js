@@ -11,6 +11,7 @@ const TOO_MANY = /has ([\d,]+) tokens; attention is shown of at most ([\d,]+)/;
 /** What went wrong, and what to do. @param {string} message of the server */
 export function explained(message) {
   const [, count, most] = message.match(TOO_MANY) || [];
+  if (message.includes("no attention to show")) return t("no_attention");
   return count ? t("too_many_tokens", count, most) : t("failed", message);
 }
 

@@ -1,10 +1,10 @@
 // @ts-check
 /** One image in grey under the weights: a click on a place makes it the query, the arrows move it. */
 
-import { ticks } from "../core/bar.js";
+import { signedTicks, ticks } from "../core/bar.js";
 import { STRENGTH } from "../core/color.js";
 import { drawn, gridded, largest, under } from "../core/overlay.js";
-import { percent } from "../core/text.js";
+import { number, percent } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
@@ -13,7 +13,9 @@ import * as legend from "./legend.js";
 
 /**
  * @typedef {{ weights: ArrayLike<number>, heading: string, path?: string, places: boolean, words: string[], q: number,
- * ready: string, note?: string }} What
+ * ready: string, note?: string, axis?: import("../core/overlay.js").Patches, signed?: boolean, quantity?: string
+ * }} What
+ * `axis`: where it is not that of the attention; `quantity`: what the numbers are, where they are no weights
  */
 
 // kept while pages change
@@ -32,20 +34,21 @@ export const pointed = signal(-1);
  * @returns {() => void}
  */
 export function mount(place, seen, what) {
-  const { axis, trace } = seen;
+  const { trace } = seen;
+  const axis = what.axis || seen.axis;
   const [rows, columns] = axis.grid;
   const { covered, shape } = trace.places;
   const canvas = h("canvas", { class: "over", tabindex: 0, role: "img", "aria-label": told(what, axis) });
   canvas.style.aspectRatio = `${covered[1]} / ${covered[0]}`;
   canvas.style.setProperty("--ratio", String(covered[1] / covered[0]));
   const top = largest(what.weights, axis);
-  const bar = legend.bar(t(top > 0 ? "linear_bar" : "all_zero"));
+  const bar = legend.bar(top > 0 ? what.quantity || t("linear_bar") : t("all_zero"));
   place.append(
     h("h2", { title: what.path || null }, what.heading),
     canvas,
     bar.node,
     what.ready ? queries(seen, what) : "",
-    h("p", { class: "legend" }, what.note || (what.places ? t("click_patch") : "")),
+    what.note || what.places ? h("p", { class: "legend" }, what.note || t("click_patch")) : "",
   );
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const k = under(canvas, event, axis);
@@ -57,7 +60,7 @@ export function mount(place, seen, what) {
   canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => moved(event, seen, what));
   const dots = window.devicePixelRatio || 1;
   const paint = () => {
-    const ramp = state.inks();
+    const ramp = what.signed ? state.signs() : state.inks();
     const css = getComputedStyle(canvas);
     const [page, mark, link, ink] = ["--page", "--mark", "--link", "--ink"].map((name) =>
       css.getPropertyValue(name).trim(),
@@ -65,8 +68,8 @@ export function mount(place, seen, what) {
     canvas.width = Math.max(1, Math.round(canvas.clientWidth * dots));
     canvas.height = Math.max(1, Math.round(canvas.clientHeight * dots));
     const on = shown.value && !hidden.value ? strength.value : 0;
-    drawn(canvas, seen.image, { weights: what.weights, axis, strength: on, covered, shape, ramp });
-    bar.draw(ramp, top > 0 ? ticks(top, "linear") : []);
+    drawn(canvas, seen.image, { weights: what.weights, axis, strength: on, covered, shape, ramp, signs: what.signed });
+    bar.draw(ramp, top > 0 ? (what.signed ? signedTicks : ticks)(top, "linear") : []);
     const fits = canvas.width / Math.max(rows, columns) >= 5 * dots;
     /** @type {[number, string][]} */
     const marks = on && pointed.value >= 0 ? [[pointed.value, link]] : [];
@@ -185,10 +188,17 @@ export function named(k, axis) {
   return at < 0 ? t("the_class") : t("patch_at", Math.floor(at / axis.grid[1]), at % axis.grid[1]);
 }
 
+/** The same in fewest letters. @param {number} k @param {any} axis */
+export function short(k, axis) {
+  const at = k - axis.before;
+  return at < 0 ? t("class_token") : `${Math.floor(at / axis.grid[1])}, ${at % axis.grid[1]}`;
+}
+
 /** What the picture shows, in words. @param {What} what @param {any} axis */
 function told(what, axis) {
   const order = Array.from(what.weights, (value, k) => /** @type {[number, number]} */ ([value, k]))
-    .sort((one, two) => two[0] - one[0])
+    .sort((one, two) => Math.abs(two[0]) - Math.abs(one[0]))
     .slice(0, 3);
-  return `${what.heading}: ${order.map(([value, k]) => `${named(k, axis)} ${percent(value, 1)}`).join("; ")}`;
+  const value = (/** @type {number} */ weight) => (what.signed ? number(weight) : percent(weight, 1));
+  return `${what.heading}: ${order.map(([weight, k]) => `${named(k, axis)} ${value(weight)}`).join("; ")}`;
 }

@@ -5,7 +5,7 @@ import { percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { phrase, t } from "../strings.js";
-import { named, pointed } from "./overlay.js";
+import { named, pointed, short } from "./overlay.js";
 import { fact, measures, shares } from "./shares.js";
 
 /**
@@ -24,7 +24,6 @@ export function mount(place, seen, what, mean) {
   const template =
     what.q < 0 ? "say_mean" : !what.places ? "say_word" : what.q < axis.before ? "say_class" : "say_patch";
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
-  const spot = (/** @type {number} */ at) => `${Math.floor(at / axis.grid[1])}, ${at % axis.grid[1]}`;
   return effect(() => {
     const k = pointed.value < 0 ? order[0] : pointed.value;
     const sentence = [
@@ -37,9 +36,7 @@ export function mount(place, seen, what, mean) {
       place,
       h("p", { class: "say" }, phrase(template, ...sentence)),
       h("h2", {}, t("by_weight")),
-      shares((at) => (at < axis.before ? t("class_token") : spot(at - axis.before)), row, order, k, {
-        full: row[order[0]] || 1,
-      }),
+      shares((at) => short(at, axis), row, order, k, { full: row[order[0]] || 1 }),
       h(
         "dl",
         { class: "facts" },

@@ -14,26 +14,27 @@ const BARS = 7;
  * @param {number[]} row
  * @param {number[]} order the places of its weights, the largest first
  * @param {number} marked
- * @param {{ most?: number, full?: number }} [how] bars at most, and a weight whose bar is full
+ * @param {{ most?: number, full?: number, told?: (weight: number) => string }} [how] bars at most, a weight whose
+ * bar is full, and how a weight reads
  */
-export const shares = (label, row, order, marked, { most = BARS, full = 1 } = {}) =>
+export const shares = (label, row, order, marked, { most = BARS, full = 1, told = inPercent } = {}) =>
   h(
     "div",
     { class: "shares" },
-    order.slice(0, most).map((at) => bar(label(at), row[at], at === marked, full)),
+    order.slice(0, most).map((at) => bar(label(at), row[at], at === marked, full, told)),
   );
 
-/** @param {any} label @param {number} weight @param {boolean} on @param {number} full a weight whose bar is full */
-function bar(label, weight, on, full) {
+/** @param {number} weight */
+const inPercent = (weight) => percent(weight, 1);
+
+/**
+ * @param {any} label @param {number} weight @param {boolean} on @param {number} full a weight whose bar is full
+ * @param {(weight: number) => string} told
+ */
+function bar(label, weight, on, full, told) {
   const line = h("span", { class: "track" });
   line.style.width = `${Math.min(100, Math.max(0.5, (100 * Math.abs(weight)) / full))}%`;
-  return h(
-    "div",
-    { class: on ? "on" : null },
-    h("bdi", {}, label),
-    h("span", {}, line),
-    h("span", {}, percent(weight, 1)),
-  );
+  return h("div", { class: on ? "on" : null }, h("bdi", {}, label), h("span", {}, line), h("span", {}, told(weight)));
 }
 
 /** How evenly a row is spread, where its weights are shares. @param {number[]} row */

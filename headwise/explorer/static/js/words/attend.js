@@ -85,6 +85,8 @@ export const WORDS = {
       "are typed.",
     "仅针对上面的输入：只有可输入文本的模型才能比较多个输入、逐个屏蔽各头。",
   ],
+  similar_bar: ["similarity of two heads", "两个头的相似度"],
+  say_alike: ["Most alike are {0} and {1}: {2}.", "最相似的是 {0} 与 {1}：{2}。"],
   overinputs: ["Inputs compared:", "所用输入数："],
   muted: ["What each head does for the answer", "每个头对输出的作用"],
   mutednote: [
@@ -119,16 +121,6 @@ export const WORDS = {
   ],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],
-  by: ["What counts, by …", "归因方法……"],
-  by_norms: ["Norms", "范数"],
-  by_rollout: ["Rollout", "注意力展开"],
-  by_alti: ["ALTI", "ALTI"],
-  by_flow: ["Flow", "注意力流"],
-  by_gradient: ["Gradient × input", "梯度 × 输入"],
-  by_integrated: ["Integrated gradients", "积分梯度"],
-  by_occlusion: ["Occlusion", "遮挡"],
-  by_ablation: ["Ablation of heads", "头消融"],
-  by_lens: ["Logit lens", "Logit lens"],
   // sub-words, special tokens, zoom, changed steps, keys
   merge: ["Merge sub-words", "合并子词"],
   merged_note: [

@@ -31,6 +31,11 @@ export const WORDS = {
     "From that step on, in all probes together, 4 of 5 rows or more look most at the key of the last frame.",
     "自该步起，所有探针中至少 4/5 的行，其最大权重所在的键与最后一帧相同。",
   ],
+  trace_at: ["The numbers of this head at step {0} →", "此头在第 {0} 步的数值 →"],
+  trace_none: [
+    "No checkpoint is kept to trace: train with training.keep_last=20.",
+    "没有保留可逐步计算的检查点：训练时设置 training.keep_last=20。",
+  ],
   noFilm: [
     "there is no film of its training; train with film.every=50 for a frame every 50 steps.",
     "没有训练过程的记录；训练时设置 film.every=50，每 50 步记录一帧。",

@@ -12,6 +12,7 @@ export const WORDS = {
   ofHeads: ["mean of the heads", "各头平均"],
   written: ["writes", "写出"],
   alignment: ["Alignment", "对齐"],
+  say_step: ["To write {0}, attention takes {1} of its values from {2}.", "写出 {0} 时，注意力 {1} 的值取自 {2}。"],
   tree: ["Beam tree", "束搜索树"],
   likely: ["Likely tokens", "候选词元"],
   forceToken: ["force this token", "强制此词元"],
