@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SEEDS = "0,1,2,3,4,5"
 # columns of the table on the terminal
-_SHOWN = ("behind", "p", "seeds", "parameters", "step_cpu_ms", "peak_mib", "cpu_s")
+_SHOWN = ("behind", "p", "seeds", "parameters", "step_cpu_ms", "peak_mib", "state_bytes", "cpu_s")
 
 
 Tune = Annotated[

@@ -4,20 +4,31 @@ import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from headwise import runtime
 from headwise.compare.costs import peak_bytes
 from headwise.compare.sides import Cost, Side
-from headwise.errors import ConfigError, DataError, Diverged, MachineError, RunBusy, unknown
+from headwise.errors import (
+    ConfigError,
+    DataError,
+    Diverged,
+    HeadwiseError,
+    MachineError,
+    OutOfMemory,
+    RunBusy,
+    Unsupported,
+    unknown,
+)
 from headwise.predictors.lengths import metric_of
 from headwise.tasks import registry
-from headwise.training.ledger import Row, account
+from headwise.training.ledger import Account, NoScore, Row, account, account_each
 from headwise.training.recipe import Recipe, as_recipe
 from headwise.training.sweep import Cell, Swept, plan_runs
 from headwise.training.train import train
@@ -103,8 +114,11 @@ def compare(plan: Plan, say: Say = lambda text: None) -> Result:
     chosen = {name: _tuned(plan, cell, costs[name], say) for name, (cell,) in groups.items()}
     cells = {name: _cells(plan, cell, costs[name], plan.seeds, chosen[name][0]) for name, (cell,) in groups.items()}
     # broken off at any time, there are as many runs of each side
-    _train_all([row[place] for place in range(len(plan.seeds)) for row in cells.values()], plan.jobs, say)
-    return _result(plan, cells, costs, chosen, say)
+    runs = [row[place] for place in range(len(plan.seeds)) for row in cells.values()]
+    failures = _train_all(runs, plan.jobs, say)
+    if len(failures) == len(runs):
+        raise Diverged(f"every run failed, the first one so: {next(iter(failures.values()))}")
+    return _result(plan, cells, costs, chosen, failures, say)
 
 
 def _sides(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
@@ -139,9 +153,12 @@ def _tuned(plan: Plan, side: Cell, cost: Cost, say: Say) -> tuple[str | None, bo
         return None, False
     seed, values = max(plan.seeds) + 1, plan.tune.values
     cells = [_cells(plan, side, cost, [seed], value)[0] for value in values]
-    _train_all(cells, plan.jobs, say)
+    failures = _train_all(cells, plan.jobs, say)
     scores = []
     for cell in cells:
+        if cell.folder in failures:
+            scores.append(-math.inf)
+            continue
         try:
             scored = account(cell.folder, "valid", plan.limit)
             metric, better = _metric(plan, scored)
@@ -168,22 +185,33 @@ def _direction(task: str, metric: str) -> Literal["low", "high"]:
     return directions[metric]
 
 
-def _train_all(cells: Sequence[Cell], jobs: int, say: Say) -> None:
-    """Trains every cell; those that another process is training are waited for."""
-    waiting = list(cells)
+class Outcome(NamedTuple):
+    """What became of a run; `why` it failed: it diverged, or its process ended."""
+
+    state: Literal["trained", "busy", "failed"]
+    why: str = ""
+
+
+def _train_all(cells: Sequence[Cell], jobs: int, say: Say) -> dict[Path, str]:
+    """Trains every cell; those that another process is training are waited for. Why runs failed, by their folder."""
+    waiting, failures = list(cells), dict[Path, str]()
     while waiting:
         busy = []
-        for cell, trained in _trained(waiting, jobs):
-            if trained:
+        for cell, outcome in _trained(waiting, jobs):
+            if outcome.state == "trained":
                 say(f"trained {cell.folder}")
-            else:
+            elif outcome.state == "busy":
                 busy.append(cell)
+            else:
+                say(f"{cell.folder} failed, which counts as the worst score: {outcome.why}")
+                failures[cell.folder] = outcome.why
         if len(busy) == len(waiting):
             time.sleep(_WAIT_S)
         waiting = busy
+    return failures
 
 
-def _trained(cells: Sequence[Cell], jobs: int) -> Iterator[tuple[Cell, bool]]:
+def _trained(cells: Sequence[Cell], jobs: int) -> Iterator[tuple[Cell, Outcome]]:
     if jobs == 1:
         for cell in cells:
             yield cell, _train(cell.recipe, cell.folder)
@@ -194,10 +222,23 @@ def _trained(cells: Sequence[Cell], jobs: int) -> Iterator[tuple[Cell, bool]]:
         futures = {pool.submit(_train, _values(cell.recipe), cell.folder, threads): cell for cell in cells}
         try:
             for future in as_completed(futures):
-                yield futures[future], future.result()
+                # one that ends takes all others with it: each by itself shows which
+                yield futures[future], _result_of(future) or _train_alone(futures[future], threads)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _result_of(future: Future[Outcome]) -> Outcome | None:
+    return None if isinstance(future.exception(), BrokenProcessPool) else future.result()
+
+
+def _train_alone(cell: Cell, threads: int) -> Outcome:
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            return pool.submit(_train, _values(cell.recipe), cell.folder, threads).result()
+    except BrokenProcessPool:
+        return Outcome("failed", "its process was ended from outside, as the system does where memory runs out")
 
 
 def _values(recipe: Recipe) -> dict[str, Any]:
@@ -205,17 +246,25 @@ def _values(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json")
 
 
-def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None = None) -> bool:
-    """Trains a run unless it is finished; False where another process is at it."""
+def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None = None) -> Outcome:
+    """Trains a run unless it is finished, or another process is at it.
+
+    Raises: as `train`, but for what is wrong with this run alone: it diverges, needs too much memory, or crashes.
+    """
     if threads is not None:
         runtime.apply(threads)
     try:
         train(recipe, folder)
     except RunBusy:
-        return False
-    except Diverged as error:
-        raise Diverged(f"{folder}: {error}; there is no comparison with a side that diverges: leave it out") from None
-    return True
+        return Outcome("busy")
+    except (Diverged, OutOfMemory) as error:
+        return Outcome("failed", str(error))
+    except HeadwiseError:
+        raise
+    except Exception as error:
+        # a model of one's own may fail in any way
+        return Outcome("failed", f"{type(error).__name__}: {error}")
+    return Outcome("trained")
 
 
 def _cost(recipe: Recipe) -> Cost:
@@ -242,31 +291,80 @@ def _result(
     cells: Mapping[str, Sequence[Cell]],
     costs: Mapping[str, Cost],
     chosen: Mapping[str, tuple[str | None, bool]],
+    failures: Mapping[Path, str],
     say: Say,
 ) -> Result:
-    sides = []
+    scored = {}
     for name, row in cells.items():
         say(f"scoring {name}")
-        rows = {cell.recipe.seed: account(cell.folder, plan.split, plan.limit) for cell in row}
-        _check_length(row, rows)
-        metric, better = _metric(plan, rows[plan.seeds[0]])
-        sides.append(
-            Side(
-                name,
-                dict(row[0].values),
-                {seed: scored.scores[metric] for seed, scored in rows.items()},
-                costs[name],
-                sum(scored.cpu_s for scored in rows.values()),
-                sum(scored.steps for scored in rows.values()) / len(rows),
-                *chosen[name],
-            )
-        )
-    return Result(metric, better, sides, _conditions(plan, rows[plan.seeds[0]]))
+        scored[name] = _accounts(plan, row, failures)
+    first = next(account.row for accounts, _ in scored.values() for account in accounts.values())
+    metric, better = _metric(plan, first)
+    sides = [_side(name, row, costs[name], chosen[name], metric, better, *scored[name]) for name, row in cells.items()]
+    return Result(metric, better, sides, _conditions(plan, first))
+
+
+def _accounts(
+    plan: Plan, cells: Sequence[Cell], failures: Mapping[Path, str]
+) -> tuple[dict[int, Account], dict[int, str]]:
+    """The runs of a side by their seed, and why others failed."""
+    accounts, failed = dict[int, Account](), dict[int, str]()
+    for cell in cells:
+        if cell.folder in failures:
+            failed[cell.recipe.seed] = failures[cell.folder]
+            continue
+        try:
+            accounts[cell.recipe.seed] = account_each(cell.folder, plan.split, plan.limit)
+        except NoScore as error:
+            failed[cell.recipe.seed] = str(error)
+    _check_length(cells, {seed: account.row for seed, account in accounts.items()})
+    return accounts, failed
+
+
+def _side(
+    name: str,
+    cells: Sequence[Cell],
+    cost: Cost,
+    chosen: tuple[str | None, bool],
+    metric: str,
+    better: Literal["low", "high"],
+    accounts: Mapping[int, Account],
+    failures: Mapping[int, str],
+) -> Side:
+    worst, rows = math.inf if better == "low" else -math.inf, [account.row for account in accounts.values()]
+    return Side(
+        name,
+        dict(cells[0].values),
+        {
+            cell.recipe.seed: accounts[cell.recipe.seed].row.scores[metric] if cell.recipe.seed in accounts else worst
+            for cell in cells
+        },
+        cost,
+        sum(row.cpu_s for row in rows),
+        sum(row.steps for row in rows) / max(1, len(rows)),
+        *chosen,
+        failures,
+        {
+            seed: account.rows.resampled(metric)
+            for seed, account in accounts.items()
+            if account.rows is not None and metric in account.rows.metrics
+        },
+        next((_state_bytes(account) for account in accounts.values()), None),
+    )
+
+
+def _state_bytes(account: Account) -> int | None:
+    try:
+        return account.predictor.state_bytes(account.examples)
+    except Unsupported:
+        return None
 
 
 def _check_length(cells: Sequence[Cell], rows: Mapping[int, Row]) -> None:
     """Raises: ConfigError for a run that was trained on, under the same name, for more steps than it is asked for."""
     for cell in cells:
+        if cell.recipe.seed not in rows:
+            continue
         most, steps = cell.recipe.training.max_steps, rows[cell.recipe.seed].steps
         if most and steps > most:
             raise ConfigError(f"{cell.folder} has {steps} steps, and {most} are asked for; name another folder: --runs")

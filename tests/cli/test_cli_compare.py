@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwise.compare import experiment
+from headwise.errors import DataError, Diverged, OutOfMemory
 from tests.cli.test_cli_sweep import prepared
 
 COMPARE = ["compare", "tiny.toml", "--position", "sinusoidal,none", "--seeds", "0,1", "--metric", "loss"]
@@ -95,6 +96,33 @@ def test_each_side_takes_its_best_tuned_value(headwise):
     # a seed that is not reported chose it
     assert any(path.name.endswith("learning_rate=1000") for path in Path("runs").glob("*seed=2*"))
     assert not any(path.name.endswith("learning_rate=1000") for path in Path("runs").glob("*seed=0*"))
+
+
+@pytest.mark.usefixtures("unweighed")
+@pytest.mark.parametrize("failure", [Diverged("no finite numbers"), ValueError("crash"), OutOfMemory("too large")])
+def test_a_run_that_fails_counts_as_the_worst_and_ends_nothing(headwise, monkeypatch, failure):
+    def train(recipe, folder):
+        if "none" in str(folder) and recipe.seed == 1:
+            raise failure
+        return real(recipe, folder)
+
+    real = experiment.train
+    monkeypatch.setattr(experiment, "train", train)
+    code, out, err = headwise(*COMPARE, "--runs", "failing", "--json")
+    assert code == 0, err
+    best, lost = map(json.loads, out.splitlines())
+    assert (best["side"], lost["side"], lost["loss"], lost["failed"]) == ("sinusoidal", "none", None, 1)
+    assert str(failure) in err
+    monkeypatch.setattr(experiment, "train", lambda recipe, folder: (_ for _ in ()).throw(failure))
+    code, out, err = headwise(*COMPARE, "--runs", "failing", "--json")
+    assert (code, "every run failed" in err) == (6, True), err
+
+
+@pytest.mark.usefixtures("unweighed")
+def test_what_is_wrong_with_all_runs_ends_the_comparison(headwise, monkeypatch):
+    monkeypatch.setattr(experiment, "train", lambda *_: (_ for _ in ()).throw(DataError("the file is gone")))
+    code, _, err = headwise(*COMPARE, "--runs", "gone")
+    assert (code, "the file is gone" in err) == (3, True)
 
 
 @pytest.mark.slow
