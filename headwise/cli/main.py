@@ -21,7 +21,7 @@ from headwise.trust import trusting
 # verbs in the order of `--help`, each a module, and how its options are read where tasks add some
 _NAMES = (
     *("init", "train", "predict", "evaluate", "explain", "explore", "serve", "sweep", "curve", "results", "plan"),
-    *("compare", "complexity", "claims", "check", "list", "config", "doctor", "data", "demo"),
+    *("compare", "complexity", "advise", "claims", "check", "list", "config", "doctor", "data", "demo"),
 )
 _OPTIONS = {"init": InitCommand, "predict": TaskCommand, "evaluate": EvaluateCommand}
 # options of every verb, which may stand anywhere before `--`
