@@ -118,9 +118,13 @@ def _hand_over(result: "Result", output: Path | None, *, as_json: bool) -> None:
         return
     output.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["headwise", *sys.argv[1:]])
+    figures = pictures(result)
+    files = {f"figure-{place}.png": caption for place, caption in enumerate(figures, 1)}
+    for name, caption in files.items():
+        (output / name).write_bytes(figures[caption])
     for name, text in (
-        ("report.html", as_html(result, command, pictures(result))),
-        ("results.json", as_json_text(result, command)),
+        ("report.html", as_html(result, command, figures)),
+        ("results.json", as_json_text(result, command, files)),
     ):
         with opened(output / name) as stream:
             stream.write(text)

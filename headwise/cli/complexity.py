@@ -206,12 +206,15 @@ def _write_report(folder: Path, rows: Rows, panels: Panels, across: str, subject
     folder.mkdir(parents=True, exist_ok=True)
     figures = [(unit, lines, across) for unit, lines in panels.items()]
     figures += [(unit, lines, "length, tokens") for unit, lines in path_panels.items()]
+    files = []
     for unit, lines, axis in figures:
-        _draw({unit: lines}, axis, folder / f"{unit.partition(',')[0].replace(' ', '-')}.png")
-    whole = {"headwise complexity": 1, "command": shlex.join(["headwise", *sys.argv[1:]]), "rows": rows}
-    whole |= {
-        "paths": path_rows,
-        "figures": [{"down": unit, "across": axis, "lines": ls} for unit, ls, axis in figures],
-    }
+        files.append(f"{unit.partition(',')[0].replace(' ', '-')}.png")
+        _draw({unit: lines}, axis, folder / files[-1])
+    whole: dict[str, Any] = {"headwise complexity": 1, "command": shlex.join(["headwise", *sys.argv[1:]]), "rows": rows}
+    whole["paths"] = path_rows
+    whole["figures"] = [
+        {"file": file, "caption": f"{unit}, over {axis}", "down": unit, "across": axis, "lines": lines}
+        for file, (unit, lines, axis) in zip(files, figures, strict=True)
+    ]
     with opened(folder / "results.json") as stream:
         stream.write(json_text(whole) + "\n")

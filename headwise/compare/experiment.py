@@ -350,6 +350,7 @@ def _side(
             if account.rows is not None and metric in account.rows.metrics
         },
         next((_state_bytes(account) for account in accounts.values()), None),
+        {cell.recipe.seed: str(cell.folder) for cell in cells if cell.recipe.seed in accounts},
     )
 
 

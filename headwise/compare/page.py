@@ -125,8 +125,8 @@ def _winner(best: str, differences: Mapping[str, Difference]) -> str:
     return f"{best} is better than {', '.join(clear)}; between it and {', '.join(unclear)} no difference is clear."
 
 
-def as_json_text(result: Result, command: str) -> str:
-    """All numbers, those of each seed too."""
+def as_json_text(result: Result, command: str, figures: Mapping[str, str] | None = None) -> str:
+    """All numbers, those of each seed too; `figures` are captions by the names of files beside it."""
     sides = [_plain(side) for side in result.sides]
     efficient = [side.name for side in front(result.sides, result.better)]
     whole = {"headwise comparison": 1, "command": command, "metric": result.metric, "better": result.better}
@@ -139,6 +139,7 @@ def as_json_text(result: Result, command: str) -> str:
                 "notes": notes(result),
                 "front": efficient,
                 "sides": sides,
+                "figures": [{"file": name, "caption": caption} for name, caption in (figures or {}).items()],
             }
         )
         + "\n"

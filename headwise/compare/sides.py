@@ -39,6 +39,7 @@ class Side:
         scores: by seed; of a run that failed the worst there can be, which is infinite.
         failures: by seed, why a run failed.
         resampled: by seed, the score as a function of the examples.
+        runs: by seed, its folder.
         state_bytes: what a decoder keeps of a hypothesis at the end of the longest example; None: nothing is decoded.
         tuned: the value that was chosen for it on the validation data, if any; at_edge: it is the first or last one
             tried, so that a better one may lie beyond.
@@ -56,6 +57,7 @@ class Side:
     failures: Mapping[int, str] = field(default_factory=dict)
     resampled: Mapping[int, Resampled] = field(default_factory=dict)
     state_bytes: int | None = None
+    runs: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def score(self) -> Interval:

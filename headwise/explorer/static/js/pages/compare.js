@@ -15,6 +15,7 @@ import * as gallery from "../views/gallery.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
 import { explained, nothing } from "../views/nothing.js";
+import * as report from "../views/report.js";
 import { WORDS } from "../words/compare.js";
 
 learn(WORDS);
@@ -52,6 +53,7 @@ export function mount(place) {
   const second = { name: "B", ...state.other, trace: signal(null) };
   const chosen = h("div", { class: "sides" }, side(first), side(second, first));
   const maps = h("div", { class: "panels three" });
+  const reports = h("div", { class: "reports" });
   const lines = h("section", { class: "panel" });
   const pictures = h("section", { class: "panel" });
   place.append(
@@ -59,12 +61,14 @@ export function mount(place) {
     chosen,
     maps,
     h("p", { class: "note" }, () => t("note")),
+    reports,
     lines,
     pictures,
   );
   const ends = [
     follow(second, first),
     effect(() => drawn(maps, first, second)),
+    report.mount(reports),
     curves.mount(lines),
     gallery.mount(pictures),
   ];
