@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import seeded
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -28,7 +29,7 @@ class Walk(RuleBasedStateMachine):
             for rows, key in zip(self.rows, keys.flatten().tolist(), strict=True):
                 for row in rows:
                     row.append(key)
-        self.ancestry = Ancestry(batch, beams, shared, torch.device("cpu"))
+        self.ancestry = Ancestry(batch, beams, shared, torch.get_default_device())
 
     def stored(self, beams):
         """Keys with new numbers, one for each beam, stored with their negatives as values."""
@@ -167,7 +168,7 @@ def decoder(**changes):
 
 def stepped(model, beams, steps=4):
     """The logits of these steps, of beams that part after the first and change places."""
-    generator = torch.Generator().manual_seed(5)
+    generator = seeded(5)
     cache = model.decoder.start(Memory(torch.randn(2, 3, 8, generator=generator)), torch.tensor([3, 2]))
     found = [model.decoder.step(torch.tensor([4, 5]), cache)]
     cache.expand(beams)

@@ -4,6 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 import torch
+from devices import seeded
 from torch import nn
 
 from headwise.attention.call import Call
@@ -27,11 +28,11 @@ NAMES = ["encoder.blocks.0.self_attention", "decoder.blocks.0.cross_attention", 
 
 
 def tokens(*shape, seed=5):
-    return torch.randint(4, 17, shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randint(4, 17, shape, generator=seeded(seed))
 
 
 def numbers(*shape, seed=7):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
 def transformer():

@@ -5,6 +5,7 @@ import weakref
 
 import pytest
 import torch
+from devices import seeded
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -30,7 +31,7 @@ EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def tokens(*shape, seed=5):
-    return torch.randint(4, 17, shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randint(4, 17, shape, generator=seeded(seed))
 
 
 def transformer(dtype=torch.float64, **options):
@@ -47,7 +48,7 @@ def attention(kv_heads=None, mechanism=None, **options):
 
 
 def numbers(*shape, seed=7):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
 def full_weights(call, keep=None):
@@ -96,7 +97,7 @@ def test_looking_changes_no_number_no_kernel_and_no_gradient(monkeypatch):
 @pytest.mark.parametrize("kv_heads", [None, 2])
 @pytest.mark.parametrize("kind", ["none", "padding", "causal", "heads"])
 def test_weights_of_some_heads_and_rows(kind, kv_heads):
-    generator = torch.Generator().manual_seed(2)
+    generator = seeded(2)
     masks = {
         "none": None,
         "padding": Padding(torch.tensor([4, 0])),
@@ -216,7 +217,7 @@ def test_beams_that_change_places_leave_the_record_as_it_was():
     memory = model.encoder(tokens(2, 7), LENS[:2])
     cache = model.decoder.start(memory, LENS[:2])
     cache.expand(beams)
-    generator = torch.Generator().manual_seed(4)
+    generator = seeded(4)
     seen = []
     with record(model, "decoder.*") as trace:
         for _ in range(4):

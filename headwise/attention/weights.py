@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain
@@ -43,13 +44,27 @@ def weights(
     if relative is not None and relative.value_table is not None:
         # what distances add to the values is as wide as these, which are keys here
         relative = replace(relative, value_table=None) if relative.has_bias() else None
-    # values are not read
-    call = replace(call, value=call.key, relative=relative)
-    call = (call if rows == (0, call.shape[2]) else call.part(queries=rows)).zero_unseen()
-    if heads is not None and (call.score.per_head() or call.normalizer.per_head()):
-        # numbers of other heads cannot be left out
-        return _tile(call, columns)[:, list(heads)]
-    return _tile(call if heads is None else call.part(list(heads)), columns)
+    # values are not read; what no query sees is zeroed of all rows, which the mask knows without its table
+    call = replace(call, value=call.key, relative=relative).zero_unseen()
+    whole = rows == (0, call.shape[2])
+    # a band costs only the keys that it reaches
+    reach = (0, call.shape[3]) if whole else _reach(call, rows)
+    # numbers of other heads cannot be left out
+    every = heads is None or call.score.per_head() or call.normalizer.per_head()
+    near = None if reach == (0, call.shape[3]) else reach
+    part = call.part(None if every else list(heads or ()), None if whole else rows, near)
+    low, high = (min(max(place, reach[0]), reach[1]) for place in columns)
+    tile = _tile(part, (low - reach[0], high - reach[0]))
+    tile = tile[:, list(heads)] if every and heads is not None else tile
+    return tile if (low, high) == columns else F.pad(tile, (low - columns[0], columns[1] - high))
+
+
+def _reach(call: Call, rows: tuple[int, int]) -> tuple[int, int]:
+    """First and last + 1 of the keys that some of these queries may see, as far as the mask says; one at least."""
+    (left, right), key_len = call.structure.within, call.shape[3]
+    first, last = (call.query_start + row for row in rows)
+    low = 0 if left is None else min(max(0, first - left), max(0, key_len - 1))
+    return low, key_len if right is None else min(key_len, max(low + 1, last + right))
 
 
 def select_weights(

@@ -1,10 +1,12 @@
 """`headwise claims`: sentences about attention as experiments: what they say, run, and what came out."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headwise.cli.compare import run_folder
 from headwise.cli.output import opened
 from headwise.errors import ConfigError, unknown
 from headwise.files import json_text
@@ -55,8 +57,16 @@ def run(
         bool, typer.Option("--full", help="The whole experiment; else one of at most two minutes.")
     ] = False,
     records: Records = _FILE,
+    runs: Annotated[
+        Path, typer.Option(help="Folder of the run folders and drawn data of claims that train; they are kept.")
+    ] = Path("runs/claims"),
+    jobs: Annotated[int, typer.Option(min=1, help="Runs that train at once, each in a process of its own.")] = 1,
 ) -> None:
-    """Run the experiments of claims, judge each by its rule, and keep what was found."""
+    """Run the experiments of claims, judge each by its rule, and keep what was found.
+
+    What is trained stays in --runs: the same command again goes on where it was broken off.
+    """
+    from headwise.compare.bench import Bench
     from headwise.compare.claim import add_record, read_records, run_claim
     from headwise.compare.claims import CLAIMS
 
@@ -64,7 +74,8 @@ def run(
     # what is wrong with the file is said before minutes are spent
     read_records(records)
     for name in chosen:
-        record = run_claim(CLAIMS[name], full=full)
+        bench = Bench(full, runs, partial(run_folder, runs), jobs, lambda text: typer.echo(text, err=True))
+        record = run_claim(CLAIMS[name], full=full, bench=bench)
         add_record(records, record)
         typer.echo(f"{name}: {record.verdict}. {record.why} ({record.cpu_s:g} CPU s)")
 

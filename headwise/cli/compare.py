@@ -65,7 +65,7 @@ def compare(
     settings += [f"model.{key}={value}" for key, value in (("mechanism", mechanism), ("position", position)) if value]
     runtime.apply()
     numbers = [seed for seed in read_seeds(seeds) if seed is not None]
-    plan = Plan(names, settings, numbers, partial(_folder, runs), _tuned(tune), tokens, metric, split, limit, jobs)
+    plan = Plan(names, settings, numbers, partial(run_folder, runs), _tuned(tune), tokens, metric, split, limit, jobs)
     result = compare_sides(plan, lambda text: typer.echo(text, err=True))
     _hand_over(result, output, as_json=as_json)
 
@@ -99,8 +99,8 @@ def _limits(budget: str | None) -> tuple[list[str], int | None]:
     return [f"training.max_{name}={int(number) if name == 'steps' else number}", *others], None
 
 
-def _folder(runs: Path, name: str, settings: list[str]) -> Path:
-    """With its limits, since runs of different length are not the same side."""
+def run_folder(runs: Path, name: str, settings: list[str]) -> Path:
+    """The run folder of these settings, with limits: runs of different length are not the same side."""
     return runs / folder_name(Path(name).stem, settings, limits=True)
 
 

@@ -20,6 +20,10 @@ By = Annotated[
     ),
 ]
 
+Columns = Annotated[
+    bool, typer.Option("--columns", help="With --trace, --example: vectors are columns, O = V softmax(K^T Q).")
+]
+
 
 def explain(
     run: Annotated[Path | None, typer.Argument(help="Run folder.")] = None,
@@ -35,6 +39,7 @@ def explain(
     by: By = None,
     other: Annotated[str | None, typer.Option(help="Another input of as many tokens, for --by patching.")] = None,
     trace: Annotated[str | None, typer.Option(help="Print each step of a head: json, csv, latex or markdown.")] = None,
+    columns: Columns = False,
     ablate: Annotated[bool, typer.Option("--ablate", help="Print what muting each head alone changes.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one page to open in a browser, not pictures.")] = None,
     example: Annotated[str | None, typer.Option(help="Steps without a run: illustrated, illustrated-scaled.")] = None,
@@ -44,14 +49,13 @@ def explain(
 
     if example is not None:
         others = run, text, target, layer, heads, by, other, html, ablate
-        return _print_example(example, trace or "markdown", alone=not any(others))
-    if run is None or text is None:
-        raise ConfigError("give a run folder and an input, or --example illustrated")
+        return _print_example(example, trace or "markdown", columns, alone=not any(others))
+    run, text = _given(run, text, columns_alone=columns and trace is None)
     runtime.apply(fast_products=False)
     if ablate:
         return _print_ablated(run, text, alone=not any((target, layer, heads, by, other, trace, html, table, every)))
     if trace is not None and html is None:
-        return _print_trace(run, text, target, trace, layer, heads, alone=by is None and other is None)
+        return _print_trace(run, text, target, trace, layer, heads, columns, alone=by is None and other is None)
     explanation, chosen, only = _explained(run, text, target, by, other), numbered(layer), heads_of(heads)
     if html is not None:
         lines = [_page(explanation, html, chosen, alone=not (every or table or trace) and formats == "png")]
@@ -60,6 +64,15 @@ def explain(
         lines = [] if table else list(map(str, explanation.write(folder, *how, every=every)))
     describe(explanation, chosen, only, top)
     typer.echo("\n".join(lines), nl=bool(lines))
+
+
+def _given(run: Path | None, text: str | None, *, columns_alone: bool) -> tuple[Path, str]:
+    """The run and the input. Raises: ConfigError: one is missing, or an option that goes with another one."""
+    if run is None or text is None:
+        raise ConfigError("give a run folder and an input, or --example illustrated")
+    if columns_alone:
+        raise ConfigError("--columns goes with --trace or --example: add --trace markdown, or leave it out")
+    return run, text
 
 
 def _explained(run: Path, text: str, target: str | None, by: str | None, other: str | None) -> "Explained":
@@ -93,21 +106,32 @@ def _page(explanation: "Explained", path: Path, layer: str | int | None, *, alon
     return f"{written(path, document)} ({len(document) / 1e3:,.0f} KB)"
 
 
-def _print_example(name: str, form: str, *, alone: bool) -> None:
+def _print_example(name: str, form: str, columns: bool, *, alone: bool) -> None:
     if not alone:
         raise ConfigError("--example needs no run, no input and none of their options; leave them out")
+    from headwise.explain.columns import as_columns
     from headwise.explain.layer_trace import example_trace
     from headwise.explain.trace_formats import format_trace
 
-    typer.echo(format_trace(example_trace(name), form))
+    traced = example_trace(name)
+    typer.echo(format_trace(as_columns(traced) if columns else traced, form))
 
 
 def _print_trace(
-    run: Path, text: str, target: str | None, form: str, layer: str | None, heads: str | None, *, alone: bool
+    run: Path,
+    text: str,
+    target: str | None,
+    form: str,
+    layer: str | None,
+    heads: str | None,
+    columns: bool,
+    *,
+    alone: bool,
 ) -> None:
     if not alone:
         raise ConfigError("--trace shows the steps of attention: leave --by and --other out")
     import headwise
+    from headwise.explain.columns import as_columns
     from headwise.explain.trace_formats import check_form, format_trace
     from headwise.predictors.watched_heads import steps
 
@@ -116,7 +140,8 @@ def _print_trace(
     if len(chosen) > 1:
         raise ConfigError("--trace shows one head: give --heads one number")
     predictor = headwise.load(run)
-    typer.echo(format_trace(steps(predictor, predictor.parse(text), target, numbered(layer), chosen[0]), form))
+    traced = steps(predictor, predictor.parse(text), target, numbered(layer), chosen[0])
+    typer.echo(format_trace(as_columns(traced) if columns else traced, form))
 
 
 def _print_ablated(run: Path, text: str, *, alone: bool) -> None:

@@ -20,7 +20,20 @@ from headwise.trust import trusting
 
 # verbs in the order of `--help`, each a module, and how its options are read where tasks add some
 _NAMES = (
-    *("init", "train", "predict", "evaluate", "explain", "explore", "serve", "sweep", "curve", "results", "plan"),
+    *(
+        "init",
+        "train",
+        "predict",
+        "evaluate",
+        "explain",
+        "explore",
+        "serve",
+        "sweep",
+        "curve",
+        "probe",
+        "results",
+        "plan",
+    ),
     *("compare", "complexity", "advise", "claims", "check", "list", "config", "doctor", "data", "demo"),
 )
 _OPTIONS = {"init": InitCommand, "predict": TaskCommand, "evaluate": EvaluateCommand}

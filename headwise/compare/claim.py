@@ -2,15 +2,17 @@
 
 import datetime
 import json
-import time
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import torch
+from pydantic import Field
 
 from headwise import runtime
+from headwise.compare.bench import Bench, SideRecord
 from headwise.compare.verdicts import Cell, Control, Verdict, verdict, why
 from headwise.config import Config, build
 from headwise.errors import ConfigError, DataError
@@ -26,9 +28,10 @@ class Claim:
 
     Args:
         source: where the sentence comes from.
-        rule: how the verdict follows from the numbers. Whoever changes it, or `measure`, raises `version`.
+        rule: how the verdict follows from the numbers. Whoever changes it, or the experiment, raises `version`.
         written: day of the rule, which comes before every run.
         measure: cells and controls, of the whole experiment (True) or of a quick one of at most two CPU minutes.
+        trial: the same of an experiment that trains models, in place of `measure`.
     """
 
     name: str
@@ -36,8 +39,21 @@ class Claim:
     source: str
     rule: str
     written: datetime.date
-    measure: Callable[[bool], Evidence]
+    measure: Callable[[bool], Evidence] | None = None
     version: int = 1
+    trial: Callable[[Bench], Evidence] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.measure is None) == (self.trial is None):
+            raise ConfigError(f"claim '{self.name}' needs one of measure and trial")
+
+    def evidence(self, full: bool, bench: Bench | None) -> Evidence:
+        """Runs the experiment. Raises: ConfigError for one that trains without a bench."""
+        if self.measure is not None:
+            return self.measure(full)
+        if bench is None or self.trial is None:
+            raise ConfigError(f"claim '{self.name}' trains models; give a folder for their runs")
+        return self.trial(bench)
 
 
 class ClaimRecord(Config):
@@ -54,6 +70,8 @@ class ClaimRecord(Config):
     why: str
     cells: list[Cell]
     controls: list[Control]
+    sides: list[SideRecord] = Field([])
+    notes: list[str] = Field([])
     cpu_s: float
     processor: str
     ran: datetime.date
@@ -61,15 +79,23 @@ class ClaimRecord(Config):
     torch: str
 
 
-def run_claim(claim: Claim, *, full: bool = False) -> ClaimRecord:
-    """Runs the experiment on one thread, and judges by its rule."""
+def run_claim(claim: Claim, *, full: bool = False, bench: Bench | None = None) -> ClaimRecord:
+    """Runs the experiment on one thread, and judges by its rule.
+
+    Args:
+        bench: where a claim that trains does so; it says itself whether the experiment is the full one.
+    Raises: ConfigError: a claim that trains, without a bench; what training raises.
+    """
+    full = full if bench is None else bench.full
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    start = time.process_time()
+    start = _cpu_s()
     try:
-        cells, controls = claim.measure(full)
+        cells, controls = claim.evidence(full, bench)
     finally:
         torch.set_num_threads(threads)
+    # of a run that was broken off, what was trained before counts too
+    spent = max(_cpu_s() - start, bench.cpu_s if bench is not None else 0.0)
     return ClaimRecord(
         name=claim.name,
         version=claim.version,
@@ -82,12 +108,19 @@ def run_claim(claim: Claim, *, full: bool = False) -> ClaimRecord:
         why=why(cells, controls),
         cells=list(cells),
         controls=list(controls),
-        cpu_s=round(time.process_time() - start, 1),
+        sides=bench.sides if bench is not None else [],
+        notes=bench.notes if bench is not None else [],
+        cpu_s=round(spent, 1),
         processor=runtime.processor(),
         ran=datetime.datetime.now(datetime.UTC).date(),
         release=runtime.version(),
         torch=torch.__version__,
     )
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and of those that it waited for."""
+    return sum(os.times()[:4])
 
 
 def read_records(path: Path) -> list[ClaimRecord]:

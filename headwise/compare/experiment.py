@@ -1,12 +1,13 @@
 """The runs of a comparison: planned, tuned alike, trained one after another or side by side, and weighed."""
 
+import itertools
 import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,8 +28,9 @@ from headwise.errors import (
     unknown,
 )
 from headwise.predictors.lengths import metric_of
+from headwise.predictors.rows import Rows
 from headwise.tasks import registry
-from headwise.training.ledger import Account, NoScore, Row, account, account_each
+from headwise.training.ledger import Account, NoScore, Row, account_each
 from headwise.training.recipe import Recipe, as_recipe
 from headwise.training.sweep import Cell, Swept, plan_runs
 from headwise.training.train import train
@@ -44,6 +46,14 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Arm:
+    """A side that is written out: its recipe, and the settings that it alone has."""
+
+    recipe: str
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is compared.
 
@@ -56,6 +66,11 @@ class Plan:
         split, limit: what is scored.
         folder_of: the run folder of (recipe, settings).
         jobs: runs that train at once, each in a process of its own.
+        arms: sides by their names, in place of those that `names` and settings with several values give.
+        extensions: times that the values of `tune`, which are numbers then, go on for all sides while the best of one
+            side is the first or the last.
+        worst: a run that fails has a finite score, 0, or of a score that is better when it is low the highest of all
+            runs; else one that is infinitely bad.
     """
 
     names: Sequence[str]
@@ -68,6 +83,42 @@ class Plan:
     split: str = "test"
     limit: int | None = None
     jobs: int = 1
+    arms: Mapping[str, Arm] = field(default_factory=dict)
+    extensions: int = 0
+    worst: bool = False
+
+
+class Measured(NamedTuple):
+    """A run that was scored, with what was counted of each example; what its decoder keeps, of the first of a side."""
+
+    row: Row
+    rows: Rows | None
+    state_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A side whose runs have ended.
+
+    Args:
+        rows: of the runs that have a score, by seed.
+        scores: by seed; of a run that failed the worst one.
+        measured: what else was found of the runs that have a score; failures: why the others have none.
+        tuned, at_edge: as of `Side`.
+    """
+
+    cells: Mapping[int, Cell]
+    rows: Mapping[int, Row]
+    scores: Mapping[int, float]
+    tuned: str | None
+    at_edge: bool
+    measured: Mapping[int, "Measured"] = field(default_factory=dict)
+    failures: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def diverged(self) -> list[int]:
+        """Seeds whose run has no finite numbers."""
+        return sorted(self.cells.keys() - self.rows.keys())
 
 
 @dataclass(frozen=True)
@@ -94,81 +145,218 @@ def compare(plan: Plan, say: Say = lambda text: None) -> Result:
         say: told what happens, a line each.
     Raises: as `plan_runs`, `train` and `account`; ConfigError for fewer than two sides.
     """
+    sides = plan_sides(plan)
+    costs = {}
+    for name, cell in sides.items():
+        say(f"measuring a step of {name}")
+        costs[name] = _cost(cell.recipe)
+    metric, better, trained = train_sides(plan, sides, say, {name: cost.tokens for name, cost in costs.items()})
+    for side in trained.values():
+        _check_length(side)
+    first = next(row for side in trained.values() for row in side.rows.values())
+    return Result(
+        metric,
+        better,
+        [_side(name, sides[name], side, costs[name], metric) for name, side in trained.items()],
+        _conditions(plan, first),
+    )
+
+
+def plan_sides(plan: Plan) -> dict[str, Cell]:
+    """A run of each side, with the first seed; all are checked before anything trains.
+
+    Raises: as `plan_runs`; ConfigError for fewer than two sides, and for sides that cannot be compared.
+    """
     if plan.tune is not None and plan.tune.key == "seed":
         raise ConfigError("seed is what runs are repeated with, and cannot be tuned; give --seeds")
-    if plan.tune is not None and any(setting.partition("=")[0].strip() == plan.tune.key for setting in plan.settings):
+    own = [setting for arm in plan.arms.values() for setting in arm.settings]
+    keys = {setting.partition("=")[0].strip() for setting in (*plan.settings, *own)}
+    if plan.tune is not None and plan.tune.key in keys:
         raise ConfigError(f"{plan.tune.key} is tuned, so that it cannot be set; leave it out of the settings")
-    groups = _sides(plan_runs(plan.names, plan.settings, [plan.seeds[0]], plan.folder_of))
-    if len(tasks := {cell.recipe.task for (cell,) in groups.values()}) > 1:
+    sides = _arms(plan) if plan.arms else _sides(plan_runs(plan.names, plan.settings, [plan.seeds[0]], plan.folder_of))
+    if len(tasks := {cell.recipe.task for cell in sides.values()}) > 1:
         raise ConfigError(f"{' and '.join(sorted(tasks))} are different tasks, whose scores cannot be compared")
-    if len(groups) < 2:
+    if len(sides) < 2:
         raise ConfigError(
             "there is one model, and nothing to compare; give several values: model.position=rotary,alibi"
         )
     if plan.metric is not None:
         _direction(next(iter(tasks)), plan.metric)
-    costs = {}
-    for name, (cell,) in groups.items():
-        say(f"measuring a step of {name}")
-        costs[name] = _cost(cell.recipe)
-    chosen = {name: _tuned(plan, cell, costs[name], say) for name, (cell,) in groups.items()}
-    cells = {name: _cells(plan, cell, costs[name], plan.seeds, chosen[name][0]) for name, (cell,) in groups.items()}
+    return sides
+
+
+def train_sides(
+    plan: Plan, sides: Mapping[str, Cell], say: Say = lambda text: None, tokens: Mapping[str, float] | None = None
+) -> tuple[str, Literal["low", "high"], dict[str, Trained]]:
+    """Tunes sides alike, trains what is not trained yet, and scores it: the metric, which way it is better, the sides.
+
+    Args:
+        sides: of `plan_sides`.
+        tokens: of a batch of each side, for a plan with a budget of tokens.
+    Raises: as `train` and `account`.
+    """
+    tokens = tokens or {}
+    chosen = _tuned(plan, sides, tokens, say)
+    cells = {name: _cells(plan, cell, tokens.get(name), plan.seeds, chosen[name][0]) for name, cell in sides.items()}
     # broken off at any time, there are as many runs of each side
-    runs = [row[place] for place in range(len(plan.seeds)) for row in cells.values()]
-    failures = _train_all(runs, plan.jobs, say)
-    if len(failures) == len(runs):
-        raise Diverged(f"every run failed, the first one so: {next(iter(failures.values()))}")
-    return _result(plan, cells, costs, chosen, failures, say)
+    failures = _train_all([row[place] for place in range(len(plan.seeds)) for row in cells.values()], plan, say)
+    accounts = {}
+    for name, row in cells.items():
+        say(f"scoring {name}")
+        accounts[name] = _accounts(plan, row, failures)
+    if not (all_rows := [run.row for by_seed, _ in accounts.values() for run in by_seed.values()]):
+        reason = next(iter(failures.values()), "no run has a score")
+        raise Diverged(f"every run failed, and nothing can be compared; the first one: {reason}")
+    metric, better = _metric(plan, all_rows[0])
+    lost = -math.inf if better == "high" else math.inf
+    if plan.worst:
+        lost = 0.0 if better == "high" else max(scored.scores[metric] for scored in all_rows)
+    return (
+        metric,
+        better,
+        {name: _trained_side(cells[name], *accounts[name], metric, lost, chosen[name]) for name in sides},
+    )
 
 
-def _sides(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+def _trained_side(
+    cells: Sequence[Cell],
+    accounts: Mapping[int, Measured],
+    failures: Mapping[int, str],
+    metric: str,
+    lost: float,
+    chosen: tuple[str | None, bool],
+) -> Trained:
+    rows = {seed: scored.row for seed, scored in accounts.items()}
+    by_seed = {cell.recipe.seed: cell for cell in cells}
+    scores = {seed: rows[seed].scores[metric] if seed in rows else lost for seed in by_seed}
+    return Trained(by_seed, rows, scores, *chosen, accounts, failures)
+
+
+def _arms(plan: Plan) -> dict[str, Cell]:
+    """A run of each side that is written out, with the first seed."""
+    sides = {}
+    for name, arm in plan.arms.items():
+        values = tuple((key.strip(), value.strip()) for key, _, value in (own.partition("=") for own in arm.settings))
+        (cell,) = plan_runs([arm.recipe], [*plan.settings], [plan.seeds[0]], plan.folder_of, values)
+        sides[name] = cell
+    return sides
+
+
+def _sides(cells: Sequence[Cell]) -> dict[str, Cell]:
     """Cells by the name of their side."""
     several = len({cell.name for cell in cells}) > 1
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        words = [cell.name] * (several or not cell.values) + [value for _, value in cell.values]
-        groups.setdefault(", ".join(words), []).append(cell)
-    return groups
+    return {
+        ", ".join([cell.name] * (several or not cell.values) + [value for _, value in cell.values]): cell
+        for cell in cells
+    }
 
 
-def _cells(plan: Plan, side: Cell, cost: Cost, seeds: Sequence[int], tuned: str | None) -> list[Cell]:
+def _cells(plan: Plan, side: Cell, tokens: float | None, seeds: Sequence[int], tuned: str | None) -> list[Cell]:
     """The runs of a side, one for each seed."""
     settings = [setting for setting in plan.settings if Swept.parse(setting) is None]
-    settings += [f"{key}={value}" for key, value in side.values]
     if tuned is not None and plan.tune is not None:
         settings.append(f"{plan.tune.key}={tuned}")
-    if plan.tokens is not None:
-        steps = max(1, round(plan.tokens / cost.tokens))
+    if plan.tokens is not None and tokens is not None:
+        steps = max(1, round(plan.tokens / tokens))
         settings += [f"training.max_steps={steps}", "training.max_epochs=0"]
-    name = next(name for name in plan.names if Path(name).stem == side.name)
-    return plan_runs([name], settings, seeds, plan.folder_of)
+    recipes = (*plan.names, *(arm.recipe for arm in plan.arms.values()))
+    name = next(name for name in recipes if Path(name).stem == side.name)
+    return plan_runs([name], settings, seeds, plan.folder_of, side.values)
 
 
-def _tuned(plan: Plan, side: Cell, cost: Cost, say: Say) -> tuple[str | None, bool]:
-    """The value of the tuned key that is best on the validation data, and whether it is the first or last one.
+def _tuned(
+    plan: Plan, sides: Mapping[str, Cell], tokens: Mapping[str, float], say: Say
+) -> dict[str, tuple[str | None, bool]]:
+    """For each side the value of the tuned key that is best on the validation data, and whether it is at an end.
 
-    It is chosen with a seed that is not reported.
+    It is chosen with a seed that is not reported. Of values that are equally good it is the one in the middle.
     """
     if plan.tune is None:
-        return None, False
-    seed, values = max(plan.seeds) + 1, plan.tune.values
-    cells = [_cells(plan, side, cost, [seed], value)[0] for value in values]
-    failures = _train_all(cells, plan.jobs, say)
-    scores = []
+        return dict.fromkeys(sides, (None, False))
+    seed, values = max(plan.seeds) + 1, list(plan.tune.values)
+    scores: dict[tuple[str, str], float] = {}
+    for times in range(plan.extensions + 1):
+        for name, side in sides.items():
+            cells = {
+                value: _cells(plan, side, tokens.get(name), [seed], value)[0]
+                for value in values
+                if (name, value) not in scores
+            }
+            failures = _train_all(list(cells.values()), plan, say)
+            scores |= {
+                (name, value): -math.inf if cell.folder in failures else _tuning_score(plan, cell, say)
+                for value, cell in cells.items()
+            }
+        best = {name: _best([scores[name, value] for value in values]) for name in sides}
+        ends = 0 in best.values(), len(values) - 1 in best.values()
+        if times == plan.extensions or not any(ends):
+            break
+        values = extended(values, *ends)
+        say(f"{plan.tune.key} goes on for all sides: {', '.join(values)}")
+    for name, place in best.items():
+        say(f"{name}: {plan.tune.key} = {values[place]}")
+    return {name: (values[place], place in (0, len(values) - 1)) for name, place in best.items()}
+
+
+def _tuning_score(plan: Plan, cell: Cell, say: Say) -> float:
+    """On the validation data, larger is better; the least of all where there is none."""
+    try:
+        scored = account_each(cell.folder, "valid", plan.limit).row
+    except DataError as error:
+        say(f"{error}; it counts as the worst")
+        return -math.inf
+    metric, better = _metric(plan, scored)
+    return scored.scores[metric] * (1 if better == "high" else -1)
+
+
+def _best(scores: Sequence[float]) -> int:
+    """The place of the largest number; of several the one that is nearest to the middle.
+
+    >>> _best([0.5, 1.0, 1.0, 1.0])
+    2
+    """
+    middle = (len(scores) - 1) / 2
+    return min(
+        (place for place, score in enumerate(scores) if score == max(scores)), key=lambda at: (abs(at - middle), -at)
+    )
+
+
+def extended(values: Sequence[str], below: bool, above: bool) -> list[str]:
+    """Numbers that go on by the factor of the two that are next to an end.
+
+    Raises: ConfigError for what are not two positive numbers in ascending order or more.
+
+    >>> extended(["0.001", "0.004"], True, True)
+    ['0.00025', '0.001', '0.004', '0.016']
+    """
+    try:
+        numbers = [float(value) for value in values]
+    except ValueError:
+        numbers = []
+    if len(numbers) < 2 or numbers[0] <= 0 or any(a >= b for a, b in itertools.pairwise(numbers)):
+        raise ConfigError(f"the tuned values {', '.join(values)} cannot go on: give positive numbers, ascending")
+    first = [f"{numbers[0] ** 2 / numbers[1]:.6g}"] if below else []
+    last = [f"{numbers[-1] ** 2 / numbers[-2]:.6g}"] if above else []
+    return [*first, *values, *last]
+
+
+def _accounts(
+    plan: Plan, cells: Sequence[Cell], failures: Mapping[Path, str]
+) -> tuple[dict[int, Measured], dict[int, str]]:
+    """The runs of a side by their seed, and why others failed."""
+    accounts, failed = dict[int, Measured](), dict[int, str]()
     for cell in cells:
         if cell.folder in failures:
-            scores.append(-math.inf)
+            failed[cell.recipe.seed] = failures[cell.folder]
             continue
         try:
-            scored = account(cell.folder, "valid", plan.limit)
-            metric, better = _metric(plan, scored)
-            scores.append(scored.scores[metric] * (1 if better == "high" else -1))
-        except DataError as error:
-            say(f"{error}; it counts as the worst")
-            scores.append(-math.inf)
-    place = max(range(len(values)), key=lambda at: scores[at])
-    say(f"{', '.join(value for _, value in side.values) or side.name}: {plan.tune.key} = {values[place]}")
-    return values[place], place in (0, len(values) - 1)
+            scored = account_each(cell.folder, plan.split, plan.limit)
+            # the model itself is not kept
+            kept = None if accounts else _state_bytes(scored)
+            accounts[cell.recipe.seed] = Measured(scored.row, scored.rows, kept)
+        except NoScore as error:
+            failed[cell.recipe.seed] = str(error)
+    return accounts, failed
 
 
 def _metric(plan: Plan, scored: Row) -> tuple[str, Literal["low", "high"]]:
@@ -192,12 +380,12 @@ class Outcome(NamedTuple):
     why: str = ""
 
 
-def _train_all(cells: Sequence[Cell], jobs: int, say: Say) -> dict[Path, str]:
+def _train_all(cells: Sequence[Cell], plan: Plan, say: Say) -> dict[Path, str]:
     """Trains every cell; those that another process is training are waited for. Why runs failed, by their folder."""
     waiting, failures = list(cells), dict[Path, str]()
     while waiting:
         busy = []
-        for cell, outcome in _trained(waiting, jobs):
+        for cell, outcome in _trained(waiting, plan.jobs):
             if outcome.state == "trained":
                 say(f"trained {cell.folder}")
             elif outcome.state == "busy":
@@ -286,71 +474,25 @@ def _measure(values: Mapping[str, Any]) -> Cost:
     return Cost(parameters, trial.step_cpu_s, trial.tokens, height)
 
 
-def _result(
-    plan: Plan,
-    cells: Mapping[str, Sequence[Cell]],
-    costs: Mapping[str, Cost],
-    chosen: Mapping[str, tuple[str | None, bool]],
-    failures: Mapping[Path, str],
-    say: Say,
-) -> Result:
-    scored = {}
-    for name, row in cells.items():
-        say(f"scoring {name}")
-        scored[name] = _accounts(plan, row, failures)
-    first = next(account.row for accounts, _ in scored.values() for account in accounts.values())
-    metric, better = _metric(plan, first)
-    sides = [_side(name, row, costs[name], chosen[name], metric, better, *scored[name]) for name, row in cells.items()]
-    return Result(metric, better, sides, _conditions(plan, first))
-
-
-def _accounts(
-    plan: Plan, cells: Sequence[Cell], failures: Mapping[Path, str]
-) -> tuple[dict[int, Account], dict[int, str]]:
-    """The runs of a side by their seed, and why others failed."""
-    accounts, failed = dict[int, Account](), dict[int, str]()
-    for cell in cells:
-        if cell.folder in failures:
-            failed[cell.recipe.seed] = failures[cell.folder]
-            continue
-        try:
-            accounts[cell.recipe.seed] = account_each(cell.folder, plan.split, plan.limit)
-        except NoScore as error:
-            failed[cell.recipe.seed] = str(error)
-    _check_length(cells, {seed: account.row for seed, account in accounts.items()})
-    return accounts, failed
-
-
-def _side(
-    name: str,
-    cells: Sequence[Cell],
-    cost: Cost,
-    chosen: tuple[str | None, bool],
-    metric: str,
-    better: Literal["low", "high"],
-    accounts: Mapping[int, Account],
-    failures: Mapping[int, str],
-) -> Side:
-    worst, rows = math.inf if better == "low" else -math.inf, [account.row for account in accounts.values()]
+def _side(name: str, cell: Cell, side: Trained, cost: Cost, metric: str) -> Side:
+    rows = side.rows.values()
     return Side(
         name,
-        dict(cells[0].values),
-        {
-            cell.recipe.seed: accounts[cell.recipe.seed].row.scores[metric] if cell.recipe.seed in accounts else worst
-            for cell in cells
-        },
+        dict(cell.values),
+        side.scores,
         cost,
         sum(row.cpu_s for row in rows),
         sum(row.steps for row in rows) / max(1, len(rows)),
-        *chosen,
-        failures,
+        side.tuned,
+        side.at_edge,
+        side.failures,
         {
-            seed: account.rows.resampled(metric)
-            for seed, account in accounts.items()
-            if account.rows is not None and metric in account.rows.metrics
+            seed: scored.rows.resampled(metric)
+            for seed, scored in side.measured.items()
+            if scored.rows is not None and metric in scored.rows.metrics
         },
-        next((_state_bytes(account) for account in accounts.values()), None),
-        {cell.recipe.seed: str(cell.folder) for cell in cells if cell.recipe.seed in accounts},
+        next((scored.state_bytes for scored in side.measured.values()), None),
+        {seed: str(cell.folder) for seed, cell in side.cells.items() if seed in side.rows},
     )
 
 
@@ -361,12 +503,11 @@ def _state_bytes(account: Account) -> int | None:
         return None
 
 
-def _check_length(cells: Sequence[Cell], rows: Mapping[int, Row]) -> None:
+def _check_length(side: Trained) -> None:
     """Raises: ConfigError for a run that was trained on, under the same name, for more steps than it is asked for."""
-    for cell in cells:
-        if cell.recipe.seed not in rows:
-            continue
-        most, steps = cell.recipe.training.max_steps, rows[cell.recipe.seed].steps
+    for seed, row in side.rows.items():
+        cell = side.cells[seed]
+        most, steps = cell.recipe.training.max_steps, row.steps
         if most and steps > most:
             raise ConfigError(f"{cell.folder} has {steps} steps, and {most} are asked for; name another folder: --runs")
 

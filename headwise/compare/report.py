@@ -40,12 +40,26 @@ def section(claim: Claim, record: ClaimRecord | None) -> str:
         interval = "exact" if cell.low == cell.high else f"{_number(cell.low)} to {_number(cell.high)}"
         lines.append(f"| {cell.where} | {_number(cell.value)} | {interval} | {cell.outcome} |")
     lines += ["", *(f"Control: {control.what} ({_number(control.value)})." for control in record.controls)]
+    for part in (_sides(record), [f"Note: {note}." for note in record.notes]):
+        lines += ["", *part] if part else []
     lines += [
         "",
         f"{record.variant.capitalize()} variant, {record.cpu_s:g} CPU s on one thread of {record.processor},"
         f" {record.ran}; headwise {record.release}, PyTorch {record.torch}.",
     ]
     return "\n".join(lines)
+
+
+def _sides(record: ClaimRecord) -> list[str]:
+    """A row for each side that was trained: what it is, and its score with each seed."""
+    if not record.sides:
+        return []
+    lines = ["| data | side | parameters | tuned | score, seed by seed |", "|---|---|---|---|---|"]
+    for side in record.sides:
+        scores = ", ".join(f"{_number(score)}" for score in side.scores.values())
+        size = "–" if side.parameters is None else f"{side.parameters:,}"
+        lines.append(f"| {side.where} | {side.side} | {size} | {side.tuned or '–'} | {side.metric} {scores} |")
+    return lines
 
 
 def _number(value: float) -> str:

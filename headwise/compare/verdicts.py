@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from scipy import stats
 
 from headwise.errors import ConfigError
@@ -28,7 +29,7 @@ class Interval:
         return cls(value, value, value)
 
     @classmethod
-    def of(cls, draws: Sequence[float]) -> "Interval":
+    def of(cls, draws: Sequence[float], level: float = LEVEL) -> "Interval":
         """The mean of independent draws, by Student's t.
 
         Raises: ConfigError for fewer than two, which have no spread.
@@ -40,7 +41,26 @@ class Interval:
             raise ConfigError("one draw has no interval; draw twice or more")
         mean = math.fsum(draws) / len(draws)
         error = float(stats.sem(draws))
-        half = float(stats.t.ppf((1 + LEVEL) / 2, len(draws) - 1)) * error
+        half = float(stats.t.ppf((1 + level) / 2, len(draws) - 1)) * error
+        return cls(mean, mean - half, mean + half)
+
+    @classmethod
+    def across(cls, table: Sequence[Sequence[float]]) -> "Interval":
+        """The mean of a table with a row for each seed and a column for each example, which both could be others.
+
+        Its variance is that between the means of seeds, over their number, and that between the means of examples,
+        over theirs; a little wide, since the second is a part of the first.
+
+        Raises: ConfigError for fewer than two rows or columns.
+
+        >>> Interval.across([[1.0, 3.0], [1.0, 3.0]])
+        Interval(value=2.0, low=-10.706204736174694, high=14.706204736174694)
+        """
+        values = np.asarray(table, dtype=float)
+        if min(values.shape) < 2:
+            raise ConfigError("one seed, or one example, has no interval; take two or more")
+        error = math.hypot(*(float(stats.sem(values.mean(axis))) for axis in (1, 0)))
+        mean, half = float(values.mean()), float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
         return cls(mean, mean - half, mean + half)
 
 
@@ -90,9 +110,83 @@ def near(where: str, interval: Interval, theory: float, within: float) -> Cell:
     return Cell(where, interval.value, interval.low, interval.high, outcome)
 
 
+def equal(where: str, differences: Sequence[float], within: float) -> Cell:
+    """Whether two sides differ by less than matters, by differences of pairs: two one-sided tests at 5 %.
+
+    It holds where the 90 % interval of the mean lies within so much of 0, and is refuted where all of the 95 % interval
+    lies outside. The cell shows that of 95 %.
+
+    Source: Schuirmann 1987, "A comparison of the two one-sided tests procedure and the power approach".
+
+    Raises: ConfigError for fewer than two differences.
+
+    >>> equal("here", [0.001, -0.002, 0.0], 0.01).outcome
+    'holds'
+    """
+    if within <= 0:
+        raise ConfigError(f"an effect that matters is above 0, got {within}")
+    interval, narrow = Interval.of(differences), Interval.of(differences, 2 * LEVEL - 1)
+    outcome: Outcome = "undecided"
+    if -within < narrow.low and narrow.high < within:
+        outcome = "holds"
+    elif interval.low >= within or interval.high <= -within:
+        outcome = "refuted"
+    return Cell(where, interval.value, interval.low, interval.high, outcome)
+
+
+def trend(where: str, rows: Sequence[Sequence[float]], effect: float) -> Cell:
+    """Whether values rise along conditions in a stated order, by Page's test, and from the first to the last enough.
+
+    It holds where p < 0.05 and the mean rise is as large as one that matters; it is refuted where the 95 % interval of
+    the rise lies below that. The cell shows the rise.
+
+    Args:
+        rows: of each seed, the values in the order of the conditions: two seeds and three conditions or more.
+
+    Source: Page 1963, "Ordered hypotheses for multiple treatments".
+
+    >>> trend("depth", [[0.1, 0.5, 0.9], [0.2, 0.4, 0.9], [0.1, 0.6, 0.8]], 0.1).outcome
+    'holds'
+    """
+    rise = Interval.of([row[-1] - row[0] for row in rows])
+    p = float(stats.page_trend_test(rows).pvalue)
+    outcome: Outcome = "undecided"
+    if p < 1 - LEVEL and rise.value >= effect:
+        outcome = "holds"
+    elif rise.high < effect:
+        outcome = "refuted"
+    return Cell(f"{where} (Page's test: p = {p:.2g})", rise.value, rise.low, rise.high, outcome)
+
+
+def crosses(where: str, first: Interval, last: Interval) -> Cell:
+    """Whether a difference changes its sign: all of it above 0 at first, and all of it below 0 at last.
+
+    It is refuted where it is above 0 at last too, or below 0 at first. The cell shows the last one.
+    """
+    outcome: Outcome = "undecided"
+    if first.low > 0 and last.high < 0:
+        outcome = "holds"
+    elif last.low > 0 or first.high < 0:
+        outcome = "refuted"
+    return Cell(where, last.value, last.low, last.high, outcome)
+
+
 def above(where: str, interval: Interval, least: float) -> Cell:
     """Whether a value is above a bound, with all of its interval; refuted where all of it is below."""
-    outcome: Outcome = "holds" if interval.low > least else "refuted" if interval.high < least else "undecided"
+    return beyond(where, interval, least, least)
+
+
+def beyond(where: str, interval: Interval, holds: float, refuted: float) -> Cell:
+    """Whether a value has passed a bound, with all of its interval; refuted where all of it falls short of another one.
+
+    It is to be larger than `holds` where that is the larger of the two bounds, else smaller.
+
+    >>> beyond("a rank correlation", Interval(0.3, 0.2, 0.4), 0.5, 0.7).outcome
+    'holds'
+    """
+    sign = 1.0 if holds >= refuted else -1.0
+    low, high = sorted((sign * interval.low, sign * interval.high))
+    outcome: Outcome = "holds" if low > sign * holds else "refuted" if high < sign * refuted else "undecided"
     return Cell(where, interval.value, interval.low, interval.high, outcome)
 
 

@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from headwise.data.readers import Pair
 from headwise.data.splits import Overlap, overlap, source_place
 from headwise.data.text import hidden, script_counts
 from headwise.errors import DataError
+
+T = TypeVar("T")
 
 _HELD_OUT = 0.1
 _BINS = 8
@@ -46,7 +49,7 @@ class Cutoff:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One language of the pairs. Words are what stands between white space."""
+    """Texts of one kind, such as one language of sentence pairs. Words are what stands between white space."""
 
     characters: Lengths
     words: Lengths
@@ -56,6 +59,28 @@ class Side:
     empty_lines: tuple[int, ...]
     scripts: Mapping[str, float]
     hidden: Mapping[str, int]
+
+    def lines(self) -> list[str]:
+        lines = [
+            f"  characters   {_length_line(self.characters)}",
+            f"  words        {_length_line(self.words)}",
+            *_bars(self.words),
+            f"  vocabulary   {self.cutoffs[0].vocabulary:,} words, {self.running_words:,} running words",
+        ]
+        for cutoff in self.cutoffs:
+            unknown = "" if cutoff.unknown is None else f"; {100 * cutoff.unknown:.1f} % of held-out words are unknown"
+            lines.append(
+                f"    seen {cutoff.frequency}+ times: {cutoff.vocabulary:,} words, "
+                f"{100 * cutoff.coverage:.1f} % of running words{unknown}"
+            )
+        lines.append(f"  embedding    at least {self.embedding_hint:.0f} wide by the rule 8.33 ln V")
+        scripts = ", ".join(f"{name} {100 * share:.3g} %" for name, share in list(self.scripts.items())[:5])
+        lines.append(f"  scripts      {scripts or 'no letters'}")
+        if self.empty_lines:
+            lines.append(f"  empty        {len(self.empty_lines):,}{_shown(self.empty_lines, len(self.empty_lines))}")
+        for name, count in list(self.hidden.items())[:_SHOWN]:
+            lines.append(f"  hidden       {name}: {count:,}")
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +111,7 @@ class Report:
         if self.overlap is not None:
             lines.append(f"held-out pairs           {self.overlap}")
         for name, side in (("source", self.source), ("target", self.target)):
-            lines += ["", name, *_side_lines(side)]
+            lines += ["", name, *side.lines()]
         return lines
 
     def __str__(self) -> str:
@@ -108,7 +133,7 @@ def report(pairs: Sequence[Pair], *, held_out: Sequence[Pair] | None = None) -> 
     """
     if not pairs:
         raise DataError("no sentence pairs to report on")
-    reference, probe = _parts(pairs, held_out)
+    reference, probe = split_off(pairs, lambda pair: pair.source) if held_out is None else (pairs, held_out)
     translations: dict[str, set[str]] = {}
     for pair in pairs:
         translations.setdefault(pair.source, set()).add(pair.target)
@@ -118,8 +143,12 @@ def report(pairs: Sequence[Pair], *, held_out: Sequence[Pair] | None = None) -> 
     lines = [pair.line for pair in pairs]
     return Report(
         pairs=len(pairs),
-        source=_side([p.source for p in pairs], lines, [p.source for p in reference], [p.source for p in probe]),
-        target=_side([p.target for p in pairs], lines, [p.target for p in reference], [p.target for p in probe]),
+        source=measure_texts(
+            [p.source for p in pairs], lines, [p.source for p in reference], [p.source for p in probe]
+        ),
+        target=measure_texts(
+            [p.target for p in pairs], lines, [p.target for p in reference], [p.target for p in probe]
+        ),
         duplicates=len(pairs) - sum(several),
         ambiguous=sum(count > 1 for count in several),
         most_translations=max(several),
@@ -162,22 +191,17 @@ def measure(sizes: Sequence[int]) -> Lengths:
     )
 
 
-def _rank(values: np.ndarray, share: float) -> int:
-    """The smallest value that at least this share of the sorted values does not exceed."""
-    return int(values[max(math.ceil(share * len(values)) - 1, 0)])
+def measure_texts(texts: Sequence[str], lines: Sequence[int], reference: Sequence[str], probe: Sequence[str]) -> Side:
+    """Lengths, vocabulary and scripts of texts, at least one.
 
+    Args:
+        lines: where each text stands.
+        reference, probe: the words of `probe` are looked up among those of `reference`.
 
-def _parts(pairs: Sequence[Pair], held_out: Sequence[Pair] | None) -> tuple[Sequence[Pair], Sequence[Pair]]:
-    if held_out is not None:
-        return pairs, held_out
-    reference: list[Pair] = []
-    probe: list[Pair] = []
-    for pair in pairs:
-        (probe if source_place(pair.source, 0) < _HELD_OUT else reference).append(pair)
-    return reference, probe
-
-
-def _side(texts: list[str], lines: list[int], reference: list[str], probe: list[str]) -> Side:
+    >>> side = measure_texts(["a b", "a c c"], [1, 2], ["a b"], ["a c c"])
+    >>> side.words.maximum, side.cutoffs[0].vocabulary, round(side.cutoffs[0].unknown, 2)
+    (3, 3, 0.67)
+    """
     counts = Counter(word for text in texts for word in text.split())
     letters = Counter("".join(texts))
     scripts = script_counts(letters)
@@ -195,12 +219,29 @@ def _side(texts: list[str], lines: list[int], reference: list[str], probe: list[
     )
 
 
+def split_off(texts: Sequence[T], source: Callable[[T], str]) -> tuple[list[T], list[T]]:
+    """The texts, and a tenth of them to see which of its words the others lack; equal sources go together.
+
+    >>> [len(part) for part in split_off([f"text {number}" for number in range(1000)], str)]
+    [906, 94]
+    """
+    parts: tuple[list[T], list[T]] = [], []
+    for text in texts:
+        parts[source_place(source(text), 0) < _HELD_OUT].append(text)
+    return parts
+
+
+def _rank(values: np.ndarray, share: float) -> int:
+    """The smallest value that at least this share of the sorted values does not exceed."""
+    return int(values[max(math.ceil(share * len(values)) - 1, 0)])
+
+
 def _words(text: str) -> int:
     # cleaned texts have single spaces, and none at their ends
     return text.count(" ") + 1 if text else 0
 
 
-def _cutoffs(counts: Counter[str], reference: list[str], probe: list[str]) -> tuple[Cutoff, ...]:
+def _cutoffs(counts: Counter[str], reference: Sequence[str], probe: Sequence[str]) -> tuple[Cutoff, ...]:
     reference_counts = Counter(word for text in reference for word in text.split())
     probe_counts = Counter(word for text in probe for word in text.split())
     running, probe_words = sum(counts.values()), sum(probe_counts.values())
@@ -234,29 +275,6 @@ def _waste(pairs: Sequence[Pair]) -> tuple[float, float]:
     order = [batch[0] for batch in token_batches(np.ones_like(lengths), max_tokens=1)]
     rows = [order[start : start + size] for start in range(0, len(order), size)]
     return padding_waste(lengths, batches), padding_waste(lengths, rows)
-
-
-def _side_lines(side: Side) -> list[str]:
-    lines = [
-        f"  characters   {_length_line(side.characters)}",
-        f"  words        {_length_line(side.words)}",
-        *_bars(side.words),
-        f"  vocabulary   {side.cutoffs[0].vocabulary:,} words, {side.running_words:,} running words",
-    ]
-    for cutoff in side.cutoffs:
-        unknown = "" if cutoff.unknown is None else f"; {100 * cutoff.unknown:.1f} % of held-out words are unknown"
-        lines.append(
-            f"    seen {cutoff.frequency}+ times: {cutoff.vocabulary:,} words, "
-            f"{100 * cutoff.coverage:.1f} % of running words{unknown}"
-        )
-    lines.append(f"  embedding    at least {side.embedding_hint:.0f} wide by the rule 8.33 ln V")
-    scripts = ", ".join(f"{name} {100 * share:.3g} %" for name, share in list(side.scripts.items())[:5])
-    lines.append(f"  scripts      {scripts or 'no letters'}")
-    if side.empty_lines:
-        lines.append(f"  empty        {len(side.empty_lines):,}{_shown(side.empty_lines, len(side.empty_lines))}")
-    for name, count in list(side.hidden.items())[:_SHOWN]:
-        lines.append(f"  hidden       {name}: {count:,}")
-    return lines
 
 
 def _length_line(lengths: Lengths) -> str:

@@ -2,17 +2,22 @@
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.files import replacing
 
 PARTS = ("train", "valid", "test", "longer")
+# the name of a part whose inputs are so many times as long as the longest one to train on
+TIMES = "times-"
 # draws for each example that is wanted, before a held-out part is said to have too few
 _PATIENCE = 50
 _OPENING = {"(": ")", "[": "]"}
+# between the input and the answer of one sequence, behind the answer, and the tag of what is not to be answered
+BREAK, END, UNTAGGED = "=", ".", "-"
 
 
 @dataclass(frozen=True)
@@ -22,13 +27,41 @@ class Problem:
     Args:
         names: of the two columns of a file; None: a file of pairs, which has none.
         lengths: the shortest that it can have and the longest, if no other is asked for, in symbols.
-        draw: (random numbers, length, symbols) -> input and answer.
+        draw: (random numbers, length, symbols) -> input and answer; where there is an amount, it comes last.
+        amount: what is drawn with, unless another one is asked for: the least that it can be, and the usual one.
+        tagged: an answer for each symbol; files have a symbol and its answer a line, and a blank line between inputs.
     """
 
     about: str
     names: tuple[str, str] | None
     lengths: tuple[int, int]
-    draw: Callable[[random.Random, int, list[str]], tuple[str, str]]
+    draw: Callable[..., tuple[str, str]]
+    amount: tuple[int, int] | None = None
+    tagged: bool = False
+
+    def lines(self, rows: Iterable[tuple[str, str]]) -> str:
+        """The content of a file."""
+        if self.tagged:
+            pairs = (zip(text.split(), answer.split(), strict=True) for text, answer in rows)
+            return "\n".join("".join(f"{word}\t{tag}\n" for word, tag in words) for words in pairs)
+        return "".join("\t".join(row) + "\n" for row in [*([self.names] if self.names else []), *rows])
+
+    def as_tagged(self) -> "Problem":
+        """The same examples in one sequence for a causal tagger: input, `=`, answer; a tag is the symbol to follow.
+
+        Raises: ConfigError: answers are no sequences.
+        """
+        if self.tagged:
+            return self
+        if self.names is not None:
+            raise ConfigError(f"an example of this problem has one label, {self.about}; leave --tagged out")
+
+        def draw(*drawn: Any) -> tuple[str, str]:
+            text, answer = self.draw(*drawn)
+            whole = f"{text} {BREAK} {answer}"
+            return whole, " ".join([UNTAGGED] * len(text.split()) + [answer, END])
+
+        return replace(self, draw=draw, tagged=True)
 
 
 @dataclass(frozen=True)
@@ -36,9 +69,12 @@ class Sizes:
     """How many examples, how long, of how many symbols.
 
     Args:
-        count: examples to train on; each other part has a tenth of it.
+        count: examples to train on.
         symbols: different symbols, from 2 to 26.
         shortest, longest: symbols of an input; None: as the problem says. The part `longer` has up to twice as many.
+        held_out: examples of each other part; None: a tenth of `count`.
+        amount: what a problem is drawn with: of `shift` places, of `hops` steps, of `match` letters; None: as it says.
+        times: for each number a part `times-N` besides, whose inputs are all so many times as long as the longest.
     Raises: ConfigError: sizes that cannot be.
     """
 
@@ -46,16 +82,23 @@ class Sizes:
     symbols: int = 12
     shortest: int | None = None
     longest: int | None = None
+    held_out: int | None = None
+    amount: int | None = None
+    times: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ConfigError(f"count ({self.count}) must be 1 or more")
+        if self.held_out is not None and self.held_out < 1:
+            raise ConfigError(f"held_out ({self.held_out}) must be 1 or more")
         if not 2 <= self.symbols <= 26:
             raise ConfigError(f"symbols ({self.symbols}) must lie between 2 and 26, the letters there are")
+        if len(set(self.times)) != len(self.times) or min(self.times, default=1) < 1:
+            raise ConfigError(f"lengths ({','.join(map(str, self.times))}) must be different numbers, 1 or more")
 
-    def lengths(self, problem: str) -> tuple[int, int]:
+    def lengths(self, problem: str, definition: Problem | None = None) -> tuple[int, int]:
         """The shortest and the longest input. Raises: ConfigError for an unknown problem, or lengths it cannot have."""
-        low, high = _problem(problem).lengths
+        low, high = (definition or _problem(problem)).lengths
         shortest = low if self.shortest is None else self.shortest
         longest = max(high, shortest) if self.longest is None else self.longest
         if not low <= shortest <= longest:
@@ -64,34 +107,64 @@ class Sizes:
             )
         return shortest, longest
 
+    def amounts(self, problem: str, definition: Problem | None = None) -> list[int]:
+        """What the problem draws with beside length and symbols: nothing, or its amount.
 
-def stream(problem: str, seed: int, part: str, sizes: Sizes) -> Iterator[tuple[str, str]]:
+        Raises: ConfigError for an amount that it does not have, or one that is too small or too large.
+        """
+        known = (definition or _problem(problem)).amount
+        if known is None:
+            if self.amount is not None:
+                raise ConfigError(f"'{problem}' has no amount; leave it out")
+            return []
+        amount = known[1] if self.amount is None else self.amount
+        if not known[0] <= amount < self.symbols:
+            raise ConfigError(
+                f"amount ({amount}) of '{problem}' must be {known[0]} or more, below symbols ({self.symbols})"
+            )
+        return [amount]
+
+
+def stream(
+    problem: str, seed: int, part: str, sizes: Sizes, definition: Problem | None = None
+) -> Iterator[tuple[str, str]]:
     """The examples of a part without end: (input, answer), each determined by seed, part and place alone.
 
-    Raises: ConfigError for an unknown problem, or lengths that it cannot have.
+    Args:
+        definition: of a problem that `PROBLEMS` lacks.
+
+    Raises: ConfigError for an unknown problem, or sizes that it cannot have.
 
     >>> next(stream("reverse", 1, "train", Sizes(symbols=3, shortest=4, longest=4)))
     ('a b a c', 'c a b a')
     """
-    definition = _problem(problem)
-    low, high = sizes.lengths(problem)
+    definition = definition or _problem(problem)
+    low, high = sizes.lengths(problem, definition)
+    amounts = sizes.amounts(problem, definition)
     if part == "longer":
         low, high = high + 1, 2 * high
+    if part.startswith(TIMES):
+        low = high = high * int(part.removeprefix(TIMES))
     letters = [chr(ord("a") + number) for number in range(sizes.symbols)]
 
     def drawn() -> Iterator[tuple[str, str]]:
         for place in itertools.count():
             # a text as seed goes through SHA-512: the same numbers everywhere
             numbers = random.Random(f"{problem} {seed} {part} {place}")
-            yield definition.draw(numbers, numbers.randint(low, high), letters)
+            yield definition.draw(numbers, numbers.randint(low, high), letters, *amounts)
 
     return drawn()
 
 
-def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) -> dict[Path, int]:
-    """Writes the files `train`, `valid`, `test` and `longer` of a problem as TSV: the same bytes for the same seed.
+def make(
+    problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None, definition: Problem | None = None
+) -> dict[Path, int]:
+    """Writes the files `train`, `valid`, `test` and `longer` of a problem: the same bytes for the same seed.
 
-    An input that is trained on is in no other part.
+    They are TSV, or JSON lines where each symbol has a tag. An input that is trained on is in no other part.
+
+    Args:
+        definition: of a problem that `PROBLEMS` lacks.
 
     Returns: the files, and how many examples each has.
 
@@ -106,31 +179,63 @@ def make(problem: str, folder: Path, seed: int = 1, sizes: Sizes | None = None) 
     {'train.tsv': 20, 'valid.tsv': 2, 'test.tsv': 2, 'longer.tsv': 2}
     """
     sizes = sizes or Sizes()
-    names, trained = _problem(problem).names, set[str]()
-    contents, counts = dict[Path, str](), dict[Path, int]()
-    for part in PARTS:
-        examples = stream(problem, seed, part, sizes)
+    definition, trained = definition or _problem(problem), set[str]()
+    contents, counts = dict[Path, str | bytes](), dict[Path, int]()
+    for part in (*PARTS, *(f"{TIMES}{number}" for number in sizes.times)):
+        examples = stream(problem, seed, part, sizes, definition)
         if part == "train":
             rows = list(itertools.islice(examples, sizes.count))
             trained = {text for text, _ in rows}
         else:
-            rows = _unseen(examples, trained, max(1, sizes.count // 10), part)
+            rows = _unseen(examples, trained, sizes.held_out or max(1, sizes.count // 10), part)
         path = folder / f"{part}.tsv"
-        contents[path] = "".join("\t".join(row) + "\n" for row in [*([names] if names else []), *rows])
+        contents[path] = definition.lines(rows)
         counts[path] = len(rows)
     write_drawn(contents)
     return counts
 
 
-def write_drawn(contents: Mapping[Path, str]) -> None:
-    """Writes the files of drawn data as UTF-8. Raises: DataError: other data lies under one of these names."""
-    for path, text in contents.items():
-        if path.exists() and path.read_bytes() != text.encode():
+@dataclass(frozen=True)
+class Drawing:
+    """A problem as `headwise data make` draws it: `make`, with the sizes as arguments.
+
+    Args:
+        definition: of a problem that `PROBLEMS` lacks.
+    """
+
+    name: str
+    definition: Problem | None = None
+
+    # arguments are the options of `headwise data make`, each by its name
+    def __call__(  # noqa: PLR0913
+        self,
+        folder: Path,
+        seed: int,
+        count: int,
+        *,
+        symbols: int = 12,
+        shortest: int | None = None,
+        longest: int | None = None,
+        held_out: int | None = None,
+        amount: int | None = None,
+        lengths: tuple[int, ...] = (),
+        tagged: bool = False,
+    ) -> dict[Path, int]:
+        problem = self.definition or _problem(self.name)
+        sizes = Sizes(count, symbols, shortest, longest, held_out, amount, lengths)
+        return make(self.name, folder, seed, sizes, problem.as_tagged() if tagged else problem)
+
+
+def write_drawn(contents: Mapping[Path, str | bytes]) -> None:
+    """Writes the files of drawn data, text as UTF-8. Raises: DataError: other data lies under one of these names."""
+    files = {path: text.encode() if isinstance(text, str) else text for path, text in contents.items()}
+    for path, data in files.items():
+        if path.exists() and path.read_bytes() != data:
             raise DataError(f"{path}: is other data, of another seed or size; remove it, or name another folder")
-    for path, text in contents.items():
+    for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
-            temporary.write_bytes(text.encode())
+            temporary.write_bytes(data)
 
 
 def _problem(name: str) -> Problem:
@@ -212,6 +317,36 @@ def _brackets(numbers: random.Random, length: int, letters: list[str]) -> tuple[
     return " ".join(text), "broken"
 
 
+def _match(numbers: random.Random, length: int, letters: list[str], amount: int) -> tuple[str, str]:
+    """Pairs as in `lookup`, whose letters lie apart on a circle; the one asked for is off by so many at most."""
+    gap = 2 * amount + 1
+    count = max(1, min(length, len(letters) // gap))
+    # what is left between letters when each has its gap goes to drawn places
+    cuts = sorted(numbers.randint(0, len(letters) - count * gap) for _ in range(count))
+    turn = numbers.randrange(len(letters))
+    places = [(turn + number * gap + cut) % len(letters) for number, cut in enumerate(cuts)]
+    numbers.shuffle(places)
+    values = [str(numbers.randrange(10)) for _ in places]
+    index = numbers.randrange(count)
+    asked = letters[(places[index] + numbers.randint(-amount, amount)) % len(letters)]
+    pairs = [word for place, value in zip(places, values, strict=True) for word in (letters[place], value)]
+    return " ".join([*pairs, asked]), values[index]
+
+
+def _shift(numbers: random.Random, length: int, letters: list[str], amount: int) -> tuple[str, str]:
+    text = _some(numbers, length, letters)
+    return " ".join(text), " ".join(([_NOTHING] * amount + text)[:length])
+
+
+def _hops(numbers: random.Random, length: int, letters: list[str], amount: int) -> tuple[str, str]:
+    """Pairs that form one circle of letters, in drawn order, a word each, and the letter to begin with."""
+    circle = numbers.sample(letters, max(amount + 1, min(length, len(letters))))
+    pairs = [first + second for first, second in zip(circle, circle[1:] + circle[:1], strict=True)]
+    numbers.shuffle(pairs)
+    return " ".join([*pairs, circle[0]]), circle[amount]
+
+
+_NOTHING = "-"
 _TEXTS = ("text", "label")
 PROBLEMS: dict[str, Problem] = {
     "copy": Problem("the symbols again", None, (2, 10), _copy),
@@ -222,4 +357,7 @@ PROBLEMS: dict[str, Problem] = {
     "odd": Problem("the symbol that is not like all the others", _TEXTS, (3, 10), _odd),
     "parity": Problem("at each place, whether the ones so far are odd in number", None, (2, 16), _parity),
     "brackets": Problem("whether every bracket is closed by its own kind", _TEXTS, (2, 16), _brackets),
+    "match": Problem("the digit after the letter nearest to the one asked for", None, (2, 4), _match, amount=(0, 1)),
+    "shift": Problem("at each place, the symbol so many places before", None, (2, 16), _shift, (0, 2), tagged=True),
+    "hops": Problem("the letter that pairs lead to in so many steps", _TEXTS, (3, 6), _hops, amount=(1, 2)),
 }

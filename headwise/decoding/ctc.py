@@ -77,7 +77,8 @@ def occupancy(log_probs: Float[Tensor, "places outputs"], units: list[int]) -> F
         labels += [unit, BLANK]
     # a separate column for every label, so that equal units have separate gradients
     with torch.enable_grad():
-        emitted = log_probs.detach().double()[:, labels].requires_grad_()
+        # on the host, whose small steps are cheap
+        emitted = log_probs.detach().cpu().double()[:, labels].requires_grad_()
         skip = torch.tensor([at > 1 and labels[at] not in (BLANK, labels[at - 2]) for at in range(len(labels))])
         alpha = torch.full((len(labels),), -torch.inf, dtype=torch.float64)
         alpha[:2] = 0.0

@@ -54,7 +54,7 @@ class Attribution(Explanation):
     def caption(self, layer: str | int | None = None, heads: Heads = None) -> str:
         """The name of what is shown; of several heads, which."""
         name = self.layer_name(layer)
-        if len(self.layers[name].weights) == 1:
+        if self.layers[name].shape[0] == 1:
             return name
         of_all = heads is None and isinstance(self.layers[name], Norms)
         which = f"{name}, all heads together" if of_all else super().caption(layer, heads)
@@ -93,7 +93,7 @@ def norms(layer: Layer, written: Float[np.ndarray, "heads keys width"]) -> Norms
     # a query at a time: (keys, width)
     sums = [np.einsum("hk,hkd->kd", row, written) for row in layer.weights.swapaxes(0, 1)]
     total = shares(np.stack([np.linalg.norm(row, axis=-1) for row in sums]))
-    return Norms(weights, layer.queries, layer.keys, layer.kind, layer.causal, layer.allowed, total)
+    return Norms(weights, layer.queries, layer.keys, layer.kind, layer.causal, layer.mask, total)
 
 
 class Mixing(NamedTuple):

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain.alignment import focus, table
 from headwise.explain.places import Places, Tokens
+from headwise.explain.pooling import OnDemand, Pooled, Whole, block_for, pooled, whole
 from headwise.explain.values import LEGENDS, Drawing, Legend, require_formats
 
 Heads = int | Sequence[int] | None
@@ -27,19 +29,63 @@ class Layer:
     """The weights of each head of one attention layer, with labels for rows and columns.
 
     Args:
+        source: the weights, or what makes them; then `part` makes some rows of a long input alone.
         queries, keys: a label for each row and each column.
         kind: "cross" if the keys are another sequence, "pooled" if the only row is an answer for all keys; "tags" if
             the keys are tags and the weights their probabilities, which is no attention.
         causal: no query sees a later key.
-        allowed: which pairs the mask allows; None: all that `causal` does.
+        mask: which pairs may meet, beside weights that are there; None: all that `causal` does.
+
+    >>> layer = Layer(np.full((2, 700, 700), 1 / 700), ["a"] * 700, ["a"] * 700, "self")
+    >>> layer.part([1], slice(7, 9)).shape, layer.pooled(1).means.shape
+    ((1, 2, 700), (350, 350))
     """
 
-    weights: Float[np.ndarray, "heads queries keys"]
+    source: Float[np.ndarray, "heads queries keys"] | OnDemand
     queries: list[str]
     keys: list[str]
     kind: Kind
     causal: bool = False
-    allowed: Bool[np.ndarray, "#heads #queries #keys"] | None = None
+    mask: Bool[np.ndarray, "#heads #queries #keys"] | None = None
+
+    @cached_property
+    def weights(self) -> Float[np.ndarray, "heads queries keys"]:
+        """All weights, made when they are first asked for. Raises: Unsupported for more than memory should hold."""
+        return self.source if isinstance(self.source, np.ndarray) else whole(self.source)
+
+    @cached_property
+    def allowed(self) -> Bool[np.ndarray, "#heads #queries #keys"] | None:
+        """Which pairs the mask allows; None: all that `causal` does."""
+        return self.mask if isinstance(self.source, np.ndarray) else self.source.allowed()
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, queries, keys."""
+        heads, queries, keys = self.source.shape
+        return heads, queries, keys
+
+    def part(
+        self, heads: Heads = None, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Float[np.ndarray, "heads queries keys"]:
+        """Exact weights of these heads, rows and columns; of an input of any length the others are not made.
+
+        Raises: ConfigError for an unknown head.
+        """
+        if isinstance(self.source, np.ndarray):
+            return self.source[self.numbers(heads)][:, queries, keys]
+        return self.source.part(self.numbers(heads), queries, keys).astype(np.float64)
+
+    def pooled(self, head: int, block: int | None = None) -> Pooled:
+        """A head as a map of means and maxima of blocks of `block` x `block` weights.
+
+        Args:
+            block: a power of two; None: the smallest with which the map has at most 512 rows and columns.
+
+        Raises: ConfigError for an unknown head; ShapeError for another block.
+        """
+        (number,) = self.numbers(head)
+        source = Whole(self.source, self.mask) if isinstance(self.source, np.ndarray) else self.source
+        return pooled(source, number, block_for(*self.shape[1:]) if block is None else block)
 
     @property
     def heading(self) -> str:
@@ -52,10 +98,11 @@ class Layer:
 
     def numbers(self, heads: Heads) -> list[int]:
         """The numbers of these heads, or of all. Raises: ConfigError for an unknown head."""
-        chosen = list(range(len(self.weights))) if heads is None else [heads] if isinstance(heads, int) else list(heads)
+        count = self.shape[0]
+        chosen = list(range(count)) if heads is None else [heads] if isinstance(heads, int) else list(heads)
         for head in chosen:
-            if not 0 <= head < len(self.weights):
-                raise ConfigError(f"head {head} is not there; this layer has heads 0 to {len(self.weights) - 1}")
+            if not 0 <= head < count:
+                raise ConfigError(f"head {head} is not there; this layer has heads 0 to {count - 1}")
         if not chosen:
             raise ConfigError("no head is named; leave heads out for all of them")
         return chosen
@@ -187,7 +234,7 @@ class Explanation:
     def caption(self, layer: str | int | None = None, heads: Heads = None) -> str:
         """The name of the layer, and of its heads."""
         name = self.layer_name(layer)
-        chosen, count = self.layers[name].numbers(heads), len(self.layers[name].weights)
+        chosen, count = self.layers[name].numbers(heads), self.layers[name].shape[0]
         if self.layers[name].kind == "tags":
             return name
         if len(chosen) == 1:
@@ -251,7 +298,7 @@ class Explanation:
 
         return {
             name.replace(".", "-"): figures.heads(
-                layer.weights if len(layer.weights) > 1 else self.values(name)[None],
+                layer.weights if layer.shape[0] > 1 else self.values(name)[None],
                 layer.queries,
                 layer.keys,
                 title=f"{self._title()}\n{name}",
@@ -294,4 +341,4 @@ def _allowed(layer: Layer, heads: Heads = None) -> np.ndarray | None:
     """The pairs that the mask of any of these heads allows; None: all."""
     if layer.allowed is None:
         return np.tri(len(layer.queries), dtype=bool) if layer.causal else None
-    return np.asarray(np.broadcast_to(layer.allowed, layer.weights.shape)[layer.numbers(heads)].any(axis=0))
+    return np.asarray(np.broadcast_to(layer.allowed, layer.shape)[layer.numbers(heads)].any(axis=0))

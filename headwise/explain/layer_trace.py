@@ -153,11 +153,11 @@ def example_trace(name: str, mask: Mask | None = None, normalizer: Normalizer | 
     if name not in EXAMPLES:
         raise ConfigError(f"--example: {unknown('example', name, EXAMPLES)}")
     layer = MultiHeadAttention(4, 1, Scored(EXAMPLES[name], normalizer), head_dim=3, value_dim=3, bias=False).double()
+    with torch.no_grad():
+        for parameter, matrix in zip(layer.matrices(), (_QUERY, _KEY, _VALUE), strict=False):
+            parameter.copy_(torch.tensor(matrix).mT)
     # the example has one head, whose output is that of the layer
     layer.set_submodule("output", nn.Identity())
-    matrices = torch.cat([torch.tensor(matrix, dtype=torch.float64).mT for matrix in (_QUERY, _KEY, _VALUE)])
-    with torch.no_grad():
-        layer.projection.weight.copy_(matrices)
     inputs: Tensor = torch.tensor([_INPUT], dtype=torch.float64)
     labels = ["x1", "x2", "x3"]
     return layer_trace(nn.ModuleDict({name: layer}), lambda: layer(inputs, mask=mask), queries=labels, keys=labels)

@@ -72,7 +72,7 @@ def of_explanation(explanation: Explanation) -> Content:
     layers = {name: layer for name, layer in explanation.layers.items() if layer.kind != "tags"}
     if not layers:
         raise Unsupported("this model has no attention to show")
-    groups = grouped({name: (layer, layer.weights.shape) for name, layer in layers.items()})
+    groups = grouped({name: (layer, layer.shape) for name, layer in layers.items()})
     return Content(
         explanation.source,
         explanation.output,
@@ -96,7 +96,7 @@ def described(attribution: Attribution) -> dict[str, Any]:
             {
                 "name": name,
                 "kind": layer.kind,
-                "heads": len(layer.weights),
+                "heads": layer.shape[0],
                 "queries": layer.queries,
                 "keys": layer.keys,
                 "causal": layer.causal,

@@ -6,7 +6,8 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from headwise.errors import ConfigError
-from headwise.explorer.content import of_traced
+from headwise.explorer.attributing import attributed
+from headwise.explorer.content import of_explanation, of_traced
 from headwise.explorer.explorer import Explorer
 from headwise.explorer.saving import FORMS, KEPT, check, shell
 from headwise.service.problems import Problem
@@ -21,16 +22,21 @@ def add_exports(app: FastAPI, explorer: Explorer) -> None:
         name: str,
         form: Annotated[Literal["html", "npz"], Query(alias="as")] = "html",
         group: Annotated[str | None, Query(max_length=200)] = None,
+        by: Annotated[str | None, Query(max_length=200)] = None,
     ) -> Response:
-        """All weights of a trace, or of a group of its layers, as a page that opens from disk or as arrays."""
-        content = of_traced(explorer.trace(name))
+        """All weights of a trace, or of a group of its layers, as a page that opens from disk or as arrays; or what
+        counts by a method."""
+        traced, service = explorer.trace(name), explorer.service
+        content = of_traced(traced)
+        if by is not None:
+            content = of_explanation(await service.compute(lambda: attributed(service, traced, by), request))
         content = content if group is None else content.group(group)
         try:
             check(content, form)
         except ConfigError as error:
             raise Problem(413, str(error), "group=NAME saves a group of layers") from None
         make, kind = FORMS[form]
-        body = await explorer.service.compute(lambda: make(content), request)
+        body = await service.compute(lambda: make(content), request)
         file = {"Content-Disposition": f'attachment; filename="attention.{form}"'}
         # a later version makes another page of the same trace
         return Response(body, media_type=kind, headers={"Cache-Control": "no-store", **file})

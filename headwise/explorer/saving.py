@@ -87,7 +87,8 @@ def _document(name: str, title: str, answers: str) -> bytes:
 
 def archive(content: Content) -> bytes:
     """A `.npz` archive that `numpy.load` reads: of each layer `NAME.weights` in single precision, (heads, queries,
-    keys), with the tokens of its rows and columns, `NAME.queries` and `NAME.keys`; and `source` and `output`.
+    keys), with the tokens of its rows and columns, `NAME.queries` and `NAME.keys`; and `source` and `output`. Of a
+    method whose numbers have signs also `NAME.signed`, (queries, keys).
 
     Raises: ConfigError where it would be larger than `MOST_BYTES`.
     """
@@ -97,6 +98,8 @@ def archive(content: Content) -> bytes:
         for layer in group.layers:
             arrays[f"{layer}.weights"] = content.weights(layer).astype("<f4")
             arrays |= {f"{layer}.queries": np.array(group.queries), f"{layer}.keys": np.array(group.keys)}
+            if content.attribution is not None and layer in content.attribution.signed:
+                arrays[f"{layer}.signed"] = content.attribution.signed[layer].astype("<f4")
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, **arrays)
     return stream.getvalue()
@@ -157,7 +160,7 @@ def _of_method(attribution: Attribution) -> dict[str, Any]:
     at, by = "/api/v1/traces/inside/attribution", attribution.method
     answers = {f"{at}?{urlencode({'by': by})}": {"text": json_text(described(attribution))}}
     for name, layer in attribution.layers.items():
-        for head in (None, *range(len(layer.weights))):
+        for head in (None, *range(layer.shape[0])):
             asked = {"by": by, "layer": name} | ({} if head is None else {"head": head})
             answers[f"{at}/map?{urlencode(asked)}"] = {"base64": _base64(npy(attribution.values(name, head)))}
     return {"address": f"#/attend?{urlencode({'by': by})}", "answers": answers}

@@ -1,9 +1,10 @@
 """Multi-head attention: heads, projections and memory around any mechanism."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -23,6 +24,42 @@ Vectors = Float[Tensor, "batch length d_model"]
 Memory = Float[Tensor, "batch memory_len memory_dim"]
 SharedProjection = Literal["none", "qk", "kv", "qkv"]
 Combine = Literal["concat", "mean"]
+
+
+class Factored(nn.Module):
+    """x U V: maps in two stages, side by side, each through a narrow vector of its own.
+
+    Equal to one matrix U V of rank `rank` at most for each map, with rank (in + out) numbers in place of in x out.
+    With rank = d_model it is the two stages in which heads are often drawn: q = x U first, then q V_i for each head.
+
+    Args:
+        in_features: width of x.
+        widths: columns of each map's result; 0: there is no such map.
+        rank: width between the stages.
+        bias: of the second stage.
+    Source: Wang et al. 2020, arXiv:2006.04768, section 3, on matrices of low rank; Lee, LeeDL tutorial, figure 6.29, on
+        two stages.
+
+    >>> import torch
+    >>> Factored(8, (4, 4, 6), 2, bias=True)(torch.ones(1, 3, 8)).shape
+    torch.Size([1, 3, 14])
+    """
+
+    def __init__(self, in_features: int, widths: Sequence[int], rank: int, *, bias: bool):
+        super().__init__()
+        self.in_features, self.out_features, self.rank = in_features, sum(widths), rank
+        wide = [width for width in widths if width]
+        self.inner = nn.Linear(in_features, rank * len(wide), bias=False)
+        self.outer = nn.ModuleList(nn.Linear(rank, width, bias=bias) for width in wide)
+
+    def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        parts = self.inner(x).split(self.rank, -1)
+        return torch.cat([outer(part) for outer, part in zip(self.outer, parts, strict=True)], -1)
+
+    def matrices(self) -> list[Tensor]:
+        """The weight matrices, those that are packed one by one, for initialisation."""
+        outer = [linear.weight for linear in self.outer if isinstance(linear, nn.Linear)]
+        return [*self.inner.weight.split(self.rank), *outer]
 
 
 class MultiHeadAttention(nn.Module):
@@ -50,6 +87,7 @@ class MultiHeadAttention(nn.Module):
         shared: "qk", "kv" or "qkv" give queries and keys, keys and values, or all three, one matrix. With Q = K most
             of a row's weight lies on its diagonal, so a layer of this kind is nearly a position-wise one.
         combine: "concat" joins the heads' outputs before W_o, "mean" averages them, for heads as wide as the model.
+        rank: the projections of queries, keys and values are `Factored` through so many numbers; None: one matrix each.
     Raises:
         ConfigError: sizes that do not divide, or do not fit what is shared; the message names those that do.
         ShapeError: inputs of another width than the layer was built for.
@@ -76,9 +114,10 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         shared: SharedProjection = "none",
         combine: Combine = "concat",
+        rank: int | None = None,
     ):
         super().__init__()
-        check_heads(d_model, num_heads, num_kv_heads, head_dim, value_dim)
+        check_heads(d_model, num_heads, num_kv_heads, head_dim, value_dim, rank)
         self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads or num_heads
         self.head_dim = head_dim or d_model // num_heads
         self.value_dim = value_dim or self.head_dim
@@ -86,10 +125,10 @@ class MultiHeadAttention(nn.Module):
         self._check_shared()
         self.mechanism = _mechanism(mechanism, self.head_dim, num_heads)
         self.position = position
-        query, key, value = self.widths()
-        columns = query if memory_dim is not None else query + key + value
-        self.projection = nn.Linear(d_model, columns, bias=bias)
-        self.memory_projection = None if memory_dim is None else nn.Linear(memory_dim, key + value, bias=bias)
+        query, *others = self.widths()
+        own = [query] if memory_dim is not None else [query, *others]
+        self.projection = _projection(d_model, own, rank, bias=bias)
+        self.memory_projection = None if memory_dim is None else _projection(memory_dim, others, rank, bias=bias)
         joined = self.value_dim * (num_heads if combine == "concat" else 1)
         self.output = nn.Linear(joined, d_model, bias=bias)
         self.query_norm = nn.Identity() if norm is None else norm(self.head_dim)
@@ -141,11 +180,11 @@ class MultiHeadAttention(nn.Module):
 
     def matrices(self) -> list[Tensor]:
         """The weight matrices packed in the projections, for initialisation: W_q, W_k, W_v (those there are), W_o."""
-        query, key, value = self.widths()
+        query, *others = self.widths()
         if self.memory_projection is None:
-            parts = self.projection.weight.split([query, key, value])
+            parts = _packed(self.projection, [query, *others])
         else:
-            parts = (self.projection.weight, *self.memory_projection.weight.split([key, value]))
+            parts = [*_packed(self.projection, [query]), *_packed(self.memory_projection, others)]
         return [*(part for part in parts if part.shape[0]), self.output.weight]
 
     def extra_repr(self) -> str:
@@ -263,6 +302,18 @@ class MultiHeadAttention(nn.Module):
             raise ConfigError(f"{name} makes values as wide as keys ({self.head_dim}): leave value_dim out")
 
 
+def _projection(in_features: int, widths: list[int], rank: int | None, *, bias: bool) -> nn.Linear | Factored:
+    """The maps of one input to columns of these widths side by side."""
+    if rank is None:
+        return nn.Linear(in_features, sum(widths), bias=bias)
+    return Factored(in_features, widths, rank, bias=bias)
+
+
+def _packed(projection: nn.Linear | Factored, widths: list[int]) -> list[Tensor]:
+    """The matrices of a projection, one by one."""
+    return projection.matrices() if isinstance(projection, Factored) else list(projection.weight.split(widths))
+
+
 def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int) -> Mechanism:
     if mechanism is None:
         return Scored()
@@ -306,10 +357,15 @@ def _added(first: Tensor | None, second: Tensor | None) -> Tensor | None:
 
 
 def check_heads(
-    d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None = None, value_dim: int | None = None
+    d_model: int,
+    num_heads: int,
+    num_kv_heads: int | None,
+    head_dim: int | None = None,
+    value_dim: int | None = None,
+    rank: int | None = None,
 ) -> None:
     """Raises: ConfigError if the heads do not fit the width, naming the nearest numbers that do."""
-    for name, size in (("head_dim", head_dim), ("value_dim", value_dim)):
+    for name, size in (("head_dim", head_dim), ("value_dim", value_dim), ("rank", rank)):
         if size is not None and size < 1:
             raise ConfigError(f"{name} ({size}) must be 1 or more, or None")
     if num_heads < 1 or (head_dim is None and d_model % num_heads):

@@ -36,7 +36,10 @@ class TokenEmbedding(nn.Module):
         self.scale = math.sqrt(d_model)
 
     def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
-        """`start`: position of the first token. Raises: DataError for a token outside the vocabulary."""
+        """`start`: position of the first token.
+
+        Raises: DataError for a token outside the vocabulary. (On a GPU PyTorch ends the process.)
+        """
         try:
             rows = F.embedding(tokens, self.weight)
         except IndexError:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import ConfigError
-from headwise.layers.attention import MultiHeadAttention, check_heads
+from headwise.layers.attention import Factored, MultiHeadAttention, check_heads
 
 
 def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttention:
@@ -16,7 +16,8 @@ def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHead
     More heads are copies of those there are, so the layer computes the same; fewer are the means of their groups,
     which is exact where the heads of a group are equal, and a start for further training elsewhere.
 
-    Raises: ConfigError: numbers that do not divide each other, or a layer that shares queries and keys.
+    Raises: ConfigError: numbers that do not divide each other, or a layer that shares queries and keys or factors its
+        projections.
     Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.1 (mean pooling is the best of the ways they compare).
 
     >>> with_kv_heads(MultiHeadAttention(8, 4), 1).num_kv_heads
@@ -24,6 +25,9 @@ def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHead
     """
     if attention.shared in ("qk", "qkv"):
         raise ConfigError(f"a layer with shared='{attention.shared}' has as many key heads as query heads")
+    projection = attention.projection if attention.memory_projection is None else attention.memory_projection
+    if isinstance(projection, Factored):
+        raise ConfigError(f"a layer with rank={projection.rank} has no matrix of its key heads; leave rank out")
     check_heads(attention.d_model, attention.num_heads, num_kv_heads, attention.head_dim)
     old = attention.num_kv_heads
     if old % num_kv_heads and num_kv_heads % old:
@@ -32,9 +36,9 @@ def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHead
     converted.num_kv_heads = num_kv_heads
     query, key, value = attention.widths()
     if attention.memory_projection is None:
-        converted.projection = _regrouped(attention.projection, (query, key, value), old, num_kv_heads)
+        converted.projection = _regrouped(projection, (query, key, value), old, num_kv_heads)
     else:
-        converted.memory_projection = _regrouped(attention.memory_projection, (0, key, value), old, num_kv_heads)
+        converted.memory_projection = _regrouped(projection, (0, key, value), old, num_kv_heads)
     return converted
 
 

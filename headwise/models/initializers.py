@@ -30,7 +30,8 @@ def initialize(model: nn.Module, scheme: Scheme) -> None:
         if isinstance(module, MultiHeadAttention):
             for matrix in module.matrices():
                 fill(matrix.detach())
-            packed |= {id(linear) for linear in (module.projection, module.memory_projection, module.output)}
+            maps = module.projection, module.memory_projection, module.output
+            packed |= {id(linear) for part in maps if part is not None for linear in part.modules()}
     for module in model.modules():
         if isinstance(module, nn.Linear):
             if id(module) not in packed:

@@ -1,10 +1,10 @@
-"""Recurrent layers of PyTorch's cells, GRU and LSTM: one step, and a whole padded sequence read in either direction.
+"""Recurrent layers of PyTorch's cells, tanh, GRU and LSTM: one step, and a whole padded sequence in either direction.
 
 Models keep them in float32 under autocast: states that are rounded at every step drift.
 """
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -14,27 +14,38 @@ from headwise.attention.dropout import drop
 from headwise.errors import ConfigError, DataError, unknown
 from headwise.models.initializers import SCHEMES, Scheme, initialize
 
-CELLS: dict[str, type[nn.GRUCell | nn.LSTMCell]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}
+# rnn: tanh of a map of input and state, without gates
+Name = Literal["gru", "lstm", "rnn"]
+Stepwise = nn.GRUCell | nn.LSTMCell | nn.RNNCell
+# what reads whole sequences
+Layer = nn.GRU | nn.LSTMCell | nn.RNN
+
+CELLS: dict[str, type[Stepwise]] = {"gru": nn.GRUCell, "lstm": nn.LSTMCell, "rnn": nn.RNNCell}
 
 # the hidden state, and for an LSTM its cell
 State = tuple[Tensor, ...]
 Lens = Int[Tensor, "batch"]
 
 
-def build(name: str, input_dim: int, hidden_dim: int) -> nn.GRUCell | nn.LSTMCell:
+def build(name: str, input_dim: int, hidden_dim: int) -> Stepwise:
     """The cell of this name. Raises: ConfigError if unknown."""
     if name not in CELLS:
         raise ConfigError(unknown("cell", name, CELLS))
     return CELLS[name](input_dim, hidden_dim)
 
 
-def build_layer(name: str, input_dim: int, hidden_dim: int) -> nn.GRU | nn.LSTMCell:
-    """What reads whole sequences: PyTorch's GRU in one call; an LSTM step by step, for the cell at every length's end.
+def build_layer(name: str, input_dim: int, hidden_dim: int) -> Layer:
+    """What reads whole sequences: PyTorch's layer in one call; an LSTM step by step, for its cell at every end.
 
     Raises: ConfigError if unknown.
+
+    >>> build_layer("rnn", 3, 5)
+    RNN(3, 5)
     """
     cell = build(name, input_dim, hidden_dim)
-    return cell if isinstance(cell, nn.LSTMCell) else nn.GRU(input_dim, hidden_dim)
+    if isinstance(cell, nn.LSTMCell):
+        return cell
+    return (nn.RNN if isinstance(cell, nn.RNNCell) else nn.GRU)(input_dim, hidden_dim)
 
 
 def advance(cell: nn.Module, x: Float[Tensor, "rows input_dim"], state: State) -> State:
@@ -48,7 +59,7 @@ def advance(cell: nn.Module, x: Float[Tensor, "rows input_dim"], state: State) -
 
 
 def read(
-    layer: nn.GRU | nn.LSTMCell, x: Float[Tensor, "steps batch input_dim"], lens: Lens, back: bool
+    layer: Layer, x: Float[Tensor, "steps batch input_dim"], lens: Lens, back: bool
 ) -> tuple[Float[Tensor, "steps batch hidden_dim"], Float[Tensor, "batch state_dim"]]:
     """Hidden states at every step, and the state after the last real token: hidden, and for an LSTM its cell behind.
 
@@ -70,8 +81,8 @@ def read_both(
     return torch.cat(hidden, -1), torch.cat(last, -1)
 
 
-def _states(layer: nn.GRU | nn.LSTMCell, x: Tensor) -> Tensor:
-    if isinstance(layer, nn.GRU) and x.shape[0] > 0:
+def _states(layer: Layer, x: Tensor) -> Tensor:
+    if isinstance(layer, nn.GRU | nn.RNN) and x.shape[0] > 0:
         return layer(x)[0]
     parts = 2 if isinstance(layer, nn.LSTMCell) else 1
     state: State = (x.new_zeros(x.shape[1], layer.hidden_size),) * parts
@@ -116,7 +127,7 @@ def initialize_with_cells(model: nn.Module, scheme: Scheme) -> None:
     """Fills the linear layers of a model, see `initialize`, and its cells, both as PyTorch stacks them."""
     initialize(model, scheme)
     for module in model.modules():
-        if isinstance(module, nn.GRU | nn.GRUCell | nn.LSTMCell):
+        if isinstance(module, Layer | Stepwise):
             for name, parameter in module.named_parameters():
                 fill = SCHEMES[scheme] if name.startswith("weight") else nn.init.zeros_
                 fill(parameter.detach())

@@ -20,6 +20,7 @@ from headwise.layers.blocks import Residual
 from headwise.layers.embeddings import Placed
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import build_norm, normed
+from headwise.models import recurrent
 from headwise.models.initializers import Scheme
 from headwise.models.recurrent import build_layer, read_both
 from headwise.models.transformer import TransformerEncoder, build_encoder
@@ -132,7 +133,7 @@ class BidirectionalEncoder(TokenEncoder):
     Source: Graves and Schmidhuber 2005, "Framewise phoneme classification with bidirectional LSTM".
     """
 
-    def __init__(self, layers: list[list[nn.GRU | nn.LSTMCell]], dropout: float):
+    def __init__(self, layers: list[list[recurrent.Layer]], dropout: float):
         super().__init__()
         self.layers, self.dropout = nn.ModuleList(nn.ModuleList(directions) for directions in layers), dropout
         ahead, back = (layer.hidden_size for layer in layers[-1])
@@ -215,7 +216,7 @@ class BidirectionalConfig(Config):
     """Recurrent layers in both directions."""
 
     kind: Literal["rnn"] = Field("rnn", description="the family of the encoder")
-    cell: Literal["gru", "lstm"] = Field("gru", description="the recurrent cell; gru is the faster one")
+    cell: recurrent.Name = Field("gru", description="the recurrent cell; gru is faster than lstm, rnn is tanh alone")
     d_model: int = Field(128, ge=1, description="width of the embeddings")
     hidden_dim: int = Field(128, ge=1, description="width of the hidden states of each direction")
     num_layers: int = Field(1, ge=1, le=1024, description="recurrent layers")

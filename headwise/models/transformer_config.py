@@ -58,6 +58,9 @@ class StackConfig(SublayerConfig):
     )
     shared: SharedProjection = Field("none", description="projections that are one matrix: none, qk, kv or qkv")
     combine: Combine = Field("concat", description="heads are joined, or averaged")
+    projection_rank: int | None = Field(
+        None, ge=1, le=2**20, description="queries, keys and values each through a vector of this width; none if absent"
+    )
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every sublayer")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
     activation_dropout: float | None = Field(

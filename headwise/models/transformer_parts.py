@@ -59,6 +59,7 @@ def attention_of(
         norm=nn.RMSNorm if config.qk_norm else None,
         shared=config.shared,
         combine=config.combine,
+        rank=config.projection_rank,
     )
 
 

@@ -2,7 +2,6 @@
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from headwise.errors import ConfigError, ShapeError
 from headwise.positions.position import Embedded, Position
@@ -55,5 +54,8 @@ class Learned(Position):
                 f"an interpolated table depends on the whole input, got positions {start} to {end - 1} alone;"
                 f" give the input at once, or stay within {self.table.shape[0]} positions"
             )
-        stretched = F.interpolate(self.table.mT[None], end, mode="linear", align_corners=True)
-        return x + stretched[0].mT.to(x.dtype)
+        # rows by index: the derivative of `interpolate` has no repeatable form on a GPU
+        place = torch.linspace(0, self.table.shape[0] - 1, end, dtype=torch.float64, device=x.device)
+        below, above = place.floor().long(), place.ceil().long()
+        part = (place - below)[:, None].to(self.table.dtype)
+        return x + torch.lerp(self.table[below], self.table[above], part).to(x.dtype)

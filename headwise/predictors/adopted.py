@@ -241,7 +241,7 @@ class Adopted(Predictor[Prompt, str, str]):
         """Layers with their rows and columns: of what is read, of what stands before a token, of the tokens written."""
         layers = {}
         for name, attended in attention.items():
-            count, kind = attended.weights.shape[2], self.saved.kind
+            count, kind = attended.shape[1], self.saved.kind
             if attended.kind == "cross":
                 layers[name] = attended.layer(_repeated(behind, count), read)
             elif kind == "encoder" or (kind == "encoder-decoder" and "encoder" in name.split(".")):

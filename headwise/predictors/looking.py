@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from headwise.errors import Unsupported
 from headwise.explain.alignment import words
 from headwise.explain.explanation import Layer
 from headwise.explain.places import Tokens
+from headwise.explain.pooling import whole
 from headwise.predictors.evaluating import evaluating
 from headwise.records import LayerRecord, Trace, record
 
@@ -26,17 +27,63 @@ BOS, EOS = "<bos>", "<eos>"
 NOTHING = "this model has no attention to show"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attended:
-    """Weights (batch, heads, queries, keys) of one layer, and whether they are of its own sequence or another.
+    """What one layer did with the first example of a pass; its weights are made when they are asked for.
 
     Args:
-        allowed: of the first example, which pairs the mask allows, (heads or 1, queries, keys); None: all.
+        queries: first and last + 1 of the queries of each call that are looked at; None: all.
+        rows: what each row takes of every query; None: rows are queries.
+        columns: 1 for each key that is a part of a column; None: columns are keys.
     """
 
-    weights: np.ndarray
-    kind: Any
-    allowed: np.ndarray | None = None
+    record: LayerRecord
+    queries: tuple[int, int] | None = None
+    rows: Float[np.ndarray, "rows queries"] | None = None
+    columns: Float[np.ndarray, "columns keys"] | None = None
+
+    @property
+    def kind(self) -> Any:
+        """ "self" or "cross"."""
+        return self.record.kind
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Heads, rows, columns."""
+        heads, queries, keys = self._sizes
+        return (
+            heads,
+            queries if self.rows is None else len(self.rows),
+            keys if self.columns is None else len(self.columns),
+        )
+
+    @property
+    def weights(self) -> Float[np.ndarray, "heads rows columns"]:
+        """All of them. Raises: Unsupported for more than memory should hold."""
+        return whole(self)
+
+    def part(self, heads: Sequence[int] | None, queries: slice, keys: slice) -> Float[np.ndarray, "heads rows columns"]:
+        """Exact weights; only the queries that these rows take from are computed."""
+        if self.rows is None:
+            weights = self._of_queries(heads, queries, keys if self.columns is None else slice(None))
+        else:
+            rows = self.rows[queries]
+            (taken,) = np.nonzero(rows.any(0))
+            first, last = (int(taken[0]), int(taken[-1]) + 1) if len(taken) else (0, 0)
+            weights = rows[:, first:last] @ self._of_queries(heads, slice(first, last), slice(None))
+            weights = weights if self.columns is not None else weights[..., keys]
+        return weights if self.columns is None else weights @ self.columns[keys].T
+
+    def allowed(self, queries: slice = slice(None)) -> Bool[np.ndarray, "#heads rows columns"] | None:
+        """Which pairs the mask allows; None: all."""
+        low, high, _ = queries.indices(self.shape[1])
+        if self.rows is None and self.queries is None and len(self.record.calls) == 1:
+            pairs = allowed(self.record, queries=(low, high))
+        else:
+            pairs = allowed(self.record, queries=self.queries)
+            if pairs is not None:
+                pairs = pairs[:, low:high] if self.rows is None else (self.rows[low:high] > 0) @ pairs
+        return pairs if pairs is None or self.columns is None else pairs @ (self.columns > 0).T
 
     def layer(
         self,
@@ -45,23 +92,32 @@ class Attended:
         kind: Any = None,
         *,
         causal: bool = False,
-        rows: Float[np.ndarray, "queries places"] | None = None,
-        columns: Float[np.ndarray, "keys places"] | None = None,
+        rows: Float[np.ndarray, "rows queries"] | None = None,
+        columns: Float[np.ndarray, "columns keys"] | None = None,
     ) -> Layer:
-        """What it did with the first example, under its mask.
+        """It as a layer of an explanation.
 
         Args:
             queries, keys: a label for each row and each column.
             kind: in place of its own.
-            rows: what each query takes of every place; None: queries are places.
-            columns: 1 for each place that is a part of a key; None: keys are places.
+            rows, columns: as of an `Attended`.
         """
-        weights, allowed = self.weights[0], self.allowed
-        if rows is not None:
-            weights, allowed = rows @ weights, None if allowed is None else (rows > 0) @ allowed
-        if columns is not None:
-            weights, allowed = weights @ columns.T, None if allowed is None else allowed @ (columns > 0).T
-        return Layer(weights, queries, keys, kind or self.kind, causal, allowed)
+        source = self if rows is columns is None else replace(self, rows=rows, columns=columns)
+        return Layer(source, queries, keys, kind or self.kind, causal)
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        shapes = [recorded.call.shape for recorded in self.record.calls]
+        first, last = self.queries or (0, sum(shape[2] for shape in shapes))
+        return self.record.num_heads, last - first, max(shape[3] for shape in shapes)
+
+    def _of_queries(self, heads: Sequence[int] | None, queries: slice, keys: slice) -> np.ndarray:
+        start = self.queries[0] if self.queries else 0
+        low, high, _ = queries.indices(self._sizes[1])
+        with torch.no_grad():
+            weights = self.record.rows(heads, slice(start + low, start + high), keys)
+        values: np.ndarray = weights[0].cpu().numpy()
+        return values
 
 
 def has_attention(model: nn.Module) -> bool:
@@ -132,10 +188,7 @@ def traced(model: nn.Module, *inputs: Any) -> Trace:
 def attended(model: nn.Module, *inputs: Any, query: int | None = None) -> dict[str, Attended]:
     """What every attention layer did in one pass, by its name; `query`: for one alone. Raises: as `traced`."""
     trace, rows = traced(model, *inputs), None if query is None else (query, query + 1)
-    return {
-        name: Attended(numbers(trace, name, rows), trace[name].kind, allowed(trace[name], queries=rows))
-        for name in trace.names()
-    }
+    return {name: Attended(trace[name], rows) for name in trace.names()}
 
 
 def layers_of(

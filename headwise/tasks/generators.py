@@ -1,34 +1,46 @@
 """Every kind of data that `headwise data make` draws, by name: problems of symbols, and what tasks draw."""
 
+import inspect
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from headwise.data import synthetic
-from headwise.errors import ConfigError, unknown
+from headwise.errors import ConfigError, flag, unknown
 from headwise.tasks import registry
+from headwise.tasks.task import Generator
 
 
-def make(name: str, folder: Path, seed: int, sizes: synthetic.Sizes) -> dict[Path, int]:
+def make(name: str, folder: Path, seed: int, count: int, options: Mapping[str, Any] | None = None) -> dict[Path, int]:
     """Writes the files of this name; returns them, and how many examples each has.
 
     Args:
         name: of a problem, of what a task of the package draws, or `module:Class/name` of what another one draws.
+        options: sizes besides the number of examples, as that kind of data has them.
 
     Raises: ConfigError: an unknown name, or sizes that it does not have; DataError: the folder holds other data.
 
-    >>> make("poems", Path("."), 1, synthetic.Sizes())
+    >>> make("copi", Path("."), 1, 10)
     Traceback (most recent call last):
-    headwise.errors.ConfigError: unknown problem 'poems'; known: brackets, copy, dialogues, lookup, odd, parity, \
-    recall, reverse, shapes, sort, waves
+    headwise.errors.ConfigError: unknown problem 'copi'; did you mean 'copy'?
     """
+    draw, options = _generator(name), options or {}
+    known = inspect.signature(draw).parameters
+    if others := [flag(option) for option in options if option not in known]:
+        words = f"{', '.join(others)} {'does' if len(others) == 1 else 'do'} not apply to '{name}'"
+        raise ConfigError(f"{words}; leave {'it' if len(others) == 1 else 'them'} out")
+    return draw(folder, seed, count, **options)
+
+
+def _generator(name: str) -> Generator:
     if name in synthetic.PROBLEMS:
-        return synthetic.make(name, folder, seed, sizes)
+        return synthetic.Drawing(name)
     tasks = map(registry.task_type, registry.task_names())
     generators = {drawn: draw for task in tasks for drawn, draw in task.generators.items()}
     if ":" in name:
         task = name.partition("/")[0]
         generators = {f"{task}/{drawn}": draw for drawn, draw in registry.task_type(task).generators.items()}
     if name not in generators:
-        raise ConfigError(unknown("problem", name, generators if ":" in name else [*synthetic.PROBLEMS, *generators]))
-    if sizes != synthetic.Sizes(sizes.count):
-        raise ConfigError(f"--symbols, --shortest and --longest do not apply to '{name}'; leave them out")
-    return generators[name](folder, seed, sizes.count)
+        problems = generators if ":" in name else sorted([*synthetic.PROBLEMS, *generators])
+        raise ConfigError(unknown("problem", name, problems))
+    return generators[name]

@@ -41,8 +41,9 @@ __all__ = [
 
 D = TypeVar("D")
 
-# (folder, seed, count) -> the files of drawn examples, and how many each has
-Generator = Callable[[Path, int, int], dict[Path, int]]
+# (folder, seed, count) -> the files of drawn examples, and how many each has; further arguments are options of
+# `headwise data make`, by their names
+Generator = Callable[..., dict[Path, int]]
 # numbers that add up over batches and processes
 Stats = dict[str, float]
 

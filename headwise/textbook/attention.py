@@ -56,11 +56,12 @@ def masked_softmax(
 
 
 class _Attention(nn.Module, ABC):
-    """softmax(score(q, k) within valid_lens) v, without heads; a subclass says what the score is."""
+    """softmax(score(q, k) within valid_lens) v, without heads; a subclass has the score and the dropout."""
 
-    def __init__(self, dropout: float):
+    dropout: nn.Dropout
+
+    def __init__(self) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
         self._last: tuple[Tensor, Tensor, Tensor | None] | None = None
 
     @abstractmethod
@@ -111,9 +112,11 @@ class AdditiveAttention(_Attention):
     """
 
     def __init__(self, key_size: int, query_size: int, num_hiddens: int, dropout: float):
-        super().__init__(dropout)
+        super().__init__()
         score = Additive(query_size, key_size, num_hiddens)
         self.W_k, self.W_q, self.w_v = score.key, score.query, score.value
+        # last, as the book prints them
+        self.dropout = nn.Dropout(dropout)
         # in a tuple it is no submodule: its layers are, under the names of the book
         self._score = (score,)
 
@@ -135,6 +138,10 @@ class DotProductAttention(_Attention):
     >>> attention.attention_weights[0, 0, :3].tolist()
     [0.5, 0.5, 0.0]
     """
+
+    def __init__(self, dropout: float):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
 
     def score(self) -> Score:
         return ScaledDot()

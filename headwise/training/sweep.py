@@ -55,6 +55,7 @@ def plan_runs(
     settings: Sequence[str],
     seeds: Sequence[int | None],
     folder_of: Callable[[str, list[str]], Path],
+    beside: Sequence[tuple[str, str]] = (),
 ) -> list[Cell]:
     """Every run, all checked before the first one trains.
 
@@ -63,6 +64,7 @@ def plan_runs(
         settings: as of `headwise train`; those with commas between values give a run for each combination.
         seeds: a run for each; None: that of the recipe.
         folder_of: the run folder of (recipe, settings).
+        beside: keys with one value each, which `Cell.values` names before those that are swept.
 
     Raises:
         ConfigError: a wrong recipe or setting, or the same run twice.
@@ -72,7 +74,8 @@ def plan_runs(
     fixed = [setting for setting in settings if Swept.parse(setting) is None]
     combinations = list(itertools.product(*([(key.key, value) for value in key.values] for key in swept)))
     cells = []
-    for name, values, seed in itertools.product(names, combinations, seeds):
+    for name, swept_values, seed in itertools.product(names, combinations, seeds):
+        values = (*beside, *swept_values)
         own = [*fixed, *(f"{key}={value}" for key, value in values), *([] if seed is None else [f"seed={seed}"])]
         cells.append(Cell(Path(name).stem, values, recipes.read(name, own), folder_of(name, own)))
     folders = [cell.folder for cell in cells]

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from devices import seeded
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
@@ -46,7 +47,7 @@ every_run = pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.kernel} 
 
 
 def numbers(seed=0):
-    return torch.randn(1, 2, LENGTH, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(1, 2, LENGTH, 3, dtype=torch.float64, generator=seeded(seed))
 
 
 @every_run

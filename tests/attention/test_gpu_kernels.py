@@ -100,11 +100,19 @@ def test_flex_attention_counts_positions_from_the_start_of_the_query():
 
 def test_masks_move_with_all_their_parts():
     mask = (Window(1, 1) & PADDING) | ~Table(torch.ones(2, 3, dtype=torch.bool))
-    moved = flex.moved(mask, torch.device("meta"))
+    moved = mask.to(torch.device("meta"))
     assert moved.left.right.valid_lens.device.type == "meta"
     assert moved.right.mask.allowed.device.type == "meta"
     assert moved.left.left.structure().band == (1, 1)
-    assert flex.moved(MASKS["bigbird"], torch.device("meta")).blocks.is_meta
+    assert MASKS["bigbird"].to(torch.device("meta")).blocks.is_meta
+
+
+@pytest.mark.parametrize(("length", "kernel"), [(1024, "fused"), (4096, "fused"), (16384, "banded")])
+def test_a_short_band_is_computed_whole_where_tiles_are_fast(length, kernel):
+    query = torch.zeros(1, 2, length, 16, device="meta")
+    assert planner.plan(Call(query, query, query, mask=Window(64, 64))).kernel == kernel
+    relu = planner.plan(Call(query, query, query, mask=Window(64, 64), normalizer="relu"))
+    assert relu.kernel == "banded"
 
 
 def agrees(name: str, call: Call, tolerance: float) -> None:

@@ -41,7 +41,7 @@ class Sparse(Mask):
 
 def masks(n):
     """A mask of each kind for two sequences of n positions, each with keys that few queries see."""
-    generator = torch.Generator().manual_seed(n)
+    generator = seeded(n)
     table = torch.rand(BATCH, 1, n, n, generator=generator) < 0.1
     by_head = torch.rand(BATCH, HEADS, n, n, generator=generator) < 0.1
     return {

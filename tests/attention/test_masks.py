@@ -3,7 +3,7 @@
 import pytest
 import torch
 from attention_cases import Case, cases
-from devices import DEVICE
+from devices import DEVICE, on_the_host
 from hypothesis import given
 
 from headwise.attention import attend, masks
@@ -165,6 +165,7 @@ def test_queries_of_a_sequence_without_keys_see_nothing(mask):
     assert queries.expand(2, 1, 3).tolist() == [[[False] * 3], [[True] * 3]]
 
 
+@on_the_host("elsewhere lengths are not read: the host would wait for the device")
 def test_lengths_that_change_in_place_are_read_anew():
     lens = torch.tensor([3, 3])
     mask = Padding(lens)
@@ -241,6 +242,7 @@ def test_what_is_no_tensor_is_refused_by_name(made, message):
         made()
 
 
+@on_the_host("elsewhere lengths are not read: the host would wait for the device")
 def test_lengths_beyond_the_keys_are_refused():
     x, lens = torch.randn(2, 1, 7, 4), torch.tensor([3, 9])
     message = "Padding: valid_lens of up to 9, but there are 7 keys"

@@ -88,8 +88,8 @@ def test_the_variance_of_a_dot_product_is_the_width_until_it_is_scaled():
     generator = seeded(0)
     for width in (4, 64, 1024):
         query, key = (torch.randn(1, 1, n, width, generator=generator) for n in (251, 257))
-        assert Dot()(query, key).var().item() / width == pytest.approx(1.0, abs=0.08)
-        assert ScaledDot()(query, key).var().item() == pytest.approx(1.0, abs=0.08)
+        assert Dot()(query, key).var().item() / width == pytest.approx(1.0, abs=0.12)
+        assert ScaledDot()(query, key).var().item() == pytest.approx(1.0, abs=0.12)
 
 
 def test_the_additive_score_pair_by_pair():

@@ -44,5 +44,5 @@ def test_options_that_pictures_have_no_use_for(headwise, folder):
     assert code == 2
     code, _, told = headwise("data", "make", "shapes", "--longest", 3)
     assert code == 2
-    assert "--symbols, --shortest and --longest do not apply to 'shapes'; leave them out" in told
+    assert "--longest does not apply to 'shapes'; leave it out" in told
     assert "task 'caption' has no option --columns; it has: --data, --valid, --test" in err

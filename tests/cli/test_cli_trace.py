@@ -31,12 +31,30 @@ def test_an_example_needs_no_run(headwise, untyped):
     assert "scores,1,1,,x2,x2,16.0" in out.splitlines()
 
 
+def test_vectors_may_be_columns(headwise, trained):
+    code, out, _ = headwise("explain", "--example", "illustrated", "--columns")
+    assert code == 0
+    assert "## output: $O = V A$" in out
+    told = {}
+    for extra in ((), ("--columns",)):
+        code, out, _ = headwise("explain", trained, "one and two .", "--trace", "json", *extra)
+        assert code == 0
+        told[extra] = {step["name"]: np.array(step["values"], dtype=float) for step in json.loads(out)["steps"]}
+    for name, values in told[()].items():
+        np.testing.assert_array_equal(told["--columns",][name], values.swapaxes(-1, -2))
+
+
 def test_what_does_not_fit_together_is_said(headwise, trained):
     wrong = {
         ("--example", "picture"): "error: --example: unknown example 'picture'",
         ("--example", "illustrated", trained): "error: --example needs no run, no input and none of their options",
         ("--example", "illustrated", "--heads", "0"): "error: --example needs no run, no input and none",
         ("nowhere", "one", "--trace", "xml"): "error: --trace: unknown form 'xml'",
+        (
+            trained,
+            "one",
+            "--columns",
+        ): "error: --columns goes with --trace or --example: add --trace markdown, or leave",
         (): "error: give a run folder and an input, or --example illustrated",
         (trained,): "error: give a run folder and an input, or --example illustrated",
         (trained, "one", "--trace", "xml"): "error: --trace: unknown form 'xml'",

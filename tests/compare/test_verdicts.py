@@ -6,7 +6,19 @@ import math
 import numpy as np
 import pytest
 
-from headwise.compare.verdicts import Cell, Control, Interval, above, larger, near, verdict, why
+from headwise.compare.verdicts import (
+    Cell,
+    Control,
+    Interval,
+    above,
+    crosses,
+    equal,
+    larger,
+    near,
+    trend,
+    verdict,
+    why,
+)
 from headwise.errors import ConfigError
 
 
@@ -96,3 +108,68 @@ def test_an_interval_holds_the_truth_as_often_as_it_says():
     intervals = [Interval.of(row.tolist()) for row in draws]
     share = sum(one.low <= 0 <= one.high for one in intervals) / len(intervals)
     assert math.isclose(share, 0.95, abs_tol=0.015)
+
+
+@pytest.mark.parametrize(
+    ("differences", "outcome"),
+    [
+        ([0.1, -0.1, 0.0], "holds"),
+        ([2.0, 2.1, 1.9], "refuted"),
+        ([-2.0, -2.1, -1.9], "refuted"),
+        ([0.9, 1.2, 0.6], "undecided"),
+        ([0.0, 0.0, 0.0], "holds"),
+        ([1.0, 1.0], "refuted"),
+    ],
+)
+def test_two_sides_that_are_level(differences, outcome):
+    assert equal("here", differences, 1.0).outcome == outcome
+
+
+@pytest.mark.parametrize(("truth", "least", "most"), [(0.0, 0.7, 1.0), (1.0, 0.0, 0.06)])
+def test_how_often_six_draws_say_that_sides_are_level(truth, least, most):
+    """At the bound itself it errs in 5 % at most, which is the level of each of the two tests."""
+    draws = np.random.default_rng(2).normal(truth, 0.6, (2000, 6))
+    held = [equal("", row.tolist(), 1.0).outcome == "holds" for row in draws]
+    assert least <= sum(held) / len(held) <= most
+
+
+@pytest.mark.parametrize(
+    ("rows", "outcome"),
+    [
+        ([[1.0, 2.0, 3.0], [1.1, 2.0, 3.0], [1.0, 2.1, 3.1]], "holds"),
+        # there, but smaller than matters
+        ([[1.0, 1.1, 1.2], [1.0, 1.1, 1.21], [1.0, 1.1, 1.2]], "refuted"),
+        ([[3.0, 2.0, 1.0], [3.1, 2.0, 1.0], [3.0, 2.0, 1.1]], "refuted"),
+        # the ends are far apart, what lies between has no order
+        ([[1.0, 4.0, 0.0, 3.0], [1.0, 0.0, 4.0, 3.1]], "undecided"),
+    ],
+)
+def test_a_trend(rows, outcome):
+    cell = trend("here", rows, 1.0)
+    assert cell.outcome == outcome
+    assert cell.where.startswith("here (Page's test: p = ")
+    assert cell.value == pytest.approx(sum(row[-1] - row[0] for row in rows) / len(rows))
+
+
+@pytest.mark.parametrize(("slope", "least", "most"), [(1.0, 0.9, 1.0), (0.0, 0.0, 0.05)])
+def test_how_often_six_draws_have_a_trend(slope, least, most):
+    draws = np.random.default_rng(3).normal(0.0, 0.7, (200, 6, 4)) + slope * np.arange(4)
+    held = [trend("", rows.tolist(), 1.0).outcome == "holds" for rows in draws]
+    assert least <= sum(held) / len(held) <= most
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "outcome"),
+    [
+        ((1, 2), (-2, -1), "holds"),
+        ((1, 2), (0.5, 1), "refuted"),
+        ((-2, -1), (-2, -1), "refuted"),
+        ((1, 2), (-1, 1), "undecided"),
+        ((-1, 1), (-2, -1), "undecided"),
+    ],
+)
+def test_a_difference_that_changes_its_sign(first, last, outcome):
+    def interval(ends):
+        return Interval(sum(ends) / 2, float(ends[0]), float(ends[1]))
+
+    assert crosses("here", interval(first), interval(last)).outcome == outcome

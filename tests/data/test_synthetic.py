@@ -18,6 +18,9 @@ GOLDEN = [
     ("1 1 1 0 0", "1 0 1 1 1"),
     ("[ ] ( [ ] ]", "broken"),
 ]
+NEWER = [("b 8 c", "8"), ("d b b d b", "- - d b b"), ("cb ac da bd c", "d")]
+# problems that are drawn with an amount
+AMOUNTS = {"match": (0, 1, 2), "shift": (0, 1, 3), "hops": (1, 2, 4)}
 
 
 def answer(problem, text):
@@ -43,7 +46,69 @@ def answer(problem, text):
     return {"copy": text, "recall": text[0]}[problem]
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+def answer_with(problem, text, amount, letters):
+    """As `answer`, of a problem that is drawn with an amount."""
+    symbols = text.split()
+    if problem == "shift":
+        return " ".join(symbols[place - amount] if place >= amount else "-" for place in range(len(symbols)))
+    asked = symbols[-1]
+    if problem == "hops":
+        pairs = dict(symbols[:-1])
+        for _ in range(amount):
+            asked = pairs[asked]
+        return asked
+    pairs = dict(zip(symbols[:-1:2], symbols[1:-1:2], strict=True))
+
+    def distance(letter):
+        apart = abs(ord(letter) - ord(asked))
+        return min(apart, letters - apart)
+
+    near = [letter for letter in pairs if distance(letter) <= amount]
+    assert near == [min(pairs, key=distance)]
+    return pairs[near[0]]
+
+
+@pytest.mark.parametrize(("problem", "amount"), [(name, amount) for name in AMOUNTS for amount in AMOUNTS[name]])
+def test_answers_of_an_amount_are_right(problem, amount):
+    sizes = Sizes(symbols=15, shortest=3, longest=5, amount=amount)
+    rows = list(itertools.islice(stream(problem, 3, "train", sizes), 200))
+    assert all(found == answer_with(problem, text, amount, 15) for text, found in rows)
+    lengths = {len(text.split()) for text, _ in rows}
+    if problem == "shift":
+        assert lengths == {3, 4, 5}
+    elif problem == "hops":
+        assert lengths == {max(length, amount + 1) + 1 for length in (3, 4, 5)}
+    else:
+        assert lengths == {2 * min(length, 15 // (2 * amount + 1)) + 1 for length in (3, 4, 5)}
+    assert len({found for _, found in rows}) > 5
+
+
+def test_letters_of_a_match_lie_anywhere():
+    """No shortcut: each pair is asked for as often as another, by each distance, and every letter is a key."""
+    sizes = Sizes(symbols=12, shortest=3, longest=3, amount=1)
+    places, steps, keys = Counter(), Counter(), Counter()
+    for text, _ in itertools.islice(stream("match", 5, "train", sizes), 3000):
+        *pairs, asked = text.split()
+        offsets = [(ord(asked) - ord(key) + 6) % 12 - 6 for key in pairs[::2]]
+        places[min(range(3), key=lambda at: abs(offsets[at]))] += 1
+        steps[min(offsets, key=abs)] += 1
+        keys.update(pairs[::2])
+    assert all(count == pytest.approx(1000, rel=0.15) for count in (*places.values(), *steps.values()))
+    assert set(steps) == {-1, 0, 1}
+    assert all(keys[letter] == pytest.approx(750, rel=0.2) for letter in "abcdefghijkl")
+
+
+def test_a_tagged_problem_has_a_symbol_and_its_answer_a_line(tmp_path):
+    make("shift", tmp_path, sizes=Sizes(count=9, symbols=3, held_out=4))
+    sentences = (tmp_path / "train.tsv").read_text().strip("\n").split("\n\n")
+    assert len(sentences) == 9
+    assert len((tmp_path / "valid.tsv").read_text().strip("\n").split("\n\n")) == 4
+    for sentence in sentences:
+        words, tags = zip(*(line.split("\t") for line in sentence.split("\n")), strict=True)
+        assert " ".join(tags) == answer_with("shift", " ".join(words), 2, 3)
+
+
+@pytest.mark.parametrize("problem", [name for name in PROBLEMS if name not in AMOUNTS])
 def test_answers_are_right_and_lengths_as_asked(problem):
     sizes = Sizes(symbols=5, shortest=4, longest=7)
     for part, low, high in (("train", 4, 7), ("longer", 8, 14)):
@@ -65,7 +130,7 @@ def test_answers_are_right_and_lengths_as_asked(problem):
 def test_golden_examples():
     """They may not change: published results rest on them."""
     rows = [next(stream(name, 1, "test", Sizes(symbols=4, shortest=5, longest=5))) for name in PROBLEMS]
-    assert rows == GOLDEN
+    assert rows == [*GOLDEN, *NEWER]
 
 
 def test_the_files_are_those_of_their_seed(tmp_path):
@@ -96,6 +161,10 @@ def test_what_is_trained_on_is_in_no_other_part(tmp_path):
         ("copi", {}, "unknown problem 'copi'; did you mean 'copy'"),
         ("copy", {"count": 0}, r"count \(0\) must be 1 or more"),
         ("copy", {"symbols": 27}, r"symbols \(27\) must lie between 2 and 26"),
+        ("copy", {"held_out": 0}, r"held_out \(0\) must be 1 or more"),
+        ("copy", {"amount": 2}, "'copy' has no amount; leave it out"),
+        ("hops", {"amount": 0}, r"amount \(0\) of 'hops' must be 1 or more, below symbols \(12\)"),
+        ("hops", {"amount": 12}, r"amount \(12\) of 'hops' must be 1 or more, below symbols \(12\)"),
         ("copy", {"symbols": 1}, r"symbols \(1\) must lie between 2 and 26"),
         ("odd", {"shortest": 2}, r"shortest \(2\) must be 3 or more for 'odd', and at most longest \(10\)"),
         (

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from devices import seeded
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import BOS, EOS, Given, Logits, Prefixes, Table, forced_scores, rules_for
@@ -23,7 +24,7 @@ def by_greedy(sentences, **options):
 
 
 def by_sampling(sentences, **options):
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     rules = rules_for(sentences, **options)
     return sample(Table(sentences), Prefixes(len(sentences)), rules, num_samples=3, generator=generator)
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from devices import seeded
 from torch import Tensor, nn
 from toys import forced_scores
 
@@ -53,7 +54,7 @@ def decoder():
 
 @pytest.fixture
 def hidden():
-    return torch.randn(5, HIDDEN, generator=torch.Generator().manual_seed(2))
+    return torch.randn(5, HIDDEN, generator=seeded(2))
 
 
 def test_scores_are_those_of_forced_decoding(decoder, hidden):

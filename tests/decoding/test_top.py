@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from devices import seeded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ def sorted_by_hand(row: list[float], k: int) -> list[int]:
 @pytest.mark.parametrize("levels", [0, 2, 5])
 @pytest.mark.parametrize("k", [1, 2, 7, 11])
 def test_top_and_argmax_take_the_lowest_of_equals(vocab, levels, k):
-    generator = torch.Generator().manual_seed(vocab + levels)
+    generator = seeded(vocab + levels)
     rows = torch.randn(3, vocab, generator=generator)
     if levels:
         rows = (rows * levels / 3).round()

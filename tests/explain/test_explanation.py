@@ -37,7 +37,7 @@ def translator(model="transformer", **options):
 
 def test_a_picture_hatches_what_the_masks_of_all_its_heads_forbid():
     allowed = np.array([[[1, 1, 0], [0, 1, 1]], [[1, 0, 0], [0, 1, 0]]], dtype=bool)
-    layer = Layer(allowed / allowed.sum(-1, keepdims=True), ["a", "b"], ["x", "y", "z"], "cross", allowed=allowed)
+    layer = Layer(allowed / allowed.sum(-1, keepdims=True), ["a", "b"], ["x", "y", "z"], "cross", mask=allowed)
     found = Explanation("", "", {"decoder.0": layer})
 
     def hatched(heads):

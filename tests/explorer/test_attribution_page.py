@@ -1,6 +1,7 @@
 """Attend with what counts by a method in place of weights: numbers, formula, source and limit, in both languages."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from browsing import IN_BROWSER, explored_at
 from serving_runs import TEXT, folder_of
 
 import headwise
-from headwise.explain.methods import METHODS
+from headwise.explain.methods import METHODS, POINTS
 from headwise.explorer.attributing import OFFERED
 from headwise.explorer.notebook import show
 from headwise.predictors.attribution.attribute import attribute
@@ -79,6 +80,75 @@ def test_it_offers_the_methods_that_need_no_other_input_in_both_languages(page, 
         assert [option.get_attribute("value") for option in options.all()] == ["", *OFFERED]
         assert not any(text.startswith("by_") for text in options.all_inner_texts())
         assert page.locator("dl.method").inner_text().isascii() == (not language)
+
+
+@pytest.mark.parametrize("by", OFFERED)
+def test_formula_source_and_limit_are_translated_where_they_have_words(page, site, by):
+    opened(page, f"{site}{ATTEND}&by={by}&lang=zh", f"decoder cross/{by}/heat")
+    formula, source, limit = page.locator("dl.method dd").all_inner_texts()
+    assert not formula.isascii()
+    assert not limit.isascii()
+    # names of papers stay, the words between them do not
+    assert not re.search("section|added here|middle of", source)
+    assert re.findall(r"arXiv:[\d.]+", source) == re.findall(r"arXiv:\d+\.\d+", METHODS[by].source)
+    assert (by != "integrated") or str(POINTS) in formula
+
+
+# the map, a part of its sentence, and what the number is made of
+SENTENCES = {
+    "norms": ("decoder.blocks.0.cross_attention", "Of all that counts for", lambda value: f"{100 * value:.1f} %"),
+    "occlusion": ("occlusion of the source", "hidden, the log-probability of", lambda value: -value),
+    "gradient": ("gradient of the source", "gradient × input is", lambda value: value),
+    "integrated": ("integrated of the source", "In place of an unknown token", lambda value: value),
+    "ablation": ("ablation of decoder cross, 2 heads", "Without head 1 of layer 1", lambda value: value),
+    "lens": ("lens of decoder.blocks", "Were block 1 the last one", lambda value: f"{100 * value:.1f} %"),
+}
+
+
+@pytest.mark.parametrize("by", SENTENCES)
+def test_a_cell_is_read_in_a_sentence_of_its_method(page, site, by):
+    name, words, expected = SENTENCES[by]
+    opened(page, f"{site}{ATTEND}&by={by}&q=0&k=0", f"decoder cross/{by}/heat")
+    exact = float(numbers(page, site, by, name)[0, 0])
+    sentence = page.locator(".read .say").inner_text().replace("−", "-")
+    assert words in sentence
+    if isinstance(expected(exact), str):
+        assert expected(exact) in sentence
+    else:
+        number = sentence.replace("×10", "e").translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
+        shown = [float(part) for part in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", number)]
+        assert any(value == pytest.approx(expected(exact), rel=6e-3) for value in shown)
+    if by == "gradient":
+        assert ("less likely" in sentence) == (exact < 0)
+    if by == "ablation":
+        assert any(value == pytest.approx(np.exp(exact), rel=6e-3) for value in shown)
+
+
+def test_a_method_is_saved_as_it_is_shown(page, site, browser, tmp_path):
+    opened(page, f"{site}{ATTEND}&by=occlusion", "decoder cross/occlusion/heat")
+    assert page.locator(".heads-of-all + .more").get_by_role("button", name="PNG").count() == 0
+    for kind in ("SVG", "HTML", "npz"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Save {kind}").click()
+        download.value.save_as(tmp_path / f"saved.{kind}")
+    assert METHODS["occlusion"].signed in (tmp_path / "saved.SVG").read_text()
+    with np.load(tmp_path / "saved.npz", allow_pickle=False) as arrays:
+        signed = arrays["occlusion of the source.signed"]
+    np.testing.assert_allclose(
+        signed, numbers(page, site, "occlusion", "occlusion of the source"), rtol=1e-3, atol=1e-4
+    )
+    other = browser.new_page()
+    other.goto((tmp_path / "saved.HTML").rename(tmp_path / "saved.html").as_uri())
+    other.wait_for_selector("html[data-ready$='/occlusion/heat']")
+    other.close()
+
+
+def test_an_edited_model_says_that_it_has_no_attribution(page, site):
+    edit = "mute~decoder.blocks.0.cross_attention~1"
+    opened(page, f"{site}{ATTEND}&by=norms&e={edit}&lang=zh", "decoder cross/norms/refused")
+    assert not page.locator(".panel.wide p.state").inner_text().isascii()
+    page.locator(".panel.wide button").click()
+    page.wait_for_selector("html[data-ready='decoder cross/norms/heat']")
 
 
 def test_maps_of_other_inputs_and_heads_are_one_press_away(page, site):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from devices import DEVICE, not_simulated
+from devices import DEVICE, not_simulated, on_the_host
 from torch.nn import functional as F
 
 from headwise.errors import DataError
@@ -65,6 +65,7 @@ def test_dropout_is_on_embedding_and_position_in_training():
         ([[1, 11]], "token 11 at row 0, position 1 is outside the vocabulary of 11"),
     ],
 )
+@on_the_host("a GPU ends the process")
 def test_token_outside_the_vocabulary(tokens, message):
     with pytest.raises(DataError, match=message):
         embedding()(torch.tensor(tokens))

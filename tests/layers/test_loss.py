@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from devices import DEVICE, not_simulated, seeded
+from devices import DEVICE, not_simulated, on_the_host, seeded
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -232,6 +232,7 @@ def test_gradients_are_averaged_over_processes(tmp_path):
         torch.testing.assert_close(parameter.grad, gradient)
 
 
+@on_the_host("a GPU ends the process")
 def test_target_outside_the_vocabulary():
     *tensors, targets = inputs(3, torch.float32)
     targets[1] = VOCAB

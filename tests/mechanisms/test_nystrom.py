@@ -49,7 +49,7 @@ def test_the_definition_by_products(steps, pinv):
 def test_a_landmark_for_each_token_is_softmax_attention(landmarks):
     """S S^+ S = S: exactly with the exact inverse, also with fewer tokens than landmarks."""
     inputs = checks.tensors(7, 7)
-    checks.same_with_gradients(run(Nystrom(landmarks, steps=None), *inputs), attend(*inputs), inputs, 1e-8)
+    checks.same_with_gradients(run(Nystrom(landmarks, steps=None), *inputs), attend(*inputs), inputs, 1e-6)
 
 
 def test_the_iteration_converges_to_the_exact_inverse():

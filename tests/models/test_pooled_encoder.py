@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from devices import seeded
 from pydantic import ValidationError
 from test_token_encoders import config_of
 from torch import nn
@@ -76,7 +77,7 @@ def test_an_empty_text_gives_zeros_to_the_head(pooling):
 
 
 def states(seed=0):
-    return torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(seed)), torch.tensor([5, 2, 1])
+    return torch.randn(3, 5, 4, generator=seeded(seed)), torch.tensor([5, 2, 1])
 
 
 def test_poolings_are_those_written_as_loops():

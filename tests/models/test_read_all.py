@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from devices import seeded
+from devices import DEVICE, seeded
 
 from headwise.layers.blocks import EncoderBlock
 from headwise.layers.inference import EncodingBlock, for_inference, is_plain
@@ -115,7 +115,8 @@ def test_padding_is_not_projected_and_changes_nothing(lens):
     projection = made.decoder.blocks[0].cross_attention.memory_projection
     projection.register_forward_hook(lambda _, inputs, output: rows.append(inputs[0].shape[:2].numel()))
     cache = made.decoder.start(memory, torch.tensor(lens))
-    assert rows == [36 if min(lens) == 9 else sum(lens)]
+    # elsewhere lengths are not read: the host would wait for the device
+    assert rows == [36 if min(lens) == 9 or DEVICE != "cpu" else sum(lens)]
     for block, (_, cross) in zip(made.decoder.blocks, cache.layers, strict=True):
         plain = block.cross_attention.project_memory(memory.states)
         for kept, whole in zip(cross.read(), plain, strict=True):

@@ -30,7 +30,7 @@ def name(request):
 
 def stepped(layer, x):
     """The definition: PyTorch's cell over the tokens of one sequence, from first to last; (hidden states, state)."""
-    cell = {nn.GRU: nn.GRUCell, nn.LSTMCell: nn.LSTMCell}[type(layer)](INPUT, HIDDEN).to(x.dtype)
+    cell = {nn.GRU: nn.GRUCell, nn.LSTMCell: nn.LSTMCell, nn.RNN: nn.RNNCell}[type(layer)](INPUT, HIDDEN).to(x.dtype)
     cell.load_state_dict({key.removesuffix("_l0"): value for key, value in layer.state_dict().items()})
     state, hidden = (x.new_zeros(1, HIDDEN),) * (2 if isinstance(cell, nn.LSTMCell) else 1), []
     for token in x:

@@ -37,7 +37,7 @@ def test_transformers(options):
         assert 4 * 4 == decoder.fewest_tensors() <= count(build_decoder(decoder, 11))
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
 @pytest.mark.parametrize("score", ["additive", "none"])
 def test_recurrent_models(cell, score):
     config = RecurrentConfig(cell=cell, score=score, num_layers=3, tie_output=True)

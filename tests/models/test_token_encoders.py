@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from devices import on_the_host, seeded
 from torch.nn import functional as F
 
 from headwise.config import Config, build
@@ -31,6 +32,7 @@ MODELS = {
     "cnn": {"kind": "cnn", "num_layers": 2, "radius": 1},
     "gru": {"kind": "rnn", "hidden_dim": 7, "num_layers": 2},
     "lstm": {"kind": "rnn", "cell": "lstm", "hidden_dim": 7},
+    "tanh": {"kind": "rnn", "cell": "rnn", "hidden_dim": 7},
     "attention": {"kind": "attention", "d_ff": 13, "num_heads": 2, "encoder_layers": 2},
     "learned": {"kind": "attention", "d_ff": 13, "num_heads": 2, "encoder_layers": 1, "position": "learned"},
     "relative": {
@@ -229,7 +231,7 @@ def test_an_unknown_encoder_or_key_has_the_nearest_one():
 
 # the tag of every token is what stands before it, which no token knows alone
 def context(count, seed):
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     tokens = torch.randint(4, 6, (count, 5), generator=generator)
     before = tokens.roll(1, 1)
     before[:, 0] = 4
@@ -281,7 +283,8 @@ def test_recurrent_layers_read_what_autocast_halved():
     torch.testing.assert_close(found, encoder(x.bfloat16().float(), lens))
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@on_the_host("there PyTorch warns that it joins weights of bfloat16 at every call")
+@pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
 def test_recurrent_layers_of_half_precision_read_half_precision(cell):
     encoder = BidirectionalConfig(cell=cell, d_model=6, hidden_dim=5, num_layers=2).encoder().eval()
     x, lens = torch.randn(2, 3, 6), torch.tensor([3, 1])

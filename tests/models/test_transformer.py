@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from devices import not_simulated
+from devices import not_simulated, on_the_host
 from pydantic import ValidationError
 from torch.nn import functional as F
 
@@ -309,6 +309,7 @@ def test_configuration_is_frozen():
         TransformerConfig().d_model = 3
 
 
+@on_the_host("a GPU ends the process")
 def test_inputs_out_of_range(build, tokens):
     with pytest.raises(DataError, match="token 17 at row 0, position 0"):
         build()(torch.full((1, 3), 17), torch.tensor([3]), tokens(1, 5))

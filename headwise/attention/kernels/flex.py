@@ -6,7 +6,6 @@ reads and writes beside its buffers: one query over 40 keys of width 8 is wrong.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -136,7 +135,7 @@ def _blocks(call: Call) -> Any:
         return None
     from torch.nn.attention.flex_attention import create_block_mask
 
-    mask, start, device = moved(call.mask, call.query.device), call.query_start, call.query.device
+    mask, start, device = call.mask.to(call.query.device), call.query_start, call.query.device
     # a lambda: the arguments are counted, which a bound method hides
     allowed = lambda batch, head, query, key: mask(batch, head, query + start, key)  # noqa: E731
     # an axis that the mask does not depend on has no table of its own
@@ -152,17 +151,3 @@ def _parts(mask: Mask) -> Iterator[Mask]:
     for part in vars(mask).values():
         if isinstance(part, Mask):
             yield from _parts(part)
-
-
-def moved(mask: Mask, device: torch.device) -> Mask:
-    """The same mask with its tensors on the device, where a compiled program reads them."""
-    if not is_dataclass(mask):
-        return mask
-    parts: dict[str, object] = {}
-    for field in fields(mask):
-        part = getattr(mask, field.name)
-        if isinstance(part, Tensor):
-            parts[field.name] = part.to(device)
-        elif isinstance(part, Mask):
-            parts[field.name] = moved(part, device)
-    return replace(mask, **parts)

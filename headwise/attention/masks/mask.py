@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -48,9 +48,18 @@ class Mask(ABC):
         return structure.reach()[1]
 
     def allows(self, batch: int, head: int, query: int, key: int) -> bool:
-        """Whether this one pair may meet."""
-        table = self(*(torch.tensor(index).view(1, 1, 1, 1) for index in (batch, head, query, key)))
-        return bool(table.all())
+        """Whether this one pair may meet. Raises: IndexError for a pair without an entry."""
+        # on the host: an index out of range that a GPU meets ends the process
+        index = (torch.tensor(number, device="cpu").view(1, 1, 1, 1) for number in (batch, head, query, key))
+        return bool(self.to(torch.device("cpu"))(*index).all())
+
+    def to(self, device: torch.device) -> "Mask":
+        """The same mask with its tensors on the device; one that is no dataclass is returned as it is."""
+        if not is_dataclass(self):
+            return self
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors = {name: part.to(device) for name, part in parts.items() if isinstance(part, Tensor | Mask)}
+        return replace(self, **tensors)
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         """Why this pair, which is forbidden, is."""

@@ -52,7 +52,7 @@ def _recorded(analysis: Analysis) -> Iterator[tuple[str, Layer, LayerRecord]]:
             with torch.no_grad():
                 weights = sequence.rows()[0].double().cpu().numpy()
             keys = fitting(shape[2], layer.keys)
-            allowed = layer.allowed if layer.weights.shape == weights.shape else None
+            allowed = layer.allowed if layer.shape == weights.shape else None
             yield (
                 name,
                 Layer(weights, fitting(shape[1], layer.queries, keys), keys, kind, layer.causal, allowed),

@@ -82,7 +82,7 @@ def _shown_rows(explanation: Explanation, layer: Layer) -> Layer:
     chosen, count = explanation.places.chosen, len(layer.queries)
     rows = np.full((1, count), 1 / count) if chosen is None else np.eye(count)[chosen : chosen + 1]
     total = {"total": rows @ layer.total} if isinstance(layer, Norms) else {}
-    return replace(layer, weights=rows @ layer.weights, queries=shown.queries, **total)
+    return replace(layer, source=rows @ layer.weights, queries=shown.queries, **total)
 
 
 _COMPUTE: dict[str, Callable[[Analysis], Maps]] = {

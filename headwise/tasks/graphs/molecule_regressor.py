@@ -170,7 +170,7 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         ]
         layers = {}
         for name, attention in looking.attended(self.model, batch.features, batch.mask, batch.start).items():
-            rows = atoms if attention.weights.shape[2] == len(atoms) else ["molecule"]
+            rows = atoms if attention.shape[1] == len(atoms) else ["molecule"]
             layers[name] = attention.layer(rows, atoms, "self")
         (prediction,) = self.predict([item])
         kinds = [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})]

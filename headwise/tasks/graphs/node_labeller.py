@@ -14,7 +14,7 @@ from torch import Tensor
 from headwise.attention.masks import Edges, Mask
 from headwise.data.batches import OnDevice
 from headwise.errors import ConfigError, DataError, unknown
-from headwise.explain.explanation import Explanation
+from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.places import InGraph
 from headwise.labels import decimals, probability, visible
 from headwise.predictors import looking
@@ -200,7 +200,7 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         trace = looking.traced(self.model, moved.features, moved.mask)
         rows = {name: _row(trace[name], place, keys) for name in trace.names()}
         # the node itself, if it hears of itself, then the others from the strongest on
-        strength = sum(row.weights[0, :, 0].mean(0) for row in rows.values()) + (np.array(keys) == place) * len(rows)
+        strength = sum(weights[:, 0].mean(0) for weights, _ in rows.values()) + (np.array(keys) == place) * len(rows)
         order = np.argsort(-strength, kind="stable")
         shown, others = order[:_SHOWN], order[_SHOWN:]
         predictions = self.odds().argmax(-1)
@@ -208,7 +208,10 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         labels = [self.labels[int(predictions[keys[number]])] for number in shown]
         more = [f"{len(others):,} others"] if len(others) else []
         gathered = _gathered(shown, others)
-        layers = {name: row.layer([item], [*names, *more], "self", columns=gathered) for name, row in rows.items()}
+        layers = {
+            name: Layer(weights @ gathered.T, [item], [*names, *more], "self", mask=allowed @ (gathered > 0).T)
+            for name, (weights, allowed) in rows.items()
+        }
         (prediction,) = self.predict([item])
         output = f"{prediction.label} ({decimals(prediction.probability)})"
         draw = Neighbourhood(item, prediction.label, [*labels, *([""] if more else [])], self.labels)
@@ -230,12 +233,11 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
         return self.number[name]
 
 
-def _row(record: LayerRecord, place: int, keys: list[int]) -> looking.Attended:
-    """What one node looks at among these; no other row is computed."""
-    with torch.no_grad():
-        weights = record.weights(queries=slice(place, place + 1)).double().cpu().numpy()
-    allowed = looking.allowed(record, queries=(place, place + 1))
-    return looking.Attended(weights[..., keys], record.kind, None if allowed is None else allowed[..., keys])
+def _row(record: LayerRecord, place: int, keys: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """What one node looks at among these, and which of them it may; no other row is computed."""
+    row = looking.Attended(record, (place, place + 1))
+    weights, allowed = row.weights[..., keys], row.allowed()
+    return weights, np.ones((1, 1, len(keys)), bool) if allowed is None else allowed[..., keys]
 
 
 def _gathered(shown: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -99,12 +99,12 @@ class AdoptedImages(Predictor[Image, str, Image]):
         inputs = self._inputs(image)
         names, values = list(inspect.signature(self.model.forward).parameters), looking.attended(self.model, inputs)
         assert names[0] == PICTURE, "vision models read pixels first"
-        count = max(attention.weights.shape[3] for attention in values.values())
+        count = max(attention.shape[2] for attention in values.values())
         grid, layers = self._grid(inputs, count), {}
         for name, attention in values.items():
-            rows = attention.weights.shape[2]
+            rows = attention.shape[1]
             query = np.eye(1, rows) if grid.before else np.full((1, rows), 1 / rows)
-            keys = looking.fitting(attention.weights.shape[3], grid.labels)
+            keys = looking.fitting(attention.shape[2], grid.labels)
             layers[name] = attention.layer(["class" if grid.before else "mean"], keys, rows=query)
         pixels = self._pixels(inputs)
         draw = ImageMap(pixels, (grid.rows, grid.columns))

@@ -42,6 +42,7 @@ from headwise.processes import divided
 from headwise.tasks._files import from_json
 from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
+from headwise.tasks.images import pathfinder
 from headwise.tasks.images.base import IMAGES_FILE, ImagePredictor, ImageTask, made_assets
 from headwise.tasks.images.demo import IMAGE_CLASSIFY
 from headwise.tasks.images.encoders import (
@@ -68,7 +69,7 @@ from headwise.tasks.images.images import ImagesConfig, scan_images, scan_of
 from headwise.tasks.images.maps import ImageMap
 from headwise.tasks.images.pixels import Image, adapted
 from headwise.tasks.images.report import IMAGES
-from headwise.tasks.task import Assets, Description, Probe
+from headwise.tasks.task import Assets, Description, Generator, Probe
 
 
 class ImageClassifier(nn.Module):
@@ -207,7 +208,7 @@ class Recogniser(ImagePredictor[dict[str, float]]):
         pixels, encoder = self._pixels([image]), self.model.encoder
         grid, layers = encoder.patches, {}
         for name, attention in looking.attended(self.model, pixels).items():
-            count = attention.weights.shape[2]
+            count = attention.shape[1]
             query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
             layers[name] = attention.layer(["class" if encoder.class_tokens else "mean"], grid.labels, rows=query)
         (label, share), *_ = self.predict([image])[0].items()
@@ -267,6 +268,7 @@ class ImageClassify(ImageTask):
     name: ClassVar[str] = "image-classify"
     kinds: ClassVar[tuple[DataKind, ...]] = (IMAGES,)
     demo: ClassVar[Demo | None] = IMAGE_CLASSIFY
+    generators: ClassVar[Mapping[str, Generator]] = {"pathfinder": pathfinder.make}
     unit: ClassVar[str] = "images"
     config_type: ClassVar[type[Config]] = ImageClassifyConfig
     batch_images: ClassVar[int] = 128

@@ -43,7 +43,7 @@ class GridMap:
         layer = list(explanation.layers).index(name)
         framed = [(layer, head) for head in explanation.layers[name].numbers(heads)]
         maps = {
-            other: entry.weights if len(entry.weights) > 1 else explanation.values(other)
+            other: entry.weights if entry.shape[0] > 1 else explanation.values(other)
             for other, entry in explanation.layers.items()
         }
         return [self.placed(weights) for weights in maps.values()], framed

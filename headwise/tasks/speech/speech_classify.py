@@ -86,7 +86,7 @@ class SpeechLabeller(Listener[dict[str, float]]):
         layers = {}
         for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
-            keys = times(attention.weights.shape[-1], recording.seconds)
+            keys = times(attention.shape[2], recording.seconds)
             layers[name] = attention.layer([answer] if pooled else keys, keys, "pooled" if pooled else None)
         return self.explained(recording, answer, layers)
 

@@ -138,7 +138,7 @@ class SpeechTagger(Listener[FrameLabels]):
         if looking.has_attention(self.model):
             (batch,) = self.batches(recording)
             for name, attention in looking.attended(self.model, batch.frames, batch.lens).items():
-                places = attention.weights.shape[-1]
+                places = attention.shape[2]
                 of_places = _pooled(shares, self.model.factor, places)
                 layers[name] = attention.layer(row_names, times(places, recording.seconds), "cross", rows=of_places)
         layers["output"] = Layer((shares @ odds)[None], row_names, self.known.outputs, "tags")

@@ -17,11 +17,13 @@ from headwise.data import spans
 from headwise.data.batches import NO_TAG
 from headwise.data.files import resolve
 from headwise.data.inspection import DataKind
+from headwise.data.long_range import MQAR, NEEDLE, REPEAT
 from headwise.data.readers import Pair
 from headwise.data.sources import Limits, Source, bucketed
 from headwise.data.spans import Scheme, illegal_sentences
 from headwise.data.splits import DataSet, Nouns
 from headwise.data.suggestions import Suggestion
+from headwise.data.synthetic import Drawing
 from headwise.data.tokenizers import TokenizerConfig
 from headwise.errors import ConfigError, DataError
 from headwise.models.token_encoders import EncoderConfig
@@ -41,7 +43,7 @@ from headwise.tasks.tagging.model import (
     build_token_tagger,
 )
 from headwise.tasks.tagging.tagger import Tagger, most_frequent, tag_count_scores, tag_counts
-from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats, Task
+from headwise.tasks.task import Assets, Description, Generator, Given, Metric, Probe, Stats, Task
 from headwise.tasks.text.report import TAGGED
 from headwise.tasks.text.start import StartRunConfig, freeze, take_over, tokenizer_of_run
 from headwise.tasks.text.tagged import Tagged, TaggedConfig, scan_tagged, scheme_of
@@ -90,7 +92,7 @@ class Learned(NamedTuple):
         return {**files, WORDS_FILE: as_json(self.words)}
 
 
-def _odd(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[str]:
+def _odd(split: str, sentences: Sequence[Tagged], learned: Learned, untagged: str | None) -> list[str]:
     """What of the sentences of a split training lacks, and how many of them break the scheme."""
     notes = []
     if broken := illegal_sentences([sentence.tags or () for sentence in sentences], learned.scheme):
@@ -100,7 +102,7 @@ def _odd(split: str, sentences: Sequence[Tagged], learned: Learned) -> list[str]
     total = sum(len(sentence.words) for sentence in sentences)
     unseen = sum(word not in learned.words for sentence in sentences for word in sentence.words)
     notes.append(f"{split}: {unseen / total:.1%} of {total:,} words are not in the training part")
-    tags = Counter(tag for sentence in sentences for tag in sentence.tags or ())
+    tags = Counter(tag for sentence in sentences for tag in sentence.tags or () if tag != untagged)
     return notes + lacking(split, tags, learned.tags, "tags")
 
 
@@ -147,6 +149,9 @@ class Tag(Task[dict[str, Sentences]]):
     name: ClassVar[str] = "tag"
     kinds: ClassVar[tuple[DataKind, ...]] = (TAGGED,)
     demo: ClassVar[Demo | None] = TAG
+    generators: ClassVar[Mapping[str, Generator]] = {
+        name: Drawing(name, problem) for name, problem in (("mqar", MQAR), ("repeat", REPEAT), ("needle", NEEDLE))
+    }
     unit: ClassVar[str] = "words"
     config_type: ClassVar[type[Config]] = TagConfig
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -171,16 +176,16 @@ class Tag(Task[dict[str, Sentences]]):
             learned = _learned(train, config)
         else:
             learned = Learned.read(given.files, config.tokenizer, config.spelling.longest)
-            _refuse_unknown(train, learned.tags, config.data.train)
+            _refuse_unknown(train, learned.tags, config.data)
         others = {tag for _, sentences in parts for sentence in sentences for tag in sentence.tags or ()}
-        names, data = (*learned.tags, *sorted(others - set(learned.tags))), {}
+        names, data = (*learned.tags, *sorted(others - {*learned.tags, config.data.untagged})), {}
         for split, sentences in parts:
-            data[split] = _encoded(sentences, learned, names, config.data.max_len)
+            data[split] = _encoded(sentences, learned, names, config.data)
             usable = data[split].sentences
             if lost := len(sentences) - len(usable):
                 longer = f"are longer than max_len {config.data.max_len}"
                 notes.append(f"{split}: {lost:,} of {len(sentences):,} sentences {longer}")
-            notes += _odd(split, usable, learned)
+            notes += _odd(split, usable, learned, config.data.untagged)
         if not data["train"].sentences:
             raise DataError(
                 f"{config.data.train}: every sentence is longer than max_len {config.data.max_len}; raise the limit"
@@ -303,31 +308,33 @@ def _data_set(data: TaggedConfig, tokenizer: TokenizerConfig) -> DataSet[Tagged]
 
 def _learned(train: list[Tagged], config: TagConfig) -> Learned:
     words = [word for sentence in train for word in sentence.words]
-    tags = sorted({tag for sentence in train for tag in sentence.tags or ()})
+    tags = sorted({tag for sentence in train for tag in sentence.tags or ()} - {config.data.untagged})
+    if not tags:
+        raise DataError(f"{config.data.train}: every tag is '{config.data.untagged}', data.untagged: nothing to learn")
     start = config.start.weights
     if start is None:
         tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
     else:
         tokenizer = WordTokenizer(tokenizer_of_run(start, config.tokenizer), None, 0)
-    return Learned(tokenizer, tags, most_frequent(train), scheme_of(train, config.data))
+    return Learned(tokenizer, tags, most_frequent(train, config.data.untagged), scheme_of(train, config.data))
 
 
-def _refuse_unknown(train: list[Tagged], tags: list[str], name: str) -> None:
+def _refuse_unknown(train: list[Tagged], tags: list[str], data: TaggedConfig) -> None:
     """There is no tag for the unknown, so data with another tag than the run's cannot be trained on."""
     for sentence in train:
-        if others := [tag for tag in sentence.tags or () if tag not in tags]:
+        if others := [tag for tag in sentence.tags or () if tag not in (*tags, data.untagged)]:
             raise DataError(
-                f"{name}:{sentence.line}: tag '{others[0]}' is not one of the {len(tags)} that the run began with; "
-                "take such sentences out, or begin another run"
+                f"{data.train}:{sentence.line}: tag '{others[0]}' is not one of the {len(tags)} that the run began"
+                " with; take such sentences out, or begin another run"
             )
 
 
-def _encoded(sentences: list[Tagged], learned: Learned, names: tuple[str, ...], max_len: int) -> Sentences:
+def _encoded(sentences: list[Tagged], learned: Learned, names: tuple[str, ...], data: TaggedConfig) -> Sentences:
     """The sentences within the limit of length, and their numbers."""
-    number = {tag: place for place, tag in enumerate(names)}
+    number = {data.untagged: NO_TAG} | {tag: place for place, tag in enumerate(names)}
     tags = [[number[tag] for tag in sentence.tags or ()] for sentence in sentences]
     rows = encode_words([sentence.words for sentence in sentences], learned.tokenizer, tags, learned.words)
-    places = np.flatnonzero(rows.pieces.lengths <= max_len)
+    places = np.flatnonzero(rows.pieces.lengths <= data.max_len)
     return Sentences([sentences[place] for place in places], rows.take(places), names)
 
 

@@ -1,12 +1,13 @@
 """A trained tagger: applies a model to sentences of words, many at a time; scores of words, spans and transitions."""
 
+import itertools
 import json
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +32,8 @@ from headwise.tasks.text.tagged import Tagged, TaggedConfig, read_words
 from headwise.tasks.text.words import WordBatch, WordRows, WordTokenizer, collate_words, encode_words
 
 _WORDS = 8
+
+T = TypeVar("T")
 
 
 class Transitions(NamedTuple):
@@ -375,7 +378,22 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
                 raise DataError(
                     f"the sentence of line {example.line} has no tags to compare with; tag all of its words"
                 )
-        return tag_scores(tags, gold, [[word in self.words for word in row] for row in words], self.scheme)
+        known = [[word in self.words for word in row] for row in words]
+        if self.data.untagged is None:
+            return tag_scores(tags, gold, known, self.scheme)
+        counting = [[tag != self.data.untagged for tag in row] for row in gold]
+        if not any(map(any, counting)):
+            raise DataError(f"there is nothing to score: every tag is '{self.data.untagged}', data.untagged")
+        chosen, correct, trained = (
+            _selected(tags, counting),
+            _selected(gold, counting),
+            _selected(known, counting),
+        )
+        return tag_scores(chosen, correct, trained, self.scheme)
+
+
+def _selected(rows: Sequence[Sequence[T]], flags: Sequence[Sequence[bool]]) -> list[list[T]]:
+    return [list(itertools.compress(row, chosen)) for row, chosen in zip(rows, flags, strict=True)]
 
 
 def _cut(words: Sequence[str], limit: int, most: int) -> Iterator[tuple[str, ...]]:
@@ -395,8 +413,10 @@ def _cut(words: Sequence[str], limit: int, most: int) -> Iterator[tuple[str, ...
         yield tuple(piece[:most] for piece in words[start:])
 
 
-def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:
+def most_frequent(sentences: Iterable[Tagged], untagged: str | None = None) -> dict[str, str]:
     """The most frequent tag of every word, of equally frequent ones the first; under "" that of words that occur once.
+
+    Words that are always untagged have the tag of words that occur once.
 
     >>> most_frequent([Tagged(("a", "saw"), ("DET", "NOUN"), 1), Tagged(("saw",), ("NOUN",), 2)])
     {'a': 'DET', 'saw': 'NOUN', '': 'DET'}
@@ -404,9 +424,9 @@ def most_frequent(sentences: Iterable[Tagged]) -> dict[str, str]:
     tags: dict[str, Counter[str]] = {}
     for sentence in sentences:
         for word, tag in zip(sentence.words, sentence.tags or (), strict=True):
-            tags.setdefault(word, Counter())[tag] += 1
+            tags.setdefault(word, Counter()).update([tag] * (tag != untagged))
     once = Counter(next(iter(counts)) for counts in tags.values() if counts.total() == 1)
     all_tags = sum(tags.values(), Counter[str]())
-    best = {word: counts.most_common(1)[0][0] for word, counts in tags.items()}
     rare = (once or all_tags).most_common(1)
+    best = {word: (counts.most_common(1) or rare)[0][0] for word, counts in tags.items()}
     return best | ({"": rare[0][0]} if rare else {})

@@ -8,7 +8,7 @@ from headwise.data.bad_lines import BadLines
 from headwise.data.files import resolve
 from headwise.data.inspection import DataKind, Inspection, Odd, Opening, add_long
 from headwise.data.readers import take
-from headwise.data.report import measure
+from headwise.data.report import measure, measure_texts, split_off
 from headwise.tasks.text.labelled import Label, LabelledConfig, scan_labelled
 from headwise.tasks.text.plain import TextConfig, scan_texts
 from headwise.tasks.text.tagged import TaggedConfig, scan_tagged
@@ -46,9 +46,17 @@ def _labelled(data: LabelledConfig, part: str, held_out: str | None) -> Inspecti
     facts: dict[str, Any] = {"labels": dict(labels.most_common()), "different_texts": len(labels_by_text)}
     lines = [f"different texts          {len(labels_by_text):,}", f"labels                   {len(labels):,}"]
     lines += [f"  {label[:22]:<22} {count:,} ({count / labels.total():.1%})" for label, count in labels.most_common(40)]
-    if examples:
-        facts["lengths"] = asdict(measure([len(example.text) for example in examples]))
+    if texts := [example.text for example in examples]:
+        words = (_training(data), texts) if part != "train" else split_off(texts, str)
+        side = measure_texts(texts, [example.line for example in examples], *words)
+        facts |= {"lengths": asdict(side.characters), "words": asdict(side)}
+        lines += ["", "texts" if part == "train" else "texts (unknown: not in the texts of train)", *side.lines()]
     return Inspection(str(path), "texts", len(examples), bad, odd, facts, tuple(lines))
+
+
+def _training(data: LabelledConfig) -> list[str]:
+    """The texts that are trained on, whatever their lines that are bad."""
+    return [row.text for row in take(BadLines().good(scan_labelled(resolve(data.train), data)), data.limit)]
 
 
 def _text(data: TextConfig, part: str, held_out: str | None) -> Inspection:

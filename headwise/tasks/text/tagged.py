@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -124,6 +124,9 @@ class TaggedConfig(Config):
     scheme: Literal["auto"] | Scheme = Field(
         "auto", description="how tags mark spans: auto (as the training part does), none, iob1, iob2, iobes or bilou"
     )
+    untagged: str | None = Field(
+        None, description="tag of words whose tag is not known, such as -: they are read, neither learned nor scored"
+    )
     bad_lines: BadRule = Field("stop", description="a line that cannot be read: stop, or skip its sentence")
     limit: int | None = Field(None, ge=1, description="use only the first sentences of train")
     valid_fraction: float = Field(0.05, ge=0, lt=1, description="part of train's sentences held out to validate")
@@ -169,7 +172,7 @@ def _sentences(name: str, config: TaggedConfig, normalize: Normalize, required: 
         )
     # a new sentence for each block of lines, or for each line
     if kind in ("conllu", "columns"):
-        blocks = _blocks(name, config.max_line_bytes, columns=kind == "columns")
+        blocks = line_blocks(name, config.max_line_bytes, columns=kind == "columns")
     else:
         blocks = _single_lines(name, config, kind == "text")
     table = Columns(config.word_column, config.tag_column, required=required)
@@ -206,7 +209,7 @@ def _single_lines(name: str, config: TaggedConfig, blank: bool) -> Iterator[list
             yield [(number, text)]
 
 
-def _blocks(name: str, max_line_bytes: int, *, columns: bool) -> Iterator[list[_Line]]:
+def line_blocks(name: str, max_line_bytes: int, *, columns: bool) -> Iterator[list[_Line]]:
     """The lines between blank ones: of CoNLL-U without comments, of columns without the beginnings of documents."""
     block: list[_Line] = []
     for number, text in scan_lines(name, max_line_bytes=max_line_bytes):
@@ -267,17 +270,17 @@ def _of_conllu(lines: list[tuple[int, str]], config: TaggedConfig, normalize: No
     words: list[str] = []
     tags: list[str] = []
     for number, text in lines:
-        cells = _cells(number, text, len(words) + 1)
+        cells = conllu_cells(number, text, len(words) + 1)
         if cells is not None:
-            words.append(_cleaned(number, cells[_FORM], normalize))
+            words.append(conllu_word(number, cells, normalize))
             tags.append(_tag(number, cells[_PLACES[config.column]], config.column, required))
     if not words:
         raise BadLine("", lines[0][0], "empty sentence", "the sentence is empty; give it words or remove it")
     return Tagged(tuple(words), tuple(tags) if all(tags) else None, lines[0][0])
 
 
-def _cells(line: int, text: str, expected: int) -> list[str] | None:
-    """The columns of a word's line; None for a line that is no word."""
+def conllu_cells(line: int, text: str, expected: int) -> list[str] | None:
+    """The columns of a word's line; None for a line that is no word. Raises: BadLine."""
     cells = text.split("\t", _COLUMNS)
     if len(cells) != _COLUMNS:
         count = text.count("\t") + 1
@@ -294,6 +297,11 @@ def _cells(line: int, text: str, expected: int) -> list[str] | None:
         what = f"{number[:20]!r} is no word number; the first column is a number, 1-2 or 1.1"
         raise BadLine("", line, "numbering", what)
     return None
+
+
+def conllu_word(line: int, cells: Sequence[str], normalize: Normalize) -> str:
+    """The word of a line of CoNLL-U. Raises: BadLine."""
+    return _cleaned(line, cells[_FORM], normalize)
 
 
 def _tag(line: int, tag: str, column: str, required: bool) -> str:

@@ -2,14 +2,17 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
 from headwise.config import Config
+from headwise.data.long_range import LISTOPS
+from headwise.data.synthetic import Drawing
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import DataError
 from headwise.labels import decimals, percent, probability, visible
@@ -21,8 +24,9 @@ from headwise.predictors.rows import Scored
 from headwise.tasks._files import as_json, counts_of
 from headwise.tasks._labelling import Labelling, lacking
 from headwise.tasks.demo import Demo
-from headwise.tasks.task import Assets, Description, Given
-from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig
+from headwise.tasks.task import Assets, Description, Generator, Given
+from headwise.tasks.text.labelled import Labelled, LabelledBatch, LabelledConfig, encode_texts
+from headwise.tasks.text_labels import passages
 from headwise.tasks.text_labels.base import (
     TOKENIZER_FILE,
     TextPredictor,
@@ -34,6 +38,9 @@ from headwise.tasks.text_labels.base import (
     tokenizer_for,
 )
 from headwise.tasks.text_labels.demo import CLASSIFY
+from headwise.tasks.text_labels.guiding import Guide, adversary, guided, pooled_weights
+
+Reweight = Callable[[int, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,43 @@ class Classifier(TextPredictor[Verdict]):
         gold, texts = [str(example.label) for example in examples], [example.text for example in examples]
         return verdict_scores([verdict.probabilities for verdict in self.predict(texts)], gold, texts)
 
+    def guide(
+        self, train: Sequence[Labelled], test: Sequence[Labelled], reweight: Reweight | None = None, *, seed: int = 0
+    ) -> list[bool]:
+        """Whether a classifier of single tokens is right on each test text when it is given this model's weights.
+
+        Args:
+            reweight: (number of the text, its weights) -> those in their place, such as uniform ones to compare with.
+            seed: of the weights and the order that the classifier begins with.
+        Raises:
+            Unsupported: the pooling is not by attention.
+            DataError: a label that the model does not know.
+        """
+        parts = self._guide(train, reweight), self._guide(test, reweight)
+        return guided(*parts, self.tokenizer.vocab_size, len(self.classes), seed=seed)
+
+    def _guide(self, examples: Sequence[Labelled], reweight: Reweight | None) -> Guide:
+        texts = [self.parse(example.text) for example in examples]
+        rows = encode_texts(texts, self.tokenizer, self.data.max_len, [self._number(example) for example in examples])
+        weights = pooled_weights(self.model, rows)
+        return Guide(rows, weights if reweight is None else list(map(reweight, range(len(weights)), weights)))
+
+    def adversary(self, examples: Sequence[Labelled], *, strength: float = 0.01, seed: int = 0) -> "Classifier":
+        """A classifier that answers alike, with weights as different as it can have them.
+
+        Args:
+            strength: what a nat of difference between weights is worth against a changed answer.
+        Raises: Unsupported: the pooling is not by attention.
+        """
+        rows = encode_texts([self.parse(example.text) for example in examples], self.tokenizer, self.data.max_len)
+        model = adversary(self.model, rows, strength=strength, seed=seed)
+        return Classifier(model, self.tokenizer, self.data, self.classes)
+
+    def _number(self, example: Labelled) -> int:
+        if str(example.label) not in self.classes:
+            raise DataError(f"line {example.line}: label '{_label(example)[:40]}' is none that the model knows")
+        return list(self.classes).index(str(example.label))
+
     def baselines(self, examples: Sequence[Labelled]) -> Iterator[Baseline]:
         yield majority([str(example.label) for example in examples])
 
@@ -119,6 +163,11 @@ class Classify(TextTask, Labelling[dict[str, Texts]]):
 
     name: ClassVar[str] = "classify"
     demo: ClassVar[Demo | None] = CLASSIFY
+    generators: ClassVar[Mapping[str, Generator]] = {
+        "listops": Drawing("listops", LISTOPS),
+        "passages": passages.make_passages,
+        "retrieval": passages.make_retrieval,
+    }
     numbers: ClassVar[bool] = False
     config_type: ClassVar[type[Config]] = ClassifyConfig
     config: ClassifyConfig

@@ -23,6 +23,7 @@ from headwise.attention.zeros import zeroed
 from headwise.caches import Cache
 from headwise.config import Config, named
 from headwise.errors import ConfigError, ShapeError, Unsupported
+from headwise.models import recurrent
 from headwise.models.initializers import Scheme
 from headwise.models.names import NormalizerName
 from headwise.models.protocols import Decoder, Encoder, Memory, Seq2Seq
@@ -126,7 +127,7 @@ class RecurrentEncoder(Encoder):
         dropout: on the output of every layer but the last, while training.
     """
 
-    def __init__(self, embedding: nn.Embedding, layers: list[list[nn.GRU | nn.LSTMCell]], dropout: float):
+    def __init__(self, embedding: nn.Embedding, layers: list[list[recurrent.Layer]], dropout: float):
         super().__init__()
         self.embedding, self.dropout = embedding, dropout
         self.layers = nn.ModuleList(nn.ModuleList(directions) for directions in layers)
@@ -198,7 +199,7 @@ class RecurrentDecoder(Decoder):
     def __init__(
         self,
         embedding: nn.Embedding,
-        cells: list[nn.GRUCell | nn.LSTMCell],
+        cells: list[recurrent.Stepwise],
         attention: Mechanism | None,
         query: nn.Module,
         key: nn.Module,
@@ -270,7 +271,7 @@ class RecurrentConfig(Config):
     """Sizes and parts of a recurrent encoder-decoder; the defaults are those of a small model for short sentences."""
 
     kind: Literal["recurrent"] = Field("recurrent", description="the family of the model")
-    cell: Literal["gru", "lstm"] = Field("gru", description="the recurrent cell of both sides")
+    cell: recurrent.Name = Field("gru", description="the recurrent cell of both sides; rnn is tanh alone")
     embed_dim: int = Field(32, ge=1, le=2**20, description="width of the embeddings")
     hidden_dim: int = Field(32, ge=1, le=2**20, description="width of a direction's states and the additive score")
     num_layers: int = Field(2, ge=1, le=1024, description="layers of the encoder and of the decoder")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from headwise.data.synthetic import Sizes
 from headwise.errors import ConfigError, DataError
 from headwise.tasks import generators
 from headwise.tasks.series.drawn import LAG, draw, make
@@ -22,12 +21,12 @@ def test_echo_answers_itself():
 
 def test_files_are_the_same_wherever_made(tmp_path):
     (one,) = make(tmp_path / "a", 3, 40)
-    (two,) = generators.make("waves", tmp_path / "b", 3, Sizes(40))
+    (two,) = generators.make("waves", tmp_path / "b", 3, 40)
     assert one.read_bytes() == two.read_bytes()
     lines = one.read_text().splitlines()
     assert (lines[0], len(lines), lines[-1].split(",")[0]) == ("step,tide,echo", 41, "39")
     with pytest.raises(DataError, match=r"series.csv: is other data, of another seed or size; remove it, or name"):
         make(tmp_path / "a", 4, 40)
-    with pytest.raises(ConfigError, match="--symbols, --shortest and --longest do not apply to 'waves'; leave them"):
-        generators.make("waves", tmp_path / "c", 3, Sizes(40, symbols=3))
+    with pytest.raises(ConfigError, match="--symbols does not apply to 'waves'; leave it out"):
+        generators.make("waves", tmp_path / "c", 3, 40, {"symbols": 3})
     assert not (tmp_path / "c").exists()

@@ -255,3 +255,49 @@ def test_smoothing_and_a_single_tag(make, files):
 def test_what_cannot_be_legal_is_refused(spanned, output, scheme, message):
     with pytest.raises(ConfigError, match=message):
         spanned(output=output, data={"scheme": scheme}).build()
+
+
+def test_untagged_words_are_read_and_neither_learned_nor_scored(make, files):
+    """As if their places had no tag: the same loss and scores as by hand, and no output for the mark."""
+    rows = [(words, [tag if tag == "NOUN" else "-" for tag in tags]) for words, tags in treebank()[:12]]
+    rows += [(["a", "saw"], ["-", "VERB"])]
+    text = "\n".join(json.dumps({"words": words, "tags": tags}) for words, tags in rows)
+    (files / "partly.jsonl").write_text(text)
+    data = {"train": str(files / "partly.jsonl"), "valid": str(files / "partly.jsonl"), "test_fraction": 0.0}
+    task = make(data=data | {"untagged": "-"})
+    assert task.tags == ["NOUN", "VERB"]
+    model = built_of(task)
+    batch = all_of(task)
+    assert batch.num_tokens == sum(tag != "-" for _, tags in rows for tag in tags)
+    with torch.no_grad():
+        scores = model(batch.tokens, batch.pieces)
+        loss, stats = task.loss(model, batch), task.measure(model, [batch])
+    expected = torch.zeros(())
+    right = count = 0
+    for row, example in enumerate(task.split("train").sentences):
+        for place, tag in enumerate(example.tags):
+            if tag != "-":
+                expected = expected - scores[row, place].log_softmax(-1)[task.tags.index(tag)]
+                right += int(scores[row, place].argmax()) == task.tags.index(tag)
+                count += 1
+    torch.testing.assert_close(loss, expected)
+    measured = task.summarise(stats)
+    assert measured["accuracy"] == pytest.approx(right / count)
+    assert measured["loss"] == pytest.approx(float(expected) / count)
+    predictor = task.predictor(model)
+    scored = predictor.evaluate(task.split("train").sentences)
+    assert scored["accuracy"] == pytest.approx(right / count)
+    assert "-" not in predictor.words.values()
+    (baseline,) = predictor.baselines(task.split("train").sentences)
+    assert baseline.scores["accuracy"] > 0.9
+
+
+def test_data_where_everything_is_untagged(make, files):
+    (files / "none.jsonl").write_text(
+        json.dumps({"words": ["a", "b"], "tags": ["-", "-"]}) + "\n" + '{"words": ["c"], "tags": ["-"]}'
+    )
+    with pytest.raises(DataError, match="every tag is '-', data\\.untagged: nothing to learn"):
+        make(data={"train": str(files / "none.jsonl"), "valid_fraction": 0.0, "test_fraction": 0.0, "untagged": "-"})
+    predictor = (task := make(data={"untagged": "-"})).predictor(built_of(task))
+    with pytest.raises(DataError, match="there is nothing to score: every tag is '-'"):
+        predictor.evaluate([next(iter(predictor.read(files / "none.jsonl")))])

@@ -30,6 +30,7 @@ VARIANTS = [
     {"cell": "lstm", "score": "dot"},
     {"cell": "gru", "score": "scaled_dot", "normalizer": "sigmoid"},
     {"cell": "gru", "normalizer": "relu"},
+    {"cell": "rnn", "bidirectional": True},
 ]
 
 
@@ -96,7 +97,7 @@ def one_way(layer, x):
     return torch.cat(hidden), torch.cat(state, -1)[0]
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_outputs_and_gradients_are_those_of_the_definition(cell, bidirectional):
     model = build(cell=cell, bidirectional=bidirectional)

@@ -285,6 +285,9 @@ export function ofMethod(name) {
   });
 }
 
+/** The method whose numbers are shown, which only a map shows; none: "". */
+export const method = () => (view.value === "heat" ? by.value : "");
+
 /** The next scale. */
 export const scaled = () => (scale.value = { sqrt: "linear", linear: "log", log: "sqrt" }[scale.value] || "sqrt");
 

@@ -13,9 +13,12 @@ export const learn = (words) => void Object.assign(known, words);
 /** The words for a name, with values in the places {0}, {1} ... @param {string} name @param {...any} values */
 export const t = (name, ...values) => phrase(name, ...values).join("");
 
+/** Whether there are words for a name. @param {string} name */
+export const knows = (name) => Object.hasOwn(known, name);
+
 /** The words for one of a family of names, such as of tasks; without any, the name itself. */
 export const named = (/** @type {string} */ family, /** @type {string} */ name) =>
-  Object.hasOwn(known, `${family}_${name}`) ? t(`${family}_${name}`) : name;
+  knows(`${family}_${name}`) ? t(`${family}_${name}`) : name;
 
 /**
  * The same in parts, so that a value may be an element.
@@ -24,6 +27,6 @@ export const named = (/** @type {string} */ family, /** @type {string} */ name) 
  * @returns {any[]}
  */
 export function phrase(name, ...values) {
-  const words = (Object.hasOwn(known, name) ? known[name] : [name, name])[language.value === "zh" ? 1 : 0];
+  const words = (knows(name) ? known[name] : [name, name])[language.value === "zh" ? 1 : 0];
   return words.split(/\{(\d)\}/).map((part, at) => (at % 2 ? values[Number(part)] : part));
 }

@@ -228,15 +228,9 @@ function thumbs(trace, group, node, alive) {
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
     if (!alive()) return;
     headGrid.mount(grid, group, found, dark, side);
-    refill(
-      more,
-      tools(),
-      h(
-        "span",
-        { class: "saving" },
-        saving.buttons(`heads ${group.name}`, async () => (await pictures()).heads(group, found)),
-      ),
-    );
+    const all = saving.buttons(`heads ${group.name}`, async () => (await pictures()).heads(group, found));
+    // these are of attention, not of a method
+    refill(more, tools(), state.method() ? null : h("span", { class: "saving" }, all));
   }, failed);
 }
 
@@ -263,7 +257,7 @@ function chosen(trace, group, node, read, alive) {
     failed(error);
     fill(node, h("p", { class: "failed" }, explained(error.message)));
   };
-  if (view === "heat" && state.by.value) {
+  if (state.method()) {
     import("../views/attribution.js").then((attribution) => {
       if (!alive()) return;
       waiting.remove();

@@ -3,14 +3,17 @@
 
 import { getJson, getNumbers, query } from "../api.js";
 import { after } from "../core/masked.js";
-import { cut, number, percent } from "../core/text.js";
+import { significant } from "../core/digits.js";
+import { cut, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
+import { inside } from "../inside.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
-import { learn, phrase, t } from "../strings.js";
+import { knows, learn, phrase, t } from "../strings.js";
 import { groupTitle, headTitle, layerTitle } from "../titles.js";
 import { WORDS } from "../words/attribution.js";
 import * as heat from "./heat.js";
+import * as saving from "./saving.js";
 
 learn(WORDS);
 
@@ -35,6 +38,7 @@ const together = signal(true);
  */
 export function mount(node, read, trace, group) {
   const by = state.by.value;
+  if (state.edits.value) return edited(node, read, group);
   const leaving = new AbortController();
   other.value = "";
   const at = `/api/v1/traces/${trace.trace_id}/attribution`;
@@ -75,6 +79,18 @@ export function mount(node, read, trace, group) {
 }
 
 /**
+ * What stands there for a model that is edited: nothing is asked for.
+ * @param {HTMLElement} node @param {HTMLElement} read @param {state.Group} group
+ */
+function edited(node, read, group) {
+  read.hidden = true;
+  const back = h("button", { class: "main", onclick: () => (state.edits.value = "") }, t("clear"));
+  node.append(h("p", { class: "state" }, t("by_edited")), back);
+  document.documentElement.dataset.ready = `${group.name}/${state.by.value}/refused`;
+  return () => {};
+}
+
+/**
  * The map of the layer that is looked at; else the one that was chosen, or of the same tokens, or the first.
  * @param {Described} described @param {state.Group} group
  */
@@ -101,7 +117,9 @@ function draw(body, read, described, map, head, group, values) {
   const { at, layer } = state.place(group);
   const ofLayer = map.name === layer && !map.name.startsWith(by);
   const whose = head < 0 ? layerTitle(layer, at, group.kind) : headTitle(group, at, head);
-  const title = ofLayer ? t("by_map", t(`by_${by}`), whose) : [t(`by_${by}`), part(described, map)].join(" ");
+  const title = ofLayer
+    ? t("by_map", t(`by_${by}`), whose)
+    : [t(`by_${by}`), ...(described.maps.length > 1 ? [part(described, map)] : [])].join(" ");
   const weights = Float32Array.from(values);
   const shown = {
     weights: map.signed ? weights : after(weights, rows, columns, map.causal),
@@ -120,13 +138,12 @@ function draw(body, read, described, map, head, group, values) {
     h(
       "dl",
       { class: "facts method" },
-      fact("by_formula", described.formula),
-      fact("by_source", described.source),
-      fact("by_limit", t(`limit_${by}`, described.limit)),
+      ...["formula", "source", "limit"].map((what) => fact(what, by, /** @type {any} */ (described)[what])),
     ),
   );
+  if (!inside()) body.append(saving.picture(title, async () => (await import("./pictures.js")).heat(shown)));
   state.strongest.value = largest(shown.weights, columns);
-  const ends = [heat.mount(place, shown), said(read, shown)];
+  const ends = [heat.mount(place, shown), said(read, shown, by)];
   document.documentElement.dataset.ready = `${group.name}/${by}/heat`;
   return () => ends.forEach((one) => one());
 }
@@ -147,8 +164,11 @@ function numbered({ rows, columns, queries, keys }) {
   };
 }
 
-/** @param {string} title @param {string} text */
-const fact = (title, text) => [h("dt", {}, t(title)), h("dd", {}, text)];
+/** @param {string} what @param {string} by @param {string} text as the server has it */
+const fact = (what, by, text) => {
+  const words = `${what}_${by}`;
+  return [h("dt", {}, t(`by_${what}`)), h("dd", {}, knows(words) ? t(words, text) : text)];
+};
 
 /** @param {string} text @param {boolean} on @param {() => void} press */
 const button = (text, on, press) =>
@@ -184,20 +204,32 @@ function largest(values, columns) {
   return { q: Math.floor(Math.max(0, best) / columns), k: Math.max(0, best) % columns };
 }
 
-/** The chosen cell in a sentence. @param {HTMLElement} read @param {heat.Head} shown */
-function said(read, shown) {
+/** The chosen cell in a sentence. @param {HTMLElement} read @param {heat.Head} shown @param {string} by */
+function said(read, shown, by) {
   const { queries, keys } = shown.group;
   return effect(() => {
     const { q, k } = heat.chosen(shown);
     if (q < 0 || k < 0 || q >= queries.length || k >= keys.length) return fill(read);
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
     const value = shown.weights[q * keys.length + k];
-    const names = [queries[q], keys[k]].map((label) => strong(cut(label, LETTERS)));
-    const text = shown.scores ? number(value) : percent(Math.max(0, value), 1);
+    const names = [word(queries, q), word(keys, k)].map((label) => strong(cut(label, LETTERS)));
+    const numbers = shown.scores
+      ? [by === "occlusion" ? -value : value, Math.exp(value)].map((number) => significant(number, 3))
+      : [percent(Math.max(0, value), 1)];
     return fill(
       read,
-      h("p", { class: "say" }, phrase("say_by", names[0], names[1], strong(text))),
+      h("p", { class: "say" }, phrase(sentence(by, value), ...names, ...numbers.map(strong))),
       h("p", { class: "note" }, shown.quantity),
     );
   });
 }
+
+/** The words for a number of a method. @param {string} by @param {number} value */
+function sentence(by, value) {
+  if (by === "gradient" && value < 0) return "say_by_gradient_less";
+  return knows(`say_by_${by}`) ? `say_by_${by}` : "say_by";
+}
+
+/** A label without its number, where all have one. @param {string[]} labels @param {number} at */
+const word = (labels, at) =>
+  labels.every((label, place) => label.startsWith(`${place + 1}:`)) ? labels[at].replace(/^\d+:/, "") : labels[at];

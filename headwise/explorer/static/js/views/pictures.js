@@ -109,7 +109,7 @@ export function heat(head) {
   const y = EDGE + 24 + BAR + Math.max(0, ...across.map((one) => wide(one))) + GAP;
   const middle = step / 2 + 4;
   const marks = cells(how, rows, columns, x, y, step);
-  const names = titles(group);
+  const names = head.sides || titles(group);
   marks.push({
     kind: "text",
     x: EDGE + SIZE,

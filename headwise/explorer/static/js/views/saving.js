@@ -36,20 +36,28 @@ export function buttons(name, make) {
   return [button("PNG", "savedPicture", png), button("SVG", "savedPicture", svg)];
 }
 
-/** Buttons for all of a trace. @param {state.Trace} trace @param {state.Group} group */
+/**
+ * Buttons for all of a trace, or for what counts by a method where that is shown.
+ * @param {state.Trace} trace @param {state.Group} group
+ */
 export function trace(trace, group) {
   const at = `/api/v1/traces/${trace.trace_id}/export`;
   const ask = (/** @type {string} */ kind) => () => {
     state.status.value = t("loading");
+    const by = state.method();
+    if (by) {
+      const named = `attribution ${by}.${kind}`;
+      getFile(`${at}?${query({ as: kind, by })}`).then((blob) => saved(blob, named), refused);
+      return;
+    }
     const file = (/** @type {Record<string, string>} */ part) => getFile(`${at}?${query({ as: kind, ...part })}`);
     // what is too large as a whole may do as the part that is looked at
     const whole = file({}).then((blob) => saved(blob, `attention.${kind}`));
     const part = () => file({ group: group.name }).then((blob) => saved(blob, `attention ${group.name}.${kind}`));
-    whole
-      .catch((error) => (error.status === TOO_LARGE ? part() : Promise.reject(error)))
-      .catch((error) => {
-        state.status.value = error.message;
-      });
+    whole.catch((error) => (error.status === TOO_LARGE ? part() : Promise.reject(error))).catch(refused);
+  };
+  const refused = (/** @type {Error} */ error) => {
+    state.status.value = error.message;
   };
   return h(
     "span",

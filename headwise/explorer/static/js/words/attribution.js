@@ -15,7 +15,36 @@ export const WORDS = {
   by_together: ["All heads together", "所有头合计"],
   by_head: ["This head", "此头"],
   by_working: ["{0}: computing …", "{0}：计算中……"],
-  say_by: ["For {0}, {1} counts {2}.", "对 {0} 而言，{1} 的作用为 {2}。"],
+  // {0}: the row, {1}: the column, {2}: the number
+  say_by: ["Of all that counts for {0}, {2} is {1}.", "对 {0} 起作用的一切中，{1} 占 {2}。"],
+  say_by_gradient: [
+    "More of {1} would make {0} likelier: gradient × input is {2}.",
+    "{1} 稍增，{0} 就更可能：梯度 × 输入为 {2}。",
+  ],
+  say_by_gradient_less: [
+    "More of {1} would make {0} less likely: gradient × input is {2}.",
+    "{1} 稍增，{0} 就更不可能：梯度 × 输入为 {2}。",
+  ],
+  say_by_integrated: [
+    "In place of an unknown token, {1} changes the log-probability of {0} by {2} nats.",
+    "以 {1} 代替未知词元，{0} 的对数概率变化 {2} 奈特。",
+  ],
+  say_by_occlusion: [
+    "With {1} hidden, the log-probability of {0} changes by {2} nats.",
+    "遮住 {1} 后，{0} 的对数概率变化 {2} 奈特。",
+  ],
+  say_by_ablation: [
+    "Without head {1} of layer {0}, the answer is {3} times as likely: its log-probability changes by {2} nats.",
+    "去掉第 {0} 层第 {1} 头后，输出的概率是原来的 {3} 倍：对数概率变化 {2} 奈特。",
+  ],
+  say_by_lens: [
+    "Were block {0} the last one, the model would give {1} a probability of {2}.",
+    "若第 {0} 块就是最后一块，模型给 {1} 的概率为 {2}。",
+  ],
+  by_edited: [
+    "Attribution is of the model as it was trained, and this one is edited: take the edits back to see it.",
+    "归因针对训练得到的模型，而当前模型已被编辑：请先撤回编辑。",
+  ],
   side_query: ["query", "查询"],
   side_key: ["key", "键"],
   side_output: ["output", "输出"],
@@ -32,6 +61,33 @@ export const WORDS = {
   quantity_occlusion: ["{0}", "损失的对数概率（奈特）"],
   quantity_ablation: ["{0}", "对数概率的变化（奈特）"],
   quantity_lens: ["{0}", "概率"],
+  formula_norms: ["{0}", "每个头的 ||A_ij v_j W_o||，以及各头之和的范数，均为占一行的份额"],
+  formula_rollout: ["{0}", "各层 (A + I) / 2 之积，A 为各头平均，取份额；没有残差连接的层只用 A；交叉注意力同理"],
+  formula_alti: [
+    "{0}",
+    "各层 c_ij = max(0, ||y_i|| - ||y_i - T_i(x_j)||) 之积（L1 范数），取占一行的份额；y_i 是一层在前馈网络之前由 i 得出的结果，" +
+      "T_i(x_j) 是 x_j 经所有头、残差和归一化加入的部分",
+  ],
+  formula_flow: ["{0}", "在容量为 (A + I) / 2 的边上，从每个输出到每个输入的最大流，取占一行的份额"],
+  formula_gradient: ["{0}", "在词元向量（或图块像素）处的 x_j . d log p / d x_j"],
+  formula_integrated: [
+    "{0}",
+    "(x_j - u_j) . 从 u 到 x 的 50 个点上 d log p / d x_j 的平均；u 为未知词元或平均颜色的像素；一行之和约为 log p(x) - log p(u)",
+  ],
+  formula_occlusion: ["{0}", "log p(x) - log p(x，其中词元 j 换成未知词元，或图块 j 换成平均颜色)"],
+  formula_ablation: ["{0}", "log p(x，其中一个头的输出置零) - log p(x)，对所有输出合计"],
+  formula_lens: ["{0}", "若模型的其余部分把第 l 块当作最后一块来读，每个输出的概率"],
+  // names of papers stay as they are
+  source_norms: ["{0}", "Kobayashi et al. 2020, arXiv:2004.10102，式 4"],
+  source_rollout: ["{0}", "Abnar and Zuidema 2020, arXiv:2005.00928，第 3 节；交叉注意力为此处所加"],
+  source_alti: ["{0}", "Ferrando et al. 2022, arXiv:2203.04212，第 3 节；编码器-解码器见 arXiv:2205.11631，第 3 节"],
+  source_flow: ["{0}", "Abnar and Zuidema 2020, arXiv:2005.00928，第 3 节；交叉注意力和份额为此处所加"],
+  source_integrated: ["{0}", "Sundararajan et al. 2017, arXiv:1703.01365，式 3，取每步的中点"],
+  source_occlusion: ["{0}", "Zeiler and Fergus 2014, arXiv:1311.2901，第 2.2 节；Li et al. 2016, arXiv:1612.08220"],
+  source_ablation: [
+    "{0}",
+    "Michel, Levy and Neubig 2019, arXiv:1905.10650，第 3 节；Voita et al. 2019, arXiv:1905.09418",
+  ],
   limit_norms: ["{0}", "它不计残差连接保留的内容，也不计后面各层如何使用这些内容。"],
   limit_rollout: ["{0}", "它不计值向量的大小，并把残差连接当作每层的一半。"],
   limit_alti: ["{0}", "它不计前馈网络，并把与总和的接近程度当作作用大小。"],

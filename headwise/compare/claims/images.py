@@ -1,0 +1,96 @@
+"""Claims about convolution and attention over images, by models that are trained on few and on more of them."""
+
+import datetime
+
+from headwise.compare.bench import Bench, Comparison, Design, budget, rates
+from headwise.compare.claim import Claim, Evidence
+from headwise.compare.claims.weighing import guessed
+from headwise.compare.experiment import Arm
+from headwise.compare.verdicts import Interval, crosses, larger, trend
+from headwise.training.ledger import account
+
+_WRITTEN = datetime.date(2026, 11, 26)
+
+
+def _by_count(bench: Bench) -> dict[int, Comparison]:
+    """Both models trained on so many images, with equal steps; the same runs for both claims."""
+    full = bench.full
+    counts = (600, 6000, 60_000) if full else (300, 1000, 3000)
+    # about as many parameters
+    cnn = () if full else ("model.width=12", "model.stages=2")
+    vit = () if full else ("model.d_model=32", "model.d_ff=64", "model.encoder_layers=2", "model.patch=7")
+    sides = {"cnn": Arm("fashion-mnist", cnn), "vit": Arm("fashion-mnist-vit", vit)}
+    # the same changes of images, and numbers of one kind on every machine
+    alike = ["augmentation.shift=1", 'training.precision="fp32"', *budget(700 if full else 60, 64, "sentences")]
+    alike += [] if full else ["training.valid_limit=500"]
+    return {
+        count: bench.train(
+            f"{count:,} images",
+            Design(
+                sides,
+                "accuracy",
+                [f"data.limit={count}", *alike],
+                rates(4e-3),
+                limit=None if full else 1000,
+            ),
+        )
+        for count in counts
+    }
+
+
+def _data_hunger(bench: Bench) -> Evidence:
+    by_count = _by_count(bench)
+    gaps = [compared.ahead("cnn", "vit") for compared in by_count.values()]
+    rows = [[-gap for gap in row] for row in zip(*gaps, strict=True)]
+    first, *_, last = by_count.values()
+    cells = [
+        trend("the lead of the convolution shrinks with data", rows, 0.01),
+        crosses("attention is ahead at the most data", first.difference("cnn", "vit"), last.difference("cnn", "vit")),
+    ]
+    return cells, [guessed(f"{count:,} images", compared, 0.1) for count, compared in by_count.items()]
+
+
+def _overfitting(bench: Bench) -> Evidence:
+    """What is lost from training to test images, at the fewest images."""
+    count, compared = next(iter(_by_count(bench).items()))
+    limit = None if bench.full else 1000
+    lost, fitted = {}, {}
+    for side in compared.sides:
+        runs = compared.folders(side)
+        fitted[side] = [account(run, "train", limit).scores["accuracy"] for run in runs.values()]
+        tested = [compared.sides[side].scores[seed] for seed in runs]
+        lost[side] = [a - b for a, b in zip(fitted[side], tested, strict=True)]
+    gap = Interval.of([vit - cnn for vit, cnn in zip(lost["vit"], lost["cnn"], strict=True)])
+    level = Interval.of([vit - cnn for vit, cnn in zip(fitted["vit"], fitted["cnn"], strict=True)])
+    # at unequal training accuracy it would measure which one was trained for longer
+    bench.notes.append(f"{count:,} images: accuracy in training, attention - convolution: {level.value:+.3f}")
+    return [larger(f"{count:,} images: attention loses more from training to test", gap, 0.02)], [
+        guessed(f"{count:,} images", compared, 0.1)
+    ]
+
+
+CLAIMS = [
+    Claim(
+        name="transformer-needs-more-data",
+        sentence="With few images a convolutional network is ahead, with many a Transformer.",
+        source="lecture notes, row S89; Dosovitskiy et al. 2021, An image is worth 16x16 words, arXiv:2010.11929",
+        rule=(
+            "at equal steps, with rates that validation chose for each number of images, the lead of the convolution"
+            " falls (Page's test, p < 0.05) by 1 point or more from the fewest to the most images; and it is above 0 at"
+            " the fewest and below 0 at the most, each with all of the 95 % interval over seeds"
+        ),
+        written=_WRITTEN,
+        trial=_data_hunger,
+    ),
+    Claim(
+        name="flexible-models-overfit",
+        sentence="Attention, which assumes less, loses more from training to test images where they are few.",
+        source="lecture notes, row S132",
+        rule=(
+            "at the fewest images of transformer-needs-more-data, accuracy in training minus that in test is 2 points"
+            " or more larger for attention than for the convolution, with all of the 95 % interval over seeds above 0"
+        ),
+        written=_WRITTEN,
+        trial=_overfitting,
+    ),
+]

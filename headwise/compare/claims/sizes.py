@@ -1,0 +1,177 @@
+"""Claims about the shape of a model, by models that are trained: heads, width, depth, residuals and norms."""
+
+import datetime
+
+from headwise.compare.bench import Bench, Design, budget, rates
+from headwise.compare.claim import Claim, Evidence
+from headwise.compare.claims.weighing import dropped, guessed, learned, scores, told_apart
+from headwise.compare.experiment import Arm
+from headwise.compare.verdicts import Cell, Control, Interval, above, equal, larger, trend
+
+_WRITTEN = datetime.date(2026, 11, 26)
+
+
+def _heads(bench: Bench) -> Evidence:
+    """Sorting, by the number of heads at the same width, so that parameters are equal."""
+    full = bench.full
+    data = bench.drawn("sort", 10_000 if full else 4000, symbols=12, longest=10 if full else 6)
+    settings = [*data, "model.d_model=32", "model.d_ff=64", *budget(900 if full else 250, 1024)]
+    sides = scores("sort", "model.num_heads", ("1", "2", "4", "8", "16") if full else ("1", "2", "4"))
+    where = "sorting"
+    compared = bench.train(where, Design(sides, "exact", settings, rates(4e-3)))
+    if dropped(bench, where, compared, 0.02):
+        return [], [told_apart([])]
+    rows = list(zip(*(compared.scores(name) for name in ("1", "2", "4")), strict=True))
+    best = compared.best([name for name in sides if name != "1"])
+    cells = [
+        trend("sorting, by 1, 2 and 4 heads", rows, 0.01),
+        larger(f"sorting, the best number of heads ({best}) over one", compared.difference(best, "1"), 0.01),
+    ]
+    return cells, [learned(where, compared, compared.best(), 0.3)]
+
+
+def _width(bench: Bench) -> Evidence:
+    """Sentiment of sentences, by the width of embeddings and states."""
+    full = bench.full
+    own = [] if full else ["data.limit=1500"]
+    settings = [*own, *budget(400 if full else 120, 1024)]
+    widths = ("64", "128", "300") if full else ("64", "300")
+    sides = {width: Arm("sst2", (f"model.d_model={width}",)) for width in widths}
+    where = "sentiment"
+    compared = bench.train(where, Design(sides, "accuracy", settings, rates(4e-3)))
+    wider = [width for width in widths if width != "64"]
+    cells = [equal(f"{where}: width {width} and 64", compared.ahead(width, "64"), 0.01) for width in wider]
+    return cells, [guessed(where, compared, 0.5), learned(where, compared, compared.best(), 0.6)]
+
+
+# as many parameters, within 2 %, in so many blocks: width, and width inside the feed-forward network
+_EQUAL = {1: (64, 128), 2: (44, 98), 4: (32, 64)}
+
+
+def _depth(bench: Bench) -> Evidence:
+    """Looking up a letter and then what that one leads to, by the number of blocks at equal parameters."""
+    cells, controls = list[Cell](), list[Control]()
+    for hops in (2, 4) if bench.full else (2,):
+        data = bench.drawn("hops", 10_000 if bench.full else 6000, symbols=8, shortest=3, longest=6, amount=hops)
+        sides = {
+            f"{layers} layers": Arm(
+                "hops", (f"model.encoder_layers={layers}", f"model.d_model={d}", f"model.d_ff={ff}")
+            )
+            for layers, (d, ff) in _EQUAL.items()
+        }
+        where = f"{hops} hop{'s' * (hops > 1)}"
+        steps = 1000 if bench.full else 400
+        compared = bench.train(where, Design(sides, "accuracy", [*data, *budget(steps, 512)], rates(4e-3)))
+        if dropped(bench, where, compared, 0.3):
+            continue
+        one, best = Interval.of(compared.scores("1 layers")), compared.best()
+        rows = list(zip(*(compared.scores(name) for name in sides), strict=True))
+        cells += [
+            trend(f"{where}, by 1, 2 and 4 layers", rows, 0.05),
+            above(f"{where}: one layer is below 60 %", Interval(0.6 - one.value, 0.6 - one.high, 0.6 - one.low), 0.0),
+            above(f"{where}: {best} are above 90 %", Interval.of(compared.scores(best)), 0.9),
+        ]
+        controls.append(guessed(where, compared, 0.3))
+    return cells, [*controls, told_apart(cells)]
+
+
+def _residuals(bench: Bench) -> Evidence:
+    """Sorting by deep models with and without residuals and norms, each with a rate of its own."""
+    full = bench.full
+    cells, controls = list[Cell](), list[Control]()
+    data = bench.drawn("sort", 10_000 if full else 4000, symbols=8, longest=6)
+    for depth in (2, 6) if full else (3,):
+        settings = [*data, "model.d_model=32", "model.d_ff=64", f"model.encoder_layers={depth}"]
+        settings += [f"model.decoder_layers={depth}", *budget(600 if full else 200, 1024)]
+        sides = {
+            f"{norm} norm, {'residual' if residual == 'true' else 'no residual'}": Arm(
+                "sort", (f"model.norm={norm}", f"model.residual={residual}")
+            )
+            for norm in ("layer", "none")
+            for residual in ("true", "false")
+        }
+        where = f"sorting, {depth} blocks a side"
+        compared = bench.train(where, Design(sides, "accuracy", settings, rates(2e-3), extensions=2 if full else 1))
+        if dropped(bench, where, compared, 0.2):
+            continue
+        whole = "layer norm, residual"
+        for other, words in (("layer norm, no residual", "residual"), ("none norm, residual", "norm")):
+            cells.append(larger(f"{where}: with {words}", compared.difference(whole, other), 0.01))
+        controls.append(learned(where, compared, whole, 0.5))
+    return cells, [*controls, told_apart(cells)]
+
+
+def _sampling(bench: Bench) -> Evidence:
+    """Copying, where a part of the decoder's inputs are its own outputs in training."""
+    data = bench.drawn("copy", 10_000 if bench.full else 3000, symbols=12)
+    settings = [*data, "model.d_model=32", "model.d_ff=64", *budget(800 if bench.full else 200, 1024)]
+    sides = scores("copy", "scheduled_sampling", ("0.0", "0.25"))
+    where = "copying"
+    compared = bench.train(where, Design(sides, "exact", settings, rates(4e-3)))
+    if dropped(bench, where, compared, 0.02):
+        return [], [told_apart([])]
+    return [larger(f"{where}: with scheduled sampling", compared.difference("0.25", "0.0"), 0.01)], [
+        learned(where, compared, compared.best(), 0.05)
+    ]
+
+
+CLAIMS = [
+    Claim(
+        name="more-heads-help",
+        sentence="More heads are better than one.",
+        source="lecture notes, row S58; Vaswani et al. 2017, table 3, arXiv:1706.03762",
+        rule=(
+            "exact answers rise from 1 over 2 to 4 heads at equal parameters (Page's test, p < 0.05, by 1 point or"
+            " more), and the best number of heads is 1 point or more above one head, with all of the 95 % interval over"
+            " seeds above 0; each number has the rate that validation chose"
+        ),
+        written=_WRITTEN,
+        trial=_heads,
+    ),
+    Claim(
+        name="width-hardly-matters",
+        sentence="Embeddings of 64 to 300 numbers are about equally good.",
+        source="lecture notes, row S113",
+        rule=(
+            "the accuracy of a width and that of 64 differ by less than 1 point: two one-sided tests over seeds at 5 %;"
+            " a cell for each width, each with the rate that validation chose"
+        ),
+        written=_WRITTEN,
+        trial=_width,
+    ),
+    Claim(
+        name="depth-expresses-context",
+        sentence="What follows in several steps needs several layers.",
+        source="lecture notes, row S148; Olsson et al. 2022, In-context learning and induction heads, arXiv:2209.11895",
+        rule=(
+            "at equal parameters accuracy rises from 1 over 2 to 4 layers (Page's test, p < 0.05, by 5 points or more),"
+            " one layer stays below 60 % and the best depth is above 90 %, each with all of the 95 % interval over"
+            " seeds; a cell for each number of hops"
+        ),
+        written=_WRITTEN,
+        trial=_depth,
+    ),
+    Claim(
+        name="residuals-and-norms-speed-learning",
+        sentence="Residual connections and normalization make a deep model learn faster.",
+        source="lecture notes, row S146; Dong et al. 2021, Attention is not all you need, arXiv:2103.03404",
+        rule=(
+            "after the same steps, with rates that validation chose for each, the accuracy with residuals, and that"
+            " with layer normalization, is 1 point or more above that without, with all of the 95 % interval over seeds"
+            " above 0; a cell for each depth"
+        ),
+        written=_WRITTEN,
+        trial=_residuals,
+    ),
+    Claim(
+        name="scheduled-sampling-helps",
+        sentence="A decoder that sees some of its own outputs in training writes better.",
+        source="lecture notes, row S103; Bengio et al. 2015, Scheduled sampling, arXiv:1506.03099",
+        rule=(
+            "exact copies with a share of 0.25 are 1 point or more above those with none, with all of the 95 % interval"
+            " over seeds above 0, after the same steps, with rates that validation chose"
+        ),
+        written=_WRITTEN,
+        trial=_sampling,
+    ),
+]

@@ -1,0 +1,143 @@
+"""Claims that train: sides tuned alike, gone on with after a break, and runs that diverge, on tiny drawn data."""
+
+import datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from headwise.cli.compare import run_folder
+from headwise.compare import experiment
+from headwise.compare.bench import Bench, Design
+from headwise.compare.claim import Claim, add_record, read_records, run_claim
+from headwise.compare.experiment import Arm
+from headwise.compare.report import section
+from headwise.compare.verdicts import Control, larger
+from headwise.errors import ConfigError, Diverged
+from headwise.training.sweep import Swept
+from tests.cli.test_cli_sweep import RECIPE
+
+RATES = Swept("training.learning_rate", ("0.001", "0.01", "0.1"))
+PLAIN = {
+    "sinusoidal": Arm("tiny.toml", ("model.position=sinusoidal",)),
+    # a kind with other keys replaces the whole section
+    "recurrent": Arm("tiny.toml", ('model={kind="recurrent",embed_dim=8,hidden_dim=8,num_layers=1}',)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text(RECIPE)
+
+
+def bench(full=False, jobs=1):
+    runs = Path("runs")
+    return Bench(full, runs, partial(run_folder, runs), jobs)
+
+
+def drawn(place):
+    return place.drawn("copy", 60, test=20, symbols=3, shortest=2, longest=4)
+
+
+def claim(sides=PLAIN, tune=RATES, extensions=0):
+    def trial(place):
+        compared = place.train("copies", Design(sides, "loss", drawn(place), tune, extensions))
+        first, second = sides
+        cell = larger("copies", compared.difference(first, second), 0.5)
+        return [cell], [Control("there is a loss", compared.mean(first) > 0, compared.mean(first))]
+
+    return Claim("tiny", "One is better.", "nobody", "a rule", datetime.date(2026, 1, 1), trial=trial)
+
+
+def stamps():
+    return {path: path.stat().st_mtime_ns for path in Path("runs").glob("tiny*/*") if path.is_file()}
+
+
+def test_a_claim_is_trained_once_and_kept_with_its_sides(tmp_path):
+    record = run_claim(claim(), bench=bench())
+    assert record.variant == "quick"
+    assert [side.side for side in record.sides] == list(PLAIN)
+    assert all(list(side.scores) == ["0", "1", "2"] for side in record.sides)
+    assert all(side.tuned in RATES.values for side in record.sides)
+    # another seed than those that are reported chose
+    assert sum("seed = 3" in path.read_text() for path in Path("runs").glob("*/config.toml")) == 6
+    paired = [a - b for a, b in zip(record.sides[1].scores.values(), record.sides[0].scores.values(), strict=True)]
+    assert record.cells[0].value == pytest.approx(sum(paired) / 3)
+    assert any("parameters" in note for note in record.notes)
+    add_record(tmp_path / "records.jsonl", record)
+    assert read_records(tmp_path / "records.jsonl") == [record]
+    assert "| copies | recurrent |" in section(claim(), record)
+    before = stamps()
+    again = run_claim(claim(), bench=bench())
+    assert stamps() == before
+    assert (again.cells, again.sides, again.notes) == (record.cells, record.sides, record.notes)
+
+
+def test_a_claim_that_is_broken_off_goes_on(monkeypatch):
+    real, trained = experiment.train, []
+
+    def broken(recipe, folder):
+        if len(trained) == 4:
+            raise KeyboardInterrupt
+        trained.append(folder)
+        return real(recipe, folder)
+
+    monkeypatch.setattr(experiment, "train", broken)
+    with pytest.raises(KeyboardInterrupt):
+        run_claim(claim(), bench=bench())
+    before = stamps()
+    monkeypatch.setattr(experiment, "train", real)
+    record = run_claim(claim(), bench=bench())
+    assert {path: time for path, time in stamps().items() if path in before} == before
+    Path("runs").rename("old")
+    assert run_claim(claim(), bench=bench()).sides == record.sides
+
+
+def test_a_run_that_diverges_has_the_worst_score_and_the_record_says_so():
+    sides = {
+        "good": Arm("tiny.toml", ("training.learning_rate=0.01",)),
+        "bad": Arm("tiny.toml", ("training.learning_rate=1e38", "training.optimizer=sgd", "training.clip_norm=0")),
+    }
+    record = run_claim(claim(sides, None), bench=bench())
+    good, bad = record.sides
+    assert bad.diverged == [0, 1, 2]
+    # of a loss nothing is the worst there can be: that of the worst run that has one
+    assert set(bad.scores.values()) == {max(good.scores.values())}
+    assert any(note.startswith("copies: bad diverged with seed 0, 1, 2") for note in record.notes)
+    assert any("nothing was tuned" in note for note in record.notes)
+    with pytest.raises(Diverged, match="nothing can be compared"):
+        run_claim(
+            claim({"bad": sides["bad"], "worse": Arm("tiny.toml", (*sides["bad"].settings, "model.d_ff=4"))}, None),
+            bench=bench(),
+        )
+
+
+def test_tuning_goes_on_for_all_sides_where_one_is_at_an_end():
+    sides = {"sinusoidal": PLAIN["sinusoidal"], "none": Arm("tiny.toml", ("model.position=none",))}
+    low = Swept("training.learning_rate", ("0.00001", "0.00002", "0.00004"))
+    record = run_claim(claim(sides, low, extensions=1), bench=bench())
+    # two steps at such rates: the largest is the best, for both
+    assert [side.tuned for side in record.sides] == ["8e-05", "8e-05"]
+    assert all(side.at_edge for side in record.sides)
+    assert any("first or last" in note for note in record.notes)
+
+
+def test_a_claim_that_trains_needs_a_place():
+    with pytest.raises(ConfigError, match="folder for their runs"):
+        run_claim(claim())
+    with pytest.raises(ConfigError, match="one of measure and trial"):
+        Claim("x", "X.", "y", "z", datetime.date(2026, 1, 1))
+
+
+def test_scores_by_group():
+    place = bench()
+    compared = place.train("copies", Design({**PLAIN}, "loss", drawn(place)))
+    run = compared.folders("sinusoidal")[0]
+
+    def length(pair):
+        words = len(pair.source.split())
+        return str(words) if words > 2 else None
+
+    by_length = place.score_by(run, "accuracy", length)
+    assert set(by_length) == {"3", "4"}
