@@ -101,6 +101,7 @@ function table(rows, names) {
 function cell(row, name) {
   const value = row[name];
   if (value === null || value === undefined) return row.failed ? t("report_failed", row.failed, row.seeds) : "–";
+  if (Number.isInteger(value)) return value.toLocaleString("en");
   return typeof value === "number" ? number(value) : String(value);
 }
 
