@@ -91,6 +91,10 @@ class MachineError(HeadwiseError):
     exit_code = 5
 
 
+class OutOfMemory(MachineError):
+    """A step of training needs more memory than there is."""
+
+
 class Diverged(HeadwiseError):
     """Training produced non-finite numbers too often in a row."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SEEDS = "0,1,2,3,4,5"
 # columns of the table on the terminal
-_SHOWN = ("behind", "p", "seeds", "parameters", "step_cpu_ms", "peak_mib", "cpu_s")
+_SHOWN = ("behind", "p", "seeds", "parameters", "step_cpu_ms", "peak_mib", "state_bytes", "cpu_s")
 
 
 Tune = Annotated[
@@ -194,9 +194,13 @@ def _hand_over(
     output.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["headwise", *sys.argv[1:]])
     more = {"lengths": [row for table_rows in tables.values() for row in table_rows]} if tables else {}
+    figures = pictures(result) | drawn
+    files = {f"figure-{place}.png": caption for place, caption in enumerate(figures, 1)}
+    for name, caption in files.items():
+        (output / name).write_bytes(figures[caption])
     for name, text in (
-        ("report.html", as_html(result, command, pictures(result) | drawn, tables)),
-        ("results.json", as_json_text(result, command, more)),
+        ("report.html", as_html(result, command, figures, tables)),
+        ("results.json", as_json_text(result, command, files, more)),
     ):
         with opened(output / name) as stream:
             stream.write(text)

@@ -1,12 +1,17 @@
 """`headwise complexity`: what ways to mix tokens cost as sequences grow longer or wider, counted and measured."""
 
+import shlex
+import statistics
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.tables import draw, tell
+from headwise.cli.output import opened
+from headwise.cli.tables import Rows, draw, tell
 from headwise.errors import ConfigError, HeadwiseError
+from headwise.files import json_text
 
 if TYPE_CHECKING:
     from headwise.compare.costs import Growth
@@ -18,7 +23,18 @@ _UNITS = {
     "seconds": (1e3, "CPU time, ms"),
     "bytes": (2.0**-20, "peak memory, MiB"),
 }
+# lines by name, by the words of the axis that they stand over
+Panels = dict[str, dict[str, list[tuple[float, float]]]]
 _ACROSS = {"length": "length, tokens", "width": "width"}
+
+
+_PATHS = {"chain": "operations one after another", "path": "layers between the ends"}
+
+Report = Annotated[Path | None, typer.Option(help="Folder for results.json and a figure each, paths among them.")]
+Table = Annotated[Path | None, typer.Option(help="Add each size to this table, which `headwise advise` reads.")]
+Threads = Annotated[
+    str | None, typer.Option(help="Such as 1,2: wall time of the same work on so many threads, in place of costs.")
+]
 
 
 def complexity(
@@ -38,30 +54,76 @@ def complexity(
     paths: Annotated[
         bool, typer.Option("--paths", help="Steps that must follow each other, and layers between the ends, instead.")
     ] = False,
+    threads: Threads = None,
+    table: Table = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the measurements: a .png, .svg or .pdf file.")] = None,
+    report: Report = None,
     output: Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")] = False,
 ) -> None:
     """Count operations, measure time and memory on one thread, and fit the power of the size that they grow with."""
-    from headwise.compare.costs import growth, sizes
+    from headwise.compare.costs import sizes
     from headwise.compare.subjects import subject
 
     if over not in ("length", "width"):
         raise ConfigError(f"--over '{over}': give length or width")
+    _check_alone(paths=paths, threads=threads, table=table, report=report, backward=backward, over=over)
     subjects = [subject(name) for name in dict.fromkeys(names or DEFAULT)]
+    at = [] if paths else sizes(first, last, count)
     if paths:
-        if figure is not None:
-            raise ConfigError("--figure draws what is measured; leave --paths out")
-        tell([_path_row(one) for one in subjects], as_json=as_json, output=output)
-        return
-    at = sizes(first, last, count)
+        rows, panels = _of_paths(subjects)
+    elif threads is not None:
+        rows, panels = _of_threads(subjects, at, fixed, _numbers(threads), rounds)
+    else:
+        rows, panels = _of_costs(subjects, over, at, fixed, backward=backward, rounds=rounds)
+    tell(rows, as_json=as_json, output=output)
+    if table is not None:
+        _add_to_table(
+            table, subjects, [(number, fixed) if over == "length" else (fixed, number) for number in at], rounds
+        )
+    if figure is not None:
+        _draw(panels, "length, tokens" if paths else _ACROSS[over], figure)
+    if report is not None:
+        _write_report(report, rows, panels, _ACROSS[over], subjects)
+
+
+def _check_alone(
+    *, paths: bool, threads: str | None, table: Path | None, report: Path | None, backward: bool, over: str
+) -> None:
+    """Raises: ConfigError for options that ask for different measurements."""
+    if paths and threads is not None:
+        raise ConfigError("--paths and --threads measure different things; give one of them")
+    if (paths or threads is not None) and (table is not None or report is not None):
+        raise ConfigError("--table and --report hold costs; leave --paths and --threads out")
+    if table is not None and backward:
+        raise ConfigError("the table holds forward passes; leave --backward out")
+    if threads is not None and over == "width":
+        raise ConfigError("--threads keeps the work the same over lengths; leave --over width out")
+
+
+def _numbers(text: str) -> list[int]:
+    numbers = [int(part) if part.strip().isdigit() else 0 for part in text.split(",")]
+    if 1 not in numbers or len(set(numbers)) < 2 or min(numbers) < 1:
+        raise ConfigError(f"--threads '{text}': give numbers of threads, 1 among them, such as 1,2")
+    return numbers
+
+
+def _of_costs(
+    subjects: "list[Subject]", over: str, at: list[int], fixed: int, *, backward: bool, rounds: int
+) -> tuple[Rows, Panels]:
+    from headwise.compare.costs import growth
+
     measurements: list[Growth] = []
     for one in subjects:
         typer.echo(f"measuring {one.name}", err=True)
         measurements += growth(one, over, at, fixed, backward=backward, rounds=rounds)  # type: ignore[arg-type]
-    tell([_row(growth) for growth in measurements], as_json=as_json, output=output)
-    if figure is not None:
-        _draw(measurements, over, figure)
+    panels: Panels = {}
+    for one_growth in measurements:
+        factor, unit = _UNITS[one_growth.quantity]
+        pairs = zip(one_growth.at, one_growth.values, strict=True)
+        if points := [(float(size), factor * value) for size, value in pairs if value > 0]:
+            panels.setdefault(unit, {})[one_growth.subject] = points
+    return [_row(growth) for growth in measurements], panels
 
 
 def _row(growth: "Growth") -> dict[str, Any]:
@@ -74,6 +136,42 @@ def _row(growth: "Growth") -> dict[str, Any]:
         # memory that a pass does not add grows with no power
         return row | {"power": None, "low": None, "high": None, "theory": growth.theory}
     return row | {"power": power.value, "low": power.low, "high": power.high, "theory": growth.theory}
+
+
+def _of_threads(
+    subjects: "list[Subject]", at: list[int], width: int, threads: list[int], rounds: int
+) -> tuple[Rows, Panels]:
+    """A row for each subject and number of threads: wall time of the same work, its power, and the gain over one."""
+    from headwise.compare.costs import parallel
+
+    rows, panels = [], dict[str, Any]()
+    for one in subjects:
+        typer.echo(f"measuring {one.name}", err=True)
+        found = parallel(one, at, width, threads, rounds=rounds)
+        for number in threads:
+            times, power = [1e3 * value for value in found.seconds[number]], found.exponent(number)
+            row: dict[str, Any] = {"name": one.name, "threads": number}
+            row |= {str(size): float(f"{value:.4g}") for size, value in zip(at, times, strict=True)}
+            row |= {"power": power.value, "low": power.low, "high": power.high}
+            rows.append(row | {"gain": statistics.median(found.gain(number))})
+            unit = f"wall time of the same work, ms, {number} thread{'s' * (number > 1)}"
+            panels.setdefault(unit, {})[one.name] = [*zip(map(float, at), times, strict=True)]
+    return rows, panels
+
+
+def _of_paths(subjects: "list[Subject]") -> tuple[Rows, Panels]:
+    rows = [_path_row(one) for one in subjects]
+    panels: Panels = {}
+    for row in rows:
+        for what, unit in _PATHS.items():
+            points = [
+                (float(key.split()[1]), float(value))
+                for key, value in row.items()
+                if key.startswith(f"{what} ") and value is not None
+            ]
+            if points:
+                panels.setdefault(unit, {})[row["name"]] = points
+    return rows, panels
 
 
 def _path_row(subject: "Subject") -> dict[str, Any]:
@@ -89,13 +187,34 @@ def _path_row(subject: "Subject") -> dict[str, Any]:
     return row
 
 
-def _draw(measurements: "list[Growth]", over: str, path: Path) -> None:
+def _add_to_table(path: Path, subjects: "list[Subject]", shapes: list[tuple[int, int]], rounds: int) -> None:
+    from headwise.compare.measured import add_to_table, measure
+
+    measured = [measure(one, *shape, rounds) for one in subjects for shape in shapes]
+    add_to_table(path, measured)
+    typer.echo(f"{len(measured)} measurements in {path}", err=True)
+
+
+def _draw(panels: Panels, across: str, path: Path) -> None:
     from headwise.explain.comparisons import scaling
 
-    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for one in measurements:
-        factor, unit = _UNITS[one.quantity]
-        points = [(float(size), factor * value) for size, value in zip(one.at, one.values, strict=True) if value > 0]
-        if points:
-            panels.setdefault(unit, {})[one.subject] = points
-    draw(scaling(panels, _ACROSS[over]), path)
+    draw(scaling(panels, across), path)
+
+
+def _write_report(folder: Path, rows: Rows, panels: Panels, across: str, subjects: "list[Subject]") -> None:
+    path_rows, path_panels = _of_paths(subjects)
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = [(unit, lines, across) for unit, lines in panels.items()]
+    figures += [(unit, lines, "length, tokens") for unit, lines in path_panels.items()]
+    files = []
+    for unit, lines, axis in figures:
+        files.append(f"{unit.partition(',')[0].replace(' ', '-')}.png")
+        _draw({unit: lines}, axis, folder / files[-1])
+    whole: dict[str, Any] = {"headwise complexity": 1, "command": shlex.join(["headwise", *sys.argv[1:]]), "rows": rows}
+    whole["paths"] = path_rows
+    whole["figures"] = [
+        {"file": file, "caption": f"{unit}, over {axis}", "down": unit, "across": axis, "lines": lines}
+        for file, (unit, lines, axis) in zip(files, figures, strict=True)
+    ]
+    with opened(folder / "results.json") as stream:
+        stream.write(json_text(whole) + "\n")

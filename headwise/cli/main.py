@@ -34,7 +34,7 @@ _NAMES = (
         "results",
         "plan",
     ),
-    *("compare", "complexity", "claims", "check", "list", "config", "doctor", "data", "demo"),
+    *("compare", "complexity", "advise", "claims", "check", "list", "config", "doctor", "data", "demo"),
 )
 _OPTIONS = {"init": InitCommand, "predict": TaskCommand, "evaluate": EvaluateCommand}
 # options of every verb, which may stand anywhere before `--`

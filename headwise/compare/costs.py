@@ -4,11 +4,11 @@ import ctypes
 import gc
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any, Literal
 
 import torch
@@ -93,9 +93,9 @@ def operations(what: Subject, length: int, width: int) -> int:
     return count
 
 
-def one_pass(what: Subject, length: int, width: int, *, backward: bool) -> Callable[[], None]:
-    """A forward pass without gradients, or one forward and backward."""
-    mixer, x = layer(what, length, width), tokens(length, width)
+def one_pass(what: Subject, length: int, width: int, *, backward: bool, batch: int = 1) -> Callable[[], None]:
+    """A forward pass without gradients, or one forward and backward, of so many sequences."""
+    mixer, x = layer(what, length, width), tokens(length, width, batch=batch)
     if backward:
         x.requires_grad_(True)
     parameters = [parameter for parameter in mixer.parameters() if parameter.requires_grad]
@@ -112,21 +112,25 @@ def one_pass(what: Subject, length: int, width: int, *, backward: bool) -> Calla
 def seconds(
     passes: Sequence[Callable[[], None]], rounds: int, clock: Callable[[], float] = process_time
 ) -> list[float]:
-    """CPU seconds of each pass: the least of several rounds, for what disturbs a measurement makes it longer.
+    """CPU seconds of each pass: the least of several rounds, for what disturbs a measurement makes it longer."""
+    return [min(times) for times in rounds_of(passes, rounds, clock)]
 
-    In each round the passes come in another order.
-    """
+
+def rounds_of(
+    passes: Sequence[Callable[[], None]], rounds: int, clock: Callable[[], float] = process_time
+) -> list[list[float]]:
+    """CPU seconds of each pass in each round; in each round the passes come in another order."""
     repeats = []
     for run in passes:
         run()
         repeats.append(max(1, math.ceil(_LEAST_S / max(_timed(run, 1, clock), 1e-6))))
-    least = [math.inf] * len(passes)
+    times: list[list[float]] = [[] for _ in passes]
     order, shuffled = list(range(len(passes))), random.Random(0)
     for _ in range(rounds):
         shuffled.shuffle(order)
         for at in order:
-            least[at] = min(least[at], _timed(passes[at], repeats[at], clock))
-    return least
+            times[at].append(_timed(passes[at], repeats[at], clock))
+    return times
 
 
 def _timed(run: Callable[[], None], repeats: int, clock: Callable[[], float]) -> float:
@@ -229,6 +233,57 @@ def growth(
         ]
     finally:
         torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Time on the clock of the same work, in sequences of other lengths, on several numbers of threads.
+
+    Args:
+        batches: sequences at each length, so that the operations stay about the same.
+        seconds: by the number of threads, at each length.
+    """
+
+    subject: str
+    at: tuple[int, ...]
+    batches: tuple[int, ...]
+    seconds: Mapping[int, tuple[float, ...]]
+
+    def exponent(self, threads: int) -> Interval:
+        """The power of the length that the time of the same work grows with: 0 where tokens are computed at once.
+
+        Raises: ConfigError as `exponent`.
+        """
+        return exponent(self.at, self.seconds[threads])
+
+    def gain(self, threads: int) -> list[float]:
+        """How many times as fast this many threads are as one, length by length."""
+        pairs = zip(self.seconds[1], self.seconds[threads], strict=True)
+        return [alone / together for alone, together in pairs]
+
+
+def parallel(
+    what: Subject, at: Sequence[int], width: int, threads: Sequence[int] = (1, 2), *, rounds: int = 5
+) -> Parallel:
+    """Measures forward passes of the same number of operations in few long sequences or many short ones.
+
+    Wall time, so that other work on the machine disturbs it.
+
+    Raises: Unsupported as `operations`.
+    """
+    counts = [operations(what, length, width) for length in at]
+    batches = [max(1, round(max(counts) / count)) for count in counts]
+    before, times = torch.get_num_threads(), dict[int, tuple[float, ...]]()
+    passes = [
+        one_pass(what, length, width, backward=False, batch=batch) for length, batch in zip(at, batches, strict=True)
+    ]
+    try:
+        for number in threads:
+            torch.set_num_threads(number)
+            times[number] = tuple(seconds(passes, rounds, perf_counter))
+    finally:
+        torch.set_num_threads(before)
+    return Parallel(what.name, tuple(at), tuple(batches), times)
 
 
 def ratio(growth: Growth, other: Growth) -> list[float]:

@@ -5,20 +5,32 @@ import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from headwise import runtime
 from headwise.compare.costs import peak_bytes
 from headwise.compare.sides import Cost, Side
-from headwise.errors import CheckpointError, ConfigError, DataError, Diverged, MachineError, RunBusy, unknown
+from headwise.errors import (
+    ConfigError,
+    DataError,
+    Diverged,
+    HeadwiseError,
+    MachineError,
+    OutOfMemory,
+    RunBusy,
+    Unsupported,
+    unknown,
+)
 from headwise.predictors.lengths import metric_of
+from headwise.predictors.rows import Rows
 from headwise.tasks import registry
-from headwise.training.ledger import Row, account
+from headwise.training.ledger import Account, NoScore, Row, account_each
 from headwise.training.recipe import Recipe, as_recipe
 from headwise.training.sweep import Cell, Swept, plan_runs
 from headwise.training.train import train
@@ -57,8 +69,8 @@ class Plan:
         arms: sides by their names, in place of those that `names` and settings with several values give.
         extensions: times that the values of `tune`, which are numbers then, go on for all sides while the best of one
             side is the first or the last.
-        worst: a run that diverges has the worst score instead of being an error: 0, or of a score that is better when
-            it is low the highest of all runs.
+        worst: a run that fails has a finite score, 0, or of a score that is better when it is low the highest of all
+            runs; else one that is infinitely bad.
         alone: whether a single side is enough.
     """
 
@@ -78,13 +90,22 @@ class Plan:
     alone: bool = False
 
 
+class Measured(NamedTuple):
+    """A run that was scored, with what was counted of each example; what its decoder keeps, of the first of a side."""
+
+    row: Row
+    rows: Rows | None
+    state_bytes: int | None
+
+
 @dataclass(frozen=True)
 class Trained:
     """A side whose runs have ended.
 
     Args:
         rows: of the runs that have a score, by seed.
-        scores: by seed; of a run that diverged the worst one.
+        scores: by seed; of a run that failed the worst one.
+        measured: what else was found of the runs that have a score; failures: why the others have none.
         tuned, at_edge: as of `Side`.
     """
 
@@ -93,6 +114,8 @@ class Trained:
     scores: Mapping[int, float]
     tuned: str | None
     at_edge: bool
+    measured: Mapping[int, "Measured"] = field(default_factory=dict)
+    failures: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def diverged(self) -> list[int]:
@@ -132,11 +155,12 @@ def compare(plan: Plan, say: Say = lambda text: None) -> Result:
     metric, better, trained = train_sides(plan, sides, say, {name: cost.tokens for name, cost in costs.items()})
     for side in trained.values():
         _check_length(side)
+    first = next(row for side in trained.values() for row in side.rows.values())
     return Result(
         metric,
         better,
-        [_side(name, sides[name], side, costs[name]) for name, side in trained.items()],
-        _conditions(plan, next(iter(trained.values())).rows[plan.seeds[0]]),
+        [_side(name, sides[name], side, costs[name], metric) for name, side in trained.items()],
+        _conditions(plan, first),
     )
 
 
@@ -177,28 +201,37 @@ def train_sides(
     chosen = _tuned(plan, sides, tokens, say)
     cells = {name: _cells(plan, cell, tokens.get(name), plan.seeds, chosen[name][0]) for name, cell in sides.items()}
     # broken off at any time, there are as many runs of each side
-    _train_all([row[place] for place in range(len(plan.seeds)) for row in cells.values()], plan, say)
-    rows = {}
+    failures = _train_all([row[place] for place in range(len(plan.seeds)) for row in cells.values()], plan, say)
+    accounts = {}
     for name, row in cells.items():
         say(f"scoring {name}")
-        rows[name] = {cell.recipe.seed: scored for cell in row if (scored := _scored(plan, cell, plan.split, say))}
-    if not (all_rows := [scored for by_seed in rows.values() for scored in by_seed.values()]):
-        raise Diverged("every run has diverged, and nothing can be compared; lower the learning rate")
+        accounts[name] = _accounts(plan, row, failures)
+    if not (all_rows := [run.row for by_seed, _ in accounts.values() for run in by_seed.values()]):
+        reason = next(iter(failures.values()), "no run has a score")
+        raise Diverged(f"every run failed, and nothing can be compared; the first one: {reason}")
     metric, better = _metric(plan, all_rows[0])
-    lost = 0.0 if better == "high" else max(scored.scores[metric] for scored in all_rows)
+    lost = -math.inf if better == "high" else math.inf
+    if plan.worst:
+        lost = 0.0 if better == "high" else max(scored.scores[metric] for scored in all_rows)
     return (
         metric,
         better,
-        {
-            name: Trained(
-                {cell.recipe.seed: cell for cell in cells[name]},
-                rows[name],
-                {seed: rows[name][seed].scores[metric] if seed in rows[name] else lost for seed in plan.seeds},
-                *chosen[name],
-            )
-            for name in sides
-        },
+        {name: _trained_side(cells[name], *accounts[name], metric, lost, chosen[name]) for name in sides},
     )
+
+
+def _trained_side(
+    cells: Sequence[Cell],
+    accounts: Mapping[int, Measured],
+    failures: Mapping[int, str],
+    metric: str,
+    lost: float,
+    chosen: tuple[str | None, bool],
+) -> Trained:
+    rows = {seed: scored.row for seed, scored in accounts.items()}
+    by_seed = {cell.recipe.seed: cell for cell in cells}
+    scores = {seed: rows[seed].scores[metric] if seed in rows else lost for seed in by_seed}
+    return Trained(by_seed, rows, scores, *chosen, accounts, failures)
 
 
 def _arms(plan: Plan) -> dict[str, Cell]:
@@ -251,8 +284,11 @@ def _tuned(
                 for value in values
                 if (name, value) not in scores
             }
-            _train_all(list(cells.values()), plan, say)
-            scores |= {(name, value): _tuning_score(plan, cell, say) for value, cell in cells.items()}
+            failures = _train_all(list(cells.values()), plan, say)
+            scores |= {
+                (name, value): -math.inf if cell.folder in failures else _tuning_score(plan, cell, say)
+                for value, cell in cells.items()
+            }
         best = {name: _best([scores[name, value] for value in values]) for name in sides}
         ends = 0 in best.values(), len(values) - 1 in best.values()
         if times == plan.extensions or not any(ends):
@@ -267,11 +303,9 @@ def _tuned(
 def _tuning_score(plan: Plan, cell: Cell, say: Say) -> float:
     """On the validation data, larger is better; the least of all where there is none."""
     try:
-        scored = _scored(plan, cell, "valid", say)
+        scored = account_each(cell.folder, "valid", plan.limit).row
     except DataError as error:
         say(f"{error}; it counts as the worst")
-        return -math.inf
-    if scored is None:
         return -math.inf
     metric, better = _metric(plan, scored)
     return scored.scores[metric] * (1 if better == "high" else -1)
@@ -308,15 +342,23 @@ def extended(values: Sequence[str], below: bool, above: bool) -> list[str]:
     return [*first, *values, *last]
 
 
-def _scored(plan: Plan, cell: Cell, split: str, say: Say) -> Row | None:
-    """The scores of a run; None for one that diverged, where that is allowed."""
-    try:
-        return account(cell.folder, split, plan.limit)
-    except CheckpointError as error:
-        if not plan.worst:
-            raise
-        say(f"{error}; it counts as the worst")
-        return None
+def _accounts(
+    plan: Plan, cells: Sequence[Cell], failures: Mapping[Path, str]
+) -> tuple[dict[int, Measured], dict[int, str]]:
+    """The runs of a side by their seed, and why others failed."""
+    accounts, failed = dict[int, Measured](), dict[int, str]()
+    for cell in cells:
+        if cell.folder in failures:
+            failed[cell.recipe.seed] = failures[cell.folder]
+            continue
+        try:
+            scored = account_each(cell.folder, plan.split, plan.limit)
+            # the model itself is not kept
+            kept = None if accounts else _state_bytes(scored)
+            accounts[cell.recipe.seed] = Measured(scored.row, scored.rows, kept)
+        except NoScore as error:
+            failed[cell.recipe.seed] = str(error)
+    return accounts, failed
 
 
 def _metric(plan: Plan, scored: Row) -> tuple[str, Literal["low", "high"]]:
@@ -333,36 +375,60 @@ def _direction(task: str, metric: str) -> Literal["low", "high"]:
     return directions[metric]
 
 
-def _train_all(cells: Sequence[Cell], plan: Plan, say: Say) -> None:
-    """Trains every cell; those that another process is training are waited for."""
-    waiting = list(cells)
+class Outcome(NamedTuple):
+    """What became of a run; `why` it failed: it diverged, or its process ended."""
+
+    state: Literal["trained", "busy", "failed"]
+    why: str = ""
+
+
+def _train_all(cells: Sequence[Cell], plan: Plan, say: Say) -> dict[Path, str]:
+    """Trains every cell; those that another process is training are waited for. Why runs failed, by their folder."""
+    waiting, failures = list(cells), dict[Path, str]()
     while waiting:
         busy = []
-        for cell, trained in _trained(waiting, plan.jobs, plan.worst):
-            if trained:
+        for cell, outcome in _trained(waiting, plan.jobs):
+            if outcome.state == "trained":
                 say(f"trained {cell.folder}")
-            else:
+            elif outcome.state == "busy":
                 busy.append(cell)
+            else:
+                say(f"{cell.folder} failed, which counts as the worst score: {outcome.why}")
+                failures[cell.folder] = outcome.why
         if len(busy) == len(waiting):
             time.sleep(_WAIT_S)
         waiting = busy
+    return failures
 
 
-def _trained(cells: Sequence[Cell], jobs: int, worst: bool) -> Iterator[tuple[Cell, bool]]:
+def _trained(cells: Sequence[Cell], jobs: int) -> Iterator[tuple[Cell, Outcome]]:
     if jobs == 1:
         for cell in cells:
-            yield cell, _train(cell.recipe, cell.folder, None, worst)
+            yield cell, _train(cell.recipe, cell.folder)
         return
     threads = max(1, torch.get_num_threads() // jobs)
     # a process that is started anew inherits no threads and locks of this one
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(_train, _values(cell.recipe), cell.folder, threads, worst): cell for cell in cells}
+        futures = {pool.submit(_train, _values(cell.recipe), cell.folder, threads): cell for cell in cells}
         try:
             for future in as_completed(futures):
-                yield futures[future], future.result()
+                # one that ends takes all others with it: each by itself shows which
+                yield futures[future], _result_of(future) or _train_alone(futures[future], threads)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _result_of(future: Future[Outcome]) -> Outcome | None:
+    return None if isinstance(future.exception(), BrokenProcessPool) else future.result()
+
+
+def _train_alone(cell: Cell, threads: int) -> Outcome:
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            return pool.submit(_train, _values(cell.recipe), cell.folder, threads).result()
+    except BrokenProcessPool:
+        return Outcome("failed", "its process was ended from outside, as the system does where memory runs out")
 
 
 def _values(recipe: Recipe) -> dict[str, Any]:
@@ -370,23 +436,25 @@ def _values(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json")
 
 
-def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None, worst: bool) -> bool:
-    """Trains a run unless it is finished; False where another process is at it.
+def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None = None) -> Outcome:
+    """Trains a run unless it is finished, or another process is at it.
 
-    Args:
-        worst: one that diverges is left unfinished instead of being an error.
+    Raises: as `train`, but for what is wrong with this run alone: it diverges, needs too much memory, or crashes.
     """
     if threads is not None:
         runtime.apply(threads)
     try:
         train(recipe, folder)
     except RunBusy:
-        return False
-    except Diverged as error:
-        if worst:
-            return True
-        raise Diverged(f"{folder}: {error}; there is no comparison with a side that diverges: leave it out") from None
-    return True
+        return Outcome("busy")
+    except (Diverged, OutOfMemory) as error:
+        return Outcome("failed", str(error))
+    except HeadwiseError:
+        raise
+    except Exception as error:
+        # a model of one's own may fail in any way
+        return Outcome("failed", f"{type(error).__name__}: {error}")
+    return Outcome("trained")
 
 
 def _cost(recipe: Recipe) -> Cost:
@@ -408,7 +476,7 @@ def _measure(values: Mapping[str, Any]) -> Cost:
     return Cost(parameters, trial.step_cpu_s, trial.tokens, height)
 
 
-def _side(name: str, cell: Cell, side: Trained, cost: Cost) -> Side:
+def _side(name: str, cell: Cell, side: Trained, cost: Cost, metric: str) -> Side:
     rows = side.rows.values()
     return Side(
         name,
@@ -416,17 +484,32 @@ def _side(name: str, cell: Cell, side: Trained, cost: Cost) -> Side:
         side.scores,
         cost,
         sum(row.cpu_s for row in rows),
-        sum(row.steps for row in rows) / len(rows),
+        sum(row.steps for row in rows) / max(1, len(rows)),
         side.tuned,
         side.at_edge,
+        side.failures,
+        {
+            seed: scored.rows.resampled(metric)
+            for seed, scored in side.measured.items()
+            if scored.rows is not None and metric in scored.rows.metrics
+        },
+        next((scored.state_bytes for scored in side.measured.values()), None),
         {seed: str(cell.folder) for seed, cell in side.cells.items() if seed in side.rows},
     )
 
 
+def _state_bytes(account: Account) -> int | None:
+    try:
+        return account.predictor.state_bytes(account.examples)
+    except Unsupported:
+        return None
+
+
 def _check_length(side: Trained) -> None:
     """Raises: ConfigError for a run that was trained on, under the same name, for more steps than it is asked for."""
-    for seed, cell in side.cells.items():
-        most, steps = cell.recipe.training.max_steps, side.rows[seed].steps
+    for seed, row in side.rows.items():
+        cell = side.cells[seed]
+        most, steps = cell.recipe.training.max_steps, row.steps
         if most and steps > most:
             raise ConfigError(f"{cell.folder} has {steps} steps, and {most} are asked for; name another folder: --runs")
 

@@ -5,12 +5,13 @@ import html
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from headwise import runtime
 from headwise.compare.experiment import Result
-from headwise.compare.sides import ENOUGH_SEEDS, Difference, front, rank
+from headwise.compare.sides import ENOUGH_SEEDS, Difference, Side, front, rank
+from headwise.compare.verdicts import Interval
 from headwise.explain.canvas import PRINT_DPI
 from headwise.explain.comparisons import frontier
 from headwise.files import json_text
@@ -48,23 +49,29 @@ def rows(result: Result) -> list[dict[str, Any]]:
         table.append(
             {
                 "side": side.name,
-                result.metric: score.value,
+                result.metric: score.value if math.isfinite(score.value) else None,
                 "low": score.low if math.isfinite(score.low) else None,
                 "high": score.high if math.isfinite(score.high) else None,
-                "behind": difference.ahead.value if difference else None,
-                "behind_low": difference.ahead.low if difference else None,
-                "behind_high": difference.ahead.high if difference else None,
+                **_behind(difference),
                 "p": difference.p if difference else None,
                 "seeds": len(side.scores),
                 "parameters": side.cost.parameters,
                 "step_cpu_ms": 1e3 * side.cost.step_cpu_s,
                 "token_cpu_us": side.cost.token_cpu_us,
                 "peak_mib": side.cost.peak_bytes / 2**20,
+                "state_bytes": side.state_bytes,
                 "cpu_s": side.cpu_s,
                 **({"tuned": side.tuned} if side.tuned is not None else {}),
+                **({"failed": len(side.failures)} if side.failures else {}),
             }
         )
     return table
+
+
+def _behind(difference: Difference | None) -> dict[str, float | None]:
+    ahead = difference.ahead if difference else Interval(math.inf, math.inf, math.inf)
+    ends = {"behind": ahead.value, "behind_low": ahead.low, "behind_high": ahead.high}
+    return {name: end if math.isfinite(end) else None for name, end in ends.items()}
 
 
 def notes(result: Result) -> list[str]:
@@ -74,6 +81,10 @@ def notes(result: Result) -> list[str]:
     steps = {round(side.steps) for side in order}
     edges = ", ".join(f"{side.name} ({side.tuned})" for side in order if side.at_edge)
     sentences = [_winner(order[0].name, differences)]
+    for side in order:
+        for seed, reason in side.failures.items():
+            words = f"{side.name} failed with seed {seed}, which counts as the worst score"
+            sentences.append(f"{words}: {reason.partition(chr(10))[0]}.")
     if seeds < ENOUGH_SEEDS:
         words = f"With {seeds} seed{'s' * (seeds > 1)} a difference has to be large to be clear"
         sentences.append(f"{words}; take {ENOUGH_SEEDS} or more.")
@@ -86,14 +97,25 @@ def notes(result: Result) -> list[str]:
         sentences.append(f"The runs have {min(steps):,} to {max(steps):,} steps.")
     return [
         *sentences,
-        "Intervals are of 95 %, over seeds; p is that of the paired t-test over seeds, Holm-corrected. CPU time is of a"
-        f" training step on one thread, memory its height in a process of its own; {runtime.processor()}.",
+        f"Intervals are of 95 %, {_over(seeds, differences)}; p is that of a paired t-test with the same variance,"
+        " Holm-corrected. CPU time is of a training step on one thread, memory its height in a process of its own,"
+        f" the state what a decoder keeps at the end of the longest example; {runtime.processor()}.",
     ]
+
+
+def _over(seeds: int, differences: Mapping[str, Difference]) -> str:
+    examples = {difference.examples for difference in differences.values()}
+    if not examples or 0 in examples:
+        return "over seeds"
+    return f"over {'seeds and ' if seeds > 1 else ''}{max(examples):,} examples or groups of them"
 
 
 def _winner(best: str, differences: Mapping[str, Difference]) -> str:
     clear = [name for name, difference in differences.items() if difference.clear]
     unclear = [name for name, difference in differences.items() if not difference.clear]
+    if differences and all(difference.p is None for difference in differences.values()):
+        words = f"{best} has the best score; with one seed the intervals are over examples alone"
+        return f"{words}: another seed is another model."
     if not differences:
         return f"{best} has the best score; with one seed nothing is known of chance."
     if not unclear:
@@ -103,9 +125,11 @@ def _winner(best: str, differences: Mapping[str, Difference]) -> str:
     return f"{best} is better than {', '.join(clear)}; between it and {', '.join(unclear)} no difference is clear."
 
 
-def as_json_text(result: Result, command: str, more: Mapping[str, Any] | None = None) -> str:
-    """All numbers, those of each seed too, and `more` by its names."""
-    sides = [asdict(side) for side in result.sides]
+def as_json_text(
+    result: Result, command: str, figures: Mapping[str, str] | None = None, more: Mapping[str, Any] | None = None
+) -> str:
+    """All numbers, those of each seed too, and `more` by its names; `figures` are captions by the names of files."""
+    sides = [_plain(side) for side in result.sides]
     efficient = [side.name for side in front(result.sides, result.better)]
     whole = {"headwise comparison": 1, "command": command, "metric": result.metric, "better": result.better}
     return (
@@ -117,11 +141,19 @@ def as_json_text(result: Result, command: str, more: Mapping[str, Any] | None = 
                 "notes": notes(result),
                 "front": efficient,
                 "sides": sides,
+                "figures": [{"file": name, "caption": caption} for name, caption in (figures or {}).items()],
                 **(more or {}),
             }
         )
         + "\n"
     )
+
+
+def _plain(side: Side) -> dict[str, Any]:
+    """A side as JSON holds it, which has no infinite number."""
+    values = asdict(replace(side, resampled={}))
+    values["scores"] = {seed: score if math.isfinite(score) else None for seed, score in side.scores.items()}
+    return {name: value for name, value in values.items() if name != "resampled"}
 
 
 def as_html(
@@ -181,6 +213,7 @@ def _table(table: Sequence[Mapping[str, Any]], metric: str) -> str:
         "step_cpu_ms": "CPU ms a step",
         "token_cpu_us": "CPU µs a token",
         "peak_mib": "memory, MiB",
+        "state_bytes": "state, bytes",
         "cpu_s": "CPU s in all",
     }
     if any("tuned" in row for row in table):
@@ -195,12 +228,15 @@ def _table(table: Sequence[Mapping[str, Any]], metric: str) -> str:
 
 def _text(key: str, row: Mapping[str, Any], metric: str) -> str:
     value = row.get(key)
+    if key == metric and row.get("failed"):
+        return f"{row['failed']} of {row['seeds']} failed"
     if value is None:
         return "–"
     if key == metric:
         return _score(metric, value) + ("" if row["low"] is None else f" ± {_score(metric, row['high'] - value)}")
     if key == "behind":
-        return f"{_score(metric, value)} ({_score(metric, row['behind_low'])} to {_score(metric, row['behind_high'])})"
+        ends = [_score(metric, row[end]) for end in ("behind_low", "behind_high")]
+        return f"{_score(metric, value)} ({' to '.join(ends)})"
     if isinstance(value, float):
         return f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -209,13 +245,15 @@ def _text(key: str, row: Mapping[str, Any], metric: str) -> str:
 def pictures(result: Result) -> dict[str, bytes]:
     """What a CPU second buys, as a PNG image by its caption."""
     sides = {}
-    for side in result.sides:
+    for side in (side for side in result.sides if not side.failures):
         score = side.score
         sides[side.name] = (
             side.cost.token_cpu_us,
             score.value,
             (score.high - score.value) if math.isfinite(score.high) else 0.0,
         )
+    if not sides:
+        return {}
     names = [side.name for side in front(result.sides, result.better)]
     drawn = frontier(sides, names, across="CPU time of training, µs a token", down=result.metric)
     caption = (

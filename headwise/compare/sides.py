@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from scipy import stats
 
 from headwise.compare.verdicts import LEVEL, Interval
 from headwise.errors import ConfigError
+from headwise.predictors.intervals import Resampled, interval, variance
 
 # seeds from which six pairs can show a difference at all by signs alone; with fewer an interval is wide
 ENOUGH_SEEDS = 6
@@ -35,7 +36,11 @@ class Side:
 
     Args:
         settings: key and value of what it differs in.
-        scores: by seed.
+        scores: by seed; of a run that failed the worst there can be, which is infinite.
+        failures: by seed, why a run failed.
+        resampled: by seed, the score as a function of the examples.
+        runs: by seed, its folder.
+        state_bytes: what a decoder keeps of a hypothesis at the end of the longest example; None: nothing is decoded.
         tuned: the value that was chosen for it on the validation data, if any; at_edge: it is the first or last one
             tried, so that a better one may lie beyond.
         cpu_s, steps: of all its runs that are scored, and of one of them on average.
@@ -50,13 +55,25 @@ class Side:
     steps: float
     tuned: str | None = None
     at_edge: bool = False
+    failures: Mapping[int, str] = field(default_factory=dict)
+    resampled: Mapping[int, Resampled] = field(default_factory=dict)
+    state_bytes: int | None = None
     runs: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def score(self) -> Interval:
-        """The mean over seeds and its 95 % interval; of one seed no interval: ends without limit."""
+        """The mean over seeds and its 95 % interval, over seeds and examples; of one seed that over examples alone.
+
+        Without limit where nothing is known; all of it the worst score where a run failed.
+        """
         values = list(self.scores.values())
-        return Interval.of(values) if len(values) > 1 else Interval(values[0], -math.inf, math.inf)
+        if self.failures:
+            return Interval.exact(math.fsum(values))
+        several = [self.resampled[seed] for seed in self.scores if seed in self.resampled]
+        if len(values) > 1:
+            return _over_seeds(values, _variance(several) if len(several) == len(values) else 0.0)
+        low, high = interval(several[0]) if several else (math.nan, math.nan)
+        return Interval(values[0], *((low, high) if low == low else (-math.inf, math.inf)))
 
 
 @dataclass(frozen=True)
@@ -64,55 +81,107 @@ class Difference:
     """How far the best side is ahead of another, paired by seed.
 
     Args:
-        ahead: mean, with its 95 % interval.
-        p: of no difference, by the paired t-test, raised for as many comparisons as are made (Holm 1979).
+        ahead: mean, with its 95 % interval: over seeds and examples; of a single seed over examples alone.
+        p: of no difference, by Student's t, raised for as many comparisons as are made (Holm 1979); of the signs alone
+            where a run failed; None for a single seed, of which nothing is known of chance.
+        examples: groups of examples that the interval is over; 0: seeds alone.
     """
 
     ahead: Interval
-    p: float
+    p: float | None
+    examples: int = 0
 
     @property
     def clear(self) -> bool:
         """Whether chance would hardly make it."""
-        return self.p < 1 - LEVEL
+        return self.p is not None and self.p < 1 - LEVEL
+
+
+def _over_seeds(values: Sequence[float], variance: float) -> Interval:
+    """mean +- t sqrt(s^2 / n + v): s over n seeds, v of the mean as the examples are drawn anew.
+
+    A little wide, never narrow: another seed is another model, so that examples alone would say too little.
+    """
+    mean, error = math.fsum(values) / len(values), _error(values, variance)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
+    return Interval(mean, mean - half, mean + half)
+
+
+def _error(values: Sequence[float], variance: float) -> float:
+    return math.sqrt(float(stats.sem(values)) ** 2 + variance)
+
+
+def _variance(several: Sequence[Resampled], others: Sequence[Resampled] = ()) -> float:
+    """As `variance`; 0 of a single example, and where the examples are not the same, so that nothing is paired."""
+    try:
+        found = variance(several, others)
+    except ConfigError:
+        return 0.0
+    return 0.0 if math.isnan(found) else found
 
 
 def rank(sides: Sequence[Side], better: Literal["low", "high"]) -> tuple[list[Side], dict[str, Difference]]:
     """Sides from the best mean to the worst, and the difference of each but the best, by its name.
 
     The best is chosen by the same scores that it is tested with, so a p is a little small; the interval is not
-    corrected for the number of comparisons. With one seed in common nothing is known of chance: none is returned.
+    corrected for the number of comparisons. With one seed in common, and no rows of examples, none is returned.
 
     Raises: ConfigError for sides without a seed in common.
     """
     sign = 1.0 if better == "high" else -1.0
-    order = sorted(sides, key=lambda side: -sign * side.score.value)
+    order = sorted(sides, key=lambda side: (-sign * side.score.value, len(side.failures)))
     best, others = order[0], order[1:]
-    paired: dict[str, tuple[Interval, float]] = {}
+    paired: dict[str, Difference] = {}
     for side in others:
         seeds = sorted(best.scores.keys() & side.scores.keys())
         if not seeds:
             raise ConfigError(f"{best.name} and {side.name} have no seed in common")
-        if len(seeds) > 1:
-            ahead = [sign * (best.scores[seed] - side.scores[seed]) for seed in seeds]
-            paired[side.name] = Interval.of(ahead), _p(ahead)
-    return order, {
-        name: Difference(ahead, p)
-        for (name, (ahead, _)), p in zip(paired.items(), holm([p for _, p in paired.values()]), strict=True)
-    }
+        if (difference := _difference(best, side, seeds, sign)) is not None:
+            paired[side.name] = difference
+    tested = {name: difference.p for name, difference in paired.items() if difference.p is not None}
+    raised = dict(zip(tested, holm(list(tested.values())), strict=True))
+    return order, {name: replace(difference, p=raised.get(name)) for name, difference in paired.items()}
 
 
-def _p(differences: Sequence[float]) -> float:
-    """Of the paired t-test; where differences do not vary, which it cannot divide by, of the signs alone.
+def _difference(best: Side, side: Side, seeds: Sequence[int], sign: float) -> Difference | None:
+    # of two runs that failed neither is ahead
+    ahead = [
+        sign * (best.scores[seed] - side.scores[seed]) if best.scores[seed] != side.scores[seed] else 0.0
+        for seed in seeds
+    ]
+    several, others = ([one.resampled[seed] for seed in seeds if seed in one.resampled] for one in (best, side))
+    if not all(map(math.isfinite, ahead)):
+        unknown_ends = Interval(math.fsum(ahead), -math.inf, math.inf)
+        return Difference(unknown_ends, _of_signs(ahead))
+    whole = len(several) == len(others) == len(seeds)
+    groups = several[0].groups if whole else 0
+    if len(seeds) > 1:
+        spread = _variance(several, others) if whole else 0.0
+        return Difference(_over_seeds(ahead, spread), _p(ahead, spread), groups if spread else 0)
+    try:
+        low, high = (sign * end for end in interval(several[0], others[0])) if whole else (math.nan, math.nan)
+    except ConfigError:
+        return None
+    return None if math.isnan(low) else Difference(Interval(ahead[0], min(low, high), max(low, high)), None, groups)
+
+
+def _p(differences: Sequence[float], variance: float = 0.0) -> float:
+    """By Student's t over seeds, with the variance that the examples add; where nothing varies, of the signs alone.
 
     >>> _p([0.5] * 6), _p([0.0] * 6)
     (0.03125, 1.0)
     """
     size = max(map(abs, differences))
-    if max(differences) - min(differences) <= 1e-9 * size:
-        # all of one sign: the chance of that, of either sign
-        return 2.0 * 0.5 ** len(differences) if size else 1.0
-    return float(stats.ttest_1samp(differences, 0.0).pvalue)
+    if max(differences) - min(differences) <= 1e-9 * size and not variance:
+        return _of_signs(differences)
+    score = math.fsum(differences) / len(differences) / _error(differences, variance)
+    return 2.0 * float(stats.t.sf(abs(score), len(differences) - 1))
+
+
+def _of_signs(differences: Sequence[float]) -> float:
+    """Of as many differences of one sign, or more; those of 0 do not count."""
+    ahead, behind = (sum(sign * number > 0 for number in differences) for sign in (1, -1))
+    return float(stats.binomtest(ahead, ahead + behind).pvalue) if ahead + behind else 1.0
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -131,10 +200,16 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def front(sides: Sequence[Side], better: Literal["low", "high"]) -> list[Side]:
-    """Sides that no other is better than at the same or less CPU time a token, from the cheapest (Pareto)."""
+    """Sides that no other is better than at the same or less CPU time a token, from the cheapest (Pareto).
+
+    One of which a run failed is none of them.
+    """
     sign = 1.0 if better == "high" else -1.0
     efficient: list[Side] = []
-    for side in sorted(sides, key=lambda side: (side.cost.token_cpu_us, -sign * side.score.value)):
+    for side in sorted(
+        (side for side in sides if not side.failures),
+        key=lambda side: (side.cost.token_cpu_us, -sign * side.score.value),
+    ):
         if not efficient or sign * side.score.value > sign * efficient[-1].score.value:
             efficient.append(side)
     return efficient

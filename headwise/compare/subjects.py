@@ -22,7 +22,7 @@ KERNEL_SIZE = 3
 
 
 class Mixer(nn.Module):
-    """A layer from (1, length, width) to the same shape. `unrolled`: a recurrent one goes token by token in Python."""
+    """A layer from (batch, length, width) to that shape. `unrolled`: a recurrent one goes token by token in Python."""
 
     unrolled = False
 
@@ -50,7 +50,7 @@ class _Convolution(Mixer):
         self.padding = (before, after)
         self.convolution = nn.Conv1d(width, width, KERNEL_SIZE)
 
-    def forward(self, x: Float[Tensor, "1 length width"]) -> Float[Tensor, "1 length width"]:
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
         return self.convolution(nn.functional.pad(x.mT, self.padding)).mT
 
 
@@ -65,12 +65,12 @@ class Recurrent(Mixer):
             setattr(cell, name, getattr(self.layer, f"{name}_l0"))
         self.cell = cell
 
-    def forward(self, x: Float[Tensor, "1 length width"]) -> Float[Tensor, "1 length width"]:
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
         if not self.unrolled:
             return self.layer(x)[0]
         return torch.stack(self.steps(x), 1)
 
-    def steps(self, x: Float[Tensor, "1 length width"], window: int | None = None) -> list[Tensor]:
+    def steps(self, x: Float[Tensor, "batch length width"], window: int | None = None) -> list[Tensor]:
         """The state after each token; gradients go back through at most `window` cells."""
         state, states = None, list[Tensor]()
         for place, token in enumerate(x.unbind(1)):
@@ -89,7 +89,7 @@ class _Product(Mixer):
         self.mechanism = mechanism
         self.mask = None if mechanism.facts.bidirectional else Causal()
 
-    def forward(self, x: Float[Tensor, "1 length width"]) -> Float[Tensor, "1 length width"]:
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
         head = x.unsqueeze(1)
         return self.mechanism(Call(head, head, head, mask=self.mask)).squeeze(1)
 
@@ -97,7 +97,7 @@ class _Product(Mixer):
 class _Plain(Mixer):
     """Attention by its definition, which keeps a score for each pair."""
 
-    def forward(self, x: Float[Tensor, "1 length width"]) -> Float[Tensor, "1 length width"]:
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
         head = x.unsqueeze(1)
         return attend(head, head, head, kernel="plain").squeeze(1)
 
@@ -107,7 +107,7 @@ class _Layer(Mixer):
         super().__init__()
         self.attention = MultiHeadAttention(width, 1)
 
-    def forward(self, x: Float[Tensor, "1 length width"]) -> Float[Tensor, "1 length width"]:
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
         return self.attention(x)
 
 
@@ -178,6 +178,6 @@ def layer(what: Subject, length: int, width: int, *, unrolled: bool = False, see
     return mixer
 
 
-def tokens(length: int, width: int, seed: int = 0) -> Float[Tensor, "1 length width"]:
+def tokens(length: int, width: int, seed: int = 0, batch: int = 1) -> Float[Tensor, "batch length width"]:
     """Normal numbers, the same for the same seed."""
-    return torch.randn(1, length, width, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(batch, length, width, generator=torch.Generator().manual_seed(seed))

@@ -2,7 +2,7 @@
 
 import html
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fastapi import FastAPI
 
@@ -11,6 +11,7 @@ from headwise.explorer.api import add_explorer
 from headwise.explorer.films import add_films
 from headwise.explorer.inputs import BODY_BYTES
 from headwise.explorer.pages import add_pages
+from headwise.explorer.reports import Report, report_routes
 from headwise.service.app import Service, create_app
 from headwise.service.guard import LOOPBACK, NO_FRAMES
 from headwise.service.limits import Limits
@@ -24,15 +25,20 @@ LIMITS = Limits(body_bytes=BODY_BYTES, chars=8 * Limits().shown_tokens, deadline
 
 
 def explorer_app(
-    runs: Mapping[str, LoadedRun], *more: Callable[[FastAPI, Service], None], frames: str = NO_FRAMES
+    runs: Mapping[str, LoadedRun],
+    *more: Callable[[FastAPI, Service], None],
+    frames: str = NO_FRAMES,
+    reports: Sequence[Report] = (),
 ) -> FastAPI:
     """The application that shows these runs, answering within `LIMITS`.
 
     Args:
         more: what adds further routes.
         frames: sites whose frames may show its pages, as in `Guard`.
+        reports: of comparisons and of costs, which Compare shows.
     """
-    parts: Collection[Callable[[FastAPI, Service], None]] = (add_explorer, add_films, *more, add_pages)
+    shown = report_routes(reports)
+    parts: Collection[Callable[[FastAPI, Service], None]] = (add_explorer, add_films, shown, *more, add_pages)
     return create_app(runs, LIMITS, LOOPBACK, parts, frames)
 
 

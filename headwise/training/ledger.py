@@ -4,7 +4,7 @@ import datetime
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,8 @@ from headwise.data.files import SHIPPED
 from headwise.errors import CheckpointError, ConfigError, DataError
 from headwise.files import replacing
 from headwise.locks import turn
+from headwise.predictors.predictor import Predictor
+from headwise.predictors.rows import Rows
 from headwise.runs.checkpoints import Checkpoints
 from headwise.training.loading import baselines_of, data_digests, examples, load, recipe_of
 from headwise.training.progress import finite_only
@@ -70,6 +72,23 @@ class Row(Config):
         return json.dumps([self.group, self.seeds], sort_keys=True)
 
 
+class NoScore(DataError):
+    """The main score of a run is no finite number."""
+
+
+class Account(NamedTuple):
+    """A finished run that was scored.
+
+    Args:
+        rows: what was counted of each example; None for a task that gives scores alone.
+    """
+
+    row: "Row"
+    rows: Rows | None
+    predictor: Predictor[Any, Any, Any]
+    examples: Sequence[Any]
+
+
 def account(run: Path, split: str = "test", limit: int | None = None) -> Row:
     """Reads a finished run and scores it; texts such as signatures are left out of the scores.
 
@@ -80,18 +99,32 @@ def account(run: Path, split: str = "test", limit: int | None = None) -> Row:
         CheckpointError: there is no run, or it has not ended.
         DataError: its data is not there, has no such part, or the main score is no finite number.
     """
+    return account_each(run, split, limit).row
+
+
+def account_each(run: Path, split: str = "test", limit: int | None = None) -> Account:
+    """The same with what was counted of each example; raises as `account`."""
     recipe = recipe_of(run)
     facts = Checkpoints(run).finished()
     if facts is None:
         raise CheckpointError(f"{run}: has not ended; go on with it: headwise train RECIPE --run-folder {run}")
     scored = examples(run, split)[:limit]
     predictor = load(run)
-    scores = predictor.evaluate(scored)
+    scores, rows = _scored(predictor, scored)
     baselines = baselines_of(run, predictor, scored, scores).scores()
     numbers = {name: float(value) for name, value in scores.items() if not isinstance(value, str)}
     of_run = {name: facts.get(name) for name in ("parameters", "cpu_s", "processor", "version")}
     of_run |= {"steps": facts["step"], "ended": _day(facts), "digest": data_digests(run).get("train")}
-    return row_of(run, recipe, numbers, baselines, part=split, examples=len(scored), **of_run)
+    row = row_of(run, recipe, numbers, baselines, part=split, examples=len(scored), **of_run)
+    return Account(row, rows, predictor, scored)
+
+
+def _scored(
+    predictor: Predictor[Any, Any, Any], examples: Sequence[Any]
+) -> tuple[Mapping[str, float | str], Rows | None]:
+    if type(predictor).scored is Predictor.scored:
+        return predictor.evaluate(examples), None
+    return predictor.evaluate_each(examples)
 
 
 def row_of(
@@ -103,7 +136,7 @@ def row_of(
     """
     metric, finite = _metric(recipe, scores, baselines), finite_only(dict(scores))
     if metric not in finite:
-        raise DataError(f"{run}: its {metric} is no finite number; there is no result to report")
+        raise NoScore(f"{run}: its {metric} is no finite number; there is no result to report")
     return Row(
         data=data_name(recipe),
         task=recipe.task,

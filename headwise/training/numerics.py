@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise import runtime
-from headwise.errors import ConfigError, Diverged, MachineError
+from headwise.errors import ConfigError, Diverged, OutOfMemory
 from headwise.processes import ALONE, Processes
 from headwise.runs.tensors import local, not_finite
 from headwise.training.recipe import Recipe
@@ -101,12 +101,12 @@ def check_finite(tensors: Mapping[str, Tensor], step: int, processes: Processes 
         ).reported_by(processes.first)
 
 
-def out_of_memory(error: RuntimeError, step: int, tokens: int, indices: list[list[int]]) -> MachineError | None:
+def out_of_memory(error: RuntimeError, step: int, tokens: int, indices: list[list[int]]) -> OutOfMemory | None:
     """The error for a step that did not fit in memory; None for any other error."""
     if not runtime.is_out_of_memory(error):
         return None
     largest = max((len(batch) for batch in indices), default=0)
-    return MachineError(
+    return OutOfMemory(
         f"out of memory at step {step}, with {tokens:,} target tokens and up to {largest} examples in a batch; "
         "lower training.batch_tokens and raise training.accumulate to keep the same effective batch"
     )

@@ -3,11 +3,15 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from headwise.compare import experiment
+from headwise.errors import DataError, Diverged, OutOfMemory
+from headwise.training.ledger import account
+from headwise.training.train import train
 from tests.cli.test_cli_sweep import prepared
 
 COMPARE = ["compare", "tiny.toml", "--position", "sinusoidal,none", "--seeds", "0,1", "--metric", "loss"]
@@ -97,6 +101,33 @@ def test_each_side_takes_its_best_tuned_value(headwise):
     assert not any(path.name.endswith("learning_rate=1000") for path in Path("runs").glob("*seed=0*"))
 
 
+@pytest.mark.usefixtures("unweighed")
+@pytest.mark.parametrize("failure", [Diverged("no finite numbers"), ValueError("crash"), OutOfMemory("too large")])
+def test_a_run_that_fails_counts_as_the_worst_and_ends_nothing(headwise, monkeypatch, failure):
+    def train(recipe, folder):
+        if "none" in str(folder) and recipe.seed == 1:
+            raise failure
+        return real(recipe, folder)
+
+    real = experiment.train
+    monkeypatch.setattr(experiment, "train", train)
+    code, out, err = headwise(*COMPARE, "--runs", "failing", "--json")
+    assert code == 0, err
+    best, lost = map(json.loads, out.splitlines())
+    assert (best["side"], lost["side"], lost["loss"], lost["failed"]) == ("sinusoidal", "none", None, 1)
+    assert str(failure) in err
+    monkeypatch.setattr(experiment, "train", lambda recipe, folder: (_ for _ in ()).throw(failure))
+    code, out, err = headwise(*COMPARE, "--runs", "failing", "--json")
+    assert (code, "every run failed" in err) == (6, True), err
+
+
+@pytest.mark.usefixtures("unweighed")
+def test_what_is_wrong_with_all_runs_ends_the_comparison(headwise, monkeypatch):
+    monkeypatch.setattr(experiment, "train", lambda *_: (_ for _ in ()).throw(DataError("the file is gone")))
+    code, _, err = headwise(*COMPARE, "--runs", "gone")
+    assert (code, "the file is gone" in err) == (3, True)
+
+
 @pytest.mark.slow
 def test_several_processes_share_the_runs(folder):
     command = [sys.executable, "-P", "-m", "headwise", *COMPARE, "--runs", "shared", "--json"]
@@ -136,6 +167,43 @@ def test_intervals_follow_from_rows_without_the_models(headwise):
     }.items():
         code, _, err = headwise("evaluate", *words)
         assert (code > 0, message in err) == (True, True), err
+
+
+@pytest.mark.slow
+def test_one_of_two_processes_is_killed_and_the_numbers_are_those_of_separate_runs(folder):
+    """A file of one's own, three mechanisms, two positions, three seeds: resumed, it gives one report."""
+    words = "abcd"
+    lines = [" ".join(words[(line + place) % 4] for place in range(2 + line % 4)) for line in range(60)]
+    (folder / "own.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines))
+    recipe = (folder / "tiny.toml").read_text()
+    for split in ("valid", "test"):
+        recipe = recipe.replace(f'{split} = "data/{split}.tsv"\n', "")
+    (folder / "own.toml").write_text(recipe.replace("data/train.tsv", "own.tsv"))
+    grid = ["--mechanism", "scored,linear,performer", "--position", "none,sinusoidal", "--seeds", "0,1,2"]
+    command = [sys.executable, "-P", "-m", "headwise", "compare", "own.toml", *grid, "--metric", "loss"]
+    command += ["--runs", "queue", "--json", "--output"]
+
+    def started(report):
+        return subprocess.Popen([*command, report], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    lost, other = started("lost"), started("other")
+    while lost.poll() is None and len(list(Path("queue").glob("*/state/finished.json"))) < 3:
+        time.sleep(0.05)
+    lost.kill()
+    lost.communicate()
+    again = started("again")
+    outputs = [process.communicate(timeout=600) for process in (other, again)]
+    assert (other.returncode, again.returncode) == (0, 0), outputs
+    reports = [json.loads(Path(name, "results.json").read_text()) for name in ("other", "again")]
+    scores = [{side["name"]: side["scores"] for side in report["sides"]} for report in reports]
+    assert scores[0] == scores[1]
+    assert sum(map(len, scores[0].values())) == 18
+    for side, by_seed in scores[0].items():
+        mechanism, position = side.split(", ")
+        for seed, score in by_seed.items():
+            settings = [f"model.mechanism={mechanism}", f"model.position={position}", f"seed={seed}"]
+            train("own.toml", f"separate/{side}{seed}", overrides=settings)
+            assert account(Path(f"separate/{side}{seed}")).scores["loss"] == pytest.approx(score, abs=0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`headwise complexity` and `headwise claims` as a user calls them."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -28,13 +29,51 @@ def test_paths_in_place_of_costs(capsys):
     assert rows[1]["chain 64"] > rows[1]["chain 16"] + 48
 
 
+def test_the_table_gives_advice(tmp_path, capsys):
+    table, report = str(tmp_path / "m.jsonl"), tmp_path / "report"
+    command = ["complexity", "scored", "rnn", *SMALL, "--table", table, "--report", str(report)]
+    assert main(command) == 0
+    assert len(Path(table).read_text().splitlines()) == 8
+    figures = {path.name for path in report.glob("*.png")}
+    assert figures >= {"operations.png", "CPU-time.png", "layers-between-the-ends.png"}
+    whole = json.loads((report / "results.json").read_text())
+    assert {figure["down"] for figure in whole["figures"]} >= {"operations, millions", "operations one after another"}
+    assert [row["path 9"] for row in whole["paths"]] == [1, 8]
+    capsys.readouterr()
+    size = ["advise", "--length", "20", "--width", "8", "--memory", "1GiB", "--table", table]
+    assert main(size) == 0
+    assert "between measured sizes" in capsys.readouterr().out
+    assert main([*size, "--json", "--streaming"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["state_bytes"] for row in found["fits"]} == {"scored": 2 * 20 * 8 * 4, "rnn": 32}
+    assert main([*size[:-4], "--memory", "1", "--table", table]) == 0
+    assert "nothing that was measured fits" in capsys.readouterr().out
+
+
+def test_the_same_work_on_several_threads(tmp_path, capsys):
+    figure = tmp_path / "a.png"
+    assert main(["complexity", "rnn", "plain", *SMALL, "--threads", "1,2", "--json", "--figure", str(figure)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [(row["name"], row["threads"]) for row in rows] == [("rnn", 1), ("rnn", 2), ("plain", 1), ("plain", 2)]
+    assert all(row["8"] > 0 and row["gain"] > 0 for row in rows)
+    assert rows[0]["gain"] == 1.0
+    assert figure.stat().st_size > 1000
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
         (["complexity", "atention"], "atention"),
         (["complexity", "--over", "depth"], "--over"),
         (["complexity", "--from", "9", "--to", "8"], "sizes"),
-        (["complexity", "--paths", "--figure", "a.png"], "--figure"),
+        (["complexity", "--paths", "--threads", "1,2"], "--paths and --threads"),
+        (["complexity", "--paths", "--table", "a.jsonl"], "--table"),
+        (["complexity", "--backward", "--table", "a.jsonl"], "--backward"),
+        (["complexity", "--threads", "2,4"], "--threads '2,4'"),
+        (["complexity", "--threads", "1,x"], "--threads '1,x'"),
+        (["complexity", "--threads", "1,2", "--over", "width"], "--over width"),
+        (["advise", "--length", "9", "--width", "9", "--memory", "1 parsec"], "--memory '1 parsec'"),
+        (["advise", "--length", "9", "--width", "9", "--memory", "1", "--table", "none.jsonl"], "nothing was measured"),
         (["claims", "run", "no-such-claim"], "no-such-claim"),
         (["claims", "show", "no-such-claim"], "no-such-claim"),
     ],

@@ -5,9 +5,21 @@ import sys
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from headwise.attention import mechanisms
-from headwise.compare.costs import Growth, crossing, exponent, growth, one_pass, operations, peak_bytes, seconds, sizes
+from headwise.compare.costs import (
+    Growth,
+    crossing,
+    exponent,
+    growth,
+    one_pass,
+    operations,
+    parallel,
+    peak_bytes,
+    seconds,
+    sizes,
+)
 from headwise.compare.subjects import KERNEL_SIZE, Mixer, Subject, layer, powers, subject, subjects, tokens
 from headwise.errors import ConfigError, Unsupported
 
@@ -38,6 +50,34 @@ def test_what_counts_nothing_is_no_measurement():
 
     with pytest.raises(Unsupported, match="nothing"):
         operations(Subject("nothing", lambda length, width: Nothing(), None, None), 8, 4)
+
+
+@pytest.mark.parametrize("name", ["plain", "cnn", "causal-cnn", "attention-layer", "linear", "retention"])
+def test_the_count_is_that_of_pytorch_alone_where_it_counts(name):
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        layer(subject(name), N, D)(tokens(N, D))
+    # the layer's attention is SDPA, which PyTorch counts as 0 on a CPU
+    missing = 4 * N * N * D if name == "attention-layer" else 0
+    assert counter.get_total_flops() + missing == operations(subject(name), N, D)
+
+
+@pytest.mark.parametrize("name", ["scored", "lstm"])
+def test_what_pytorch_counts_as_0_is_counted_all_the_same(name):
+    """If one of these is no longer 0, PyTorch has learned to count it: then the mapping can go."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        layer(subject(name), N, D)(tokens(N, D))
+    assert counter.get_total_flops() == 0
+    assert operations(subject(name), N, D) > 0
+
+
+def test_the_same_work_is_measured_at_every_length():
+    found = parallel(subject("rnn"), [4, 8, 16, 32], 8, (1, 2), rounds=1)
+    assert found.batches == (8, 4, 2, 1)
+    quadratic = parallel(subject("plain"), [4, 8, 16, 32], 8, (1, 2), rounds=1)
+    assert quadratic.batches == (64, 16, 4, 1)
+    assert found.gain(1) == [1.0] * 4
+    assert all(value > 0 for value in quadratic.gain(2))
+    assert torch.get_num_threads() >= 1
 
 
 @pytest.mark.parametrize("name", subjects())

@@ -1,6 +1,7 @@
 """Sides: which is best, how sure a difference is, and which no other beats at less cost."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from headwise.compare.experiment import Result
 from headwise.compare.page import as_html, as_json_text, notes, pictures, rows
 from headwise.compare.sides import Cost, Side, front, holm, rank
 from headwise.errors import ConfigError
+from headwise.predictors.intervals import interval
+from headwise.predictors.rows import Formula, Rows
 
 
 def side(name, scores, cost=1.0, **facts):
@@ -77,6 +80,81 @@ def test_one_seed_gives_no_interval_and_says_so():
     assert [row["low"] for row in rows(result)] == [None, None]
     assert "nothing is known of chance" in notes(result)[0]
     assert math.isinf(side("a", [0.5]).score.low)
+
+
+def right(values):
+    return Rows({"right": list(values)}, {"accuracy": Formula("mean", ("right",))}, "same").resampled()
+
+
+def with_rows(name, table, **facts):
+    """A side with a row of right answers for each seed."""
+    resampled = {seed: right(values) for seed, values in enumerate(table)}
+    return replace(side(name, [np.mean(values) for values in table], **facts), resampled=resampled)
+
+
+def test_the_interval_that_decides_is_over_seeds_and_examples():
+    draws = np.random.default_rng(1)
+    a, b = draws.integers(0, 2, (3, 50)) | draws.integers(0, 2, (3, 50)), draws.integers(0, 2, (3, 50))
+    order, differences = rank([with_rows("a", a), with_rows("b", b)], "high")
+    assert order[0].name == "a"
+    each = (a - b).mean(1)
+    error = math.sqrt(each.var(ddof=1) / 3 + (a - b).mean(0).var(ddof=1) / 50)
+    half = stats.t.ppf(0.975, 2) * error
+    found = differences["b"]
+    assert (found.ahead.low, found.ahead.high) == pytest.approx((each.mean() - half, each.mean() + half))
+    assert found.p == pytest.approx(2 * stats.t.sf(each.mean() / error, 2))
+    assert found.examples == 50
+    own = order[0].score
+    wide = stats.t.ppf(0.975, 2) * math.sqrt(a.mean(1).var(ddof=1) / 3 + a.mean(0).var(ddof=1) / 50)
+    assert own.high - own.value == pytest.approx(wide)
+    said = notes(Result("accuracy", "high", order, []))
+    assert "over seeds and 50 examples" in said[-1]
+
+
+def test_of_one_seed_the_examples_alone_are_drawn_and_the_report_says_so():
+    draws = np.random.default_rng(2)
+    a, b = draws.integers(0, 2, (1, 60)) | draws.integers(0, 2, (1, 60)), draws.integers(0, 2, (1, 60))
+    for better in ("high", "low"):
+        order, differences = rank([with_rows("a", a), with_rows("b", b)], better)
+        (found,) = differences.values()
+        low, high = interval(order[0].resampled[0], order[1].resampled[0])
+        expected = (low, high) if better == "high" else (-high, -low)
+        assert (found.ahead.low, found.ahead.high) == pytest.approx(expected)
+        assert found.ahead.low < found.ahead.value < found.ahead.high
+        assert (found.p, found.clear) == (None, False)
+    result = Result("accuracy", "high", order, [])
+    assert "another seed is another model" in notes(result)[0]
+    assert all(row["low"] is not None for row in rows(result))
+
+
+def test_sides_that_answered_other_examples_are_compared_over_seeds_alone():
+    table = np.array([[1, 0, 1, 1], [1, 1, 0, 1]])
+    odd = with_rows("odd", table[:, :3])
+    _, differences = rank([with_rows("a", table), odd], "high")
+    assert differences["odd"].examples == 0
+
+
+def test_a_run_that_failed_counts_as_the_worst_and_is_named():
+    sides = [
+        side("lost", [math.inf, 0.1, 0.1, 0.1, 0.1, 0.1], cost=0.1, failures={0: "training diverged"}),
+        side("a", [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]),
+        side("b", [2.0, 2.5, 3.5, 2.0, 2.5, 3.5]),
+    ]
+    order, differences = rank(sides, "low")
+    assert [one.name for one in order] == ["a", "b", "lost"]
+    assert not differences["lost"].clear
+    result = Result("loss", "low", sides, [])
+    lost = rows(result)[-1]
+    assert (lost["loss"], lost["behind"], lost["failed"]) == (None, None, 1)
+    assert "lost failed with seed 0, which counts as the worst score: training diverged." in notes(result)
+    text = as_json_text(result, "x")
+    assert "Infinity" not in text
+    assert '"0": null' in text
+    assert "1 of 6 failed" in as_html(result, "x", pictures(result))
+    assert [one.name for one in front(sides, "low")] == ["a"]
+    every = [replace(one, scores=dict.fromkeys(range(6), math.inf), failures={0: "x"}) for one in sides]
+    assert pictures(Result("loss", "low", every, [])) == {}
+    assert rank(every, "low")[1]["b"].p == 1
 
 
 def test_the_report_has_every_number_and_runs_no_text_of_a_user():

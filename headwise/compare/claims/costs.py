@@ -3,6 +3,7 @@
 import datetime
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -11,9 +12,9 @@ from torch import Tensor
 from headwise.attention import attend
 from headwise.attention.scores import Additive, Score
 from headwise.compare.claim import Claim, Evidence
-from headwise.compare.costs import Growth, Quantity, Size, crossing, growth, seconds, sizes
+from headwise.compare.costs import Growth, Quantity, Size, crossing, growth, parallel, seconds, sizes
 from headwise.compare.subjects import subject
-from headwise.compare.verdicts import Cell, Control, Interval, near
+from headwise.compare.verdicts import Cell, Control, Interval, above, near
 from headwise.layers.attention import MultiHeadAttention
 
 _WRITTEN = datetime.date(2026, 11, 25)
@@ -134,6 +135,34 @@ def _additive(full: bool) -> Evidence:
     return cells, [Control("a score costs as much as itself", 0.5 < same.value < 2, same.value)]
 
 
+def _threads(full: bool) -> Evidence:
+    """Wall time of the same work as sequences grow longer, and what a second thread gains at each length."""
+    at, rounds = sizes(16, 4096 if full else 1024, 9), 7 if full else 3
+    cells: list[Cell] = []
+    controls: list[Control] = []
+    for name in ("rnn", "cnn", "plain", "linear", "retention"):
+        found = parallel(subject(name), at, 64, (1, 2), rounds=rounds)
+        power, gains = found.exponent(1), Interval.of([math.log(gain) for gain in found.gain(2)])
+        gain = Interval(*(math.exp(end) for end in (gains.value, gains.low, gains.high)))
+        if name == "rnn":
+            cells += [above("rnn, power of the length", power, 0.3), _below("rnn, gain of two threads", gain, 1.15)]
+        else:
+            cells += [
+                _below(f"{name}, power of the length", power, 0.1),
+                above(f"{name}, gain of two threads", gain, 1.5),
+            ]
+        controls.append(
+            Control(f"{name}: the longest sequence is alone", found.batches[-1] == 1, float(found.batches[0]))
+        )
+    return cells, controls
+
+
+def _below(where: str, interval: Interval, most: float) -> Cell:
+    """Whether a value is below a bound, with all of its interval; refuted where all of it is above."""
+    mirrored = above(where, Interval(-interval.value, -interval.high, -interval.low), -most)
+    return replace(mirrored, value=interval.value, low=interval.low, high=interval.high)
+
+
 CLAIMS = [
     Claim(
         name="cost-exponents",
@@ -160,6 +189,19 @@ CLAIMS = [
         written=_WRITTEN,
         measure=_crossings,
         version=2,
+    ),
+    Claim(
+        name="recurrence-cannot-parallelise",
+        sentence="A recurrent layer computes one token after another: more processors do not make up for the length.",
+        source=f"lecture notes; {_SOURCE}",
+        rule=(
+            "at a constant number of operations, in few long or many short sequences, wall time on one thread grows "
+            "with a power of the length above 0.3 for nn.RNN and below 0.1 for the others, and two threads are less "
+            "than 1.15 times as fast for nn.RNN and more than 1.5 times for the others, each with all of the 95 % "
+            "interval; a cell for each"
+        ),
+        written=datetime.date(2026, 11, 26),
+        measure=_threads,
     ),
     Claim(
         name="heads-keep-the-cost",

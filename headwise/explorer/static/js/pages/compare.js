@@ -16,6 +16,7 @@ import * as gallery from "../views/gallery.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
 import { explained, nothing } from "../views/nothing.js";
+import * as reported from "../views/report.js";
 import { WORDS } from "../words/compare.js";
 
 learn(WORDS);
@@ -58,6 +59,7 @@ export function mount(place) {
   const report = h("section", { class: "panel", "aria-label": () => t("what_differs") });
   const maps = h("div", { class: "panels three" });
   const [row, runs] = [h("section", { class: "panel" }), h("section", { class: "panel" })];
+  const reports = h("div", { class: "reports" });
   const lines = h("section", { class: "panel" });
   const pictures = h("section", { class: "panel" });
   place.append(
@@ -68,12 +70,14 @@ export function mount(place) {
     maps,
     h("div", { class: "report" }, row, runs),
     h("p", { class: "note" }, () => t("note")),
+    reports,
     lines,
     pictures,
   );
   const ends = [
     follow(second, first),
     effect(() => drawn({ report, maps, row, runs }, first, second)),
+    reported.mount(reports),
     curves.mount(lines),
     gallery.mount(pictures),
   ];

@@ -55,7 +55,7 @@ function withRun(place, meta) {
     h("p", { class: "intro" }, t("lead")),
     choice(meta.models, served.name),
     cards,
-    h("div", { class: "home" }, card, h("div", { class: "stack" }, pages(), lastInputs())),
+    h("div", { class: "home" }, card, h("div", { class: "stack" }, pages(), reports(), lastInputs())),
     looks,
   );
   let end = () => {};
@@ -139,6 +139,26 @@ function pages() {
       ),
     ),
   );
+}
+
+/** A line for each report that Compare shows. */
+function reports() {
+  const section = h("section", { class: "panel", "aria-label": t("reports"), hidden: true });
+  getJson("/api/v1/reports").then(
+    ({ reports: found }) => {
+      section.hidden = !found.length;
+      const line = (/** @type {{ name: string, command: string }} */ { name, command }) =>
+        h(
+          "li",
+          {},
+          h("a", { href: state.address("compare") }, h("bdi", {}, name)),
+          h("span", { class: "side" }, command),
+        );
+      fill(section, h("h2", {}, t("reports")), h("ul", { class: "lines" }, found.map(line)));
+    },
+    (error) => (state.status.value = error.message),
+  );
+  return section;
 }
 
 /** What was looked at before, in this browser. */

@@ -21,6 +21,7 @@ export const WORDS = {
   see_vision: ["which part of a picture a patch looks at", "图块看图的哪一处"],
   see_graph: ["which neighbour a node listens to", "节点听哪个邻居"],
   see_positions: ["how order is written into vectors and scores", "次序怎样写进向量与得分"],
+  reports: ["Reports", "报告"],
   see_compare: ["two heads, models or mechanisms on one input", "同一输入上的两个头、模型或机制"],
   see_film: ["the alignment appearing during training", "训练中对齐怎样出现"],
   needs_any: ["(needs a run)", "（需要一次训练）"],
