@@ -166,12 +166,23 @@ def test_no_positions(monkeypatch, none, verdict):
     ],
 )
 def test_what_efficiency_costs(monkeypatch, share, lost, verdict):
-    monkeypatch.setattr(long_range, "one_pass", lambda what, length, width, backward: what)
-    monkeypatch.setattr(long_range, "seconds", lambda passes, rounds: [1.0, *(share for _ in passes[1:])])
-    record = judged(
-        "efficient-loses-a-little-gains-speed", lambda where, side: 0.5 if side in ("scored", "local") else 0.5 - lost
+    # full attention that does not grow with the square was not measured well
+    for power, judged_so in ((lambda length: length**2, verdict), (lambda length: length, "invalid")):
+        record = efficiency(monkeypatch, power, share, lost)
+        assert record.verdict == judged_so, record.why
+
+
+def efficiency(monkeypatch, power, share, lost):
+    monkeypatch.setattr(long_range, "one_pass", lambda what, length, width, backward: length)
+    monkeypatch.setattr(
+        long_range,
+        "seconds",
+        lambda passes, rounds: [power(passes[0]) * part for part in (1, *[share] * (len(passes) - 1))],
     )
-    assert record.verdict == verdict, record.why
+    return judged(
+        "efficient-loses-a-little-gains-speed",
+        lambda where, side: 0.5 if side in ("scored", "local") else 0.5 - lost,
+    )
 
 
 def test_regret_counts_what_is_absent_as_the_last():
