@@ -30,6 +30,14 @@ _ACROSS = {"length": "length, tokens", "width": "width"}
 
 _PATHS = {"chain": "operations one after another", "path": "layers between the ends"}
 
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(help="cnn, causal-cnn, rnn, gru, lstm, attention-layer, plain, or any mechanism, scored too."),
+]
+Backward = Annotated[bool, typer.Option("--backward", help="Time and memory of a pass forward and backward.")]
+Paths = Annotated[
+    bool, typer.Option("--paths", help="Steps that must follow each other, and layers between the ends, instead.")
+]
 Report = Annotated[Path | None, typer.Option(help="Folder for results.json and a figure each, paths among them.")]
 Table = Annotated[Path | None, typer.Option(help="Add each size to this table, which `headwise advise` reads.")]
 Threads = Annotated[
@@ -38,22 +46,15 @@ Threads = Annotated[
 
 
 def complexity(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="cnn, causal-cnn, rnn, gru, lstm, attention-layer, plain, or any mechanism, scored too."),
-    ] = None,
+    names: Names = None,
     over: Annotated[str, typer.Option(help="What grows: length or width.")] = "length",
     first: Annotated[int, typer.Option("--from", min=1, help="The smallest size.")] = 256,
     last: Annotated[int, typer.Option("--to", min=2, help="The largest size.")] = 4096,
     count: Annotated[int, typer.Option("--sizes", min=4, help="How many sizes; eight or more decide.")] = 9,
     fixed: Annotated[int, typer.Option("--fixed", min=1, help="The other size: width, or length.")] = 64,
-    backward: Annotated[
-        bool, typer.Option("--backward", help="Time and memory of a pass forward and backward.")
-    ] = False,
+    backward: Backward = False,
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of time, of which the least counts.")] = 5,
-    paths: Annotated[
-        bool, typer.Option("--paths", help="Steps that must follow each other, and layers between the ends, instead.")
-    ] = False,
+    paths: Paths = False,
     threads: Threads = None,
     table: Table = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the measurements: a .png, .svg or .pdf file.")] = None,
