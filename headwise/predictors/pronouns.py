@@ -10,7 +10,7 @@ from jaxtyping import Float
 from headwise.errors import Unsupported
 from headwise.explain.explanation import Explanation, Layer
 from headwise.labels import decimals, padded
-from headwise.predictors.predictor import Predictor
+from headwise.predictors.predictor import Predictor, Unknown
 
 # what tokenizers write in front of a word, or of the rest of one
 _MARKS = ("##", "\u2581", "\u0120")
@@ -128,9 +128,10 @@ def lines(predictor: Predictor[Any, Any, Any], sentences: Sequence[Sentence] = S
     """The probe of every sentence as lines for a terminal, and what a pair of sentences says together."""
     shown, probes = list[str](), dict[Sentence, Probe]()
     for sentence in sentences:
-        shown += ["", sentence.text]
+        item = predictor.parse(sentence.text)
+        shown += ["", sentence.text, *_unknown(predictor.unknown([item]))]
         try:
-            found = probe(predictor.explain(predictor.parse(sentence.text)), *sentence[1:])
+            found = probe(predictor.explain(item), *sentence[1:])
         except Unsupported as error:
             shown.append(f"  {error}")
             continue
@@ -142,6 +143,15 @@ def lines(predictor: Predictor[Any, Any, Any], sentences: Sequence[Sentence] = S
         most = f"most in {layer}, head {head}: {_share(best[0])} to {_share(best[1])}"
         shown.append(f"  {sentence.meant} has more in {heads}; {most}")
     return [*shown, *_summary(probes)][1:]
+
+
+def _unknown(unknown: Unknown) -> list[str]:
+    """What training has not taught the model, which makes a probe of it meaningless."""
+    if not unknown.count:
+        return []
+    return [
+        f"  unknown to this model: {unknown.count} of {unknown.total} {unknown.what}, {', '.join(unknown.examples)}"
+    ]
 
 
 def _summary(probes: Mapping[Sentence, Probe]) -> list[str]:
