@@ -3,7 +3,7 @@
 import html
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -38,9 +38,7 @@ Budget = Annotated[
 
 
 def compare(
-    words: Annotated[
-        list[str] | None, typer.Argument(help="Recipes, and settings; those with several values are compared.")
-    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(help="Recipes and settings; several values are sides.")] = None,
     mechanism: Annotated[str | None, typer.Option(help="Values of model.mechanism, such as scored,linear.")] = None,
     position: Annotated[str | None, typer.Option(help="Values of model.position, such as rotary,alibi,none.")] = None,
     seeds: Annotated[str, typer.Option(help="A run of each side for each; six or more can decide.")] = _SEEDS,
@@ -51,13 +49,9 @@ def compare(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first examples.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder of the run folders.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(min=1, help="Runs that train at once, each in a process of its own.")] = 1,
-    suite: Annotated[
-        str | None, typer.Option(help="long-range: mechanisms on eight tasks, in place of recipes.")
-    ] = None,
+    suite: Annotated[str | None, typer.Option(help="long-range: mechanisms on eight tasks, without recipes.")] = None,
     tasks: Annotated[str | None, typer.Option(help="Only these of the suite, such as ListOps,Pathfinder.")] = None,
-    lengths: Annotated[
-        str | None, typer.Option(help="Such as 1,2,4,8: score inputs of so many times the length of training too.")
-    ] = None,
+    lengths: Annotated[str | None, typer.Option(help="Such as 1,2,4,8: score inputs so many times as long.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder for report.html, results.json and rows.csv.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each side.")] = False,
 ) -> None:
@@ -65,9 +59,7 @@ def compare(
 
     The same command again goes on with what is missing; several processes may run it at once and share the runs.
     """
-    from headwise import runtime
     from headwise.compare.experiment import Plan
-    from headwise.compare.experiment import compare as compare_sides
 
     words = words or []
     names = [word for word in words if "=" not in word]
@@ -79,17 +71,22 @@ def compare(
     times = None if lengths is None else read_lengths(lengths)
     folder = partial(run_folder, runs)
     plan = Plan(names, settings, numbers, folder, _tuned(tune), tokens, metric, split, limit, jobs)
-    if suite is not None:
-        _check_suite(names, position, metric, lengths)
-        _suite(suite, tasks or "", mechanism or "", plan, output, as_json=as_json)
-        return
-    if not names:
+    if suite is None:
+        result = _trained(plan, {"mechanism": mechanism, "position": position})
+        return _hand_over(result, output, times, limit, as_json=as_json)
+    _check_suite(names, position, metric, lengths)
+    return _suite(suite, tasks or "", mechanism or "", plan, output, as_json=as_json)
+
+
+def _trained(plan: "Plan", axes: Mapping[str, str | None]) -> "Result":
+    from headwise import runtime
+    from headwise.compare.experiment import compare as compare_sides
+
+    if not plan.names:
         raise ConfigError("name a recipe: headwise compare RECIPE model.mechanism=scored,linear")
-    axes = {"mechanism": mechanism, "position": position}
-    plan = replace(plan, settings=[*settings, *(f"model.{key}={value}" for key, value in axes.items() if value)])
+    values = [f"model.{key}={value}" for key, value in axes.items() if value]
     runtime.apply()
-    result = compare_sides(plan, _say)
-    _hand_over(result, output, times, limit, as_json=as_json)
+    return compare_sides(replace(plan, settings=[*plan.settings, *values]), _say)
 
 
 def _say(text: str) -> None:

@@ -14,7 +14,7 @@ Figure = Annotated[Path | None, typer.Option(help="Draw the curve: a .png, .svg 
 Output = Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")]
 Data = Annotated[Path | None, typer.Option(help="A file of examples to score, instead of the run's own test data.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Score only the first examples.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first examples.")]
 
 
 @app.command("heads")
@@ -65,7 +65,7 @@ def relations(
     run: Annotated[Path, typer.Argument(help="Run folder of a model with self-attention between words.")],
     valid: Annotated[Path, typer.Option(help="A CoNLL-U file to choose the head of each relation on.")],
     test: Annotated[Path, typer.Option(help="A CoNLL-U file to count right answers on.")],
-    limit: Annotated[int, typer.Option(min=1, help="Use only the first sentences of each.")] = 500,
+    limit: Annotated[int, typer.Option(min=1, help="Only the first examples.")] = 500,
     fewest: Annotated[int, typer.Option(min=1, help="Words that a relation must have in both.")] = 20,
     output: Output = None,
     as_json: AsJson = False,

@@ -9,12 +9,13 @@ from headwise.compare.experiment import Arm, Plan, Result, Say, compare
 from headwise.compare.sides import ENOUGH_SEEDS, Side
 from headwise.compare.verdicts import Interval
 from headwise.config import value_of
-from headwise.data.files import data_cache, resolve
-from headwise.errors import ConfigError, unknown
+from headwise.data.files import data_cache
+from headwise.errors import ConfigError, DataError, unknown
 from headwise.predictors.lengths import by_length
 from headwise.tasks import generators
 from headwise.training import recipes
 from headwise.training.loading import examples, load
+from headwise.training.recipe import read_recipe
 
 PAPER = "Tay et al. 2021, Long Range Arena, arXiv:2011.04006, table 1"
 # of ListOps, text, retrieval, image and Pathfinder, in percent
@@ -129,7 +130,8 @@ def tasks_of(suite: str, names: Sequence[str] = ()) -> list[SuiteTask]:
 
 def arm(recipe: str, side: str, settings: Sequence[str] = ()) -> Arm:
     """A side of a task: a mechanism, or attention under one of `MASKS`. Raises: ConfigError as a recipe's."""
-    model = value_of(recipes.read(recipe, settings), "model")
+    # data may be drawn later
+    model = value_of(read_recipe(recipes.find(recipe), settings), "model")
     section = "model.sequence" if hasattr(model, "sequence") else "model"
     own = f"mask={MASKS[side]}" if side in MASKS else f"mechanism={side}"
     return Arm(recipe, (f"{section}.{own}",))
@@ -172,9 +174,12 @@ def run_suite(tasks: Sequence[SuiteTask], sides: Sequence[str], plan: Plan, say:
 
 def _draw(task: SuiteTask, settings: Sequence[str], say: Say) -> None:
     """Draws the data of a task where it is not there."""
-    path = str(value_of(recipes.read(task.recipe, settings), "data.train"))
-    if task.drawn is None or resolve(path).exists():
+    try:
+        recipes.read(task.recipe, settings)
         return
+    except DataError:
+        if task.drawn is None:
+            raise
     folder = data_cache() / "synthetic" / task.drawn
     say(f"drawing {folder}")
     count = 2000 if task.drawn == "retrieval" else _COUNT

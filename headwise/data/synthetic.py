@@ -29,6 +29,7 @@ class Problem:
         lengths: the shortest that it can have and the longest, if no other is asked for, in symbols.
         draw: (random numbers, length, symbols) -> input and answer; where there is an amount, it comes last.
         amount: what is drawn with, unless another one is asked for: the least that it can be, and the usual one.
+        spread: letters that a unit of the amount takes.
         tagged: an answer for each symbol; files have a symbol and its answer a line, and a blank line between inputs.
     """
 
@@ -38,6 +39,7 @@ class Problem:
     draw: Callable[..., tuple[str, str]]
     amount: tuple[int, int] | None = None
     tagged: bool = False
+    spread: int = 0
 
     def lines(self, rows: Iterable[tuple[str, str]]) -> str:
         """The content of a file."""
@@ -121,7 +123,7 @@ class Sizes:
         amount = known[1] if self.amount is None else self.amount
         if amount < known[0]:
             raise ConfigError(f"amount ({amount}) must be {known[0]} or more for '{problem}'")
-        if not definition.tagged and 2 * amount >= self.symbols:
+        if definition.spread * amount >= self.symbols:
             raise ConfigError(f"amount ({amount}) must be less than half of symbols ({self.symbols}) for '{problem}'")
         return [amount]
 
@@ -393,7 +395,7 @@ PROBLEMS: dict[str, Problem] = {
     "brackets": Problem("whether every bracket is closed by its own kind", _TEXTS, (2, 16), _brackets),
     "match": Problem("the digit after the letter nearest to the one asked for", None, (2, 4), _match, amount=(0, 1)),
     "shift": Problem("at each place, the symbol so many places before", None, (2, 16), _shift, (0, 2), tagged=True),
-    "hops": Problem("the letter that pairs lead to in so many steps", _TEXTS, (3, 6), _hops, amount=(1, 2)),
+    "hops": Problem("the letter that pairs lead to in so many steps", _TEXTS, (3, 6), _hops, amount=(1, 2), spread=2),
     "largest": Problem("the letter of the word with the largest number", _TEXTS, (2, 16), _largest),
     "backcopy": Problem("at each place, the next symbol: a chain with copies", None, (2, 32), _backcopy, tagged=True),
 }

@@ -40,19 +40,8 @@ def test_a_log_goes_through_every_verb(headwise, folder):
     assert found["difference"] == pytest.approx(found["auc"] - found["auc of the other"])
     assert "bootstrap over" in found["interval"]
     code, _, err = headwise("evaluate", "run", "--against", "other", "--tokenize", "zh")
-    assert (code, err) == (2, "error: --tokenize does not combine with --against: remove one\n")
+    assert (code, err) == (2, "error: this model has no option --tokenize: remove it\n")
     code, out, err = headwise("explain", "run", "i1 i2 i1", "--target", "i1")
     assert (code, err) == (0, ""), err
     assert "rows need not sum to one here" in out
     assert (folder / "figures" / "attention.png").stat().st_size > 1000
-
-
-def test_what_cannot_be_compared_is_said(headwise, folder):
-    (folder / "text.txt").write_text("a cat and a dog .\n" * 40)
-    sizes = ["length=8", "model.d_model=8", "model.d_ff=8", "model.num_heads=2", "model.num_layers=1"]
-    assert headwise("init", "language-model", "--data", "text.txt", *sizes, "training.max_steps=1")[0] == 0
-    assert headwise("train", "recipe.toml", "--run-folder", "run")[0] == 0
-    code, _, err = headwise("evaluate", "run", "--against", "run")
-    assert (code, err) == (
-        2, "error: this model's scores cannot be compared example by example; evaluate both runs by themselves\n"
-    )  # fmt: skip

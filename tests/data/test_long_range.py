@@ -156,7 +156,7 @@ def test_no_place_of_a_needle_is_the_usual_one():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("listops", {"amount": 0}, r"amount \(0\) of 'listops' must be 1 or more"),
+        ("listops", {"amount": 0}, r"amount \(0\) must be 1 or more for 'listops'"),
         ("listops", {"shortest": 3}, r"shortest \(3\) must be 4 or more for 'listops'"),
         ("listops", {"tagged": True}, "has one label"),
         ("copy", {"amount": 2}, "'copy' has no amount"),

@@ -174,8 +174,9 @@ class Ranker(Predictor[Choice, Ranking, Choice]):
         budget = max(_PAIRS, int(table.lengths().max()))
         for indices in token_batches(table.lengths(), max_tokens=budget, shuffle=False):
             batch = table.batch(indices).to(self._device())
-            (attention,) = looking.attended(self.model, *batch.inputs).values()
-            weights = np.abs(attention.weights.mean(1)[:, 0])
+            trace = looking.traced(self.model, *batch.inputs)
+            (name,) = trace.names()
+            weights = np.abs(trace[name].weights().mean(1)[:, 0].cpu().numpy())
             history, lens = batch.history.cpu().numpy(), batch.lens.cpu().numpy()
             inside = np.arange(history.shape[1]) < lens[:, None]
             same = inside & (history == batch.candidates.cpu().numpy())

@@ -95,8 +95,7 @@ def adversary(
     with evaluating(model), evaluating(other), torch.enable_grad():
         for number in range(passes):
             for batch in _batches(rows, seed, number):
-                with torch.no_grad():
-                    answers = model(batch.tokens, batch.lens).softmax(-1)
+                answers = model(batch.tokens, batch.lens).softmax(-1).detach()
                 old = _padded([targets[place] for place in batch.indices])
                 seen: list[Tensor] = []
                 # a record keeps no gradient, and what replaces weights is given those that have one

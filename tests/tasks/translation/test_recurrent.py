@@ -85,8 +85,9 @@ def by_hand(model, src, lens, tgt):
 def one_way(layer, x):
     """Hidden states over the tokens of one sentence, and the state after the last."""
     cell = layer
-    if isinstance(layer, torch.nn.GRU):
-        cell = torch.nn.GRUCell(layer.input_size, layer.hidden_size)
+    if isinstance(layer, torch.nn.RNNBase):
+        kind = torch.nn.GRUCell if isinstance(layer, torch.nn.GRU) else torch.nn.RNNCell
+        cell = kind(layer.input_size, layer.hidden_size)
         for name, parameter in layer.named_parameters():
             delattr(cell, name.removesuffix("_l0"))
             setattr(cell, name.removesuffix("_l0"), parameter)
