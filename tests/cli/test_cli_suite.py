@@ -17,6 +17,7 @@ from headwise.errors import ConfigError
 from headwise.tasks import generators
 from headwise.training import recipes
 from headwise.training.ledger import account
+from headwise.training.recipe import read_recipe
 
 TINY = ["training.max_steps=2", "training.validate_every=1", "training.valid_limit=8", "training.baseline_cpu_s=0"]
 COMMAND = ["compare", "--suite", "long-range", "--tasks", "ListOps,Image,MQAR,Needle"]
@@ -147,7 +148,7 @@ def test_published_averages_are_those_of_the_paper():
 @pytest.mark.parametrize("side", ["scored", "local", "bigbird", "linear"])
 def test_every_side_is_a_valid_recipe(task, side):
     settings = arm(task.recipe, side).settings
-    recipe = recipes.read(task.recipe, settings)
+    recipe = read_recipe(recipes.find(task.recipe), settings)
     model = getattr(recipe.model, "sequence", recipe.model)
     assert (model.mask is not None) == (side in ("local", "bigbird"))
     assert model.mechanism == ("linear" if side == "linear" else "scored")

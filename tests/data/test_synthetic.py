@@ -23,7 +23,7 @@ NEWER = {
     "shift": ("d e b f b", "- - d e b"),
     "hops": ("db ce fc ed bf f", "e"),
     "largest": ("42d 76c 21b 02d 02b", "c"),
-    "backcopy": ("^ b d b d", "b d b d b"),
+    "backcopy": ("^ b a c e", "b a c e b"),
 }
 # problems that are drawn with an amount
 AMOUNTS = {"match": (0, 1, 2), "shift": (0, 1, 3), "hops": (1, 2, 4)}

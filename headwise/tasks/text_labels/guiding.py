@@ -97,14 +97,22 @@ def adversary(
             for batch in _batches(rows, seed, number):
                 answers = model(batch.tokens, batch.lens).softmax(-1).detach()
                 old = _padded([targets[place] for place in batch.indices])
-                seen: list[Tensor] = []
-                # a record keeps no gradient, and what replaces weights is given those that have one
-                with edit(other, Replace(_POOLING, partial(_keep, seen))):
-                    moved = (other(batch.tokens, batch.lens).softmax(-1) - answers).abs().sum(-1) / 2
-                new = seen[0].mean(1)[:, 0]
+                others, new = _answers(other, batch)
+                moved = (others - answers).abs().sum(-1) / 2
                 terms = torch.where(old > 0, old * (old.clamp_min(1e-9).log() - new.clamp_min(1e-9).log()), 0.0)
                 _step(optimizer, (moved - strength * terms.sum(-1)).mean())
     return other
+
+
+def _answers(
+    model: PooledEncoder, batch: LabelledBatch
+) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, "batch tokens"]]:
+    """Its probabilities and the weights of its pooling, both with their gradients."""
+    seen: list[Tensor] = []
+    # a record keeps no gradient, and what replaces weights is given those that have one
+    with edit(model, Replace(_POOLING, partial(_keep, seen))):
+        probabilities = model(batch.tokens, batch.lens).softmax(-1)
+    return probabilities, seen[0].mean(1)[:, 0]
 
 
 def _keep(seen: list[Tensor], weights: Tensor) -> Tensor:
