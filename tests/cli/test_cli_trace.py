@@ -85,9 +85,9 @@ def test_what_each_head_does_is_printed_most_first(headwise, trained):
 
 def heads_of(predictor):
     """Every layer and head that an input goes through."""
-    with passes() as made:
+    with passes() as model_passes:
         predictor.explain("one and two .")
-    return {(each.name, head) for each in made[-1].again() for head in range(each.num_heads)}
+    return {(each.name, head) for each in model_passes[-1].trace for head in range(each.num_heads)}
 
 
 def test_a_file_without_measurements_is_refused_before_anything_is_loaded(headwise, tmp_path):

@@ -65,7 +65,7 @@ def test_norms_are_the_lengths_of_what_each_key_adds(translator):
     name = "decoder.blocks.1.cross_attention"
     with passes() as model_passes:
         translator.explain(SOURCE, TARGET)
-    values, output = model_passes[-1].again()[name].value[0], translator.model.decoder.blocks[1].cross_attention.output
+    values, output = model_passes[-1].trace[name].value[0], translator.model.decoder.blocks[1].cross_attention.output
     for head, weights in enumerate(explanation.layers[name].weights):
         columns = output.weight[:, 4 * head : 4 * head + 4]
         lengths = [float((columns @ value).norm().detach()) for value in values[head]]
@@ -224,9 +224,9 @@ def test_heads_are_ablated_one_by_one(translator):
     log_probs = []
     for edits in ([], [Mute("decoder.blocks.1.cross_attention", 1)]):
         with edit(translator.model, *edits):
-            scores = model_passes[-1].run()[0].log_softmax(-1)
+            scores = model_passes[-1].model_pass.run()[0].log_softmax(-1)
         if not edits:
-            index = [*model_passes[-1].inputs[-1][0, 1:].tolist(), int(scores[-1].argmax())]
+            index = [*model_passes[-1].model_pass.inputs[-1][0, 1:].tolist(), int(scores[-1].argmax())]
         log_probs.append(float(scores[range(6), index].sum()))
     assert attribution.signed["ablation of decoder cross, 2 heads"][1, 1] == pytest.approx(log_probs[1] - log_probs[0])
 
@@ -252,7 +252,7 @@ def test_gradients_are_those_of_captum(continuer, method, other):
     attribution = attribute(continuer, "abc", method)
     with passes() as model_passes:
         continuer.explain("abc")
-    (tokens,) = model_passes[-1].inputs
+    (tokens,) = model_passes[-1].model_pass.inputs
     with torch.no_grad():
         (embedding,) = (module for module in continuer.model.modules() if isinstance(module, TokenEmbedding))
         vectors = embedding(tokens)
@@ -276,7 +276,7 @@ def test_integrated_gradients_sum_to_what_the_input_brings(translator):
     occluded = attribute(translator, SOURCE, "occlusion", TARGET)
     with passes() as model_passes:
         translator.explain(SOURCE, TARGET)
-    model, inputs = translator.model.eval(), model_passes[-1].inputs
+    model, inputs = translator.model.eval(), model_passes[-1].model_pass.inputs
     with torch.no_grad():
         # behind what is written, what would come next
         index = torch.tensor([*inputs[-1][0, 1:].tolist(), int(model(*inputs)[0, -1].argmax())])
@@ -347,7 +347,7 @@ def test_the_last_block_says_what_the_model_says_and_others_what_the_head_reads_
     assert layer.keys[:5] == ["1:le", "2:chat", "3:dort", "4:bien", "5:."]
     with passes() as model_passes:
         translator.explain(SOURCE, TARGET)
-    model, inputs, hidden = translator.model.eval(), model_passes[-1].inputs, []
+    model, inputs, hidden = translator.model.eval(), model_passes[-1].model_pass.inputs, []
     handles = [block.register_forward_hook(lambda *call: hidden.append(call[-1])) for block in model.decoder.blocks]
     with torch.no_grad():
         index = [*inputs[-1][0, 1:].tolist(), int(model(*inputs)[0, -1].argmax())]
@@ -376,14 +376,14 @@ def test_patching_brings_back_what_a_block_carries_at_one_place(continuer):
         continuer.explain("acc", "ab")
     blocks, outputs = continuer.model.decoder.blocks, []
     handle = blocks[0].register_forward_hook(lambda *call: outputs.append(call[-1]))
-    whole, without = (log_prob_of(model_pass, model_passes[0]) for model_pass in model_passes)
+    whole, without = (log_prob_of(seen.model_pass, model_passes[0].model_pass) for seen in model_passes)
     handle.remove()
 
     def put(module, inputs, output):
         return torch.cat([output[:, :2], outputs[0][:, 2:3], output[:, 3:]], 1)
 
     handle = blocks[0].register_forward_hook(put)
-    patched = log_prob_of(model_passes[1], model_passes[0])
+    patched = log_prob_of(model_passes[1].model_pass, model_passes[0].model_pass)
     handle.remove()
     assert restored[0, 2] == pytest.approx((patched - without) / (whole - without), abs=1e-9)
 
