@@ -8,6 +8,7 @@ import typer
 
 from headwise.cli.compare import run_folder
 from headwise.cli.output import opened
+from headwise.cli.tables import draw
 from headwise.errors import ConfigError, unknown
 from headwise.files import json_text
 
@@ -39,15 +40,25 @@ def show_all(
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A claim of `headwise claims list`.")], records: Records = _FILE
+    name: Annotated[str, typer.Argument(help="A claim of `headwise claims list`.")],
+    records: Records = _FILE,
+    figure: Annotated[Path | None, typer.Option(help="Draw its conditions: a .png, .svg or .pdf file.")] = None,
 ) -> None:
     """A claim: its source, the rule of its verdict, and what its newest run found."""
     from headwise.compare.claim import newest, read_records
     from headwise.compare.claims import CLAIMS
     from headwise.compare.report import section
+    from headwise.explain.comparisons import forest
 
     claim = CLAIMS[_known(name)]
-    typer.echo(section(claim, newest(read_records(records), [claim]).get(name)))
+    record = newest(read_records(records), [claim]).get(name)
+    typer.echo(section(claim, record))
+    if figure is None:
+        return
+    if record is None:
+        raise ConfigError(f"--figure {figure}: '{name}' has no record in {records}; run it first")
+    cells = {cell.where: (cell.value, cell.low, cell.high, cell.outcome) for cell in record.cells}
+    draw(forest(cells, "value, 95 % interval"), figure)
 
 
 @app.command("run")

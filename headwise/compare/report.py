@@ -4,6 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from headwise.compare.claim import Claim, ClaimRecord
 
+# drawn by `headwise claims show NAME --figure images/claim-NAME.png`, at the head of the page
+TELLING = ("attention-cheaper-than-recurrence", "tied-queries-and-keys-give-the-identity")
+
 
 def page(claims: Iterable[Claim], records: Mapping[str, ClaimRecord]) -> str:
     """A table of all claims with their verdicts, and a section for each."""
@@ -21,11 +24,18 @@ def page(claims: Iterable[Claim], records: Mapping[str, ClaimRecord]) -> str:
             " `headwise claims run NAME` runs it",
             "again. *Holds only where* means that some conditions confirm it and others refute it.",
             "",
+            *(line for claim in claims if claim.name in TELLING for line in _pictured(claim, records.get(claim.name))),
             *rows,
             *(f"\n{section(claim, records.get(claim.name))}" for claim in claims),
             "",
         ]
     )
+
+
+def _pictured(claim: Claim, record: ClaimRecord | None) -> list[str]:
+    if record is None:
+        return []
+    return [f"![{claim.sentence}](images/claim-{claim.name}.png)", "", f"*{claim.sentence}* {record.why}", ""]
 
 
 def section(claim: Claim, record: ClaimRecord | None) -> str:

@@ -9,11 +9,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from headwise.errors import DataError
 from headwise.explain.canvas import COLUMN, PAGE, SOFT, Picture, picture
 from headwise.explain.curves import LINE_STYLES, colour, legend, name_axes
+from headwise.labels import literal, visible
 
 # the most marks of sizes below a panel
 _MARKS = 6
 # over such a range powers of ten are marks enough
 _FAR = 100
+# beyond this ratio of values, all above 0, an axis of conditions is logarithmic
+_WIDE = 30
+# each with a colour and a mark of its own
+_OUTCOMES = ("holds", "refuted", "undecided")
 
 Line = Sequence[tuple[float, float]]
 
@@ -99,4 +104,44 @@ def frontier(
     name_axes(axes, across, down)
     axes.grid(visible=True, linewidth=0.4, alpha=0.5)
     legend(figure, [*marks], list(sides), "")
+    return figure
+
+
+def forest(conditions: Mapping[str, tuple[float, float, float, str]], across: str) -> Picture:
+    """A row for each condition: its value, the interval around it, and what a rule makes of it, as colour and mark.
+
+    Args:
+        conditions: by their words, value, low, high and outcome: "holds", "refuted" or "undecided".
+        across: the words of the axis.
+    Raises: DataError: nothing to draw.
+
+    >>> drawn = forest({"wide heads": (0.9, 0.8, 1.0, "holds"), "narrow heads": (0.4, 0.3, 0.5, "refuted")}, "weight")
+    >>> [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+    ['wide heads', 'narrow heads']
+    """
+    if not conditions:
+        raise DataError("there is nothing to draw: no condition")
+    figure = picture(PAGE, 0.6 + 0.22 * len(conditions))
+    axes = figure.subplots()
+    marks: dict[str, Any] = {}
+    for row, (value, low, high, outcome) in enumerate(conditions.values()):
+        number = _OUTCOMES.index(outcome)
+        marks[outcome] = axes.errorbar(
+            [value],
+            [row],
+            xerr=[[value - low], [high - value]],
+            fmt="osD"[number],
+            markersize=4,
+            capsize=2.5,
+            linewidth=1.2,
+            color=colour(number),
+        )
+    axes.set_yticks(range(len(conditions)), [literal(visible(words)) for words in conditions])
+    axes.set_ylim(len(conditions) - 0.5, -0.5)
+    lows, highs = [low for _, low, _, _ in conditions.values()], [high for _, _, high, _ in conditions.values()]
+    if min(lows) > 0 and max(highs) > _WIDE * min(lows):
+        axes.set_xscale("log")
+    name_axes(axes, across, "")
+    axes.grid(visible=True, axis="x", linewidth=0.4, alpha=0.5)
+    legend(figure, list(marks.values()), list(marks), "")
     return figure

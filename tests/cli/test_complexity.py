@@ -95,6 +95,11 @@ def test_a_claim_is_listed_run_shown_and_put_on_a_page(tmp_path, capsys):
     assert rows["path-lengths"] is None
     assert main(["claims", "show", "norm-keeps-order", "--records", records]) == 0
     assert "| condition |" in capsys.readouterr().out
+    figure = tmp_path / "claim.svg"
+    assert main(["claims", "show", "norm-keeps-order", "--records", records, "--figure", str(figure)]) == 0
+    assert figure.stat().st_size > 1000
+    assert main(["claims", "show", "path-lengths", "--records", records, "--figure", str(figure)]) == 2
+    assert "has no record in" in capsys.readouterr().err
     assert main(["claims", "page", "--records", records, "--output", str(text)]) == 0
     assert "## norm-keeps-order" in text.read_text()
 
