@@ -37,10 +37,7 @@ class Lengths:
 
     def interval(self, side: str, times: int) -> Interval | None:
         """The mean over seeds and its 95 % interval, without limit for one seed; None where the side is absent."""
-        values = list(self.scores[side][times].values())
-        if len(values) < 2:
-            return Interval(values[0], -math.inf, math.inf) if values else None
-        return Interval.of(values)
+        return Interval.over_seeds(list(self.scores[side][times].values()))
 
     def order(self, times: int) -> list[str]:
         """Sides from the best to the worst at a length; those that are absent come last."""
@@ -114,8 +111,7 @@ def rows(lengths: Lengths) -> list[dict[str, Any]]:
         for number in lengths.times:
             interval = lengths.interval(side, number)
             row[f"x{number}"] = interval.value if interval else None
-            half = interval.high - interval.value if interval else math.inf
-            row[f"x{number} ±"] = half if math.isfinite(half) else None
+            row[f"x{number} ±"] = interval.half if interval else None
         table.append(row)
     return table
 

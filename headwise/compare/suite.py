@@ -98,19 +98,14 @@ class Table:
 
     def interval(self, column: str, side: str) -> Interval | None:
         """The mean over seeds and its 95 % interval, without limit for one seed; None where there is no score."""
-        return _interval(list(self.scores[column].get(side, {}).values()))
+        return Interval.over_seeds(list(self.scores[column].get(side, {}).values()))
 
     def average(self, side: str) -> Interval | None:
         """The mean over the averaged columns, and its interval over seeds; None where one of them is missing."""
         columns = [self.scores[column].get(side, {}) for column in self.averaged]
         seeds = set.intersection(*(set(column) for column in columns)) if columns else set()
-        return _interval([sum(column[seed] for column in columns) / len(columns) for seed in sorted(seeds)])
-
-
-def _interval(values: Sequence[float]) -> Interval | None:
-    if len(values) < 2:
-        return Interval(values[0], -math.inf, math.inf) if values else None
-    return Interval.of(values)
+        means = [sum(column[seed] for column in columns) / len(columns) for seed in sorted(seeds)]
+        return Interval.over_seeds(means)
 
 
 def tasks_of(suite: str, names: Sequence[str] = ()) -> list[SuiteTask]:
@@ -227,12 +222,9 @@ def notes(table: Table) -> list[str]:
     sentences = [*table.conditions, *table.reasons]
     if seeds < ENOUGH_SEEDS:
         sentences.append(f"With {seeds} seed{'s' * (seeds > 1)} only a large difference is clear; take {ENOUGH_SEEDS}.")
-    sentences.append(f"Accuracy in percent, ± half of the 95 % interval over seeds; average of {_listed(table)}.")
+    averaged = ", ".join(table.averaged)
+    sentences.append(f"Accuracy in percent, ± half of the 95 % interval over seeds; average of {averaged}.")
     return [*sentences, f"The paper's averages ({PAPER}) are of other data, larger models and far longer training."]
-
-
-def _listed(table: Table) -> str:
-    return ", ".join(table.averaged)
 
 
 def _value(interval: Interval | None) -> float:
@@ -242,5 +234,4 @@ def _value(interval: Interval | None) -> float:
 def _pair(name: str, interval: Interval | None) -> dict[str, float | None]:
     if interval is None:
         return {name: None, f"{name} ±": None}
-    half = interval.high - interval.value
-    return {name: interval.value, f"{name} ±": half if math.isfinite(half) else None}
+    return {name: interval.value, f"{name} ±": interval.half}

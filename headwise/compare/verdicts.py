@@ -45,6 +45,23 @@ class Interval:
         return cls(mean, mean - half, mean + half)
 
     @classmethod
+    def over_seeds(cls, scores: Sequence[float]) -> "Interval | None":
+        """As `of`, but without limit for a single score; None for none.
+
+        >>> Interval.over_seeds([0.5]), Interval.over_seeds([])
+        (Interval(value=0.5, low=-inf, high=inf), None)
+        """
+        if len(scores) < 2:
+            return cls(scores[0], -math.inf, math.inf) if scores else None
+        return cls.of(scores)
+
+    @property
+    def half(self) -> float | None:
+        """Half its width; None where it has no limit."""
+        half = self.high - self.value
+        return half if math.isfinite(half) else None
+
+    @classmethod
     def across(cls, table: Sequence[Sequence[float]]) -> "Interval":
         """The mean of a table with a row for each seed and a column for each example, which both could be others.
 
@@ -215,6 +232,8 @@ def verdict(cells: Sequence[Cell], controls: Sequence[Control] = ()) -> Verdict:
 def why(cells: Sequence[Cell], controls: Sequence[Control] = ()) -> str:
     """The verdict in a sentence: in which conditions it holds, in which it does not, in which nobody knows."""
     failed = [control.what for control in controls if not control.passed]
+    if not cells:
+        failed.append("no condition was left to judge")
     if failed:
         return f"the experiment is not valid: {'; '.join(failed)}"
     parts = []

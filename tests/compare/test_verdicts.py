@@ -88,6 +88,11 @@ def test_a_failed_control_makes_all_invalid_and_is_named():
     assert "the floor is a floor" in why(cells, controls)
 
 
+def test_nothing_left_to_judge_is_invalid_and_said():
+    assert verdict([]) == "invalid"
+    assert why([]) == "the experiment is not valid: no condition was left to judge"
+
+
 def test_all_conditions_are_named_where_they_differ():
     text = why(
         [Cell("a", 1.0, 1.0, 1.0, "holds"), Cell("b", 1.0, 1.0, 1.0, "refuted"), Cell("c", 1.0, 1.0, 1.0, "undecided")]

@@ -206,6 +206,7 @@ def test_what_is_trained_on_is_in_no_other_part(tmp_path):
         ("copy", {"held_out": 0}, r"held_out \(0\) must be 1 or more"),
         ("copy", {"amount": 2}, "'copy' has no amount; leave it out"),
         ("hops", {"amount": 0}, r"amount \(0\) must be 1 or more for 'hops'"),
+        ("match", {"amount": 6}, r"amount \(6\) must be less than half of symbols \(12\) for 'match'"),
         ("hops", {"amount": 6}, r"amount \(6\) must be less than half of symbols \(12\) for 'hops'"),
         ("copy", {"symbols": 1}, r"symbols \(1\) must lie between 2 and 26"),
         ("odd", {"shortest": 2}, r"shortest \(2\) must be 3 or more for 'odd', and at most longest \(10\)"),

@@ -3,7 +3,6 @@
 import datetime
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -14,7 +13,7 @@ from headwise.attention.scores import Additive, Score
 from headwise.compare.claim import Claim, Evidence
 from headwise.compare.costs import Growth, Quantity, Size, crossing, growth, parallel, seconds, sizes
 from headwise.compare.subjects import subject
-from headwise.compare.verdicts import Cell, Control, Interval, above, near
+from headwise.compare.verdicts import Cell, Control, Interval, above, below, near
 from headwise.layers.attention import MultiHeadAttention
 
 _WRITTEN = datetime.date(2026, 11, 25)
@@ -145,22 +144,16 @@ def _threads(full: bool) -> Evidence:
         power, gains = found.exponent(1), Interval.of([math.log(gain) for gain in found.gain(2)])
         gain = Interval(*(math.exp(end) for end in (gains.value, gains.low, gains.high)))
         if name == "rnn":
-            cells += [above("rnn, power of the length", power, 0.3), _below("rnn, gain of two threads", gain, 1.15)]
+            cells += [above("rnn, power of the length", power, 0.3), below("rnn, gain of two threads", gain, 1.15)]
         else:
             cells += [
-                _below(f"{name}, power of the length", power, 0.1),
+                below(f"{name}, power of the length", power, 0.1),
                 above(f"{name}, gain of two threads", gain, 1.5),
             ]
         controls.append(
             Control(f"{name}: the longest sequence is alone", found.batches[-1] == 1, float(found.batches[0]))
         )
     return cells, controls
-
-
-def _below(where: str, interval: Interval, most: float) -> Cell:
-    """Whether a value is below a bound, with all of its interval; refuted where all of it is above."""
-    mirrored = above(where, Interval(-interval.value, -interval.high, -interval.low), -most)
-    return replace(mirrored, value=interval.value, low=interval.low, high=interval.high)
 
 
 CLAIMS = [
