@@ -13,6 +13,7 @@ CODES = {
     "DataError": 3,
     "CheckpointError": 4,
     "MachineError": 5,
+    "OutOfMemory": 5,
     "Diverged": 6,
     "RunBusy": 7,
 }

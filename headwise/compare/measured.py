@@ -197,7 +197,8 @@ def estimate(rows: Sequence[Measurement], length: int, width: int) -> Estimate:
         spans = f"{min(around):,}" if len(around) == 1 else f"{min(around):,} to {max(around):,}"
         raise ConfigError(f"{name}: a width of {width:,} lies outside of the {spans} measured at {length:,} tokens")
     below, above = max(at for at in around if at <= width), min(at for at in around if at >= width)
-    drawn = random.Random(0)
+    # draws of two mechanisms are independent of each other
+    drawn = random.Random(name)
     columns = {at: _along(sorted(around[at], key=lambda row: row.length), length, drawn) for at in {below, above}}
     (low, low_peak), (high, high_peak) = columns[below], columns[above]
     nearest = min(rows, key=lambda row: (abs(math.log(row.width / width)), abs(math.log(row.length / length))))

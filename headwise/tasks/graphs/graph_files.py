@@ -104,7 +104,8 @@ def read_table(path: Path, columns: Columns, max_line_bytes: int = MAX_LINE_BYTE
     """
     table = table_of(path, max_line_bytes)
     names = heading(path, table)
-    features = [name for name in names if name not in (columns.node, columns.label, columns.split, *columns.ignored)]
+    others = {columns.node, columns.label, columns.split, *columns.ignored}
+    features = [name for name in names if name not in others]
     has_splits = columns.split in names
     lines: dict[str, int] = {}
     labels, splits, numbers = [], [], array("d")
