@@ -393,7 +393,7 @@ PROBLEMS: dict[str, Problem] = {
     "odd": Problem("the symbol that is not like all the others", _TEXTS, (3, 10), _odd),
     "parity": Problem("at each place, whether the ones so far are odd in number", None, (2, 16), _parity),
     "brackets": Problem("whether every bracket is closed by its own kind", _TEXTS, (2, 16), _brackets),
-    "match": Problem("the digit after the letter nearest to the one asked for", None, (2, 4), _match, amount=(0, 1)),
+    "match": Problem("the digit after the letter nearest to the one asked for", None, (2, 4), _match, (0, 1), spread=2),
     "shift": Problem("at each place, the symbol so many places before", None, (2, 16), _shift, (0, 2), tagged=True),
     "hops": Problem("the letter that pairs lead to in so many steps", _TEXTS, (3, 6), _hops, amount=(1, 2), spread=2),
     "largest": Problem("the letter of the word with the largest number", _TEXTS, (2, 16), _largest),
