@@ -50,7 +50,7 @@ class SideRecord(Config):
         where: the data or the condition, in words.
         scores: on the test data, by seed.
         tuned: the value that validation chose; at_edge: the first or last one that was tried.
-        diverged: seeds whose run has no finite numbers, and therefore the worst score.
+        diverged: seeds whose run failed, which has the worst score; notes say why.
     """
 
     where: str
@@ -123,7 +123,7 @@ class Comparison:
         return min(means) > ceiling or max(means) < chance
 
     def folders(self, side: str) -> dict[int, Path]:
-        """The run folders by seed, without those that diverged."""
+        """The run folders by seed, without those that failed."""
         trained = self.sides[side]
         return {seed: cell.folder for seed, cell in trained.cells.items() if seed in trained.rows}
 
@@ -177,7 +177,7 @@ class Bench:
 
         Args:
             where: the data or the condition, for the record.
-        Raises: as `plan_sides` and `train_sides`; a run that diverges is none, it has the worst score.
+        Raises: as `plan_sides` and `train_sides`; a run that fails raises nothing, it has the worst score.
         """
         plan = Plan(
             names=(),
@@ -235,8 +235,9 @@ class Bench:
         if edges := [f"{name} ({side.tuned})" for name, side in trained.items() if side.at_edge]:
             self.notes.append(f"{where}: the best tuned value is the first or last one tried for {', '.join(edges)}")
         for name, side in trained.items():
-            if side.diverged:
-                seeds = ", ".join(map(str, side.diverged))
-                self.notes.append(f"{where}: {name} diverged with seed {seeds}, which counts as the worst score")
+            for seed, reason in side.failures.items():
+                # a record holds no path of one machine
+                why = reason.partition("\n")[0].replace(f"{self.runs}{os.sep}", "")
+                self.notes.append(f"{where}: {name} failed with seed {seed}, which counts as the worst score ({why})")
         if design.tune is None:
             self.notes.append(f"{where}: nothing was tuned")

@@ -114,12 +114,12 @@ class Trained:
     scores: Mapping[int, float]
     tuned: str | None
     at_edge: bool
-    measured: Mapping[int, "Measured"] = field(default_factory=dict)
+    measured: Mapping[int, Measured] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def diverged(self) -> list[int]:
-        """Seeds whose run has no finite numbers."""
+        """Seeds whose run failed, for whatever reason."""
         return sorted(self.cells.keys() - self.rows.keys())
 
 

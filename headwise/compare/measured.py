@@ -268,20 +268,18 @@ def advise(
         raise ConfigError(f"nothing was measured on {device}; {_how(length, width)}")
     # of several processors this one, else the one that was measured last
     by_name = next((names for key, names in groups.items() if key[1] == runtime.processor()), [*groups.values()][-1])
-    fits, refused = [], dict[str, str]()
+    estimates, refused = list[Estimate](), dict[str, str]()
     for name, rows in by_name.items():
         try:
-            found = estimate(rows, length, width)
+            estimates.append(estimate(rows, length, width))
         except ConfigError as error:
             refused[name] = str(error).removeprefix(f"{name}: ")
-            continue
-        if (reason := _misfit(found, memory, streaming=streaming)) is None:
-            fits.append(found)
-        else:
-            refused[name] = reason
-    if all("outside" in reason for reason in refused.values()) and not fits:
+    if not estimates:
         raise ConfigError(f"{'; '.join(dict.fromkeys(refused.values()))}; {_how(length, width)}")
-    return Advice(sorted(fits, key=lambda found: found.seconds), refused, _front(fits, streaming=streaming))
+    misfits = {row.name: _misfit(row, memory, streaming=streaming) for row in estimates}
+    refused |= {name: reason for name, reason in misfits.items() if reason is not None}
+    fits = sorted((row for row in estimates if misfits[row.name] is None), key=lambda row: row.seconds)
+    return Advice(fits, refused, _front(fits, streaming=streaming))
 
 
 def _how(length: int, width: int) -> str:

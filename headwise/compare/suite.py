@@ -82,7 +82,8 @@ class Table:
     """What a suite found.
 
     Args:
-        scores: by column and side, seed by seed, in percent; a side that cannot do a task is not there.
+        scores: by column and side, seed by seed, in percent; a side that cannot do a task, or of which a run failed,
+            is not there.
         averaged: the columns of the average.
         reasons: why a side is missing in a column: sentences.
         results: the comparison of each task, by its name.
@@ -160,6 +161,10 @@ def run_suite(tasks: Sequence[SuiteTask], sides: Sequence[str], plan: Plan, say:
         result = compare(replace(plan, names=(task.recipe,), arms=arms, metric="accuracy", alone=True), say)
         results[task.name] = result
         for trained in result.sides:
+            if trained.failures:
+                seeds = ", ".join(map(str, trained.failures))
+                reasons.append(f"{task.name} has no {trained.name}: it failed with seed {seeds}")
+                continue
             for column, by_seed in _columns(task, trained, plan.limit).items():
                 scores.setdefault(column, {})[trained.name] = by_seed
     averaged = [task.name for task in tasks if task.averaged]

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import struct
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headwise.compare import experiment
-from headwise.compare.suite import PUBLISHED, SUITES, Table, arm, notes, rows, tasks_of
+from headwise.compare import experiment, suite
+from headwise.compare.sides import Cost, Side
+from headwise.compare.suite import PUBLISHED, SUITES, Table, arm, notes, rows, run_suite, tasks_of
 from headwise.errors import ConfigError
 from headwise.tasks import generators
 from headwise.training import recipes
@@ -191,3 +193,18 @@ def test_what_is_wrong_is_said_before_anything_trains(headwise, inside, words, m
 def test_an_unknown_task():
     with pytest.raises(ConfigError, match="unknown task 'text2'; did you mean 'Text'"):
         tasks_of("long-range", ["text2"])
+
+
+def test_a_side_of_which_a_run_failed_is_missing_and_named(inside, monkeypatch):
+    def compared(plan, say):
+        cost = Cost(7, 0.5, 10.0, 1 << 20)
+        whole = Side("scored", {}, {0: 0.5, 1: 0.7}, cost, 1.0, 2.0)
+        lost = Side("linear", {}, {0: 0.5, 1: -math.inf}, cost, 1.0, 2.0, failures={1: "no finite numbers"})
+        return experiment.Result("accuracy", "high", [whole, lost], [])
+
+    monkeypatch.setattr(suite, "compare", compared)
+    plan = experiment.Plan((), [], [0, 1], lambda name, settings: Path("runs"))
+    table = run_suite(tasks_of("long-range", ["Pathfinder"]), ["scored", "linear"], plan)
+    assert table.scores == {"Pathfinder": {"scored": {0: 50.0, 1: 70.0}}}
+    assert table.reasons == ["Pathfinder has no linear: it failed with seed 1"]
+    assert [(row["mechanism"], row["average"]) for row in rows(table)] == [("scored", 60.0), ("linear", None)]

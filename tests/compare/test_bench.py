@@ -108,7 +108,9 @@ def test_a_run_that_diverges_has_the_worst_score_and_the_record_says_so():
     assert bad.diverged == [0, 1, 2]
     # of a loss nothing is the worst there can be: that of the worst run that has one
     assert set(bad.scores.values()) == {max(good.scores.values())}
-    assert any(note.startswith("copies: bad diverged with seed 0, 1, 2") for note in record.notes)
+    for seed in (0, 1, 2):
+        words = f"copies: bad failed with seed {seed}, which counts as the worst score ("
+        assert any(note.startswith(words) and "finite" in note for note in record.notes)
     assert any("nothing was tuned" in note for note in record.notes)
     with pytest.raises(Diverged, match="nothing can be compared"):
         run_claim(

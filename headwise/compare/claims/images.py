@@ -54,14 +54,14 @@ def _overfitting(bench: Bench) -> Evidence:
     """What is lost from training to test images, at the fewest images."""
     count, compared = next(iter(_by_count(bench).items()))
     limit = None if bench.full else 1000
-    lost, fitted = {}, {}
+    lost, fitted = dict[str, dict[int, float]](), dict[str, dict[int, float]]()
     for side in compared.sides:
         runs = compared.folders(side)
-        fitted[side] = [account(run, "train", limit).scores["accuracy"] for run in runs.values()]
-        tested = [compared.sides[side].scores[seed] for seed in runs]
-        lost[side] = [a - b for a, b in zip(fitted[side], tested, strict=True)]
-    gap = Interval.of([vit - cnn for vit, cnn in zip(lost["vit"], lost["cnn"], strict=True)])
-    level = Interval.of([vit - cnn for vit, cnn in zip(fitted["vit"], fitted["cnn"], strict=True)])
+        fitted[side] = {seed: account(run, "train", limit).scores["accuracy"] for seed, run in runs.items()}
+        lost[side] = {seed: score - compared.sides[side].scores[seed] for seed, score in fitted[side].items()}
+    seeds = sorted(lost["vit"].keys() & lost["cnn"].keys())
+    gap = Interval.of([lost["vit"][seed] - lost["cnn"][seed] for seed in seeds])
+    level = Interval.of([fitted["vit"][seed] - fitted["cnn"][seed] for seed in seeds])
     # at unequal training accuracy it would measure which one was trained for longer
     bench.notes.append(f"{count:,} images: accuracy in training, attention - convolution: {level.value:+.3f}")
     return [larger(f"{count:,} images: attention loses more from training to test", gap, 0.02)], [

@@ -91,11 +91,11 @@ def _first_word(bench: Bench) -> Evidence:
     compared = bench.train(
         "parts of speech", Design(scores("ewt-upos", "model.position", names), "accuracy", settings, rates(4e-3))
     )
-    by_place = {name: [_right_by_place(run) for run in compared.folders(name).values()] for name in names}
+    by_place = {name: {seed: _right_by_place(run) for seed, run in compared.folders(name).items()} for name in names}
     cells = []
     for name in names[1:]:
-        pairs = list(zip(by_place[name], by_place["none"], strict=True))
-        gain = Interval.of([float(with_[0] - without[0]) for with_, without in pairs])
+        seeds = sorted(by_place[name].keys() & by_place["none"].keys())
+        gain = Interval.of([float(by_place[name][seed][0] - by_place["none"][seed][0]) for seed in seeds])
         cells.append(larger(f"{name}: first word", gain, 0.01))
     run = next(iter(compared.folders("none").values()))
     first, all_words = _verbs(examples(run, "train"))

@@ -279,11 +279,14 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
     def _similar(self, pairs: Sequence[WordPair]) -> Scored:
         units = _units(self._vectors())
         numbers = [(self.number(pair.first), self.number(pair.second)) for pair in pairs]
-        rows = [(units[a] @ units[b], pair.score) for (a, b), pair in zip(numbers, pairs, strict=True) if a and b]
+        known = [(a, b, pair) for (a, b), pair in zip(numbers, pairs, strict=True) if a and b]
+        rows = [(units[a] @ units[b], pair.score) for a, b, pair in known]
         _require(len(rows), "pairs of words")
         cosines, gold = ([float(row[side]) for row in rows] for side in (0, 1))
         formulas = {"spearman": Formula("rank_correlation", ("cosine", "gold"))}
-        each = Rows({"cosine": cosines, "gold": gold}, formulas, question_of(gold), "pairs of words")
+        each = Rows(
+            {"cosine": cosines, "gold": gold}, formulas, question_of([pair for *_, pair in known]), "pairs of words"
+        )
         return Scored({"spearman": metrics.spearman(cosines, gold), **_coverage(len(rows), len(pairs))}, each)
 
     def _analogies(self, questions: Sequence[Question]) -> Scored:
@@ -323,7 +326,8 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
         probed = probe(torch.from_numpy(self._vectors()[numbers]), gold)
         coverage = _coverage(len(numbers), len({word_label.word for word_label in labels}))
         formulas = {"probe_accuracy": Formula("mean", ("right",))}
-        rows = Rows({"right": probed.right}, formulas, question_of(gold), "words")
+        question = question_of([self.tokenizer.piece(number) for number in numbers], gold)
+        rows = Rows({"right": probed.right}, formulas, question, "words")
         return Scored({**probed.scores(), **coverage}, rows)
 
 
