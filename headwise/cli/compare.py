@@ -4,7 +4,7 @@ import html
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -101,7 +101,7 @@ def _check_suite(names: list[str], position: str | None, metric: str | None, len
 
 def _suite(name: str, tasks: str, mechanisms: str, plan: "Plan", output: Path | None, *, as_json: bool) -> None:
     from headwise import runtime
-    from headwise.compare.page import document, plain_table
+    from headwise.compare.page import document, plain, plain_table
     from headwise.compare.suite import notes, rows, run_suite, tasks_of
     from headwise.files import json_text
 
@@ -120,7 +120,7 @@ def _suite(name: str, tasks: str, mechanisms: str, plan: "Plan", output: Path | 
     words = "".join(f"<li>{html.escape(note)}</li>" for note in notes(found))
     body = [plain_table("Accuracy in percent, with 95 % intervals over seeds", table), f"<ul>{words}</ul>"]
     whole = {"headwise suite": 1, "command": command, "rows": table, "notes": notes(found), "scores": found.scores}
-    whole["tasks"] = {task: [asdict(side) for side in result.sides] for task, result in found.results.items()}
+    whole["tasks"] = {task: [plain(side) for side in result.sides] for task, result in found.results.items()}
     for file, text in {
         "report.html": document(f"Suite {name}", body, {}, command),
         "results.json": json_text(whole) + "\n",

@@ -129,7 +129,7 @@ def as_json_text(
     result: Result, command: str, figures: Mapping[str, str] | None = None, more: Mapping[str, Any] | None = None
 ) -> str:
     """All numbers, those of each seed too, and `more` by its names; `figures` are captions by the names of files."""
-    sides = [_plain(side) for side in result.sides]
+    sides = [plain(side) for side in result.sides]
     efficient = [side.name for side in front(result.sides, result.better)]
     whole = {"headwise comparison": 1, "command": command, "metric": result.metric, "better": result.better}
     return (
@@ -149,7 +149,7 @@ def as_json_text(
     )
 
 
-def _plain(side: Side) -> dict[str, Any]:
+def plain(side: Side) -> dict[str, Any]:
     """A side as JSON holds it, which has no infinite number."""
     values = asdict(replace(side, resampled={}))
     values["scores"] = {seed: score if math.isfinite(score) else None for seed, score in side.scores.items()}

@@ -85,6 +85,7 @@ def record(
     Calls are kept by reference: tensors are not copied and live as long as the trace. A call that is recomputed in the
     backward pass (activation checkpointing, reversible layers) is recorded once. Steps of a recurrent mechanism from
     its state have no keys and therefore no weights. A program compiled before the record was opened is not recorded.
+    One thread at a time may look at a model: a record takes the calls of all threads.
 
     Args:
         patterns: names of layers, `*` and `?` allowed, such as "decoder.*.cross_attention"; default: all layers.

@@ -1,6 +1,7 @@
 """`headwise compare`: the same numbers as separate runs, what is there is not trained again, several at once."""
 
 import json
+import random
 import subprocess
 import sys
 import time
@@ -172,8 +173,8 @@ def test_intervals_follow_from_rows_without_the_models(headwise):
 @pytest.mark.slow
 def test_one_of_two_processes_is_killed_and_the_numbers_are_those_of_separate_runs(folder):
     """A file of one's own, three mechanisms, two positions, three seeds: resumed, it gives one report."""
-    words = "abcd"
-    lines = [" ".join(words[(line + place) % 4] for place in range(2 + line % 4)) for line in range(60)]
+    draw = random.Random(0)
+    lines = [" ".join(draw.choices("abcd", k=2 + line % 4)) for line in range(200)]
     (folder / "own.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines))
     recipe = (folder / "tiny.toml").read_text()
     for split in ("valid", "test"):

@@ -119,11 +119,11 @@ def test_a_killed_suite_goes_on(headwise, inside):
     words += ["--runs", "killed", *LIMITED]
     process = subprocess.Popen([sys.executable, "-P", "-m", "headwise", *words], stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 200
-    while len(list(Path("killed").glob("*/manifest.json"))) < 2 and time.monotonic() < until:
+    while len(list(Path("killed").glob("*/state/finished.json"))) < 2 and time.monotonic() < until:
         time.sleep(0.05)
     process.kill()
     process.communicate()
-    finished = {path: path.stat().st_mtime_ns for path in Path("killed").glob("*/manifest.json")}
+    finished = {path: path.stat().st_mtime_ns for path in Path("killed").glob("*/state/finished.json")}
     assert 2 <= len(finished) < 8
     code, out, err = headwise(*words, "--json")
     assert code == 0, err

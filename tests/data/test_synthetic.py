@@ -208,7 +208,6 @@ def test_what_is_trained_on_is_in_no_other_part(tmp_path):
         ("hops", {"amount": 0}, r"amount \(0\) must be 1 or more for 'hops'"),
         ("match", {"amount": 6}, r"amount \(6\) must be less than half of symbols \(12\) for 'match'"),
         ("hops", {"amount": 6}, r"amount \(6\) must be less than half of symbols \(12\) for 'hops'"),
-        ("match", {"amount": 6}, r"amount \(6\) must be less than half of symbols \(12\) for 'match'"),
         ("match", {"symbols": 2}, r"amount \(1\) must be less than half of symbols \(2\) for 'match'"),
         ("copy", {"symbols": 1}, r"symbols \(1\) must lie between 2 and 26"),
         ("odd", {"shortest": 2}, r"shortest \(2\) must be 3 or more for 'odd', and at most longest \(10\)"),
