@@ -172,13 +172,12 @@ class NodeLabeller(Predictor[str, Label, LabelledNode]):
                 raise DataError(f"line {item.line}: node '{item.node}' is not in the graph of this run; remove it")
         predictions = [prediction.label for prediction in self.predict([item.node for item in examples])]
         gold = [item.label for item in examples]
-        right = np.mean([predicted == correct for predicted, correct in zip(predictions, gold, strict=True)])
         macro, per_label = by_tag(predictions, gold)
         hits = [int(predicted == correct) for predicted, correct in zip(predictions, gold, strict=True)]
         columns: dict[str, Column] = {"predicted": predictions, "gold": gold, "right": hits}
         formulas = {"accuracy": Formula("mean", ("right",)), "macro_f1": Formula("macro_f1", ("predicted", "gold"))}
         rows = Rows(columns, formulas, question_of([item.node for item in examples], gold), "nodes")
-        return Scored({"accuracy": float(right), "macro_f1": macro, "per_label": per_label}, rows)
+        return Scored({"accuracy": float(np.mean(hits)), "macro_f1": macro, "per_label": per_label}, rows)
 
     def baselines(self, examples: Sequence[LabelledNode]) -> Iterator[Baseline]:
         yield majority([item.label for item in examples])
