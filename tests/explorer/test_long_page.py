@@ -94,3 +94,10 @@ def test_views_that_need_all_weights_say_so(page, site):
     page.get_by_text(re.compile("Links is not shown of an input this long")).wait_for()
     page.goto(page.url.replace("/attend", "/trace"))
     page.get_by_text(re.compile("give a shorter input|too many")).first.wait_for(timeout=30_000)
+
+
+def test_another_head_is_drawn_when_it_is_chosen(page, site):
+    opened(page, site)
+    page.keyboard.press(".")
+    page.wait_for_selector("html[data-ready='decoder self/0/1/long']", timeout=60_000)
+    assert page.locator(".wide h2").inner_text().endswith("head 2")

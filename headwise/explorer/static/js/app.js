@@ -161,7 +161,7 @@ function follow() {
         state.trace.value = found;
         remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (given));
         // these pages show the answer themselves
-        const answer = ["attend", "trace", "compare"].includes(state.page.peek())
+        const answer = ["attend", "trace", "compare", "graph"].includes(state.page.peek())
           ? []
           : [`${t("answer")}: ${found.output}`];
         state.status.value = [...answer, ...found.warnings].join(" · ");

@@ -13,13 +13,22 @@ const PARTS = ["encoder", "decoder"];
 export const layerNumber = (path, at) =>
   (path.match(/(?<=\.)\d+(?=\.|$)/g) || [at]).map((number) => Number(number) + 1).join(".");
 
+/** The first and the last number of layers. @param {string[]} layers */
+const spanOf = (layers) => [...new Set([layers[0], layers[layers.length - 1]].map(layerNumber))].join("–");
+
 /** @param {number} head */
 export const headName = (head) => t("head_n", head + 1);
 
-/** A group of layers, such as "encoder self-attention". @param {{ name: string, kind: string }} group */
-export function groupTitle({ name, kind }) {
+/**
+ * A group of layers, such as "encoder self-attention"; of layers without a part of the model, their numbers.
+ * @param {{ name: string, kind: string, layers?: string[] }} group
+ */
+export function groupTitle({ name, kind, layers = [] }) {
   const [part, , more] = name.split(" ");
   const whole = part === "pooling" || (part === "decoder" && kind === "cross");
+  const ends = [layers[0], layers[layers.length - 1]].map((path) => path && /\.\d+(\.|$)/.test(path));
+  if (more && !whole && !PARTS.includes(part) && ends[0] && ends[1])
+    return t("kind_of_layers", t(kind), spanOf(layers));
   const title = whole
     ? t(kind)
     : PARTS.includes(part)

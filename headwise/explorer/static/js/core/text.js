@@ -29,7 +29,9 @@ export function share(weight) {
   const size = Math.abs(weight);
   if (size > 0 && size < 0.005) return "·";
   if (size === 0 || size === 1) return String(weight).replace("-", "−");
-  return `${weight < 0 ? "−" : ""}${size > 0.995 && size < 1 ? ">.99" : bare(size.toFixed(2))}`;
+  const sign = weight < 0 ? "−" : "";
+  if (size > 0.995 && size < 1) return sign ? "<−.99" : ">.99";
+  return `${sign}${bare(size.toFixed(2))}`;
 }
 
 /** A score in a cell. @param {number} score */

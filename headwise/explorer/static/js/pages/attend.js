@@ -275,6 +275,8 @@ function chosen(trace, group, node, read, alive) {
       document.documentElement.dataset.ready = `${group.name}/${view}/none`;
       return undefined;
     }
+    // what is loaded reads the head too late for another one to draw it again
+    void state.place(group);
     import("../views/long_map.js")
       .then((map) => map.mount(node, read, trace, group, alive))
       .then((found) => (alive() ? (end = found) : found()), unable);

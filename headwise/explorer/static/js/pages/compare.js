@@ -342,10 +342,13 @@ function shownOf({ report, maps, row, runs }, a, b) {
     return within ? { q, k } : most;
   };
   const top = Math.max(largest(a.weights), largest(b.weights));
+  // a map takes the width that its panel has beside the others
+  const panels = [a, b, null].map(() => h("section", { class: "panel" }));
+  maps.append(...panels);
   return [
-    weights(maps, a, top, spot),
-    weights(maps, b, top, spot),
-    difference(maps, a, b, spot),
+    weights(panels[0], a, top, spot),
+    weights(panels[1], b, top, spot),
+    difference(panels[2], a, b, spot),
     alike ? differing.row(row, a, b, () => state.hovered.value || spot()) : () => {},
   ];
 }
@@ -359,17 +362,16 @@ const shared = (spot) => ({
 });
 
 /**
- * @param {HTMLElement} node
+ * @param {HTMLElement} panel
  * @param {any} at a side
  * @param {number} top
  * @param {() => { q: number, k: number }} spot
  */
-function weights(node, at, top, spot) {
+function weights(panel, at, top, spot) {
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
     `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(at.marked[q * at.group.keys.length + k])}`;
   const heading = h("h2", { title: at.layer }, h("span", { class: `of-${at.name}` }, at.name), ` ${at.title}`);
-  const panel = h("section", { class: "panel" }, heading);
-  node.append(panel);
+  panel.append(heading);
   const end = map.mount(panel, {
     ...shared(spot),
     values: at.marked,
@@ -385,11 +387,10 @@ function weights(node, at, top, spot) {
   return end;
 }
 
-/** @param {HTMLElement} node @param {any} one a side @param {any} two @param {() => { q: number, k: number }} spot */
-function difference(node, one, two, spot) {
+/** @param {HTMLElement} panel @param {any} one a side @param {any} two @param {() => { q: number, k: number }} spot */
+function difference(panel, one, two, spot) {
   const [a, b] = [one.group, two.group];
-  const panel = h("section", { class: "panel" }, h("h2", {}, t("difference")));
-  node.append(panel);
+  panel.append(h("h2", {}, t("difference")));
   const size = (/** @type {state.Group} */ group) => `${group.queries.length} × ${group.keys.length}`;
   if (!differing.alike(one, two)) {
     panel.append(h("p", { class: "unlike" }, `A ${size(a)}, B ${size(b)}. ${t("unlike")}`));

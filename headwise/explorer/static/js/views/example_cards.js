@@ -74,7 +74,8 @@ async function follow(cards, run, signal) {
 /** @param {any} card @param {state.Trace} trace */
 async function drawn(card, trace) {
   const at = `/api/v1/traces/${trace.trace_id}`;
-  const answer = trace.output.trim();
+  // bytes that are no letters say nothing one by one
+  const answer = trace.output.trim().replace(/\ufffd+/g, "\ufffd");
   card.answer.textContent = answer.length > LONGEST ? `${answer.slice(0, LONGEST)}…` : answer;
   if (card.page !== "attend" || trace.places?.kind === "sound") {
     card.story.textContent = card.example.label ? t("truth", card.example.label) : "";
@@ -92,9 +93,15 @@ async function drawn(card, trace) {
     const share = percent(pair.weight, 1);
     fill(card.story, phrase("story", word(group.queries[pair.query]), share, word(group.keys[pair.key])));
   }
-  if (group.queries.length > MOST || group.keys.length > MOST) return;
+  const title = headTitle(group, layer, pair.head);
+  if (group.queries.length > MOST || group.keys.length > MOST) {
+    const small = await getNumbers(`${at}/thumbs?${query({ group: group.name, first: layer, count: 1, size: MOST })}`);
+    const [, , rows, columns] = small.shape;
+    const part = small.data.subarray(pair.head * rows * columns, (pair.head + 1) * rows * columns);
+    return map(card.picture, part, rows, columns, title);
+  }
   const weights = await getNumbers(`${at}/matrix?${query({ ...path, head: pair.head })}`);
-  map(card.picture, weights.data, group.queries.length, group.keys.length, headTitle(group, layer, pair.head));
+  map(card.picture, weights.data, group.queries.length, group.keys.length, title);
 }
 
 /**

@@ -6,7 +6,7 @@ import { effect, signal } from "../store.js";
 import { decimals } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
-import { layerNumber } from "../titles.js";
+import { groupTitle, layerNumber } from "../titles.js";
 
 const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "next", "first", "separator", "largest"];
 /** Units of what is no share of a row. @type {Record<string, string>} */
@@ -51,7 +51,10 @@ export function mount(place, group, summary) {
     ),
   );
   const body = h("tbody");
+  const tops = columns.map((name) => Math.max(...rows.map(({ found }) => found[name])));
   place.append(
+    h("h2", {}, t("heads_in_numbers", groupTitle(group))),
+    h("p", { class: "note" }, t("heads_table_note")),
     h(
       "div",
       { class: "scrolls", tabindex: 0 },
@@ -64,7 +67,7 @@ export function mount(place, group, summary) {
     const order = by ? [...rows].sort((one, two) => (down ? -1 : 1) * (value(one) - value(two))) : rows;
     fill(
       body,
-      order.map((row) => line(row, group, columns)),
+      order.map((row) => line(row, group, columns, tops)),
     );
   });
 }
@@ -73,8 +76,9 @@ export function mount(place, group, summary) {
  * @param {{ layer: number, head: number, found: Record<string, number> }} row
  * @param {state.Group} group
  * @param {string[]} columns
+ * @param {number[]} tops the largest number of each column
  */
-function line(row, group, columns) {
+function line(row, group, columns, tops) {
   const choose = () => {
     state.layer.value = row.layer;
     state.head.value = row.head;
@@ -84,6 +88,13 @@ function line(row, group, columns) {
     { class: () => (state.place(group).at === row.layer && state.head.value === row.head ? "chosen" : "") },
     h("td", { title: group.layers[row.layer] }, layerNumber(group.layers[row.layer], row.layer)),
     h("td", {}, h("button", { onclick: choose }, row.head + 1)),
-    columns.map((name) => h("td", {}, decimals(row.found[name], PLACES))),
+    columns.map((name, at) => measured(row.found[name], tops[at])),
   );
+}
+
+/** A number over a bar, as long as its share of the largest of its column. @param {number} value @param {number} top */
+function measured(value, top) {
+  const cell = h("td", { class: value === top ? "measured most" : "measured" }, decimals(value, PLACES));
+  cell.style.setProperty("--part", `${top > 0 ? Math.max(0, (100 * value) / top) : 0}%`);
+  return cell;
 }

@@ -55,7 +55,7 @@ export function mount(place, seen) {
   place.append(
     h("h2", { title: seen.path }, seen.title),
     field,
-    h("div", { class: "legend kinds" }, h("span", {}, t("classes")), kinds),
+    h("div", { class: "legend kinds" }, h("span", {}, t(state.reads() === "molecule" ? "atoms" : "classes")), kinds),
     widths,
     note,
   );

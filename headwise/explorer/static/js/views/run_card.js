@@ -27,9 +27,12 @@ export function mount(place, run) {
 }
 
 /** @param {any} run */
-function facts({ parameters, data, step, metrics }) {
+function facts({ parameters, data, step, metrics, stages }) {
+  let count = 0;
+  for (const stage of stages) for (const part of stage.parts) count += stage.count * (part.heads || 0);
   const pairs = [
     [t("parameters"), parameters.toLocaleString("en")],
+    [t("attention_heads"), count.toLocaleString("en")],
     ...data.map((/** @type {string} */ name) => [t("data"), name]),
     ...(step ? [[t("step"), step.toLocaleString("en")]] : []),
     ...Object.entries(metrics).map(([name, value]) => [named("metric", name), metric(name, Number(value))]),

@@ -28,9 +28,9 @@ export function mount(place, head) {
   place.append(
     directions(),
     h("p", { class: "side" }, t(names.from)),
-    h("div", { class: "tokens" }, queries),
+    h("div", { class: "tokens with-shares" }, queries),
     h("p", { class: "side" }, t(names.to)),
-    h("div", { class: "tokens" }, keys),
+    h("div", { class: "tokens with-shares" }, keys),
     // below the tokens, so that these do not move while it changes
     sentence,
     bar,
@@ -44,14 +44,19 @@ export function mount(place, head) {
         if (weight === null) node.removeAttribute("style");
         else tint(node, weight, top);
         node.title = weight === null ? "" : number(weight);
+        node.dataset.share = weight === null ? "" : percent(weight, 1);
       };
       const top = largestOf(weights);
       let sum = 0;
       queries.forEach((node, at) => {
+        node.toggleAttribute("data-looked", at === q);
         if (k >= 0) sum += weights[at * columns + k];
         put(node, k < 0 ? null : weights[at * columns + k]);
       });
-      keys.forEach((node, at) => put(node, q < 0 ? null : weights[q * columns + at]));
+      keys.forEach((node, at) => {
+        node.toggleAttribute("data-looked", at === k);
+        put(node, q < 0 ? null : weights[q * columns + at]);
+      });
       const strong = (/** @type {string} */ label) => h("strong", {}, h("bdi", {}, shown(label)));
       if (q >= 0) fill(sentence, phrase("tint_row", strong(group.queries[q])));
       else if (k >= 0)

@@ -69,7 +69,13 @@ export const WORDS = {
     "What attends to {0}: on average {1} of a row. A column need not sum to 1.",
     "什么在看 {0}：平均占一行的 {1}。一列之和不必为 1。",
   ],
-  largest: ["largest", "最大"],
+  largest: ["largest weight", "最大权重"],
+  heads_in_numbers: ["Heads in numbers: {0}", "各头的数值：{0}"],
+  heads_table_note: [
+    "Means over the rows of this input; a bar is a share of the largest number of its column, which is bold. Click a" +
+      " title to sort, a head to choose it.",
+    "均为本次输入各行的均值；条长为该值占本列最大值的比例，最大值加粗。点击列名排序，点击头的编号选中它。",
+  ],
   similar: ["How alike the heads are", "各头的相似程度"],
   similarnote: [
     "1 less the mean Jensen-Shannon distance of their rows; 1: the same. Labels are layer.head, counted from 1.",

@@ -42,6 +42,7 @@ export const WORDS = {
   part_layer: ["{2} layer {0}, {1}", "{2}第 {0} 层，{1}"],
   part_kind: ["{0} {1}", "{0}{1}"],
   other_kind: ["{1} ({0})", "{1}（{0}）"],
+  kind_of_layers: ["{0}, layer {1}", "{0}，第 {1} 层"],
   encoder: ["encoder", "编码器"],
   decoder: ["decoder", "解码器"],
   self: ["self-attention", "自注意力"],

@@ -13,6 +13,7 @@ export const WORDS = {
   alone: ["It attends to no other node.", "它不关注任何其他节点。"],
   even: ["entropy of equal weights", "均匀权重的熵"],
   classes: ["Class:", "类别："],
+  atoms: ["Atom:", "原子："],
   line_width: ["Line width, weight:", "线宽（权重）："],
   adjacency: ["Weights between them", "节点间的权重"],
   spread: ["Entropy of each node's weights", "各节点权重的熵"],

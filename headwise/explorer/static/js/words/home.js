@@ -13,6 +13,7 @@ export const WORDS = {
     "Pick an input, or type your own. Every number behind a picture can be opened and checked by hand.",
     "选一个输入，或自己键入。图背后的每个数都可以打开，亲手验算。",
   ],
+  attention_heads: ["attention heads", "注意力头"],
   models: ["Models served here", "这里提供的模型"],
   pages: ["Pages", "页面"],
   see_attend: ["which word looks at which, in every head", "每个头里，哪个词看哪个词"],
