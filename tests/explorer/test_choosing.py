@@ -77,7 +77,7 @@ def test_positions_of_two_sequences_are_no_columns(page, site):
         assert all(re.fullmatch(r"[<>]?\d+\.\d{3}", one) for one in numbers)
     assert len(titles["encoder+self"]) == 11
     assert titles["decoder+cross"] == [
-        "layer", "head", "entropy (nats)", "keys looked at", "first key", "largest"
+        "layer", "head", "entropy (nats)", "keys looked at", "first key", "largest weight"
     ]  # fmt: skip
 
 
@@ -155,9 +155,9 @@ def test_a_muted_head_says_why_its_map_is_blank(page, site):
 
 def test_a_text_over_the_limit_is_refused_with_the_limit(page, site):
     opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}")
-    page.fill("#input", "a " * 600)
+    page.fill("#input", "a " * 8200)
     page.press("#input", "Enter")
-    page.wait_for_selector("p.state.failed:has-text('at most 512')")
+    page.locator("p.state.failed", has_text=re.compile("at most 8,?192")).wait_for()
     assert page.locator(".answer-line:visible, .attend .panel:visible").count() == 0
     # the browser reports the refusal
     assert all("422" in line for line in page.told)

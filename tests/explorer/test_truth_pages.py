@@ -168,3 +168,78 @@ def test_every_answer_forbids_what_is_not_its_own(page, site):
     assert policy.startswith("default-src 'none'")
     assert "unsafe" not in policy
     assert "http" not in policy
+
+
+SOURCE = "a and g . b and h ."
+# the shares of every row that Text shows, and those of both sides that Compare shows
+TINTED = """async () => { const state = await import('/static/js/state.js');
+    const [queries, keys] = [...document.querySelectorAll('.wide .tokens')].map((side) => [...side.children]);
+    return queries.map((_, q) => { state.lock({ q, k: -1 }); return keys.map((key) => key.dataset.share); }); }"""
+PAIRED = """async (rows) => { const state = await import('/static/js/state.js');
+    return Array.from({ length: rows }, (_, q) => { state.lock({ q, k: 0 });
+        return [...document.querySelectorAll('.pairs > div')].map((row) =>
+            [...row.querySelectorAll(':scope > span:not(.tracks)')].map((cell) => cell.textContent)); }); }"""
+
+
+def same(shown, exact, places):
+    """Whether a number is shown as one rounded to so many decimals is; bounds that it only nearly reaches are named."""
+    text = shown.removesuffix(" %").strip()
+    step = 10.0**-places
+    if text[0] in "<>":
+        limit = float(text[1:])
+        return exact < limit + step * 1e-2 if text[0] == "<" else exact > limit - step * 1e-2
+    # weights are sent with 16 bits
+    return abs(float(text) - exact) <= 0.51 * step + 1e-3 * abs(exact)
+
+
+def exact_of(page, site, told, layer, head):
+    asked = {"layer": layer, "head": head}
+    answer = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/matrix", params=asked)
+    return np.nan_to_num(np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float), neginf=0)
+
+
+def of_table(weights):
+    """Entropy, keys looked at, first key and largest weight, means over the rows but for the last."""
+    entropy = -np.sum(weights * np.log(np.where(weights > 0, weights, 1)), axis=1)
+    return [entropy.mean(), np.exp(entropy).mean(), weights[:, 0].mean(), weights.max()]
+
+
+def test_all_shares_of_text_table_and_compare_are_those_of_the_arrays(page, site):
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "run", "text": SOURCE}).json()
+    source, checked, wrong = SOURCE.replace(" ", "+"), 0, []
+
+    def check(where, shown, exact, places):
+        nonlocal checked
+        checked += 1
+        if not same(shown, exact, places):
+            wrong.append((where, shown, exact))
+
+    for group in told["groups"]:
+        name = group["name"].replace(" ", "+")
+        for at, layer in enumerate(group["layers"]):
+            for head in range(group["heads"]):
+                page.goto(f"{site}#/attend?m=run&x={source}&g={name}&l={at}&h={head}&v=text")
+                page.wait_for_selector(f"html[data-ready='{group['name']}/{at}/{head}/text']")
+                exact = exact_of(page, site, told, layer, head)
+                for q, row in enumerate(page.evaluate(TINTED)):
+                    for k, shown in enumerate(row):
+                        check((layer, head, q, k), shown, 100 * exact[q, k], 1)
+        page.goto(f"{site}#/attend?m=run&x={source}&g={name}&v=table")
+        page.wait_for_selector(f"html[data-ready='{group['name']}/table']")
+        titles = page.locator("table.heads th").all_inner_texts()
+        places = [titles.index(one) for one in ("entropy (nats)", "keys looked at", "first key", "largest weight")]
+        for line, row in enumerate(page.locator("table.heads tbody tr").all()):
+            cells = row.locator("td").all_inner_texts()
+            layer = group["layers"][line // group["heads"]]
+            numbers = of_table(exact_of(page, site, told, layer, line % group["heads"]))
+            for place, number in zip(places, numbers, strict=True):
+                check((layer, line, titles[place]), cells[place], number, 3)
+    page.goto(f"{site}#/compare?m=run&x={source}&g=decoder+cross&g2=decoder+cross")
+    page.wait_for_selector("html[data-ready^=compare]")
+    sides = [exact_of(page, site, told, "decoder.blocks.0.cross_attention", head) for head in (0, 1)]
+    for q, row in enumerate(page.evaluate(PAIRED, len(sides[0]))):
+        for k, shares in enumerate(row):
+            for side, shown in zip(sides, shares, strict=True):
+                check(("compare", q, k), shown, 100 * side[q, k], 1)
+    assert checked >= 500
+    assert not wrong, wrong[:5]
