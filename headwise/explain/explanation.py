@@ -10,7 +10,7 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float
 
-from headwise.errors import ConfigError, Unsupported, unknown
+from headwise.errors import ConfigError, ShapeError, Unsupported, unknown
 from headwise.explain.alignment import focus, table
 from headwise.explain.places import Places, Tokens
 from headwise.explain.pooling import OnDemand, Pooled, Whole, block_for, pooled, whole
@@ -69,8 +69,11 @@ class Layer:
     ) -> Float[np.ndarray, "heads queries keys"]:
         """Exact weights of these heads, rows and columns; of an input of any length the others are not made.
 
-        Raises: ConfigError for an unknown head.
+        Raises: ConfigError for an unknown head; ShapeError for what is no slice of neighbours.
         """
+        for asked in (queries, keys):
+            if not isinstance(asked, slice) or asked.step not in (None, 1):
+                raise ShapeError(f"rows and columns are slices of neighbours, such as slice(0, 8), not {asked}")
         if isinstance(self.source, np.ndarray):
             return self.source[self.numbers(heads)][:, queries, keys]
         return self.source.part(self.numbers(heads), queries, keys).astype(np.float64)
@@ -83,6 +86,8 @@ class Layer:
 
         Raises: ConfigError for an unknown head; ShapeError for another block.
         """
+        if not isinstance(head, int):
+            raise ConfigError(f"a map of blocks is of one head, by its number, not of {head}")
         (number,) = self.numbers(head)
         source = Whole(self.source, self.mask) if isinstance(self.source, np.ndarray) else self.source
         return pooled(source, number, block_for(*self.shape[1:]) if block is None else block)

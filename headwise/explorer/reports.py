@@ -70,6 +70,8 @@ def read_report(folder: Path) -> Report:
     """The report in a folder. Raises: DataError where there is none."""
     path = folder / _FILE
     try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise DataError(f"{path}: has more than {_MOST_BYTES:,} bytes; {_MADE_BY}")
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; {_MADE_BY}") from None

@@ -140,8 +140,16 @@ def test_what_is_no_block_is_refused():
         pooled(weights, 0, 3)
     with pytest.raises(ShapeError, match="begin at a multiple of the block, 4, not at 2"):
         pooled(weights, 0, 4, slice(2, 8))
+    with pytest.raises(ShapeError, match="less than twice the longer side of the map, 8, not 16"):
+        pooled(weights, 0, 16)
+    layer = Layer(weights.weights, ["a"] * 8, ["a"] * 8, "self")
     with pytest.raises(ConfigError, match="head 1 is not there"):
-        Layer(weights.weights, ["a"] * 8, ["a"] * 8, "self").pooled(1)
+        layer.pooled(1)
+    with pytest.raises(ConfigError, match="one head, by its number"):
+        layer.pooled(None)
+    for odd in ([0, 0], slice(None, None, -1)):
+        with pytest.raises(ShapeError, match="slices of neighbours"):
+            layer.part([0], odd)
 
 
 def test_more_weights_than_memory_should_hold_are_refused_and_say_what_to_ask_for(monkeypatch):

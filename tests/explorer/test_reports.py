@@ -52,6 +52,7 @@ def test_a_report_is_served_with_its_figures_alone(tmp_path):
         ({"headwise comparison": 2}, "is no report"),
         ({"headwise comparison": 1, "sides": [{}]}, "lacks what a report has"),
         ({"headwise complexity": 1, "figures": [3]}, "lacks what a report has"),
+        ({"headwise complexity": 1, "rows": ["x" * 2**23]}, "has more than 8,388,608 bytes"),
     ],
 )
 def test_what_is_no_report_is_refused_by_name_and_passed_over_in_a_folder(tmp_path, content, message):
