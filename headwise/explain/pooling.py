@@ -114,8 +114,6 @@ def pooled(weights: OnDemand, head: int, block: int, rows: slice = slice(None), 
     first, last, _ = rows.indices(queries)
     if not isinstance(block, int) or block < 1 or block & (block - 1):
         raise ShapeError(f"block must be a power of two, not {block}")
-    if block >= 2 * max(queries, keys, 1):
-        raise ShapeError(f"block must be less than twice the longer side of the map, {max(queries, keys)}, not {block}")
     if first % block:
         raise ShapeError(f"rows must begin at a multiple of the block, {block}, not at {first}")
     parts = [_strip(weights, head, block, slice(*ends), see) for ends in strips(first, last, keys, block)]
