@@ -1,5 +1,6 @@
 """Claims on length, recall and long-range tasks, with drawn scores in place of trained ones."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,13 @@ def test_regret_counts_what_is_absent_as_the_last():
     conditions = [{"a": [1.0, 1.0], "b": [0.5, 0.5], "c": [1.0, 1.0]}, {"a": [0.8, 0.8], "b": [1.0, 1.0], "c": []}]
     # a: 20 % behind in the second; b: half in the first; c: as bad as a
     assert reach.regret(conditions, 2).value == pytest.approx(0.2)
+
+
+def test_regret_of_noise_is_about_nothing():
+    draw = random.Random(0)
+    regrets = [
+        reach.regret([{name: [draw.gauss(1, 0.05) for _ in range(6)] for name in "abcd"} for _ in range(4)], 6).value
+        for _ in range(300)
+    ]
+    # what is measured where it was chosen is 6 % here
+    assert abs(sum(regrets) / len(regrets)) < 0.01

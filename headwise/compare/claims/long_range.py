@@ -148,5 +148,6 @@ CLAIMS = [
         ),
         written=_WRITTEN,
         trial=_no_winner,
+        version=2,
     ),
 ]
