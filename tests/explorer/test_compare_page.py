@@ -220,6 +220,10 @@ def test_what_differs_is_said_in_sentences_and_shown_in_a_row(page, site):
     assert page.locator("html").get_attribute("data-ready").split("/")[2::2] == ["0", "0"]
     other = traced(page, site, {"kind": "swap", "layer": LAYER, "normalizer": "sparsemax"})
     one, two = matrix(page, site, traced(page, site), 0), matrix(page, site, other, 0)
+    # each map lies within its panel
+    for panel in page.locator(".three > .panel").all():
+        inner, outer = panel.locator("canvas.heat").bounding_box(), panel.bounding_box()
+        assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
     lines = page.locator(".differs li").all_inner_texts()
     q, k = np.unravel_index(np.abs(two - one).argmax(), one.shape)
     assert percents(lines[1]) == [pytest.approx(one[q, k], abs=6e-4), pytest.approx(two[q, k], abs=6e-4)]

@@ -86,7 +86,7 @@ def regret(conditions: Sequence[dict[str, list[float]]], seeds: int) -> Interval
     regrets = []
     for seed in range(seeds):
         others = [values(condition, [other for other in range(seeds) if other != seed]) for condition in conditions]
-        best = [max(goodness, key=lambda name, goodness=goodness: goodness[name]) for goodness in others]
+        best = [max(goodness, key=goodness.__getitem__) for goodness in others]
         lost = {
             name: [behind(goodness, name, first) for goodness, first in zip(others, best, strict=True)]
             for name in conditions[0]
