@@ -203,7 +203,7 @@ def test_the_end_names_the_trace_of_the_output(client):
         ({"max_new": 513}, "more than 512"),
         ({"method": "greedy", "beam": 2}, "--method beam"),
         ({"top_k": 51}, "top_k"),
-        ({"text": "a " * 513}, "513 tokens"),
+        ({"text": "a " * 8193}, "has 16,386 characters"),
         ({"text": " "}, "empty"),
     ],
 )
