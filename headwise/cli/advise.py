@@ -34,7 +34,7 @@ def advise(
         measured.read_table(table), length, width, _bytes(memory), streaming=streaming, device=device
     )
     if as_json:
-        typer.echo(json_text({"fits": [_row(found, advice) for found in advice.fits], "refused": advice.refused}))
+        typer.echo(json_text({"fits": [_row(estimate, advice) for estimate in advice.fits], "refused": advice.refused}))
         return
     typer.echo("\n".join(_lines(advice, length, streaming=streaming)))
 
@@ -46,9 +46,9 @@ def _bytes(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
-def _row(found: "Estimate", advice: "Advice") -> dict[str, Any]:
-    row = {name: value for name, value in asdict(found).items() if name != "draws"}
-    return row | {"seconds": found.seconds, "front": advice.front[found.name]}
+def _row(estimate: "Estimate", advice: "Advice") -> dict[str, Any]:
+    row = {name: value for name, value in asdict(estimate).items() if name != "draws"}
+    return row | {"seconds": estimate.seconds, "front": advice.front[estimate.name]}
 
 
 def _lines(advice: "Advice", length: int, *, streaming: bool) -> list[str]:
@@ -63,9 +63,9 @@ def _lines(advice: "Advice", length: int, *, streaming: bool) -> list[str]:
             lines.append(f"  runner-up: {_named(others[0])}, {times:.2f} times its time")
     else:
         lines.append("nothing that was measured fits")
-    for found in advice.fits[1:]:
-        lines.append(f"  fits too: {_named(found)}: {_cost(found, streaming=streaming)}")
-    reaches = {found.name: reach(found.name, length) for found in advice.fits}
+    for estimate in advice.fits[1:]:
+        lines.append(f"  fits too: {_named(estimate)}: {_cost(estimate, streaming=streaming)}")
+    reaches = {estimate.name: reach(estimate.name, length) for estimate in advice.fits}
     lines += [f"  {name} {what}" for name, what in reaches.items() if what]
     lines += [f"  not {name}: {why}" for name, why in advice.refused.items()]
     front = ", ".join(f"{name} {share:.0%}" for name, share in advice.front.items() if share > 0)
@@ -76,12 +76,13 @@ def _lines(advice: "Advice", length: int, *, streaming: bool) -> list[str]:
     return lines
 
 
-def _named(found: "Estimate") -> str:
-    return found.name + (f" (kernel {found.kernel})" if found.kernel else "")
+def _named(estimate: "Estimate") -> str:
+    return estimate.name + (f" (kernel {estimate.kernel})" if estimate.kernel else "")
 
 
-def _cost(found: "Estimate", *, streaming: bool) -> str:
-    how = "measured" if found.measured else "between measured sizes"
-    text = f"{1e3 * found.seconds:.3g} ms of CPU time a pass, {found.peak_bytes / 2**20:.3g} MiB at its height, {how}"
-    kept = found.state_bytes
-    return text + (f"; keeps {kept:,} bytes" if streaming and kept is not None else "")
+def _cost(estimate: "Estimate", *, streaming: bool) -> str:
+    how = "measured" if estimate.measured else "between measured sizes"
+    (time, memory) = (f"{1e3 * estimate.seconds:.3g} ms of CPU time", f"{estimate.peak_bytes / 2**20:.3g} MiB")
+    text = f"{time} a pass, {memory} at its height, {how}"
+    state = estimate.state_bytes
+    return text + (f"; keeps {state:,} bytes" if streaming and state is not None else "")

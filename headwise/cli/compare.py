@@ -107,20 +107,20 @@ def _suite(name: str, tasks: str, mechanisms: str, plan: "Plan", output: Path | 
 
     chosen = tasks_of(name, [task.strip() for task in tasks.split(",") if task.strip()])
     runtime.apply()
-    found = run_suite(chosen, list(split(mechanisms, ",")) if mechanisms else [], plan, _say)
-    table = rows(found)
+    scored = run_suite(chosen, list(split(mechanisms, ",")) if mechanisms else [], plan, _say)
+    table = rows(scored)
     short = [{key: value for key, value in row.items() if not key.endswith(" ±")} for row in table]
     tell(table if as_json else short, as_json=as_json, output=None)
     if not as_json:
-        typer.echo("\n".join(notes(found)))
+        typer.echo("\n".join(notes(scored)))
     if output is None:
         return
     output.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["headwise", *sys.argv[1:]])
-    words = "".join(f"<li>{html.escape(note)}</li>" for note in notes(found))
+    words = "".join(f"<li>{html.escape(note)}</li>" for note in notes(scored))
     body = [plain_table("Accuracy in percent, with 95 % intervals over seeds", table), f"<ul>{words}</ul>"]
-    whole = {"headwise suite": 1, "command": command, "rows": table, "notes": notes(found), "scores": found.scores}
-    whole["tasks"] = {task: [plain(side) for side in result.sides] for task, result in found.results.items()}
+    whole = {"headwise suite": 1, "command": command, "rows": table, "notes": notes(scored), "scores": scored.scores}
+    whole["tasks"] = {task: [plain(side) for side in result.sides] for task, result in scored.results.items()}
     for file, text in {
         "report.html": document(f"Suite {name}", body, {}, command),
         "results.json": json_text(whole) + "\n",

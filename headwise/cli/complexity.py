@@ -115,9 +115,9 @@ def _of_costs(
     from headwise.compare.costs import growth
 
     measurements: list[Growth] = []
-    for one in subjects:
-        typer.echo(f"measuring {one.name}", err=True)
-        measurements += growth(one, over, at, fixed, backward=backward, rounds=rounds)  # type: ignore[arg-type]
+    for subject in subjects:
+        typer.echo(f"measuring {subject.name}", err=True)
+        measurements += growth(subject, over, at, fixed, backward=backward, rounds=rounds)  # type: ignore[arg-type]
     panels: Panels = {}
     for one_growth in measurements:
         factor, unit = _UNITS[one_growth.quantity]
@@ -148,13 +148,13 @@ def _of_threads(
     rows, panels = [], dict[str, Any]()
     for one in subjects:
         typer.echo(f"measuring {one.name}", err=True)
-        found = parallel(one, at, width, threads, rounds=rounds)
+        gains = parallel(one, at, width, threads, rounds=rounds)
         for number in threads:
-            times, power = [1e3 * value for value in found.seconds[number]], found.exponent(number)
+            times, power = [1e3 * value for value in gains.seconds[number]], gains.exponent(number)
             row: dict[str, Any] = {"name": one.name, "threads": number}
             row |= {str(size): float(f"{value:.4g}") for size, value in zip(at, times, strict=True)}
             row |= {"power": power.value, "low": power.low, "high": power.high}
-            rows.append(row | {"gain": statistics.median(found.gain(number))})
+            rows.append(row | {"gain": statistics.median(gains.gain(number))})
             unit = f"wall time of the same work, ms, {number} thread{'s' * (number > 1)}"
             panels.setdefault(unit, {})[one.name] = [*zip(map(float, at), times, strict=True)]
     return rows, panels

@@ -41,12 +41,12 @@ def length(
     if by not in SIZES:
         raise ConfigError(f"--by: {unknown('size', by, SIZES)}")
     size, across = SIZES[by]
-    sample, ranges, found = _sample(runs[0], split, data, limit), list[range](), list[tuple[Path, list[Any]]]()
+    sample, ranges, scored = _sample(runs[0], split, data, limit), list[range](), list[tuple[Path, list[Any]]]()
     for run in runs:
         predictor = headwise.load(run)
         ranges = ranges or buckets([size(predictor.text_of(example)) for example in sample], parts)
-        found.append((run, by_length(predictor, sample, ranges, size)))
-    rows, name = _rows(found, metric, "examples")
+        scored.append((run, by_length(predictor, sample, ranges, size)))
+    rows, name = _rows(scored, metric, "examples")
     tell(rows, as_json=as_json, output=output)
     if figure is not None:
         _draw(rows, "run", "mean", name, across, figure)
@@ -67,13 +67,13 @@ def place(
     import headwise
     from headwise.predictors.lengths import buckets, by_place
 
-    sample, ranges, found = _sample(runs[0], split, data, limit), list[range](), list[tuple[Path, list[Any]]]()
+    sample, ranges, scored = _sample(runs[0], split, data, limit), list[range](), list[tuple[Path, list[Any]]]()
     for run in runs:
         predictor = headwise.load(run)
         places = [place for row in predictor.right(sample) for place in range(2, len(row) + 1)]
         ranges = ranges or [range(1, 2), *(buckets(places, max(1, parts - 1)) if places else [])]
-        found.append((run, by_place(predictor, sample, ranges)))
-    rows, name = _rows(found, None, "words")
+        scored.append((run, by_place(predictor, sample, ranges)))
+    rows, name = _rows(scored, None, "words")
     tell(rows, as_json=as_json, output=output)
     if figure is not None:
         _draw(rows, "run", "mean", name, "place in the sentence", figure)

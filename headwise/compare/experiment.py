@@ -354,8 +354,8 @@ def _accounts(
         try:
             scored = account_each(cell.folder, plan.split, plan.limit)
             # the model itself is not kept
-            kept = None if accounts else _state_bytes(scored)
-            accounts[cell.recipe.seed] = Measured(scored.row, scored.rows, kept)
+            state = None if accounts else _state_bytes(scored)
+            accounts[cell.recipe.seed] = Measured(scored.row, scored.rows, state)
         except NoScore as error:
             failed[cell.recipe.seed] = str(error)
     return accounts, failed

@@ -107,8 +107,8 @@ def state_bytes(what: Subject, length: int, width: int) -> int | None:
         return None
     name = "scored" if what.name in ("plain", "attention-layer") else what.name
     # what a cache holds grows by the same for each token, or not at all
-    one, two = (_held(name, number, width) for number in (1, 2))
-    return None if one is None or two is None else one + (two - one) * (length - 1)
+    single, double = (_held(name, number, width) for number in (1, 2))
+    return None if single is None or double is None else single + (double - single) * (length - 1)
 
 
 def _held(name: str, length: int, width: int) -> int | None:

@@ -114,10 +114,10 @@ def _error(values: Sequence[float], variance: float) -> float:
 def _variance(several: Sequence[Resampled], others: Sequence[Resampled] = ()) -> float:
     """As `variance`; 0 of a single example, and where the examples are not the same, so that nothing is paired."""
     try:
-        found = variance(several, others)
+        spread = variance(several, others)
     except ConfigError:
         return 0.0
-    return 0.0 if math.isnan(found) else found
+    return 0.0 if math.isnan(spread) else spread
 
 
 def rank(sides: Sequence[Side], better: Literal["low", "high"]) -> tuple[list[Side], dict[str, Difference]]:

@@ -118,10 +118,10 @@ def powers(time: str) -> tuple[float | None, float | None]:
     ((2.0, 1.0), (1.0, 1.0), (None, None))
     """
     product = re.split(r" for |[;,]| \+ (?![^(]*\))", time)[0]
-    found = {name: re.search(rf"\b{name}(?:\^(\d))?\b", product) for name in "nd"}
-    if found["n"] is None:
+    powers = {name: re.search(rf"\b{name}(?:\^(\d))?\b", product) for name in "nd"}
+    if powers["n"] is None:
         return None, None
-    return tuple(float(match[1] or 1) if match else 0.0 for match in found.values())  # type: ignore[return-value]
+    return tuple(float(match[1] or 1) if match else 0.0 for match in powers.values())  # type: ignore[return-value]
 
 
 def _mechanism(name: str, length: int, width: int) -> Mixer:
@@ -147,12 +147,12 @@ def subjects() -> dict[str, Subject]:
         Subject("attention-layer", lambda _, width: _Layer(width), None, None),
         Subject("plain", lambda *_: _Plain(), 2.0, 1.0),
     ]
-    found = {what.name: what for what in fixed}
+    subjects = {what.name: what for what in fixed}
     for name in mechanisms.names():
         facts = getattr(mechanisms.mechanism_type(name), "facts", None)
         length, width = powers(facts.time) if facts is not None else (None, None)
-        found[name] = Subject(name, partial(_mechanism, name), length, width)
-    return found
+        subjects[name] = Subject(name, partial(_mechanism, name), length, width)
+    return subjects
 
 
 def subject(name: str) -> Subject:

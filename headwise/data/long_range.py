@@ -48,9 +48,9 @@ def _mqar(numbers: random.Random, length: int, letters: list[str]) -> tuple[str,
     """So many pairs of a key and a letter, then every key once more in another order, whose tag is its letter."""
     keys = numbers.sample(_KEYS, min(length, len(_KEYS)))
     values = {key: numbers.choice(letters) for key in keys}
-    asked = numbers.sample(keys, len(keys))
+    queried = numbers.sample(keys, len(keys))
     words = [word for key in keys for word in (key, values[key])]
-    return " ".join([*words, *asked]), " ".join([UNTAGGED] * len(words) + [values[key] for key in asked])
+    return " ".join([*words, *queried]), " ".join([UNTAGGED] * len(words) + [values[key] for key in queried])
 
 
 def _repeat(numbers: random.Random, length: int, letters: list[str]) -> tuple[str, str]:

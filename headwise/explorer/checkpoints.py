@@ -49,9 +49,9 @@ async def open_checkpoint(service: Service, name: str | None, request: Request) 
 def _loaded(run: LoadedRun, step: str) -> LoadedRun:
     steps = kept_steps(run)
     if run.folder is None or step not in map(str, steps):
-        kept = ", ".join(map(str, steps)) or "none"
+        available = ", ".join(map(str, steps)) or "none"
         hint = "train with training.keep_last=20 to keep more"
-        raise Problem(404, f"{run.name} keeps no checkpoint of step {step}, but of these: {kept}", hint)
+        raise Problem(404, f"{run.name} keeps no checkpoint of step {step}, but of these: {available}", hint)
     predictor = load_step(run.folder, int(step))
     name, identity = f"{run.name}@{step}", f"{run.identity} step {step}"
     return replace(run, name=name, predictor=predictor, identity=identity, step=int(step))

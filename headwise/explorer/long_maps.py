@@ -102,17 +102,17 @@ class Maps:
         """All of a head in blocks; arguments as of `overview`."""
         size = weights.shape[1:]
         block = block_for(*size)
-        kept = self._find((name, head, block, 0))
-        if kept is None or (name, head) not in self._largest:
+        blocks = self._find((name, head, block, 0))
+        if blocks is None or (name, head) not in self._largest:
             seen = Largest(size, special)
-            kept = self._keep((name, head, block, 0), pooled(weights, head, block, see=seen.see))
+            blocks = self._keep((name, head, block, 0), pooled(weights, head, block, see=seen.see))
             self._largest[name, head] = seen.cell
-        return kept
+        return blocks
 
     def _strip(self, name: str, weights: OnDemand, head: int, block: int, number: int) -> Pooled:
         part, rows = (name, head, block, number), SIDE * block
-        kept = self._find(part)
-        return kept or self._keep(part, pooled(weights, head, block, slice(number * rows, (number + 1) * rows)))
+        tile = self._find(part)
+        return tile or self._keep(part, pooled(weights, head, block, slice(number * rows, (number + 1) * rows)))
 
     def _find(self, part: tuple[str, int, int, int]) -> Pooled | None:
         with self._lock:

@@ -90,13 +90,13 @@ def read_report(folder: Path) -> Report:
 
 def reports_in(place: Path) -> list[Report]:
     """The reports in the folders of this one, by their names; other files of that name are passed over."""
-    found = []
+    reports = []
     for path in sorted(place.glob(f"*/{_FILE}")):
         try:
-            found.append(read_report(path.parent))
+            reports.append(read_report(path.parent))
         except DataError:
             continue
-    return found
+    return reports
 
 
 def report_routes(reports: Sequence[Report]) -> Callable[[FastAPI, Service], None]:

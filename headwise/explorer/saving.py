@@ -161,8 +161,8 @@ def _of_method(attribution: Attribution) -> dict[str, Any]:
     answers = {f"{at}?{urlencode({'by': by})}": {"text": json_text(described(attribution))}}
     for name, layer in attribution.layers.items():
         for head in (None, *range(layer.shape[0])):
-            asked = {"by": by, "layer": name} | ({} if head is None else {"head": head})
-            answers[f"{at}/map?{urlencode(asked)}"] = {"base64": _base64(npy(attribution.values(name, head)))}
+            query = {"by": by, "layer": name} | ({} if head is None else {"head": head})
+            answers[f"{at}/map?{urlencode(query)}"] = {"base64": _base64(npy(attribution.values(name, head)))}
     return {"address": f"#/attend?{urlencode({'by': by})}", "answers": answers}
 
 

@@ -110,9 +110,11 @@ class Traced:
     def bytes(self) -> int:
         """Memory of the tensors that it keeps, of its attributions and of maps of long inputs."""
         calls = [call for record in self.trace if isinstance(record, LayerRecord) for call in record.calls]
-        kept = sum(tensor.nbytes for call in calls for tensor in (*call.call.tensors, call.output))
+        held_bytes = sum(tensor.nbytes for call in calls for tensor in (*call.call.tensors, call.output))
         # the worker may add one meanwhile
-        return kept + self.maps.nbytes + sum(attribution.nbytes for attribution in list(self.attributions.values()))
+        return (
+            held_bytes + self.maps.nbytes + sum(attribution.nbytes for attribution in list(self.attributions.values()))
+        )
 
     @property
     def asked(self) -> list[dict[str, Any]]:

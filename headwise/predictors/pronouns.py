@@ -131,15 +131,15 @@ def lines(predictor: Predictor[Any, Any, Any], sentences: Sequence[Sentence] = S
         item = predictor.parse(sentence.text)
         shown += ["", sentence.text, *_unknown(predictor.unknown([item]))]
         try:
-            found = probe(predictor.explain(item), *sentence[1:])
+            probed = probe(predictor.explain(item), *sentence[1:])
         except Unsupported as error:
             shown.append(f"  {error}")
             continue
-        probes[sentence] = found
-        layer, head, best = found.best
-        for name, mean, even in zip((sentence.meant, sentence.other), found.mean, found.even, strict=True):
+        probes[sentence] = probed
+        layer, head, best = probed.best
+        for name, mean, even in zip((sentence.meant, sentence.other), probed.mean, probed.even, strict=True):
             shown.append(f"  {padded(f'{sentence.word} → {name}', 16)} {_share(mean)} of the row; even: {_share(even)}")
-        heads = f"{found.score:.0%} of {found.shares[..., 0].size} heads"
+        heads = f"{probed.score:.0%} of {probed.shares[..., 0].size} heads"
         most = f"most in {layer}, head {head}: {_share(best[0])} to {_share(best[1])}"
         shown.append(f"  {sentence.meant} has more in {heads}; {most}")
     return [*shown, *_summary(probes)][1:]

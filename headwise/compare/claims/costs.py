@@ -34,7 +34,7 @@ def _exponents(full: bool) -> Evidence:
             "width": (sizes(128, 1024, 8), 256 * longer),
         }
         for size, (at, fixed) in spans.items():
-            for found in growth(
+            for fit in growth(
                 subject(name),
                 size,
                 at,
@@ -42,10 +42,10 @@ def _exponents(full: bool) -> Evidence:
                 quantities=("operations", "seconds"),
                 rounds=rounds,
             ):
-                power = found.exponent
-                assert found.theory is not None, "stated for all of these"
-                cells.append(near(f"{name}, {found.quantity} over {size}", power, found.theory, 0.15))
-                counted[name, f"{found.quantity} {size}"] = power.value
+                power = fit.exponent
+                assert fit.theory is not None, "stated for all of these"
+                cells.append(near(f"{name}, {fit.quantity} over {size}", power, fit.theory, 0.15))
+                counted[name, f"{fit.quantity} {size}"] = power.value
     control = counted["plain", "operations length"]
     return cells, [Control("the pairs of tokens are counted as n^2", abs(control - 2) < 1e-9, control)]
 
@@ -71,9 +71,9 @@ def _crossings(full: bool) -> Evidence:
     for name, words in (("plain", "the product alone"), ("attention-layer", "the layer with its projections")):
         counts: dict[Quantity, int] = {"operations": 1, "seconds": repeats}
         for quantity, count in counts.items():
-            found = shares(name, quantity, count)
+            share = shares(name, quantity, count)
             low, high = 1 / 1.25, 1.25
-            cells.append(near(f"{words}, {quantity}", found, (low + high) / 2, (high - low) / 2))
+            cells.append(near(f"{words}, {quantity}", share, (low + high) / 2, (high - low) / 2))
     ends = [growth(subject("plain"), "length", at, width, quantities=("operations",))[0].values[end] for end in (0, -1)]
     return cells, [Control("more tokens cost more", ends[0] < ends[1], ends[1] / ends[0])]
 
@@ -104,8 +104,8 @@ def _heads(full: bool) -> Evidence:
         layers = [MultiHeadAttention(width, count).train(False) for count in counts]
         turns = _turns([partial(layer, x) for layer in layers], 5 if full else 3)
         for place, count in enumerate(counts[1:], 1):
-            found = Interval.of([turn[place] / turn[0] for turn in turns])
-            cells.append(near(f"{count} heads, {length} tokens", found, 1.025, 0.225))
+            ratio = Interval.of([turn[place] / turn[0] for turn in turns])
+            cells.append(near(f"{count} heads, {length} tokens", ratio, 1.025, 0.225))
     numbers = [sum(p.numel() for p in MultiHeadAttention(width, count).parameters()) for count in counts]
     return cells, [Control("all have as many parameters", len(set(numbers)) == 1, float(numbers[0]))]
 
@@ -126,9 +126,9 @@ def _additive(full: bool) -> Evidence:
 
             for kernel in ("plain", "auto"):
                 turns = _turns([by("scaled_dot", kernel), by(additive, kernel)], 5 if full else 3)
-                found = Interval.of([turn[1] / turn[0] for turn in turns])
+                ratio = Interval.of([turn[1] / turn[0] for turn in turns])
                 how = "by the definition" if kernel == "plain" else "by the planned kernel"
-                cells.append(near(f"{length} tokens, width {width}, {how}", found, 1.0, 0.5))
+                cells.append(near(f"{length} tokens, width {width}, {how}", ratio, 1.0, 0.5))
     again = _turns([by("scaled_dot", "plain"), by("scaled_dot", "plain")], 3)
     same = Interval.of([turn[1] / turn[0] for turn in again])
     return cells, [Control("a score costs as much as itself", 0.5 < same.value < 2, same.value)]
@@ -140,8 +140,8 @@ def _threads(full: bool) -> Evidence:
     cells: list[Cell] = []
     controls: list[Control] = []
     for name in ("rnn", "cnn", "plain", "linear", "retention"):
-        found = parallel(subject(name), at, 64, (1, 2), rounds=rounds)
-        power, gains = found.exponent(1), Interval.of([math.log(gain) for gain in found.gain(2)])
+        measured = parallel(subject(name), at, 64, (1, 2), rounds=rounds)
+        power, gains = measured.exponent(1), Interval.of([math.log(gain) for gain in measured.gain(2)])
         gain = Interval(*(math.exp(end) for end in (gains.value, gains.low, gains.high)))
         if name == "rnn":
             cells += [above("rnn, power of the length", power, 0.3), below("rnn, gain of two threads", gain, 1.15)]
@@ -151,7 +151,7 @@ def _threads(full: bool) -> Evidence:
                 above(f"{name}, gain of two threads", gain, 1.5),
             ]
         controls.append(
-            Control(f"{name}: the longest sequence is alone", found.batches[-1] == 1, float(found.batches[0]))
+            Control(f"{name}: the longest sequence is alone", measured.batches[-1] == 1, float(measured.batches[0]))
         )
     return cells, controls
 

@@ -132,14 +132,14 @@ def _role(predictor: Predictor[Any, Any, Any], valid: Sequence[Parsed], test: Se
     What is best is chosen on the one part and measured on the other.
     """
     chosen, measured = (roles_of(predictor, part) for part in (valid, test))
-    found = {
+    accuracies = {
         role: float(np.mean(measured[role], 0)[np.mean(chosen[role], 0).argmax()])
         for role in ("previous", "next", "separator")
     }
     # the relation is chosen on the first half, as the head is, and measured on the other
     first = relation_scores(predictor, valid[::2], valid[1::2])[0].relation
     score = next(score for score in relation_scores(predictor, valid, test) if score.relation == first)
-    return {**found, "relation": score.accuracy - score.baseline, "offset": score.baseline}
+    return {**accuracies, "relation": score.accuracy - score.baseline, "offset": score.baseline}
 
 
 def _have_roles(bench: Bench) -> Evidence:

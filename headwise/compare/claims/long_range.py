@@ -46,13 +46,13 @@ def _characters(bench: Bench) -> Comparison:
 
 def _others(bench: Bench) -> dict[str, Comparison]:
     """The other tasks of the suite, in the full variant alone."""
-    found = {}
+    trained = {}
     for task in SUITES["long-range"]:
         if bench.full and task.averaged and task.name not in ("ListOps", "Text"):
             settings = bench.drawn(task.drawn, 10_000) if task.drawn else []
             sides = {name: arm(task.recipe, name) for name in _names(bench)}
-            found[task.name] = bench.train(task.name, Design(sides, "accuracy", settings, rates(1e-3)))
-    return found
+            trained[task.name] = bench.train(task.name, Design(sides, "accuracy", settings, rates(1e-3)))
+    return trained
 
 
 def _table(bench: Bench) -> Evidence:

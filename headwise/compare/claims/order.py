@@ -32,13 +32,13 @@ def _forgetting(bench: Bench) -> Evidence:
     def span(pair: Any) -> str:
         return next(name for name, lengths in spans.items() if len(pair.source.split()) in lengths)
 
-    found = []
+    weights = []
     for cell in cells:
         scores_of = [bench.score_by(run, "accuracy", span) for run in compared.folders(cell).values()]
         rows = [[1 - by_span[name] for name in spans] for by_span in scores_of]
         if len(rows) > 1:
-            found.append(trend(f"{cell}: errors by distance", rows, 0.05))
-    return found, [learned(where, compared, compared.best(), 0.9), guessed(where, compared, 0.125)]
+            weights.append(trend(f"{cell}: errors by distance", rows, 0.05))
+    return weights, [learned(where, compared, compared.best(), 0.9), guessed(where, compared, 0.125)]
 
 
 def _field(bench: Bench) -> Evidence:

@@ -57,8 +57,8 @@ def _by_length(compared: Comparison, metric: str, times: Sequence[int]) -> dict[
     for name in compared.sides:
         table[name] = {number: [] for number in times}
         for run in compared.folders(name).values():
-            found, _ = scores_at(run, times)
-            for number, scores in found.items():
+            by_length, _ = scores_at(run, times)
+            for number, scores in by_length.items():
                 table[name][number].append(scores[metric])
     return table
 

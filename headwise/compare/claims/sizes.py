@@ -71,11 +71,15 @@ def _depth(bench: Bench) -> Evidence:
         compared = bench.train(where, Design(sides, "accuracy", [*data, *budget(steps, 512)], rates(4e-3)))
         if dropped(bench, where, compared, 0.3):
             continue
-        one, best = Interval.of(compared.scores("1 layers")), compared.best()
+        single, best = Interval.of(compared.scores("1 layers")), compared.best()
         rows = list(zip(*(compared.scores(name) for name in sides), strict=True))
         cells += [
             trend(f"{where}, by 1, 2 and 4 layers", rows, 0.05),
-            above(f"{where}: one layer is below 60 %", Interval(0.6 - one.value, 0.6 - one.high, 0.6 - one.low), 0.0),
+            above(
+                f"{where}: one layer is below 60 %",
+                Interval(0.6 - single.value, 0.6 - single.high, 0.6 - single.low),
+                0.0,
+            ),
             above(f"{where}: {best} are above 90 %", Interval.of(compared.scores(best)), 0.9),
         ]
         controls.append(guessed(where, compared, 0.3))

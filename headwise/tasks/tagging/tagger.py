@@ -354,11 +354,11 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
         rows = label_rows(best, gold, [example.text for example in examples], "sentences")
         if self.scheme == "none":
             return Scored(scores, rows)
-        found = [[set(spans(tags)) for tags in side] for side in (best, gold)]
+        entities = [[set(spans(tags)) for tags in side] for side in (best, gold)]
         counts = {
-            "spans_right": [len(a & b) for a, b in zip(*found, strict=True)],
-            "spans_predicted": list(map(len, found[0])),
-            "spans_gold": list(map(len, found[1])),
+            "spans_right": [len(a & b) for a, b in zip(*entities, strict=True)],
+            "spans_predicted": list(map(len, entities[0])),
+            "spans_gold": list(map(len, entities[1])),
         }
         formulas = {**rows.metrics, "span_f1": Formula("f1", tuple(counts))}
         return Scored(scores, replace(rows, columns={**rows.columns, **counts}, metrics=formulas))

@@ -7,8 +7,11 @@ import { effect } from "../store.js";
 import { MOST, read, written } from "../core/edits.js";
 import { number, percent, shown } from "../core/text.js";
 import * as state from "../state.js";
-import { phrase, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
+import { WORDS } from "../words/edit.js";
+
+learn(WORDS);
 
 const SWAPS = [
   "normalizer~sparsemax",

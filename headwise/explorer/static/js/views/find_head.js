@@ -8,10 +8,13 @@ import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { headName, layerNumber } from "../titles.js";
 import { foldedBy, mutes, seen } from "./seen.js";
 import { toolbar } from "./toolbar.js";
+import { WORDS } from "../words/heads.js";
+
+learn(WORDS);
 
 /** Kinds of heads by a statistic of the summary; the last ones by the fewest and the most keys. */
 const SHARES = ["previous", "next", "diagonal", "first", "separator", "same", "induction"];

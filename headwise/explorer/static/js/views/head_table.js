@@ -5,8 +5,11 @@ import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { decimals } from "../core/text.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { groupTitle, layerNumber } from "../titles.js";
+import { WORDS } from "../words/heads.js";
+
+learn(WORDS);
 
 const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "next", "first", "separator", "largest"];
 /** Units of what is no share of a row. @type {Record<string, string>} */

@@ -15,9 +15,12 @@ import { chosen, titles } from "./heat.js";
 import { spelled } from "./largest.js";
 import { rolled, seen } from "./seen.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { headName } from "../titles.js";
 import { toolbar } from "./toolbar.js";
+import { WORDS } from "../words/links.js";
+
+learn(WORDS);
 
 /** Pixels of a row, at least and at most, and of all rows where there are few; pixels of a share beside a token. */
 export const STEP = 24;

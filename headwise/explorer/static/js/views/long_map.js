@@ -13,7 +13,7 @@ import { cellAt, showing } from "../core/zoom.js";
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import * as axis from "./axis.js";
 import { chosen, titles } from "./heat.js";
@@ -21,6 +21,9 @@ import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as reading from "./reading.js";
 import * as zooming from "./zooming.js";
+import { WORDS } from "../words/long.js";
+
+learn(WORDS);
 
 /** Pixels beside and below the cells, of the lowest map, of the largest cell; letters of a token in a sentence. */
 const [SPARE, BELOW, LOWEST, LARGEST, LETTERS] = [16, 96, 240, 58, 40];

@@ -7,9 +7,12 @@ import { effect, signal } from "../store.js";
 import { number } from "../core/text.js";
 import { read } from "../core/edits.js";
 import * as state from "../state.js";
-import { phrase, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
 import { layerNumber, layerTitle } from "../titles.js";
 import * as map from "./map.js";
+import { WORDS } from "../words/needs.js";
+
+learn(WORDS);
 
 // as many as the service compares
 const MOST_INPUTS = 64;

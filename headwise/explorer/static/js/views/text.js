@@ -8,9 +8,12 @@ import * as ends from "./ends.js";
 import { chosen, titles } from "./heat.js";
 import * as legend from "./legend.js";
 import * as state from "../state.js";
-import { phrase, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
 import { tint } from "./tint.js";
 import { toolbar } from "./toolbar.js";
+import { WORDS } from "../words/text.js";
+
+learn(WORDS);
 
 /** What the tints are of: a query (-1) or a key that is looked at. @param {import("./heat.js").Head} head */
 export function tinted(head) {

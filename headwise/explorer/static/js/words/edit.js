@@ -1,0 +1,28 @@
+// @ts-check
+/** Words of editing a model: English, Chinese. */
+
+/** @type {Record<string, [string, string]>} */
+export const WORDS = {
+  change_most: [
+    "The token that changes most is {0}: its probability goes from {1} to {2}.",
+    "变化最大的词元是 {0}：概率从 {1} 变为 {2}。",
+  ],
+  hidetoken: ["Hide token", "隐藏词元"],
+  notrenormalized: ["the rest of the row keeps its weights", "该行其余权重不变"],
+  swaplayer: ["Swap mechanism", "替换机制"],
+  toomany: ["No more edits fit: take one back first.", "编辑数量已满：请先撤回一个。"],
+  tokenfirst: [
+    "Choose a key first: keys are what is hidden. Click a cell of the map, or a token of the keys in Links or Text.",
+    "请先选择一个键：被隐藏的是键。请点击热图单元格，或在“连线”“文本”中点击键一侧的词元。",
+  ],
+  lockfirst: [
+    "Click a cell of the map first: its row is the query, its column the key.",
+    "请先点击热图中的单元格：行为查询，列为键。",
+  ],
+  nonew: [
+    "The answer before is kept: places of it are edited, or it is told place by place.",
+    "保留原输出：所编辑的是其中的位置，或逐位置说明变化。",
+  ],
+  rawweight: ["raw weight", "原始权重"],
+  likeliest: ["likeliest now", "现在最可能的"],
+};

@@ -1,0 +1,26 @@
+// @ts-check
+/** Words of links between tokens: English, Chinese. */
+
+/** @type {Record<string, [string, string]>} */
+export const WORDS = {
+  heads_shown: ["Heads shown", "显示的头"],
+  chip_note: [
+    "Click: show or hide. Double click, or Shift and click: this head alone.",
+    "点击：显示或隐藏。双击，或 Shift 加点击：只看此头。",
+  ],
+  links_note: [
+    "Width is the weight; the blocks beside a word are its share in each head.",
+    "线宽即权重；词旁的色块为它在各头中的份额。",
+  ],
+  links_most: [
+    "{0} of {1} links, the strongest that make {2} % of a row; all of those of the chosen token are drawn.",
+    "{1} 条中的 {0} 条：占一行 {2} % 的最强连线；所选词元的连线全部画出。",
+  ],
+  links_mass: ["Share of each row", "每行的份额"],
+  links_between: ["Sentences", "句子"],
+  links_all: ["all", "全部"],
+  a_to_a: ["A to A", "A 到 A"],
+  a_to_b: ["A to B", "A 到 B"],
+  b_to_a: ["B to A", "B 到 A"],
+  b_to_b: ["B to B", "B 到 B"],
+};

@@ -1,0 +1,30 @@
+// @ts-check
+/** Words of what a layer needs, of similar heads and of what changes: English, Chinese. */
+
+/** @type {Record<string, [string, string]>} */
+export const WORDS = {
+  similar: ["How alike the heads are", "各头的相似程度"],
+  similarnote: [
+    "1 less the mean Jensen-Shannon distance of their rows; 1: the same. Labels are layer.head, counted from 1.",
+    "1 减去各行 Jensen-Shannon 距离的均值；1 表示相同。标签为 层.头，从 1 计数。",
+  ],
+  compareinputs: ["Compare over these inputs", "在这些输入上比较"],
+  toomanyinputs: [
+    "At most 64 inputs are compared at once: take some lines out.",
+    "一次最多比较 64 个输入：请删去一些行。",
+  ],
+  onlytyped: [
+    "This is of the input above alone: several inputs are compared, and heads muted one by one, where inputs " +
+      "are typed.",
+    "仅针对上面的输入：只有可输入文本的模型才能比较多个输入、逐个屏蔽各头。",
+  ],
+  similar_bar: ["similarity of two heads", "两个头的相似度"],
+  say_alike: ["Most alike are {0} and {1}: {2}.", "最相似的是 {0} 与 {1}：{2}。"],
+  overinputs: ["Inputs compared:", "所用输入数："],
+  mutednote: [
+    "Each head is muted alone. Heads that can stand in for each other look needless one by one.",
+    "逐个单独屏蔽各头。可以互相替代的头，单独看都显得不重要。",
+  ],
+  muteeach: ["Mute each head alone", "逐个屏蔽"],
+  finished: ["Finished.", "已完成。"],
+};
