@@ -311,14 +311,14 @@ def _misfit(found: Estimate, memory: int, *, streaming: bool) -> str | None:
 def _front(fits: Sequence[Estimate], *, streaming: bool) -> dict[str, float]:
     """The share of draws in which each is on the Pareto front of time and memory."""
 
-    def size(found: Estimate) -> float:
-        return found.peak_bytes if not streaming or found.state_bytes is None else found.state_bytes
+    def size(fit: Estimate) -> float:
+        return fit.peak_bytes if not streaming or fit.state_bytes is None else float(fit.state_bytes)
 
-    counts: dict[str, int] = dict.fromkeys((found.name for found in fits), 0)
+    counts: dict[str, int] = dict.fromkeys((fit.name for fit in fits), 0)
     for draw in range(_DRAWS):
         best = math.inf
-        for found in sorted(fits, key=lambda found: (found.draws[draw], size(found))):
-            if size(found) < best:
-                best = size(found)
-                counts[found.name] += 1
+        for fit in sorted(fits, key=lambda fit: (fit.draws[draw], size(fit))):
+            if size(fit) < best:
+                best = size(fit)
+                counts[fit.name] += 1
     return {name: count / _DRAWS for name, count in counts.items()}
