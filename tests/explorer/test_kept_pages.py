@@ -130,6 +130,8 @@ def test_a_graph_is_kept_with_its_heads_and_steps(page, kept):
 
 def test_a_comparison_is_kept(page, kept):
     kept(f"#/compare?m=film-run&x={TEXT}&h2=1", "^=compare")
+    if page.viewport_size["width"] < 700:
+        page.locator(".choices-of-sides > summary").click()
     page.locator("fieldset").nth(1).locator("select").last.wait_for()
     page.locator("label", has_text="head").last.locator("select").select_option("0")
     page.wait_for_selector("html[data-ready$='/0']")

@@ -83,6 +83,8 @@ function put(q, k) {
  */
 function unit(name, text, tokens, side, pick) {
   if (!tokens && !text) return null;
+  // bytes that are no letters say nothing one by one
+  const plain = text.replace(/\ufffd+/g, "\ufffd");
   // the map does the same by keyboard
   const token = (/** @type {string} */ label, /** @type {number} */ at) =>
     h(
@@ -102,6 +104,6 @@ function unit(name, text, tokens, side, pick) {
     h("span", { class: "side" }, name === "answer" ? "→ " : "", t(name)),
     tokens
       ? h("div", { class: "toks" }, tokens.map(token))
-      : h("bdi", { title: text }, text.trim() ? text : shown(text)),
+      : h("bdi", { title: text }, plain.trim() ? plain : shown(plain)),
   );
 }
