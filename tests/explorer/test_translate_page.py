@@ -158,7 +158,7 @@ def test_it_plays_by_itself_unless_nothing_may_move(page, site):
     page.wait_for_selector(".play[aria-label=Play]")
     page.keyboard.press("Home")
     page.keyboard.press(" ")
-    page.wait_for_selector(".count:text-is('step 9 / 9')")
+    page.wait_for_selector(".count:text-is('step 9 of 9')")
     page.wait_for_selector(".play[aria-label=Play]")
     opened(page, site, f"{AT}&b=2")
     assert page.locator(".play").get_attribute("aria-label") == "Play"
