@@ -193,7 +193,7 @@ def test_nodes_show_what_they_attend_to(page, site):
     # the longest line is as wide as the largest number of the legend of widths says
     widest = max(weight for weight, (q, k) in zip(exact[0, 0], drawn["pairs"], strict=True) if q == number != k)
     assert float(page.locator(".kind:has(.width)").last.inner_text()) == pytest.approx(widest, rel=6e-3)
-    page.get_by_role("button", name="Self-loops").click()
+    page.get_by_label("Self-loops").click()
     assert bars.count() == len(mine) - 1
     # all nodes are one stop of the tabulator; an arrow looks at the next one
     assert page.locator("button.node[tabindex='0']").count() == 1
@@ -207,10 +207,75 @@ def test_nodes_show_what_they_attend_to(page, site):
 
 def test_molecules_are_drawn_with_their_atoms(page, site):
     opened(page, site, "#/graph?m=graph-regress&x=C%3DCO", "graph/")
-    assert page.locator("button.node").all_inner_texts() == ["C1", "C2", "O3"]
+    assert page.locator("button.node").all_inner_texts() == ["C", "C", "O"]
+    names = "all => all.map((one) => one.title)"
+    assert page.locator("button.node").evaluate_all(names) == ["C1 (C)", "C2 (C)", "O3 (O)"]
     page.fill("#input", "CCN")
     page.press("#input", "Enter")
-    page.locator("button.node", has_text="N3").wait_for()
+    page.locator("button.node", has_text="N").wait_for()
+
+
+def centres(page):
+    boxes = [one.bounding_box() for one in page.locator("button.node").all()]
+    return np.array([[box["x"] + box["width"] / 2, box["y"] + box["height"] / 2] for box in boxes])
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_molecule_has_bonds_of_one_length_and_all_of_its_rows(page, site, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    opened(page, site, "#/graph?m=graph-regress&x=CC(C)Cc1ccc(cc1)C(C)C(=O)O", "graph/")
+    spots = centres(page)
+    bonds = [(0, 1), (1, 2), (1, 3), (3, 4), (4, 5), (4, 9), (7, 10), (12, 13), (12, 14)]
+    lengths = np.linalg.norm(spots[[one for one, _ in bonds]] - spots[[two for _, two in bonds]], axis=1)
+    np.testing.assert_allclose(lengths, lengths[0], rtol=0.02)
+    assert lengths[0] > 40
+    field = page.locator(".field").bounding_box()
+    assert field["x"] < spots[:, 0].min()
+    assert spots[:, 0].max() < field["x"] + field["width"]
+    assert field["y"] < spots[:, 1].min()
+    assert spots[:, 1].max() < field["y"] + field["height"]
+    # no row of the map is cut: cells are as high as they are wide
+    box = page.locator("canvas.heat").bounding_box()
+    assert box["height"] == pytest.approx(box["width"], abs=1)
+
+
+def test_layers_are_one_choice_in_whatever_group_they_are(page, site):
+    opened(page, site, "#/graph?m=graph-regress&x=C%3DCO", "graph/")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "graph-regress", "text": "C=CO"}).json()
+    between = [one for one in told["groups"] if len(one["queries"]) == 3]
+    heads, layers = between[0]["heads"], [layer for one in between for layer in one["layers"]]
+    bar = page.locator("main .tabs:has(select)").last
+    assert bar.locator("button").count() == 0
+    for name, count in (("layer", len(layers)), ("head", heads)):
+        choice = bar.get_by_label(name, exact=True)
+        # what leaves no choice is not shown
+        assert choice.count() == (count > 1)
+        if count > 1:
+            assert choice.locator("option").all_inner_texts() == [str(at + 1) for at in range(count)]
+
+
+def test_the_page_begins_with_a_molecule_that_has_a_ring(page, site):
+    listed = page.request.get(f"{site}api/v1/examples?model=graph-regress").json()["examples"]
+    opened(page, site, "#/graph?m=graph-regress", "graph/")
+    ring = [
+        at
+        for at, one in enumerate(listed)
+        if re.search(r"\d", one["title"]) and re.search("[NOSonsF]|Cl", one["title"])
+    ]
+    assert page.locator("#examples").input_value() == str((ring or [0])[0])
+
+
+def test_a_class_and_its_probability_are_told_apart(page, site):
+    opened(page, site, "#/graph?m=node-classify&x=n2", "graph/")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "text": "n2"}).json()
+    name, share = re.fullmatch(r"(.+) \((.+)\)", told["output"]).groups()
+    answer = page.locator("main .answer").inner_text()
+    assert f"class {name}, probability {100 * float(share):.0f} %" in answer
+    # a node that is typed has the label that it has among the examples
+    assert "label in the data" in page.locator("main .answer-line").inner_text()
+    opened(page, site, "#/graph?m=node-classify&x=n2&lang=zh", "graph/")
+    assert re.search(r"共 24 个节点，画出 \d+ 个。", page.locator("main").inner_text())
+    assert re.match(r"n2 有 [\d.]+ % 的值取自 ", page.locator(".graph .say").inner_text())
 
 
 def test_positions_stand_side_by_side_and_sliders_are_in_the_address(page, site):

@@ -2,7 +2,7 @@
 /** What was read and what was answered, above the views: a token chooses its row or its column of the map. */
 
 import { h } from "../dom.js";
-import { cut, shown } from "../core/text.js";
+import { cut, percent, shown } from "../core/text.js";
 import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
@@ -26,7 +26,7 @@ export function answer(trace, group) {
   const inColumns = group.kind !== "self" && same(group.keys);
   return [
     unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
-    unit("answer", trace.output, written, "q", writes ? choose : null),
+    unit("answer", said(trace.output), written, "q", writes ? choose : null),
     writer(trace),
     trace.label ? unit("label", trace.label, null, "q", null) : null,
     state.checkpoint.value < 0
@@ -37,6 +37,14 @@ export function answer(trace, group) {
           `${t("at_step", state.checkpoint.value)} ✕`,
         ),
   ].filter((one) => one !== null);
+}
+
+/** A class with its probability, in words. @param {string} output */
+function said(output) {
+  const [, name, share] = (state.reads() === "text" ? null : output.match(/^(.+) \(([\d.]+)\)$/)) || [];
+  return share === undefined
+    ? output
+    : t(state.reads() === "node" ? "class_share" : "share_of", name, percent(Number(share), 0));
 }
 
 /** The way to the page that shows an output as it is written, where the model writes on. @param {state.Trace} trace */

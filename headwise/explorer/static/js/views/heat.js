@@ -33,8 +33,8 @@ const [TALLEST, MODEST, LOWEST] = [560, 40, 200];
  * it is seen at once, and so many `more` rows that are to come; `quantity` and `sides`: what the numbers, rows and
  * columns are, where they are no attention.
  * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
- * scores?: boolean, fitsScreen?: boolean, more?: number, quantity?: string, sides?: { from: string, to: string }
- * }} Head
+ * scores?: boolean, fitsScreen?: boolean, more?: number, most?: number, quantity?: string, sides?: { from: string, to:
+ * string } }} Head `most`: pixels of a cell where it need not fit the screen
  */
 
 /**
@@ -262,7 +262,7 @@ function tipped(tip, at, weights, group, { x, y, side }) {
  * @param {Head} head @param {HTMLElement} place @param {HTMLElement} canvas @param {number} margin what the labels of
  * rows take
  */
-function boundsOf({ group, fitsScreen, more = 0 }, place, canvas, margin) {
+function boundsOf({ group, fitsScreen, more = 0, most = MODEST }, place, canvas, margin) {
   const [rows, columns] = [group.queries.length, group.keys.length];
   const [inside, outside] = [canvas, place].map((node) => node.getBoundingClientRect());
   const width = Math.max(64, place.clientWidth - (inside.left - outside.left) - margin - SPARE);
@@ -271,14 +271,14 @@ function boundsOf({ group, fitsScreen, more = 0 }, place, canvas, margin) {
   const left = globalThis.innerHeight - above;
   const height = fitsScreen
     ? Math.max(LOWEST, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10))
-    : TALLEST;
+    : TALLEST + label + 10;
   const { side, turn, band } = fit({
     rows: rows + more,
     columns,
     width,
-    height: fitsScreen ? height : height + label + 10,
+    height,
     label,
-    most: fitsScreen ? LARGEST : MODEST,
+    most: fitsScreen ? LARGEST : most,
   });
   const size = {
     width: Math.min(width, side * columns),

@@ -68,6 +68,8 @@ export const WORDS = {
     "此文本有 {0} 个词元；最多显示 {1} 个词元的注意力。请缩短文本，或只取其中一部分。",
   ],
   label: ["label in the data:", "数据中的标签："],
+  class_share: ["class {0}, probability {1}", "类别 {0}，概率 {1}"],
+  share_of: ["{0}, probability {1}", "{0}，概率 {1}"],
   checkpoint: ["training step", "训练步"],
   trained: ["end (the run's model)", "结束（最终模型）"],
   at_step: ["as it was at step {0}", "第 {0} 步时的模型"],
@@ -168,7 +170,6 @@ export const WORDS = {
   scores: ["What is added to the score of each query (row) and key (column)", "加到每个查询（行）与键（列）得分上的数"],
   nats: ["nats", "奈特"],
   tokens: ["tokens", "词元"],
-  hops: ["Steps", "步数"],
   node: ["node", "节点"],
   rollout: ["Rollout", "注意力展开"],
   rollout_note: [
