@@ -37,6 +37,16 @@ def numbers(page, site, model, name, asked, **given):
     return np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float)
 
 
+def unfolded(page):
+    """What says how a picture is shown, which is folded on a narrow screen."""
+    page.locator("details.how").evaluate("one => one.open = true")
+    return page.locator("details.how")
+
+
+def choice(page, name):
+    return unfolded(page).get_by_label(name)
+
+
 def place_of(box, row, column):
     """The middle of a place of a grid of 2 x 2."""
     return {"x": (column + 0.5) * box["width"] / 2, "y": (row + 0.5) * box["height"] / 2}
@@ -53,7 +63,7 @@ def test_a_click_on_a_patch_makes_it_the_query(page, site):
         for column in range(2):
             canvas.hover(position=place_of(canvas.bounding_box(), row, column))
             place, share, key = page.locator(".read .say strong").all_inner_texts()
-            assert (place, key) == ("row 1, column 0", f"row {row}, column {column}")
+            assert (place, key) == ("row 2, column 1", f"row {row + 1}, column {column + 1}")
             mean = exact[0, :, 1 + 2 * row + column].mean()
             assert float(share.removesuffix(" %")) == pytest.approx(100 * mean, abs=0.051)
     # the first button is the mean of the heads, the others are these
@@ -80,13 +90,13 @@ def test_where_nothing_glows_the_image_is_seen(page, site):
         return Array.from(c.getImageData(0, 0, 1, 1).data).slice(0, 3); }"""
     canvas = page.locator(".seen canvas.over").first
     image = numbers(page, site, VIT, "image", {}, example=0)
-    page.get_by_role("button", name="Grid").click()
+    choice(page, "Grid").click()
     glowing = canvas.evaluate(read)
-    page.get_by_role("button", name="Overlay").click()
+    choice(page, "Overlay").click()
     assert canvas.evaluate(read) == [image[1, 1, 0]] * 3
-    page.get_by_role("button", name="Overlay").click()
+    choice(page, "Overlay").click()
     assert canvas.evaluate(read) == glowing != [image[1, 1, 0]] * 3
-    hide = page.get_by_role("button", name="Hold to hide")
+    hide = unfolded(page).get_by_role("button", name="Hold to hide")
     hide.dispatch_event("pointerdown")
     assert canvas.evaluate(read) == [image[1, 1, 0]] * 3
     hide.dispatch_event("pointerup")
@@ -127,7 +137,7 @@ def test_true_labels_stand_beside_the_predicted_ones(page, site):
     canvas.scroll_into_view_if_needed()
     canvas.hover(position={"x": 2, "y": 2})
     name = classes[int(said[0, 0])][0]
-    assert told.inner_text().startswith(f"row 0, column 0: predicted {name}, true ")
+    assert told.inner_text().startswith(f"row 1, column 1: predicted {name}, true ")
 
 
 def test_words_are_queries_of_a_caption(page, site):
@@ -141,7 +151,7 @@ def test_words_are_queries_of_a_caption(page, site):
 @pytest.mark.parametrize("by", ["norms", "rollout", "integrated"])
 def test_what_counts_by_a_method_stands_over_the_picture(page, site, by):
     opened(page, site, f"#/vision?m={VIT}", "vision/")
-    page.get_by_label("What counts, by").select_option(by)
+    unfolded(page).get_by_label("What counts, by").select_option(by)
     page.wait_for_selector(f"html[data-ready^='vision/encoder self/{by}/']")
     told = page.request.post(f"{site}api/v1/traces", data={"model": VIT, "example": 0}).json()
     at = f"{site}api/v1/traces/{told['trace_id']}/attribution"
@@ -161,7 +171,7 @@ def test_what_counts_by_a_method_stands_over_the_picture(page, site, by):
             assert float(value) == pytest.approx(exact, rel=6e-3, abs=1e-6)
         else:
             assert float(value.removesuffix(" %")) == pytest.approx(100 * exact, abs=0.051)
-    page.get_by_label("What counts, by").select_option("")
+    unfolded(page).get_by_label("What counts, by").select_option("")
     page.wait_for_selector("html[data-ready$='/-1/0']")
 
 
@@ -269,10 +279,11 @@ def test_a_class_and_its_probability_are_told_apart(page, site):
     opened(page, site, "#/graph?m=node-classify&x=n2", "graph/")
     told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "text": "n2"}).json()
     name, share = re.fullmatch(r"(.+) \((.+)\)", told["output"]).groups()
-    answer = page.locator("main .answer").inner_text()
+    answer = page.locator("main .answer").inner_text().replace("\xa0", " ")
     assert f"class {name}, probability {100 * float(share):.0f} %" in answer
     # a node that is typed has the label that it has among the examples
-    assert "label in the data" in page.locator("main .answer-line").inner_text()
+    label = page.locator("main .answer-line .label").inner_text()
+    assert label == "✓ as in the data" if told["label"] == name else label.endswith(f"{told['label']} ✗")
     opened(page, site, "#/graph?m=node-classify&x=n2&lang=zh", "graph/")
     assert re.search(r"共 24 个节点，画出 \d+ 个。", page.locator("main").inner_text())
     assert re.match(r"n2 有 [\d.]+ % 的值取自 ", page.locator(".graph .say").inner_text())
@@ -304,6 +315,16 @@ def test_pages_of_other_runs_say_which_run_to_choose(page, site):
 
 def test_the_pages_speak_chinese(page, site):
     opened(page, site, f"#/vision?m={VIT}&lang=zh", "vision/")
-    assert page.get_by_role("button", name="叠加").count() == 1
+    assert page.get_by_label("叠加").count() == 1
     opened(page, site, "#/positions?lang=zh", "positions/")
     assert page.locator("h1").inner_text() == "模型如何得知词元的位置"
+
+
+def test_a_caption_opens_on_a_word_that_says_what_is_seen(page, site):
+    opened(page, site, "#/vision?m=caption", "vision/decoder cross/")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "caption", "example": 0}).json()
+    words = next(group["queries"] for group in told["groups"] if group["kind"] == "cross")
+    telling = next((at for at, word in enumerate(words) if len(word.strip()) > 2), 0)
+    page.wait_for_selector(f"html[data-ready$='/{telling}']")
+    page.get_by_role("button", name="mean of all queries").click()
+    page.wait_for_selector("html[data-ready$='/-1']")

@@ -108,7 +108,7 @@ function chooser() {
     accept: "image/png,image/jpeg",
     onchange: () => sent(field.files[0]),
   });
-  return h("label", { class: "file" }, () => t("own_picture"), " ", field);
+  return h("label", { class: "file" }, () => t("own_picture"), field);
 }
 
 /** @param {File | undefined} file */
