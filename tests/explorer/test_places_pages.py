@@ -328,3 +328,18 @@ def test_a_caption_opens_on_a_word_that_says_what_is_seen(page, site):
     page.wait_for_selector(f"html[data-ready$='/{telling}']")
     page.get_by_role("button", name="mean of all queries").click()
     page.wait_for_selector("html[data-ready$='/-1']")
+
+
+@pytest.mark.parametrize("run", [VIT, "caption", "node-classify", "graph-regress"])
+def test_the_cards_of_home_say_where_the_model_looks(page, site, run):
+    opened(page, site, f"#/?m={run}", "home/")
+    card = page.locator("a.example").first
+    card.locator("canvas").wait_for()
+    card.locator(".story bdi, .story:has-text('looks most at')").first.wait_for()
+    assert page.locator(".examples .failed").count() == 0
+    story = card.locator(".story").inner_text()
+    share = re.search(r"([\d.]+) %", story)[1]
+    card.click()
+    page.wait_for_selector("html[data-ready^='vision/'], html[data-ready^='graph/']")
+    # the page opens on what the card tells
+    assert f"{share} %" in page.locator(".say").first.inner_text()

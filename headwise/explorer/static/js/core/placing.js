@@ -7,9 +7,13 @@
 /** Pixels from a node to the end of the field; of a bond, at most, and that a bond has where it can. */
 const [EDGE, LONGEST, ROOMY] = [34, 104, 46];
 
-/** All over a field. @param {Spot[]} nodes @param {number} width @param {number} height @returns {Placed} */
-export const stretched = (nodes, width, height) => ({
-  spots: nodes.map(({ x, y }) => [EDGE + x * (width - 2 * EDGE), EDGE + y * (height - 2 * EDGE)]),
+/**
+ * All over a field. @param {Spot[]} nodes @param {number} width @param {number} height @param {{ edge?: number }} [how]
+ * pixels from a node to the end of the field
+ * @returns {Placed}
+ */
+export const stretched = (nodes, width, height, { edge = EDGE } = {}) => ({
+  spots: nodes.map(({ x, y }) => [edge + x * (width - 2 * edge), edge + y * (height - 2 * edge)]),
   height,
   bond: 0,
 });
@@ -17,28 +21,34 @@ export const stretched = (nodes, width, height) => ({
 /**
  * A molecule with its angles: bonds of one length, a field as high as it needs; it stands upright where it is too long.
  * @param {Spot[]} nodes @param {number[][]} bonds @param {number} width @param {number} tallest of a field
+ * @param {{ edge?: number }} [how] pixels from a node to the end of a field that has this height whatever stands in it
  * @returns {Placed}
  */
-export function molecule(nodes, bonds, width, tallest) {
+export function molecule(nodes, bonds, width, tallest, { edge } = {}) {
   const lengths = bonds.map(([one, two]) => Math.hypot(nodes[one].x - nodes[two].x, nodes[one].y - nodes[two].y));
   const bond = lengths.reduce((all, length) => all + length, 0) / (lengths.length || 1) || 1;
-  const flat = fitted(nodes, bond, width, tallest);
-  if (flat.bond >= ROOMY) return flat;
+  const flat = fitted(nodes, bond, width, tallest, edge ?? EDGE, edge === undefined ? 4 * EDGE : tallest);
+  if (flat.bond >= ROOMY || edge !== undefined) return flat;
   const upright = fitted(
     nodes.map(({ x, y }) => ({ x: 1 - y, y: x })),
     bond,
     width,
     2 * tallest,
+    EDGE,
+    4 * EDGE,
   );
   return upright.bond > flat.bond ? upright : flat;
 }
 
-/** @param {Spot[]} nodes @param {number} bond @param {number} width @param {number} tallest @returns {Placed} */
-function fitted(nodes, bond, width, tallest) {
+/**
+ * @param {Spot[]} nodes @param {number} bond @param {number} width @param {number} tallest @param {number} edge
+ * @param {number} lowest @returns {Placed}
+ */
+function fitted(nodes, bond, width, tallest, edge, lowest) {
   const [xs, ys] = [nodes.map(({ x }) => x), nodes.map(({ y }) => y)];
   const [across, down] = [xs, ys].map((all) => Math.max(...all) - Math.min(...all));
-  const scale = Math.min(LONGEST / bond, (width - 2 * EDGE) / (across || 1e-9), (tallest - 2 * EDGE) / (down || 1e-9));
-  const height = Math.max(4 * EDGE, scale * down + 2 * EDGE);
+  const scale = Math.min(LONGEST / bond, (width - 2 * edge) / (across || 1e-9), (tallest - 2 * edge) / (down || 1e-9));
+  const height = Math.max(lowest, scale * down + 2 * edge);
   const [left, top] = [(width - scale * across) / 2, (height - scale * down) / 2];
   const [x0, y0] = [Math.min(...xs), Math.min(...ys)];
   return {
