@@ -52,13 +52,13 @@ export function between(values, low, top, title) {
   return { name, cells, ticks: ends, title, numeral, even: true };
 }
 
-/** A bar of a ramp with marks below it. @param {...any} heading what stands above it */
+/** A bar of a ramp, or of 256 colours, with marks below it. @param {...any} heading what stands above it */
 export function bar(...heading) {
   const colours = h("canvas", { class: "ramp", width: 256, height: 1, "aria-hidden": "true" });
   const marks = h("div", { class: "ticks" });
   const node = h("div", { class: "colours" }, h("div", { class: "heading" }, heading), colours, marks);
-  const draw = (/** @type {string} */ name, /** @type {[number, string][]} */ ticks) => {
-    colours.getContext("2d").drawImage(painted(EVERY, 1, 256, name), 0, 0);
+  const draw = (/** @type {string | HTMLCanvasElement} */ of, /** @type {[number, string][]} */ ticks) => {
+    colours.getContext("2d").drawImage(typeof of === "string" ? painted(EVERY, 1, 256, of) : of, 0, 0);
     fill(
       marks,
       ticks.map(([at, text]) => {

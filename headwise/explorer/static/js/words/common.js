@@ -68,6 +68,9 @@ export const WORDS = {
     "此文本有 {0} 个词元；最多显示 {1} 个词元的注意力。请缩短文本，或只取其中一部分。",
   ],
   label: ["label in the data:", "数据中的标签："],
+  as_in_data: ["as in the data", "与数据一致"],
+  class_share: ["class {0}, probability {1}", "类别 {0}，概率 {1}"],
+  share_of: ["{0}, probability {1}", "{0}，概率 {1}"],
   checkpoint: ["training step", "训练步"],
   trained: ["end (the run's model)", "结束（最终模型）"],
   at_step: ["as it was at step {0}", "第 {0} 步时的模型"],
@@ -150,7 +153,7 @@ export const WORDS = {
   examples: ["Examples", "示例"],
   example_after: ["next example", "下一个示例"],
   example_before: ["example before", "上一个示例"],
-  own_picture: ["Your picture (PNG or JPEG):", "自选图片（PNG 或 JPEG）："],
+  own_picture: ["Your picture (PNG, JPEG) …", "自选图片（PNG、JPEG）…"],
   too_large: ["The file is larger than 8 MB; make the picture smaller.", "文件超过 8 MB，请缩小图片。"],
   unread: ["The file cannot be read.", "无法读取该文件。"],
   each_own_scale: [
@@ -170,7 +173,6 @@ export const WORDS = {
   scores: ["What is added to the score of each query (row) and key (column)", "加到每个查询（行）与键（列）得分上的数"],
   nats: ["nats", "奈特"],
   tokens: ["tokens", "词元"],
-  hops: ["Steps", "步数"],
   node: ["node", "节点"],
   rollout: ["Rollout", "注意力展开"],
   rollout_note: [

@@ -28,6 +28,7 @@ export const WORDS = {
   ],
   on_image: ["on the image", "落在图像上"],
   overlay: ["Overlay", "叠加"],
+  how_shown: ["How it is shown", "显示方式"],
   labels: ["Labels of the pixels", "像素标签"],
   labels_said: ["predicted", "预测"],
   labels_true: ["true", "真实"],
