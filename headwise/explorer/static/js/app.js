@@ -7,7 +7,6 @@ import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
 import { forget } from "./keeping.js";
 import { pressed } from "./keys.js";
-import { remember } from "./recent.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
@@ -170,7 +169,9 @@ function follow() {
         if (mine !== turn) return;
         busy(false);
         state.trace.value = found;
-        remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (given));
+        import("./recent.js").then(({ remember }) =>
+          remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (given)),
+        );
         const answer = ANSWERED.has(state.page.peek()) ? [] : [`${t("answer")}: ${found.output}`];
         state.status.value = [...answer, ...found.warnings].join(" · ");
       },

@@ -17,7 +17,6 @@ import * as heat from "../views/heat.js";
 import { head, move } from "../views/map_keys.js";
 import { METHODS, choice } from "../views/methods.js";
 import { explained, nothing } from "../views/nothing.js";
-import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
 import { openingCell } from "../views/largest.js";
 import { later } from "../views/later.js";
@@ -67,7 +66,7 @@ export function mount(place) {
   addEventListener("resize", resized);
   const ends = [
     // a page that was saved has nobody to ask
-    inside() ? () => {} : later(() => rested().then(() => import("../views/edit.js")), edits),
+    inside() ? () => {} : edited(edits),
     effect(() => {
       fill(given);
       // what is not typed is chosen from a list
@@ -103,6 +102,19 @@ export function mount(place) {
     reset();
     state.strongest.value = null;
     ends.forEach((end) => end());
+  };
+}
+
+/** The panel of edits, once there is something to edit. @param {HTMLElement} place */
+function edited(place) {
+  let end = () => {};
+  const stop = effect(() => {
+    if (state.trace.value && !place.childNodes.length)
+      end = later(() => rested().then(() => import("../views/edit.js")), place);
+  });
+  return () => {
+    stop();
+    end();
   };
 }
 
@@ -296,7 +308,8 @@ function chosen(trace, group, node, read, alive) {
   }
   const besides = async () => (view === "links" ? (await LARGE.links()).more(trace, group) : null);
   const recording = view === "heat" ? heard(trace, group) : null;
-  Promise.all([LARGE[view](), seen(trace, group), recording, besides()]).then(([large, found, beside, more]) => {
+  const parts = [LARGE[view](), seen(trace, group), import("../views/reading.js"), recording, besides()];
+  Promise.all(/** @type {any[]} */ (parts)).then(([large, found, reading, beside, more]) => {
     if (!alive()) return;
     waiting.remove();
     state.strongest.value = openingCell(found, trace, group);

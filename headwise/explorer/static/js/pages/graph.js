@@ -2,7 +2,6 @@
 /** Nodes and what they attend to: a drawing, the weights between them, how evenly each looks at those it hears of. */
 
 import { getJson, getNumbers, query as asked } from "../api.js";
-import { LARGEST } from "../core/fit.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { batch, effect, signal } from "../store.js";
@@ -219,6 +218,5 @@ function adjacency(node, seen) {
     weights,
     group: { ...seen.group, queries: names, keys: names },
     title: seen.title,
-    most: LARGEST,
   });
 }

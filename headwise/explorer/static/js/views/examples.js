@@ -6,7 +6,10 @@ import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/examples.js";
+
+learn(WORDS);
 
 const MOST = 8 * 2 ** 20;
 

@@ -45,4 +45,5 @@ export const WORDS = {
     "Keys: Space plays · ← → step · Home End · [ ] layer · , . head. ⚑ marks heads that choose no key at the end.",
     "按键：空格播放 · ← → 步 · Home End · [ ] 层 · , . 头。⚑ 标出训练结束时没有选择任何键的头。",
   ],
+  redundancy: ["like other heads", "与其他头相似"],
 };

@@ -34,4 +34,7 @@ export const WORDS = {
   labels_true: ["true", "真实"],
   labels_right: ["pixels that are right", "预测正确的像素"],
   labels_unknown: ["This picture has no mask to compare with.", "这幅图没有可对照的掩码。"],
+  linear_bar: ["attention weight, linear scale", "注意力权重，线性刻度"],
+  hold: ["Hold to hide", "按住隐藏"],
+  opacity: ["Opacity", "不透明度"],
 };
