@@ -143,7 +143,7 @@ def test_a_film_plays_from_disk(page, kept):
     page.keyboard.press("Home")
     page.wait_for_selector("html[data-ready^='film/0/']")
     page.keyboard.press("]")
-    page.wait_for_selector("html[data-ready*='blocks.1']")
+    page.wait_for_selector("html[data-ready*='/encoder.blocks.0.']")
     assert re.match(r"film/\d+/0/", last)
 
 

@@ -68,7 +68,8 @@ function verdict({ label, output }) {
 function writer({ groups, output }) {
   const writes = groups.some(({ name, causal }) => name.startsWith("decoder") || causal);
   return writes && output && state.reads() === "text" && !inside()
-    ? h("a", { class: "side", href: state.address("translate") }, t("watch_written"))
+    ? // the bar of pages leads the keyboard there
+      h("a", { class: "side", tabindex: -1, href: state.address("translate") }, t("watch_written"))
     : null;
 }
 
