@@ -107,13 +107,13 @@ def test_an_output_is_written_again(page, kept):
 
 def test_every_query_of_a_picture_is_kept(page, site, kept):
     address = "#/vision?m=caption&ex=1"
-    page.goto(f"{site}{address}&q=0")
+    page.goto(f"{site}{address}&q=1")
     page.wait_for_selector("html[data-ready^=vision]")
     other = page.locator(".seen canvas.over").first.get_attribute("aria-label")
     kept(address, "^=vision")
     assert page.locator(".seen canvas.over").first.get_attribute("aria-label") != other
-    page.locator(".panel.seen .tokens .token").nth(1).click()
-    page.wait_for_selector("html[data-ready$='/0']")
+    page.locator(".panel.seen .tokens .token").nth(2).click()
+    page.wait_for_selector("html[data-ready$='/1']")
     assert page.locator(".seen canvas.over").first.get_attribute("aria-label") == other
     assert page.locator("#examples").count() == 0
 
@@ -121,7 +121,7 @@ def test_every_query_of_a_picture_is_kept(page, site, kept):
 def test_a_graph_is_kept_with_its_heads_and_steps(page, kept):
     kept("#/graph?m=node-classify&ex=0", "^=graph")
     before = page.locator(".node").count()
-    page.locator("main select").last.select_option("2")
+    page.get_by_label("neighbours up to").select_option(index=1)
     page.wait_for_selector("html[data-ready$='/2']")
     assert page.locator(".node").count() >= before
     page.keyboard.press(".")
