@@ -58,7 +58,9 @@ export function mount(place, trace, group) {
       if (!found || !alive) return;
       const { heads } = found;
       const even = t("evenly", percent(1 / group.keys.length, 1));
-      const shares = tokens ? SHARES.filter((name) => name in heads[0][0]) : [];
+      // what the mask forbids is done by no head
+      const open = SHARES.filter((name) => name in heads[0][0] && !(group.causal && name === "next"));
+      const shares = tokens ? open : [];
       const buttons = [
         ...shares.map((name) => {
           const kind = [t(`finds_${name}`), SINGLE.has(name) ? h("span", { class: "side" }, even) : null];

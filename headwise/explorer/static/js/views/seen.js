@@ -10,6 +10,7 @@ import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { groupTitle, headTitle } from "../titles.js";
+import { classOf } from "./answer.js";
 import { spelled } from "./largest.js";
 import { weightsOf } from "./marked.js";
 
@@ -75,7 +76,9 @@ export async function seen(trace, group, other) {
   // sums of scores mean nothing
   const how = raw ? { merged: false, special: /** @type {""} */ ("") } : options(trace, group);
   const { weights, marked } = rollout ? await rolledOut(trace, group) : await weightsOf(trace, group, layer, head);
-  const { queries, keys } = group;
+  const { keys } = group;
+  // the only row is the answer, of which the class alone is a label
+  const queries = group.kind === "pooled" ? group.queries.map((label) => classOf(label)?.name ?? label) : group.queries;
   const found = folded({ weights: marked, queries, keys }, spelled(trace, group), how);
   const title = rollout ? t("layer_head", t("rollout"), groupTitle(group)) : headTitle(group, at, head);
   const silent = !rollout && read(state.edits.value).some((edit) => mutes(edit, layer, head));

@@ -1,12 +1,11 @@
 // @ts-check
 /**
- * The spectrogram of a recording in grey along the sides of a map whose places are times, the chosen row of weights
- * over it: what is seen of the map, and no more.
+ * The spectrogram of a recording in grey along the sides of a map whose places are times, the chosen row of weights as
+ * a line over it: what is seen of the map, and no more.
  */
 
 import { getNumbers } from "../api.js";
 import { h } from "../dom.js";
-import { STRENGTH, entries } from "../core/color.js";
 import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -16,7 +15,8 @@ import { t } from "../strings.js";
  * null) => void} Draw draws what is seen, and over it a row of weights
  */
 
-const DEEP = 64;
+/** Pixels of a strip; of one above a few rows, which leave the room. */
+const [DEEP, ALONE, FEW] = [64, 200, 3];
 
 /**
  * The spectrogram of a trace whose group has times, to be put beside a map.
@@ -52,16 +52,34 @@ export const beside =
       if (left)
         drawn(left, DEEP, height, painted(turned, frames, bands, name), [0, (y / rows) * frames, bands, down * frames]);
       if (!top) return;
-      drawn(top, width, DEEP, painted(loud, bands, frames, name), [(x / columns) * frames, 0, across * frames, bands]);
-      if (!row) return;
-      const scale = /** @type {keyof typeof import("../core/color.js").SCALES} */ (state.scale.peek());
-      const cells = painted(entries(row, Math.max(...row), scale), 1, columns, state.inks());
-      const context = /** @type {CanvasRenderingContext2D} */ (top.getContext("2d"));
-      context.globalAlpha = STRENGTH;
-      context.imageSmoothingEnabled = false;
-      context.drawImage(cells, x, 0, width / side, 1, 0, 0, top.width, top.height);
+      const deep = rows <= FEW ? ALONE : DEEP;
+      drawn(top, width, deep, painted(loud, bands, frames, name), [(x / columns) * frames, 0, across * frames, bands]);
+      if (row) lined(top, row, x, top.width / (width / side));
     };
   };
+
+/**
+ * A row of weights as steps over a picture: from its lower edge, no weight, to near its upper one, the largest.
+ * @param {HTMLCanvasElement} canvas @param {Float32Array} row @param {number} from the first key that is seen
+ * @param {number} each pixels of a key
+ */
+function lined(canvas, row, from, each) {
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const [colour, top] = [getComputedStyle(canvas).getPropertyValue("--mark").trim(), Math.max(...row, 1e-12)];
+  context.beginPath();
+  context.moveTo(0, canvas.height);
+  row.forEach((weight, at) => {
+    const height = canvas.height * (1 - 0.9 * Math.max(0, weight / top));
+    context.lineTo((at - from) * each, height);
+    context.lineTo((at + 1 - from) * each, height);
+  });
+  context.lineTo(canvas.width, canvas.height);
+  context.fillStyle = context.strokeStyle = colour;
+  context.lineWidth = 2 * (globalThis.devicePixelRatio || 1);
+  context.stroke();
+  context.globalAlpha = 0.25;
+  context.fill();
+}
 
 /**
  * @param {HTMLCanvasElement} canvas
