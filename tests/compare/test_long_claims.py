@@ -95,9 +95,9 @@ def by_length(monkeypatch, table):
     def drawn(compared, metric, times):
         return {
             name: {
-                number: []
+                number: {}
                 if (value := table(name, number, metric)) is None
-                else [value + step for step in SPREAD[: len(next(iter(compared.sides.values())).scores)]]
+                else {seed: value + SPREAD[seed] for seed in compared.sides[name].scores}
                 for number in times
             }
             for name in compared.sides
@@ -188,15 +188,33 @@ def efficiency(monkeypatch, power, share, lost):
 
 
 def test_regret_counts_what_is_absent_as_the_last():
-    conditions = [{"a": [1.0, 1.0], "b": [0.5, 0.5], "c": [1.0, 1.0]}, {"a": [0.8, 0.8], "b": [1.0, 1.0], "c": []}]
+    conditions = [
+        {name: by_seed(score) for name, score in {"a": 1.0, "b": 0.5, "c": 1.0}.items()},
+        {"a": by_seed(0.8), "b": by_seed(1.0), "c": {}},
+    ]
     # a: 20 % behind in the second; b: half in the first; c: as bad as a
-    assert reach.regret(conditions, 2).value == pytest.approx(0.2)
+    assert reach.regret(conditions, (0, 1)).value == pytest.approx(0.2)
+
+
+def by_seed(score, seeds=(0, 1)):
+    return dict.fromkeys(seeds, score)
+
+
+def test_regret_pairs_runs_by_their_seed_and_counts_one_that_failed_as_the_worst():
+    even = {"a": by_seed(1.0, range(3)), "b": by_seed(0.9, range(3)), "c": by_seed(0.5, range(3))}
+    # the run of seed 1 has no score: the others keep their own seeds
+    failed = {**even, "a": {0: 1.0, 2: 1.0}}
+    assert reach.regret([even], range(3)).value == pytest.approx(0.0)
+    lost = [reach.regret([failed], [0, 1, 2]), reach.regret([{**even, "a": {0: 1.0, 1: 0.5, 2: 1.0}}], [0, 1, 2])]
+    assert lost[0] == lost[1]
 
 
 def test_regret_of_noise_is_about_nothing():
     draw = random.Random(0)
     regrets = [
-        reach.regret([{name: [draw.gauss(1, 0.05) for _ in range(6)] for name in "abcd"} for _ in range(4)], 6).value
+        reach.regret(
+            [{name: {seed: draw.gauss(1, 0.05) for seed in range(6)} for name in "abcd"} for _ in range(4)], range(6)
+        ).value
         for _ in range(300)
     ]
     # what is measured where it was chosen is 6 % here

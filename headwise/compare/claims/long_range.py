@@ -103,14 +103,14 @@ def _bargain(where: str, ratio: Interval, compared: Comparison, name: str) -> Ce
     elif ahead.high < -0.05 or ratio.low > 1:
         outcome = "refuted"
     lost = f"{100 * ahead.value:+.1f} points [{100 * ahead.low:.1f}, {100 * ahead.high:.1f}]"
-    return Cell(f"{where} ({lost} on lists)", ratio.value, ratio.low, ratio.high, outcome)
+    return Cell.of(f"{where} ({lost} on lists)", ratio, outcome)
 
 
 def _no_winner(bench: Bench) -> Evidence:
     """How far the most even mechanism is behind the best of its worst task."""
     tasks = {"ListOps": _lists(bench), "Text": _characters(bench), **_others(bench)}
-    conditions = [{name: compared.scores(name) for name in _names(bench)} for compared in tasks.values()]
-    cell = larger("the most even mechanism is behind the best somewhere", regret(conditions, len(bench.seeds)), 0.02)
+    conditions = [{name: compared.sides[name].scores for name in _names(bench)} for compared in tasks.values()]
+    cell = larger("the most even mechanism is behind the best somewhere", regret(conditions, bench.seeds), 0.02)
     return [cell], [_above_guessing(name, compared) for name, compared in tasks.items()]
 
 
