@@ -88,10 +88,10 @@ def arcs(ways: Mapping[str, tuple[Bool[np.ndarray, "outputs inputs"], int, bool]
         axes.set_title(f"{literal(name)}: {layers} layer{'s' * (layers > 1)}", fontsize=TITLE)
         reached = _cone(links, layers, recurrent)
         for layer in range(1, layers + 1):
-            for end, start in zip(*np.nonzero(links), strict=True):
-                _link(axes, (start, layer - 1), (end, layer), reached[layer][end])
+            for end, start in np.argwhere(links).tolist():
+                _link(axes, (start, layer - 1), (end, layer), bool(reached[layer][end]))
             for place in range(1, len(links) if recurrent else 0):
-                _link(axes, (place - 1, layer), (place, layer), reached[layer][place])
+                _link(axes, (place - 1, layer), (place, layer), bool(reached[layer][place]))
         for layer, row in enumerate(reached):
             colours = [_COLOURS["self"] if inside else SOFT for inside in row]
             axes.scatter(range(len(row)), [layer] * len(row), s=9, c=colours, zorder=3)
