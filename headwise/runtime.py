@@ -80,6 +80,22 @@ def apply(threads: int | None = None, *, keep_memory: bool = True, fast_products
     return Settings(torch.get_num_threads(), keeps_memory, products, reason)
 
 
+@contextmanager
+def threads_of(count: int) -> Iterator[None]:
+    """So many threads of PyTorch for what is inside; then as many as before.
+
+    >>> with threads_of(1):
+    ...     torch.get_num_threads()
+    1
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def keep_freed_memory() -> bool:
     """Tells glibc to keep what is freed: else every large tensor is new pages from the kernel, cleared on first touch.
 

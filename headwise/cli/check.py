@@ -16,21 +16,16 @@ def check(
     quick: Annotated[bool, typer.Option("--quick", help="Test fewer shapes, dtypes and modes; takes seconds.")] = False,
 ) -> None:
     """Test a mechanism, score, normalizer, mask or position: which invariants hold, which fail, and for which input."""
-    import torch
-
+    from headwise import runtime
     from headwise.testing import Subject, certify, resolve
 
     subject = resolve(target)
     verdicts = certify(subject, only=[part.strip() for part in only.split(",") if part.strip()], quick=quick)
     if isinstance(subject, Subject):
         typer.echo(_introduced(subject))
-    threads = torch.get_num_threads()
     # tensors are tiny: threads would only wait for each other
-    torch.set_num_threads(1)
-    try:
+    with runtime.threads_of(1):
         outcomes = [_print_verdict(verdict) for verdict in verdicts]
-    finally:
-        torch.set_num_threads(threads)
     for verdict in outcomes:
         if verdict.state == "fails":
             typer.echo(f"\n{verdict.id}: {verdict.title}\n  {verdict.reason}\n  in the case: {verdict.example}")

@@ -3,6 +3,7 @@
 import shlex
 import statistics
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,8 @@ Panels = dict[str, dict[str, list[tuple[float, float]]]]
 _ACROSS = {"length": "length, tokens", "width": "width"}
 
 
+# of each way in a diagram
+_ARC_TOKENS = 9
 _PATHS = {"chain": "operations one after another", "path": "layers between the ends"}
 
 Names = Annotated[
@@ -40,6 +43,10 @@ Paths = Annotated[
 ]
 Report = Annotated[Path | None, typer.Option(help="Folder for results.json and a figure each, paths among them.")]
 Table = Annotated[Path | None, typer.Option(help="Add each size to this table, which `headwise advise` reads.")]
+Arcs = Annotated[
+    Path | None,
+    typer.Option(help="Draw which tokens each one depends on, layer by layer, instead: a picture."),
+]
 Threads = Annotated[
     str | None, typer.Option(help="Such as 1,2: wall time of the same work on so many threads, in place of costs.")
 ]
@@ -57,6 +64,7 @@ def complexity(
     paths: Paths = False,
     threads: Threads = None,
     table: Table = None,
+    arcs: Arcs = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the measurements: a .png, .svg or .pdf file.")] = None,
     report: Report = None,
     output: Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")] = None,
@@ -66,22 +74,20 @@ def complexity(
     from headwise.compare.costs import sizes
     from headwise.compare.subjects import subject
 
-    if over not in ("length", "width"):
-        raise ConfigError(f"--over '{over}': give length or width")
-    _check_alone(paths=paths, threads=threads, table=table, report=report, backward=backward, over=over)
+    _check_alone(paths=paths, threads=threads, table=table, report=report, backward=backward, over=over, arcs=arcs)
     subjects = [subject(name) for name in dict.fromkeys(names or DEFAULT)]
+    if arcs is not None:
+        _draw_arcs(subjects, arcs)
+        return
     at = [] if paths else sizes(first, last, count)
-    if paths:
-        rows, panels = _of_paths(subjects)
-    elif threads is not None:
+    if threads is not None:
         rows, panels = _of_threads(subjects, at, fixed, _numbers(threads), rounds)
     else:
-        rows, panels = _of_costs(subjects, over, at, fixed, backward=backward, rounds=rounds)
+        costs = partial(_of_costs, over=over, at=at, fixed=fixed, backward=backward, rounds=rounds)
+        rows, panels = _of_paths(subjects) if paths else costs(subjects)
     tell(rows, as_json=as_json, output=output)
     if table is not None:
-        _add_to_table(
-            table, subjects, [(number, fixed) if over == "length" else (fixed, number) for number in at], rounds
-        )
+        _add_to_table(table, subjects, at, over, fixed, rounds)
     if figure is not None:
         _draw(panels, "length, tokens" if paths else _ACROSS[over], figure)
     if report is not None:
@@ -89,9 +95,20 @@ def complexity(
 
 
 def _check_alone(
-    *, paths: bool, threads: str | None, table: Path | None, report: Path | None, backward: bool, over: str
+    *,
+    paths: bool,
+    threads: str | None,
+    table: Path | None,
+    report: Path | None,
+    backward: bool,
+    over: str,
+    arcs: Path | None,
 ) -> None:
-    """Raises: ConfigError for options that ask for different measurements."""
+    """Raises: ConfigError for what cannot grow, and for options that ask for different measurements."""
+    if over not in ("length", "width"):
+        raise ConfigError(f"--over '{over}': give length or width")
+    if arcs is not None and (paths or threads is not None or table is not None or report is not None):
+        raise ConfigError("--arcs measures nothing; leave --paths, --threads, --table and --report out")
     if paths and threads is not None:
         raise ConfigError("--paths and --threads measure different things; give one of them")
     if (paths or threads is not None) and (table is not None or report is not None):
@@ -188,9 +205,22 @@ def _path_row(subject: "Subject") -> dict[str, Any]:
     return row
 
 
-def _add_to_table(path: Path, subjects: "list[Subject]", shapes: list[tuple[int, int]], rounds: int) -> None:
+def _draw_arcs(subjects: "list[Subject]", path: Path) -> None:
+    """Nine tokens, and as many layers as the last one needs to depend on the first."""
+    from headwise.compare.paths import links, path_length
+    from headwise.explain.diagrams import arcs
+
+    ways = {
+        one.name: (links(one, _ARC_TOKENS), 1 if one.recurrent else path_length(one, _ARC_TOKENS), one.recurrent)
+        for one in subjects
+    }
+    draw(arcs(ways), path)
+
+
+def _add_to_table(path: Path, subjects: "list[Subject]", at: list[int], over: str, fixed: int, rounds: int) -> None:
     from headwise.compare.measured import add_to_table, measure
 
+    shapes = [(number, fixed) if over == "length" else (fixed, number) for number in at]
     measured = [measure(one, *shape, rounds) for one in subjects for shape in shapes]
     add_to_table(path, measured)
     typer.echo(f"{len(measured)} measurements in {path}", err=True)

@@ -1,5 +1,6 @@
 """Where the claims that train models do so: drawn data, sides trained alike, and what the record says of them."""
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +12,16 @@ from typing import Any, Literal
 from headwise.compare.experiment import Arm, Plan, Say, Trained, plan_sides, train_sides
 from headwise.compare.verdicts import Interval
 from headwise.config import Config
+from headwise.predictors.predictor import Predictor
 from headwise.tasks import generators
 from headwise.training.loading import examples, load
 from headwise.training.sweep import Swept
 
 QUICK_SEEDS, FULL_SEEDS = 3, 6
+# test examples that a model which is looked into is scored on for the record
+_GLANCE = 200
+# of examples, by which an interval knows how much scores vary between them
+GROUPS = 10
 
 
 def rates(peak: float) -> Swept:
@@ -71,7 +77,7 @@ class Design:
 
     Args:
         sides: by name, each a recipe with what it alone has.
-        metric: a score of `evaluate`.
+        metric: a score of `evaluate`; None: the one that the recipe chooses by.
         settings: what all sides have: data, sizes, the budget.
         tune: a key with values in ascending order from which each side takes the best on validation data, with a
             seed that is not reported; None: nothing is tuned.
@@ -80,7 +86,7 @@ class Design:
     """
 
     sides: Mapping[str, Arm]
-    metric: str
+    metric: str | None
     settings: Sequence[str] = ()
     tune: Swept | None = None
     extensions: int = 1
@@ -138,7 +144,8 @@ class Bench:
         folder_of: the run folder of (recipe, settings), as `headwise compare` names it.
         jobs: runs that train at once.
 
-    `sides` and `notes` grow as comparisons are made, and become a part of the record.
+    `sides` and `notes` grow as comparisons are made, and become a part of the record. So do `crashes`: runs that ended
+    for a reason that says nothing of their side, after which the claim is undecided.
     """
 
     full: bool
@@ -148,6 +155,7 @@ class Bench:
     say: Say = lambda text: None
     sides: list[SideRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    crashes: list[str] = field(default_factory=list)
     cpu_s: float = 0.0
 
     @cached_property
@@ -172,17 +180,18 @@ class Bench:
         files = generators.make(problem, folder, seed, count, {"held_out": test, **sizes})
         return [f"data.{path.stem}={path}" for path in files if path.stem in ("train", "valid", "test")]
 
-    def train(self, where: str, design: Design) -> Comparison:
+    def train(self, where: str, design: Design, seeds: Sequence[int] | None = None) -> Comparison:
         """Trains the sides, as `headwise compare` does: the same seeds, the same order of data, tuned alike.
 
         Args:
             where: the data or the condition, for the record.
+            seeds: None: those of the bench.
         Raises: as `plan_sides` and `train_sides`; a run that fails raises nothing, it has the worst score.
         """
         plan = Plan(
             names=(),
             settings=list(design.settings),
-            seeds=self.seeds,
+            seeds=list(self.seeds if seeds is None else seeds),
             folder_of=self.folder_of,
             tune=design.tune,
             metric=design.metric,
@@ -191,12 +200,27 @@ class Bench:
             arms=design.sides,
             extensions=design.extensions,
             worst=True,
+            alone=True,
         )
         metric, better, trained = train_sides(plan, plan_sides(plan), self.say)
         for name, side in trained.items():
             self._keep(where, name, design.sides[name], metric, side)
+            # a record holds no path of one machine
+            self.crashes += [f"{where}: {name}, {crash.replace(f'{self.runs}{os.sep}', '')}" for crash in side.crashes]
         self._note(where, design, trained)
         return Comparison(metric, better, trained)
+
+    def models(
+        self, where: str, recipe: str, settings: Sequence[str], seeds: Sequence[int] | None = None
+    ) -> list[Path]:
+        """The run folders of one recipe that a claim looks into, one for each seed whose run did not fail.
+
+        Args:
+            where, seeds: as of `train`.
+        Raises: as `train`.
+        """
+        compared = self.train(where, Design({recipe: Arm(recipe)}, None, settings, limit=_GLANCE), seeds)
+        return list(compared.folders(recipe).values())
 
     def score_by(
         self, run: Path, metric: str, group_of: Callable[[Any], str | None], split: str = "test"
@@ -241,3 +265,10 @@ class Bench:
                 self.notes.append(f"{where}: {name} failed with seed {seed}, which counts as the worst score ({why})")
         if design.tune is None:
             self.notes.append(f"{where}: nothing was tuned")
+
+
+def by_group(predictor: Predictor[Any, Any, Any], cases: Sequence[Any], metric: str) -> list[float]:
+    """A score of a tenth of the examples each, from the first to the last: what `Interval.across` wants of a seed."""
+    edges = [len(cases) * part // GROUPS for part in range(GROUPS + 1)]
+    scores = [predictor.evaluate(cases[low:high])[metric] for low, high in itertools.pairwise(edges)]
+    return [float(score) for score in scores]

@@ -1,10 +1,9 @@
 """A claim about attention as an experiment that anybody can run, and the record of a run."""
 
 import datetime
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,10 +12,10 @@ from pydantic import Field
 
 from headwise import runtime
 from headwise.compare.bench import Bench, SideRecord
+from headwise.compare.lines import read_lines, write_lines
 from headwise.compare.verdicts import Cell, Control, Verdict, verdict, why
-from headwise.config import Config, build
-from headwise.errors import ConfigError, DataError
-from headwise.files import replacing
+from headwise.config import Config
+from headwise.errors import ConfigError
 from headwise.locks import turn
 
 Evidence = tuple[Sequence[Cell], Sequence[Control]]
@@ -87,13 +86,12 @@ def run_claim(claim: Claim, *, full: bool = False, bench: Bench | None = None) -
     Raises: ConfigError: a claim that trains, without a bench; what training raises.
     """
     full = full if bench is None else bench.full
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     start = _cpu_s()
-    try:
+    with runtime.threads_of(1):
         cells, controls = claim.evidence(full, bench)
-    finally:
-        torch.set_num_threads(threads)
+    if bench is not None and bench.crashes:
+        # what a side might have reached is not known
+        cells, controls = [replace(cell, outcome="undecided") for cell in cells], []
     # of a run that was broken off, what was trained before counts too
     spent = max(_cpu_s() - start, bench.cpu_s if bench is not None else 0.0)
     return ClaimRecord(
@@ -105,7 +103,7 @@ def run_claim(claim: Claim, *, full: bool = False, bench: Bench | None = None) -
         rule=claim.rule,
         written=claim.written,
         verdict=verdict(cells, controls),
-        why=why(cells, controls),
+        why=_why(cells, controls, bench),
         cells=list(cells),
         controls=list(controls),
         sides=bench.sides if bench is not None and claim.trial else [],
@@ -118,12 +116,18 @@ def run_claim(claim: Claim, *, full: bool = False, bench: Bench | None = None) -
     )
 
 
+def _why(cells: Sequence[Cell], controls: Sequence[Control], bench: Bench | None) -> str:
+    if bench is not None and bench.crashes:
+        return f"Undecided, since runs crashed; run it again. {'; '.join(bench.crashes)}"
+    return why(cells, controls)
+
+
 def _detectable(cells: Sequence[Cell], bench: Bench) -> list[str]:
     """For each condition that is undecided, how large a difference would have been clear."""
     return [
         f"{cell.where}: {len(bench.seeds)} seeds would show a difference of {(cell.high - cell.low) / 2:.2g} or more"
         for cell in cells
-        if cell.outcome == "undecided"
+        if cell.outcome == "undecided" and cell.low is not None and cell.high is not None
     ]
 
 
@@ -137,19 +141,8 @@ def read_records(path: Path) -> list[ClaimRecord]:
 
     Raises: DataError: a line that is no record, with its number.
     """
-    if not path.exists():
-        return []
-    records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            values = json.loads(line)
-            if not isinstance(values, dict):
-                raise ConfigError("must be an object")
-            records.append(build(ClaimRecord, values, "record"))
-        except (ConfigError, ValueError) as error:
-            advice = "name a file that `headwise claims run --records` wrote, or a new one"
-            raise DataError(f"{path}:{number}: is no record of a claim ({error}); {advice}") from None
-    return records
+    advice = "name a file that `headwise claims run --records` wrote, or a new one"
+    return read_lines(path, ClaimRecord, "record of a claim", advice)
 
 
 def add_record(path: Path, record: ClaimRecord) -> None:
@@ -158,9 +151,7 @@ def add_record(path: Path, record: ClaimRecord) -> None:
     Raises: as `read_records` and `turn`.
     """
     with turn(path):
-        lines = [line.model_dump_json() for line in (*read_records(path), record)]
-        with replacing(path) as temporary:
-            temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+        write_lines(path, [*read_records(path), record])
 
 
 def newest(records: Iterable[ClaimRecord], claims: Iterable[Claim]) -> dict[str, ClaimRecord]:

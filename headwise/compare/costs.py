@@ -15,8 +15,9 @@ import torch
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
+from headwise import runtime
 from headwise.compare.subjects import Subject, layer, tokens
-from headwise.compare.verdicts import LEVEL, Interval
+from headwise.compare.verdicts import Interval
 from headwise.errors import ConfigError, MachineError, Unsupported
 
 # a short pass is repeated until it takes this long
@@ -48,8 +49,7 @@ def exponent(sizes: Sequence[float | int], values: Sequence[float | int]) -> Int
         # scipy divides by what is 0 then
         return Interval.exact(0.0)
     line = stats.linregress(x, y)
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(sizes) - 2)) * float(line.stderr)
-    return Interval(float(line.slope), float(line.slope) - half, float(line.slope) + half)
+    return Interval.around(float(line.slope), float(line.stderr), len(sizes) - 2)
 
 
 def sizes(first: int, last: int, count: int) -> list[int]:
@@ -221,9 +221,7 @@ def growth(
         passes = (one_pass(what, *shape, backward=backward) for shape in shapes)
         return seconds(list(passes), rounds) if quantity == "seconds" else [float(peak_bytes(run)) for run in passes]
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with runtime.threads_of(1):
         # the space that is stated is not that of the time
         return [
             Growth(
@@ -231,8 +229,6 @@ def growth(
             )
             for quantity in quantities
         ]
-    finally:
-        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -273,16 +269,13 @@ def parallel(
     """
     counts = [operations(what, length, width) for length in at]
     batches = [max(1, round(max(counts) / count)) for count in counts]
-    before, times = torch.get_num_threads(), dict[int, tuple[float, ...]]()
+    times = dict[int, tuple[float, ...]]()
     passes = [
         one_pass(what, length, width, backward=False, batch=batch) for length, batch in zip(at, batches, strict=True)
     ]
-    try:
-        for number in threads:
-            torch.set_num_threads(number)
+    for number in threads:
+        with runtime.threads_of(number):
             times[number] = tuple(seconds(passes, rounds, perf_counter))
-    finally:
-        torch.set_num_threads(before)
     return Parallel(what.name, tuple(at), tuple(batches), times)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -90,6 +90,13 @@ class Plan:
     alone: bool = False
 
 
+class Outcome(NamedTuple):
+    """What became of a run; `why` it failed: it diverged, or it crashed, which says nothing of its model."""
+
+    state: Literal["trained", "busy", "diverged", "crashed"]
+    why: str = ""
+
+
 class Measured(NamedTuple):
     """A run that was scored, with what was counted of each example; what its decoder keeps, of the first of a side."""
 
@@ -107,6 +114,7 @@ class Trained:
         scores: by seed; of a run that failed the worst one.
         measured: what else was found of the runs that have a score; failures: why the others have none.
         tuned, at_edge: as of `Side`.
+        crashes: runs that ended for a reason that says nothing of the side, those of tuning too, in words.
     """
 
     cells: Mapping[int, Cell]
@@ -116,11 +124,21 @@ class Trained:
     at_edge: bool
     measured: Mapping[int, Measured] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
+    crashes: Sequence[str] = ()
 
     @property
     def diverged(self) -> list[int]:
         """Seeds whose run failed, for whatever reason."""
         return sorted(self.cells.keys() - self.rows.keys())
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The tuned value of a side, whether it is the first or last one, and which runs crashed on the way, in words."""
+
+    value: str | None
+    at_edge: bool
+    crashes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -183,7 +201,7 @@ def plan_sides(plan: Plan) -> dict[str, Cell]:
             "there is one model, and nothing to compare; give several values: model.position=rotary,alibi"
         )
     if plan.metric is not None:
-        _direction(next(iter(tasks)), plan.metric)
+        direction(next(iter(tasks)), plan.metric)
     return sides
 
 
@@ -199,7 +217,7 @@ def train_sides(
     """
     tokens = tokens or {}
     chosen = _tuned(plan, sides, tokens, say)
-    cells = {name: _cells(plan, cell, tokens.get(name), plan.seeds, chosen[name][0]) for name, cell in sides.items()}
+    cells = {name: _cells(plan, cell, tokens.get(name), plan.seeds, chosen[name].value) for name, cell in sides.items()}
     # broken off at any time, there are as many runs of each side
     failures = _train_all([row[place] for place in range(len(plan.seeds)) for row in cells.values()], plan, say)
     accounts = {}
@@ -207,9 +225,11 @@ def train_sides(
         say(f"scoring {name}")
         accounts[name] = _accounts(plan, row, failures)
     if not (all_rows := [run.row for by_seed, _ in accounts.values() for run in by_seed.values()]):
-        reason = next(iter(failures.values()), "no run has a score")
+        reason = next((outcome.why for outcome in failures.values()), "no run has a score")
         raise Diverged(f"every run failed, and nothing can be compared; the first one: {reason}")
     metric, better = _metric(plan, all_rows[0])
+    for name, row in cells.items():
+        chosen[name] = replace(chosen[name], crashes=[*chosen[name].crashes, *_crashes(row, failures)])
     lost = -math.inf if better == "high" else math.inf
     if plan.worst:
         lost = 0.0 if better == "high" else max(scored.scores[metric] for scored in all_rows)
@@ -226,12 +246,21 @@ def _trained_side(
     failures: Mapping[int, str],
     metric: str,
     lost: float,
-    chosen: tuple[str | None, bool],
+    chosen: Choice,
 ) -> Trained:
     rows = {seed: scored.row for seed, scored in accounts.items()}
     by_seed = {cell.recipe.seed: cell for cell in cells}
     scores = {seed: rows[seed].scores[metric] if seed in rows else lost for seed in by_seed}
-    return Trained(by_seed, rows, scores, *chosen, accounts, failures)
+    return Trained(by_seed, rows, scores, chosen.value, chosen.at_edge, accounts, failures, chosen.crashes)
+
+
+def _crashes(cells: Sequence[Cell], failures: Mapping[Path, Outcome], doing: str = "") -> list[str]:
+    """Those of these runs that crashed, in words."""
+    return [
+        f"seed {cell.recipe.seed}{doing}: {failures[cell.folder].why}".partition("\n")[0]
+        for cell in cells
+        if cell.folder in failures and failures[cell.folder].state == "crashed"
+    ]
 
 
 def _arms(plan: Plan) -> dict[str, Cell]:
@@ -266,15 +295,14 @@ def _cells(plan: Plan, side: Cell, tokens: float | None, seeds: Sequence[int], t
     return plan_runs([name], settings, seeds, plan.folder_of, side.values)
 
 
-def _tuned(
-    plan: Plan, sides: Mapping[str, Cell], tokens: Mapping[str, float], say: Say
-) -> dict[str, tuple[str | None, bool]]:
+def _tuned(plan: Plan, sides: Mapping[str, Cell], tokens: Mapping[str, float], say: Say) -> dict[str, Choice]:
     """For each side the value of the tuned key that is best on the validation data, and whether it is at an end.
 
     It is chosen with a seed that is not reported. Of values that are equally good it is the one in the middle.
     """
     if plan.tune is None:
-        return dict.fromkeys(sides, (None, False))
+        return dict.fromkeys(sides, Choice(None, False))
+    crashes: dict[str, list[str]] = {name: [] for name in sides}
     seed, values = max(plan.seeds) + 1, list(plan.tune.values)
     scores: dict[tuple[str, str], float] = {}
     for times in range(plan.extensions + 1):
@@ -285,6 +313,7 @@ def _tuned(
                 if (name, value) not in scores
             }
             failures = _train_all(list(cells.values()), plan, say)
+            crashes[name] += _crashes(list(cells.values()), failures, " of tuning")
             scores |= {
                 (name, value): -math.inf if cell.folder in failures else _tuning_score(plan, cell, say)
                 for value, cell in cells.items()
@@ -297,7 +326,7 @@ def _tuned(
         say(f"{plan.tune.key} goes on for all sides: {', '.join(values)}")
     for name, place in best.items():
         say(f"{name}: {plan.tune.key} = {values[place]}")
-    return {name: (values[place], place in (0, len(values) - 1)) for name, place in best.items()}
+    return {name: Choice(values[place], place in (0, len(values) - 1), crashes[name]) for name, place in best.items()}
 
 
 def _tuning_score(plan: Plan, cell: Cell, say: Say) -> float:
@@ -343,13 +372,13 @@ def extended(values: Sequence[str], below: bool, above: bool) -> list[str]:
 
 
 def _accounts(
-    plan: Plan, cells: Sequence[Cell], failures: Mapping[Path, str]
+    plan: Plan, cells: Sequence[Cell], failures: Mapping[Path, Outcome]
 ) -> tuple[dict[int, Measured], dict[int, str]]:
     """The runs of a side by their seed, and why others failed."""
     accounts, failed = dict[int, Measured](), dict[int, str]()
     for cell in cells:
         if cell.folder in failures:
-            failed[cell.recipe.seed] = failures[cell.folder]
+            failed[cell.recipe.seed] = failures[cell.folder].why
             continue
         try:
             scored = account_each(cell.folder, plan.split, plan.limit)
@@ -364,27 +393,20 @@ def _accounts(
 def _metric(plan: Plan, scored: Row) -> tuple[str, Literal["low", "high"]]:
     """The score that is compared, and which way it is better."""
     name = metric_of(dict(scored.scores), plan.metric or scored.metric)
-    return name, _direction(scored.task, name)
+    return name, direction(scored.task, name)
 
 
-def _direction(task: str, metric: str) -> Literal["low", "high"]:
-    """Raises: ConfigError for a score that the task does not state."""
+def direction(task: str, metric: str) -> Literal["low", "high"]:
+    """Which way a score of a task is better. Raises: ConfigError for one that the task does not state."""
     directions = _EVALUATED | {known.name: known.better for known in registry.task_type(task).metrics}
     if metric not in directions:
         raise ConfigError(f"{unknown('metric', metric, directions)}; these say whether a larger one is better")
     return directions[metric]
 
 
-class Outcome(NamedTuple):
-    """What became of a run; `why` it failed: it diverged, or its process ended."""
-
-    state: Literal["trained", "busy", "failed"]
-    why: str = ""
-
-
-def _train_all(cells: Sequence[Cell], plan: Plan, say: Say) -> dict[Path, str]:
-    """Trains every cell; those that another process is training are waited for. Why runs failed, by their folder."""
-    waiting, failures = list(cells), dict[Path, str]()
+def _train_all(cells: Sequence[Cell], plan: Plan, say: Say) -> dict[Path, Outcome]:
+    """Trains every cell; those that another process is training are waited for. Runs that failed, by their folder."""
+    waiting, failures = list(cells), dict[Path, Outcome]()
     while waiting:
         busy = []
         for cell, outcome in _trained(waiting, plan.jobs):
@@ -394,7 +416,7 @@ def _train_all(cells: Sequence[Cell], plan: Plan, say: Say) -> dict[Path, str]:
                 busy.append(cell)
             else:
                 say(f"{cell.folder} failed, which counts as the worst score: {outcome.why}")
-                failures[cell.folder] = outcome.why
+                failures[cell.folder] = outcome
         if len(busy) == len(waiting):
             time.sleep(_WAIT_S)
         waiting = busy
@@ -428,7 +450,7 @@ def _train_alone(cell: Cell, threads: int) -> Outcome:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             return pool.submit(_train, _values(cell.recipe), cell.folder, threads).result()
     except BrokenProcessPool:
-        return Outcome("failed", "its process was ended from outside, as the system does where memory runs out")
+        return Outcome("crashed", "its process was ended from outside, as the system does where memory runs out")
 
 
 def _values(recipe: Recipe) -> dict[str, Any]:
@@ -447,13 +469,15 @@ def _train(recipe: Recipe | Mapping[str, Any], folder: Path, threads: int | None
         train(recipe, folder)
     except RunBusy:
         return Outcome("busy")
-    except (Diverged, OutOfMemory) as error:
-        return Outcome("failed", str(error))
+    except Diverged as error:
+        return Outcome("diverged", str(error))
+    except OutOfMemory as error:
+        return Outcome("crashed", str(error))
     except HeadwiseError:
         raise
     except Exception as error:
         # a model of one's own may fail in any way
-        return Outcome("failed", f"{type(error).__name__}: {error}")
+        return Outcome("crashed", f"{type(error).__name__}: {error}")
     return Outcome("trained")
 
 

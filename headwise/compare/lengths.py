@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from headwise.compare.experiment import direction
 from headwise.compare.sides import Side
 from headwise.compare.verdicts import Interval
 from headwise.config import value_of
@@ -15,9 +16,6 @@ from headwise.errors import ConfigError, DataError, ShapeError
 from headwise.explain.curves import Mean, lines
 from headwise.predictors.lengths import metric_of
 from headwise.training.loading import examples, load, recipe_of
-
-# scores that are better where they are smaller
-_LOW = ("loss", "perplexity", "word_perplexity", "bits_per_char", "wer", "cer", "mse", "mae", "rmse")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,8 @@ class Lengths:
 
     def interval(self, side: str, times: int) -> Interval | None:
         """The mean over seeds and its 95 % interval, without limit for one seed; None where the side is absent."""
-        return Interval.over_seeds(list(self.scores[side][times].values()))
+        values = list(self.scores[side][times].values())
+        return Interval.of(values) if values else None
 
     def order(self, times: int) -> list[str]:
         """Sides from the best to the worst at a length; those that are absent come last."""
@@ -90,17 +89,19 @@ def extrapolate(sides: Sequence[Side], metric: str | None, times: Sequence[int],
         raise ConfigError(f"lengths ({','.join(map(str, times))}) must be different numbers, 1 or more")
     table: dict[str, dict[int, dict[int, float]]] = {}
     reasons: dict[str, str] = {}
+    task = ""
     for side in sides:
         table[side.name] = {number: {} for number in times}
         for seed, run in side.runs.items():
             scores, reason = scores_at(Path(run), times, limit)
+            task = recipe_of(Path(run)).task
             for number, found in scores.items():
                 metric = metric_of(found, metric if metric in found else None)
                 table[side.name][number][seed] = found[metric]
             reasons |= {side.name: reason} if reason else {}
     if metric is None:
         raise ConfigError("no side can read inputs of these lengths; leave --lengths out")
-    return Lengths(metric, "low" if metric in _LOW else "high", sorted(times), table, reasons)
+    return Lengths(metric, direction(task, metric), sorted(times), table, reasons)
 
 
 def rows(lengths: Lengths) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """The table of what ways to mix tokens cost here, by length and width, and which of them fits."""
 
-import json
 import math
 import random
 from collections.abc import Iterable, Sequence
@@ -14,10 +13,10 @@ from headwise import runtime
 from headwise.attention import plan
 from headwise.caches import AttentionStep
 from headwise.compare.costs import one_pass, operations, peak_bytes, rounds_of
+from headwise.compare.lines import read_lines, write_lines
 from headwise.compare.subjects import KERNEL_SIZE, Recurrent, Subject, layer, subjects, tokens
-from headwise.config import Config, build
-from headwise.errors import ConfigError, DataError, Unsupported
-from headwise.files import replacing
+from headwise.config import Config
+from headwise.errors import ConfigError, Unsupported
 from headwise.layers.attention import MultiHeadAttention
 from headwise.locks import turn
 
@@ -50,14 +49,10 @@ class Measurement(Config):
 
 def measure(what: Subject, length: int, width: int, rounds: int = 5) -> Measurement:
     """A forward pass on one thread. Raises: Unsupported where it cannot be built; MachineError as `peak_bytes`."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with runtime.threads_of(1):
         run = one_pass(what, length, width, backward=False)
         seconds = rounds_of([run], rounds)[0]
         height = peak_bytes(run)
-    finally:
-        torch.set_num_threads(threads)
     try:
         count = operations(what, length, width)
     except Unsupported:
@@ -125,20 +120,8 @@ def _held(name: str, length: int, width: int) -> int | None:
 
 def read_table(path: Path) -> list[Measurement]:
     """The measurements of a file; of the same thing the latest. Raises: DataError: a line that is none."""
-    if not path.exists():
-        return []
-    latest: dict[tuple[object, ...], Measurement] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            values = json.loads(line)
-            if not isinstance(values, dict):
-                raise ConfigError("must be an object")
-            measurement = build(Measurement, values, "measurement")
-        except (ConfigError, ValueError) as error:
-            advice = "name a file that `headwise complexity --table` wrote, or a new one"
-            raise DataError(f"{path}:{number}: is no measurement ({error}); {advice}") from None
-        latest[measurement.key] = measurement
-    return list(latest.values())
+    advice = "name a file that `headwise complexity --table` wrote, or a new one"
+    return list({row.key: row for row in read_lines(path, Measurement, "measurement", advice)}.values())
 
 
 def add_to_table(path: Path, new: Iterable[Measurement]) -> None:
@@ -147,10 +130,7 @@ def add_to_table(path: Path, new: Iterable[Measurement]) -> None:
     Raises: as `read_table` and `turn`.
     """
     with turn(path):
-        rows = {row.key: row for row in [*read_table(path), *new]}
-        with replacing(path) as temporary:
-            text = "".join(f"{row.model_dump_json()}\n" for row in rows.values())
-            temporary.write_text(text, encoding="utf-8", newline="\n")
+        write_lines(path, {row.key: row for row in [*read_table(path), *new]}.values())
 
 
 @dataclass(frozen=True)

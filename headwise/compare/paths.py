@@ -2,7 +2,9 @@
 
 import warnings
 
+import numpy as np
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 from torch.fx import GraphModule
 
@@ -65,6 +67,30 @@ def path_length(what: Subject, length: int, width: int = _WIDTH) -> int:
         if any(_reaches(what, length, width, number, seed) for seed in range(_DRAWS)):
             return number - what.recurrent
     raise Unsupported(f"{what.name}: after {length} layers the last token does not depend on the first")
+
+
+def links(what: Subject, length: int, width: int = _WIDTH) -> Bool[np.ndarray, "outputs inputs"]:
+    """Which tokens each output depends on directly: through one layer, or of a recurrent one through one of its steps.
+
+    An entry is true where a gradient is not 0 in one of five draws of weights and tokens.
+
+    >>> from headwise.compare.subjects import subject
+    >>> links(subject("causal-cnn"), 4).astype(int).tolist()
+    [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1]]
+    """
+    found = np.zeros((length, length), dtype=bool)
+    for seed in range(_DRAWS):
+        x = tokens(length, width, seed).requires_grad_(True)
+        mixer = layer(what, length, width, seed=seed)
+        if isinstance(mixer, Recurrent):
+            # the state before is taken as it is
+            rows = [mixer.steps(x[:, : place + 1], 1)[-1][0] for place in range(length)]
+        else:
+            rows = list(mixer(x)[0])
+        for place, row in enumerate(rows):
+            (gradient,) = torch.autograd.grad(row.sum(), x, retain_graph=True)
+            found[place] |= (gradient[0] != 0).any(-1).numpy()
+    return found
 
 
 def _reaches(what: Subject, length: int, width: int, number: int, seed: int) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from headwise.compare.claim import Claim, ClaimRecord
+from headwise.compare.verdicts import Cell
 
 # drawn by `headwise claims show NAME --figure images/claim-NAME.png`, at the head of the page
 TELLING = ("attention-cheaper-than-recurrence", "tied-queries-and-keys-give-the-identity")
@@ -47,8 +48,7 @@ def section(claim: Claim, record: ClaimRecord | None) -> str:
     lines += [f"**{record.verdict[0].upper()}{record.verdict[1:]}.** {record.why}", ""]
     lines += ["| condition | value | 95 % interval | outcome |", "|---|---|---|---|"]
     for cell in record.cells:
-        interval = "exact" if cell.low == cell.high else f"{_number(cell.low)} to {_number(cell.high)}"
-        lines.append(f"| {cell.where} | {_number(cell.value)} | {interval} | {cell.outcome} |")
+        lines.append(f"| {cell.where} | {_number(cell.value)} | {_interval(cell, record)} | {cell.outcome} |")
     lines += ["", *(f"Control: {control.what} ({_number(control.value)})." for control in record.controls)]
     for part in (_sides(record), [f"Note: {note}." for note in record.notes]):
         lines += ["", *part] if part else []
@@ -70,6 +70,14 @@ def _sides(record: ClaimRecord) -> list[str]:
         size = "–" if side.parameters is None else f"{side.parameters:,}"
         lines.append(f"| {side.where} | {side.side} | {size} | {side.tuned or '–'} | {side.metric} {scores} |")
     return lines
+
+
+def _interval(cell: Cell, record: ClaimRecord) -> str:
+    """The ends; of runs that all gave the same number it has no width, which does not make that number exact."""
+    if cell.low == cell.high and cell.low is not None:
+        return "no width: a count, or all runs agree" if record.sides else "exact"
+    low, high = ("no limit" if end is None else _number(end) for end in (cell.low, cell.high))
+    return f"{low} to {high}"
 
 
 def _number(value: float) -> str:

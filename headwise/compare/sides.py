@@ -102,9 +102,7 @@ def _over_seeds(values: Sequence[float], variance: float) -> Interval:
 
     A little wide, never narrow: another seed is another model, so that examples alone would say too little.
     """
-    mean, error = math.fsum(values) / len(values), _error(values, variance)
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
-    return Interval(mean, mean - half, mean + half)
+    return Interval.around(math.fsum(values) / len(values), _error(values, variance), len(values) - 1)
 
 
 def _error(values: Sequence[float], variance: float) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,14 +100,15 @@ class Table:
 
     def interval(self, column: str, side: str) -> Interval | None:
         """The mean over seeds and its 95 % interval, without limit for one seed; None where there is no score."""
-        return Interval.over_seeds(list(self.scores[column].get(side, {}).values()))
+        values = list(self.scores[column].get(side, {}).values())
+        return Interval.of(values) if values else None
 
     def average(self, side: str) -> Interval | None:
         """The mean over the averaged columns, and its interval over seeds; None where one of them is missing."""
         columns = [self.scores[column].get(side, {}) for column in self.averaged]
         seeds = set.intersection(*(set(column) for column in columns)) if columns else set()
         means = [sum(column[seed] for column in columns) / len(columns) for seed in sorted(seeds)]
-        return Interval.over_seeds(means)
+        return Interval.of(means) if means else None
 
 
 def tasks_of(suite: str, names: Sequence[str] = ()) -> list[SuiteTask]:
@@ -146,7 +148,7 @@ def run_suite(tasks: Sequence[SuiteTask], sides: Sequence[str], plan: Plan, say:
     results: dict[str, Result] = {}
     reasons: list[str] = []
     for task in tasks:
-        _draw(task, plan.settings, say)
+        _draw(task, say)
         arms: dict[str, Arm] = {}
         for side in sides:
             try:
@@ -172,14 +174,13 @@ def run_suite(tasks: Sequence[SuiteTask], sides: Sequence[str], plan: Plan, say:
     return Table(sides, scores, averaged, reasons, results, conditions)
 
 
-def _draw(task: SuiteTask, settings: Sequence[str], say: Say) -> None:
-    """Draws the data of a task where it is not there."""
-    try:
-        recipes.read(task.recipe, settings)
+def _draw(task: SuiteTask, say: Say) -> None:
+    """Draws the data of a task where its recipe's own is not there; files that settings name are not its business."""
+    if task.drawn is None:
         return
-    except DataError:
-        if task.drawn is None:
-            raise
+    with suppress(DataError):
+        recipes.read(task.recipe, ())
+        return
     folder = data_cache() / "synthetic" / task.drawn
     say(f"drawing {folder}")
     count = 2000 if task.drawn == "retrieval" else _COUNT

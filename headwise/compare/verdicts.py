@@ -9,6 +9,7 @@ import numpy as np
 from scipy import stats
 
 from headwise.errors import ConfigError
+from headwise.explain.curves import half_width
 
 LEVEL = 0.95
 
@@ -30,30 +31,27 @@ class Interval:
 
     @classmethod
     def of(cls, draws: Sequence[float], level: float = LEVEL) -> "Interval":
-        """The mean of independent draws, by Student's t.
+        """The mean of independent draws, by Student's t; without limit for a single one, which has no spread.
 
-        Raises: ConfigError for fewer than two, which have no spread.
+        It has no width where all draws agree: then nothing is known of how far they vary.
 
-        >>> Interval.of([1.0, 1.0, 1.0])
-        Interval(value=1.0, low=1.0, high=1.0)
+        Raises: ConfigError for none, such as the runs of a side that all failed.
+
+        >>> Interval.of([1.0, 1.0, 1.0]), Interval.of([0.5])
+        (Interval(value=1.0, low=1.0, high=1.0), Interval(value=0.5, low=-inf, high=inf))
         """
-        if len(draws) < 2:
-            raise ConfigError("one draw has no interval; draw twice or more")
+        if not draws:
+            raise ConfigError("nothing was measured, so that there is no interval: every run of a side failed")
         mean = math.fsum(draws) / len(draws)
-        error = float(stats.sem(draws))
-        half = float(stats.t.ppf((1 + level) / 2, len(draws) - 1)) * error
-        return cls(mean, mean - half, mean + half)
+        if len(draws) == 1:
+            return cls(mean, -math.inf, math.inf)
+        return cls.around(mean, float(stats.sem(draws)), len(draws) - 1, level)
 
     @classmethod
-    def over_seeds(cls, scores: Sequence[float]) -> "Interval | None":
-        """As `of`, but without limit for a single score; None for none.
-
-        >>> Interval.over_seeds([0.5]), Interval.over_seeds([])
-        (Interval(value=0.5, low=-inf, high=inf), None)
-        """
-        if len(scores) < 2:
-            return cls(scores[0], -math.inf, math.inf) if scores else None
-        return cls.of(scores)
+    def around(cls, value: float, error: float, freedom: int, level: float = LEVEL) -> "Interval":
+        """A value with a standard error that so many degrees of freedom are known of, by Student's t."""
+        half = half_width(error, freedom, level)
+        return cls(value, value - half, value + half)
 
     @property
     def half(self) -> float | None:
@@ -77,19 +75,23 @@ class Interval:
         if min(values.shape) < 2:
             raise ConfigError("one seed, or one example, has no interval; take two or more")
         error = math.hypot(*(float(stats.sem(values.mean(axis))) for axis in (1, 0)))
-        mean, half = float(values.mean()), float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
-        return cls(mean, mean - half, mean + half)
+        return cls.around(float(values.mean()), error, len(values) - 1)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What was measured in one condition, and what the rule makes of it."""
+    """What was measured in one condition, and what the rule makes of it; None: an end of the interval without limit."""
 
     where: str
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     outcome: Outcome
+
+    @classmethod
+    def of(cls, where: str, interval: Interval, outcome: Outcome) -> "Cell":
+        low, high = (end if math.isfinite(end) else None for end in (interval.low, interval.high))
+        return cls(where, interval.value, low, high, outcome)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def larger(where: str, interval: Interval, effect: float) -> Cell:
         outcome = "holds"
     elif interval.high < effect:
         outcome = "refuted"
-    return Cell(where, interval.value, interval.low, interval.high, outcome)
+    return Cell.of(where, interval, outcome)
 
 
 def near(where: str, interval: Interval, theory: float, within: float) -> Cell:
@@ -124,7 +126,7 @@ def near(where: str, interval: Interval, theory: float, within: float) -> Cell:
         outcome = "holds"
     elif interval.high < low or interval.low > high:
         outcome = "refuted"
-    return Cell(where, interval.value, interval.low, interval.high, outcome)
+    return Cell.of(where, interval, outcome)
 
 
 def equal(where: str, differences: Sequence[float], within: float) -> Cell:
@@ -135,7 +137,7 @@ def equal(where: str, differences: Sequence[float], within: float) -> Cell:
 
     Source: Schuirmann 1987, "A comparison of the two one-sided tests procedure and the power approach".
 
-    Raises: ConfigError for fewer than two differences.
+    Raises: ConfigError for no differences.
 
     >>> equal("here", [0.001, -0.002, 0.0], 0.01).outcome
     'holds'
@@ -148,7 +150,7 @@ def equal(where: str, differences: Sequence[float], within: float) -> Cell:
         outcome = "holds"
     elif interval.low >= within or interval.high <= -within:
         outcome = "refuted"
-    return Cell(where, interval.value, interval.low, interval.high, outcome)
+    return Cell.of(where, interval, outcome)
 
 
 def trend(where: str, rows: Sequence[Sequence[float]], effect: float) -> Cell:
@@ -172,7 +174,7 @@ def trend(where: str, rows: Sequence[Sequence[float]], effect: float) -> Cell:
         outcome = "holds"
     elif rise.high < effect:
         outcome = "refuted"
-    return Cell(f"{where} (Page's test: p = {p:.2g})", rise.value, rise.low, rise.high, outcome)
+    return Cell.of(f"{where} (Page's test: p = {p:.2g})", rise, outcome)
 
 
 def crosses(where: str, first: Interval, last: Interval) -> Cell:
@@ -185,7 +187,7 @@ def crosses(where: str, first: Interval, last: Interval) -> Cell:
         outcome = "holds"
     elif last.low > 0 or first.high < 0:
         outcome = "refuted"
-    return Cell(where, last.value, last.low, last.high, outcome)
+    return Cell.of(where, last, outcome)
 
 
 def above(where: str, interval: Interval, least: float) -> Cell:
@@ -196,7 +198,7 @@ def above(where: str, interval: Interval, least: float) -> Cell:
 def below(where: str, interval: Interval, most: float) -> Cell:
     """Whether a value is below a bound, with all of its interval; refuted where all of it is above."""
     outcome: Outcome = "holds" if interval.high < most else "refuted" if interval.low > most else "undecided"
-    return Cell(where, interval.value, interval.low, interval.high, outcome)
+    return Cell.of(where, interval, outcome)
 
 
 def beyond(where: str, interval: Interval, holds: float, refuted: float) -> Cell:
@@ -210,7 +212,7 @@ def beyond(where: str, interval: Interval, holds: float, refuted: float) -> Cell
     sign = 1.0 if holds >= refuted else -1.0
     low, high = sorted((sign * interval.low, sign * interval.high))
     outcome: Outcome = "holds" if low > sign * holds else "refuted" if high < sign * refuted else "undecided"
-    return Cell(where, interval.value, interval.low, interval.high, outcome)
+    return Cell.of(where, interval, outcome)
 
 
 def verdict(cells: Sequence[Cell], controls: Sequence[Control] = ()) -> Verdict:

@@ -397,5 +397,6 @@ PROBLEMS: dict[str, Problem] = {
     "shift": Problem("at each place, the symbol so many places before", None, (2, 16), _shift, (0, 2), tagged=True),
     "hops": Problem("the letter that pairs lead to in so many steps", _TEXTS, (3, 6), _hops, amount=(1, 2), spread=2),
     "largest": Problem("the letter of the word with the largest number", _TEXTS, (2, 16), _largest),
+    "ones": Problem("at each place, whether the ones so far are odd in number", None, (2, 16), _parity, tagged=True),
     "backcopy": Problem("at each place, the next symbol: a chain with copies", None, (2, 32), _backcopy, tagged=True),
 }

@@ -107,11 +107,12 @@ def frontier(
     return figure
 
 
-def forest(conditions: Mapping[str, tuple[float, float, float, str]], across: str) -> Picture:
+def forest(conditions: Mapping[str, tuple[float, float | None, float | None, str]], across: str) -> Picture:
     """A row for each condition: its value, the interval around it, and what a rule makes of it, as colour and mark.
 
     Args:
-        conditions: by their words, value, low, high and outcome: "holds", "refuted" or "undecided".
+        conditions: by their words, value, low, high (None: without limit) and outcome: "holds", "refuted" or
+            "undecided".
         across: the words of the axis.
     Raises: DataError: nothing to draw.
 
@@ -129,7 +130,8 @@ def forest(conditions: Mapping[str, tuple[float, float, float, str]], across: st
         marks[outcome] = axes.errorbar(
             [value],
             [row],
-            xerr=[[value - low], [high - value]],
+            # an end without limit is not drawn
+            xerr=[[0.0 if low is None else value - low], [0.0 if high is None else high - value]],
             fmt="osD"[number],
             markersize=4,
             capsize=2.5,
@@ -138,8 +140,8 @@ def forest(conditions: Mapping[str, tuple[float, float, float, str]], across: st
         )
     axes.set_yticks(range(len(conditions)), [literal(visible(words)) for words in conditions])
     axes.set_ylim(len(conditions) - 0.5, -0.5)
-    lows, highs = [low for _, low, _, _ in conditions.values()], [high for _, _, high, _ in conditions.values()]
-    if min(lows) > 0 and max(highs) > _WIDE * min(lows):
+    shown = [end for row in conditions.values() for end in row[:3] if end is not None]
+    if min(shown) > 0 and max(shown) > _WIDE * min(shown):
         axes.set_xscale("log")
     name_axes(axes, across, "")
     axes.grid(visible=True, axis="x", linewidth=0.4, alpha=0.5)

@@ -84,6 +84,18 @@ _LETTER = 0.068  # inches of a column of text of a legend or a tick
 _LONGEST = 32  # columns of a name
 
 
+def half_width(error: float, freedom: int, level: float = 0.95) -> float:
+    """Half an interval around what has this standard error, by Student's t with so many degrees of freedom.
+
+    >>> round(half_width(1.0, 2), 3)
+    4.303
+    """
+    # scipy takes longer to import than a plot to draw
+    from scipy.stats import t
+
+    return float(t.ppf((1 + level) / 2, freedom)) * error
+
+
 @dataclass(frozen=True)
 class Mean:
     """Mean and spread (standard deviation, 0 of one value) of repeated measurements, and how many there were."""
@@ -110,10 +122,7 @@ class Mean:
         >>> round(Mean.of([1.0, 2.0, 3.0]).interval, 3)
         2.484
         """
-        # scipy takes longer to import than a plot to draw
-        from scipy.stats import t
-
-        return float(t.ppf(0.975, self.count - 1)) * self.spread / self.count**0.5 if self.count > 1 else 0.0
+        return half_width(self.spread / self.count**0.5, self.count - 1) if self.count > 1 else 0.0
 
     def __str__(self) -> str:
         digits = 2 if abs(self.value) >= 10 else 4

@@ -1,13 +1,16 @@
 """Diagrams of a model drawn from its modules: stages with their blocks, and one attention with its sizes."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from jaxtyping import Bool
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
 from headwise.attention.mechanisms.scored import Scored
-from headwise.errors import Unsupported
+from headwise.errors import DataError, Unsupported
 from headwise.explain.canvas import PAGE, SMALL, SOFT, TITLE, Picture, picture
 from headwise.explain.parts import stages_of
 from headwise.explain.ramps import LINES
@@ -59,6 +62,66 @@ def model_diagram(model: nn.Module) -> Picture:
     if layer is not None:
         _attention(figure, layer, height, _is_of_another(stages))
     return figure
+
+
+def arcs(ways: Mapping[str, tuple[Bool[np.ndarray, "outputs inputs"], int, bool]]) -> Picture:
+    """A panel for each way to mix tokens: layers from below, and what each token depends on directly.
+
+    In colour is all that the last token depends on.
+
+    Args:
+        ways: by name, which inputs each output depends on through one layer, the layers that are drawn, and whether a
+            state goes from token to token within a layer.
+    Raises: DataError: nothing to draw.
+
+    >>> drawn = arcs({"attention": (np.ones((3, 3), dtype=bool), 1, False)})
+    >>> drawn.axes[0].get_title()
+    'attention: 1 layer'
+    """
+    if not ways:
+        raise DataError("there is nothing to draw: no way to mix tokens")
+    most = max(layers for _, layers, _ in ways.values())
+    figure = picture(PAGE, 0.7 + 0.5 * most)
+    for axes, (name, (links, layers, recurrent)) in zip(
+        np.atleast_1d(figure.subplots(1, len(ways))), ways.items(), strict=True
+    ):
+        axes.set_title(f"{literal(name)}: {layers} layer{'s' * (layers > 1)}", fontsize=TITLE)
+        reached = _cone(links, layers, recurrent)
+        for layer in range(1, layers + 1):
+            for end, start in np.argwhere(links).tolist():
+                _link(axes, (start, layer - 1), (end, layer), bool(reached[layer][end]))
+            for place in range(1, len(links) if recurrent else 0):
+                _link(axes, (place - 1, layer), (place, layer), bool(reached[layer][place]))
+        for layer, row in enumerate(reached):
+            colours = [_COLOURS["self"] if inside else SOFT for inside in row]
+            axes.scatter(range(len(row)), [layer] * len(row), s=9, c=colours, zorder=3)
+        axes.set(xlim=(-0.5, len(links) - 0.5), ylim=(-0.4, most + 0.4), xticks=[], yticks=[])
+        axes.set_frame_on(False)
+    return figure
+
+
+def _cone(links: Bool[np.ndarray, "outputs inputs"], layers: int, recurrent: bool) -> list[Bool[np.ndarray, " tokens"]]:
+    """For each layer from the tokens on, what the last output depends on."""
+    row = np.arange(len(links)) == len(links) - 1
+    rows = [row]
+    for _ in range(layers):
+        if recurrent:
+            rows[0] = np.logical_or.accumulate(row[::-1])[::-1]
+            row = rows[0]
+        row = links[row].any(0)
+        rows.insert(0, row)
+    return rows
+
+
+def _link(axes: Axes, start: tuple[int, int], end: tuple[int, int], inside: bool) -> None:
+    axes.plot(
+        [start[0], end[0]],
+        [start[1], end[1]],
+        color=_COLOURS["self"] if inside else SOFT,
+        linewidth=0.9 if inside else 0.4,
+        alpha=1.0 if inside else 0.5,
+        zorder=2 if inside else 1,
+    )
 
 
 def _stage(axes: Axes, stage: dict[str, Any], left: float, wide: float) -> float:

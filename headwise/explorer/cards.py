@@ -10,6 +10,7 @@ from headwise.errors import HeadwiseError
 from headwise.explain.parts import stages_of
 from headwise.explorer.explorer import Explorer, Name
 from headwise.explorer.inputs import Example, title_of
+from headwise.predictors import pronouns
 from headwise.runs.commits import MANIFEST
 from headwise.runs.reading import read_manifest
 from headwise.service.loaded import LoadedRun
@@ -24,12 +25,8 @@ SHOWN = 5
 _FEWEST_WORDS, _MOST_WORDS = 3, 12
 # that many different answers are classes, of which each is shown once
 _MOST_CLASSES = 10
-# for a model of texts whose data gives no single inputs
-SENTENCES = (
-    "The animal didn't cross the street because it was too tired",
-    "The cat drank the milk because it was hungry",
-    "The cat sat on the mat",
-)
+# for a model of texts whose data gives no single inputs: the first of each pair
+SENTENCES = tuple(sentence.text for sentence in pronouns.SENTENCES[::2])
 
 
 def add_cards(app: FastAPI, explorer: Explorer) -> None:

@@ -366,8 +366,8 @@ def check_heads(
 ) -> None:
     """Raises: ConfigError if the heads do not fit the width, naming the nearest numbers that do."""
     for name, size in (("head_dim", head_dim), ("value_dim", value_dim), ("rank", rank)):
-        if size is not None and size < 1:
-            raise ConfigError(f"{name} ({size}) must be 1 or more, or None")
+        if size is not None and (not isinstance(size, int) or size < 1):
+            raise ConfigError(f"{name} ({size}) must be a whole number of 1 or more, or None")
     if num_heads < 1 or (head_dim is None and d_model % num_heads):
         fitting = [heads for heads in range(1, d_model + 1) if d_model % heads == 0]
         nearest = sorted(sorted(fitting, key=lambda heads: abs(heads - num_heads))[:3])

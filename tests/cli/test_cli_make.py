@@ -47,3 +47,20 @@ def test_every_problem_has_a_recipe():
 
     for name in PROBLEMS:
         assert f"synthetic/{name}/train.tsv" in recipes.shipped()[name].read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("problem", "options"),
+    [
+        ("copy", ["--count", "1000000000"]),
+        ("copy", ["--count", "10", "--longest", "1000000000"]),
+        ("copy", ["--count", "10", "--held-out", "1000000000"]),
+        ("copy", ["--count", "1000000", "--longest", "10", "--lengths", "1,1000"]),
+        ("pathfinder", ["--count", "10", "--side", "100000"]),
+    ],
+)
+def test_sizes_that_no_memory_has_room_for_are_refused(headwise, tmp_path, problem, options):
+    code, _, err = headwise("data", "make", problem, "--folder", str(tmp_path / "drawn"), *options)
+    assert code == 2
+    assert "of which at most 100,000,000 are drawn; give smaller sizes" in err
+    assert not (tmp_path / "drawn").exists()

@@ -34,6 +34,7 @@ NAMES = [
     "multi30k-tiny",
     "needle",
     "odd",
+    "ones",
     "parity",
     "pathfinder",
     "phrasebook",

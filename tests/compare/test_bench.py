@@ -12,7 +12,7 @@ from headwise.compare.bench import Bench, Design
 from headwise.compare.claim import Claim, add_record, read_records, run_claim
 from headwise.compare.experiment import Arm, Trained
 from headwise.compare.report import section
-from headwise.compare.verdicts import Control, larger
+from headwise.compare.verdicts import Control, Interval, larger
 from headwise.errors import ConfigError, Diverged
 from headwise.training.sweep import Swept
 from tests.cli.test_cli_sweep import RECIPE
@@ -147,3 +147,60 @@ def test_scores_by_group():
 
     by_length = place.score_by(run, "accuracy", length)
     assert set(by_length) == {"3", "4"}
+
+
+def test_a_crash_decides_nothing_and_is_named(monkeypatch):
+    real = experiment.train
+
+    def crashing(recipe, folder):
+        if "recurrent" in str(recipe.model) and recipe.seed == 1:
+            raise ValueError("an own model's fault")
+        return real(recipe, folder)
+
+    monkeypatch.setattr(experiment, "train", crashing)
+    record = run_claim(claim(tune=None), bench=bench())
+    assert record.verdict == "undecided"
+    assert {cell.outcome for cell in record.cells} == {"undecided"}
+    assert "copies: recurrent, seed 1: ValueError: an own model's fault" in record.why
+    assert record.sides[1].diverged == [1]
+    # mended, the same command decides
+    monkeypatch.setattr(experiment, "train", real)
+    assert "crashed" not in run_claim(claim(tune=None), bench=bench()).why
+
+
+def test_a_crash_in_tuning_is_named_too(monkeypatch):
+    real = experiment.train
+
+    def crashing(recipe, folder):
+        if recipe.training.learning_rate == 0.01:
+            raise ValueError("no room")
+        return real(recipe, folder)
+
+    monkeypatch.setattr(experiment, "train", crashing)
+    record = run_claim(claim(), bench=bench())
+    assert record.verdict == "undecided"
+    assert "seed 3 of tuning: ValueError: no room" in record.why
+
+
+def test_models_are_trained_the_same_way():
+    place = bench()
+    runs = place.models("copies", "tiny.toml", drawn(place), [0, 4])
+    assert [(run / "config.toml").read_text().count(f"seed = {seed}") for run, seed in zip(runs, (0, 4), strict=True)]
+    before = stamps()
+    again = bench()
+    assert again.models("copies", "tiny.toml", drawn(again), [0, 4]) == runs
+    assert stamps() == before
+    assert [side.side for side in again.sides] == ["tiny.toml"]
+    assert list(again.sides[0].scores) == ["0", "4"]
+
+
+def test_a_width_of_nothing_is_not_called_exact(tmp_path):
+    record = run_claim(claim(tune=None), bench=bench())
+    cell = record.cells[0]
+    alike = record.model_copy(update={"cells": [type(cell)("copies", 0.5, 0.5, 0.5, "undecided")]})
+    assert "| copies | 0.5 | no width: a count, or all runs agree | undecided |" in section(claim(), alike)
+    assert "| copies | 0.5 | exact |" in section(claim(), alike.model_copy(update={"sides": []}))
+    single = record.model_copy(update={"cells": [type(cell).of("copies", Interval.of([0.5]), "undecided")]})
+    assert "no limit to no limit" in section(claim(), single)
+    add_record(tmp_path / "records.jsonl", single)
+    assert read_records(tmp_path / "records.jsonl") == [single]

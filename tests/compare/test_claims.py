@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import torch
 
 from headwise.compare.claim import Claim, add_record, newest, read_records, run_claim
 from headwise.compare.claims import CLAIMS
+from headwise.compare.claims.costs import crossings
 from headwise.compare.claims.scores import excess
+from headwise.compare.costs import Growth
 from headwise.compare.report import page
 from headwise.compare.verdicts import Control, Interval, near
 from headwise.errors import DataError
@@ -119,3 +122,20 @@ def test_records_in_the_repository_are_of_claims_that_are_there():
     # the page is what the records say
     assert path.with_suffix(".md").read_text(encoding="utf-8") == page(CLAIMS.values(), records)
     assert all(json.loads(line)["written"] <= json.loads(line)["ran"] for line in path.read_text().splitlines())
+
+
+def test_a_crossing_beyond_what_was_measured_has_no_limit_there():
+    def pair(*values):
+        at = (100, 200, 400, 800)
+        other = Growth("b", "length", "seconds", at, (1.0,) * 4, None)
+        return Growth("a", "length", "seconds", at, values, None), other
+
+    inside, never, early = pair(0.5, 1.0, 2.0, 4.0), pair(0.1, 0.2, 0.4, 0.8), pair(2.0, 4.0, 8.0, 16.0)
+    assert crossings([inside], 200).value == pytest.approx(1.0)
+    assert (crossings([never, never], 200).low, crossings([never, never], 200).high) == (pytest.approx(4.0), math.inf)
+    assert (crossings([early, early], 200).low, crossings([early, early], 200).high) == (0.0, pytest.approx(0.5))
+    mixed = crossings([inside, never, inside], 200)
+    assert 0 < mixed.low < 1 < mixed.value < mixed.high == math.inf
+    # it is larger than any that was measured: as large as the width it is not
+    assert near("", crossings([never, never], 200), 1.0, 0.2).outcome == "refuted"
+    assert near("", crossings([never, inside], 200), 1.0, 0.2).outcome == "undecided"

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -94,9 +95,9 @@ def by_length(monkeypatch, table):
     def drawn(compared, metric, times):
         return {
             name: {
-                number: []
+                number: {}
                 if (value := table(name, number, metric)) is None
-                else [value + step for step in SPREAD[: len(next(iter(compared.sides.values())).scores)]]
+                else {seed: value + SPREAD[seed] for seed in compared.sides[name].scores}
                 for number in times
             }
             for name in compared.sides
@@ -187,16 +188,99 @@ def efficiency(monkeypatch, power, share, lost):
 
 
 def test_regret_counts_what_is_absent_as_the_last():
-    conditions = [{"a": [1.0, 1.0], "b": [0.5, 0.5], "c": [1.0, 1.0]}, {"a": [0.8, 0.8], "b": [1.0, 1.0], "c": []}]
+    conditions = [
+        {name: by_seed(score) for name, score in {"a": 1.0, "b": 0.5, "c": 1.0}.items()},
+        {"a": by_seed(0.8), "b": by_seed(1.0), "c": {}},
+    ]
     # a: 20 % behind in the second; b: half in the first; c: as bad as a
-    assert reach.regret(conditions, 2).value == pytest.approx(0.2)
+    assert reach.regret(conditions, (0, 1)).value == pytest.approx(0.2)
+
+
+def by_seed(score, seeds=(0, 1)):
+    return dict.fromkeys(seeds, score)
+
+
+def test_regret_pairs_runs_by_their_seed_and_counts_one_that_failed_as_the_worst():
+    even = {"a": by_seed(1.0, range(3)), "b": by_seed(0.9, range(3)), "c": by_seed(0.5, range(3))}
+    # the run of seed 1 has no score: the others keep their own seeds
+    failed = {**even, "a": {0: 1.0, 2: 1.0}}
+    assert reach.regret([even], range(3)).value == pytest.approx(0.0)
+    lost = [reach.regret([failed], [0, 1, 2]), reach.regret([{**even, "a": {0: 1.0, 1: 0.5, 2: 1.0}}], [0, 1, 2])]
+    assert lost[0] == lost[1]
 
 
 def test_regret_of_noise_is_about_nothing():
     draw = random.Random(0)
     regrets = [
-        reach.regret([{name: [draw.gauss(1, 0.05) for _ in range(6)] for name in "abcd"} for _ in range(4)], 6).value
+        reach.regret(
+            [{name: {seed: draw.gauss(1, 0.05) for seed in range(6)} for name in "abcd"} for _ in range(4)], range(6)
+        ).value
         for _ in range(300)
     ]
     # what is measured where it was chosen is 6 % here
     assert abs(sum(regrets) / len(regrets)) < 0.01
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(
+    ("attention", "gru", "carried", "verdict"),
+    [
+        (0.52, 0.99, 0.99, "holds"),
+        (0.99, 0.99, 0.99, "holds only where"),
+        (0.52, 0.99, 0.6, "holds only where"),
+        (0.99, 0.7, 0.6, "does not hold"),
+        (0.52, 0.52, 0.52, "invalid"),
+    ],
+)
+def test_parity(monkeypatch, attention, gru, carried, verdict, full):
+    scores = {"attention": attention, "gru": gru}
+    monkeypatch.setattr(
+        recall, "_last_half", lambda compared, side: Interval.of([scores[side], scores[side] + 0.002, scores[side]])
+    )
+    record = judged("soft-attention-cannot-parity", lambda where, side: scores.get(side, carried), full)
+    assert record.verdict == verdict, record.why
+
+
+def test_what_is_right_in_the_last_half_is_counted(monkeypatch):
+    rows = [Row(["a"] * 5), Row(["b"] * 2)]
+    monkeypatch.setattr(recall, "examples", lambda run, split: rows)
+    monkeypatch.setattr(recall, "load", lambda run: Tagger([["b", "b", "a", "b", "a"], ["b", "a"]]))
+    # a a of the last three, none of the last one
+    assert recall._right_at_last(Path("run")) == pytest.approx(2 / 4)
+
+
+class Row(NamedTuple):
+    tags: list[str]
+
+
+class Tagger(NamedTuple):
+    tags: list[list[str]]
+
+    def tag(self, rows):
+        return self.tags
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(("slow", "verdict"), [((True, False, True), "holds"), ((False, True, False), "does not hold")])
+def test_medium_lengths(monkeypatch, slow, verdict, full):
+    """Full attention is as good as the others; where it is slower it is off the front."""
+
+    def time(compared, side, count, rounds):
+        length = 4096 // count
+        place = 0 if length == 16 else 2 if length == (1024 if full else 256) else 1
+        return [2.0 if side != "scored" else 3.0 if slow[place] else 1.0] * rounds
+
+    monkeypatch.setattr(long_range, "_answer_s", time)
+    record = judged("medium-lengths-suit-attention", lambda where, side: 2.5 if side == "scored" else 2.3, full)
+    assert record.verdict == verdict, record.why
+
+
+def test_the_front_of_score_and_time():
+    scores, times = {"a": [0.5, 0.5], "b": [0.9, 0.9], "c": [0.9, 0.9]}, {"a": [1.0], "b": [2.0], "c": [3.0]}
+    shares = {name: share.value for name, share in long_range.on_front(scores, times).items()}
+    # c is as good as b and slower
+    assert shares == {"a": 1.0, "b": 1.0, "c": 0.0}
+    noisy = long_range.on_front({"a": [0.5, 0.6], "b": [0.5, 0.6]}, {"a": [1.0], "b": [2.0]})
+    # the slower one is better in half of the draws
+    assert noisy["a"].value == 1.0
+    assert noisy["b"].low < 0.5 < noisy["b"].high

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headwise.compare.paths import chain, path_length
+from headwise.compare.paths import chain, links, path_length
 from headwise.compare.subjects import KERNEL_SIZE, Mixer, Subject, subject
 from headwise.errors import Unsupported
 
@@ -69,3 +69,20 @@ def test_what_cannot_be_traced_is_said():
 
     with pytest.raises(Unsupported, match="traced"):
         chain(Subject("deciding", lambda length, width: Deciding(), None, None), 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "sees"),
+    [
+        ("cnn", lambda end, start: abs(end - start) <= 1),
+        ("causal-cnn", lambda end, start: 0 <= end - start <= 2),
+        # the state before comes in besides
+        ("gru", lambda end, start: end == start),
+        ("scored", lambda end, start: True),
+        ("retention", lambda end, start: start <= end),
+    ],
+)
+@pytest.mark.parametrize("length", [1, 5])
+def test_what_depends_directly(name, sees, length):
+    expected = [[sees(end, start) for start in range(length)] for end in range(length)]
+    assert links(subject(name), length).tolist() == expected

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from headwise.compare.bench import by_group
 from headwise.compare.claims.sharpness import first_weight, weight_of_largest
-from headwise.compare.models import by_group
 from headwise.compare.verdicts import Interval, below, beyond
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation, Layer

@@ -28,7 +28,7 @@ class Drawn(Bench):
         for name in design.sides:
             by_seed = {seed: self.score(where, name) + SPREAD[seed] for seed in self.seeds}
             sides[name] = Trained({}, {}, by_seed, "0.004", False)
-        return Comparison(design.metric, "high", sides)
+        return Comparison(design.metric, "low" if design.metric == "loss" else "high", sides)
 
 
 def of(**scores):
@@ -68,6 +68,10 @@ CASES = [
     ("pooling-by-attention-is-best", of(attention=0.9, max=0.95, other=0.8), "does not hold"),
     ("width-hardly-matters", of(other=0.8), "holds"),
     ("width-hardly-matters", lambda where, side: 0.8 if side == "64" else 0.85, "does not hold"),
+    ("additive-a-little-better", lambda where, side: 30 if side == "additive" else 29, "holds"),
+    ("additive-a-little-better", lambda where, side: 30 if side == "additive" else 31, "does not hold"),
+    # nothing was learned
+    ("additive-a-little-better", lambda where, side: 3, "invalid"),
     ("additive-wins-at-large-dk", of(additive=0.9, dot=0.9, scaled_dot=0.9), "holds only where"),
 ]
 
@@ -104,6 +108,33 @@ def test_a_lead_has_to_shrink_and_to_turn():
     for full in (False, True):
         assert run_claim(claim, bench=Drawn(lead(True), full)).verdict == "holds"
         assert run_claim(claim, bench=Drawn(lead(False), full)).verdict == "holds only where"
+
+
+def losses(with_norm, without):
+    """At each rate, of a model with normalized queries and keys and of one without; the next ones as the last."""
+    by_rate = {f"1e-{place}": at for place, at in ((4, 1), (3, 1), (2, 0), (1, 2))}
+    return lambda where, side: (with_norm if "true" in side else without)[by_rate.get(side.split()[-1], 1)]
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(
+    ("with_norm", "without", "verdict"),
+    [
+        # the best rate, one that is too small, one that is too large
+        ((2.5, 2.6, 2.6), (2.5, 2.7, 4.0), "holds"),
+        ((2.5, 2.7, 4.0), (2.5, 2.7, 4.0), "holds only where"),
+        # worse at the best rate, and as sensitive
+        ((2.7, 2.9, 4.1), (2.5, 2.7, 3.9), "does not hold"),
+        # beyond even guesses nothing is worse
+        ((2.5, 2.7, 4.5), (2.5, 2.7, 99.0), "holds only where"),
+        # rates that do not matter
+        ((2.5, 2.5, 2.5), (2.5, 2.5, 2.5), "invalid"),
+        ((3.5, 3.7, 4.0), (3.5, 3.7, 4.0), "invalid"),
+    ],
+)
+def test_rates_matter_less(with_norm, without, verdict, full):
+    record = run_claim(CLAIMS["qk-norm-widens-rates"], bench=Drawn(losses(with_norm, without), full))
+    assert record.verdict == verdict, record.why
 
 
 def test_what_is_undecided_says_what_would_have_been_clear():

@@ -23,6 +23,7 @@ NEWER = {
     "shift": ("d e b f b", "- - d e b"),
     "hops": ("db ce fc ed bf f", "e"),
     "largest": ("42d 76c 21b 02d 02b", "c"),
+    "ones": ("1 0 0 0 1", "1 1 1 1 0"),
     "backcopy": ("^ b a c e", "b a c e b"),
 }
 # problems that are drawn with an amount
@@ -42,7 +43,7 @@ def answer(problem, text):
     if problem == "lookup":
         pairs = dict(zip(symbols[:-1:2], symbols[1:-1:2], strict=True))
         return pairs[symbols[-1]]
-    if problem == "parity":
+    if problem in ("parity", "ones"):
         return " ".join(str(symbols[: place + 1].count("1") % 2) for place in range(len(symbols)))
     if problem == "brackets":
         left, before = text.replace(" ", ""), None

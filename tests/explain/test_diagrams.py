@@ -1,11 +1,15 @@
 """Diagrams say what the modules of a model are: change a module, and the diagram changes."""
 
 import pytest
+from matplotlib.colors import to_rgba
 from torch import nn
 
 from headwise.attention.mechanisms.scored import Scored
+from headwise.compare.paths import links
+from headwise.compare.subjects import subject
 from headwise.config import build
-from headwise.errors import Unsupported
+from headwise.errors import DataError, Unsupported
+from headwise.explain import diagrams
 from headwise.explain.canvas import save
 from headwise.explain.diagrams import model_diagram
 from headwise.layers.attention import MultiHeadAttention
@@ -81,3 +85,23 @@ def test_models_without_what_is_known():
     assert len(figure.axes) == 1
     with pytest.raises(Unsupported, match="no attention, feed-forward network or recurrent layer"):
         model_diagram(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "window"),
+    # what the last of nine tokens depends on, from the lowest layer up
+    [("causal-cnn", 4, [9, 7, 5, 3, 1]), ("cnn", 3, [4, 3, 2, 1]), ("rnn", 1, [9, 9]), ("scored", 1, [9, 1])],
+)
+def test_arcs_colour_the_window_of_context_of_the_last_token(name, layers, window):
+    drawn = diagrams.arcs({name: (links(subject(name), 9), layers, subject(name).recurrent)})
+    (axes,) = drawn.axes
+    coloured = [
+        sum(tuple(colour) != to_rgba(diagrams.SOFT) for colour in dots.get_facecolors()) for dots in axes.collections
+    ]
+    assert coloured == window
+    assert axes.get_title() == f"{name}: {layers} layer{'s' * (layers > 1)}"
+
+
+def test_arcs_of_nothing():
+    with pytest.raises(DataError, match="no way to mix tokens"):
+        diagrams.arcs({})

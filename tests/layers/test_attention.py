@@ -210,7 +210,7 @@ def test_sizes_that_do_not_divide_name_those_that_do(arguments, message):
 @pytest.mark.parametrize("name", ["head_dim", "value_dim"])
 @pytest.mark.parametrize("width", [0, -2])
 def test_widths_below_one_are_refused(name, width):
-    with pytest.raises(ConfigError, match=rf"{name} \({width}\) must be 1 or more, or None"):
+    with pytest.raises(ConfigError, match=rf"{name} \({width}\) must be a whole number of 1 or more, or None"):
         MultiHeadAttention(12, 3, **{name: width})
 
 

@@ -120,5 +120,5 @@ def test_other_numbers_of_key_heads_are_refused(options):
 
 
 def test_a_rank_of_nothing_is_refused():
-    with pytest.raises(ConfigError, match=r"rank \(0\) must be 1 or more, or None"):
+    with pytest.raises(ConfigError, match=r"rank \(0\) must be a whole number of 1 or more, or None"):
         MultiHeadAttention(12, 3, rank=0)

@@ -59,13 +59,7 @@ def _crossings(full: bool) -> Evidence:
         return growth(subject(name), "length", at, width, quantities=(quantity,), rounds=2)[0]
 
     def shares(name: str, quantity: Quantity, count: int) -> Interval:
-        logs = []
-        for _ in range(count):
-            first, second = costs(name, quantity), costs("rnn", quantity)
-            # beyond the lengths that were measured: their ends
-            logs.append(math.log((crossing(first, second) or _outside(first, second)) / width))
-        interval = Interval.of(logs) if count > 1 else Interval.exact(logs[0])
-        return Interval(*(math.exp(end) for end in (interval.value, interval.low, interval.high)))
+        return crossings([(costs(name, quantity), costs("rnn", quantity)) for _ in range(count)], width)
 
     cells = []
     for name, words in (("plain", "the product alone"), ("attention-layer", "the layer with its projections")):
@@ -78,9 +72,24 @@ def _crossings(full: bool) -> Evidence:
     return cells, [Control("more tokens cost more", ends[0] < ends[1], ends[1] / ends[0])]
 
 
-def _outside(first: Growth, second: Growth) -> float:
-    """The end of the measured lengths at which the two cost most alike."""
-    return float(first.at[0] if first.values[0] > second.values[0] else first.at[-1])
+def crossings(pairs: Sequence[tuple[Growth, Growth]], width: int) -> Interval:
+    """The length from which the first of two costs more, as a multiple of the width: over repeats, or exact for one.
+
+    Where it lies beyond the lengths that were measured, an end of these stands for it, and the interval has no limit on
+    that side.
+    """
+    logs, before, beyond = list[float](), False, False
+    for first, second in pairs:
+        length = crossing(first, second)
+        if length is None:
+            # dearer from the first length on, or never
+            early = first.values[0] > second.values[0]
+            before, beyond = before or early, beyond or not early
+            length = float(first.at[0] if early else first.at[-1])
+        logs.append(math.log(length / width))
+    interval = Interval.of(logs) if len(logs) > 1 else Interval.exact(logs[0])
+    low, high = (math.exp(end) for end in (interval.low, interval.high))
+    return Interval(math.exp(interval.value), 0.0 if before else low, math.inf if beyond else high)
 
 
 def _turns(passes: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:

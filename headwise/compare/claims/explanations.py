@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from scipy import stats
 
-from headwise.compare.bench import Bench, Design
+from headwise.compare.bench import GROUPS, Bench, Design, by_group
 from headwise.compare.claim import Claim, Evidence
 from headwise.compare.experiment import Arm
-from headwise.compare.models import GROUPS, by_group, models
 from headwise.compare.verdicts import Cell, Control, Interval, beyond, larger
 from headwise.predictors.ablating import reweighted
 from headwise.predictors.attribution.attribute import attribute
@@ -74,7 +73,7 @@ def _not_unique(bench: Bench) -> Evidence:
     bounds = {"gradient": (0.5, 0.7), "occlusion": (0.5, 0.7), "other": (0.5, 0.2)}
     cells, controls = [], []
     for encoder, kind in (("GRU", []), ("tokens alone", ["model={kind='token',d_model=64,dropout=0.5}"])):
-        runs = models(bench, "sst2", [*settings, *kind], seeds)
+        runs = bench.models(encoder, "sst2", [*settings, *kind], seeds)
         table = [list(_rows(run, count)) for run in runs]
         right = min(sum(by_group(load(run), examples(run, "test"), "accuracy")) / GROUPS for run in runs)
         means = {name: Interval.across([[row[name] for row in seed] for seed in table]) for name in table[0][0]}

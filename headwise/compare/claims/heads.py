@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headwise.compare.bench import Bench
+from headwise.compare.bench import Bench, by_group
 from headwise.compare.claim import Claim, Evidence
-from headwise.compare.models import by_group, models
 from headwise.compare.verdicts import Cell, Control, Interval, above, beyond
 from headwise.data.dependencies import Parsed, read_dependencies
 from headwise.explain.heads import describe, roles
@@ -72,7 +71,7 @@ def _of_task(
 ) -> Evidence:
     """The claim of one task, with so many seeds, validation examples to find an order, and test examples."""
     rows = []
-    for run in models(bench, recipe, settings, range(1, 1 + seeds)):
+    for run in bench.models(where, recipe, settings, range(1, 1 + seeds)):
         valid, test = loading.examples(run, "valid")[:sample], loading.examples(run, "test")[:count]
         rows.append(removals(loading.load(run), valid, test, metric))
     cells: list[Cell] = []
@@ -148,12 +147,12 @@ def _have_roles(bench: Bench) -> Evidence:
     settings += ["training.validate_every_epochs=0"]
     if not bench.full:
         settings += ["data.limit=4000", "training.max_steps=400"]
-    runs = models(bench, "ewt-upos", settings, range(1, 7 if bench.full else 4))
+    runs = bench.models("parts of speech", "ewt-upos", settings, range(1, 7 if bench.full else 4))
     data = recipe_of(runs[0]).model_dump()["data"]
     parts = [list(itertools.islice(read_dependencies(data[part]), count)) for part in ("valid", "test")]
     rows = [_role(loading.load(run), *parts) for run in runs]
     right = min(loading.load(run).evaluate(loading.examples(run, "test")[:count])["accuracy"] for run in runs)
-    (untrained,) = models(bench, "ewt-upos", [*settings, "training.max_steps=1"], [1])
+    (untrained,) = bench.models("before training", "ewt-upos", [*settings, "training.max_steps=1"], [1])
     floor = _role(loading.load(untrained), *parts)
     names = {"previous": "the word before", "next": "the word behind", "separator": "punctuation"}
     cells = [

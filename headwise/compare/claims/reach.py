@@ -1,7 +1,7 @@
 """Claims about positions and length: which scheme is best, and which goes on beyond the lengths of training."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from headwise.compare.bench import Bench, Comparison, Design, budget, rates
@@ -17,8 +17,8 @@ _WINDOW, _SYMBOLS = 64, 8
 # windows are as long as the learned table, which ends there
 _SPOKEN = [f"length={_WINDOW}", 'tokenizer={kind="char",spaces="kept"}', "model.dropout=0", "ngram=0", "show=[]"]
 
-# the scores of a side at a length, seed by seed
-Scores = dict[int, list[float]]
+# the scores of a side at a length, by seed
+Scores = dict[int, dict[int, float]]
 
 
 def _spoken(bench: Bench, names: Sequence[str], times: Sequence[int]) -> tuple[Comparison, dict[str, Scores]]:
@@ -52,30 +52,32 @@ def _drawn(bench: Bench, problem: str, names: Sequence[str]) -> tuple[Comparison
 
 
 def _by_length(compared: Comparison, metric: str, times: Sequence[int]) -> dict[str, Scores]:
-    """The score of each side at each length, seed by seed; without those that a side cannot read."""
+    """The score of each side at each length, by seed; without lengths that a side cannot read, and runs that failed."""
     table: dict[str, Scores] = {}
     for name in compared.sides:
-        table[name] = {number: [] for number in times}
-        for run in compared.folders(name).values():
+        table[name] = {number: {} for number in times}
+        for seed, run in compared.folders(name).items():
             by_length, _ = scores_at(run, times)
             for number, scores in by_length.items():
-                table[name][number].append(scores[metric])
+                table[name][number][seed] = scores[metric]
     return table
 
 
-def regret(conditions: Sequence[dict[str, list[float]]], seeds: int) -> Interval:
+def regret(conditions: Sequence[Mapping[str, Mapping[int, float]]], seeds: Sequence[int]) -> Interval:
     """How far behind the best the most even side is in its worst condition, as a share of the best; over seeds.
 
     Which side that is, in which condition and behind whom, the other seeds say: a maximum that is measured where it was
     chosen is never below 0, however little there is.
 
     Args:
-        conditions: goodness of each side, seed by seed; a side that is absent in one is last there.
+        conditions: goodness of each side, by seed; a side that is absent in one is last there, and so is, with its
+            seed, a run that failed.
     """
 
-    def values(condition: dict[str, list[float]], over: Sequence[int]) -> dict[str, float]:
+    def values(condition: Mapping[str, Mapping[int, float]], over: Sequence[int]) -> dict[str, float]:
+        worst = {seed: min(scores[seed] for scores in condition.values() if seed in scores) for seed in over}
         means = {
-            name: fmean(scores[seed] for seed in over) for name, scores in condition.items() if len(scores) > max(over)
+            name: fmean(scores.get(seed, worst[seed]) for seed in over) for name, scores in condition.items() if scores
         }
         last = min(means.values())
         return {name: means.get(name, last) for name in condition}
@@ -84,8 +86,8 @@ def regret(conditions: Sequence[dict[str, list[float]]], seeds: int) -> Interval
         return (goodness[best] - goodness[name]) / abs(goodness[best])
 
     regrets = []
-    for seed in range(seeds):
-        others = [values(condition, [other for other in range(seeds) if other != seed]) for condition in conditions]
+    for seed in seeds:
+        others = [values(condition, [other for other in seeds if other != seed]) for condition in conditions]
         best = [max(goodness, key=goodness.__getitem__) for goodness in others]
         lost = {
             name: [behind(goodness, name, first) for goodness, first in zip(others, best, strict=True)]
@@ -103,8 +105,9 @@ def _best_position(bench: Bench) -> Evidence:
     times = (1, 2, 4) if bench.full else (1, 2)
     spoken, text = _spoken(bench, names, times)
     problems = ("copy", "reverse") if bench.full else ("copy",)
-    conditions: list[dict[str, list[float]]] = [
-        {name: [-loss for loss in by_length[number]] for name, by_length in text.items()} for number in times
+    conditions: list[dict[str, dict[int, float]]] = [
+        {name: {seed: -loss for seed, loss in by_length[number].items()} for name, by_length in text.items()}
+        for number in times
     ]
     controls = [
         Control("characters: the best is below 2.8 nats", spoken.mean(spoken.best()) < 2.8, spoken.mean(spoken.best()))
@@ -116,7 +119,7 @@ def _best_position(bench: Bench) -> Evidence:
     absent = [len(condition["learned"]) for condition in conditions[1:2]]
     controls.append(Control("a learned table cannot go on", absent == [0], float(absent[0])))
     return [
-        larger("the most even scheme is behind the best somewhere", regret(conditions, len(bench.seeds)), 0.02)
+        larger("the most even scheme is behind the best somewhere", regret(conditions, bench.seeds), 0.02)
     ], controls
 
 
@@ -126,7 +129,7 @@ def _alibi(bench: Bench) -> Evidence:
     compared, table = _spoken(bench, ("alibi", "sinusoidal", "rotary"), times)
     cells = []
     for name in compared.sides:
-        excess = Interval.of([after - before for before, after in zip(table[name][1], table[name][4], strict=True)])
+        excess = Interval.of([after - table[name][1][seed] for seed, after in table[name][4].items()])
         if name == "alibi":
             cells.append(below("alibi: excess at 4 times the length", excess, 0.02))
         else:
@@ -141,9 +144,10 @@ def _no_positions(bench: Bench) -> Evidence:
     cells, controls = list[Cell](), list[Control]()
     for problem in ("copy", "reverse", "sort") if bench.full else ("copy", "sort"):
         compared, table = _drawn(bench, problem, names)
-        means: dict[str, float] = {name: sum(scores[2]) / len(scores[2]) for name, scores in table.items()}
-        best = max((name for name in names if name != "none"), key=means.__getitem__)
-        ahead = [a - b for a, b in zip(table["none"][2], table[best][2], strict=True)]
+        # of a run that failed nothing is right
+        right = {name: [scores[2].get(seed, 0.0) for seed in bench.seeds] for name, scores in table.items()}
+        best = max((name for name in names if name != "none"), key=lambda name: sum(right[name]))
+        ahead = [a - b for a, b in zip(right["none"], right[best], strict=True)]
         cells.append(larger(f"{problem}: ahead of {best} at twice the length", Interval.of(ahead), 0.02))
         controls += [guessed(problem, compared, 1 / 12), learned(problem, compared, compared.best(), 0.5)]
     return cells, controls

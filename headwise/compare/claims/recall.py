@@ -1,4 +1,4 @@
-"""Claims about what models can hold: pairs in a state of fixed size, and repeats by heads that find them."""
+"""Claims about what models can hold: pairs in a state of fixed size, repeats by heads that find them, a sum."""
 
 import datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from headwise.compare.bench import Bench, Comparison, Design, budget, rates
 from headwise.compare.claim import Claim, Evidence
 from headwise.compare.claims.weighing import CEILING, guessed, learned
 from headwise.compare.experiment import Arm
-from headwise.compare.verdicts import Cell, Control, Interval, above, larger
+from headwise.compare.verdicts import Cell, Control, Interval, above, below, larger
 from headwise.data.synthetic import UNTAGGED
 from headwise.training.loading import examples, load
 
@@ -97,6 +97,44 @@ def _prefix(run: Path) -> float:
     return float(np.mean(weights, 0).max())
 
 
+def _sum(bench: Bench) -> Evidence:
+    """Whether the ones so far are odd in number, tagged at each place, by models that read every place before."""
+    full, cells, controls = bench.full, list[Cell](), list[Control]()
+    attention = _model(64 if full else 32, 2, position="'rotary'")
+    for length in (32, 64) if full else (32,):
+        sizes = {"test": 300, "shortest": length, "longest": length}
+        bits = bench.drawn("ones", 10_000 if full else 4000, **sizes)
+        carried = bench.drawn("parity", 10_000 if full else 4000, tagged=True, **sizes)
+        sides = {
+            "gru": Arm("ones", tuple(bits)),
+            "attention": Arm("ones", (*bits, attention)),
+            "attention that reads its answers": Arm("repeat", (*carried, attention)),
+        }
+        where = f"{length} bits"
+        compared = bench.train(
+            where, Design(sides, "accuracy", budget(1200 if full else 200, 1024 if full else 512), rates(8e-3))
+        )
+        cells += [
+            below(f"{where}: attention, in the last half", _last_half(compared, "attention"), 0.6),
+            above(f"{where}: gru, in the last half", _last_half(compared, "gru"), 0.95),
+            above(f"{where}: attention that reads its answers", Interval.of(compared.scores([*sides][-1])), 0.95),
+        ]
+        controls.append(guessed(where, compared, 0.5))
+    return cells, controls
+
+
+def _last_half(compared: Comparison, side: str) -> Interval:
+    """The share of right tags in the last half of test texts, over seeds."""
+    return Interval.of([_right_at_last(run) for run in compared.folders(side).values()])
+
+
+def _right_at_last(run: Path) -> float:
+    predictor: Any = load(run)
+    rows = examples(run, "test")
+    pairs = [list(zip(tags, row.tags or (), strict=True)) for row, tags in zip(rows, predictor.tag(rows), strict=True)]
+    return float(np.mean([tag == answer for row in pairs for tag, answer in row[len(row) // 2 :]]))
+
+
 CLAIMS = [
     Claim(
         name="fixed-state-fails-recall",
@@ -124,5 +162,24 @@ CLAIMS = [
         ),
         written=_WRITTEN,
         trial=_induction,
+    ),
+    Claim(
+        name="soft-attention-cannot-parity",
+        sentence=(
+            "Attention cannot tell whether the ones of a long text are odd in number, which a recurrent network can;"
+            " where it reads its own answers, it can too."
+        ),
+        source=(
+            "Hahn 2020, Theoretical limitations of self-attention, arXiv:1906.06755; Chiang and Cholak 2022,"
+            " arXiv:2202.12172, build a Transformer that can, by hand"
+        ),
+        rule=(
+            "of texts of 32 bits (full: 64 too), tagged at each place by models that read all places before, the share"
+            " of right tags in the last half is below 0.6 for two layers of attention and above 0.95 for a GRU; where"
+            " the answers so far are read with the bits, attention is right above 0.95; each with all of the 95 %"
+            " interval over seeds, refuted where none of it is so; each side has the rate that validation chose"
+        ),
+        written=_WRITTEN,
+        trial=_sum,
     ),
 ]

@@ -5,7 +5,6 @@ import math
 
 from headwise.compare.bench import Bench
 from headwise.compare.claim import Claim, Evidence
-from headwise.compare.models import models
 from headwise.compare.verdicts import Cell, Control, Interval, larger
 from headwise.tasks import generators
 from headwise.training import loading
@@ -25,7 +24,7 @@ def _linear_wins(bench: Bench) -> Evidence:
     controls: list[Control] = []
     for column, what in {"tide": "sums of waves", "echo": "numbers on a parabola over earlier ones"}.items():
         ratios, gains = [], []
-        for run in models(bench, "waves", [*settings, f"data.columns=['{column}']"], bench.seeds):
+        for run in bench.models(what, "waves", [*settings, f"data.columns=['{column}']"]):
             predictor, cases = loading.load(run), loading.examples(run, "test")
             errors = {baseline.name: baseline.scores["mse"] for baseline in predictor.baselines(cases)}
             error = float(predictor.evaluate(cases)["mse"])

@@ -11,7 +11,6 @@ import numpy as np
 from headwise.compare.bench import Bench, Design, budget
 from headwise.compare.claim import Claim, Evidence
 from headwise.compare.experiment import Arm
-from headwise.compare.models import models
 from headwise.compare.verdicts import Cell, Control, Interval, below, beyond
 from headwise.predictors.predictor import Predictor
 from headwise.training import loading
@@ -89,7 +88,9 @@ def _sinks(bench: Bench) -> Evidence:
     for name in sides:
         runs = trained.folders(name).values()
         multiples[name] = [_multiple(run) for run in runs]
-    (before,) = models(bench, "shift", [*settings, sides["softmax"].settings[0], "training.max_steps=1"], [0])
+    (before,) = bench.models(
+        "before training", "shift", [*settings, sides["softmax"].settings[0], "training.max_steps=1"], [0]
+    )
     floor, chance = _multiple(before), 1 / 3
     where = "softmax: weight of the first place, as a multiple of its share"
     # sinks grow late and with depth: a share between a fair one and a sink's refutes nothing

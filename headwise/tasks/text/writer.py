@@ -288,9 +288,12 @@ def with_guesses(model: Seq2Seq, batch: PairBatch, share: float) -> Tensor:
     """Decoder inputs with a share of the gold tokens replaced by the model's guesses from a first, unrecorded pass.
 
     The two-pass form of scheduled sampling (Mihaylova and Martins 2019, arXiv:1906.07651), which keeps a Transformer
-    parallel; Bengio et al. 2015, arXiv:1506.03099, go step by step.
+    parallel; Bengio et al. 2015, arXiv:1506.03099, go step by step. A share of 1 does too, one pass for each position
+    (free running): every input is the guess that follows from the guesses before.
     """
     with torch.no_grad():
+        if share == 1:
+            return _free_running(model, batch)
         memory = model.encoder(batch.src, batch.src_lens)
         hidden = model.decoder.hidden(batch.tgt_in, memory, batch.src_lens)
         # the guess at position t is what the decoder would have read at t + 1
@@ -298,6 +301,14 @@ def with_guesses(model: Seq2Seq, batch: PairBatch, share: float) -> Tensor:
     inputs = batch.tgt_in.clone()
     replaced = torch.rand(guesses.shape, device=guesses.device) < share
     inputs[:, 1:] = torch.where(replaced, guesses, inputs[:, 1:])
+    return inputs
+
+
+def _free_running(model: Seq2Seq, batch: PairBatch) -> Tensor:
+    memory, inputs = model.encoder(batch.src, batch.src_lens), batch.tgt_in.clone()
+    for place in range(1, inputs.shape[1]):
+        hidden = model.decoder.hidden(inputs[:, :place], memory, batch.src_lens)
+        inputs[:, place] = model.decoder.output(hidden[:, -1]).argmax(-1)
     return inputs
 
 
@@ -311,7 +322,10 @@ class WriterConfig(Config):
     decoding: DecodingConfig = Field(DecodingConfig(), description="how outputs are decoded")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="share of the target spread over the vocabulary")
     scheduled_sampling: float = Field(
-        0.0, ge=0, lt=1, description="share of decoder inputs that are the model's own guesses while training"
+        0.0,
+        ge=0,
+        le=1,
+        description="share of decoder inputs that are the model's own guesses in training; 1: all, one after another",
     )
     num_shown: int = Field(4, ge=0, description="number of outputs shown at each validation")
     bleu: BleuConfig = Field(BleuConfig(), description="how BLEU is computed")

@@ -288,6 +288,27 @@ def test_data_that_leave_nothing(make, pairs_file):
 
 
 @pytest.mark.parametrize("model", [TRANSFORMER, RECURRENT])
+def test_free_running_reads_only_what_it_guessed(make, model):
+    task = make(model | {"dropout": 0.0}, scheduled_sampling=1)
+    built, batch = built_of(task).train(), all_of(task)
+    seen = []
+    hidden = built.decoder.hidden
+    built.decoder.hidden = lambda tokens, *rest: (
+        seen.append((tokens.clone(), torch.is_grad_enabled())) or hidden(tokens, *rest)
+    )
+    task.loss(built, batch).backward()
+    inputs, _ = seen[-1]
+    # a pass for each position, and the one that is learned from
+    assert len(seen) == batch.tgt_in.shape[1]
+    assert [learning for _, learning in seen] == [False] * (len(seen) - 1) + [True]
+    assert torch.equal(inputs[:, 0], batch.tgt_in[:, 0])
+    # the guess after every prefix of guesses is the next input
+    with torch.no_grad():
+        states = hidden(inputs, built.encoder(batch.src, batch.src_lens), batch.src_lens)
+        assert torch.equal(built.decoder.output(states).argmax(-1)[:, :-1], inputs[:, 1:])
+
+
+@pytest.mark.parametrize("model", [TRANSFORMER, RECURRENT])
 def test_scheduled_sampling_replaces_inputs_by_guesses(make, model):
     task = make(model | {"dropout": 0.0}, scheduled_sampling=0.5)
     built, batch = built_of(task).train(), all_of(task)
