@@ -1,5 +1,7 @@
 """What an attention layer does around its mechanism, in float64: inputs to queries, keys, values; heads to output."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -131,8 +133,9 @@ class Projections:
         position = layer.position
         if name != "value" and position is not None and type(position).rotate is not Position.rotate and not call.cross:
             start = call.query_start if name == "query" else 0
-            heads = position.rotate(heads, start)
-            steps.append((heads, _rotation(position, start, *heads.shape[-2:])))
+            turn = position.rotate if name == "query" else position.rotate_keys
+            heads = turn(heads, start)
+            steps.append((heads, _rotation(turn, start, *heads.shape[-2:])))
         if not near(per_head(heads, call.shape[1]), recorded.values):
             return [recorded]
         return [self._stage(name, source, linear, number, steps, call) for number in range(len(steps))]
@@ -199,11 +202,11 @@ def _norm(norm: nn.Module) -> Working:
     return Working("norm", (), {**numbers, "eps": eps, "mean": isinstance(norm, nn.LayerNorm)})
 
 
-def _rotation(position: Position, start: int, length: int, width: int) -> Working:
+def _rotation(turn: Callable[[Tensor, int], Tensor], start: int, length: int, width: int) -> Working:
     """What each column of a turned vector takes of itself and of its partner, where it takes no more."""
     basis = torch.eye(width, dtype=torch.float64)[:, None, None].expand(width, 1, length, width)
     # (from column, position, to column)
-    images = position.rotate(basis, start)[:, 0]
+    images = turn(basis, start)[:, 0]
     own = images.diagonal(dim1=0, dim2=2)
     others = images - torch.diag_embed(own, dim1=0, dim2=2)
     partner = others.abs().sum(1).argmax(0)

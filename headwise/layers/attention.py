@@ -205,7 +205,7 @@ class MultiHeadAttention(nn.Module):
         relative = None
         if self.position is not None:
             if step is None:
-                query, key = self.position.rotate(query, start), self.position.rotate(key, 0)
+                query, key = self.position.rotate(query, start), self.position.rotate_keys(key, 0)
             bias = _added(self.position.bias(query, key, start), bias)
             relative = self._relative(query, key, start, step)
         return self.mechanism(Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start))
@@ -232,7 +232,7 @@ class MultiHeadAttention(nn.Module):
     def _attend_step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
         """Self-attention of new tokens after those that the cache holds."""
         if self.position is not None:
-            query, key = rotated(self.position, query, step), rotated(self.position, key, step)
+            query, key = rotated(self.position.rotate, query, step), rotated(self.position.rotate_keys, key, step)
         assert not isinstance(step.memory, Segments)
         if step.beams == 1 or step.memory.shares_beams:
             return self._attend_stored(query, key, value, mask, step)
@@ -342,12 +342,12 @@ def rows_of_beams(heads: Float[Tensor, "batch heads beams dim"]) -> Float[Tensor
     return heads.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
 
-def rotated(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
+def rotated(rotate: Callable[[Tensor, int], Tensor], heads: Tensor, step: AttentionStep) -> Tensor:
     """Queries or keys of a step as the position scheme rotates them."""
     if step.beams == 1:
-        return position.rotate(heads, step.position)
+        return rotate(heads, step.position)
     # beams side by side share one position
-    return position.rotate(heads.unsqueeze(-2), step.position).squeeze(-2)
+    return rotate(heads.unsqueeze(-2), step.position).squeeze(-2)
 
 
 def _added(first: Tensor | None, second: Tensor | None) -> Tensor | None:
