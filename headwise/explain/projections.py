@@ -86,8 +86,10 @@ class Projections:
         side, axes = self._layer.combine == "concat", ("queries", "features")
         formula = r"H = [O_1 \dots O_h]" if side else r"H = \frac{1}{h} \sum_i O_i"
         text = "the outputs of all heads, side by side" if side else "the mean of the outputs of all heads"
+        if self._layer.closing is not None:
+            formula, text = formula.replace("O", r"\hat{O}"), f"{text}, each after its norm and gate"
         joined, working = output.transpose(1, 2).flatten(2) if side else output.mean(1), None
-        if near(joined, tensors["joined"]):
+        if self._layer.closing is None and near(joined, tensors["joined"]):
             first = {"first": head * output.shape[-1]}
             working = Working("join", ("output",), first) if side else Working("formula", ("output",))
         else:

@@ -60,6 +60,7 @@ def attention_of(
         shared=config.shared,
         combine=config.combine,
         rank=config.projection_rank,
+        around=config.around(conv=memory_dim is None),
     )
 
 

@@ -25,6 +25,8 @@ KINDS = [
     {"position": "none", "mechanism": "linear"},
     {"position": "none", "mechanism": "retention"},
     {"position": "none", "mechanism": "gated_linear"},
+    {"position": "rotary", "conv": 3, "gate": "element", "head_norm": "rms", "num_kv_heads": 1},
+    {"position": "none", "mechanism": "linear", "conv": 4, "gate": "head", "gate_activation": "silu"},
 ]
 RELATIVE = ["none", "rotary", "alibi", "t5", "shaw", "transformer_xl"]
 

@@ -8,10 +8,15 @@ import torch
 from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen2_vl
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
 
-from headwise.errors import ConfigError
+from headwise.attention.masks import Causal, Padding
+from headwise.caches import AttentionStep
+from headwise.errors import ConfigError, ShapeError, Unsupported
+from headwise.layers.attention import MultiHeadAttention
+from headwise.positions.alibi import Alibi
 from headwise.positions.rotary import Rotary
 from headwise.positions.rotary_2d import Rotary2d
 from headwise.positions.rotary_sections import RotarySections
+from headwise.positions.xpos import Xpos
 
 BATCH, HEADS, LENGTH = 2, 3, 6
 
@@ -103,6 +108,39 @@ def test_as_qwen2_vl_turns_images():
     expected = qwen2_vl.apply_rotary_pos_emb(query, query, cos[None], sin[None])[0]
     found = Rotary2d(16, width=9, layout="half").rotate(query, ids)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("make", [Rotary, lambda width: Rotary2d(width, width=3), RotarySections, Xpos])
+def test_a_layer_places_tokens_by_their_ids(make):
+    """Permuted tokens with their ids are the tokens in order; step by step with a cache is all at once."""
+    layer = MultiHeadAttention(16, 2, position=make(8)).double()
+    x, ids, order = torch.randn(2, LENGTH, 16).double(), drawn_ids(layer.position.axes), torch.randperm(LENGTH)
+    whole = layer(x, ids=ids)
+    torch.testing.assert_close(layer(x[:, order], ids=ids[:, :, order]), whole[:, order], rtol=0, atol=1e-10)
+    alone = torch.cat([layer(x[b : b + 1, :4], ids=ids[b : b + 1, :, :4]) for b in range(2)])
+    padded = layer(x, mask=Padding(torch.tensor([4, 4])), ids=ids)
+    torch.testing.assert_close(padded[:, :4], alone, rtol=0, atol=1e-10)
+    causal, memory, steps = layer(x, mask=Causal(), ids=ids), layer.new_cache(), []
+    for t in range(LENGTH):
+        step = AttentionStep(memory, position=t)
+        steps.append(layer(x[:, t : t + 1], mask=Causal(), cache=step, ids=ids[:, :, t : t + 1]))
+    torch.testing.assert_close(torch.cat(steps, 1), causal, rtol=0, atol=1e-10)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_ids_that_a_layer_cannot_take():
+    x, ids = torch.randn(2, LENGTH, 16), drawn_ids(1)
+    layer = MultiHeadAttention(16, 2, position=Rotary(8))
+    for other, name in (
+        (MultiHeadAttention(16, 2), "without positions"),
+        (MultiHeadAttention(16, 2, position=Alibi(2)), "Alibi"),
+    ):
+        with pytest.raises(Unsupported, match=f"a layer .*{name}.* takes no ids of tokens"):
+            other(x, ids=ids)
+    with pytest.raises(Unsupported, match="not of a memory, beams or segments"):
+        layer(x, x, ids=ids)
+    with pytest.raises(ShapeError, match=r"ids \(2, 1, 5\) do not fit \(batch, axes, length\) = \(2, 1, 6\)"):
+        layer(x, ids=ids[:, :, :5])
 
 
 @pytest.mark.usefixtures("untyped")

@@ -114,6 +114,13 @@ class Mechanism(nn.Module, ABC):
         sizes = {"head_dim": head_dim, "num_heads": num_heads, "max_len": max_len, "dropout": dropout}
         return cls(**{name: size for name, size in sizes.items() if name in signature(cls).parameters})
 
+    def gate_module(self, d_model: int, num_heads: int) -> nn.Module | None:
+        """A new module from a layer's input to `Call.gates`, which the layer owns; None: the mechanism takes none.
+
+        It makes (batch, num_heads, length, width) of (batch, length, d_model): gates for every token of the keys.
+        """
+        return None
+
     @final  # type: ignore[misc]
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         """The attention output. Raises: Unsupported for what the facts exclude."""
@@ -163,6 +170,11 @@ class Mechanism(nn.Module, ABC):
         """Raises: Unsupported for what the call asks and the facts exclude."""
         self.require_terms(call)
         name, facts = type(self).__name__, self.facts
+        if call.gates is None and type(self).gate_module is not Mechanism.gate_module:
+            raise Unsupported(
+                f"{name} takes gates from the input of its layer: use it in a MultiHeadAttention, or pass"
+                " Call(gates=mechanism.gate_module(d_model, num_heads)(x))"
+            )
         if facts.honours != "any" or not facts.bidirectional:
             self._require_mask(call)
         if facts.cache == "none" and call.query_start:
