@@ -40,6 +40,7 @@ class Facts:
         bias: whether it honours a bias on scores.
         relative: whether it honours relative positions.
         scored: whether it takes score, normalizer and dropout of a call in place of its own.
+        apart: whether a head knows nothing of the others.
         bidirectional: whether it can let queries see later keys; else every call needs a causal mask.
         cache: how cached keys continue: "shared" if several hypotheses may share one cache, separated by a bias,
             "per_hypothesis" if each needs its own, "none" if one step does not follow another.
@@ -58,6 +59,7 @@ class Facts:
     bias: bool = False
     relative: bool = False
     scored: bool = False
+    apart: bool = True
     bidirectional: bool = True
     cache: Literal["shared", "per_hypothesis", "none"] = "none"
 
