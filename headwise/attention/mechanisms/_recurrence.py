@@ -15,7 +15,6 @@ from headwise.attention.mechanisms._scan import Output, Terms, scan, step
 from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
 from headwise.attention.precision import uncast, wide
 from headwise.attention.stages import PAIRS, Stage, Working
-from headwise.errors import ShapeError
 
 # of those that fade: a memory runs from a key to later queries
 FADING = Facts(
@@ -101,7 +100,7 @@ class Recurrence(Recurrent, ABC):
         with uncast(call.query):
             terms, causal = self._visible(call)
         if self.normalised and terms.log_decay is None and terms.read is None:
-            return [*_product_stages(terms, call, causal), _weights_stage(self.weights(call), call, causal)]
+            return [*_product_stages(terms, call), _weights_stage(self.weights(call), call, causal)]
         named = [
             ("query vectors", r"\hat{Q}", "what reads the state", "query", ("queries", "features"), terms.query),
             ("key vectors", r"\hat{K}", "where the state takes up a value", "key", ("keys", "features"), terms.key),
@@ -147,14 +146,6 @@ class Recurrence(Recurrent, ABC):
         return terms.map(lambda x: per_head(x, heads))
 
 
-def gates_of(call: Call, width: int) -> Float[Tensor, "batch heads length gates"]:
-    """The gates of a call. Raises: ShapeError if they are of another width."""
-    assert call.gates is not None
-    if call.gates.shape[-1] != width:
-        raise ShapeError(f"the mechanism takes {width} gates of each head, got {call.gates.shape[-1]}")
-    return call.gates
-
-
 def divided(sums: Output) -> Float[Tensor, "batch heads query_len _"]:
     """Weighted sums over their weights; exactly 0, with zero gradient, where there is no weight."""
     weight = sums.detach()[..., -1:]
@@ -177,13 +168,13 @@ def _delayed(terms: Terms, before: State | None) -> tuple[Terms, State]:
     return terms._replace(key=moved[0], value=moved[1], log_decay=moved[2]), tuple(last)
 
 
-def _product_stages(terms: Terms, call: Call, causal: bool) -> list[Stage]:
+def _product_stages(terms: Terms, call: Call) -> list[Stage]:
     """The features of queries and keys, and their products."""
     key = per_head(terms.key, call.shape[1])
     texts = "features in place of the exponential", "the same of the keys; 0 where hidden"
     stages = [
         Stage("query features", r"\phi(Q)", r"\phi(Q)", ("queries", "phi"), terms.query, texts[0], _of("query")),
-        Stage("key features", r"\phi(K)", r"\phi(K)", ("keys", "phi"), terms.key, texts[1], _of("key")),
+        Stage("key features", r"\phi(K)", r"\phi(K)", ("keys", "phi"), key, texts[1], _of("key")),
     ]
     formula, text = r"P = \phi(Q)\,\phi(K)^\top", "never made when it runs: it sums keys"
     working = Working("dot", ("query features", "key features"))
