@@ -42,6 +42,26 @@ class Cache(ABC):
         raise Unsupported(f"{type(self).__name__} does not count its bytes: it defines no state_bytes")
 
 
+def bytes_per_token(
+    heads: int, head_dim: int, kv_heads: int, item: int, latent: int | None = None, turned: int = 0
+) -> dict[str, int]:
+    """What a layer's cache keeps of a token: of all heads, of these key heads, of one, and of a latent vector.
+
+    Args:
+        item: bytes of a number.
+        latent: width of the vector that keys and values are made of; None: there is none.
+        turned: columns beside it that position turns.
+
+    >>> bytes_per_token(128, 128, 8, 2, 512, 64)  # DeepSeek-V3's sizes
+    {'MHA': 65536, 'GQA-8': 4096, 'MQA': 512, 'latent 512+64': 1152}
+    """
+    kept = {"MHA": heads, f"GQA-{kv_heads}": kv_heads, "MQA": 1}
+    if kv_heads in (1, heads):
+        del kept[f"GQA-{kv_heads}"]
+    sizes = {name: 2 * count * head_dim * item for name, count in kept.items()}
+    return sizes if latent is None else {**sizes, f"latent {latent}+{turned}": (latent + turned) * item}
+
+
 # hypotheses of a sentence that may lie side by side: each step compares each of them with the keys of all
 SIDE_BY_SIDE = 64
 

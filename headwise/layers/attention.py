@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -14,11 +14,13 @@ from headwise.attention.masks import Mask, Place, parts
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent, is_of_keys
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
+from headwise.attention.scores import Dot
 from headwise.attention.scores.score import times
 from headwise.attention.zeros import zeroed
 from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
 from headwise.layers.around import Around, Closing, ShortConvolution
+from headwise.layers.latent import Latent, LatentProjection, turned_columns
 from headwise.positions.position import Ids, Position
 
 Vectors = Float[Tensor, "batch length d_model"]
@@ -101,6 +103,8 @@ class MultiHeadAttention(nn.Module):
         rank: the projections of queries, keys and values are `Factored` through so many numbers; None: one matrix each.
         around: a convolution before the heads, a norm and a gate behind them. A convolution reads the tokens before
             one, so it takes no masks but `Causal()` and those of keys.
+        latent: keys and values are made of one narrow vector for all heads, which is what a cache keeps (MLA), see
+            `LatentProjection`; position is then `Rotary` with some of the columns, or None.
     Raises:
         ConfigError: sizes that do not divide, or do not fit what is shared; the message names those that do.
         ShapeError: inputs of another width than the layer was built for.
@@ -129,6 +133,7 @@ class MultiHeadAttention(nn.Module):
         combine: Combine = "concat",
         rank: int | None = None,
         around: Around | None = None,
+        latent: Latent | None = None,
     ):
         super().__init__()
         check_heads(d_model, num_heads, num_kv_heads, head_dim, value_dim, rank)
@@ -141,19 +146,16 @@ class MultiHeadAttention(nn.Module):
         self.position = position
         query, *others = self.widths()
         own = [query] if memory_dim is not None else [query, *others]
-        self.projection = _projection(d_model, own, rank, bias=bias)
+        self.latent = latent is not None
+        if latent is not None:
+            self._check_latent(norm, rank, around)
+        self.projection = self._own_projection(own, rank, latent, bias=bias)
         self.memory_projection = None if memory_dim is None else _projection(memory_dim, others, rank, bias=bias)
         joined = self.value_dim * (num_heads if combine == "concat" else 1)
         self.output = nn.Linear(joined, d_model, bias=bias)
-        self.query_norm = nn.Identity() if norm is None else norm(self.head_dim)
-        self.key_norm = nn.Identity() if norm is None else norm(self.head_dim)
+        self.query_norm, self.key_norm = (nn.Identity() if norm is None else norm(self.head_dim) for _ in range(2))
         self.gates = self.mechanism.gate_module(d_model, num_heads)
-        around = around or Around()
-        if around.conv and memory_dim is not None:
-            raise ConfigError("conv reads the tokens of a self-attention; a layer with memory_dim has none")
-        self.convolution = ShortConvolution(sum(own), around.conv, bias=bias) if around.conv else None
-        closes = around.gate != "none" or around.head_norm is not None
-        self.closing = Closing(d_model, num_heads, self.value_dim, around, bias=bias) if closes else None
+        self._surround(sum(own), around or Around(), bias=bias)
 
     def widths(self) -> tuple[int, int, int]:
         """Columns of the queries, keys and values that are projected; 0 for what another one stands in for."""
@@ -185,6 +187,9 @@ class MultiHeadAttention(nn.Module):
             self._check_ids(ids, x, memory, cache)
         if memory is not None or (isinstance(stored, KeyValues) and stored.fixed):
             return self._join(self._attend_memory(x, memory, mask, stored), x)
+        if self.latent and isinstance(stored, KeyValues):
+            assert cache is not None
+            return self._join(self._attend_latents(x, mask, cache, ids), x)
         if cache is not None and not isinstance(stored, Segments):
             return self._join(self._attend_step(self._project(x, cache=cache)._replace(ids=ids), mask, cache), x)
         if not isinstance(stored, Segments):
@@ -277,6 +282,32 @@ class MultiHeadAttention(nn.Module):
         rows = Projected(query, key, value, None if new.gates is None else rows_of_beams(new.gates))
         return self._attend_stored(rows, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
 
+    def _attend_latents(self, x: Tensor, mask: Mask | None, step: AttentionStep, ids: Ids | None) -> Tensor:
+        """Self-attention of new tokens after those of which the cache holds the narrow vectors."""
+        projection, memory, place = self.projection, step.memory, step.position if ids is None else ids
+        assert isinstance(projection, LatentProjection)
+        assert isinstance(memory, KeyValues)
+        query, latents = projection.queries(x), projection.compress(x).unsqueeze(1)
+        apart = step.beams > 1 and not memory.shares_beams
+        if step.beams > 1:
+            # hypotheses side by side share one position: rows of their own while it turns them
+            query, latents = rows_of_beams(query), rows_of_beams(latents)
+        query = query if self.position is None else self.position.rotate(query, place)
+        latents = projection.turned(self.position, latents, place)
+        if step.beams > 1 and not apart:
+            query, latents = (side_by_side(rows, step.beams) for rows in (query, latents))
+        latents, _ = memory.append(latents, latents[..., :0])
+        bias = None if step.ancestry is None or apart else step.ancestry.to(query.dtype)
+        call: dict[str, Any] = {"mask": mask, "bias": bias, "query_start": step.position}
+        mechanism = self.mechanism
+        # a product with the narrow vectors is wider than one with keys: for single tokens, which would make all keys
+        if (step.beams > 1 or x.shape[1] == 1) and _takes_score(mechanism):
+            score, shared = Dot(self.head_dim**-0.5), latents[..., projection.rope_dim :]
+            output = projection.restore(mechanism(Call(projection.absorb(query), latents, shared, score, **call)))
+        else:
+            output = mechanism(Call(query, *projection.expand(latents), **call))
+        return side_by_side(output, step.beams) if apart else output
+
     def _attend_stored(self, new: Projected, mask: Mask | None, step: AttentionStep) -> Tensor:
         memory, mechanism = step.memory, self.mechanism
         query, key, value, gates, _ = new
@@ -358,6 +389,37 @@ class MultiHeadAttention(nn.Module):
         if ids.shape[0] not in (1, batch) or ids.shape[1] != axes or ids.shape[2] != length:
             raise ShapeError(f"ids {tuple(ids.shape)} do not fit (batch, axes, length) = {(batch, axes, length)}")
 
+    def _own_projection(
+        self, widths: list[int], rank: int | None, latent: Latent | None, *, bias: bool
+    ) -> nn.Linear | Factored | LatentProjection:
+        if latent is None:
+            return _projection(self.d_model, widths, rank, bias=bias)
+        sizes = self.d_model, self.num_heads, self.head_dim, self.value_dim
+        return LatentProjection(*sizes, rope_dim=turned_columns(self.position), latent=latent, bias=bias)
+
+    def _surround(self, columns: int, around: Around, *, bias: bool) -> None:
+        """What stands before and behind the heads."""
+        if around.conv and self.memory_dim is not None:
+            raise ConfigError("conv reads the tokens of a self-attention; a layer with memory_dim has none")
+        self.convolution = ShortConvolution(columns, around.conv, bias=bias) if around.conv else None
+        closes = around.gate != "none" or around.head_norm is not None
+        self.closing = Closing(self.d_model, self.num_heads, self.value_dim, around, bias=bias) if closes else None
+
+    def _check_latent(self, norm: object, rank: int | None, around: Around | None) -> None:
+        """Raises: ConfigError for what keys and values of a narrow vector cannot have beside it."""
+        others = {
+            "memory_dim": self.memory_dim is not None,
+            "num_kv_heads": self.num_kv_heads != self.num_heads,
+            "norm": norm is not None,
+            "shared": self.shared != "none",
+            "rank": rank is not None,
+            "conv": around is not None and around.conv > 0,
+            f"mechanism {type(self.mechanism).__name__}": self.mechanism.gate_module(self.d_model, self.num_heads)
+            is not None,
+        }
+        if wrong := [name for name, given in others.items() if given]:
+            raise ConfigError(f"latent makes keys and values of one narrow vector: leave out {', '.join(wrong)}")
+
     def _check_shared(self) -> None:
         """Raises: ConfigError if projections that are to be one matrix differ in size."""
         name, heads, kv_heads = f"shared='{self.shared}'", self.num_heads, self.num_kv_heads
@@ -376,9 +438,14 @@ def _projection(in_features: int, widths: list[int], rank: int | None, *, bias: 
     return Factored(in_features, widths, rank, bias=bias)
 
 
-def _packed(projection: nn.Linear | Factored, widths: list[int]) -> list[Tensor]:
+def _packed(projection: nn.Linear | Factored | LatentProjection, widths: list[int]) -> list[Tensor]:
     """The matrices of a projection, one by one."""
-    return projection.matrices() if isinstance(projection, Factored) else list(projection.weight.split(widths))
+    return projection.matrices() if not isinstance(projection, nn.Linear) else list(projection.weight.split(widths))
+
+
+def _takes_score(mechanism: Mechanism) -> bool:
+    """Whether a call's score is computed as it is."""
+    return type(mechanism) is Scored and mechanism.score is None
 
 
 def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int) -> Mechanism:
@@ -417,6 +484,11 @@ def _heads(columns: Tensor, dim: int) -> Tensor:
 def rows_of_beams(heads: Float[Tensor, "batch heads beams dim"]) -> Float[Tensor, "rows heads 1 dim"]:
     """Hypotheses that lie side by side as rows of their own."""
     return heads.transpose(1, 2).flatten(0, 1).unsqueeze(2)
+
+
+def side_by_side(rows: Float[Tensor, "rows heads 1 dim"], beams: int) -> Float[Tensor, "batch heads beams dim"]:
+    """Rows of hypotheses side by side again."""
+    return rows.squeeze(2).unflatten(0, (-1, beams)).transpose(1, 2)
 
 
 def rotated(

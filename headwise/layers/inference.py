@@ -229,7 +229,12 @@ def _attends_plainly(attention: MultiHeadAttention) -> bool:
         return False
     if attention.shared != "none" or attention.combine != "concat" or attention.value_dim != attention.head_dim:
         return False
-    if attention.convolution is not None or attention.closing is not None or attention.gates is not None:
+    if (
+        attention.latent
+        or attention.convolution is not None
+        or attention.closing is not None
+        or attention.gates is not None
+    ):
         return False
     return isinstance(attention.query_norm, nn.Identity)
 

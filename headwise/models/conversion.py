@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ConfigError
 from headwise.layers.attention import Factored, MultiHeadAttention, check_heads
+from headwise.layers.latent import LatentProjection
 
 
 def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttention:
@@ -26,7 +27,7 @@ def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHead
     if attention.shared in ("qk", "qkv"):
         raise ConfigError(f"a layer with shared='{attention.shared}' has as many key heads as query heads")
     projection = attention.projection if attention.memory_projection is None else attention.memory_projection
-    if isinstance(projection, Factored):
+    if isinstance(projection, Factored | LatentProjection):
         raise ConfigError(f"a layer with rank={projection.rank} has no matrix of its key heads; leave rank out")
     if attention.convolution is not None:
         raise ConfigError("a layer with a convolution has taps for each of its key heads; leave conv out")

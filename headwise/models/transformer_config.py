@@ -13,6 +13,7 @@ from headwise.errors import ConfigError
 from headwise.layers.around import Around, Gate, GateActivation
 from headwise.layers.attention import Combine, SharedProjection, check_heads
 from headwise.layers.blocks import Residual
+from headwise.layers.latent import Latent
 from headwise.layers.norms import Norm, build_norm
 from headwise.models.initializers import Scheme
 from headwise.models.names import MaskText, MechanismName, NormalizerName, PositionName, ScoreName
@@ -63,6 +64,12 @@ class StackConfig(SublayerConfig):
     projection_rank: int | None = Field(
         None, ge=1, le=2**20, description="queries, keys and values each through a vector of this width; none if absent"
     )
+    latent: int | None = Field(
+        None, ge=1, le=2**20, description="keys and values of one vector of this width, all that a cache keeps (MLA)"
+    )
+    latent_queries: int | None = Field(
+        None, ge=1, le=2**20, description="queries through a vector of this width, beside latent"
+    )
     conv: int = Field(
         0, ge=0, le=64, description="taps of a causal convolution over queries, keys and values, 4 is usual; 0: none"
     )
@@ -90,6 +97,10 @@ class StackConfig(SublayerConfig):
                 raise ConfigError(
                     f"mechanism '{name}' has no scores that position '{self.position}' could enter; use 'scored'"
                 )
+
+    def latent_sizes(self) -> Latent | None:
+        """Of keys and values through one narrow vector; None: they have matrices of their own."""
+        return None if self.latent is None else Latent(self.latent, self.latent_queries)
 
     def around(self, *, conv: bool = True) -> Around:
         """What stands around the heads of an attention; `conv`: whether it reads its own tokens."""

@@ -61,6 +61,7 @@ def attention_of(
         combine=config.combine,
         rank=config.projection_rank,
         around=config.around(conv=memory_dim is None),
+        latent=config.latent_sizes() if memory_dim is None else None,
     )
 
 

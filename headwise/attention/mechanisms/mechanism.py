@@ -203,7 +203,9 @@ class Mechanism(nn.Module, ABC):
                 raise Unsupported(
                     f"{name} cannot honour the mask {kind}; it honours {facts.masks}; use mechanism 'scored'"
                 )
-        if not facts.bidirectional and not any(part.structure().causal for part in masks):
+        # a step of decoding needs no mask: no key comes after its query
+        ahead = facts.recurrent or call.query_start + 1 < call.shape[3]
+        if not facts.bidirectional and ahead and not any(part.structure().causal for part in masks):
             shown = "no mask" if call.mask is None else f"the mask {type(call.mask).__name__}"
             raise Unsupported(
                 f"{name} got {shown}, but its memory runs from a key to later queries: pass mask=Causal(), with padding"
