@@ -14,6 +14,7 @@ from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Recurrent, State
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Normalizer, Softmax
+from headwise.attention.precision import uncast
 from headwise.attention.scores import ScaledDot, Score
 from headwise.attention.stages import Stage
 from headwise.errors import ShapeError, Unsupported
@@ -72,7 +73,9 @@ class FromKeys(Mechanism):
     def gated(self, call: Call) -> Call:
         """The call with gates, each head's from its keys."""
         keys = per_head(call.key, call.shape[1])
-        gates: Tensor = self.gates(keys.flatten(0, 1))
+        # autocast rounds the maps of a layer, and here it is to change nothing
+        with uncast(keys):
+            gates: Tensor = self.gates(keys.flatten(0, 1))
         return replace(call, gates=gates.unflatten(0, keys.shape[:2]).squeeze(2))
 
     def compute(self, call: Call) -> Tensor:
@@ -99,7 +102,8 @@ def own_mechanism(module: Mechanism) -> Mechanism:
     return module.mechanism if isinstance(module, FromKeys) else module
 
 
-def _with_gates(mechanism: Mechanism) -> Mechanism:
+def with_gates(mechanism: Mechanism) -> Mechanism:
+    """The mechanism, which makes its gates of the keys if it takes some."""
     # what a mask hides from one head is not to change another one
     gates = mechanism.gate_module(HEAD_DIM, 1)
     if gates is None:
@@ -133,7 +137,7 @@ class Subject:
                 torch.manual_seed(seed)
                 mechanism = self.make(heads, dropout)
                 whole = mechanism if isinstance(mechanism, Mechanism) else Function(mechanism)
-                self._cache[kind] = _settled(_with_gates(whole), dtype)
+                self._cache[kind] = _settled(with_gates(whole), dtype)
         return self._cache[kind].train(training)
 
     def of(self, case: Case, *, dropout: float = 0.0, seed: int = 0) -> Mechanism:

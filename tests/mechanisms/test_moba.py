@@ -34,7 +34,7 @@ def test_the_definition_in_loops(mask, sizes):
                 for b in range(own):
                     members = [key[n, h // 2, j] for j in real if j // block == b]
                     if members:
-                        scores[b] = float(query[n, h, i] @ (sum(members) / len(members)))
+                        scores[b] = (query[n, h, i] @ (sum(members) / len(members))).item()
                 best = sorted(scores, key=lambda b: (-scores[b], b))[: top - 1]
                 seen = [j for j in range(9) if keep[n, h, i, j] and j // block in (own, *best)]
                 row = torch.zeros(5).double()

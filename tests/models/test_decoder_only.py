@@ -33,6 +33,10 @@ KINDS = [
     {"position": "none", "mechanism": "gated_linear"},
     {"position": "rotary", "conv": 3, "gate": "element", "head_norm": "rms", "num_kv_heads": 1},
     {"position": "none", "mechanism": "linear", "conv": 4, "gate": "head", "gate_activation": "silu"},
+    {"position": "none", "mechanism": "gated_delta", "conv": 4, "gate": "element", "num_kv_heads": 1},
+    {"position": "rotary", "mechanism": "rwkv6"},
+    {"position": "none", "mechanism": "mlstm", "head_norm": "layer"},
+    {"position": "none", "mechanism": "cosformer"},
 ]
 RELATIVE = ["none", "rotary", "alibi", "t5", "shaw", "transformer_xl"]
 

@@ -186,10 +186,10 @@ class HalvedPairs(Pairs):
         tables = (x * y).sum(-1, keepdim=True).unsqueeze(-1)
         for since, left in self._halves:
             part = since.shape[-2]
-            later = x.unflatten(3, (-1, 2, part))[:, :, :, :, 1] * since
-            earlier = y.unflatten(3, (-1, 2, part))[:, :, :, :, 0] * left
+            _, later = _halved(x.unflatten(3, (-1, part)))
+            earlier, _ = _halved(y.unflatten(3, (-1, part)))
             first, second = _halved(tables)
-            lower = torch.cat((later @ earlier.mT, second), -1)
+            lower = torch.cat(((later * since) @ (earlier * left).mT, second), -1)
             tables = torch.cat((F.pad(first, (0, part)), lower), -2)
         return tables.squeeze(3).tril(diagonal)
 
