@@ -132,6 +132,6 @@ class LatentArray(nn.Module):
         for number in range(self.rounds):
             place = number % len(self.reads)
             latents = self.reads[place](latents, x, mask)
-            for block in self.thinks[place]:
+            for block in self.thinks[place].children():
                 latents = block(latents, latents)
         return latents

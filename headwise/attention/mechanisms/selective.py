@@ -79,7 +79,7 @@ def forgotten(
     """F: what earlier queries selected of each key.
 
     >>> forgotten(torch.ones(1, 1, 4, 4).tril(), None)[0, 0].int().tolist()
-    [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 2, 1, 0]]
+    [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
     """
     length = scores.shape[-1]
     place = torch.arange(length, device=scores.device)
