@@ -14,6 +14,8 @@ from torch.nn import functional as F
 
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Padding, Table
+from headwise.attention.mechanisms._recurrence import FADING, Recurrence
+from headwise.attention.mechanisms._scan import Terms
 from headwise.attention.mechanisms.based import Based, taylor
 from headwise.attention.mechanisms.cosformer import Cosformer
 from headwise.attention.mechanisms.delta_rule import DeltaRule
@@ -363,3 +365,20 @@ def test_a_memory_that_replaces_recalls_where_one_that_adds_mixes():
     gates = torch.full((1, 1, 2, 1), 30.0)
     call = Call(key, key, value, mask=Causal(), gates=gates)
     torch.testing.assert_close(DeltaRule()(call).flatten(), torch.tensor([1.0, 5.0]), rtol=0, atol=1e-5)
+
+
+class Wiping(Recurrence):
+    """S_i = (I - e r_i^T) S_(i-1) + k_i v_i^T, where e is the same for every token."""
+
+    facts = FADING
+
+    def terms(self, call, past, keys):
+        read = F.normalize(call.key + 1.0, dim=-1).repeat_interleave(call.group, 1)
+        return Terms(call.query, call.key, call.value, read=read, erase=torch.full_like(read, 0.3)), ()
+
+
+def test_a_hidden_key_erases_nothing_even_where_the_erasure_is_not_its_own():
+    inputs = drawn("hgrn2", 5)
+    shown = torch.tensor([True, False, True, False, True])
+    output = Wiping()(called(inputs, Causal() & Table(shown.view(1, 1, 1, 5))))
+    checks.near(output[:, :, shown], Wiping()(called([x[:, :, shown] for x in inputs])))
