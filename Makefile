@@ -75,6 +75,7 @@ bench: .venv/.bench  ## speed against the peers, as ratios of one run; data sets
 bench-kernels: .venv/.ready  ## attention kernels against the usual ways: time, memory, what looking costs, the planner
 	$(BIN)/python -W ignore -m benchmarks.kernels
 	$(BIN)/python -W ignore -m benchmarks.planner
+	$(BIN)/python -W ignore -m benchmarks.recurrences
 
 pictures: .venv/.ready  ## the pictures of README and the explorer, from a phrasebook trained in a minute
 	$(BIN)/python -W ignore -m tools.pictures

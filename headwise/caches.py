@@ -42,6 +42,26 @@ class Cache(ABC):
         raise Unsupported(f"{type(self).__name__} does not count its bytes: it defines no state_bytes")
 
 
+def bytes_per_token(
+    heads: int, head_dim: int, kv_heads: int, item: int, latent: int | None = None, turned: int = 0
+) -> dict[str, int]:
+    """What a layer's cache keeps of a token: of all heads, of these key heads, of one, and of a latent vector.
+
+    Args:
+        item: bytes of a number.
+        latent: width of the vector that keys and values are made of; None: there is none.
+        turned: columns beside it that position turns.
+
+    >>> bytes_per_token(128, 128, 8, 2, 512, 64)  # DeepSeek-V3's sizes
+    {'MHA': 65536, 'GQA-8': 4096, 'MQA': 512, 'latent 512+64': 1152}
+    """
+    kept = {"MHA": heads, f"GQA-{kv_heads}": kv_heads, "MQA": 1}
+    if kv_heads in (1, heads):
+        del kept[f"GQA-{kv_heads}"]
+    sizes = {name: 2 * count * head_dim * item for name, count in kept.items()}
+    return sizes if latent is None else {**sizes, f"latent {latent}+{turned}": (latent + turned) * item}
+
+
 # hypotheses of a sentence that may lie side by side: each step compares each of them with the keys of all
 SIDE_BY_SIDE = 64
 
@@ -88,11 +108,12 @@ class Kept(ABC):
     """What one attention layer keeps between steps.
 
     With `shares_beams` the hypotheses of a sentence are told apart by an `Ancestry`; without it every hypothesis has
-    its own row, which moves with it.
+    its own row, which moves with it. `columns` are the last inputs of a layer's convolution, (rows, taps - 1, width).
     """
 
     shares_beams: bool
     beams: int
+    columns: Tensor | None
 
     @abstractmethod
     def change(self, rows: Callable[[Tensor], Tensor]) -> None:
@@ -125,7 +146,7 @@ class KeyValues(Kept):
 
     Preallocated and grown by doubling. `used` counts the stored keys. With `fixed` the content is complete
     (cross-attention) and is only read. Without `shares_beams` the rows are copied when hypotheses part, for
-    mechanisms that cannot tell them apart by a bias.
+    mechanisms that cannot tell them apart by a bias. `gates` lie beside the keys, for a mechanism that takes some.
     """
 
     keys: Tensor | None = None
@@ -134,6 +155,8 @@ class KeyValues(Kept):
     fixed: bool = False
     shares_beams: bool = True
     beams: int = 1
+    columns: Tensor | None = None
+    gates: Tensor | None = None
 
     def append(
         self, key: Float[Tensor, "rows kv_heads new head_dim"], value: Float[Tensor, "rows kv_heads new value_dim"]
@@ -150,6 +173,17 @@ class KeyValues(Kept):
         self.values.narrow(2, self.used, key.shape[2]).copy_(value)
         self.used = end
         return self.read()
+
+    def append_gates(self, gates: Float[Tensor, "rows heads new width"]) -> Float[Tensor, "rows heads key_len width"]:
+        """Stores the gates of the keys that were appended last and returns those of all keys."""
+        assert self.keys is not None
+        start, room = self.used - gates.shape[2], self.keys.shape[2]
+        if self.gates is None:
+            self.gates = gates.new_empty(*gates.shape[:2], room, gates.shape[3])
+        elif self.gates.shape[2] < room:
+            self.gates = grown(self.gates, 2, room)
+        self.gates.narrow(2, start, gates.shape[2]).copy_(gates)
+        return self.gates.narrow(2, 0, self.used)
 
     def fill(
         self,
@@ -168,9 +202,13 @@ class KeyValues(Kept):
     def change(self, rows: Callable[[Tensor], Tensor]) -> None:
         if self.keys is not None and self.values is not None:
             self.keys, self.values = rows(self.keys), rows(self.values)
+        self.gates = None if self.gates is None else rows(self.gates)
+        self.columns = None if self.columns is None else rows(self.columns)
 
     def state_bytes(self) -> int:
-        return 0 if self.keys is None else sum(part.nbytes for part in self.read())
+        parts = [] if self.keys is None else [*self.read(), *_present(self.columns)]
+        parts += [] if self.gates is None else [self.gates.narrow(2, 0, self.used)]
+        return sum(part.nbytes for part in parts)
 
 
 @dataclass(slots=True)
@@ -180,13 +218,15 @@ class States(Kept):
     tensors: tuple[Tensor, ...] | None = None
     shares_beams: bool = False
     beams: int = 1
+    columns: Tensor | None = None
 
     def change(self, rows: Callable[[Tensor], Tensor]) -> None:
         if self.tensors is not None:
             self.tensors = tuple(map(rows, self.tensors))
+        self.columns = None if self.columns is None else rows(self.columns)
 
     def state_bytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self.tensors or ())
+        return sum(tensor.nbytes for tensor in (*(self.tensors or ()), *_present(self.columns)))
 
 
 class Segments:
@@ -232,6 +272,10 @@ class AttentionStep:
     ancestry: Float[Tensor, "batch 1 beams keys"] | None = None
     key_positions: Int[Tensor, "keys"] | None = None
     beams: int = 1
+
+
+def _present(tensor: Tensor | None) -> tuple[Tensor, ...]:
+    return () if tensor is None else (tensor,)
 
 
 def rows_of(sentences: Int[Tensor, "kept"], beams: int) -> Int[Tensor, "rows"]:

@@ -29,6 +29,7 @@ HERE = [
     "docs/extending.md",
     "docs/forecasting.md",
     "docs/graphs.md",
+    "docs/recurrences.md",
     "docs/seeing.md",
     "docs/segmentation.md",
     "docs/scale.md",

@@ -39,6 +39,8 @@ class Call:
         dropout: probability of dropping a weight; applied whenever it is not 0.
         query_start: position of the first query, for masks and distances.
         cross: whether keys come from another sequence than queries; a record shows it, nothing is computed from it.
+        gates: numbers that a mechanism takes from the layer's input, such as decays, for each head and key: made by
+            its `gate_module`. Without heads of their own for keys: those of the query.
         clean: whether what attends to nothing, and what nothing attends to, holds no NaN, see `zero_unseen`.
         structure: what is known of the mask at these sizes; the mask is asked for it.
     Raises:
@@ -64,6 +66,7 @@ class Call:
     cross: bool = False
     clean: bool = False
     structure: Any = None
+    gates: Float[Tensor, "batch heads key_len gates"] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.score, Score):
@@ -87,6 +90,8 @@ class Call:
             _check_bias(self.bias, self.query, self.shape)
         if self.relative is not None:
             self.relative.check(self.value.shape[-1])
+        if self.gates is not None:
+            _check_gates(self.gates, self.query, self.shape)
         if self.dropout != 0.0:
             check_dropout(self.dropout)
 
@@ -106,6 +111,7 @@ class Call:
         """All tensors that the output is made of, those of score and normalizer too."""
         tensors = [self.query, self.key, self.value, *(() if self.bias is None else (self.bias,))]
         tensors += () if self.relative is None else self.relative.tensors
+        tensors += () if self.gates is None else (self.gates,)
         return [*tensors, *tensors_of(self.score).values(), *tensors_of(self.normalizer).values()]
 
     @property
@@ -142,7 +148,9 @@ class Call:
         if self.structure.open or self.clean:
             return self
         keys, key, value, query = self.structure.key_mask(), self.key, self.value, self.query
+        gates = self.gates
         if keys is not None:
+            gates = None if gates is None else zeroed(gates, keys.unsqueeze(-1))
             if keys.shape[1] > 1 and self.group > 1:
                 keys = keys.unflatten(1, (-1, self.group)).any(2)
             key, value = zeroed(key, keys.unsqueeze(-1)), zeroed(value, keys.unsqueeze(-1))
@@ -151,7 +159,7 @@ class Call:
             query = zeroed(query, queries.unsqueeze(-1))
         if key is self.key and query is self.query:
             return self
-        return replace(self, query=query, key=key, value=value, clean=True)
+        return replace(self, query=query, key=key, value=value, gates=gates, clean=True)
 
     def part(
         self,
@@ -164,7 +172,8 @@ class Call:
         Positions of queries stay what they are; keys count from 0, for the mask and distances too.
         """
         (first, last), (low, high) = queries or (0, self.shape[2]), keys or (0, self.shape[3])
-        query, bias, mask = self.query[:, :, first:last], self.bias, self.mask
+        query, bias, mask, gates = self.query[:, :, first:last], self.bias, self.mask, self.gates
+        gates = None if gates is None else gates[:, slice(None) if heads is None else heads, low:high]
         shared = self.value is self.key
         key, value = self.key[:, :, low:high], self.value[:, :, low:high]
         if bias is not None:
@@ -181,7 +190,7 @@ class Call:
         start = self.query_start + first
         value = key if shared else value
         tensors: dict[str, Any] = {"query": query, "key": key, "value": value, "bias": bias, "relative": relative}
-        return replace(self, **tensors, mask=mask, query_start=start)
+        return replace(self, **tensors, gates=gates, mask=mask, query_start=start)
 
     def products(self, score: Score | None = None, query: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, float]:
         """(query, key, value, scale) whose products scale * q . k are the scores, for a score that is a product.
@@ -238,6 +247,16 @@ def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise ShapeError(f"key {tuple(key.shape[1:3])} and value {tuple(value.shape[1:3])} differ in (heads, length)")
     if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
         raise ShapeError(f"heads of key and value ({key.shape[1]}) must divide heads of query ({query.shape[1]})")
+
+
+def _check_gates(gates: Tensor, query: Tensor, shape: tuple[int, int, int, int]) -> None:
+    batch, heads, _, key_len = shape
+    if not isinstance(gates, Tensor) or not gates.is_floating_point():
+        raise ShapeError("gates must be a tensor of floating-point numbers, as the gate_module of a mechanism makes it")
+    if gates.ndim != 4 or gates.shape[:3] != (batch, heads, key_len):
+        raise ShapeError(f"gates {tuple(gates.shape)} do not fit (batch, heads, key_len) = {(batch, heads, key_len)}")
+    if gates.device != query.device:
+        raise ShapeError(f"gates are on {gates.device}, query on {query.device}: bring them to one device")
 
 
 def _check_bias(bias: Tensor, query: Tensor, shape: tuple[int, int, int, int]) -> None:

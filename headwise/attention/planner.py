@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headwise.attention.call import Call
-from headwise.attention.kernels import KERNELS, edges, fused
+from headwise.attention.kernels import KERNELS, edges, fused, groups
 from headwise.attention.masks import Shared
 from headwise.attention.precision import uncast
 from headwise.errors import ConfigError, Unsupported, unknown
@@ -45,6 +45,11 @@ def _is_sparse(call: Call) -> bool:
     """A graph with an edge for one pair in sixteen at most."""
     pairs = call.structure.pairs
     return pairs is not None and 16 * pairs.query.shape[0] <= call.shape[2] * call.shape[3]
+
+
+def _is_grouped(call: Call) -> bool:
+    """Groups that spare two thirds of the pairs, the room that smaller ones leave included."""
+    return groups.refusal(call) is None and groups.sorts(call) and 3 * groups.num_pairs(call) <= math.prod(call.shape)
 
 
 def _has_blocks(call: Call) -> bool:
@@ -111,6 +116,7 @@ _FEW, _SHORT, _MIDDLE, _LONG = 32.0 * 32, 128.0 * 128, 512.0 * 512, 1 << 24
 
 TABLE: tuple[Rule, ...] = (
     Rule("edges", _is_sparse, "the mask is a graph with few edges: only they are computed"),
+    Rule("groups", _is_grouped, "positions are in groups that see only themselves: each group is a sequence"),
     Rule("flex", _has_blocks, "one compiled program skips blocks of pairs that the mask forbids"),
     Rule("banded", _is_banded, "the mask lies within a narrow band: only the band is computed"),
     Rule(

@@ -63,6 +63,7 @@ class Structure:
         least: the fewest of them, as far as the host knows.
         within: the mask allows no pair outside this band.
         pairs: the mask allows no pair outside this list, if it is given by one, as a graph is.
+        groups: the mask allows no pair of positions of different groups: from positions to the groups that they are in.
         same_keys: every query sees the same keys.
         seen_by_own_query: a key that some query sees is also seen by the query at its own position, in every sequence.
         parts: the structures of the masks that this one is made of.
@@ -78,6 +79,7 @@ class Structure:
     same_keys: bool = False
     seen_by_own_query: bool = False
     parts: "tuple[Structure, ...]" = ()
+    groups: Callable[[Tensor], Tensor] | None = None
     _cache: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -251,7 +253,9 @@ def intersection(mask: Any, left: Structure, right: Structure) -> Structure:
     within = (smaller_bound(left.within[0], right.within[0]), smaller_bound(left.within[1], right.within[1]))
     same_keys = left.same_keys and right.same_keys
     seen_by_own_query = left.seen_by_own_query and right.seen_by_own_query
-    return Structure(mask, left.place, band, lens, least, within, pairs, same_keys, seen_by_own_query, (left, right))
+    groups = left.groups or right.groups
+    parts = (left, right)
+    return Structure(mask, left.place, band, lens, least, within, pairs, same_keys, seen_by_own_query, parts, groups)
 
 
 def union(mask: Any, left: Structure, right: Structure) -> Structure:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from headwise.attention.planner import Plan
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
+MaskOption = Annotated[str, typer.Option(help="causal, padding, window:LEFT,RIGHT, ...; & and | combine, ~ inverts.")]
+LatentOption = Annotated[
+    str, typer.Option(help="RANK+TURNED of a latent vector, to compare its cache, such as 512+64.")
+]
 
 
 def plan(
@@ -24,12 +28,11 @@ def plan(
     query_len: Annotated[int, typer.Option(min=1, help="Query tokens.")] = 512,
     key_len: Annotated[int | None, typer.Option(min=1, help="Key tokens; default: --query-len.")] = None,
     head_dim: Annotated[int, typer.Option(min=1, help="Width of a head.")] = 64,
+    latent: LatentOption = "",
     dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
     score: Annotated[str, typer.Option(help="See `headwise list scores`.")] = "scaled_dot",
     normalizer: Annotated[str, typer.Option(help="See `headwise list normalizers`.")] = "softmax",
-    mask: Annotated[
-        str, typer.Option(help="causal, padding, window:LEFT,RIGHT, ...; & and | combine, ~ inverts.")
-    ] = "",
+    mask: MaskOption = "",
     dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="Dropout rate of the attention weights.")] = 0.0,
     training: Annotated[bool, typer.Option("--training", help="Plan for a pass that needs gradients.")] = False,
     kernel: Annotated[str, typer.Option(help="See `headwise list kernels`.")] = "auto",
@@ -57,14 +60,27 @@ def plan(
         dropout=dropout,
         kernel=kernel,
     )
-    _show(chosen, explain(read, *place) if place is not None and read is not None else "", as_json)
+    cache = _cache(heads, head_dim, kv_heads or heads, number.element_size(), latent)
+    _show(chosen, cache, explain(read, *place) if place is not None and read is not None else "", as_json)
 
 
-def _show(chosen: "Plan", pair: str, as_json: bool) -> None:
+def _show(chosen: "Plan", cache: dict[str, int], pair: str, as_json: bool) -> None:
     if as_json:
-        typer.echo(json_text(asdict(chosen) | ({"pair": pair} if pair else {})))
-    else:
-        typer.echo(f"{chosen}\npair     {pair}" if pair else str(chosen))
+        named = {"cache_bytes_per_token": cache}
+        typer.echo(json_text(asdict(chosen) | named | ({"pair": pair} if pair else {})))
+        return
+    sizes = ", ".join(f"{name} {size:,}" for name, size in cache.items())
+    lines = [str(chosen), f"cache    bytes a token and layer: {sizes}", *([f"pair     {pair}"] if pair else [])]
+    typer.echo("\n".join(lines))
+
+
+def _cache(heads: int, head_dim: int, kv_heads: int, item: int, latent: str) -> dict[str, int]:
+    from headwise.caches import bytes_per_token
+
+    rank, _, turned = latent.partition("+")
+    if latent and not (rank.isdecimal() and int(rank) and (turned or "0").isdecimal()):
+        raise ConfigError(f"--latent '{latent}': give the width of the vector and the turned columns, such as 512+64")
+    return bytes_per_token(heads, head_dim, kv_heads, item, int(rank) if latent else None, int(turned or 0))
 
 
 def _refuse_uncountable(size: int) -> None:

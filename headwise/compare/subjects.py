@@ -84,14 +84,16 @@ class Recurrent(Mixer):
 class _Product(Mixer):
     """A mechanism alone, of one head as wide as the layer, without projections."""
 
-    def __init__(self, mechanism: Mechanism):
+    def __init__(self, mechanism: Mechanism, width: int):
         super().__init__()
         self.mechanism = mechanism
         self.mask = None if mechanism.facts.bidirectional else Causal()
+        self.gates = mechanism.gate_module(width, 1)
 
     def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
         head = x.unsqueeze(1)
-        return self.mechanism(Call(head, head, head, mask=self.mask)).squeeze(1)
+        gates = None if self.gates is None else self.gates(x)
+        return self.mechanism(Call(head, head, head, mask=self.mask, gates=gates)).squeeze(1)
 
 
 class _Plain(Mixer):
@@ -126,7 +128,7 @@ def powers(time: str) -> tuple[float | None, float | None]:
 
 def _mechanism(name: str, length: int, width: int) -> Mixer:
     kind = mechanisms.mechanism_type(name)
-    return _Product(kind.sized(head_dim=width, num_heads=1, max_len=length, dropout=0.0))
+    return _Product(kind.sized(head_dim=width, num_heads=1, max_len=length, dropout=0.0), width)
 
 
 def subjects() -> dict[str, Subject]:

@@ -30,8 +30,8 @@ def describe(
     """Means over the rows of each head, by name; each row is scaled to sum to one.
 
     entropy: in nats; effective: exp(entropy), the number of keys attended to; first: the weight of the first key;
-    largest: the largest weight of the row. In one sequence also distance: |query - key|; diagonal: the weight of the query's own
-    position; previous: that of the position before, where there is one.
+    largest: the largest weight of the row. In one sequence also distance: |query - key|; diagonal: the weight of the
+    query's own position; previous: that of the position before, where there is one.
 
     Args:
         one_sequence: row and column i are the same position.

@@ -1,5 +1,7 @@
 """What an attention layer does around its mechanism, in float64: inputs to queries, keys, values; heads to output."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -84,8 +86,10 @@ class Projections:
         side, axes = self._layer.combine == "concat", ("queries", "features")
         formula = r"H = [O_1 \dots O_h]" if side else r"H = \frac{1}{h} \sum_i O_i"
         text = "the outputs of all heads, side by side" if side else "the mean of the outputs of all heads"
+        if self._layer.closing is not None:
+            formula, text = formula.replace("O", r"\hat{O}"), f"{text}, each after its norm and gate"
         joined, working = output.transpose(1, 2).flatten(2) if side else output.mean(1), None
-        if near(joined, tensors["joined"]):
+        if self._layer.closing is None and near(joined, tensors["joined"]):
             first = {"first": head * output.shape[-1]}
             working = Working("join", ("output",), first) if side else Working("formula", ("output",))
         else:
@@ -131,8 +135,9 @@ class Projections:
         position = layer.position
         if name != "value" and position is not None and type(position).rotate is not Position.rotate and not call.cross:
             start = call.query_start if name == "query" else 0
-            heads = position.rotate(heads, start)
-            steps.append((heads, _rotation(position, start, *heads.shape[-2:])))
+            turn = position.rotate if name == "query" else position.rotate_keys
+            heads = turn(heads, start)
+            steps.append((heads, _rotation(turn, start, *heads.shape[-2:])))
         if not near(per_head(heads, call.shape[1]), recorded.values):
             return [recorded]
         return [self._stage(name, source, linear, number, steps, call) for number in range(len(steps))]
@@ -199,11 +204,11 @@ def _norm(norm: nn.Module) -> Working:
     return Working("norm", (), {**numbers, "eps": eps, "mean": isinstance(norm, nn.LayerNorm)})
 
 
-def _rotation(position: Position, start: int, length: int, width: int) -> Working:
+def _rotation(turn: Callable[[Tensor, int], Tensor], start: int, length: int, width: int) -> Working:
     """What each column of a turned vector takes of itself and of its partner, where it takes no more."""
     basis = torch.eye(width, dtype=torch.float64)[:, None, None].expand(width, 1, length, width)
     # (from column, position, to column)
-    images = position.rotate(basis, start)[:, 0]
+    images = turn(basis, start)[:, 0]
     own = images.diagonal(dim1=0, dim2=2)
     others = images - torch.diag_embed(own, dim1=0, dim2=2)
     partner = others.abs().sum(1).argmax(0)

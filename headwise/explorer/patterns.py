@@ -76,7 +76,9 @@ def _of_mechanism(name: str) -> np.ndarray:
         query, value = (torch.randn(1, 2, LENGTH, _WIDTH) for _ in range(2))
         mechanism.train(False)
         mask = None if kind.facts.bidirectional else masks.Causal()
-        weights = mechanism.weights(Call(query, query, value, mask=mask))
+        gates = mechanism.gate_module(2 * _WIDTH, 2)
+        own = None if gates is None else gates(query.transpose(1, 2).flatten(2))
+        weights = mechanism.weights(Call(query, query, value, mask=mask, gates=own))
     sizes = weights[0, :1].abs().numpy()
     # what is small is still a pair that met
     picture: np.ndarray = np.maximum(thumbnails(sizes, LENGTH)[0], (sizes[0] > 0).astype(np.uint8))

@@ -15,6 +15,7 @@ from headwise.errors import ConfigError, HeadwiseError, Unsupported, unknown
 from headwise.explorer.explorer import Explorer, Numbers
 from headwise.explorer.wire import npy
 from headwise.positions.position import Position
+from headwise.positions.sinusoidal_2d import square
 from headwise.service.app import Service
 from headwise.service.responses import NOT_KEPT, as_json
 
@@ -86,7 +87,8 @@ def built(kind: str, n: int, d: int, base: float) -> Position:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if _has_base(position_type):
-            return position_type(d, base=base)
+            grid = {"width": square(kind, n)} if "width" in inspect.signature(position_type).parameters else {}
+            return position_type(d, base=base, **grid)
         return position_type.sized(d, d, _HEADS, n)
 
 
@@ -151,7 +153,8 @@ def _added(scheme: Position, none: torch.Tensor, head: int) -> Float[np.ndarray,
     n = none.shape[2]
     relative = scheme.relative(none, none, 1 - n, n - 1)
     if relative is None:
-        table = scheme.bias(none, none, 0)
+        table, other = scheme.bias(none, none, 0), scheme.bias(none + 1, none + 1, 0)
+        table = table if table is not None and other is not None and torch.equal(table, other) else None
     else:
         terms = (relative.query_table, relative.key_table, relative.value_table)
         table = relative.bias(n, n) if all(term is None for term in terms) else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -10,15 +10,18 @@ from torch import Tensor, nn
 
 from headwise.attention import mechanisms
 from headwise.attention.call import Call
-from headwise.attention.masks import Mask, Place
-from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent
+from headwise.attention.masks import Mask, Place, parts
+from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent, is_of_keys
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
+from headwise.attention.scores import Dot
 from headwise.attention.scores.score import times
 from headwise.attention.zeros import zeroed
 from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
-from headwise.positions.position import Position
+from headwise.layers.around import Around, Closing, ShortConvolution
+from headwise.layers.latent import Latent, LatentProjection, turned_columns
+from headwise.positions.position import Ids, Position
 
 Vectors = Float[Tensor, "batch length d_model"]
 Memory = Float[Tensor, "batch memory_len memory_dim"]
@@ -62,6 +65,16 @@ class Factored(nn.Module):
         return [*self.inner.weight.split(self.rank), *outer]
 
 
+class Projected(NamedTuple):
+    """What a self-attention makes of its input; gates are those that the mechanism takes, ids those of the tokens."""
+
+    query: Float[Tensor, "batch heads length head_dim"]
+    key: Float[Tensor, "batch kv_heads length head_dim"]
+    value: Float[Tensor, "batch kv_heads length value_dim"]
+    gates: Float[Tensor, "batch heads length gates"] | None
+    ids: Ids | None = None
+
+
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 ... head_h) W_o with head_i = mechanism(x W_q,i, m W_k,i, m W_v,i); m is x or a memory.
 
@@ -88,6 +101,10 @@ class MultiHeadAttention(nn.Module):
             of a row's weight lies on its diagonal, so a layer of this kind is nearly a position-wise one.
         combine: "concat" joins the heads' outputs before W_o, "mean" averages them, for heads as wide as the model.
         rank: the projections of queries, keys and values are `Factored` through so many numbers; None: one matrix each.
+        around: a convolution before the heads, a norm and a gate behind them. A convolution reads the tokens before
+            one, so it takes no masks but `Causal()` and those of keys.
+        latent: keys and values are made of one narrow vector for all heads, which is what a cache keeps (MLA), see
+            `LatentProjection`; position is then `Rotary` with some of the columns, or None.
     Raises:
         ConfigError: sizes that do not divide, or do not fit what is shared; the message names those that do.
         ShapeError: inputs of another width than the layer was built for.
@@ -115,6 +132,8 @@ class MultiHeadAttention(nn.Module):
         shared: SharedProjection = "none",
         combine: Combine = "concat",
         rank: int | None = None,
+        around: Around | None = None,
+        latent: Latent | None = None,
     ):
         super().__init__()
         check_heads(d_model, num_heads, num_kv_heads, head_dim, value_dim, rank)
@@ -127,12 +146,16 @@ class MultiHeadAttention(nn.Module):
         self.position = position
         query, *others = self.widths()
         own = [query] if memory_dim is not None else [query, *others]
-        self.projection = _projection(d_model, own, rank, bias=bias)
+        self.latent = latent is not None
+        if latent is not None:
+            self._check_latent(norm, rank, around)
+        self.projection = self._own_projection(own, rank, latent, bias=bias)
         self.memory_projection = None if memory_dim is None else _projection(memory_dim, others, rank, bias=bias)
         joined = self.value_dim * (num_heads if combine == "concat" else 1)
         self.output = nn.Linear(joined, d_model, bias=bias)
-        self.query_norm = nn.Identity() if norm is None else norm(self.head_dim)
-        self.key_norm = nn.Identity() if norm is None else norm(self.head_dim)
+        self.query_norm, self.key_norm = (nn.Identity() if norm is None else norm(self.head_dim) for _ in range(2))
+        self.gates = self.mechanism.gate_module(d_model, num_heads)
+        self._surround(sum(own), around or Around(), bias=bias)
 
     def widths(self) -> tuple[int, int, int]:
         """Columns of the queries, keys and values that are projected; 0 for what another one stands in for."""
@@ -141,31 +164,48 @@ class MultiHeadAttention(nn.Module):
         return self.num_heads * self.head_dim, key, 0 if self.shared in ("kv", "qkv") else value
 
     def forward(
-        self, x: Vectors, memory: Memory | None = None, *, mask: Mask | None = None, cache: AttentionStep | None = None
+        self,
+        x: Vectors,
+        memory: Memory | None = None,
+        *,
+        mask: Mask | None = None,
+        cache: AttentionStep | None = None,
+        ids: Ids | None = None,
     ) -> Float[Tensor, "batch length width"]:
         """Self-attention over x, or cross-attention from x to a memory.
 
         With a cache, self-attention appends its keys and values to it and sees all stored ones, or goes on from the
         state it holds; cross-attention projects its memory at the first call and reads it from then on, when `memory`
         is left out. With a cache of `Segments` it sees the segments before x.
+
+        Args:
+            ids: where each token of x stands along each axis of the position scheme, in place of counting them.
         """
         self._check(x, memory)
         stored = None if cache is None else cache.memory
+        if ids is not None:
+            self._check_ids(ids, x, memory, cache)
         if memory is not None or (isinstance(stored, KeyValues) and stored.fixed):
-            return self._join(self._attend_memory(x, memory, mask, stored))
+            return self._join(self._attend_memory(x, memory, mask, stored), x)
+        if self.latent and isinstance(stored, KeyValues):
+            assert cache is not None
+            return self._join(self._attend_latents(x, mask, cache, ids), x)
         if cache is not None and not isinstance(stored, Segments):
-            return self._join(self._attend_step(*self._project(x), mask, cache))
+            return self._join(self._attend_step(self._project(x, cache=cache)._replace(ids=ids), mask, cache), x)
         if not isinstance(stored, Segments):
-            return self._join(self._attend(*self._project(x), mask, 0, None))
-        query, key, value = self._project(stored.extend(x))
-        start = key.shape[2] - x.shape[1]
-        return self._join(self._attend(query[:, :, start:], key, value, mask, start, None))
+            return self._join(self._attend(self._project(x, mask)._replace(ids=ids), mask, 0), x)
+        if self.convolution is not None:
+            raise Unsupported("a convolution cannot read on from a memory of segments: leave conv out, or the memory")
+        projected = self._project(stored.extend(x))
+        start = projected.key.shape[2] - x.shape[1]
+        return self._join(self._attend(projected._replace(query=projected.query[:, :, start:]), mask, start), x)
 
     def new_cache(self) -> KeyValues | States:
         """An empty cache for this layer's self-attention."""
         if isinstance(self.mechanism, Recurrent):
             return States()
-        placed = self.position is None or self.position.side_by_side()
+        # a convolution reads the past of each hypothesis
+        placed = (self.position is None or self.position.side_by_side()) and self.convolution is None
         return KeyValues(shares_beams=placed and self.mechanism.facts.cache == "shared")
 
     def project_memory(
@@ -173,7 +213,7 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Float[Tensor, "batch kv_heads memory_len dim"], Float[Tensor, "batch kv_heads memory_len value_dim"]]:
         """Keys and values of a memory, to be kept while it is attended to."""
         if self.memory_projection is None:
-            return self._project(memory)[1:]
+            return self._project(memory)[1:3]
         key, value = self.memory_projection(memory).split(self.widths()[1:], -1)
         key = _heads(key, self.head_dim)
         return times(self.key_norm, key), key if self.shared == "kv" else _heads(value, self.value_dim)
@@ -190,30 +230,29 @@ class MultiHeadAttention(nn.Module):
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, heads={self.num_heads}, kv_heads={self.num_kv_heads}, head_dim={self.head_dim}"
 
-    def _attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Mask | None,
-        start: int,
-        step: AttentionStep | None = None,
-    ) -> Tensor:
+    def _attend(self, projected: Projected, mask: Mask | None, start: int, step: AttentionStep | None = None) -> Tensor:
         """Self-attention; with a step, queries and keys were turned before the keys were stored."""
+        query, key, value, gates, ids = projected
         # zeros and minus infinities, the same in every type
         bias = None if step is None or step.ancestry is None else step.ancestry.to(query.dtype)
         relative = None
         if self.position is not None:
             if step is None:
-                query, key = self.position.rotate(query, start), self.position.rotate(key, 0)
+                query = self.position.rotate(query, start if ids is None else ids)
+                key = self.position.rotate_keys(key, 0 if ids is None else ids)
             bias = _added(self.position.bias(query, key, start), bias)
             relative = self._relative(query, key, start, step)
-        return self.mechanism(Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start))
+        call = Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start, gates=gates)
+        if self.convolution is not None:
+            _check_convolved(call)
+        return self.mechanism(call)
 
     def _attend_memory(
         self, x: Tensor, memory: Tensor | None, mask: Mask | None, stored: KeyValues | States | Segments | None
     ) -> Tensor:
         """Cross-attention to a memory, or to the keys and values that are kept of it."""
+        if self.convolution is not None:
+            raise Unsupported("a layer with a convolution reads its own tokens: build cross-attention with conv = 0")
         if not (stored is None or isinstance(stored, KeyValues)):
             raise ConfigError("cross-attention keeps its memory in KeyValues(); States are a self-attention's own")
         if memory is not None:
@@ -224,37 +263,66 @@ class MultiHeadAttention(nn.Module):
             assert stored is not None
             key, value = stored.read()
         if self.memory_projection is None:
-            query = self._project(x)[0]
+            query = self._project(x).query
         else:
             query = times(self.query_norm, _heads(self.projection(x), self.head_dim))
         return self.mechanism(Call(query, key, value, mask=mask, cross=True))
 
-    def _attend_step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep) -> Tensor:
+    def _attend_step(self, new: Projected, mask: Mask | None, step: AttentionStep) -> Tensor:
         """Self-attention of new tokens after those that the cache holds."""
         if self.position is not None:
-            query, key = rotated(self.position, query, step), rotated(self.position, key, step)
+            query = rotated(self.position.rotate, new.query, step, new.ids)
+            new = new._replace(query=query, key=rotated(self.position.rotate_keys, new.key, step, new.ids))
         assert not isinstance(step.memory, Segments)
         if step.beams == 1 or step.memory.shares_beams:
-            return self._attend_stored(query, key, value, mask, step)
+            return self._attend_stored(new, mask, step)
         # hypotheses that lie side by side become rows of their own
-        shape = (query.shape[0], query.shape[2])
-        query, key, value = (rows_of_beams(heads) for heads in (query, key, value))
-        return self._attend_stored(query, key, value, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
+        shape = (new.query.shape[0], new.query.shape[2])
+        query, key, value = (rows_of_beams(heads) for heads in new[:3])
+        rows = Projected(query, key, value, None if new.gates is None else rows_of_beams(new.gates))
+        return self._attend_stored(rows, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
 
-    def _attend_stored(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, step: AttentionStep
-    ) -> Tensor:
+    def _attend_latents(self, x: Tensor, mask: Mask | None, step: AttentionStep, ids: Ids | None) -> Tensor:
+        """Self-attention of new tokens after those of which the cache holds the narrow vectors."""
+        projection, memory, place = self.projection, step.memory, step.position if ids is None else ids
+        assert isinstance(projection, LatentProjection)
+        assert isinstance(memory, KeyValues)
+        query, latents = projection.queries(x), projection.compress(x).unsqueeze(1)
+        apart = step.beams > 1 and not memory.shares_beams
+        if step.beams > 1:
+            # hypotheses side by side share one position: rows of their own while it turns them
+            query, latents = rows_of_beams(query), rows_of_beams(latents)
+        query = query if self.position is None else self.position.rotate(query, place)
+        latents = projection.turned(self.position, latents, place)
+        if step.beams > 1 and not apart:
+            query, latents = (side_by_side(rows, step.beams) for rows in (query, latents))
+        latents, _ = memory.append(latents, latents[..., :0])
+        bias = None if step.ancestry is None or apart else step.ancestry.to(query.dtype)
+        call: dict[str, Any] = {"mask": mask, "bias": bias, "query_start": step.position}
+        mechanism = self.mechanism
+        # a product with the narrow vectors is wider than one with keys: for single tokens, which would make all keys
+        if (step.beams > 1 or x.shape[1] == 1) and _takes_score(mechanism):
+            score, shared = Dot(self.head_dim**-0.5), latents[..., projection.rope_dim :]
+            output = projection.restore(mechanism(Call(projection.absorb(query), latents, shared, score, **call)))
+        else:
+            output = mechanism(Call(query, *projection.expand(latents), **call))
+        return side_by_side(output, step.beams) if apart else output
+
+    def _attend_stored(self, new: Projected, mask: Mask | None, step: AttentionStep) -> Tensor:
         memory, mechanism = step.memory, self.mechanism
+        query, key, value, gates, _ = new
         if isinstance(memory, States):
             assert isinstance(mechanism, Recurrent)
             if mask is not None and not mask.structure().causal:
                 raise Unsupported(f"cached steps of {type(mechanism).__name__} are causal; they honour no other mask")
-            heads, memory.tensors = mechanism.resume(Call(query, key, value, query_start=step.position), memory.tensors)
+            call = Call(query, key, value, query_start=step.position, gates=gates)
+            heads, memory.tensors = mechanism.resume(call, memory.tensors)
             return heads
         assert isinstance(memory, KeyValues)
         key, value = memory.append(key, value)
+        gates = None if gates is None else memory.append_gates(gates)
         shared = step if memory.shares_beams else replace(step, ancestry=None, key_positions=None)
-        return self._attend(query, key, value, mask, step.position, shared)
+        return self._attend(Projected(query, key, value, gates), mask, step.position, shared)
 
     def _relative(self, query: Tensor, key: Tensor, start: int, step: AttentionStep | None) -> Relative | None:
         assert self.position is not None
@@ -265,11 +333,13 @@ class MultiHeadAttention(nn.Module):
         distances = (step.key_positions - start).expand(query.shape[2], -1)
         return None if relative is None else relative.placed(distances)
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of one input."""
+    def _project(self, x: Tensor, mask: Mask | None = None, cache: AttentionStep | None = None) -> Projected:
+        """Queries, keys, values and gates of one input; with a cache, behind what that holds."""
         if self.memory_projection is not None:
             raise ShapeError("this layer was built for cross-attention (memory_dim): pass memory")
         columns, widths, dim = self.projection(x), self.widths(), self.head_dim
+        if self.convolution is not None:
+            columns = self._convolved(self.convolution, columns, mask, cache)
         if self.value_dim == dim:
             query, key, value = _heads(columns, dim).split([width // dim for width in widths], 1)
         else:
@@ -277,9 +347,25 @@ class MultiHeadAttention(nn.Module):
             query, key, value = (_heads(part, part_dim) for part, part_dim in parts)
         key = query if self.shared in ("qk", "qkv") else key
         value = key if self.shared in ("kv", "qkv") else value
-        return times(self.query_norm, query), times(self.key_norm, key), value
+        gates = None if self.gates is None else self.gates(x)
+        return Projected(times(self.query_norm, query), times(self.key_norm, key), value, gates)
 
-    def _join(self, heads: Tensor) -> Tensor:
+    def _convolved(
+        self, convolution: nn.Module, columns: Tensor, mask: Mask | None, cache: AttentionStep | None
+    ) -> Tensor:
+        """The columns after the convolution, which reads zeros where the mask hides a token."""
+        if cache is None:
+            return convolution(_without_unseen(columns, mask, self.num_heads, columns.shape[1]))[0]
+        assert not isinstance(cache.memory, Segments)
+        beams = columns.shape[:2]
+        # hypotheses side by side are rows of their own, each of one token
+        rows = columns if cache.beams == 1 else columns.flatten(0, 1).unsqueeze(1)
+        rows, cache.memory.columns = convolution(rows, cache.memory.columns)
+        return rows if cache.beams == 1 else rows.squeeze(1).unflatten(0, beams)
+
+    def _join(self, heads: Tensor, x: Tensor) -> Tensor:
+        if self.closing is not None:
+            heads = self.closing(heads, x)
         joined = heads.transpose(1, 2).flatten(2) if self.combine == "concat" else heads.mean(1)
         return self.output(joined)
 
@@ -290,6 +376,49 @@ class MultiHeadAttention(nn.Module):
         if memory is not None and memory.shape[-1] != width:
             advice = "" if self.memory_dim else "; build the layer with memory_dim for a memory of another width"
             raise ShapeError(f"the memory is {memory.shape[-1]} wide, but the layer was built for {width}{advice}")
+
+    def _check_ids(self, ids: Ids, x: Tensor, memory: Tensor | None, cache: AttentionStep | None) -> None:
+        axes, (batch, length, _) = 0 if self.position is None else self.position.axes, x.shape
+        if not axes:
+            name = "without positions" if self.position is None else f"with {type(self.position).__name__} positions"
+            raise Unsupported(f"a layer {name} takes no ids of tokens; rotary and rotary_2d positions do")
+        stored = None if cache is None else cache.memory
+        elsewhere = isinstance(stored, Segments) or (isinstance(stored, KeyValues) and stored.fixed)
+        if memory is not None or elsewhere or (cache is not None and cache.beams > 1):
+            raise Unsupported("ids are of the tokens of a self-attention: not of a memory, beams or segments")
+        if ids.shape[0] not in (1, batch) or ids.shape[1] != axes or ids.shape[2] != length:
+            raise ShapeError(f"ids {tuple(ids.shape)} do not fit (batch, axes, length) = {(batch, axes, length)}")
+
+    def _own_projection(
+        self, widths: list[int], rank: int | None, latent: Latent | None, *, bias: bool
+    ) -> nn.Linear | Factored | LatentProjection:
+        if latent is None:
+            return _projection(self.d_model, widths, rank, bias=bias)
+        sizes = self.d_model, self.num_heads, self.head_dim, self.value_dim
+        return LatentProjection(*sizes, rope_dim=turned_columns(self.position), latent=latent, bias=bias)
+
+    def _surround(self, columns: int, around: Around, *, bias: bool) -> None:
+        """What stands before and behind the heads."""
+        if around.conv and self.memory_dim is not None:
+            raise ConfigError("conv reads the tokens of a self-attention; a layer with memory_dim has none")
+        self.convolution = ShortConvolution(columns, around.conv, bias=bias) if around.conv else None
+        closes = around.gate != "none" or around.head_norm is not None
+        self.closing = Closing(self.d_model, self.num_heads, self.value_dim, around, bias=bias) if closes else None
+
+    def _check_latent(self, norm: object, rank: int | None, around: Around | None) -> None:
+        """Raises: ConfigError for what keys and values of a narrow vector cannot have beside it."""
+        others = {
+            "memory_dim": self.memory_dim is not None,
+            "num_kv_heads": self.num_kv_heads != self.num_heads,
+            "norm": norm is not None,
+            "shared": self.shared != "none",
+            "rank": rank is not None,
+            "conv": around is not None and around.conv > 0,
+            f"mechanism {type(self.mechanism).__name__}": self.mechanism.gate_module(self.d_model, self.num_heads)
+            is not None,
+        }
+        if wrong := [name for name, given in others.items() if given]:
+            raise ConfigError(f"latent makes keys and values of one narrow vector: leave out {', '.join(wrong)}")
 
     def _check_shared(self) -> None:
         """Raises: ConfigError if projections that are to be one matrix differ in size."""
@@ -309,9 +438,14 @@ def _projection(in_features: int, widths: list[int], rank: int | None, *, bias: 
     return Factored(in_features, widths, rank, bias=bias)
 
 
-def _packed(projection: nn.Linear | Factored, widths: list[int]) -> list[Tensor]:
+def _packed(projection: nn.Linear | Factored | LatentProjection, widths: list[int]) -> list[Tensor]:
     """The matrices of a projection, one by one."""
-    return projection.matrices() if isinstance(projection, Factored) else list(projection.weight.split(widths))
+    return projection.matrices() if not isinstance(projection, nn.Linear) else list(projection.weight.split(widths))
+
+
+def _takes_score(mechanism: Mechanism) -> bool:
+    """Whether a call's score is computed as it is."""
+    return type(mechanism) is Scored and mechanism.score is None
 
 
 def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int) -> Mechanism:
@@ -333,6 +467,16 @@ def _without_unseen(memory: Tensor, mask: Mask | None, heads: int, query_len: in
     return memory if keys is None else zeroed(memory, keys.any(1).unsqueeze(-1))
 
 
+def _check_convolved(call: Call) -> None:
+    """Raises: Unsupported for a mask that a convolution over the tokens before one could break."""
+    for part in parts(call.mask):
+        if not part.structure().causal and not is_of_keys(part, call):
+            raise Unsupported(
+                f"a convolution mixes each token with those before it, whatever the mask {type(part).__name__} hides;"
+                " it takes Causal(), padding of keys, or both: leave conv out"
+            )
+
+
 def _heads(columns: Tensor, dim: int) -> Tensor:
     return columns.unflatten(-1, (columns.shape[-1] // dim, dim)).transpose(1, 2)
 
@@ -342,12 +486,19 @@ def rows_of_beams(heads: Float[Tensor, "batch heads beams dim"]) -> Float[Tensor
     return heads.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
 
-def rotated(position: Position, heads: Tensor, step: AttentionStep) -> Tensor:
+def side_by_side(rows: Float[Tensor, "rows heads 1 dim"], beams: int) -> Float[Tensor, "batch heads beams dim"]:
+    """Rows of hypotheses side by side again."""
+    return rows.squeeze(2).unflatten(0, (-1, beams)).transpose(1, 2)
+
+
+def rotated(
+    rotate: Callable[[Tensor, int | Tensor], Tensor], heads: Tensor, step: AttentionStep, ids: Ids | None = None
+) -> Tensor:
     """Queries or keys of a step as the position scheme rotates them."""
     if step.beams == 1:
-        return position.rotate(heads, step.position)
+        return rotate(heads, step.position if ids is None else ids)
     # beams side by side share one position
-    return position.rotate(heads.unsqueeze(-2), step.position).squeeze(-2)
+    return rotate(heads.unsqueeze(-2), step.position).squeeze(-2)
 
 
 def _added(first: Tensor | None, second: Tensor | None) -> Tensor | None:

@@ -229,6 +229,13 @@ def _attends_plainly(attention: MultiHeadAttention) -> bool:
         return False
     if attention.shared != "none" or attention.combine != "concat" or attention.value_dim != attention.head_dim:
         return False
+    if (
+        attention.latent
+        or attention.convolution is not None
+        or attention.closing is not None
+        or attention.gates is not None
+    ):
+        return False
     return isinstance(attention.query_norm, nn.Identity)
 
 
@@ -299,7 +306,7 @@ class DecodingBlock(nn.Module):
         assert isinstance(step.memory, KeyValues)
         query, key, value = plain.packed(packed)
         if plain.position is not None:
-            query, key = rotated(plain.position, query, step), rotated(plain.position, key, step)
+            query, key = rotated(plain.position.rotate, query, step), rotated(plain.position.rotate_keys, key, step)
         if step.beams > 1 and not step.memory.shares_beams:
             shape = (query.shape[0], query.shape[2])
             query, key, value = (rows_of_beams(heads) for heads in (query, key, value))
@@ -349,7 +356,7 @@ class EncodingBlock(nn.Module):
     def _attend(self, packed: Tensor, part: Read) -> Tensor:
         query, key, value = self._own.packed(packed)
         if self._own.position is not None:
-            query, key = self._own.position.rotate(query, 0), self._own.position.rotate(key, 0)
+            query, key = self._own.position.rotate(query, 0), self._own.position.rotate_keys(key, 0)
         return attend_visible(query, key, value, part.mask, self._own.grouped)
 
 

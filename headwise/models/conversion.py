@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ConfigError
 from headwise.layers.attention import Factored, MultiHeadAttention, check_heads
+from headwise.layers.latent import LatentProjection
 
 
 def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHeadAttention:
@@ -17,7 +18,7 @@ def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHead
     which is exact where the heads of a group are equal, and a start for further training elsewhere.
 
     Raises: ConfigError: numbers that do not divide each other, or a layer that shares queries and keys or factors its
-        projections.
+        projections or convolves them.
     Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.1 (mean pooling is the best of the ways they compare).
 
     >>> with_kv_heads(MultiHeadAttention(8, 4), 1).num_kv_heads
@@ -26,8 +27,10 @@ def with_kv_heads(attention: MultiHeadAttention, num_kv_heads: int) -> MultiHead
     if attention.shared in ("qk", "qkv"):
         raise ConfigError(f"a layer with shared='{attention.shared}' has as many key heads as query heads")
     projection = attention.projection if attention.memory_projection is None else attention.memory_projection
-    if isinstance(projection, Factored):
+    if isinstance(projection, Factored | LatentProjection):
         raise ConfigError(f"a layer with rank={projection.rank} has no matrix of its key heads; leave rank out")
+    if attention.convolution is not None:
+        raise ConfigError("a layer with a convolution has taps for each of its key heads; leave conv out")
     check_heads(attention.d_model, attention.num_heads, num_kv_heads, attention.head_dim)
     old = attention.num_kv_heads
     if old % num_kv_heads and num_kv_heads % old:

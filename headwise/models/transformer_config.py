@@ -1,5 +1,6 @@
 """The configuration of Transformers, with and without an encoder."""
 
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -9,8 +10,10 @@ from headwise.attention import masks, mechanisms, normalizers
 from headwise.attention.masks import Mask
 from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.layers.around import Around, Gate, GateActivation
 from headwise.layers.attention import Combine, SharedProjection, check_heads
 from headwise.layers.blocks import Residual
+from headwise.layers.latent import Latent
 from headwise.layers.norms import Norm, build_norm
 from headwise.models.initializers import Scheme
 from headwise.models.names import MaskText, MechanismName, NormalizerName, PositionName, ScoreName
@@ -61,6 +64,20 @@ class StackConfig(SublayerConfig):
     projection_rank: int | None = Field(
         None, ge=1, le=2**20, description="queries, keys and values each through a vector of this width; none if absent"
     )
+    latent: int | None = Field(
+        None, ge=1, le=2**20, description="keys and values of one vector of this width, all that a cache keeps (MLA)"
+    )
+    latent_queries: int | None = Field(
+        None, ge=1, le=2**20, description="queries through a vector of this width, beside latent"
+    )
+    conv: int = Field(
+        0, ge=0, le=64, description="taps of a causal convolution over queries, keys and values, 4 is usual; 0: none"
+    )
+    gate: Gate = Field("none", description="a gate on the heads' outputs: none, one for each head, or each element")
+    gate_activation: GateActivation = Field("sigmoid", description="of that gate: sigmoid or silu")
+    head_norm: Literal["none", "layer", "rms"] = Field(
+        "none", description="norm of each head's output, before the gate"
+    )
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every sublayer")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
     activation_dropout: float | None = Field(
@@ -80,6 +97,15 @@ class StackConfig(SublayerConfig):
                 raise ConfigError(
                     f"mechanism '{name}' has no scores that position '{self.position}' could enter; use 'scored'"
                 )
+
+    def latent_sizes(self) -> Latent | None:
+        """Of keys and values through one narrow vector; None: they have matrices of their own."""
+        return None if self.latent is None else Latent(self.latent, self.latent_queries)
+
+    def around(self, *, conv: bool = True) -> Around:
+        """What stands around the heads of an attention; `conv`: whether it reads its own tokens."""
+        norm = None if self.head_norm == "none" else partial(build_norm, self.head_norm)
+        return Around(self.conv if conv else 0, self.gate, self.gate_activation, norm)
 
     def residual_around(self, width: int, dropout: float) -> Residual:
         """A new residual around a sublayer, its norm in front or behind."""
@@ -136,6 +162,10 @@ class BlocksConfig(StackConfig):
         if self.segment is not None and (self.reversible or self.convolution_heads or self.mask):
             raise ConfigError(
                 "segment encodes the source in segments: leave out reversible, convolution_heads and mask"
+            )
+        if self.conv and (self.segment is not None or self.mask):
+            raise ConfigError(
+                "conv mixes each token with those before it, which mask or segment may hide: leave conv out"
             )
         if self.mask is not None and mechanisms.mechanism_type(self.mechanism).facts.honours != "any":
             raise ConfigError(f"mechanism '{self.mechanism}' does not honour every mask; leave mask out")
@@ -202,6 +232,8 @@ class DecoderConfig(StackConfig):
         return 4 * self.num_layers
 
     def _check_memory(self) -> None:
+        if self.conv:
+            raise ConfigError("conv cannot read on from the memory of earlier segments: leave out conv or memory_len")
         position, facts = position_type(self.position), mechanisms.mechanism_type(self.mechanism).facts
         if position.where == "embeddings":
             fitting = ", ".join(name for name in position_names() if _is_relative(name))

@@ -60,6 +60,8 @@ def attention_of(
         shared=config.shared,
         combine=config.combine,
         rank=config.projection_rank,
+        around=config.around(conv=memory_dim is None),
+        latent=config.latent_sizes() if memory_dim is None else None,
     )
 
 

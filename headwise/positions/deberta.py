@@ -10,7 +10,7 @@ from headwise.attention.call import per_head
 from headwise.attention.precision import wide
 from headwise.attention.relative import Relative
 from headwise.errors import ConfigError
-from headwise.positions.position import Key, Position, Projected, Query
+from headwise.positions.position import Ids, Key, Position, Projected, Query
 from headwise.positions.t5 import bucket, starts
 
 # the content term is scaled by the attention itself, by 1 / sqrt(d): queries and keys bring what is missing
@@ -73,7 +73,7 @@ class Deberta(Position):
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Deberta":
         return cls(d_model, num_heads, head_dim, max_distance=max_len)
 
-    def rotate(self, heads: Projected, start: int) -> Projected:
+    def rotate(self, heads: Projected, start: int | Ids) -> Projected:
         return heads * _SHARE
 
     def relative(self, query: Query, key: Key, low: int, high: int) -> Relative:

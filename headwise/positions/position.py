@@ -5,7 +5,7 @@ from inspect import signature
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.precision import uncast
@@ -17,6 +17,8 @@ Embedded = Float[Tensor, "*batch length d_model"]
 Projected = Float[Tensor, "*batch length head_dim"]
 Query = Float[Tensor, "batch heads query_len head_dim"]
 Key = Float[Tensor, "batch kv_heads key_len head_dim"]
+# where each token stands along each axis of a picture or a film, in place of counting from a start
+Ids = Int[Tensor, "#batch axes length"]
 
 
 class Position(nn.Module, ABC):
@@ -32,6 +34,10 @@ class Position(nn.Module, ABC):
     extrapolates: ClassVar[str] = "not stated"
     # author, year, arXiv id
     paper: ClassVar[str] = "not stated"
+    # axes along which the ids of a token may be given to `rotate` in place of a start; 0: it counts from a start
+    axes: ClassVar[int] = 0
+    # whether a sequence may stand anywhere: nothing but the distance of two tokens counts
+    by_distance: ClassVar[bool] = True
     # whether a token can be placed without the inputs before it, as a decoder that goes step by step does
     steps: ClassVar[bool] = True
 
@@ -50,9 +56,13 @@ class Position(nn.Module, ABC):
         """Changes the embeddings."""
         return x
 
-    def rotate(self, heads: Projected, start: int) -> Projected:
-        """Changes projected queries and keys."""
+    def rotate(self, heads: Projected, start: int | Ids) -> Projected:
+        """Changes projected queries, and keys where `rotate_keys` does not do otherwise."""
         return heads
+
+    def rotate_keys(self, heads: Projected, start: int | Ids) -> Projected:
+        """Changes projected keys, for a scheme that tells them from queries."""
+        return self.rotate(heads, start)
 
     def bias(self, query: Query, key: Key, start: int) -> Float[Tensor, "#batch #heads #query_len key_len"] | None:
         """Added to the scores; queries stand from `start` on, keys from 0 on."""

@@ -2,8 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -11,12 +12,14 @@ from torch import Tensor
 
 from headwise.attention.precision import wide
 from headwise.errors import ConfigError, ShapeError
-from headwise.positions.position import Position, Projected
+from headwise.positions.position import Ids, Position, Projected
 from headwise.positions.sinusoidal import angles, frequencies, moved
 from headwise.registry import Registry
 
 # a frequency, in radians for a position, times this is the turns made in that many positions
 _TURN = 2 * math.pi
+# which columns form a pair: neighbours, or one of each half
+Layout = Literal["interleaved", "half"]
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,8 @@ class Rotary(Position):
     Args:
         head_dim: width of a head.
         base: ratio of the slowest to the fastest period.
-        columns: r, how many leading columns are rotated, even; the others stay as they are. All if None.
+        columns: r, how many leading columns are rotated, even; the others stay as they are (partial rotary, as in
+            GPT-NeoX, Phi and Qwen3-Next). All if None.
         layout: which columns form a pair.
         scaling: to run a trained model on longer inputs: `Linear`, `Ntk`, `Yarn` or `Llama3`.
     Raises: ConfigError for an odd width, another layout, and a base that is not above 0.
@@ -172,6 +176,7 @@ class Rotary(Position):
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
 
+    axes = 1
     where = "queries and keys"
     extrapolates = "Any length has its angles, but far distances are untrained; scaled frequencies bring them back."
     paper = "Su et al. 2021, arXiv:2104.09864"
@@ -182,18 +187,13 @@ class Rotary(Position):
         base: float = 10000.0,
         *,
         columns: int | None = None,
-        layout: Literal["interleaved", "half"] = "interleaved",
+        layout: Layout = "interleaved",
         scaling: Scaling | None = None,
     ):
         super().__init__()
-        if columns is None and (head_dim < 2 or head_dim % 2):
-            raise ConfigError(f"rotary positions need an even head_dim, got {head_dim}")
+        check_turns("rotary", head_dim if columns is None else 2, base, layout)
         if columns is not None and not (2 <= columns <= head_dim and columns % 2 == 0):
             raise ConfigError(f"rotary positions turn an even number of columns from 2 to {head_dim}, got {columns}")
-        if layout not in ("interleaved", "half"):
-            raise ConfigError(f"layout of rotary positions must be 'interleaved' or 'half', got {layout!r}")
-        if not base > 0:
-            raise ConfigError(f"base of rotary positions must be above 0, got {base}")
         self.head_dim, self.columns = head_dim, head_dim if columns is None else columns
         self.base, self.layout, self.scaling = base, layout, scaling
         # a scaling refuses columns that it cannot stretch
@@ -204,16 +204,53 @@ class Rotary(Position):
         plain = frequencies(self.columns, self.base, device)
         return plain if self.scaling is None else self.scaling.scaled(plain, self.base)
 
-    def rotate(self, heads: Projected, start: int) -> Projected:
-        if heads.shape[-1] != self.head_dim:
-            raise ShapeError(f"rotary positions of width {self.head_dim} meet heads of width {heads.shape[-1]}")
-        first = wide(heads if self.columns == self.head_dim else heads[..., : self.columns])
-        turns = angles(start, heads.shape[-2], self.frequencies(heads.device))
-        cos, sin = moved(turns.cos(), first), moved(turns.sin(), first)
+    def rotate(self, heads: Projected, start: int | Ids) -> Projected:
+        check_width("rotary", self.head_dim, heads)
+        frequencies, length = self.frequencies(heads.device), heads.shape[-2]
+        turns = angles_of(start, frequencies) if isinstance(start, Tensor) else angles(start, length, frequencies)
+        cos, sin = turns.cos(), turns.sin()
         if self.scaling is not None:
             cos, sin = cos * self.scaling.amplitude(), sin * self.scaling.amplitude()
-        turned = (_interleaved if self.layout == "interleaved" else _half)(first, cos, sin).to(heads.dtype)
-        return turned if self.columns == self.head_dim else torch.cat((turned, heads[..., self.columns :]), dim=-1)
+        return turned(heads, cos, sin, self.layout)
+
+
+Turns = Float[Tensor, "... length pairs"]
+
+
+def angles_of(ids: Ids, frequencies: Float[Tensor, "pairs"], axis: Sequence[int] = (0,)) -> Turns:
+    """Id times frequency, where pair p turns with the ids along `axis[p]`; one axis serves all pairs.
+
+    >>> angles_of(torch.tensor([[[0, 2], [1, 3]]]), torch.tensor([1.0, 10.0], dtype=torch.float64), [0, 1]).tolist()
+    [[[[0.0, 10.0], [2.0, 30.0]]]]
+    """
+    places = ids.to(frequencies.device).to(frequencies.dtype)
+    places = places.index_select(1, torch.tensor(list(axis), device=places.device))
+    return places.mT.unsqueeze(1) * frequencies
+
+
+def turned(heads: Projected, cos: Turns, sin: Turns, layout: Layout) -> Projected:
+    """The first columns of heads turned, a pair of columns for each angle; the other columns as they are."""
+    columns = 2 * cos.shape[-1]
+    first = wide(heads if columns == heads.shape[-1] else heads[..., :columns])
+    cos, sin = moved(cos, first), moved(sin, first)
+    result = (_interleaved if layout == "interleaved" else _half)(first, cos, sin).to(heads.dtype)
+    return result if columns == heads.shape[-1] else torch.cat((result, heads[..., columns:]), dim=-1)
+
+
+def check_width(name: str, head_dim: int, heads: Tensor) -> None:
+    """Raises: ShapeError for heads of another width than the scheme was built for."""
+    if heads.shape[-1] != head_dim:
+        raise ShapeError(f"{name} positions of width {head_dim} meet heads of width {heads.shape[-1]}")
+
+
+def check_turns(name: str, head_dim: int, base: float, layout: str) -> None:
+    """Raises: ConfigError for columns without a partner, another layout, and a base that is not above 0."""
+    if head_dim < 2 or head_dim % 2:
+        raise ConfigError(f"{name} positions need an even head_dim, got {head_dim}")
+    if layout not in get_args(Layout):
+        raise ConfigError(f"layout of {name} positions must be 'interleaved' or 'half', got {layout!r}")
+    if not base > 0:
+        raise ConfigError(f"base of {name} positions must be above 0, got {base}")
 
 
 def _interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -229,4 +266,6 @@ def _interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    return torch.addcmul(x * cos.repeat(1, 2), x.roll(x.shape[-1] // 2, -1), torch.cat((-sin, sin), dim=-1))
+    return torch.addcmul(
+        x * torch.cat((cos, cos), dim=-1), x.roll(x.shape[-1] // 2, -1), torch.cat((-sin, sin), dim=-1)
+    )

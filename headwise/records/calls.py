@@ -58,7 +58,7 @@ class RecordedCall:
         if relative is not None:
             relative = replace(relative, **{f.name: _double(getattr(relative, f.name)) for f in fields(relative)})
         tensors: dict[str, Any] = {"query": query, "key": key, "value": value, "bias": _double(call.bias)}
-        call = replace(call, **tensors, relative=relative, clean=False)
+        call = replace(call, **tensors, gates=_double(call.gates), relative=relative, clean=False)
         return replace(self, call=call, state={name: _double(tensor) for name, tensor in self.state.items()})
 
 
@@ -126,4 +126,5 @@ def _detached(call: Call) -> Call:
         names = ("scalar", "query_table", "key_table", "value_table")
         relative = replace(relative, **{n: t.clone() for n in names if (t := getattr(relative, n)) is not None})
     query, key, value = call.query.detach(), call.key.detach(), call.value.detach()
-    return replace(call, query=query, key=key, value=value, bias=bias, relative=relative)
+    gates = None if call.gates is None else call.gates.detach()
+    return replace(call, query=query, key=key, value=value, bias=bias, relative=relative, gates=gates)

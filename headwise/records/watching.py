@@ -96,7 +96,8 @@ class Watch:
             before = tuple(self.changes[:number])
             output = change.after(output, call, lambda before=before: weights(module, call, before))  # type: ignore[misc]
         if self.copies and self.lookers:
-            call = replace(call, key=call.key.clone(), value=call.value.clone())
+            gates = None if call.gates is None else call.gates.clone()
+            call = replace(call, key=call.key.clone(), value=call.value.clone(), gates=gates)
         for look in self.lookers:
             look(module, call, output, tuple(self.changes))
         return output if self.changes else None

@@ -61,7 +61,7 @@ def _alone(subject: Subject, case: Case) -> str | None:
     """A NaN stays in its sequence, and in its head if heads are alike."""
     call = case.call(learns=True)
     before = subject.results(case, call)
-    for axis in (0, 1) if subject.head_state() is None else (0,):
+    for axis in (0, 1) if subject.facts.apart and subject.head_state() is None else (0,):
         count = call.key.shape[axis]
         last = (torch.arange(count) == count - 1).view([-1 if axis == at else 1 for at in range(4)])
         after = subject.results(case, _filled(call, last, _NAN))

@@ -83,14 +83,16 @@ def _elsewhere(subject: PositionSubject) -> str | None:
 
 
 def _padded(subject: PositionSubject, case: Place) -> str | None:
-    """Padding on the left, on the right or none gives the same outputs of the real tokens."""
+    """Padding on the right, on the left (of a scheme by distance) or none gives the same outputs of the real tokens."""
     layer, x, more = subject.layer(case.dtype), case.x(), case.start
     alone, both, junk = layer(x), case.length + more, drawn((2, more, D_MODEL), case.dtype, 6)
     right = layer(torch.cat((x, junk), 1), mask=Padding(torch.full((2,), case.length)))
     keep = (torch.arange(both) >= more).expand(both, both)
     left = layer(torch.cat((junk, x), 1), mask=Table(keep.clone()))
     fault = apart("output with padding on the right", right[:, : case.length], alone, TOLERANCE[case.dtype])
-    return fault or apart("output with padding on the left", left[:, more:], alone, TOLERANCE[case.dtype])
+    if fault is not None or not subject.position().by_distance:
+        return fault
+    return apart("output with padding on the left", left[:, more:], alone, TOLERANCE[case.dtype])
 
 
 def _beyond(subject: PositionSubject, quick: bool) -> Iterator[Place]:

@@ -3,6 +3,7 @@
 import copy
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -10,12 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms.mechanism import Facts, Mechanism
+from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Recurrent, State
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Normalizer, Softmax
+from headwise.attention.precision import uncast
 from headwise.attention.scores import ScaledDot, Score
+from headwise.attention.stages import Stage
 from headwise.errors import ShapeError, Unsupported
-from headwise.testing.case import CAUSAL, KEYS, MASKS, Case
+from headwise.testing.case import CAUSAL, HEAD_DIM, KEYS, MASKS, Case
 from headwise.testing.numbers import gradients
 
 
@@ -59,6 +62,55 @@ class Function(Mechanism):
         return self.function(call.query, key, value, **requested)
 
 
+class FromKeys(Mechanism):
+    """A mechanism whose gates are made of the keys of a call, as a layer makes both of its input."""
+
+    def __init__(self, mechanism: Mechanism, gates: nn.Module):
+        super().__init__()
+        self.mechanism, self.gates = mechanism, gates
+        self.facts = mechanism.facts  # type: ignore[misc]
+
+    def gated(self, call: Call) -> Call:
+        """The call with gates, each head's from its keys."""
+        keys = per_head(call.key, call.shape[1])
+        # autocast rounds the maps of a layer, and here it is to change nothing
+        with uncast(keys):
+            gates: Tensor = self.gates(keys.flatten(0, 1))
+        return replace(call, gates=gates.unflatten(0, keys.shape[:2]).squeeze(2))
+
+    def compute(self, call: Call) -> Tensor:
+        return self.mechanism(self.gated(call))
+
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Tensor:
+        return self.mechanism.weights(self.gated(call), heads, queries, keys)
+
+    def compute_stages(self, call: Call) -> list[Stage]:
+        return self.mechanism.stages(self.gated(call))
+
+
+class RecurrentFromKeys(FromKeys, Recurrent):
+    """The same with a recurrent form."""
+
+    def resume(self, call: Call, state: State | None) -> tuple[Tensor, State]:
+        """What the mechanism goes on with."""
+        assert isinstance(self.mechanism, Recurrent)
+        return self.mechanism.resume(self.gated(call), state)
+
+
+def own_mechanism(module: Mechanism) -> Mechanism:
+    """What is tried, without what makes its gates: for a layer, which makes them of its input."""
+    return module.mechanism if isinstance(module, FromKeys) else module
+
+
+def with_gates(mechanism: Mechanism) -> Mechanism:
+    """The mechanism, which makes its gates of the keys if it takes some."""
+    # what a mask hides from one head is not to change another one
+    gates = mechanism.gate_module(HEAD_DIM, 1)
+    if gates is None:
+        return mechanism
+    return (RecurrentFromKeys if isinstance(mechanism, Recurrent) else FromKeys)(mechanism, gates)
+
+
 class Subject:
     """A mechanism to be tried.
 
@@ -84,9 +136,8 @@ class Subject:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 mechanism = self.make(heads, dropout)
-                self._cache[kind] = _settled(
-                    mechanism if isinstance(mechanism, Mechanism) else Function(mechanism), dtype
-                )
+                whole = mechanism if isinstance(mechanism, Mechanism) else Function(mechanism)
+                self._cache[kind] = _settled(with_gates(whole), dtype)
         return self._cache[kind].train(training)
 
     def of(self, case: Case, *, dropout: float = 0.0, seed: int = 0) -> Mechanism:

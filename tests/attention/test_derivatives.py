@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from headwise.attention import attend
 from headwise.attention.call import Call
 from headwise.attention.kernels import KERNELS
-from headwise.attention.masks import Causal, Edges, Mask, Window
+from headwise.attention.masks import Blocks, Causal, Edges, Mask, Window
 from headwise.attention.mechanisms.random_synthesizer import RandomSynthesizer
 from headwise.attention.scores import Bilinear, ScaledDot, Score
 from headwise.errors import Unsupported
@@ -40,6 +40,7 @@ RUNS = [
     Run("fused", Causal()),
     Run("strips", Causal()),
     Run("banded", Window(2, 1)),
+    Run("groups", Blocks(2)),
     Run("edges", RING),
     Run("edges", RING, Bilinear(3, 3).double()),
 ]
@@ -98,7 +99,7 @@ def test_gradients_of_gradients_by_a_graph(run):
     for kernel in (run.kernel, "plain"):
         x = numbers().requires_grad_()
         loss = run(x, kernel)
-        if kernel in ("auto", "fused", "banded"):
+        if kernel in ("auto", "fused", "banded", "groups"):
             with pytest.raises(
                 Unsupported, match=r"have no second derivatives \(create_graph=True\): pass kernel='plain'"
             ):

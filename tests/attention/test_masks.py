@@ -222,7 +222,7 @@ def test_a_table_that_does_not_fit_is_named():
 
 def test_the_catalogue_names_every_mask():
     assert list(masks.catalogue()) == list(masks.MASKS)
-    assert len(masks.MASKS) == 13
+    assert len(masks.MASKS) == 18
     assert all(masks.catalogue().values())
 
 

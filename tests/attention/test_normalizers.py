@@ -44,6 +44,11 @@ def test_golden_rows():
     assert _row(normalizers.build("sigmoid"), [2.0, -1.0, 3.0, 9.0], keep) == pytest.approx([*expected, 0.0])
     expected = [1 / (1 + math.exp(3.5 - score)) for score in (2.0, -1.0)]
     assert _row(normalizers.build("sigmoid:-3.5"), [2.0, -1.0]) == pytest.approx(expected)
+    # as published: n is one length for all rows, whatever they see
+    published = normalizers.build("sigmoid:length=512")
+    expected = [1 / (1 + 512 * math.exp(-2.0)), 1 / (1 + 512 * math.exp(1.0))]
+    assert _row(published, [2.0, -1.0, 3.0], [True, True, False]) == pytest.approx([*expected, 0.0])
+    assert published.name == f"sigmoid:{-math.log(512)}"
 
 
 def test_softmax1_can_attend_to_nothing():
@@ -287,6 +292,8 @@ REFUSED = {
     "top_k:0": r"k \(0\) of normalizer 'top_k' must be at least 1, such as top_k:8",
     "scalable": "normalizer 'scalable' needs scale",
     "scalable:inf": "scale of normalizer 'scalable' must be float, not 'inf'",
+    "sigmoid:length=0": r"takes a length of 1 or more \(0\) or a bias \(None\), not both",
+    "sigmoid:bias=1.0,length=8": r"takes a length of 1 or more \(8\) or a bias \(1.0\), not both",
     "sigmoid:inf": "bias of normalizer 'sigmoid' must be .*, not 'inf'",
 }
 

@@ -1,6 +1,7 @@
 """The steps of a mechanism end in its weights, and those of the definition are the definition's own numbers."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -30,6 +31,8 @@ def test_the_last_step_of_every_mechanism_is_its_weights(name, padded):
     padding = Padding(torch.tensor([3, 8])) if padded and built.facts.honours != "none" else None
     causal = None if built.facts.bidirectional else Causal()
     call = call_of(mask=padding if causal is None else causal if padding is None else causal & padding)
+    if (gates := built.gate_module(32, 4)) is not None:
+        call = replace(call, gates=gates(call.key.transpose(1, 2).flatten(2)))
     last = built.stages(call)[-1]
     assert last.name == "weights"
     assert last.axes == ("queries", "keys")

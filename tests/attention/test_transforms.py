@@ -47,6 +47,11 @@ MASKS = {
     "dilated": lambda lens: masks.Dilated(1, 1, 2),
     "strided": lambda lens: masks.Strided(3),
     "blocks": lambda lens: masks.Blocks(3),
+    "groups": lambda lens: masks.Groups(INDEX.to(lens.device) % 3),
+    "grid_windows": lambda lens: masks.GridWindows(3, 2, 1),
+    "rows": lambda lens: masks.Rows(3),
+    "columns": lambda lens: masks.Columns(3),
+    "lattice": lambda lens: masks.Lattice(3, 2),
     "global": lambda lens: masks.Global((0, 5)),
     "bigbird": lambda lens: BIG_BIRD,
     "shifts": lambda lens: masks.Shifts((-1, 0)),
@@ -54,7 +59,7 @@ MASKS = {
     "edges": lambda lens: GRAPH,
     "table": lambda lens: Table(torch.ones(7, 7, dtype=torch.bool).tril()),
 }
-FITTING = {"banded": "window", "edges": "edges"}
+FITTING = {"banded": "window", "edges": "edges", "groups": "blocks"}
 SCORES = {name: name for name in scores.SCORES if name != "concat"}
 SCORES["a function"] = lambda query, key: -(query.unsqueeze(-2) - key.unsqueeze(-3)).square().sum(-1)
 NORMALIZERS = {name: name for name in (*normalizers.NORMALIZERS, "entmax:1.3", "top_k:3", "scalable:0.43")}
@@ -64,10 +69,10 @@ NORMALIZERS["sinks"] = normalizers.Sinks(2)
 # (kind, name, transform): why
 REFUSED: dict[tuple[str, str, str], str] = {
     ("kernel", name, "export"): "the program is exported, and its lengths may vary; fused and plain serve any"
-    for name in ("strips", "banded", "edges")
+    for name in ("strips", "banded", "edges", "groups")
 }
 # tried in test_derivatives.py
-REFUSED |= {("kernel", name, "create_graph"): "no second derivatives" for name in ("fused", "banded")}
+REFUSED |= {("kernel", name, "create_graph"): "no second derivatives" for name in ("fused", "banded", "groups")}
 
 
 class Attention(nn.Module):

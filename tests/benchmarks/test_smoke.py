@@ -51,6 +51,7 @@ def test_the_planner_is_measured_beside_every_kernel_but_the_compiled_one() -> N
         ("gradients", "--rounds", "1"),
         ("copies", "--batch-tokens", "128"),
         ("lengths", "--quick"),
+        ("recurrences", "--quick"),
         ("processes", "--quick"),
         ("shares", "--quick"),
     ],

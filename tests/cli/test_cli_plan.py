@@ -109,3 +109,16 @@ def test_json_has_kernel_refusals_and_the_pair(headwise):
     assert found["kernel"] not in found["refusals"]
     assert found["pair"] == "query 3 may not attend to key 5: key 5 comes after query 3"
     assert "pair" not in json.loads(headwise("plan", "--json")[1])
+
+
+def test_the_cache_of_a_latent_vector_beside_the_others(headwise):
+    """DeepSeek-V3's sizes: 128 heads of 128, a vector of 512 and 64 turned columns, in 2 bytes each."""
+    sizes = ("--heads", 128, "--head-dim", 128, "--kv-heads", 8, "--dtype", "bfloat16", "--batch", 1, "--query-len", 1)
+    _, out, _ = headwise("plan", *sizes, "--latent", "512+64")
+    assert "cache    bytes a token and layer: MHA 65,536, GQA-8 4,096, MQA 512, latent 512+64 1,152" in out
+    cache = json.loads(headwise("plan", *sizes, "--json")[1])["cache_bytes_per_token"]
+    assert cache == {"MHA": 65536, "GQA-8": 4096, "MQA": 512}
+    assert "layer: MHA 4,096, MQA 512\n" in headwise("plan")[1]
+    code, _, err = headwise("plan", "--latent", "0+4")
+    assert code == 2
+    assert "--latent '0+4': give the width of the vector and the turned columns, such as 512+64" in err

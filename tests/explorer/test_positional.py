@@ -37,7 +37,9 @@ def test_every_scheme_of_the_library_is_listed_and_drawn_or_says_why_not(client)
     drawn = {name: one["does"] for name, one in told.items()}
     assert {drawn["sinusoidal"], drawn["learned"], drawn["recurrent"]} == {"vectors"}
     assert {drawn["alibi"], drawn["t5"], drawn["relative_2d"]} == {"scores"}
-    assert drawn["rotary"] == "turns"
+    assert {drawn["rotary"], drawn["rotary_2d"], drawn["rotary_sections"], drawn["xpos"]} == {"turns"}
+    assert {drawn["fire"], drawn["kerple"], drawn["sandwich"]} == {"scores"}
+    assert drawn["cope"] is None
     for name, one in told.items():
         if one["does"]:
             shape = asked(client, kind=name, n=9, d=8).shape

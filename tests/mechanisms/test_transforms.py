@@ -13,6 +13,7 @@ from headwise.attention import mechanisms
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Padding
 from headwise.errors import Unsupported
+from headwise.testing.subject import with_gates
 
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop because we have not yet implemented")
 
@@ -38,7 +39,8 @@ class Attention(nn.Module):
         # short enough for several chunks, blocks and landmarks
         sizes = {"chunk": 2} if name == "reformer" else {"block": 2, "span": 2} if name == "sinkhorn" else {}
         kind = mechanisms.mechanism_type(name)
-        self.mechanism = kind(4, 40, **sizes) if sizes else kind.sized(head_dim=4, num_heads=2, max_len=40, dropout=0.0)
+        mechanism = kind(4, 40, **sizes) if sizes else kind.sized(head_dim=4, num_heads=2, max_len=40, dropout=0.0)
+        self.mechanism = with_gates(mechanism)
 
     def forward(self, query, key, value, lens):
         mask = Padding(lens)

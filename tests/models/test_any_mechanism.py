@@ -61,7 +61,7 @@ def test_what_cannot_read_or_write_is_named(build):
         build(mechanism="linformer")
     with pytest.raises(ConfigError, match=r"'reformer' .*decoder"):
         build(decoder_mechanism="reformer")
-    with pytest.raises(ConfigError, match=r"'retention' .*encoder.*: dense"):
+    with pytest.raises(ConfigError, match=r"'retention' .*encoder.*: based, .*dense"):
         build(mechanism="retention")
     with pytest.raises(ConfigError, match=r"position 'convolutional' .*decoder"):
         build(position="convolutional")

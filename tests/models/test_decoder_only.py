@@ -22,9 +22,21 @@ KINDS = [
     {"position": "alibi"},
     {"position": "transformer_xl", "num_kv_heads": 1},
     {"position": "t5", "qk_norm": True},
+    {"position": "rotary:columns=2", "latent": 5, "latent_queries": 7, "value_dim": 3},
+    {"position": "xpos", "d_model": 18},
+    {"position": "cope:size=5"},
+    {"position": "fire"},
+    {"position": "none", "mechanism": "forgetting"},
+    {"position": "none", "mechanism": "stick_breaking"},
     {"position": "none", "mechanism": "linear"},
     {"position": "none", "mechanism": "retention"},
     {"position": "none", "mechanism": "gated_linear"},
+    {"position": "rotary", "conv": 3, "gate": "element", "head_norm": "rms", "num_kv_heads": 1},
+    {"position": "none", "mechanism": "linear", "conv": 4, "gate": "head", "gate_activation": "silu"},
+    {"position": "none", "mechanism": "gated_delta", "conv": 4, "gate": "element", "num_kv_heads": 1},
+    {"position": "rotary", "mechanism": "rwkv6"},
+    {"position": "none", "mechanism": "mlstm", "head_norm": "layer"},
+    {"position": "none", "mechanism": "cosformer"},
 ]
 RELATIVE = ["none", "rotary", "alibi", "t5", "shaw", "transformer_xl"]
 

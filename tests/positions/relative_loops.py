@@ -41,7 +41,7 @@ def through(
     position: Position, query: Tensor, key: Tensor, value: Tensor, start: int = 0, mask: Mask | None = None
 ) -> Tensor:
     """Attention with a scheme, as an attention layer calls it."""
-    query, key = position.rotate(query, start), position.rotate(key, 0)
+    query, key = position.rotate(query, start), position.rotate_keys(key, 0)
     low, high = 1 - start - query.shape[2], key.shape[2] - 1 - start
     relative, bias = position.relative(query, key, min(low, 0), max(high, 0)), position.bias(query, key, start)
     return plain.compute(Call(query, key, value, mask=mask, bias=bias, relative=relative, query_start=start))

@@ -13,8 +13,12 @@ from headwise.positions.relative_2d import Relative2d
 
 EMBEDDED = ("convolutional", "flow", "learned", "recurrent", "sinusoidal", "sinusoidal_2d")
 # those that depend on distance alone, any distance
-RELATIVE = ("alibi", "deberta", "shaw", "t5", "transformer_xl")
-IN_ATTENTION = (*RELATIVE, "relative_2d", "rotary")
+RELATIVE = ("alibi", "deberta", "kerple", "sandwich", "shaw", "t5", "transformer_xl")
+# those that turn queries and keys, by position or by place in a grid
+TURNING = ("rotary", "rotary_2d", "rotary_sections", "xpos")
+# those with a bias for each pair
+PAIRWISE = ("cope", "fire", "relative_2d", "transformer_xl")
+IN_ATTENTION = (*RELATIVE, *TURNING, "cope", "fire", "relative_2d")
 D_MODEL, HEAD_DIM, HEADS, MAX_LEN = 12, 4, 3, 36
 
 
@@ -40,8 +44,8 @@ def test_the_folder_is_the_registry():
 
 def test_the_facts_of_every_scheme():
     """Where it enters agrees with the hooks it overrides; a year stands in every source."""
-    places = {"embeddings": EMBEDDED, "nowhere": ("none",), "queries and keys": ("rotary",)}
-    places |= {"scores and values": ("shaw",), "scores": ("alibi", "deberta", "relative_2d", "t5", "transformer_xl")}
+    places = {"embeddings": EMBEDDED, "nowhere": ("none",), "queries and keys": TURNING, "scores and values": ("shaw",)}
+    places |= {"scores": set(IN_ATTENTION) - {*TURNING, "shaw"}}
     facts = {name: positions.position_type(name) for name in positions.names()}
     for where, names in places.items():
         assert {name for name, known in facts.items() if known.where == where} == set(names)
@@ -64,13 +68,13 @@ def test_every_scheme_is_built_for_a_model_and_keeps_shape_and_type(name):
             assert (after.dtype, after.shape) == (dtype, before.shape)
     # nothing is kept beside parameters
     assert set(position.state_dict()) == {name for name, _ in position.named_parameters()}
-    assert (position.bias(heads, heads, 0) is not None) == (name in ("relative_2d", "transformer_xl"))
+    assert (position.bias(heads, heads, 0) is not None) == (name in PAIRWISE)
     assert (position.relative(heads, heads, -4, 4) is not None) == (name in RELATIVE)
     assert position.acts_in_attention() == (name in IN_ATTENTION)
-    assert position.acts_on_scores() == (name in IN_ATTENTION and name != "rotary")
+    assert position.acts_on_scores() == (name in IN_ATTENTION and name not in TURNING)
     # a scheme enters the embeddings or the attention, not both
     assert torch.equal(position.embed(x, 0), x) == (name not in EMBEDDED)
-    assert torch.equal(position.rotate(heads, 3), heads) == (name not in ("rotary", "deberta"))
+    assert torch.equal(position.rotate(heads, 3), heads) == (name not in (*TURNING, "deberta"))
 
 
 @pytest.mark.parametrize("name", [name for name in (*EMBEDDED, "none") if name != "convolutional"])
@@ -138,7 +142,7 @@ def test_shifting_an_image_by_rows_changes_nothing():
         assert torch.equal(part, small.bias(patches[:, :, :6], patches[:, :, :6], 0))
 
 
-@pytest.mark.parametrize("name", ["none", "rotary", *RELATIVE])
+@pytest.mark.parametrize("name", ["none", "cope", "rotary", "rotary_sections", "xpos", *RELATIVE])
 def test_padding_on_the_left_or_on_the_right_or_none(name):
     """A scheme that knows distances only gives a sentence the same output wherever in its row it stands."""
     position, sentence = spread(build(name)), [drawn(5, 1) for _ in range(3)]
@@ -188,7 +192,7 @@ def test_which_schemes_keys_in_any_order_may_have(name):
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
     one, two = position.bias(query, key, 0), position.bias(query, key[:, :, order], 0)
     moves = one is None or torch.equal(one[..., order], two)
-    assert position.side_by_side() == moves == (name != "relative_2d")
+    assert position.side_by_side() == moves == (name not in ("cope", "fire", "relative_2d"))
 
 
 @learning
@@ -248,5 +252,5 @@ def test_a_grid_of_patches_need_not_be_square_for_schemes_that_know_rows(name):
     assert position.embed(x, 0).shape == x.shape
     bias = position.bias(heads, heads, 0)
     assert bias is None or bias.shape[-1] == 10
-    sized = {"relative_2d": (2, 5), "sinusoidal_2d": (None, 5)}.get(name, (None, None))
+    sized = {"relative_2d": (2, 5), "rotary_2d": (None, 5), "sinusoidal_2d": (None, 5)}.get(name, (None, None))
     assert (getattr(position, "height", None), getattr(position, "width", None)) == sized

@@ -42,6 +42,7 @@ class Hooks(nn.Module):
         queries, keys = query.shape[2], key.shape[2]
         start = keys - queries
         outputs = [self.position.embed(x, 0 if self.first else start), self.position.rotate(query, start)]
+        outputs.append(self.position.rotate_keys(key, 0))
         bias, relative = self.position.bias(query, key, start), self.position.relative(query, key, 1 - keys, queries)
         if relative is not None:
             bias = relative.bias(queries, keys, start) + (0 if bias is None else bias)

@@ -5,14 +5,16 @@ import operator
 from collections.abc import Callable
 
 from headwise.attention.masks.content import Documents, Edges, Padding, Prefix, Table
+from headwise.attention.masks.groups import Blocks, Columns, GridWindows, Groups, Lattice, Rows
 from headwise.attention.masks.mask import And, Mask, Not, Or, Part, Shared, empty_rows, explain, parts, without
-from headwise.attention.masks.patterns import BigBird, Blocks, Causal, Dilated, Global, Shifts, Strided, Window
+from headwise.attention.masks.patterns import BigBird, Causal, Dilated, Global, Shifts, Strided, Window
 from headwise.attention.structure import Band, Pairs, Place, Structure
 from headwise.errors import ConfigError
 from headwise.registry import Registry, split
 
 __all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]
 __all__ += ["Not", "Or", "Padding", "Pairs", "Part", "Place", "Prefix", "Shared", "Shifts", "Strided", "Structure"]
+__all__ += ["Columns", "GridWindows", "Groups", "Lattice", "Rows"]
 __all__ += [
     "Table",
     "Window",
@@ -33,6 +35,11 @@ MASKS: dict[str, type[Mask]] = {
     "dilated": Dilated,
     "strided": Strided,
     "blocks": Blocks,
+    "groups": Groups,
+    "grid_windows": GridWindows,
+    "rows": Rows,
+    "columns": Columns,
+    "lattice": Lattice,
     "global": Global,
     "bigbird": BigBird,
     "shifts": Shifts,

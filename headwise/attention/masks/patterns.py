@@ -1,4 +1,4 @@
-"""Masks that depend on positions alone: causal, windows, dilated, strided, blocks, global tokens, shifts, BigBird."""
+"""Masks that depend on positions alone: causal, windows, dilated, strided, global tokens, shifts, BigBird."""
 
 import functools
 import operator
@@ -14,7 +14,7 @@ from headwise.attention.structure import Band, KeyMask, Place, QueryMask, Struct
 from headwise.errors import ShapeError
 
 
-class _Near(Mask, ABC):
+class Near(Mask, ABC):
     """Base of patterns in which each query sees the key at its own position."""
 
     def _within(self) -> Band:
@@ -69,7 +69,7 @@ class Window(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Dilated(_Near):
+class Dilated(Near):
     """Every `step`-th key, at most `left` such steps before and `right` after the query: a window with gaps.
 
     Source: Beltagy et al. 2020, arXiv:2004.05150, section 3.1 (dilated sliding window).
@@ -99,7 +99,7 @@ class Dilated(_Near):
 
 
 @dataclass(frozen=True, eq=False)
-class Strided(_Near):
+class Strided(Near):
     """The last `step` keys, and before and after them every key whose distance is a multiple of `step`.
 
     With `Causal()` it is the strided pattern of the Sparse Transformer: any key is reached in two layers at a cost of
@@ -153,33 +153,6 @@ class Shifts(Mask):
 
     def reason(self, batch: int, head: int, query: int, key: int) -> str:
         return f"head {head} sees the key {self.steps[head]} positions after the query only"
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks(_Near):
-    """Query and key lie in the same block of `size` positions.
-
-    Source: Qiu et al. 2019, arXiv:1911.02972 (block-diagonal attention).
-
-    >>> Blocks(2).dense(1, 1, 3, 3)[0, 0].int().tolist()
-    [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
-    """
-
-    size: int
-
-    def __post_init__(self) -> None:
-        check_sizes(self, size=1)
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return query // self.size == key // self.size
-
-    def _within(self) -> Band:
-        return (self.size - 1, self.size - 1)
-
-    def reason(self, batch: int, head: int, query: int, key: int) -> str:
-        return (
-            f"query {query} is in block {query // self.size} of {self.size} positions, key {key} in {key // self.size}"
-        )
 
 
 @dataclass(frozen=True, eq=False)

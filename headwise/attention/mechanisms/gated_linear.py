@@ -1,17 +1,21 @@
 """Gated linear attention: a memory of keys that each new key fades, feature by feature."""
 
+from dataclasses import replace
+
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.mechanisms._masks import Keys, hidden
-from headwise.attention.mechanisms._sums import Decaying, Key, LogDecay, Query
-from headwise.attention.mechanisms.mechanism import Facts
+from headwise.attention.call import Call
+from headwise.attention.mechanisms._masks import Keys
+from headwise.attention.mechanisms._recurrence import FADING, Recurrence
+from headwise.attention.mechanisms._scan import Terms
+from headwise.attention.mechanisms.mechanism import State
 from headwise.attention.scores.score import check_built, times
 from headwise.errors import ConfigError
 
 
-class GatedLinear(Decaying):
+class GatedLinear(Recurrence):
     """Gated linear attention: S_i = diag(a_i) S_(i-1) + k_i v_i^T, out_i = q_i S_i / sqrt(d).
 
     The gates are a_i = sigmoid(B A k_i + b)^(1 / temperature) in (0, 1), one for each width of the key. Written
@@ -31,7 +35,7 @@ class GatedLinear(Decaying):
         Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions.
     Source: Yang et al. 2023, arXiv:2312.06635, eq. 3 (recurrent), 4 (parallel) and section 4.4 (gates). The paper gates
     by the input of the layer; a mechanism sees queries, keys and values, so here the key does, with A and B for all
-    heads. Chunks are halved until pairs are single, where the paper has one second level of chunks.
+    heads. Chunks are halved down to single tokens, where the paper has one second level of chunks.
 
     >>> import torch
     >>> from headwise.attention.call import Call
@@ -41,17 +45,10 @@ class GatedLinear(Decaying):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
+    facts = replace(
+        FADING,
         formula="S_i = diag(a_i) S_(i-1) + k_i v_i^T, out_i = q_i S_i / sqrt(d), a = sigmoid(B A k + b)^(1/16)",
         paper="Yang et al. 2023, arXiv:2312.06635",
-        family="recurrence",
-        time="n d^2",
-        memory="n d + d^2",
-        recurrent=True,
-        honours="keys",
-        bidirectional=False,
-        causal=True,
-        cache="shared",
     )
 
     def __init__(self, head_dim: int, rank: int = 16, temperature: float = 16.0):
@@ -67,5 +64,6 @@ class GatedLinear(Decaying):
         check_built(self, "head_dim", self.down.in_features, key.shape[-1])
         return F.logsigmoid(times(self.up, times(self.down, key))) / self.temperature
 
-    def log_decays(self, query: Query, key: Key, keys: Keys | None) -> LogDecay:
-        return hidden(self.log_gates(key), keys)
+    def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
+        query = call.query * max(1, call.query.shape[-1]) ** -0.5
+        return Terms(query, call.key, call.value, self.log_gates(call.key)), ()

@@ -1,13 +1,17 @@
 """Linear attention: a product of features in place of exp(q . k), summed once over the keys."""
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.mechanisms._sums import Features, Kernelised, Key, Query
-from headwise.attention.mechanisms.mechanism import Facts, State
+from headwise.attention.call import Call
+from headwise.attention.mechanisms._masks import Keys
+from headwise.attention.mechanisms._recurrence import KERNEL, Recurrence
+from headwise.attention.mechanisms._scan import Terms
+from headwise.attention.mechanisms.mechanism import State
 from headwise.attention.scores.score import check_built, times
 
 Vectors = Float[Tensor, "batch heads length head_dim"]
@@ -80,7 +84,7 @@ class Hedgehog(FeatureMap):
         return torch.cat((projected, -projected), dim=-1).softmax(-1)
 
 
-class Linear(Kernelised):
+class Linear(Recurrence):
     """Linear attention: out_i = sum_j (phi(q_i) . phi(k_j)) v_j / sum_j phi(q_i) . phi(k_j).
 
     Time is linear in length: the sums over keys are matrices of features x head_dim, taken once for all queries, or
@@ -99,22 +103,16 @@ class Linear(Kernelised):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
+    facts = replace(
+        KERNEL,
         formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = elu(x) + 1",
         paper="Katharopoulos et al. 2020, arXiv:2006.16236",
-        family="kernel",
-        time="n d^2",
-        memory="n d + d^2",
-        recurrent=True,
-        honours="keys",
-        causal=True,
-        cross=True,
-        cache="shared",
     )
+    normalised = True
 
     def __init__(self, features: FeatureMap | None = None):
         super().__init__()
         self.features = Elu() if features is None else features
 
-    def phi(self, query: Query, key: Key, past: State) -> tuple[Features, Features, State]:
-        return self.features(query), self.features(key), past
+    def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
+        return Terms(self.features(call.query), self.features(call.key), call.value), ()

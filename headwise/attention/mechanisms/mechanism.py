@@ -40,6 +40,7 @@ class Facts:
         bias: whether it honours a bias on scores.
         relative: whether it honours relative positions.
         scored: whether it takes score, normalizer and dropout of a call in place of its own.
+        apart: whether a head knows nothing of the others.
         bidirectional: whether it can let queries see later keys; else every call needs a causal mask.
         cache: how cached keys continue: "shared" if several hypotheses may share one cache, separated by a bias,
             "per_hypothesis" if each needs its own, "none" if one step does not follow another.
@@ -58,6 +59,7 @@ class Facts:
     bias: bool = False
     relative: bool = False
     scored: bool = False
+    apart: bool = True
     bidirectional: bool = True
     cache: Literal["shared", "per_hypothesis", "none"] = "none"
 
@@ -114,6 +116,13 @@ class Mechanism(nn.Module, ABC):
         sizes = {"head_dim": head_dim, "num_heads": num_heads, "max_len": max_len, "dropout": dropout}
         return cls(**{name: size for name, size in sizes.items() if name in signature(cls).parameters})
 
+    def gate_module(self, d_model: int, num_heads: int) -> nn.Module | None:
+        """A new module from a layer's input to `Call.gates`, which the layer owns; None: the mechanism takes none.
+
+        It makes (batch, num_heads, length, width) of (batch, length, d_model): gates for every token of the keys.
+        """
+        return None
+
     @final  # type: ignore[misc]
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         """The attention output. Raises: Unsupported for what the facts exclude."""
@@ -163,6 +172,11 @@ class Mechanism(nn.Module, ABC):
         """Raises: Unsupported for what the call asks and the facts exclude."""
         self.require_terms(call)
         name, facts = type(self).__name__, self.facts
+        if call.gates is None and type(self).gate_module is not Mechanism.gate_module:
+            raise Unsupported(
+                f"{name} takes gates from the input of its layer: use it in a MultiHeadAttention, or pass"
+                " Call(gates=mechanism.gate_module(d_model, num_heads)(x))"
+            )
         if facts.honours != "any" or not facts.bidirectional:
             self._require_mask(call)
         if facts.cache == "none" and call.query_start:
@@ -189,7 +203,9 @@ class Mechanism(nn.Module, ABC):
                 raise Unsupported(
                     f"{name} cannot honour the mask {kind}; it honours {facts.masks}; use mechanism 'scored'"
                 )
-        if not facts.bidirectional and not any(part.structure().causal for part in masks):
+        # a step of decoding needs no mask: no key comes after its query
+        ahead = facts.recurrent or call.query_start + 1 < call.shape[3]
+        if not facts.bidirectional and ahead and not any(part.structure().causal for part in masks):
             shown = "no mask" if call.mask is None else f"the mask {type(call.mask).__name__}"
             raise Unsupported(
                 f"{name} got {shown}, but its memory runs from a key to later queries: pass mask=Causal(), with padding"

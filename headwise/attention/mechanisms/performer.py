@@ -1,6 +1,7 @@
 """Performer: softmax attention estimated with positive random features."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -8,14 +9,17 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.mechanisms._sums import Features, Kernelised, Key, Query
-from headwise.attention.mechanisms.mechanism import Facts, State
+from headwise.attention.call import Call
+from headwise.attention.mechanisms._masks import Keys
+from headwise.attention.mechanisms._recurrence import KERNEL, Recurrence
+from headwise.attention.mechanisms._scan import Terms
+from headwise.attention.mechanisms.mechanism import State
 from headwise.attention.precision import wide
 from headwise.attention.scores.score import check_built
 from headwise.errors import ConfigError
 
 
-class Performer(Kernelised):
+class Performer(Recurrence):
     """FAVOR+: linear attention with E[phi(q) . phi(k)] = exp(q . k / sqrt(d)), which is softmax attention on average.
 
     phi(x) = exp(W x' - |x'|^2 / 2) / sqrt(features) with x' = x / d^(1/4) and random W, orthogonal in blocks of d rows.
@@ -42,19 +46,15 @@ class Performer(Kernelised):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
+    facts = replace(
+        KERNEL,
         formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = exp(W x - |x|^2 / 2)",
         paper="Choromanski et al. 2021, arXiv:2009.14794",
-        family="kernel",
         time="n m d for m features",
         memory="n m + m d",
         exact="for many features",
-        recurrent=True,
-        honours="keys",
-        causal=True,
-        cross=True,
-        cache="shared",
     )
+    normalised = True
 
     projection: Float[Tensor, "features head_dim"]
 
@@ -90,15 +90,15 @@ class Performer(Kernelised):
         half_square = x.square().sum(-1, keepdim=True) / 2
         return x @ self.projection.to(x.dtype).mT - half_square - math.log(self.projection.shape[0]) / 2
 
-    def phi(self, query: Query, key: Key, past: State) -> tuple[Features, Features, State]:
+    def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
         """The features of queries and keys, and the largest exponent of the first key, (batch, kv_heads, 1, 1)."""
-        query_logs, key_logs = self.log_features(query), self.log_features(key)
+        query_logs, key_logs = self.log_features(call.query), self.log_features(call.key)
         # every query sees the first key, and a factor common to all keys cancels
         offset = past[0] if past else F.pad(key_logs.detach()[:, :, :1], (0, 0, 0, 1))[:, :, :1].amax(-1, keepdim=True)
         # larger ones, divided by the smallest total that counts, would overflow in the gradient
         highest = -2.0 * math.log(torch.finfo(key_logs.dtype).eps)
         queries = (query_logs - query_logs.detach().amax(-1, keepdim=True)).exp()
-        return queries, (key_logs - offset).clamp(max=highest).exp(), (offset,)
+        return Terms(queries, (key_logs - offset).clamp(max=highest).exp(), call.value), (offset,)
 
     def extra_repr(self) -> str:
         features, head_dim = self.projection.shape

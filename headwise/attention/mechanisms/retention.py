@@ -1,20 +1,23 @@
 """Retention: linear attention whose memory of a key fades at a fixed rate per head."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._sums import Decaying, Key, LogDecay, Query
-from headwise.attention.mechanisms.mechanism import Facts
+from headwise.attention.mechanisms._recurrence import FADING, Recurrence
+from headwise.attention.mechanisms._scan import Terms
+from headwise.attention.mechanisms.mechanism import State
 from headwise.attention.precision import wide
 from headwise.attention.scores.score import check_built
 from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.errors import ConfigError
 
 
-class Retention(Decaying):
+class Retention(Recurrence):
     """Retention: out_i = sum over j <= i of decay^(i - j) (q_i . k_j / sqrt(d)) v_j, with a decay for each head.
 
     Time is linear in length, in chunks; decoding keeps one d x d matrix a head. The distance i - j counts positions,
@@ -38,18 +41,13 @@ class Retention(Decaying):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
+    facts = replace(
+        FADING,
         formula="sum over j <= i of decay^(i - j) (q . k_j / sqrt(d)) v_j",
         paper="Sun et al. 2023, arXiv:2307.08621",
-        family="recurrence",
-        time="n d^2",
-        memory="n d + d^2",
-        recurrent=True,
-        honours="keys",
-        bidirectional=False,
-        causal=True,
-        cache="shared",
     )
+
+    hidden_fade = True
 
     fade: Float[Tensor, "heads"]
 
@@ -65,12 +63,16 @@ class Retention(Decaying):
         """The decays of the paper: 1 - 2^(-5 - h) for head h."""
         return cls(1.0 - 2.0 ** (-5.0 - torch.arange(num_heads)))
 
-    def log_decays(self, query: Query, key: Key, keys: Keys | None) -> LogDecay:
-        _, heads, length, _ = query.shape
+    def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
+        batch, heads, _, width = call.query.shape
         check_built(self, "heads", self.fade.shape[0], heads)
+        log_decay = self.log_decay(call.query.dtype).expand(batch, -1, call.key.shape[2], -1)
+        return Terms(call.query * max(1, width) ** -0.5, call.key, call.value, log_decay), ()
+
+    def log_decay(self, dtype: torch.dtype) -> Float[Tensor, "1 heads 1 1"]:
+        """log decay of each head."""
         # a decay that rounds to 0 has no logarithm
-        log_decay = torch.log1p(-self.fade.to(query.dtype)).clamp(min=-88.0)
-        return log_decay.view(1, -1, 1, 1).expand(1, -1, length, 1)
+        return torch.log1p(-self.fade.to(dtype)).clamp(min=-88.0).view(1, -1, 1, 1)
 
     def compute_stages(self, call: Call) -> list[Stage]:
         """Products, their scale, and the decay of each pair, which is 0 for keys behind the query."""
@@ -78,8 +80,7 @@ class Retention(Decaying):
         products, width = query @ key.mT, query.shape[-1]
         queries = torch.arange(call.query_start, call.query_start + query.shape[2], device=query.device)
         distance = queries[:, None] - torch.arange(key.shape[2], device=query.device)
-        log_decay = torch.log1p(-self.fade.to(query.dtype)).clamp(min=-88.0).view(1, -1, 1, 1)
-        decay = (log_decay * distance.clamp(min=0)).exp() * (distance >= 0)
+        decay = (self.log_decay(query.dtype) * distance.clamp(min=0)).exp() * (distance >= 0)
         text, root = "each query times each key", max(1, width) ** 0.5
         stages = [Stage("products", "P", r"P = Q K^\top", PAIRS, products, text, Working("dot", ("query", "key")))]
         text, working = (

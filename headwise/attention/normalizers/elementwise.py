@@ -37,21 +37,29 @@ class ReLU2(Normalizer):
 class Sigmoid(Normalizer):
     """1 / (1 + exp(-bias - s_j)), with bias -ln n for n allowed keys unless given; rows need not sum to 1.
 
+    As published n is one length for all rows, `sigmoid:length=512`: a row then does not change when keys are added, and
+    gradients do not flow through a count. By allowed keys, the weights of a short row are not small.
+
     Args:
         bias: added to every score; -ln n if None, which lets the weights of equal scores sum to about 1.
-    Raises: ConfigError: a bias that is not finite.
-    Source: Ramapuram et al. 2024, arXiv:2409.04431 (bias -ln n); n counts allowed keys here, not all.
+        length: n, in place of the allowed keys of each row.
+    Raises: ConfigError: a bias that is not finite, a length below 1, or both.
+    Source: Ramapuram et al. 2024, arXiv:2409.04431, section 3 (bias -ln n); without `length` n counts allowed keys.
 
     >>> import torch
     >>> Sigmoid()(torch.zeros(1, 1, 1, 3), None).tolist()
     [[[[0.25, 0.25, 0.25]]]]
     """
 
-    def __init__(self, bias: float | None = None):
+    def __init__(self, bias: float | None = None, length: int | None = None):
         super().__init__()
+        if length is not None and (length < 1 or bias is not None):
+            raise ConfigError(
+                f"normalizer 'sigmoid' takes a length of 1 or more ({length}) or a bias ({bias}), not both"
+            )
         if bias is not None and not math.isfinite(bias):
             raise ConfigError(f"bias ({bias}) of normalizer 'sigmoid' must be finite; without one it is -ln n")
-        self.bias = bias
+        self.bias = bias if length is None else -math.log(length)
 
     def forward(self, scores: Scores, keep: Keep | None) -> Scores:
         bias = -allowed(scores, keep).log() if self.bias is None else self.bias

@@ -203,7 +203,7 @@ function choice(chosen, all) {
 
 /** @param {Scheme} now */
 function about(now) {
-  const learned = !now.model && now.does && !now.base && !["alibi", "sinusoidal_2d"].includes(now.kind);
+  const learned = !now.model && now.does && !now.base && !["alibi", "sandwich", "sinusoidal_2d"].includes(now.kind);
   return h(
     "div",
     {},

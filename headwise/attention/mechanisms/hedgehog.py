@@ -1,0 +1,72 @@
+"""Hedgehog: linear attention whose features are learned to be as peaked as the exponential."""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.attention.call import Call, per_head
+from headwise.attention.mechanisms._gates import by_head
+from headwise.attention.mechanisms._masks import Keys
+from headwise.attention.mechanisms._recurrence import KERNEL, Recurrence
+from headwise.attention.mechanisms._scan import Terms
+from headwise.attention.mechanisms.mechanism import State
+from headwise.attention.scores.score import check_built
+
+
+class HeadMap(nn.Module):
+    """softmax([W x + b, -W x - b]) with a W and b of each head, which start as the identity and 0."""
+
+    def __init__(self, head_dim: int, num_heads: int):
+        super().__init__()
+        # no nn.Linear: initializers of models fill those
+        self.weight = nn.Parameter(torch.eye(head_dim).repeat(num_heads, 1, 1))
+        self.bias = nn.Parameter(torch.zeros(num_heads, head_dim))
+
+    def forward(self, x: Float[Tensor, "batch heads length dim"]) -> Float[Tensor, "batch heads length features"]:
+        heads, width = self.bias.shape
+        check_built(self, "heads", heads, x.shape[1])
+        check_built(self, "head_dim", width, x.shape[-1])
+        projected = x @ self.weight.to(x.dtype).mT + by_head(self.bias, x.dtype)
+        return torch.cat((projected, -projected), -1).softmax(-1)
+
+
+class Hedgehog(Recurrence):
+    """Hedgehog: linear attention with phi(x) = softmax([W x + b, -W x - b]), a W and b of each head for q and for k.
+
+    Time is linear in length, in chunks under a causal mask; the state is 2 d x (d + 1) a head. There are no weights to
+    drop. Sums are float32 or wider.
+
+    Args:
+        head_dim: width of a query; phi is twice as wide.
+    Raises:
+        ShapeError: another number of heads, or vectors of another width.
+        Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Source: Zhang et al. 2024, arXiv:2402.04347, section 4.2 (softmax over the features, as the authors' code has it).
+    fla puts 2 x in and has one W and b for all heads: load them doubled, once for each head. `linear` with
+    `features=Hedgehog(...)` has one map for all heads, queries and keys.
+
+    >>> x = torch.ones(2, 3, 5, 8)
+    >>> Hedgehog(8, 3)(Call(x, x, x)).shape
+    torch.Size([2, 3, 5, 8])
+    """
+
+    facts = replace(
+        KERNEL,
+        formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = softmax([W x + b, -W x - b])",
+        paper="Zhang et al. 2024, arXiv:2402.04347",
+    )
+    normalised = True
+
+    def __init__(self, head_dim: int, num_heads: int):
+        super().__init__()
+        self.query_map, self.key_map = HeadMap(head_dim, num_heads), HeadMap(head_dim, num_heads)
+
+    def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
+        key, value = (per_head(x, call.shape[1]) for x in (call.key, call.value))
+        return Terms(self.query_map(call.query), self.key_map(key), value), ()
+
+    def extra_repr(self) -> str:
+        heads, width = self.query_map.bias.shape
+        return f"heads={heads}, head_dim={width}"

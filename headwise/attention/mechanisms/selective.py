@@ -1,0 +1,89 @@
+"""Selective attention: the first head's scores also say which tokens later queries may forget."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from headwise.attention.call import Call
+from headwise.attention.kernels import plain
+from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
+from headwise.attention.precision import uncast
+from headwise.attention.weights import select_weights
+from headwise.attention.zeros import zeroed
+
+
+class Selective(Mechanism):
+    """softmax(z_ij - F_ij), F_ij = sum over l < i of relu(z_lj of head 0), z = q k^T / sqrt(d) (selective attention).
+
+    What queries of head 0 point at, later queries of all heads see less of; nothing is learned for it. A token does not
+    select itself, and nobody selects token 0. Pairs that the mask hides select nothing. F needs the scores of earlier
+    queries, so a sequence is read as a whole.
+
+    Args:
+        dropout: probability of dropping a weight while training.
+    Source: Leviathan et al. 2024, arXiv:2410.02703, section 3 and its listing; x-transformers' `selective_attn` is the
+        same for a whole sequence, and another function in its cached steps.
+
+    >>> x = torch.ones(2, 3, 5, 8)
+    >>> from headwise.attention.masks import Causal
+    >>> Selective()(Call(x, x, x, mask=Causal())).shape
+    torch.Size([2, 3, 5, 8])
+    """
+
+    facts = Facts(
+        formula="softmax(z - F) v, F_ij = sum_(l<i) relu(z_lj of head 0)",
+        paper="Leviathan et al. 2024, arXiv:2410.02703",
+        family="mixing",
+        time="n^2 d",
+        memory="n^2",
+        exact="scores of head 0 below 0",
+        honours="any",
+        causal=True,
+        bidirectional=False,
+        bias=True,
+        relative=True,
+        apart=False,
+    )
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = dropout
+
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        with uncast(call.query):
+            return plain.attention(*self._selected(call))
+
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
+        with uncast(call.query):
+            weights = plain.normalized(*self._selected(call))
+        return select_weights(weights, heads, queries, keys)
+
+    def _selected(self, call: Call) -> tuple[Call, Tensor | None, Callable[[Tensor, Tensor], Tensor]]:
+        """The call as the definition takes it: with dropout, its table, and what makes its scores."""
+        keep = call.keep()
+
+        def score(query: Tensor, key: Tensor) -> Tensor:
+            scores = call.score(query, key)
+            return scores - forgotten(scores[:, :1], None if keep is None else keep[:, :1])
+
+        return replace(call, dropout=self.dropout if self.training else 0.0), keep, score
+
+
+def forgotten(
+    scores: Float[Tensor, "batch 1 length length"], keep: Tensor | None
+) -> Float[Tensor, "batch 1 length length"]:
+    """F: what earlier queries selected of each key.
+
+    >>> forgotten(torch.ones(1, 1, 4, 4).tril(), None)[0, 0].int().tolist()
+    [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
+    """
+    length = scores.shape[-1]
+    place = torch.arange(length, device=scores.device)
+    selects = (place != place[:, None]) & (place > 0)
+    chosen = zeroed(scores, selects if keep is None else selects & keep).relu()
+    # what the queries before each one chose
+    return F.pad(chosen, (0, 0, 1, -1)).cumsum(-2)
