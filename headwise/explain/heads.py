@@ -30,7 +30,7 @@ def describe(
     """Means over the rows of each head, by name; each row is scaled to sum to one.
 
     entropy: in nats; effective: exp(entropy), the number of keys attended to; first: the weight of the first key;
-    largest: the largest weight. In one sequence also distance: |query - key|; diagonal: the weight of the query's own
+    largest: the largest weight of the row. In one sequence also distance: |query - key|; diagonal: the weight of the query's own
     position; previous: that of the position before, where there is one.
 
     Args:
@@ -48,7 +48,7 @@ def describe(
         "entropy": _mean(spread),
         "effective": _mean(np.exp(spread)),
         "first": _mean(shares[:, counted, 0]) if keys else np.zeros(len(weights)),
-        "largest": weights[:, counted].max((1, 2), initial=0.0),
+        "largest": _mean(weights[:, counted].max(-1, initial=0.0)),
     }
     if one_sequence:
         distance = np.abs(np.arange(queries)[:, None] - np.arange(keys))

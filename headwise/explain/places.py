@@ -117,6 +117,7 @@ class InGraph(Places):
         classes: of nodes, in the order of the model.
         chosen: the node that an explanation shows; None: all nodes.
         bonds: (node, node) to the order of their bond, in a graph with bonds.
+        spots: where each node is drawn, downwards; all bonds are as long. None: where a layout puts it.
     """
 
     names: Sequence[str]
@@ -124,6 +125,7 @@ class InGraph(Places):
     classes: Sequence[str]
     chosen: int | None = None
     bonds: dict[tuple[int, int], float] = field(default_factory=dict)
+    spots: Float[np.ndarray, "nodes 2"] | None = None
     advice = "look at a node on the page Graph"
 
     def place_names(self) -> Sequence[str]:

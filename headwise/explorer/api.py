@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from headwise.errors import HeadwiseError
 from headwise.explain.folding import Fold, Special
 from headwise.explorer.attributing import add_attributions
 from headwise.explorer.cards import add_cards
@@ -219,8 +220,20 @@ def _trace_input(explorer: Explorer, run: LoadedRun, ask: AskTraced) -> tuple[li
         if stored is None:
             unedited = replace(unedited, notes=_texts_of(caught))
         traces = [unedited, *([edited(run, unedited, ask.options.edits)] if ask.options.edits else [])]
-    label = "" if ask.example is None else title_of(*explorer.examples.of(run)[ask.example]).label
-    return traces, list(dict.fromkeys([*unedited.notes, *_texts_of(caught)])), label
+    return traces, list(dict.fromkeys([*unedited.notes, *_texts_of(caught)])), _label(explorer, run, ask)
+
+
+def _label(explorer: Explorer, run: LoadedRun, ask: AskTraced) -> str:
+    """What is right, of an example; a node or a molecule that is typed may be one."""
+    if ask.example is not None:
+        return title_of(*explorer.examples.of(run)[ask.example]).label
+    if ask.text is None or run.predictor.given not in ("node", "molecule"):
+        return ""
+    try:
+        listed = [title_of(*pair) for pair in explorer.examples.of(run)]
+    except HeadwiseError:
+        return ""
+    return next((example.label for example in listed if example.title == ask.text.strip()), "")
 
 
 def _texts_of(caught: Sequence[warnings.WarningMessage]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from headwise.errors import Unsupported
 from headwise.explain.places import InGraph
 from headwise.explain.ramps import class_colours
 from headwise.explorer.explorer import KEPT, Explorer, Numbers
-from headwise.explorer.layout import layout
+from headwise.explorer.layout import in_unit_square, layout
 from headwise.explorer.traces import Group, Traced
 from headwise.service.problems import Problem
 from headwise.service.responses import as_json
@@ -132,8 +132,9 @@ def _drawn(traced: Traced, selection: Around) -> dict[str, Any]:
     assert isinstance(traced.places, InGraph), "it was looked at"
     joined = np.zeros((len(part.places),) * 2, bool)
     joined[part.pairs[0], part.pairs[1]] = True
-    spots = layout(joined).round(4).tolist()
     places = part.places.tolist()
+    drawn = traced.places.spots
+    spots = (layout(joined) if drawn is None else in_unit_square(drawn[places])).round(4).tolist()
     nodes = [
         {"place": place, "name": traced.places.names[place], "kind": traced.places.kinds[place]}
         | {"hop": hop, "x": x, "y": y, "heard": heard}

@@ -30,5 +30,14 @@ def layout(joined: Bool[np.ndarray, "nodes nodes"]) -> Float[np.ndarray, "nodes 
     distances = {node: {other: others.get(other, apart) for other in graph} for node, others in steps.items()}
     start = networkx.planar_layout(graph) if networkx.check_planarity(graph)[0] else None
     places = np.array(list(networkx.kamada_kawai_layout(graph, distances, start).values()))
+    return in_unit_square(places)
+
+
+def in_unit_square(places: Float[np.ndarray, "nodes 2"]) -> Float[np.ndarray, "nodes 2"]:
+    """The same drawing in the middle of the unit square; its longer side is 1.
+
+    >>> in_unit_square(np.array([[2.0, 3.0], [6.0, 5.0]])).tolist()
+    [[0.0, 0.25], [1.0, 0.75]]
+    """
     low, high = places.min(0), places.max(0)
     return 0.5 + (places - (low + high) / 2) / max(1e-9, float((high - low).max()))

@@ -21,11 +21,13 @@ def hatched(canvas, rows, columns):
     height, width, *found = canvas.evaluate(read)
     image = np.array(found).reshape(height, width, 4)
     tall, wide = height / rows, width / columns
+    # the chosen cell has a line around it
+    rim = 4 if min(tall, wide) >= 20 else 2
 
     def inside(q, k):
         return image[
-            round(q * tall) + 2 : round((q + (0.3 if tall >= 34 else 1)) * tall) - 2,
-            round(k * wide) + 2 : round((k + 1) * wide) - 2,
+            round(q * tall) + rim : round((q + (0.35 if tall >= 34 else 1)) * tall) - rim,
+            round(k * wide) + rim : round((k + 1) * wide) - rim,
         ]
 
     cells = [[len(np.unique(inside(q, k).reshape(-1, 4), axis=0)) > 1 for k in range(columns)] for q in range(rows)]

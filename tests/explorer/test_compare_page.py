@@ -42,6 +42,13 @@ def opened(page, site, path, mark):
     page.wait_for_selector(f"html[{mark}]")
 
 
+def unfolded(page):
+    """Both sides' choices, which a narrow screen folds."""
+    if page.viewport_size["width"] < 700:
+        page.locator(".choices-of-sides > summary").click()
+    return page.locator("fieldset")
+
+
 def traced(page, site, *edits):
     body = {"model": "run", "text": TEXT, "options": {"edits": list(edits)}}
     return page.request.post(f"{site}api/v1/traces", data=body).json()
@@ -179,10 +186,11 @@ def test_an_example_is_compared_with_itself_and_with_what_another_run_makes_of_i
     opened(page, site, "#/compare?m=run&ex=1&g=decoder+cross&g2=decoder+cross", "data-ready^=compare")
     _, first, _, second, _ = page.locator("html").get_attribute("data-ready").split("/")
     assert first == second
-    inputs = page.locator("fieldset input[type=text]")
+    sides = unfolded(page)
+    inputs = sides.locator("input[type=text]")
     assert [one.input_value() for one in inputs.all()] == ["1", ""]
     with page.expect_request(lambda one: one.method == "POST" and '"twin"' in one.post_data) as sent:
-        page.locator("fieldset").nth(1).get_by_label("model").select_option("twin")
+        sides.nth(1).get_by_label("model").select_option("twin")
     told = page.request.post(f"{site}api/v1/traces", data={"model": "run", "example": 1}).json()
     assert sent.value.post_data_json["text"] == told["source"]
     # what is typed takes the place of the example
@@ -204,7 +212,7 @@ def test_two_heads_their_difference_and_one_pointer_for_all(page, site):
             pytest.approx(two[q, k], rel=6e-3),
             pytest.approx(two[q, k] - one[q, k], rel=6e-3, abs=1e-6),
         ]
-    second = page.locator("fieldset").nth(1)
+    second = unfolded(page).nth(1)
     second.get_by_label("head").select_option("0")
     page.wait_for_selector("html[data-ready$='/0']")
     assert all(value == 0 for value in under(page, maps.nth(2), one.shape, 0, 0)[2:])
@@ -225,13 +233,18 @@ def test_what_differs_is_said_in_sentences_and_shown_in_a_row(page, site):
         inner, outer = panel.locator("canvas.heat").bounding_box(), panel.bounding_box()
         assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
     lines = page.locator(".differs li").all_inner_texts()
-    q, k = np.unravel_index(np.abs(two - one).argmax(), one.shape)
+    (group,) = [each for each in other["groups"] if LAYER in each["layers"]]
+    words = [np.array([label not in {".", "<eos>"} for label in group[side]]) for side in ("queries", "keys")]
+    q, k = np.unravel_index((np.abs(two - one) * np.outer(*words)).argmax(), one.shape)
     assert percents(lines[1]) == [pytest.approx(one[q, k], abs=6e-4), pytest.approx(two[q, k], abs=6e-4)]
     agreed = int((one.argmax(1) == two.argmax(1)).sum())
     assert lines[2] == f"In {agreed} of {len(one)} rows both look most at the same key."
     spread = [np.exp(-np.sum(rows * np.log(np.where(rows > 0, rows, 1)), axis=1)).mean() for rows in (one, two)]
     assert [float(part) for part in re.findall(r"\d+\.\d", lines[3])] == [pytest.approx(n, abs=0.06) for n in spread]
-    assert percents(lines[4]) == [pytest.approx((rows == 0).mean(), abs=6e-4) for rows in (one, two)]
+    # a softmax gives no weight of exactly 0
+    assert not (one == 0).any()
+    assert lines[4].startswith("No weight of A is exactly 0")
+    assert percents(lines[4]) == [pytest.approx((two == 0).mean(), abs=6e-4)]
     # a click on another cell shows its row
     maps = page.locator("canvas.heat")
     box = maps.first.bounding_box()
@@ -257,7 +270,7 @@ def test_two_runs_are_compared_by_the_mean_of_their_heads_with_their_metrics(pag
 def test_the_second_head_of_a_layer_is_beside_the_first(page, site):
     opened(page, site, "#/compare?m=run&x=a+and+g+.&g=decoder+cross&g2=decoder+cross&h=1", "data-ready^=compare")
     assert page.locator("html").get_attribute("data-ready").split("/")[2::2] == ["1", "0"]
-    page.locator("fieldset").first.get_by_label("head").select_option("-1")
+    unfolded(page).first.get_by_label("head").select_option("-1")
     page.wait_for_selector("html[data-ready$='/-1']")
     assert "mean of heads" in page.locator("main").inner_text()
 
@@ -274,7 +287,7 @@ def test_curves_and_pictures_of_pairs(page, site):
     key = page.locator(".key li").all_inner_texts()
     assert [one.split() for one in key] == [["scored", "×4"], ["linear", "×2"]]
     assert page.locator("figure.curves canvas").count() == 2
-    page.locator("summary").click()
+    page.locator("section summary").click()
     assert page.locator("details tbody tr").count() == len(RECORDS)
     answer = page.request.get(site + page.locator("a[download]").get_attribute("href").lstrip("/"))
     assert len(answer.text().splitlines()) == len(RECORDS) + 1

@@ -96,6 +96,11 @@ def test_molecules_are_drawn_whole_with_atoms_and_bonds(client):
     drawn = part(client, told, "graph", group=group["name"])
     assert [(one["name"], one["kind"]) for one in drawn["nodes"]] == [("C1", "C"), ("C2", "C"), ("O3", "O")]
     assert drawn["bonds"] == [[0, 1, 2.0], [1, 2, 1.0]]
+    spots = np.array([[one["x"], one["y"]] for one in drawn["nodes"]])
+    first, second = spots[0] - spots[1], spots[2] - spots[1]
+    assert np.linalg.norm(first) == pytest.approx(np.linalg.norm(second), rel=1e-2)
+    cosine = first @ second / (np.linalg.norm(first) * np.linalg.norm(second))
+    assert np.degrees(np.arccos(cosine)) == pytest.approx(120, abs=1)
     # an element has its colour in whatever molecule
     assert drawn["kinds"] == [["C", PALETTE[0]], ["O", PALETTE[2]]]
     pooled = next(one for one in told["groups"] if len(one["queries"]) == 1)
@@ -110,6 +115,10 @@ def test_examples_are_nodes_and_molecules(client):
     found = client.get("/api/v1/examples?model=graph-regress").json()
     assert found["input"] == "molecule"
     title = found["examples"][0]["title"]
+    # what is typed is told what is right, where an example has it
+    assert traced(client, model="node-classify", text="n2")["label"] == "l"
+    assert traced(client, model="graph-regress", text=title)["label"] == found["examples"][0]["label"]
+    assert traced(client, model="graph-regress", text="CCNCCNCCN")["label"] == ""
     assert traced(client, model="graph-regress", example=0)["source"] == title
 
 

@@ -107,13 +107,13 @@ def test_an_output_is_written_again(page, kept):
 
 def test_every_query_of_a_picture_is_kept(page, site, kept):
     address = "#/vision?m=caption&ex=1"
-    page.goto(f"{site}{address}&q=0")
+    page.goto(f"{site}{address}&q=1")
     page.wait_for_selector("html[data-ready^=vision]")
     other = page.locator(".seen canvas.over").first.get_attribute("aria-label")
     kept(address, "^=vision")
     assert page.locator(".seen canvas.over").first.get_attribute("aria-label") != other
-    page.locator(".panel.seen .tokens .token").nth(1).click()
-    page.wait_for_selector("html[data-ready$='/0']")
+    page.locator(".panel.seen .tokens .token").nth(2).click()
+    page.wait_for_selector("html[data-ready$='/1']")
     assert page.locator(".seen canvas.over").first.get_attribute("aria-label") == other
     assert page.locator("#examples").count() == 0
 
@@ -121,7 +121,7 @@ def test_every_query_of_a_picture_is_kept(page, site, kept):
 def test_a_graph_is_kept_with_its_heads_and_steps(page, kept):
     kept("#/graph?m=node-classify&ex=0", "^=graph")
     before = page.locator(".node").count()
-    page.locator("main select").last.select_option("2")
+    page.get_by_label("neighbours up to").select_option(index=1)
     page.wait_for_selector("html[data-ready$='/2']")
     assert page.locator(".node").count() >= before
     page.keyboard.press(".")
@@ -130,6 +130,8 @@ def test_a_graph_is_kept_with_its_heads_and_steps(page, kept):
 
 def test_a_comparison_is_kept(page, kept):
     kept(f"#/compare?m=film-run&x={TEXT}&h2=1", "^=compare")
+    if page.viewport_size["width"] < 700:
+        page.locator(".choices-of-sides > summary").click()
     page.locator("fieldset").nth(1).locator("select").last.wait_for()
     page.locator("label", has_text="head").last.locator("select").select_option("0")
     page.wait_for_selector("html[data-ready$='/0']")
@@ -141,7 +143,7 @@ def test_a_film_plays_from_disk(page, kept):
     page.keyboard.press("Home")
     page.wait_for_selector("html[data-ready^='film/0/']")
     page.keyboard.press("]")
-    page.wait_for_selector("html[data-ready*='blocks.1']")
+    page.wait_for_selector("html[data-ready*='/encoder.blocks.0.']")
     assert re.match(r"film/\d+/0/", last)
 
 

@@ -37,6 +37,16 @@ def numbers(page, site, model, name, asked, **given):
     return np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float)
 
 
+def unfolded(page):
+    """What says how a picture is shown, which is folded on a narrow screen."""
+    page.locator("details.how").evaluate("one => one.open = true")
+    return page.locator("details.how")
+
+
+def choice(page, name):
+    return unfolded(page).get_by_label(name)
+
+
 def place_of(box, row, column):
     """The middle of a place of a grid of 2 x 2."""
     return {"x": (column + 0.5) * box["width"] / 2, "y": (row + 0.5) * box["height"] / 2}
@@ -53,7 +63,7 @@ def test_a_click_on_a_patch_makes_it_the_query(page, site):
         for column in range(2):
             canvas.hover(position=place_of(canvas.bounding_box(), row, column))
             place, share, key = page.locator(".read .say strong").all_inner_texts()
-            assert (place, key) == ("row 1, column 0", f"row {row}, column {column}")
+            assert (place, key) == ("row 2, column 1", f"row {row + 1}, column {column + 1}")
             mean = exact[0, :, 1 + 2 * row + column].mean()
             assert float(share.removesuffix(" %")) == pytest.approx(100 * mean, abs=0.051)
     # the first button is the mean of the heads, the others are these
@@ -80,13 +90,13 @@ def test_where_nothing_glows_the_image_is_seen(page, site):
         return Array.from(c.getImageData(0, 0, 1, 1).data).slice(0, 3); }"""
     canvas = page.locator(".seen canvas.over").first
     image = numbers(page, site, VIT, "image", {}, example=0)
-    page.get_by_role("button", name="Grid").click()
+    choice(page, "Grid").click()
     glowing = canvas.evaluate(read)
-    page.get_by_role("button", name="Overlay").click()
+    choice(page, "Overlay").click()
     assert canvas.evaluate(read) == [image[1, 1, 0]] * 3
-    page.get_by_role("button", name="Overlay").click()
+    choice(page, "Overlay").click()
     assert canvas.evaluate(read) == glowing != [image[1, 1, 0]] * 3
-    hide = page.get_by_role("button", name="Hold to hide")
+    hide = unfolded(page).get_by_role("button", name="Hold to hide")
     hide.dispatch_event("pointerdown")
     assert canvas.evaluate(read) == [image[1, 1, 0]] * 3
     hide.dispatch_event("pointerup")
@@ -127,7 +137,7 @@ def test_true_labels_stand_beside_the_predicted_ones(page, site):
     canvas.scroll_into_view_if_needed()
     canvas.hover(position={"x": 2, "y": 2})
     name = classes[int(said[0, 0])][0]
-    assert told.inner_text().startswith(f"row 0, column 0: predicted {name}, true ")
+    assert told.inner_text().startswith(f"row 1, column 1: predicted {name}, true ")
 
 
 def test_words_are_queries_of_a_caption(page, site):
@@ -141,7 +151,7 @@ def test_words_are_queries_of_a_caption(page, site):
 @pytest.mark.parametrize("by", ["norms", "rollout", "integrated"])
 def test_what_counts_by_a_method_stands_over_the_picture(page, site, by):
     opened(page, site, f"#/vision?m={VIT}", "vision/")
-    page.get_by_label("What counts, by").select_option(by)
+    unfolded(page).get_by_label("What counts, by").select_option(by)
     page.wait_for_selector(f"html[data-ready^='vision/encoder self/{by}/']")
     told = page.request.post(f"{site}api/v1/traces", data={"model": VIT, "example": 0}).json()
     at = f"{site}api/v1/traces/{told['trace_id']}/attribution"
@@ -161,7 +171,7 @@ def test_what_counts_by_a_method_stands_over_the_picture(page, site, by):
             assert float(value) == pytest.approx(exact, rel=6e-3, abs=1e-6)
         else:
             assert float(value.removesuffix(" %")) == pytest.approx(100 * exact, abs=0.051)
-    page.get_by_label("What counts, by").select_option("")
+    unfolded(page).get_by_label("What counts, by").select_option("")
     page.wait_for_selector("html[data-ready$='/-1/0']")
 
 
@@ -193,7 +203,7 @@ def test_nodes_show_what_they_attend_to(page, site):
     # the longest line is as wide as the largest number of the legend of widths says
     widest = max(weight for weight, (q, k) in zip(exact[0, 0], drawn["pairs"], strict=True) if q == number != k)
     assert float(page.locator(".kind:has(.width)").last.inner_text()) == pytest.approx(widest, rel=6e-3)
-    page.get_by_role("button", name="Self-loops").click()
+    page.get_by_label("Self-loops").click()
     assert bars.count() == len(mine) - 1
     # all nodes are one stop of the tabulator; an arrow looks at the next one
     assert page.locator("button.node[tabindex='0']").count() == 1
@@ -207,10 +217,76 @@ def test_nodes_show_what_they_attend_to(page, site):
 
 def test_molecules_are_drawn_with_their_atoms(page, site):
     opened(page, site, "#/graph?m=graph-regress&x=C%3DCO", "graph/")
-    assert page.locator("button.node").all_inner_texts() == ["C1", "C2", "O3"]
+    assert page.locator("button.node").all_inner_texts() == ["C", "C", "O"]
+    names = "all => all.map((one) => one.title)"
+    assert page.locator("button.node").evaluate_all(names) == ["C1 (C)", "C2 (C)", "O3 (O)"]
     page.fill("#input", "CCN")
     page.press("#input", "Enter")
-    page.locator("button.node", has_text="N3").wait_for()
+    page.locator("button.node", has_text="N").wait_for()
+
+
+def centres(page):
+    boxes = [one.bounding_box() for one in page.locator("button.node").all()]
+    return np.array([[box["x"] + box["width"] / 2, box["y"] + box["height"] / 2] for box in boxes])
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_molecule_has_bonds_of_one_length_and_all_of_its_rows(page, site, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    opened(page, site, "#/graph?m=graph-regress&x=CC(C)Cc1ccc(cc1)C(C)C(=O)O", "graph/")
+    spots = centres(page)
+    bonds = [(0, 1), (1, 2), (1, 3), (3, 4), (4, 5), (4, 9), (7, 10), (12, 13), (12, 14)]
+    lengths = np.linalg.norm(spots[[one for one, _ in bonds]] - spots[[two for _, two in bonds]], axis=1)
+    np.testing.assert_allclose(lengths, lengths[0], rtol=0.02)
+    assert lengths[0] > 40
+    field = page.locator(".field").bounding_box()
+    assert field["x"] < spots[:, 0].min()
+    assert spots[:, 0].max() < field["x"] + field["width"]
+    assert field["y"] < spots[:, 1].min()
+    assert spots[:, 1].max() < field["y"] + field["height"]
+    # no row of the map is cut: cells are as high as they are wide
+    box = page.locator("canvas.heat").bounding_box()
+    assert box["height"] == pytest.approx(box["width"], abs=1)
+
+
+def test_layers_are_one_choice_in_whatever_group_they_are(page, site):
+    opened(page, site, "#/graph?m=graph-regress&x=C%3DCO", "graph/")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "graph-regress", "text": "C=CO"}).json()
+    between = [one for one in told["groups"] if len(one["queries"]) == 3]
+    heads, layers = between[0]["heads"], [layer for one in between for layer in one["layers"]]
+    bar = page.locator("main .tabs:has(select)").last
+    assert bar.locator("button").count() == 0
+    for name, count in (("layer", len(layers)), ("head", heads)):
+        choice = bar.get_by_label(name, exact=True)
+        # what leaves no choice is not shown
+        assert choice.count() == (count > 1)
+        if count > 1:
+            assert choice.locator("option").all_inner_texts() == [str(at + 1) for at in range(count)]
+
+
+def test_the_page_begins_with_a_molecule_that_has_a_ring(page, site):
+    listed = page.request.get(f"{site}api/v1/examples?model=graph-regress").json()["examples"]
+    opened(page, site, "#/graph?m=graph-regress", "graph/")
+    ring = [
+        at
+        for at, one in enumerate(listed)
+        if re.search(r"\d", one["title"]) and re.search("[NOSonsF]|Cl", one["title"])
+    ]
+    assert page.locator("#examples").input_value() == str((ring or [0])[0])
+
+
+def test_a_class_and_its_probability_are_told_apart(page, site):
+    opened(page, site, "#/graph?m=node-classify&x=n2", "graph/")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "text": "n2"}).json()
+    name, share = re.fullmatch(r"(.+) \((.+)\)", told["output"]).groups()
+    answer = page.locator("main .answer").inner_text().replace("\xa0", " ")
+    assert f"class {name}, probability {100 * float(share):.0f} %" in answer
+    # a node that is typed has the label that it has among the examples
+    label = page.locator("main .answer-line .label").inner_text()
+    assert label == "✓ as in the data" if told["label"] == name else label.endswith(f"{told['label']} ✗")
+    opened(page, site, "#/graph?m=node-classify&x=n2&lang=zh", "graph/")
+    assert re.search(r"共 24 个节点，画出 \d+ 个。", page.locator("main").inner_text())
+    assert re.match(r"n2 有 [\d.]+ % 的值取自 ", page.locator(".graph .say").inner_text())
 
 
 def test_positions_stand_side_by_side_and_sliders_are_in_the_address(page, site):
@@ -239,6 +315,31 @@ def test_pages_of_other_runs_say_which_run_to_choose(page, site):
 
 def test_the_pages_speak_chinese(page, site):
     opened(page, site, f"#/vision?m={VIT}&lang=zh", "vision/")
-    assert page.get_by_role("button", name="叠加").count() == 1
+    assert page.get_by_label("叠加").count() == 1
     opened(page, site, "#/positions?lang=zh", "positions/")
     assert page.locator("h1").inner_text() == "模型如何得知词元的位置"
+
+
+def test_a_caption_opens_on_a_word_that_says_what_is_seen(page, site):
+    opened(page, site, "#/vision?m=caption", "vision/decoder cross/")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "caption", "example": 0}).json()
+    words = next(group["queries"] for group in told["groups"] if group["kind"] == "cross")
+    telling = next((at for at, word in enumerate(words) if len(word.strip()) > 2), 0)
+    page.wait_for_selector(f"html[data-ready$='/{telling}']")
+    page.get_by_role("button", name="mean of all queries").click()
+    page.wait_for_selector("html[data-ready$='/-1']")
+
+
+@pytest.mark.parametrize("run", [VIT, "caption", "node-classify", "graph-regress"])
+def test_the_cards_of_home_say_where_the_model_looks(page, site, run):
+    opened(page, site, f"#/?m={run}", "home/")
+    card = page.locator("a.example").first
+    card.locator("canvas").wait_for()
+    card.locator(".story bdi, .story:has-text('looks most at')").first.wait_for()
+    assert page.locator(".examples .failed").count() == 0
+    story = card.locator(".story").inner_text()
+    share = re.search(r"([\d.]+) %", story)[1]
+    card.click()
+    page.wait_for_selector("html[data-ready^='vision/'], html[data-ready^='graph/']")
+    # the page opens on what the card tells
+    assert f"{share} %" in page.locator(".say").first.inner_text()

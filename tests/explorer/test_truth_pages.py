@@ -148,7 +148,7 @@ def test_attend_trace_translate_by_keyboard_alone(page, site):
     page.keyboard.press("Enter")
     page.wait_for_selector("html[data-ready^=written]")
     page.keyboard.press("Home")
-    page.wait_for_selector(".count:has-text('1 /')")
+    page.wait_for_selector(".count:has-text('step 1 of')")
 
 
 def test_formulas_are_drawn_not_spelled(page, site):
@@ -207,9 +207,9 @@ def exact_of(page, site, told, layer, head):
 
 
 def of_table(weights):
-    """Entropy, keys looked at, first key and largest weight, means over the rows but for the last."""
+    """Entropy, keys looked at, first key and largest weight, all means over the rows."""
     entropy = -np.sum(weights * np.log(np.where(weights > 0, weights, 1)), axis=1)
-    return [entropy.mean(), np.exp(entropy).mean(), weights[:, 0].mean(), weights.max()]
+    return [entropy.mean(), np.exp(entropy).mean(), weights[:, 0].mean(), weights.max(axis=1).mean()]
 
 
 def test_all_shares_of_text_table_and_compare_are_those_of_the_arrays(page, site):

@@ -35,6 +35,7 @@ from headwise.tasks.graphs.molecules import (
     bond_edges,
     bond_orders,
     compound,
+    drawing_of,
     read_strings,
 )
 
@@ -174,7 +175,8 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
             layers[name] = attention.layer(rows, atoms, "self")
         (prediction,) = self.predict([item])
         kinds = [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})]
-        places = InGraph(atoms, elements, kinds, bonds=bond_orders(item.molecule))
+        spots = drawing_of(item.molecule)
+        places = InGraph(atoms, elements, kinds, bonds=bond_orders(item.molecule), spots=spots)
         return Explanation(item.smiles, f"{prediction:.4g}", layers, places=places)
 
 

@@ -7,7 +7,6 @@ import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
 import { forget } from "./keeping.js";
 import { pressed } from "./keys.js";
-import { remember } from "./recent.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { t } from "./strings.js";
@@ -28,8 +27,12 @@ const PAGES = {
 };
 /** Pages that are not saved as they are: one shows nothing, of one all weights are saved. */
 const UNKEPT = new Set(["", "attend"]);
-/** Pages that show no trace. */
-const UNTRACED = new Set(["translate", "positions"]);
+/** Pages that show no trace; those that take no input. */
+const [UNTRACED, ASKLESS] = [new Set(["translate", "positions"]), new Set(["positions"])];
+/** Pages that show the answer themselves. */
+const ANSWERED = new Set(["attend", "trace", "compare", "graph", "vision", "translate", "film"]);
+
+const noModels = () => Boolean(state.meta.value) && !state.meta.value.models.length;
 
 /** The model and its input. */
 function ask() {
@@ -57,7 +60,7 @@ function ask() {
   });
   return h(
     "form",
-    { role: "search", onsubmit: look, hidden: () => Boolean(state.meta.value) && !state.meta.value.models.length },
+    { role: "search", onsubmit: look, hidden: () => ASKLESS.has(state.page.value) || noModels() },
     models,
     input,
     template(),
@@ -118,7 +121,14 @@ function rail() {
       t(name),
     ),
   );
-  return h("nav", { "aria-label": "pages" }, links);
+  const bar = h("nav", { "aria-label": "pages" }, links);
+  effect(() => {
+    const chosen = links[Object.keys(PAGES).indexOf(state.page.value)];
+    // in the middle of a bar that is wider than the screen, once it has its place and its words
+    const middle = () => chosen.offsetLeft - bar.offsetLeft - (bar.clientWidth - chosen.offsetWidth) / 2;
+    if (chosen) requestAnimationFrame(() => (bar.scrollLeft = middle()));
+  });
+  return bar;
 }
 
 /** What is shown is of another input than the one that is asked for. @param {boolean} on */
@@ -159,11 +169,10 @@ function follow() {
         if (mine !== turn) return;
         busy(false);
         state.trace.value = found;
-        remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (given));
-        // these pages show the answer themselves
-        const answer = ["attend", "trace", "compare", "graph"].includes(state.page.peek())
-          ? []
-          : [`${t("answer")}: ${found.output}`];
+        import("./recent.js").then(({ remember }) =>
+          remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (given)),
+        );
+        const answer = ANSWERED.has(state.page.peek()) ? [] : [`${t("answer")}: ${found.output}`];
         state.status.value = [...answer, ...found.warnings].join(" · ");
       },
       (error) => {

@@ -434,7 +434,7 @@ export function instead(work) {
 }
 
 /** What the service says of the chosen run. @returns {any} */
-function chosenRun() {
+export function chosenRun() {
   const models = meta.value ? meta.value.models : [];
   return models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
 }

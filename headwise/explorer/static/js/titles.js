@@ -4,6 +4,8 @@
 import { t } from "./strings.js";
 
 const PARTS = ["encoder", "decoder"];
+/** Names of modules that say nothing of the part that they are. */
+const NAMELESS = new Set(["transformer", "mixers", "model", "layers", "blocks"]);
 
 /**
  * The numbers of a layer in its path, else its place among the layers of its group.
@@ -29,11 +31,12 @@ export function groupTitle({ name, kind, layers = [] }) {
   const ends = [layers[0], layers[layers.length - 1]].map((path) => path && /\.\d+(\.|$)/.test(path));
   if (more && !whole && !PARTS.includes(part) && ends[0] && ends[1])
     return t("kind_of_layers", t(kind), spanOf(layers));
-  const title = whole
-    ? t(kind)
-    : PARTS.includes(part)
-      ? t("part_kind", t(part), t(kind))
-      : t("other_kind", part, t(kind));
+  const title =
+    whole || NAMELESS.has(part)
+      ? t(kind)
+      : PARTS.includes(part)
+        ? t("part_kind", t(part), t(kind))
+        : t("other_kind", part, t(kind));
   return more ? `${title} ${more}` : title;
 }
 

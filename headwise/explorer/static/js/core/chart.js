@@ -3,7 +3,7 @@
 
 import { number } from "./text.js";
 
-/** @typedef {{ low: number, high: number, log?: boolean, name: string }} Axis */
+/** @typedef {{ low: number, high: number, log?: boolean, whole?: boolean, name: string }} Axis `whole`: of counts */
 /** @typedef {{ x: number, y: number, colour?: string, marked?: boolean }} Point */
 
 const LEFT = 46;
@@ -30,7 +30,8 @@ export function ticks(axis, most) {
     const step = [1, 2, 5, 10].map((times) => times * power).find((one) => one >= rough) || rough;
     for (let at = Math.ceil(axis.low / step) * step; at <= axis.high + step * 1e-6; at += step) found.push(at);
   }
-  return found.filter((one) => one >= axis.low - 1e-9 && one <= axis.high * (1 + 1e-9) + 1e-9);
+  const fits = (/** @type {number} */ one) => !axis.whole || Number.isInteger(one);
+  return found.filter((one) => fits(one) && one >= axis.low - 1e-9 && one <= axis.high * (1 + 1e-9) + 1e-9);
 }
 
 /**

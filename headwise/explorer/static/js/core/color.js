@@ -22,7 +22,7 @@ export function setRamps(given) {
 export const ramp = (name) => ramps[name];
 
 /** How much of a picture the colours over it cover, from 0 to 1. */
-export const STRENGTH = 0.6;
+export const STRENGTH = 0.75;
 
 /** Heads and lines that have a colour of their own; beyond, position and label tell them apart. */
 export const COLOURED = 8;

@@ -4,7 +4,7 @@
 /** Pixels of a cell in which its number can be read. */
 export const NUMERALS = 34;
 /** Pixels of the largest cell. */
-export const LARGEST = 58;
+export const LARGEST = 68;
 /** Pixels of the smallest cell above which labels are slanted. */
 const SLANTED = 44;
 /** How far a label of length 1 reaches when it is slanted. */

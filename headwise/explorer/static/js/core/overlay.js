@@ -1,8 +1,20 @@
 // @ts-check
 /** Weights over an image: its pixels in grey, weights as colours of a ramp, lines of the grid, chosen places. */
 
-import { entries, signed } from "./color.js";
+import { signed } from "./color.js";
 import { painted } from "./heatmap.js";
+
+/** The colour of weights over a picture in grey, which is seen on black and on white; the grey of their bar. */
+const [GLOW, BACK] = [[43, 140, 255], "#7a7a7a"];
+/** Letters of a word that says what is on a picture, at least. */
+const TELLING = 3;
+
+/** The word with which a caption opens: the first that is no article. @param {string[]} words */
+export const firstWord = (words) =>
+  Math.max(
+    0,
+    words.findIndex((word) => word.trim().length >= TELLING),
+  );
 
 /** @type {WeakMap<HTMLCanvasElement, HTMLCanvasElement>} */
 const greys = new WeakMap();
@@ -73,8 +85,41 @@ function grey(image) {
   return canvas;
 }
 
+/** The smallest and the largest weight of the places. @param {ArrayLike<number>} weights @param {Patches} axis */
+export function extent(weights, axis) {
+  const places = Array.from(weights).slice(axis.before);
+  return [Math.min(...places), Math.max(...places)];
+}
+
 /**
- * Zero is one end of the ramp, the largest weight of a place the other.
+ * Numbers from 0 to 1 as one colour that covers as much as they say.
+ * @param {number[]} shares @param {number} rows @param {number} columns
+ */
+function glowing(shares, rows, columns) {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [columns, rows];
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(columns, rows);
+  shares.forEach((share, at) => image.data.set([...GLOW, Math.round(255 * share)], 4 * at));
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/** The bar of these colours, from the smallest to the largest weight. @param {number} strength */
+export function glowBar(strength) {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [256, 1];
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.fillStyle = BACK;
+  context.fillRect(0, 0, 256, 1);
+  context.globalAlpha = strength;
+  const shares = Array.from({ length: 256 }, (_, at) => at / 255);
+  context.drawImage(glowing(shares, 1, 256), 0, 0);
+  return canvas;
+}
+
+/**
+ * A weight covers the grey picture by as much as it lies above the smallest one; numbers with signs have a ramp.
  * @param {HTMLCanvasElement} canvas as large as its width and height say
  * @param {HTMLCanvasElement} image
  * @param {{ weights: ArrayLike<number> | null, axis: Patches, strength: number, covered: number[], shape: number[],
@@ -93,8 +138,15 @@ export function drawn(canvas, image, { weights, axis, strength, covered, shape, 
   const [rows, columns] = axis.grid;
   const places = Array.from({ length: rows * columns }, (_, place) => weights[axis.before + place]);
   context.globalAlpha = strength;
-  const cells = (signs ? signed : entries)(places, largest(weights, axis), "linear");
-  context.drawImage(painted(cells, rows, columns, ramp), 0, 0, w, h);
+  const [low, high] = extent(weights, axis);
+  const cells = signs
+    ? painted(signed(places, largest(weights, axis), "linear"), rows, columns, ramp)
+    : glowing(
+        places.map((weight) => (high > low ? (weight - low) / (high - low) : 0)),
+        rows,
+        columns,
+      );
+  context.drawImage(cells, 0, 0, w, h);
   context.globalAlpha = 1;
 }
 

@@ -17,9 +17,8 @@ import * as heat from "../views/heat.js";
 import { head, move } from "../views/map_keys.js";
 import { METHODS, choice } from "../views/methods.js";
 import { explained, nothing } from "../views/nothing.js";
-import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
-import { largestCell } from "../views/largest.js";
+import { openingCell } from "../views/largest.js";
 import { later } from "../views/later.js";
 import { foldedBy, rolled, seen } from "../views/seen.js";
 import { refill, toolbar } from "../views/toolbar.js";
@@ -54,8 +53,8 @@ export function mount(place) {
   const shown = h("div", { class: "attend" }, small, large, read, find);
   place.append(
     h("h1", { class: "unseen" }, () => t("attend")),
-    given,
     nothing(),
+    given,
     answerLine,
     tabs,
     shown,
@@ -67,11 +66,12 @@ export function mount(place) {
   addEventListener("resize", resized);
   const ends = [
     // a page that was saved has nobody to ask
-    inside() ? () => {} : later(() => rested().then(() => import("../views/edit.js")), edits),
+    inside() ? () => {} : edited(edits),
     effect(() => {
       fill(given);
       // what is not typed is chosen from a list
-      return ["", "text"].includes(state.reads()) ? undefined : later(() => import("../views/examples.js"), given);
+      if (!["", "text"].includes(state.reads())) return later(() => import("../views/examples.js"), given);
+      return state.reads() && !state.asked() ? later(() => import("../views/begin.js"), given) : undefined;
     }),
     drawn(answerLine, (trace, group) => {
       void [screen.value, state.language.value];
@@ -105,6 +105,19 @@ export function mount(place) {
   };
 }
 
+/** The panel of edits, once there is something to edit. @param {HTMLElement} place */
+function edited(place) {
+  let end = () => {};
+  const stop = effect(() => {
+    if (state.trace.value && !place.childNodes.length)
+      end = later(() => rested().then(() => import("../views/edit.js")), place);
+  });
+  return () => {
+    stop();
+    end();
+  };
+}
+
 /** Until the map has had its time, or somebody goes on below it. */
 const rested = () =>
   new Promise((done) => {
@@ -128,12 +141,18 @@ const pick = (items) =>
 /** Whether a page was saved of what counts by a method: it has its maps, and no attention. */
 const ofMethod = () => Boolean(inside() && state.by.value);
 
+/** The groups, that in which a trace opens first. @param {state.Group[]} all */
+const opening = (all) => {
+  const first = state.groupOf(all, "");
+  return [first, ...all.filter((one) => one !== first)];
+};
+
 /** Which groups of layers there are. */
 function groups() {
   const trace = state.trace.value;
   const now = state.chosen();
-  return trace && !ofMethod()
-    ? pick(trace.groups.map((one) => [groupTitle(one), now === one, () => state.inGroup(one.name)]))
+  return trace && trace.groups.length > 1 && !ofMethod()
+    ? pick(opening(trace.groups).map((one) => [groupTitle(one), now === one, () => state.inGroup(one.name)]))
     : null;
 }
 
@@ -144,8 +163,9 @@ const views = () =>
 /** What a map holds; a page that was saved holds weights alone. */
 function stages() {
   const group = state.chosen();
-  // a long input has weights alone
-  if (inside() || !group || group.long || (rolled(group) && !state.by.value)) return null;
+  // a long input has weights alone, and a table of heads no map
+  if (inside() || !group || group.long || !(state.view.value in LARGE) || (rolled(group) && !state.by.value))
+    return null;
   const of = (/** @type {string} */ name) => (state.view.value === "heat" ? name : "");
   const [now, by] = [of(state.stage.value), of(state.by.value)];
   return [
@@ -288,10 +308,11 @@ function chosen(trace, group, node, read, alive) {
   }
   const besides = async () => (view === "links" ? (await LARGE.links()).more(trace, group) : null);
   const recording = view === "heat" ? heard(trace, group) : null;
-  Promise.all([LARGE[view](), seen(trace, group), recording, besides()]).then(([large, found, beside, more]) => {
+  const parts = [LARGE[view](), seen(trace, group), import("../views/reading.js"), recording, besides()];
+  Promise.all(/** @type {any[]} */ (parts)).then(([large, found, reading, beside, more]) => {
     if (!alive()) return;
     waiting.remove();
-    state.strongest.value = largestCell(found, trace, group);
+    state.strongest.value = openingCell(found, trace, group);
     const shown = {
       ...found,
       weights: view === "heat" ? found.raw || found.marked : found.weights,

@@ -39,6 +39,8 @@ const SWAPS = [
   "mechanism~linear",
 ];
 
+/** Pixels of a screen on which the choice of both sides is folded, so that the maps come first. */
+const NARROW = 700;
 /** What rows and columns are, by the names of words. */
 const SIDES = { from: "attends_from", to: "attends_to" };
 
@@ -55,13 +57,18 @@ export function mount(place) {
     trace: state.trace,
   };
   const second = { name: "B", ...state.other, trace: signal(null) };
-  const chosen = h("div", { class: "sides" }, side(first), side(second, first));
+  const chosen = h(
+    "details",
+    { class: "choices-of-sides", open: innerWidth > NARROW },
+    h("summary", {}, () => t("choose_sides")),
+    h("div", { class: "sides" }, side(first), side(second, first)),
+  );
   const report = h("section", { class: "panel", "aria-label": () => t("what_differs") });
   const maps = h("div", { class: "panels three" });
   const [row, runs] = [h("section", { class: "panel" }), h("section", { class: "panel" })];
   const reports = h("div", { class: "reports" });
   const lines = h("section", { class: "panel" });
-  const pictures = h("section", { class: "panel" });
+  const pictures = h("details", { class: "panel" });
   place.append(
     h("h1", {}, () => t("comparison")),
     h("p", { class: "intro" }, () => t("compare_lead")),
@@ -71,8 +78,8 @@ export function mount(place) {
     h("div", { class: "report" }, row, runs),
     h("p", { class: "note" }, () => t("note")),
     reports,
-    lines,
     pictures,
+    lines,
   );
   const ends = [
     follow(second, first),
@@ -196,7 +203,12 @@ function side(one, other) {
         "model",
         other ? [["", t("samemodel")], ...names] : names,
         one.model.value || (other ? "" : names[0] && names[0][0]),
-        (value) => (one.model.value = value),
+        (value) =>
+          batch(() => {
+            one.model.value = value;
+            // heads of two trainings do not correspond
+            if (other && value && value !== other.model.value) one.head.value = other.head.value = -1;
+          }),
       ),
       h("label", { class: "grows" }, `${t("input")} `, text),
       at

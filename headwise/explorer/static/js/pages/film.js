@@ -161,7 +161,7 @@ function choices(bar) {
 function controls(player) {
   const play = h(
     "button",
-    { class: "play", onclick: () => toggled(), "aria-pressed": () => String(playing.value) },
+    { class: "play main", onclick: () => toggled(), "aria-pressed": () => String(playing.value) },
     () => t(playing.value ? "pause" : "play"),
   );
   const slider = h("input", {
@@ -179,8 +179,8 @@ function controls(player) {
     const { at, step } = place(found);
     slider.max = String(found.steps.length - 1);
     slider.value = String(at);
-    slider.setAttribute("aria-valuetext", `${t("step")} ${step}`);
-    told.textContent = `${t("step")} ${step} / ${found.steps[found.steps.length - 1]}`;
+    slider.setAttribute("aria-valuetext", t("step_n", step));
+    told.textContent = t("step_of", step, found.steps[found.steps.length - 1]);
   });
 }
 
@@ -251,7 +251,8 @@ function advanced(found, at) {
  */
 function shown(large, now, axes, matrix) {
   const group = { name: now.layer, layers: [now.layer], heads: now.heads, ...axes };
-  const title = `${t("layer_head", layerTitle(now.layer, now.number), headName(now.head))}, ${t("step")} ${now.step}`;
+  const head = t("layer_head", layerTitle(now.layer, now.number), headName(now.head));
+  const title = t("film_frame", head, t("step_n", now.step));
   fill(large, h("h2", { title: now.layer }, title), h("p", { class: "side" }, `${t("answer")}: ${axes.output}`));
   return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title, fitsScreen: true });
 }

@@ -4,9 +4,9 @@
 import { getJson, getNumbers, query as asked } from "../api.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { effect, signal } from "../store.js";
+import { batch, effect, signal } from "../store.js";
 import { learn, t } from "../strings.js";
-import { groupTitle, headTitle, layerNumber } from "../titles.js";
+import { headTitle, layerNumber, layerTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
@@ -35,7 +35,7 @@ export function mount(place) {
   const drawing = h("section", { class: "panel" });
   const read = h("section", { class: "panel read" });
   const matrix = h("section", { class: "panel" });
-  const chart = h("section", { class: "panel wide" });
+  const chart = h("section", { class: "panel wide spread" });
   place.append(
     h("h1", { class: "unseen" }, () => t("graph")),
     top,
@@ -89,63 +89,67 @@ function chosen() {
   return all.find((one) => one.name === state.group.value) || all[0] || null;
 }
 
-/** Groups, layer, head, how far, self-loops. */
+/** Layer, head, how far, self-loops. */
 function controls() {
   const group = chosen();
-  if (!group) return [];
-  const names = groups().map((one) =>
-    h(
-      "button",
-      { class: one === group ? "tab chosen" : "tab", onclick: () => (state.group.value = one.name) },
-      groupTitle(one),
-    ),
-  );
-  const { at, head } = state.place(group);
-  const counted = (/** @type {any[]} */ names) =>
-    names.map((name, one) => /** @type {[number, string]} */ ([one, String(name)]));
   const trace = state.trace.value;
-  const middle = trace && trace.places.chosen !== null;
+  if (!group || !trace) return [];
+  const { at, head } = state.place(group);
+  // layers with other numbers of heads are other groups; nobody need know
+  const layers = groups().flatMap((one) => one.layers.map((path, place) => ({ one, path, place })));
+  const numbers = layers.map(({ path, place }) => layerNumber(path, place));
+  const apart = new Set(numbers).size === numbers.length;
+  const names = layers.map(({ one, path, place }, number) =>
+    apart ? numbers[number] : layerTitle(path, place, one.kind),
+  );
+  const now = layers.findIndex(({ one, place }) => one === group && place === at);
   return [
-    ...names,
-    choice("layer", counted(group.layers.map(layerNumber)), at, (one) => (state.layer.value = one)),
-    choice(
-      "head",
-      counted(Array.from({ length: group.heads }, (_, one) => one + 1)),
-      head,
-      (one) => (state.head.value = one),
-    ),
-    middle
-      ? choice(
+    choice("layer", names, now, (number) => toLayer(layers[number])),
+    choice("head", upTo(group.heads), head, (number) => (state.head.value = number)),
+    trace.places.chosen === null
+      ? null
+      : choice(
           "hops",
-          [
-            [1, "1"],
-            [2, "2"],
-            [3, "3"],
-          ],
-          state.hops.value,
-          (one) => (state.hops.value = one),
-        )
-      : null,
-    h(
-      "button",
-      {
-        class: state.loops.value ? "tab" : "tab chosen",
-        "aria-pressed": String(!state.loops.value),
-        onclick: () => (state.loops.value = state.loops.value ? "" : "off"),
-      },
-      t("self_loops"),
-    ),
+          [1, 2, 3].map((count) => t(count > 1 ? "steps_n" : "steps_1", count)),
+          state.hops.value - 1,
+          (number) => (state.hops.value = number + 1),
+        ),
+    loops(),
   ].filter(Boolean);
 }
 
-/** @param {string} name @param {[number, string][]} values @param {number} now @param {(value: number) => void} set */
-function choice(name, values, now, set) {
+/** @param {number} count */
+const upTo = (count) => Array.from({ length: count }, (_, number) => String(number + 1));
+
+/** @param {{ one: state.Group, place: number }} layer */
+const toLayer = ({ one, place }) =>
+  batch(() => {
+    state.group.value = one.name;
+    state.layer.value = place;
+  });
+
+/** Whether what a node takes from itself is shown. */
+function loops() {
+  const box = h("input", {
+    type: "checkbox",
+    checked: !state.loops.value,
+    onchange: () => (state.loops.value = box.checked ? "" : "off"),
+  });
+  return h("label", { class: "box" }, box, t("self_loops"));
+}
+
+/**
+ * A choice, if there is one. @param {string} name @param {string[]} names @param {number} now
+ * @param {(value: number) => void} set
+ */
+function choice(name, names, now, set) {
+  if (names.length < 2) return null;
   const select = h(
     "select",
-    { "aria-label": t(name), onchange: () => set(Number(select.value)) },
-    values.map(([value, words]) => h("option", { value }, words)),
+    { "aria-label": t(name), onchange: () => set(select.selectedIndex) },
+    names.map((words) => h("option", {}, words)),
   );
-  select.value = String(now);
+  select.selectedIndex = now;
   return h("label", { class: "slider" }, t(name), select);
 }
 
@@ -210,5 +214,9 @@ function adjacency(node, seen) {
     if (q !== k || !state.loops.value) weights[q * count + k] = seen.weights[edge];
   });
   node.append(h("h2", {}, t("adjacency")));
-  return heat.mount(node, { weights, group: { ...seen.group, queries: names, keys: names }, title: seen.title });
+  return heat.mount(node, {
+    weights,
+    group: { ...seen.group, queries: names, keys: names },
+    title: seen.title,
+  });
 }

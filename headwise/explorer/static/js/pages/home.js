@@ -55,7 +55,12 @@ function withRun(place, meta) {
     h("p", { class: "intro" }, t("lead")),
     choice(meta.models, served.name),
     cards,
-    h("div", { class: "home" }, card, h("div", { class: "stack" }, pages(), reports(), lastInputs())),
+    h(
+      "div",
+      { class: "home" },
+      h("div", { class: "stack" }, card, lastInputs()),
+      h("div", { class: "stack" }, pages(served.input), reports()),
+    ),
     looks,
   );
   let end = () => {};
@@ -107,16 +112,11 @@ function choice(models, now) {
   );
 }
 
-/** A line for each page: what one sees there. */
-function pages() {
-  const models = state.meta.value.models;
-  const kinds = new Set(
-    models.map((/** @type {{ input: string }} */ { input }) =>
-      input === "molecule" || input === "node" ? "graph" : input,
-    ),
-  );
+/** A line for each page: what one sees there, of a run that reads this. @param {string} [input] none without a run */
+function pages(input) {
+  const kind = input === "molecule" || input === "node" ? "graph" : input;
   const shows = (/** @type {string | null} */ needs) =>
-    needs === null || (needs === "any" ? models.length > 0 : kinds.has(needs));
+    needs === null || (needs === "any" ? Boolean(kind) : kind === needs);
   return h(
     "section",
     { class: "panel", "aria-label": t("pages") },
@@ -132,7 +132,7 @@ function pages() {
           h(
             "span",
             {},
-            t(`see_${name}`),
+            t(name === "attend" && input === "sound" ? "see_sound" : `see_${name}`),
             shows(needs) ? null : h("span", { class: "side" }, ` ${t(`needs_${needs}`)}`),
           ),
         ),

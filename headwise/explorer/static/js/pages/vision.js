@@ -2,7 +2,7 @@
 /** An image and what each head looks at on it, from the place that is chosen; rollout through all layers. */
 
 import { getNumbers, query as asked } from "../api.js";
-import { of, picture } from "../core/overlay.js";
+import { firstWord, of, picture } from "../core/overlay.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
 import * as state from "../state.js";
@@ -22,6 +22,9 @@ import { WORDS } from "../words/vision.js";
 
 learn(WORDS);
 
+/** Pixels of a screen on which pictures come before what they are made with. */
+const NARROW = 760;
+
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
 /**
  * @typedef {{ trace: state.Trace, group: state.Group, axis: any, image: HTMLCanvasElement, weights: Numbers, q:
@@ -37,7 +40,7 @@ export function mount(place) {
   const read = h("section", { class: "panel read" });
   const labels = h("section", { class: "panel wide", hidden: true });
   const rolled = h("section", { class: "panel seen" });
-  const shown = h("div", { class: "attend" }, grid, large, read);
+  const shown = h("div", { class: "attend pictured" }, grid, large, read);
   place.append(
     h("h1", { class: "unseen" }, () => t("vision")),
     top,
@@ -56,7 +59,11 @@ export function mount(place) {
     }),
     effect(() => {
       const all = groups();
-      fill(tabs, ...(all.length ? [h("span", { class: "seg" }, all.map(tab)), overlay.controls(), methods()] : []));
+      fill(
+        tabs,
+        ...(all.length > 1 ? [h("span", { class: "seg" }, all.map(tab))] : []),
+        ...(all.length ? [how()] : []),
+      );
     }),
     effect(() => followed(seen)),
     effect(() => void (shown.hidden = !seen.value)),
@@ -134,10 +141,19 @@ const tab = (group) =>
  * @param {state.Group} group
  */
 function queried(trace, group) {
-  const own = trace.axes[group.name].queries.kind === "patches" ? trace.places.chosen : null;
+  const own = trace.axes[group.name].queries.kind === "patches" ? trace.places.chosen : firstWord(group.queries);
   const now = state.query.value < 0 ? own : state.query.value;
   return now === null || now >= group.queries.length ? -1 : now;
 }
+
+/** How the picture is shown; on a narrow screen it is folded. */
+const how = () =>
+  h(
+    "details",
+    { class: "how", open: innerWidth > NARROW },
+    h("summary", {}, () => t("how_shown")),
+    h("div", { class: "tabs" }, overlay.controls(), methods()),
+  );
 
 /** What may stand in place of weights; a page that was saved holds what it showed. */
 const methods = () => (inside() ? "" : choice(OF_INPUTS, state.by.value));

@@ -2,7 +2,7 @@
 /** What was read and what was answered, above the views: a token chooses its row or its column of the map. */
 
 import { h } from "../dom.js";
-import { cut, shown } from "../core/text.js";
+import { cut, percent, shown } from "../core/text.js";
 import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
@@ -26,9 +26,9 @@ export function answer(trace, group) {
   const inColumns = group.kind !== "self" && same(group.keys);
   return [
     unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
-    unit("answer", trace.output, written, "q", writes ? choose : null),
+    unit("answer", said(trace.output), written, "q", writes ? choose : null),
     writer(trace),
-    trace.label ? unit("label", trace.label, null, "q", null) : null,
+    verdict(trace),
     state.checkpoint.value < 0
       ? null
       : h(
@@ -39,11 +39,37 @@ export function answer(trace, group) {
   ].filter((one) => one !== null);
 }
 
+/** A class and its probability, of what a classifier answers; null for any other answer. @param {string} output */
+export const classOf = (output) =>
+  (["image", "sound", "node"].includes(state.reads()) &&
+    output.match(/^(?<name>.+) \(?(?<share>(?:0?\.\d+|1(?:\.0+)?))\)?$/)?.groups) ||
+  null;
+
+/** The same in words. @param {string} output */
+export function said(output) {
+  const found = classOf(output);
+  if (!found) return output;
+  return t(
+    state.reads() === "node" ? "class_share" : "share_of",
+    found.name,
+    percent(Number(found.share), 0).replace(" ", "\u00a0"),
+  );
+}
+
+/** What the data has: that it is the same, or what it is; null where nothing is known. @param {state.Trace} trace */
+function verdict({ label, output }) {
+  if (!label) return null;
+  const found = classOf(output);
+  if ((found ? found.name : output) === label) return h("div", { class: "label" }, `✓ ${t("as_in_data")}`);
+  return unit("label", found ? `${label} ✗` : label, null, "q", null);
+}
+
 /** The way to the page that shows an output as it is written, where the model writes on. @param {state.Trace} trace */
 function writer({ groups, output }) {
   const writes = groups.some(({ name, causal }) => name.startsWith("decoder") || causal);
   return writes && output && state.reads() === "text" && !inside()
-    ? h("a", { class: "side", href: state.address("translate") }, t("watch_written"))
+    ? // the bar of pages leads the keyboard there
+      h("a", { class: "side", tabindex: -1, href: state.address("translate") }, t("watch_written"))
     : null;
 }
 
@@ -83,6 +109,8 @@ function put(q, k) {
  */
 function unit(name, text, tokens, side, pick) {
   if (!tokens && !text) return null;
+  // bytes that are no letters say nothing one by one
+  const plain = text.replace(/\ufffd+/g, "\ufffd");
   // the map does the same by keyboard
   const token = (/** @type {string} */ label, /** @type {number} */ at) =>
     h(
@@ -102,6 +130,6 @@ function unit(name, text, tokens, side, pick) {
     h("span", { class: "side" }, name === "answer" ? "→ " : "", t(name)),
     tokens
       ? h("div", { class: "toks" }, tokens.map(token))
-      : h("bdi", { title: text }, text.trim() ? text : shown(text)),
+      : h("bdi", { title: text }, plain.trim() ? plain : shown(plain)),
   );
 }

@@ -16,21 +16,25 @@ export const longest = (labels) => Math.max(0, ...labels.map((label) => wide(cut
  * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn how they
  * lie
  * @param {number} size pixels that they take
+ * @param {boolean} [numbered] whether labels are numbers from 1, of which round ones stay where not all have room
  * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so
  * many
  *   pixels; that of the chosen row or column always, and marked
  */
-export function mount(place, labels, turn, size) {
+export function mount(place, labels, turn, size, numbered = false) {
   const down = turn === "rows";
   place.className = down ? "rows axis" : `columns axis ${turn}`;
   place.style[down ? "width" : "height"] = `${size}px`;
   return ({ x, y, side }, length, chosen) => {
     const from = down ? y : x;
-    const each = Math.max(1, Math.ceil(LINE / side));
+    const needed = Math.max(1, Math.ceil(LINE / side));
+    const each = numbered ? round(needed) : needed;
+    // the number of a place is one more
+    const first = numbered && each > 1 ? each - 1 : 0;
     const room = Math.max(LINE, side * each);
     const last = Math.min(labels.length, Math.ceil(from + length / side));
     const seen = [];
-    for (let at = Math.ceil(Math.floor(from) / each) * each; at < last; at += each)
+    for (let at = first + Math.ceil((Math.floor(from) - first) / each) * each; at < last; at += each)
       if (chosen < 0 || Math.abs(at - chosen) >= each) seen.push(at);
     if (chosen >= from && chosen < last) seen.push(chosen);
     fill(
@@ -42,7 +46,8 @@ export function mount(place, labels, turn, size) {
           cut(labels[at], LETTERS),
         );
         // where labels are left out, each stands at the middle of its own row or column
-        const start = (at - from) * side - (each > 1 ? (LINE - side) / 2 : 0);
+        const middle = (at - from) * side - (each > 1 ? (LINE - side) / 2 : 0);
+        const start = each > 1 ? Math.max(0, Math.min(length - LINE, middle)) : middle;
         label.style[down ? "top" : "left"] = `${turn === "slanted" ? start + side / 2 : start}px`;
         if (turn === "level") label.style.width = `${side}px`;
         if (down || turn === "upright") label.style.lineHeight = `${each > 1 ? LINE : room}px`;
@@ -50,4 +55,10 @@ export function mount(place, labels, turn, size) {
       }),
     );
   };
+}
+
+/** The least of 1, 2, 5, 10, 20 and so on that is as large. @param {number} step */
+function round(step) {
+  const power = 10 ** Math.floor(Math.log10(step));
+  return [1, 2, 5, 10].map((digit) => digit * power).find((nice) => nice >= step) || step;
 }

@@ -6,16 +6,13 @@ import { h } from "../dom.js";
 import { inside } from "../inside.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/checkpoints.js";
+
+learn(WORDS);
 
 /** The steps of which a run keeps a checkpoint. @param {string} model @returns {Promise<number[]>} */
 export const stepsOf = async (model) => (await getJson(`/api/v1/checkpoints?${query({ model })}`)).steps;
-
-/** The name of the run that is looked at. */
-export function chosenRun() {
-  const models = state.meta.value ? state.meta.value.models : [];
-  return state.model.value || (models.length ? models[0].name : "");
-}
 
 /**
  * A list of the checkpoints of the chosen run, where it has several.
@@ -29,12 +26,12 @@ export function mount(place) {
   const node = h("label", { hidden: true }, () => `${t("checkpoint")} `, select);
   place.append(node);
   const end = effect(() => {
-    const [model, now] = [chosenRun(), state.checkpoint.value];
+    const [run, now] = [state.chosenRun(), state.checkpoint.value];
     void state.language.value;
     node.hidden = true;
-    if (!model || inside()) return undefined;
+    if (!run || inside()) return undefined;
     let alive = true;
-    stepsOf(model).then(
+    stepsOf(run.name).then(
       (steps) => {
         if (!alive || steps.length < 2) return;
         const option = (/** @type {number} */ step) =>

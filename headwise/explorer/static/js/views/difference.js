@@ -6,6 +6,7 @@ import { cut, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { named, phrase, t } from "../strings.js";
+import { spelled } from "./largest.js";
 import { metric } from "./run_card.js";
 
 /** @typedef {import("../state.js").Trace} Trace */
@@ -36,17 +37,30 @@ const part = (share) => (share === 0 || share === 1 ? `${100 * share} %` : perce
 const inColour = ({ name }, share) => h("b", { class: `of-${name}` }, part(share));
 
 /**
- * The cell in which two maps of the same rows and columns differ most; the first where they do not.
+ * The cell of words in which two maps of the same rows and columns differ most, the first where they do not; `size`:
+ * how much they differ anywhere.
  * @param {Shown} a @param {Shown} b
  */
 export function largest(a, b) {
   const columns = a.group.keys.length;
-  let [best, most] = [0, 0];
+  const [rows, keys] = [words(a, "queries"), words(a, "keys")];
+  let [best, most, size] = [0, -1, 0];
   a.marked.forEach((one, at) => {
-    const size = Math.abs(open(b.marked[at]) - open(one));
-    if (size > most) [best, most] = [at, size];
+    const apart = Math.abs(open(b.marked[at]) - open(one));
+    size = Math.max(size, apart);
+    if (apart > most && rows[Math.floor(at / columns)] && keys[at % columns]) [best, most] = [at, apart];
   });
-  return { q: Math.floor(best / columns), k: best % columns, size: most };
+  return { q: Math.floor(best / columns), k: best % columns, size };
+}
+
+/**
+ * Which labels of a side are words, neither special tokens nor punctuation; all, where none is.
+ * @param {Shown} shown @param {"queries" | "keys"} side
+ */
+function words({ trace, group }, side) {
+  const special = new Set(spelled(trace, group)[side].special || []);
+  const found = group[side].map((label, at) => !special.has(at) && !/^[\p{P}\p{S}]+$/u.test(label));
+  return found.includes(true) ? found : found.map(() => true);
 }
 
 /** A forbidden pair takes nothing. @param {number} weight */
@@ -62,7 +76,8 @@ export function measured(place, a, b) {
   place.hidden = a.trace.model === b.trace.model;
   if (place.hidden) return;
   const table = h("div", { class: "scrolls", tabindex: 0 });
-  fill(place, h("h2", {}, t("two_trainings")), table, h("p", { class: "note" }, t("two_runs")));
+  const notes = ["one_seed", "two_runs"].map((name) => h("p", { class: "note" }, t(name)));
+  fill(place, h("h2", {}, t("two_trainings")), table, notes);
   const card = (/** @type {Shown} */ { trace }) =>
     getJson(`/api/v1/cards?${query({ model: trace.model, inputs: "false" })}`);
   Promise.all([a, b].map(card)).then(
@@ -85,7 +100,6 @@ function runs(sides, cards) {
   return h(
     "table",
     { class: "answers" },
-    h("caption", {}, t("one_seed")),
     h(
       "thead",
       {},
@@ -118,7 +132,9 @@ function sentences(a, b) {
   const lines = one || two ? [said] : [];
   if (alike(a, b)) lines.push(...ofMaps(a, b));
   const [zero, none] = [a, b].map(zeros);
-  if (zero || none) lines.push(phrase("exact_zeros", inColour(a, zero), inColour(b, none)));
+  const [full, sparse] = zero ? [b, a] : [a, b];
+  if (zero && none) lines.push(phrase("exact_zeros", inColour(a, zero), inColour(b, none)));
+  else if (zero || none) lines.push(phrase("zeros_of_one", full.name, inColour(sparse, zero || none), sparse.name));
   return lines.map((line) => h("li", {}, line));
 }
 

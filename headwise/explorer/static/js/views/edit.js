@@ -105,12 +105,14 @@ function controls() {
         return { kind: "narrow", layer, mask, width: Number(width) };
       },
     ),
-    h("button", { onclick: () => (state.edits.value = written(read(state.edits.peek()).slice(0, -1))) }, () =>
-      t("undo"),
-    ),
-    h("button", { onclick: () => (state.edits.value = "") }, () => t("clear")),
+    button("undo", () => written(read(state.edits.peek()).slice(0, -1))),
+    button("clear", () => ""),
   );
 }
+
+/** Takes edits back, where there are some. @param {string} name @param {() => string} left */
+const button = (name, left) =>
+  h("button", { disabled: () => !state.edits.value, onclick: () => (state.edits.value = left()) }, () => t(name));
 
 /**
  * The key that is chosen: that of a cell, or the token itself where queries and keys are the same tokens; else -1.

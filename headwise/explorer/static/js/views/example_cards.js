@@ -9,6 +9,7 @@ import { effect } from "../store.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
+import { classOf, said } from "./answer.js";
 
 /** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
 const [SIDE, MOST, LETTERS, LONGEST] = [92, 64, 14, 60];
@@ -38,7 +39,8 @@ export function mount(place, run) {
   const cards = run.examples.map((example) => {
     const where = { m: run.model, x: example.text, ex: example.example };
     const picture = h("div", { class: "picture" });
-    const [answer, story] = [h("p", { class: "answer" }), h("p", { class: "story" })];
+    const [answer, truth] = [h("p", { class: "answer" }), h("p", { class: "side", hidden: true })];
+    const story = h("p", { class: "story" });
     const page = { image: "vision", node: "graph", molecule: "graph" }[run.input] || "attend";
     const link = h(
       "a",
@@ -46,10 +48,11 @@ export function mount(place, run) {
       picture,
       h("p", { class: "side" }, h("bdi", {}, example.title)),
       answer,
+      truth,
       story,
     );
     place.append(link);
-    return { example, where, page, link, picture, answer, story };
+    return { example, where, page, link, picture, answer, truth, story };
   });
   follow(cards, run, leaving.signal);
   return () => leaving.abort();
@@ -75,24 +78,26 @@ async function follow(cards, run, signal) {
 async function drawn(card, trace) {
   const at = `/api/v1/traces/${trace.trace_id}`;
   // bytes that are no letters say nothing one by one
-  const answer = trace.output.trim().replace(/\ufffd+/g, "\ufffd");
+  const answer = said(trace.output.trim()).replace(/\ufffd+/g, "\ufffd");
   card.answer.textContent = answer.length > LONGEST ? `${answer.slice(0, LONGEST)}…` : answer;
-  if (card.page !== "attend" || trace.places?.kind === "sound") {
-    card.story.textContent = card.example.label ? t("truth", card.example.label) : "";
-    if (card.page === "vision") return photograph(card.picture, await getNumbers(`${at}/image`));
-    if (trace.places?.kind === "sound") return bands(card.picture, await getNumbers(`${at}/sound`));
-  }
   const group = state.groupOf(trace.groups, "");
   const layer = state.layerWithin(group, -1);
+  if (card.page !== "attend" || trace.places?.kind === "sound") {
+    checked(card, trace);
+    const pictures = await import("./card_pictures.js");
+    const [image, graph, sound] = [pictures.image, pictures.graph, pictures.sound];
+    const draw = { vision: image, graph }[/** @type {string} */ (card.page)] || sound;
+    const drawing = await draw(card.picture, trace, group, layer);
+    fill(card.story, ...(drawing ? drawing.story : []));
+    if (drawing) card.link.href = address(card.page, { ...card.where, ...drawing.where });
+    return undefined;
+  }
   const path = { layer: group.layers[layer] };
   const pair = await getJson(`${at}/salient?${query(path)}`);
-  if (card.page === "attend")
-    card.link.href = address("attend", { ...card.where, l: layer, h: pair.head, q: pair.query, k: pair.key });
-  if (card.page === "attend") {
-    const word = (/** @type {string} */ label) => h("bdi", {}, `“${cut(label.trim(), LETTERS)}”`);
-    const share = percent(pair.weight, 1);
-    fill(card.story, phrase("story", word(group.queries[pair.query]), share, word(group.keys[pair.key])));
-  }
+  card.link.href = address("attend", { ...card.where, l: layer, h: pair.head, q: pair.query, k: pair.key });
+  const word = (/** @type {string} */ label) => h("bdi", {}, `“${cut(label.trim(), LETTERS)}”`);
+  const share = percent(pair.weight, 1);
+  fill(card.story, phrase("story", word(group.queries[pair.query]), share, word(group.keys[pair.key])));
   const title = headTitle(group, layer, pair.head);
   if (group.queries.length > MOST || group.keys.length > MOST) {
     const small = await getNumbers(`${at}/thumbs?${query({ group: group.name, first: layer, count: 1, size: MOST })}`);
@@ -102,6 +107,15 @@ async function drawn(card, trace) {
   }
   const weights = await getNumbers(`${at}/matrix?${query({ ...path, head: pair.head })}`);
   map(card.picture, weights.data, group.queries.length, group.keys.length, title);
+}
+
+/** Whether the data has the same answer, or which. @param {any} card @param {state.Trace} trace */
+function checked({ example, truth }, { output }) {
+  if (!example.label) return;
+  const found = classOf(output.trim());
+  truth.hidden = false;
+  if ((found ? found.name : output.trim()) === example.label) truth.textContent = `✓ ${t("as_in_data")}`;
+  else truth.textContent = `${found ? "✗ " : ""}${t("truth", example.label)}`;
 }
 
 /**
@@ -132,7 +146,7 @@ function map(place, weights, rows, columns, title) {
  * @param {() => void} draw
  * @param {HTMLElement} canvas
  */
-function followDark(draw, canvas) {
+export function followDark(draw, canvas) {
   let end = () => {};
   end = effect(() => {
     void state.dark.value;
@@ -140,26 +154,4 @@ function followDark(draw, canvas) {
     if (!canvas.isConnected) queueMicrotask(() => end());
     else draw();
   });
-}
-
-/** Bytes as a picture. @param {HTMLElement} place @param {import("../core/npy.js").Numbers} image */
-function photograph(place, { shape, data }) {
-  const [height, width, channels] = shape;
-  pixels(place, width, height, (at) => [0, 1, 2].map((part) => data[at * channels + (channels < 3 ? 0 : part)]));
-}
-
-/** A spectrogram. @param {HTMLElement} place @param {import("../core/npy.js").Numbers} sound */
-function bands(place, { shape, data }) {
-  pixels(place, shape[1], shape[0], (at) => [data[at], data[at], data[at]]);
-  place.classList.add("across");
-}
-
-/** @param {HTMLElement} place @param {number} width @param {number} height @param {(at: number) => number[]} of */
-function pixels(place, width, height, of) {
-  const canvas = h("canvas", { width, height, "aria-hidden": "true" });
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const image = context.createImageData(width, height);
-  for (let at = 0; at < width * height; at += 1) image.data.set([...of(at), 255], 4 * at);
-  context.putImageData(image, 0, 0);
-  place.append(canvas);
 }

@@ -6,7 +6,10 @@ import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/examples.js";
+
+learn(WORDS);
 
 const MOST = 8 * 2 ** 20;
 
@@ -51,7 +54,8 @@ export function mount(place) {
         list.forEach((node) => (node.hidden = !listed.length));
         // a page of pictures begins with one
         const none = state.example.peek() < 0 && !state.text.peek() && !state.upload.peek();
-        if (none && listed.length && kind !== "text") state.instead(() => (state.example.value = 0));
+        if (none && listed.length && kind !== "text")
+          state.instead(() => (state.example.value = opening(kind, listed)));
       },
       (error) => {
         if (alive) state.status.value = error.message;
@@ -66,6 +70,18 @@ export function mount(place) {
     };
   });
 }
+
+/**
+ * The example that a page begins with: of molecules the first with a ring and an atom other than carbon.
+ * @param {string} kind @param {{ title: string }[]} listed
+ */
+const opening = (kind, listed) =>
+  kind === "molecule"
+    ? Math.max(
+        0,
+        listed.findIndex(({ title }) => /\d/.test(title) && /[NOSPFI]|[nos]|Br|Cl/.test(title)),
+      )
+    : 0;
 
 /** @param {{ title: string, label: string }} one @param {number} number */
 const told = (one, number) => `${number}: ${one.title}${one.label ? ` (${one.label})` : ""}`;
@@ -95,7 +111,7 @@ function chooser() {
     accept: "image/png,image/jpeg",
     onchange: () => sent(field.files[0]),
   });
-  return h("label", { class: "file" }, () => t("own_picture"), " ", field);
+  return h("label", { class: "file" }, () => t("own_picture"), field);
 }
 
 /** @param {File | undefined} file */

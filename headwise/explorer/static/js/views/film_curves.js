@@ -3,11 +3,12 @@
 
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
-import { COLOURED, lineColour } from "../core/color.js";
+import { COLOURED } from "../core/color.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
+import { headColours } from "./head_colours.js";
 import { swatch } from "./swatch.js";
 
 const LEFT = 40;
@@ -67,7 +68,7 @@ export function mount(place, shown) {
 }
 
 /** The colour of a head; many heads have no colours of their own. @param {number} head @param {number} heads */
-const colourOf = (head, heads) => (heads <= COLOURED ? lineColour(head, state.dark.peek()) : "#808080");
+const colourOf = (head, heads) => (heads <= COLOURED ? headColours()[head] : "#808080");
 
 /** @param {string} name @param {number} at of the statistic @param {Shown} shown */
 function chart(name, at, shown) {

@@ -34,7 +34,7 @@ export function mount(place, { found, layer, agreement, place: now, go }) {
   const odd = new Set((flags[layer] || []).map(({ head }) => head));
   const places = heads.map((head) => (odd.has(head) ? -1 : settled(agreement, head)));
   const at = (/** @type {number} */ frame) =>
-    h("button", { class: "small", onclick: () => go(frame) }, `${t("step")} ${steps[frame]}`);
+    h("button", { class: "small", onclick: () => go(frame) }, t("step_n", steps[frame]));
   return effect(() => {
     const { head } = now();
     const [name, frame] = [h("b", {}, headName(head)), places[head]];

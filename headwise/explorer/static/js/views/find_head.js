@@ -18,6 +18,8 @@ learn(WORDS);
 
 /** Kinds of heads by a statistic of the summary; the last ones by the fewest and the most keys. */
 const SHARES = ["previous", "next", "diagonal", "first", "separator", "same", "induction"];
+/** Those that look at a single key of a row, of which a head that looks nowhere gives one over their number. */
+const SINGLE = new Set(["previous", "next", "diagonal", "first"]);
 const SPREADS = /** @type {[string, number][]} */ ([
   ["sharpest", -1],
   ["evenest", 1],
@@ -55,9 +57,13 @@ export function mount(place, trace, group) {
     (found) => {
       if (!found || !alive) return;
       const { heads } = found;
+      const even = t("evenly", percent(1 / group.keys.length, 1));
       const shares = tokens ? SHARES.filter((name) => name in heads[0][0]) : [];
       const buttons = [
-        ...shares.map((name) => button(group, t(`finds_${name}`), best(heads, name), (value) => percent(value, 1))),
+        ...shares.map((name) => {
+          const kind = [t(`finds_${name}`), SINGLE.has(name) ? h("span", { class: "side" }, even) : null];
+          return button(group, kind, best(heads, name), (value) => percent(value, 1));
+        }),
         ...SPREADS.map(([name, sign]) =>
           button(group, t(name), best(heads, "effective", sign), (value) => t("keys_a_row", value.toFixed(1))),
         ),
@@ -72,7 +78,7 @@ export function mount(place, trace, group) {
   };
 }
 
-/** @param {state.Group} group @param {string} kind @param {Match} match @param {(value: number) => string} write */
+/** @param {state.Group} group @param {any} kind @param {Match} match @param {(value: number) => string} write */
 function button(group, kind, { layer, head, value }, write) {
   const here = () => state.place(group).at === layer && state.place(group).head === head && state.head.value >= 0;
   const go = () =>

@@ -37,8 +37,7 @@ function drawn(place, known, pictures) {
       "li",
       {},
       canvas,
-      // a long name breaks behind its underscores
-      h("b", {}, one.name.replaceAll("_", "_\u200b")),
+      h("b", {}, one.name.replaceAll("_", " ")),
       h("code", {}, one.text),
       order ? h("span", { class: "side" }, order) : null,
     );
@@ -47,7 +46,7 @@ function drawn(place, known, pictures) {
     known.map((one, at) => (one.kind === kind ? card(one, at) : null)).filter(Boolean);
   fill(
     place,
-    h("h2", {}, t("pairs")),
+    h("summary", {}, h("h2", {}, t("pairs"))),
     h(
       "p",
       { class: "side" },

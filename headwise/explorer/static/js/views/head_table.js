@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { decimals } from "../core/text.js";
 import * as state from "../state.js";
-import { learn, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
 import { groupTitle, layerNumber } from "../titles.js";
 import { WORDS } from "../words/heads.js";
 
@@ -14,6 +14,8 @@ learn(WORDS);
 const COLUMNS = ["entropy", "effective", "distance", "diagonal", "previous", "next", "first", "separator", "largest"];
 /** Units of what is no share of a row. @type {Record<string, string>} */
 const UNITS = { entropy: "nats", distance: "tokens" };
+/** What is no share of a row, whose bars are as long as a share of the largest of its column. */
+const COUNTS = new Set(["entropy", "effective", "distance"]);
 /** Decimals of every number, so that a column can be compared. */
 export const PLACES = 3;
 
@@ -55,8 +57,10 @@ export function mount(place, group, summary) {
   );
   const body = h("tbody");
   const tops = columns.map((name) => Math.max(...rows.map(({ found }) => found[name])));
+  const ends = columns.map((name, at) => (COUNTS.has(name) ? tops[at] : 1));
   place.append(
     h("h2", {}, t("heads_in_numbers", groupTitle(group))),
+    spread(rows, group),
     h("p", { class: "note" }, t("heads_table_note")),
     h(
       "div",
@@ -70,9 +74,23 @@ export function mount(place, group, summary) {
     const order = by ? [...rows].sort((one, two) => (down ? -1 : 1) * (value(one) - value(two))) : rows;
     fill(
       body,
-      order.map((row) => line(row, group, columns, tops)),
+      order.map((row) => line(row, group, columns, tops, ends)),
     );
   });
+}
+
+/**
+ * Which head looks at most keys and which at fewest, in a sentence.
+ * @param {{ layer: number, head: number, found: Record<string, number> }[]} rows @param {state.Group} group
+ */
+function spread(rows, group) {
+  if (rows.length < 2) return null;
+  const by = [...rows].sort((one, two) => two.found.effective - one.found.effective);
+  const words = [by[0], by[by.length - 1]].flatMap(({ layer, head, found }) => [
+    `${layerNumber(group.layers[layer], layer)}.${head + 1}`,
+    found.effective.toFixed(1),
+  ]);
+  return h("p", { class: "say" }, phrase("say_spread", ...words.map((word) => h("strong", {}, word))));
 }
 
 /**
@@ -80,8 +98,9 @@ export function mount(place, group, summary) {
  * @param {state.Group} group
  * @param {string[]} columns
  * @param {number[]} tops the largest number of each column
+ * @param {number[]} ends the number of which a bar is a share
  */
-function line(row, group, columns, tops) {
+function line(row, group, columns, tops, ends) {
   const choose = () => {
     state.layer.value = row.layer;
     state.head.value = row.head;
@@ -91,13 +110,16 @@ function line(row, group, columns, tops) {
     { class: () => (state.place(group).at === row.layer && state.head.value === row.head ? "chosen" : "") },
     h("td", { title: group.layers[row.layer] }, layerNumber(group.layers[row.layer], row.layer)),
     h("td", {}, h("button", { onclick: choose }, row.head + 1)),
-    columns.map((name, at) => measured(row.found[name], tops[at])),
+    columns.map((name, at) => measured(row.found[name], tops[at], ends[at])),
   );
 }
 
-/** A number over a bar, as long as its share of the largest of its column. @param {number} value @param {number} top */
-function measured(value, top) {
+/**
+ * A number over a bar, as long as its share of the end; the largest of a column is bold.
+ * @param {number} value @param {number} top @param {number} end
+ */
+function measured(value, top, end) {
   const cell = h("td", { class: value === top ? "measured most" : "measured" }, decimals(value, PLACES));
-  cell.style.setProperty("--part", `${top > 0 ? Math.max(0, (100 * value) / top) : 0}%`);
+  cell.style.setProperty("--part", `${end > 0 ? Math.max(0, (100 * value) / end) : 0}%`);
   return cell;
 }

@@ -25,8 +25,9 @@ const LETTERS = 60;
 const WRITTEN = 190;
 /** Pixels of a cell below which a map rather takes the place of its legend on the screen. */
 const READABLE = 6;
-/** Where a map need not fit the screen: pixels of its height and of a cell, at most; the least height on a screen. */
-const [TALLEST, MODEST, LOWEST] = [560, 40, 200];
+/** Pixels of a map that need not fit the screen, at most; the least height on a screen; and of one that is narrower
+ * than so many pixels, which scrolls anyway, the least share. */
+const [TALLEST, LOWEST, NARROW, SHARE] = [560, 200, 700, 0.6];
 
 /**
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
@@ -269,16 +270,17 @@ function boundsOf({ group, fitsScreen, more = 0 }, place, canvas, margin) {
   const above = inside.top + globalThis.scrollY;
   const label = axis.longest(group.keys);
   const left = globalThis.innerHeight - above;
+  const least = globalThis.innerWidth < NARROW ? SHARE * globalThis.innerHeight : LOWEST;
   const height = fitsScreen
-    ? Math.max(LOWEST, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10))
-    : TALLEST;
+    ? Math.max(least, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10))
+    : TALLEST + label + 10;
   const { side, turn, band } = fit({
     rows: rows + more,
     columns,
     width,
-    height: fitsScreen ? height : height + label + 10,
+    height,
     label,
-    most: fitsScreen ? LARGEST : MODEST,
+    most: LARGEST,
   });
   const size = {
     width: Math.min(width, side * columns),

@@ -1,6 +1,8 @@
 // @ts-check
 /** The cell on which a head opens, and what is known of the tokens of a group. */
 
+import { oneSequence } from "../state.js";
+
 /** @typedef {import("../state.js").Trace} Trace */
 /** @typedef {import("../state.js").Group} Group */
 
@@ -13,13 +15,15 @@
 export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) || { queries: {}, keys: {} };
 
 /**
- * The tokens of the cell with the largest weight, no special ones where there are others.
+ * The tokens of the cell that tells most: between two sequences that with the largest product of weight and distance
+ * from the diagonal, within one the largest weight on another token than its own and the first; where there is none the
+ * largest weight. Special tokens take part only where there are no others.
  * `rows` and `columns` are the tokens of each; `marked` is minus infinity where a pair is forbidden.
  * @param {{ weights: Float32Array, marked: Float32Array, rows: number[][], columns: number[][] }} head
  * @param {Trace} trace
  * @param {Group} group
  */
-export function largestCell({ weights, marked, rows, columns }, trace, group) {
+export function openingCell({ weights, marked, rows, columns }, trace, group) {
   const { queries, keys } = spelled(trace, group);
   const common = (/** @type {number[][]} */ parts, /** @type {number[]} */ special) => {
     const left = parts.map((_, at) => at).filter((at) => !special.includes(parts[at][0]));
@@ -30,12 +34,17 @@ export function largestCell({ weights, marked, rows, columns }, trace, group) {
     (q) =>
       marked.subarray(q * columns.length, (q + 1) * columns.length).filter((weight) => weight > -Infinity).length > 1,
   );
-  let [best, cell] = [-Infinity, { q: -1, k: -1 }];
   const across = common(columns, keys.special || []);
+  const within = oneSequence(group);
+  const far = (/** @type {number} */ q, /** @type {number} */ k) =>
+    within ? Number(q !== k && k > 0) : Math.abs(q / rows.length - k / columns.length);
+  let [best, cell] = [[-Infinity, -Infinity], { q: -1, k: -1 }];
   for (const q of choosing.length ? choosing : rows.keys()) {
     for (const k of across) {
       const weight = weights[q * columns.length + k];
-      if (weight > best) [best, cell] = [weight, { q: rows[q][0], k: columns[k][0] }];
+      const merit = [weight * far(q, k), weight];
+      if (merit[0] > best[0] || (merit[0] === best[0] && merit[1] > best[1]))
+        [best, cell] = [merit, { q: rows[q][0], k: columns[k][0] }];
     }
   }
   return cell;

@@ -14,7 +14,7 @@ const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
 /**
  * How the numbers of a map become colours: weights from zero up, scores on both sides of zero.
  * @typedef {{ name: string, cells: Int16Array, ticks: [number, string][], title: string, numeral: (at: number) => {
- * text: string, colour: string } | null }} Shading
+ * text: string, colour: string } | null, even?: boolean }} Shading `even`: its scale is not to be chosen
  */
 
 /**
@@ -35,13 +35,30 @@ export function shading({ weights, scores, quantity, top: given }) {
   return { name, cells, ticks: /** @type {[number, string][]} */ (marks), title, numeral };
 }
 
-/** A bar of a ramp with marks below it. @param {...any} heading what stands above it */
+/**
+ * Colours in even steps from one number to another, for numbers that all lie far from 0.
+ * @param {ArrayLike<number>} values @param {number} low @param {number} top @param {string} title
+ * @returns {Shading}
+ */
+export function between(values, low, top, title) {
+  const name = state.inks();
+  const cells = entries(
+    Float32Array.from(values, (value) => value - low),
+    top - low,
+    "linear",
+  );
+  const ends = /** @type {[number, string][]} */ ([0, 0.5, 1].map((at) => [at, share(low + at * (top - low))]));
+  const numeral = (/** @type {number} */ at) => ({ text: share(values[at]), colour: letters(name, cells[at]) });
+  return { name, cells, ticks: ends, title, numeral, even: true };
+}
+
+/** A bar of a ramp, or of 256 colours, with marks below it. @param {...any} heading what stands above it */
 export function bar(...heading) {
   const colours = h("canvas", { class: "ramp", width: 256, height: 1, "aria-hidden": "true" });
   const marks = h("div", { class: "ticks" });
   const node = h("div", { class: "colours" }, h("div", { class: "heading" }, heading), colours, marks);
-  const draw = (/** @type {string} */ name, /** @type {[number, string][]} */ ticks) => {
-    colours.getContext("2d").drawImage(painted(EVERY, 1, 256, name), 0, 0);
+  const draw = (/** @type {string | HTMLCanvasElement} */ of, /** @type {[number, string][]} */ ticks) => {
+    colours.getContext("2d").drawImage(typeof of === "string" ? painted(EVERY, 1, 256, of) : of, 0, 0);
     fill(
       marks,
       ticks.map(([at, text]) => {
@@ -71,6 +88,7 @@ export function mount(place, more = null) {
   return (how, weights, numerals) => {
     strip.draw(how.name, how.ticks);
     title.textContent = how.title;
+    scale.hidden = Boolean(how.even);
     const small = numerals && weights.some((weight) => Math.abs(weight) > 0 && Math.abs(weight) < 0.005);
     notes.textContent = [
       small && how.name.startsWith("ink") ? t("dot_note") : "",

@@ -206,7 +206,7 @@ class Picture {
     this.stroke(
       /** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")),
       this.drawn,
-      this.free ? 0.7 : 0.22,
+      this.free ? 0.5 : 0.22,
     );
   }
 

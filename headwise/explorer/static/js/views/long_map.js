@@ -143,8 +143,8 @@ class LongMap {
     const band = axis.longest(group.keys) + 10;
     this.bounds = boundsOf(group, place, canvas, margin, band);
     const both = (/** @type {HTMLElement} */ side, /** @type {string[]} */ labels, /** @type {any} */ turn) =>
-      [labels.map((_, at) => (at + 1).toLocaleString("en")), labels].map((names) =>
-        axis.mount(side, names, turn, turn === "rows" ? margin : band),
+      [labels.map((_, at) => (at + 1).toLocaleString("en")), labels].map((names, at) =>
+        axis.mount(side, names, turn, turn === "rows" ? margin : band, at === 0),
       );
     this.labelled = [both(left, group.queries, "rows"), both(top, group.keys, "upright")];
     cells.style.width = `${this.bounds.width}px`;

@@ -24,12 +24,13 @@ const MOVES = /** @type {Record<string, [number, number]>} */ ({
 });
 
 /**
- * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, signed?: boolean,
- *   title: string, width?: number, cell: { value: any, peek: () => any }, told: (q: number, k: number) => string,
- *   pick?: (q: number, k: number) => void, spot?: () => { q: number, k: number }, quantity?: string,
- *   sides?: { from: string, to: string } }} Matrix
+ * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, low?: number,
+ *   signed?: boolean, title: string, width?: number, cell: { value: any, peek: () => any },
+ *   told: (q: number, k: number) => string, pick?: (q: number, k: number) => void,
+ *   spot?: () => { q: number, k: number }, quantity?: string, sides?: { from: string, to: string } }} Matrix
  * `quantity`: what the numbers are; with it the map is as wide as its place, has a legend and numbers in its cells;
- * `sides`: what rows and columns are; `spot`: the cell that is marked while none is looked at
+ * `low`: where colours begin, in even steps up to `top`; `sides`: what rows and columns are; `spot`: the cell that is
+ * marked while none is looked at
  */
 
 /** @param {HTMLElement} place @param {Matrix} matrix @returns {() => void} */
@@ -100,7 +101,8 @@ export function mount(place, matrix) {
  * Its numbers as colours, in their own scale where they have a legend.
  * @param {Matrix} matrix @returns {{ name: string, cells: Int16Array, numeral?: legend.Shading["numeral"] }}
  */
-function shaded({ values, top, signed: signs, quantity }) {
+function shaded({ values, top, low, signed: signs, quantity }) {
+  if (quantity && low !== undefined) return legend.between(values, low, top, quantity);
   if (quantity) return legend.shading({ weights: Float32Array.from(values), scores: signs, quantity, top });
   return {
     name: signs ? state.signs() : state.inks(),

@@ -83,15 +83,16 @@ export function mount(place, trace, group, alive) {
       values: found.data,
       rows: names,
       columns: names,
-      top: 1,
+      ...spread(found.data, names.length),
       title: t("similar"),
       cell: signal(null),
       told,
       pick,
       quantity: t("similar_bar"),
+      sides: { from: "similar_head", to: "similar_head" },
     });
     fill(said, ...mostAlike(found.data, names));
-    over.textContent = `${t("overinputs")} ${1 + beside.length}.`;
+    over.textContent = t("overinputs", 1 + beside.length);
     document.documentElement.dataset.ready = `${group.name}/needs${beside.length ? `/${1 + beside.length}` : ""}`;
   };
   compared([trace.trace_id], () => alive() && turn === 0).catch(failed);
@@ -102,8 +103,18 @@ export function mount(place, trace, group, alive) {
 }
 
 /**
+ * From where to where colours go: over pairs of two heads, of which a head with itself would be the end.
+ * @param {ArrayLike<number>} values a row for each head @param {number} heads
+ */
+function spread(values, heads) {
+  const pairs = Array.from(values).filter((_, at) => at % (heads + 1));
+  const [low, top] = [Math.min(...pairs), Math.max(...pairs)];
+  return low < top ? { low, top } : { low: 0, top: 1 };
+}
+
+/**
  * The two heads that are most alike, in a sentence.
- * @param {ArrayLike<number>} values a row for each head @param {string[]} names
+ * @param {ArrayLike<number>} values a row for each head @param {string[]} names as layer.head
  */
 function mostAlike(values, names) {
   const pairs = names.flatMap((_, q) => names.slice(0, q).map((_, k) => [q, k]));
@@ -111,7 +122,8 @@ function mostAlike(values, names) {
   const value = (/** @type {number[]} */ [q, k]) => values[q * names.length + k];
   const [q, k] = pairs.reduce((best, pair) => (value(pair) > value(best) ? pair : best));
   const strong = (/** @type {string} */ text) => h("strong", {}, text);
-  return phrase("say_alike", strong(names[k]), strong(names[q]), strong(number(value([q, k]))));
+  const words = (/** @type {string} */ name) => t("layer_head_n", ...name.split("."));
+  return phrase("say_alike", strong(words(names[k])), strong(words(names[q])), strong(number(value([q, k]))));
 }
 
 /**
@@ -154,7 +166,8 @@ function choose(layer, head) {
  */
 function one_by_one(place, trace, group, given) {
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": () => t("muted") });
-  const found = signal(/** @type {any[]} */ ([]));
+  const passes = trace.groups.reduce((sum, one) => sum + one.layers.length * one.heads, 0);
+  const [found, running] = [signal(/** @type {any[]} */ ([])), signal(false)];
   let stop = /** @type {AbortController | null} */ (null);
   const begin = async () => {
     if (stop) stop.abort();
@@ -162,6 +175,7 @@ function one_by_one(place, trace, group, given) {
     stop = mine;
     found.value = [];
     bar.hidden = false;
+    running.value = true;
     try {
       let heads = 1;
       await postLines("/api/v1/ablations", { model: trace.model, texts: given() }, mine.signal, (line) => {
@@ -176,7 +190,9 @@ function one_by_one(place, trace, group, given) {
     } catch (error) {
       state.status.value = mine.signal.aborted ? t("ended") : String(/** @type {any} */ (error).message);
     }
-    if (stop === mine) bar.hidden = true;
+    if (stop !== mine) return;
+    bar.hidden = true;
+    running.value = false;
   };
   const end = () => stop && stop.abort();
   const table = h("div", { class: "scrolls", tabindex: 0 });
@@ -184,8 +200,8 @@ function one_by_one(place, trace, group, given) {
     h(
       "div",
       { class: "controls" },
-      h("button", { onclick: begin }, t("muteeach")),
-      h("button", { onclick: end }, t("stop")),
+      h("button", { onclick: begin }, t("muteeach", passes)),
+      h("button", { onclick: end, disabled: () => !running.value }, t("stop")),
       bar,
     ),
     table,

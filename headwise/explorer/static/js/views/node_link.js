@@ -3,12 +3,14 @@
 
 import { ticks } from "../core/bar.js";
 import { lettersOn } from "../core/color.js";
+import { molecule, stretched } from "../core/placing.js";
+import { cut, percent } from "../core/text.js";
 import { wide } from "../core/wide.js";
-import { cut, percent, share } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
-import { phrase, t } from "../strings.js";
+import { phrase, sentences, t } from "../strings.js";
+import { draw } from "./edges.js";
 import { fact, shares } from "./shares.js";
 import { swatch } from "./swatch.js";
 
@@ -17,8 +19,14 @@ import { swatch } from "./swatch.js";
 const ROWS = 14;
 /** Letters that a node has room for, and that stand below it; nodes that all have their names. */
 const [SHORT, BELOW, NAMED] = [4, 12, 30];
-/** Pixels of the widest line, of a node's radius, and of the letters beside lines. */
-const [WIDEST, RADIUS, LETTERS] = [9, 18, 12];
+/** Pixels of the widest line, and of that behind the bonds of a molecule. */
+const [WIDEST, BAND] = [9, 18];
+/** Pixels of a node, and beside its name; of an atom at most and at least; bonds with room for the numbers of atoms. */
+const [NODE, BESIDE, ATOM, SMALLEST, NUMBERED] = [32, 12, 26, 18, 34];
+/** A share of the entropy of equal weights from which on a row is as good as even. */
+const EVEN = 0.98;
+/** Widths in a legend. */
+const SAMPLES = 3;
 
 /**
  * The node that is looked at: under the pointer, chosen, or the one in the middle; -1 for none of a molecule.
@@ -32,11 +40,13 @@ function focus(seen) {
 /** @param {HTMLElement} place @param {Seen} seen @returns {() => void} */
 export function mount(place, seen) {
   const { part } = seen;
+  const chemical = state.reads() === "molecule";
   const canvas = h("canvas", { class: "edges", "aria-hidden": "true" });
   const nodes = part.nodes.map((_, number) => dot(seen, number));
+  const looks = ["field", nodes.length > NAMED && !chemical ? "many" : "", chemical ? "molecule" : ""];
   const field = h(
     "div",
-    { class: nodes.length > NAMED ? "field many" : "field", role: "group", "aria-label": t("graph") },
+    { class: looks.filter(Boolean).join(" "), role: "group", "aria-label": t("graph") },
     canvas,
     nodes,
   );
@@ -48,29 +58,47 @@ export function mount(place, seen) {
     const at = nodes.indexOf(/** @type {HTMLElement} */ (document.activeElement));
     nodes[(at + by + nodes.length) % nodes.length].focus();
   });
-  const left = part.left ? ` · ${part.left.toLocaleString("en")} ${t("left_out")}` : "";
   const kinds = part.kinds.map(([kind, colour]) => h("span", { class: "kind" }, swatch(colour), kind));
   const widths = h("div", { class: "legend kinds" });
   const note = h("p", { class: "legend" });
   place.append(
     h("h2", { title: seen.path }, seen.title),
     field,
-    h("div", { class: "legend kinds" }, h("span", {}, t(state.reads() === "molecule" ? "atoms" : "classes")), kinds),
+    h("div", { class: "legend kinds", hidden: chemical }, h("span", {}, t("classes")), kinds),
     widths,
     note,
   );
+  const tallest = field.clientHeight;
+  const placed = () => {
+    if (!chemical) return stretched(part.nodes, field.clientWidth, field.clientHeight);
+    const found = molecule(part.nodes, part.bonds, field.clientWidth, tallest);
+    field.style.height = `${found.height}px`;
+    return found;
+  };
   const paint = () => {
     void [state.dark.value, state.loops.value];
     const now = focus(seen);
-    const most = draw(canvas, seen, now);
+    const shown = edges(seen, now);
+    const { spots, bond } = placed();
+    const size = diameter(seen, bond);
+    nodes.forEach((node, at) => stand(node, spots[at], size));
+    const numbered = chemical && bond >= NUMBERED;
     marked(nodes, seen, now);
-    fill(widths, h("span", {}, t("line_width")), ticks(most, "linear").slice(1).map(sample));
-    const counts = `${part.nodes.length} ${t("of_nodes")} ${part.total.toLocaleString("en")}${left}`;
-    note.textContent = `${t(now < 0 ? "halves_note" : "lines_note")} ${counts}.`;
+    draw(canvas, part, { spots, radius: size / 2, now, shown, band: chemical ? BAND : WIDEST, numbered });
+    const most = Math.max(1e-9, ...shown.map(({ weight }) => weight));
+    fill(widths, h("span", {}, t("line_width")), ticks(most, "linear").slice(1).slice(-SAMPLES).map(sample));
+    const counts = t(
+      part.left ? "nodes_left" : "nodes_drawn",
+      part.nodes.length,
+      part.total.toLocaleString("en"),
+      part.left,
+    );
+    const rings = state.loops.value ? "" : t("rings_note");
+    note.textContent = sentences(t(now < 0 ? "halves_note" : "lines_note"), rings, chemical ? "" : counts);
   };
   const sample = (/** @type {[number, string]} */ [at, text]) => {
     const line = h("span", { class: "width", "aria-hidden": "true" });
-    line.style.height = `${Math.max(1, WIDEST * at)}px`;
+    line.style.height = `${Math.max(1, (chemical ? BAND : WIDEST) * at)}px`;
     return h("span", { class: "kind" }, line, text);
   };
   const end = effect(paint);
@@ -86,7 +114,8 @@ export function mount(place, seen) {
 /** A node as a button. @param {Seen} seen @param {number} number */
 function dot(seen, number) {
   const one = seen.part.nodes[number];
-  const fits = one.name.length <= SHORT;
+  const chemical = state.reads() === "molecule";
+  const fits = chemical || one.name.length <= SHORT;
   const button = h(
     "button",
     {
@@ -102,16 +131,40 @@ function dot(seen, number) {
         state.key.value = -1;
       },
     },
-    fits ? one.name : h("span", { class: "name" }, cut(one.name, BELOW)),
+    fits ? (chemical ? one.kind : one.name) : h("span", { class: "name" }, cut(one.name, BELOW)),
   );
-  button.style.left = `${6 + 88 * one.x}%`;
-  button.style.top = `${7 + 84 * one.y}%`;
+  // carbon, of which a drawing is full, has no colour of its own
+  if (chemical && one.kind === "C") return button;
   const [, colour] = /** @type {[string, string]} */ (seen.part.kinds.find(([kind]) => kind === one.kind));
   button.style.backgroundColor = colour;
   if (fits) button.style.color = lettersOn(colour);
   if (one.hop === 0 && seen.trace.places.chosen !== null) button.classList.add("middle");
   return button;
 }
+
+/** Pixels of a node. @param {Seen} seen @param {number} bond pixels of one, 0 where there is none */
+function diameter({ part }, bond) {
+  if (state.reads() === "molecule") return bond ? Math.max(SMALLEST, Math.min(ATOM, 0.5 * bond)) : ATOM;
+  // all are as large as the longest name that stands inside
+  const inside = part.nodes.filter(({ name }) => name.length <= SHORT);
+  return Math.max(NODE, ...inside.map(({ name }) => wide(name) + BESIDE));
+}
+
+/** Puts a node at its place. @param {HTMLElement} node @param {number[]} spot @param {number} size */
+function stand({ style }, [x, y], size) {
+  [style.left, style.top] = [`${x}px`, `${y}px`];
+  style.setProperty("--size", `${size}px`);
+}
+
+/**
+ * The edges that are drawn as weights, from the largest on: of the node that is looked at, or all.
+ * @param {Seen} seen @param {number} now
+ */
+const edges = (seen, now) =>
+  [...table_of(seen)]
+    .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
+    .filter(({ q, k }) => q !== k && (now < 0 || q === now))
+    .sort((one, two) => two.weight - one.weight);
 
 /** Weights by (query, key); self-loops where they are shown. @param {Seen} seen */
 function table_of(seen) {
@@ -121,71 +174,6 @@ function table_of(seen) {
     if (q !== k || !state.loops.value) found.set(`${q},${k}`, seen.weights[edge]);
   });
   return found;
-}
-
-/**
- * The edges, and over them lines as wide as weights with their numbers; the largest weight.
- * @param {HTMLCanvasElement} canvas
- * @param {Seen} seen
- * @param {number} now
- */
-function draw(canvas, seen, now) {
-  const dots = window.devicePixelRatio || 1;
-  const [width, height] = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
-  [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.scale(dots, dots);
-  const css = getComputedStyle(canvas);
-  const [faint, strong, page, ink] = ["--faint", "--link", "--page", "--ink"].map((name) =>
-    css.getPropertyValue(name).trim(),
-  );
-  const spots = seen.part.nodes.map(({ x, y }) => [(0.06 + 0.88 * x) * width, (0.07 + 0.84 * y) * height]);
-  const shown = [...table_of(seen)]
-    .map(([pair, weight]) => [...pair.split(",").map(Number), weight])
-    .filter(([q, k]) => q !== k && (now < 0 || q === now))
-    .sort((one, two) => two[2] - one[2]);
-  const most = Math.max(1e-9, ...shown.map(([, , weight]) => weight));
-  const line = (
-    /** @type {number} */ q,
-    /** @type {number} */ k,
-    /** @type {number} */ wide,
-    /** @type {string} */ ink,
-    length = 1,
-  ) => {
-    const [[x, y], [right, down]] = [spots[q], spots[k]];
-    context.strokeStyle = ink;
-    context.lineWidth = wide;
-    context.beginPath();
-    context.moveTo(x, y);
-    context.lineTo(x + length * (right - x), y + length * (down - y));
-    context.stroke();
-  };
-  for (const [q, k] of seen.part.pairs) if (q < k) line(q, k, 1, faint);
-  for (const [first, second, order] of seen.part.bonds) if (order > 1) line(first, second, 3 * order, faint);
-  // the two directions between two nodes share a line: each half is as wide as what the node at its end gives
-  const length = now < 0 ? 0.5 : 1;
-  for (const [q, k, weight] of shown) line(q, k, Math.max(0.5, (WIDEST * weight) / most), strong, length);
-  /** @type {number[][]} */
-  const taken = spots.map(([x, y]) => [x, y, RADIUS, RADIUS]);
-  context.font = `600 ${LETTERS}px system-ui, sans-serif`;
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  for (const [q, k, weight] of shown) {
-    const [[x, y], [right, down]] = [spots[q], spots[k]];
-    const along = now < 0 ? 0.3 : 0.6;
-    const text = share(weight);
-    const box = [x + along * (right - x), y + along * (down - y), wide(text, LETTERS) / 2 + 3, LETTERS / 2 + 2];
-    const clear = (/** @type {number[]} */ [left, top, across, tall]) =>
-      Math.abs(left - box[0]) >= across + box[2] || Math.abs(top - box[1]) >= tall + box[3];
-    // the larger weights come first; what would cover one of them is in the list beside the drawing
-    if (!taken.every(clear)) continue;
-    taken.push(box);
-    context.fillStyle = page;
-    context.fillRect(box[0] - box[2], box[1] - box[3], 2 * box[2], 2 * box[3]);
-    context.fillStyle = ink;
-    context.fillText(text, box[0], box[1]);
-  }
-  return most;
 }
 
 /**
@@ -229,15 +217,17 @@ export function reading(place, seen) {
     shown = next;
     const found = [...table_of(seen)]
       .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
-      .filter((one) => now < 0 || one.q === now)
+      .filter(({ q, k }) => (now < 0 ? q !== k : q === now))
       .sort((one, two) => two.weight - one.weight);
     if (!found.length) return fill(inner, h("p", {}, t("alone")));
     const [first] = found;
     const name = (/** @type {number} */ at) => cut(nodes[at].name, 16);
     const to = (/** @type {number} */ q, /** @type {number} */ k) => (q === k ? t("itself") : name(k));
+    // the name of an atom begins with its element
+    const kind = (/** @type {number} */ at) => (state.reads() === "molecule" ? "" : ` (${cut(nodes[at].kind, 10)})`);
     const label = (/** @type {number} */ at) => {
       const { q, k } = found[at];
-      return now < 0 ? `${name(q)} → ${to(q, k)}` : `${to(q, k)} (${cut(nodes[k].kind, 10)})`;
+      return now < 0 ? `${name(q)} → ${name(k)}` : `${to(q, k)}${kind(k)}`;
     };
     const row = found.map(({ weight }) => weight);
     const centre =
@@ -245,10 +235,9 @@ export function reading(place, seen) {
         ? h("button", { class: "asks", onclick: () => state.give({ text: nodes[now].name }) }, t("centre"))
         : null;
     const nats = (/** @type {number} */ value) => `${value.toFixed(2)} ${t("nats")}`;
-    const facts = () => [
-      fact("entropy", nats(seen.entropy[now])),
-      fact("even", nats(Math.log(Math.max(1, nodes[now].heard)))),
-    ];
+    const even = now < 0 ? 0 : Math.log(Math.max(1, nodes[now].heard));
+    const facts = () => [fact("entropy", nats(seen.entropy[now])), fact("even", nats(even))];
+    const alike = even > 0 && seen.entropy[now] >= EVEN * even;
     fill(
       inner,
       h(
@@ -256,14 +245,11 @@ export function reading(place, seen) {
         { class: "say" },
         phrase("say_node", strong(name(first.q)), strong(percent(first.weight, 1)), strong(to(first.q, first.k))),
       ),
-      h(
-        "h2",
-        {},
-        now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)} (${cut(nodes[now].kind, 12)})`)),
-      ),
+      h("h2", {}, now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)}${kind(now)}`))),
       shares(label, row, Array.from(row.keys()), 0, { most: ROWS, full: row[0] || 1 }),
       found.length > ROWS ? h("p", { class: "legend" }, t("fewer", found.length - ROWS)) : null,
       now < 0 ? null : h("dl", { class: "facts" }, facts().flat()),
+      alike ? h("p", {}, t("nearly_even", nodes[now].heard)) : null,
       centre,
     );
     return undefined;

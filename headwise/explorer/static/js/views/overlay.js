@@ -1,10 +1,10 @@
 // @ts-check
 /** One image in grey under the weights: a click on a place makes it the query, the arrows move it. */
 
-import { signedTicks, ticks } from "../core/bar.js";
+import { signedTicks } from "../core/bar.js";
 import { STRENGTH } from "../core/color.js";
-import { drawn, gridded, largest, under } from "../core/overlay.js";
-import { number, percent } from "../core/text.js";
+import { drawn, extent, glowBar, gridded, largest, under } from "../core/overlay.js";
+import { bare, number, percent } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
@@ -69,7 +69,8 @@ export function mount(place, seen, what) {
     canvas.height = Math.max(1, Math.round(canvas.clientHeight * dots));
     const on = shown.value && !hidden.value ? strength.value : 0;
     drawn(canvas, seen.image, { weights: what.weights, axis, strength: on, covered, shape, ramp, signs: what.signed });
-    bar.draw(ramp, top > 0 ? (what.signed ? signedTicks : ticks)(top, "linear") : []);
+    const labels = what.signed ? signedTicks(top, "linear") : evenly(extent(what.weights, axis));
+    bar.draw(what.signed ? ramp : glowBar(strength.value), top > 0 ? labels : []);
     const fits = canvas.width / Math.max(rows, columns) >= 5 * dots;
     /** @type {[number, string][]} */
     const marks = on && pointed.value >= 0 ? [[pointed.value, link]] : [];
@@ -86,18 +87,16 @@ export function mount(place, seen, what) {
   };
 }
 
+/** The smallest, the middle and the largest number of a bar. @param {number[]} ends @returns {[number, string][]} */
+const evenly = ([low, high]) =>
+  [0, 0.5, 1].map((at) => [at, bare(number(Number((low + at * (high - low)).toPrecision(2))))]);
+
 /** How the image and the weights are shown, on all pictures of the page. */
 export function controls() {
-  const toggled = (/** @type {string} */ name, /** @type {{ value: boolean }} */ of) =>
-    h(
-      "button",
-      {
-        class: () => (of.value ? "tab chosen" : "tab"),
-        "aria-pressed": () => String(of.value),
-        onclick: () => (of.value = !of.value),
-      },
-      () => t(name),
-    );
+  const toggled = (/** @type {string} */ name, /** @type {{ value: boolean, peek: () => boolean }} */ of) => {
+    const box = h("input", { type: "checkbox", checked: of.peek(), onchange: () => (of.value = box.checked) });
+    return h("label", {}, box, () => t(name));
+  };
   const hide = (/** @type {boolean} */ now) => () => (hidden.value = now);
   const slider = h("input", {
     type: "range",
@@ -111,7 +110,8 @@ export function controls() {
   return h(
     "div",
     { class: "views" },
-    h("span", { class: "seg" }, toggled("overlay", shown), toggled("grid", lines)),
+    toggled("overlay", shown),
+    toggled("grid", lines),
     h(
       "button",
       {
@@ -135,20 +135,22 @@ export function controls() {
  * @param {What} what
  */
 function queries(seen, what) {
-  const button = (/** @type {string} */ label, /** @type {number} */ q) =>
+  // without a choice a caption shows a word; the mean lies behind the last one
+  const button = (/** @type {string} */ label, /** @type {number} */ q, value = q) =>
     h(
       "button",
       {
         class: what.q === q ? "token chosen" : "token",
         "aria-pressed": String(what.q === q),
-        onclick: () => (state.query.value = q),
+        onclick: () => (state.query.value = value),
       },
       label,
     );
   const words = what.words.map((word, q) => button(word, q));
   const before = seen.trace.axes[seen.group.name].queries.before || 0;
   const classes = what.places ? Array.from({ length: before }, (_, q) => button(t("class_token"), q)) : [];
-  const mean = what.q < 0 || seen.trace.places.chosen === null ? [button(t("mean_of_queries"), -1)] : [];
+  const mean =
+    what.q < 0 || seen.trace.places.chosen === null ? [button(t("mean_of_queries"), -1, words.length || -1)] : [];
   const all = [...mean, ...classes, ...words];
   return all.length ? h("div", { class: "tokens", role: "group", "aria-label": t("queries") }, all) : "";
 }
@@ -182,16 +184,16 @@ function moved(event, seen, what) {
   state.instead(() => (state.query.value = before + row * grid[1] + column));
 }
 
-/** A place by row and column, or a class token. @param {number} k @param {any} axis */
+/** A place by row and column, counted from 1, or a class token. @param {number} k @param {any} axis */
 export function named(k, axis) {
   const at = k - axis.before;
-  return at < 0 ? t("the_class") : t("patch_at", Math.floor(at / axis.grid[1]), at % axis.grid[1]);
+  return at < 0 ? t("the_class") : t("patch_at", Math.floor(at / axis.grid[1]) + 1, (at % axis.grid[1]) + 1);
 }
 
 /** The same in fewest letters. @param {number} k @param {any} axis */
 export function short(k, axis) {
   const at = k - axis.before;
-  return at < 0 ? t("class_token") : `${Math.floor(at / axis.grid[1])}, ${at % axis.grid[1]}`;
+  return at < 0 ? t("class_token") : `${Math.floor(at / axis.grid[1]) + 1}, ${(at % axis.grid[1]) + 1}`;
 }
 
 /** What the picture shows, in words. @param {What} what @param {any} axis */

@@ -102,5 +102,5 @@ function under(event, canvas, maps, classes) {
     const label = map[row * canvas.width + column];
     return `${t(at ? "labels_true" : "labels_said")} ${label === NONE ? t("nothing") : classes[label][0]}`;
   });
-  return `${t("row")} ${row}, ${t("column")} ${column}: ${names.join(", ")}`;
+  return `${t("row")} ${row + 1}, ${t("column")} ${column + 1}: ${names.join(", ")}`;
 }

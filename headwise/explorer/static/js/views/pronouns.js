@@ -4,7 +4,7 @@
 import { getNumbers, post, query } from "../api.js";
 import { percent } from "../core/text.js";
 import { h } from "../dom.js";
-import { phrase, t } from "../strings.js";
+import { sentences, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { address } from "./example_cards.js";
 
@@ -13,7 +13,6 @@ const SENTENCES = [
   ["The animal didn't cross the street because it was too tired", ["animal", "street"]],
   ["The animal didn't cross the street because it was too wide", ["animal", "street"]],
   ["The cat drank the milk because it was hungry", ["cat", "milk"]],
-  ["The cat sat on the mat", []],
 ];
 
 /** @param {HTMLElement} place @param {string} run @returns {() => void} ends what is still being traced */
@@ -42,7 +41,7 @@ export function mount(place, run) {
 
 /** @param {any[]} rows @param {string} run @param {AbortSignal} signal */
 async function follow(rows, run, signal) {
-  for (const row of rows.filter(({ words }) => words.length)) {
+  for (const row of rows) {
     row.shares.textContent = t("loading");
     try {
       const body = { model: run, text: row.text, options: { edits: [] } };
@@ -126,17 +125,18 @@ function shown({ reason, group, it, every, heads, places, even }, row, run) {
     h(
       "p",
       { class: "note" },
-      phrase("it_heads", more, every.length, ...words, ...even.map((/** @type {number} */ share) => percent(share, 1))),
-      " ",
-      t(
-        "it_most",
-        headTitle(group, layer, head),
-        percent(every[best][0], 1),
-        words[0],
-        percent(every[best][1], 1),
-        words[1],
+      sentences(
+        t("it_heads", more, every.length, ...words, ...even.map((/** @type {number} */ share) => percent(share, 1))),
+        t(
+          "it_most",
+          headTitle(group, layer, head),
+          percent(every[best][0], 1),
+          words[0],
+          percent(every[best][1], 1),
+          words[1],
+        ),
+        group.causal ? t("it_causal") : "",
       ),
-      group.causal ? ` ${t("it_causal")}` : "",
     ),
   ];
 }

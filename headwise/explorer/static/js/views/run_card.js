@@ -12,6 +12,9 @@ learn(WORDS);
 /** Metrics of 0 to 100; those of 0 to 1 have three decimals. */
 const HUNDRED = new Set(["bleu", "chrf", "wer", "cer", "ter"]);
 
+/** Tasks whose accuracy is of the next token. */
+const WRITERS = new Set(["translate", "summarise", "dialogue", "language-model", "caption", "transcribe"]);
+
 /** @typedef {{ kind: string, causal?: boolean, heads?: number, width?: number }} Part */
 /** @typedef {{ name: string, count: number, parts: Part[] }} Stage */
 
@@ -27,15 +30,19 @@ export function mount(place, run) {
 }
 
 /** @param {any} run */
-function facts({ parameters, data, step, metrics, stages }) {
+function facts({ task, parameters, data, step, metrics, stages, settings }) {
   let count = 0;
   for (const stage of stages) for (const part of stage.parts) count += stage.count * (part.heads || 0);
   const pairs = [
     [t("parameters"), parameters.toLocaleString("en")],
     [t("attention_heads"), count.toLocaleString("en")],
+    ...(settings?.["model.d_model"] ? [[t("model_width"), settings["model.d_model"]]] : []),
     ...data.map((/** @type {string} */ name) => [t("data"), name]),
-    ...(step ? [[t("step"), step.toLocaleString("en")]] : []),
-    ...Object.entries(metrics).map(([name, value]) => [named("metric", name), metric(name, Number(value))]),
+    ...(step ? [[t("trained_for"), t("steps_of_training", step.toLocaleString("en"))]] : []),
+    ...Object.entries(metrics).map(([name, value]) => [
+      WRITERS.has(task) && name === "accuracy" ? t("token_accuracy") : named("metric", name),
+      metric(name, Number(value)),
+    ]),
   ];
   return pairs.map(([title, value]) => h("div", {}, h("dt", {}, title), h("dd", {}, value)));
 }

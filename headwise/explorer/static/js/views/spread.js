@@ -2,7 +2,6 @@
 /** How evenly each node looks at those that it hears of: the entropy of its weights beside that of equal ones. */
 
 import { drawn, placed } from "../core/chart.js";
-import { number } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
@@ -12,14 +11,16 @@ import { t } from "../strings.js";
 export function mount(place, seen) {
   const { nodes } = seen.part;
   const most = Math.max(2, ...nodes.map((one) => one.heard));
-  const x = { low: 1, high: most, log: most > 20, name: t("heard_of") };
-  const y = { low: 0, high: Math.max(Math.log(most), ...Array.from(seen.entropy)) * 1.05, name: t("nats") };
+  const x = { low: 1, high: most, log: most > 20, whole: true, name: t("heard_of") };
+  const y = { low: 0, high: Math.max(Math.log(most), ...Array.from(seen.entropy)) * 1.05, name: t("entropy_nats") };
   const canvas = h("canvas", { class: "chart", role: "img" });
   const line = h("p", { class: "legend" });
-  place.append(h("h2", {}, t("spread")), canvas, line, h("p", { class: "legend" }, `- - - ${t("allAlike")}`));
+  const dashes = h("span", { class: "dashes", "aria-hidden": "true" });
+  const explained = h("div", { class: "legend kinds" }, h("span", { class: "kind" }, dashes, t("allAlike")));
+  place.append(h("h2", {}, t("spread")), h("div", { class: "axis-title" }, y.name), canvas, explained, line);
   const even = nodes.reduce((all, one) => all + Math.log(Math.max(1, one.heard)), 0) / nodes.length;
   const mean = Array.from(seen.entropy).reduce((all, one) => all + one, 0) / nodes.length;
-  const summary = `${t("entropy")} ${number(mean)} / ${number(even)} ${t("nats")}`;
+  const summary = t("mean_entropy", mean.toFixed(2), even.toFixed(2));
   canvas.setAttribute("aria-label", `${t("spread")}: ${summary}`);
   const points = nodes.map((one, at) => ({ x: Math.max(1, one.heard), y: seen.entropy[at] }));
   const paint = () => {
@@ -35,7 +36,7 @@ export function mount(place, seen) {
     drawn(canvas, { x, y, lines: [{ points: curve, colour: soft, dashed: true }], points: shown });
     line.textContent =
       now >= 0 && now < nodes.length
-        ? `${nodes[now].name}: ${number(points[now].y)} / ${number(Math.log(points[now].x))} ${t("nats")}`
+        ? t("node_entropy", nodes[now].name, points[now].y.toFixed(2), Math.log(points[now].x).toFixed(2))
         : summary;
   };
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {

@@ -3,7 +3,7 @@
 
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
-import { number, percent, shown } from "../core/text.js";
+import { cut, number, percent, shown } from "../core/text.js";
 import * as ends from "./ends.js";
 import { chosen, titles } from "./heat.js";
 import * as legend from "./legend.js";
@@ -14,6 +14,14 @@ import { toolbar } from "./toolbar.js";
 import { WORDS } from "../words/text.js";
 
 learn(WORDS);
+
+/** Up to how many letters of both sides these have so many pixels. */
+const LETTERS = /** @type {[number, number][]} */ ([
+  [100, 26],
+  [220, 20],
+]);
+/** Letters of the token that is named below another one. */
+const NAMED = 10;
 
 /** What the tints are of: a query (-1) or a key that is looked at. @param {import("./heat.js").Head} head */
 export function tinted(head) {
@@ -28,6 +36,10 @@ export function mount(place, head) {
   const columns = group.keys.length;
   const { queries, keys } = ends.mount(head, "behind");
   const [names, sentence, bar] = [titles(group), h("p", { class: "legend" }), h("div")];
+  // few tokens are as large as a figure
+  const letters = [...group.queries, ...group.keys].join(" ").length;
+  const size = LETTERS.find(([most]) => letters <= most);
+  place.style.setProperty("--letters", size ? `${size[1]}px` : "");
   place.append(
     directions(),
     h("p", { class: "side" }, t(names.from)),
@@ -55,10 +67,13 @@ export function mount(place, head) {
         node.toggleAttribute("data-looked", at === q);
         if (k >= 0) sum += weights[at * columns + k];
         put(node, k < 0 ? null : weights[at * columns + k]);
+        if (k < 0) node.dataset.share = `→ ${cut(group.keys[mostOf(weights, at * columns, columns, 1)], NAMED)}`;
       });
       keys.forEach((node, at) => {
         node.toggleAttribute("data-looked", at === k);
         put(node, q < 0 ? null : weights[q * columns + at]);
+        if (q < 0)
+          node.dataset.share = `← ${cut(group.queries[mostOf(weights, at, group.queries.length, columns)], NAMED)}`;
       });
       const strong = (/** @type {string} */ label) => h("strong", {}, h("bdi", {}, shown(label)));
       if (q >= 0) fill(sentence, phrase("tint_row", strong(group.queries[q])));
@@ -83,6 +98,16 @@ function directions() {
       t(name ? "direction_keys" : "direction_queries"),
     );
   return toolbar(() => t("direction"), "tabs", h("span", { class: "seg" }, names.map(button)));
+}
+
+/**
+ * Where the largest of some numbers is.
+ * @param {Float32Array} weights @param {number} from where they begin @param {number} count @param {number} step
+ */
+function mostOf(weights, from, count, step) {
+  let most = 0;
+  for (let at = 1; at < count; at += 1) if (weights[from + at * step] > weights[from + most * step]) most = at;
+  return most;
 }
 
 /** @param {Float32Array} weights */

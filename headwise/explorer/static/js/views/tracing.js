@@ -4,7 +4,7 @@
 import { thread } from "../core/steps.js";
 import { batch, signal } from "../store.js";
 import * as state from "../state.js";
-import { largestCell } from "./largest.js";
+import { openingCell } from "./largest.js";
 
 /** @typedef {import("../core/steps.js").Steps} Steps */
 /** @typedef {import("../core/steps.js").Step} Step */
@@ -76,7 +76,7 @@ function strongest({ values }, masked, row) {
   const scores = masked ? masked.values.flat() : [];
   const marked = masked ? flat.map((share, at) => (scores[at] > -Infinity ? share : -Infinity)) : flat;
   const head = { weights: flat, marked, rows: each(values.length), columns: each(values[0].length) };
-  return largestCell(head, trace, group);
+  return openingCell(head, trace, group);
 }
 
 /**

@@ -13,8 +13,6 @@ import { still } from "./player.js";
 /** What is told while it is written is drawn at most so often. */
 const REDRAW_MS = 150;
 const LIKELY = 10;
-/** Letters of an output that the status line shows. */
-const TOLD = 200;
 
 /** @typedef {import("../core/search.js").Search} Search */
 /** What is known of it so far, its best hypothesis, and where its beams stand. @param {Search} it */
@@ -118,7 +116,7 @@ function told(body, search, count, open) {
     else if (!timer) timer = window.setTimeout(draw, REDRAW_MS);
   };
   postLines("/api/v1/generate", body, stopped.signal, line).then(
-    () => over(failed || (found.end ? ending(found) : t("broken"))),
+    () => over(failed || (found.end ? found.start.warnings.join(" · ") : t("broken"))),
     (error) => over(stopped.signal.aborted ? t("stopped") : error.status ? error.message : t("broken")),
   );
   return () => {
@@ -126,11 +124,4 @@ function told(body, search, count, open) {
     stopped.abort();
     clearTimeout(timer);
   };
-}
-
-/** @param {Search} search */
-function ending(search) {
-  const letters = [...search.end.output];
-  const output = letters.length > TOLD ? `${letters.slice(0, TOLD).join("")}…` : letters.join("");
-  return [`${t("answer")}: ${output}`, ...search.start.warnings].join(" · ");
 }

@@ -11,6 +11,7 @@ export const WORDS = {
   ],
   say_rollout: ["Through all layers, {0} takes {1} from {2}.", "贯穿各层，{0} 有 {1} 取自 {2}。"],
   say_hidden: ["{0} cannot attend to {2}: the mask hides it.", "{0} 不能关注 {2}：掩码将其遮住。"],
+  begin_with: ["Or begin with one of these:", "或从其中一个开始："],
   watch_written: ["Watch it being written →", "看它逐词写出 →"],
   see_made: ["See how this number is made →", "看这个数怎样算出来 →"],
   diagonal: ["own position", "自身位置"],

@@ -8,6 +8,7 @@ export const WORDS = {
     "Two heads, runs or mechanisms on one input. Choose what B has otherwise: another run, head or mechanism.",
     "在同一输入上比较两个头、两个模型或两种机制。选择 B 有何不同：另一个模型、另一个头，或替换机制。",
   ],
+  choose_sides: ["Choose A and B", "选择 A 与 B"],
   two_trainings: ["Two trainings", "两次训练"],
   what_differs: ["What differs", "有何不同"],
   mean_of_all_heads: ["mean of heads", "各头平均"],
@@ -21,6 +22,7 @@ export const WORDS = {
   same_peaks: ["In {0} of {1} rows both look most at the same key.", "{1} 行中有 {0} 行，两者最看重的键相同。"],
   keys_each: ["A row looks at {0} keys in A and at {1} in B, on average.", "平均每行，A 看 {0} 个键，B 看 {1} 个。"],
   exact_zeros: ["A gives exactly 0 to {0} of the pairs, B to {1}.", "A 给 {0} 的配对恰好为 0，B 给 {1}。"],
+  zeros_of_one: ["No weight of {0} is exactly 0; {1} of {2}'s are.", "{0} 没有恰好为 0 的权重；{2} 有 {1}。"],
   two_runs: [
     "Heads of two trainings do not correspond: head 1 of A need not be head 1 of B. Begin with “mean” on both sides.",
     "两次训练的头互不对应：A 的第 1 头未必是 B 的第 1 头。可先在两侧选“平均”。",

@@ -9,10 +9,10 @@ export const WORDS = {
   uniform: ["attends to all keys alike", "对所有键一视同仁"],
   oneKey: ["attends to one key alone", "只关注一个键"],
   sameAs: ["attends as head", "与此头相同："],
-  settled: ["rows that look as at the end", "与结束时看向相同的行"],
+  settled: ["share of rows that look as at the end", "与结束时所看相同的行的比例"],
   film_settled: [
     "The alignment of {0} appears at {1} of {2}: from there on it looks where it looks at the end.",
-    "{0} 的对齐出现在 {1}（共 {2} 步）：此后它看的地方就是结束时看的地方。",
+    "{0}的对齐出现在{1}（共 {2} 步）：此后它看的地方就是结束时看的地方。",
   ],
   film_from_start: [
     "{0} looks where it looks at the end from the first frame on: no alignment appears in this film.",
@@ -26,7 +26,8 @@ export const WORDS = {
     "{0} chooses no key at the end, so no alignment appears.",
     "{0} 结束时没有选择任何键，因此没有对齐出现。",
   ],
-  film_first: ["The first in this layer is {0}, at {1}.", "此层最早的是{0}，在 {1}。"],
+  film_first: ["The first in this layer is {0}, at {1}.", "此层最早的是{0}，在{1}。"],
+  film_frame: ["{0}, {1}", "{0}，{1}"],
   film_how: [
     "From that step on, in all probes together, 4 of 5 rows or more look most at the key of the last frame.",
     "自该步起，所有探针中至少 4/5 的行，其最大权重所在的键与最后一帧相同。",
@@ -44,4 +45,5 @@ export const WORDS = {
     "Keys: Space plays · ← → step · Home End · [ ] layer · , . head. ⚑ marks heads that choose no key at the end.",
     "按键：空格播放 · ← → 步 · Home End · [ ] 层 · , . 头。⚑ 标出训练结束时没有选择任何键的头。",
   ],
+  redundancy: ["like other heads", "与其他头相似"],
 };

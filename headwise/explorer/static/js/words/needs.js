@@ -6,7 +6,7 @@ export const WORDS = {
   similar: ["How alike the heads are", "各头的相似程度"],
   similarnote: [
     "1 less the mean Jensen-Shannon distance of their rows; 1: the same. Labels are layer.head, counted from 1.",
-    "1 减去各行 Jensen-Shannon 距离的均值；1 表示相同。标签为 层.头，从 1 计数。",
+    "1 减去各行 Jensen-Shannon 距离的均值；1 表示相同。标签为“层.头”，从 1 计数。",
   ],
   compareinputs: ["Compare over these inputs", "在这些输入上比较"],
   toomanyinputs: [
@@ -19,12 +19,14 @@ export const WORDS = {
     "仅针对上面的输入：只有可输入文本的模型才能比较多个输入、逐个屏蔽各头。",
   ],
   similar_bar: ["similarity of two heads", "两个头的相似度"],
+  similar_head: ["layer.head", "层.头"],
+  layer_head_n: ["layer {0}, head {1}", "第 {0} 层第 {1} 头"],
   say_alike: ["Most alike are {0} and {1}: {2}.", "最相似的是 {0} 与 {1}：{2}。"],
-  overinputs: ["Inputs compared:", "所用输入数："],
+  overinputs: ["Inputs compared: {0}.", "所用输入数：{0}。"],
   mutednote: [
     "Each head is muted alone. Heads that can stand in for each other look needless one by one.",
     "逐个单独屏蔽各头。可以互相替代的头，单独看都显得不重要。",
   ],
-  muteeach: ["Mute each head alone", "逐个屏蔽"],
+  muteeach: ["Mute each head alone ({0} passes)", "逐个屏蔽（计算 {0} 次）"],
   finished: ["Finished.", "已完成。"],
 };

@@ -4,11 +4,11 @@
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
   direction: ["Direction", "方向"],
-  direction_queries: ["what a token attends to", "词元看什么"],
-  direction_keys: ["what attends to a token", "什么在看词元"],
-  tint_row: ["What {0} attends to: these weights sum to 1.", "{0} 在看什么：这些权重之和为 1。"],
+  direction_queries: ["what a token attends to", "所选词元看谁"],
+  direction_keys: ["what attends to a token", "谁在看所选词元"],
+  tint_row: ["What {0} attends to: these weights sum to 1.", "{0} 看谁：这些权重之和为 1。"],
   tint_column: [
     "What attends to {0}: on average {1} of a row. A column need not sum to 1.",
-    "什么在看 {0}：平均占一行的 {1}。一列之和不必为 1。",
+    "谁在看 {0}：平均占一行的 {1}。一列之和不必为 1。",
   ],
 };

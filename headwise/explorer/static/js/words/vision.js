@@ -28,9 +28,13 @@ export const WORDS = {
   ],
   on_image: ["on the image", "落在图像上"],
   overlay: ["Overlay", "叠加"],
+  how_shown: ["How it is shown", "显示方式"],
   labels: ["Labels of the pixels", "像素标签"],
   labels_said: ["predicted", "预测"],
   labels_true: ["true", "真实"],
   labels_right: ["pixels that are right", "预测正确的像素"],
   labels_unknown: ["This picture has no mask to compare with.", "这幅图没有可对照的掩码。"],
+  linear_bar: ["attention weight, linear scale", "注意力权重，线性刻度"],
+  hold: ["Hold to hide", "按住隐藏"],
+  opacity: ["Opacity", "不透明度"],
 };

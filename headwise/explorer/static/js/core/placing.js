@@ -1,0 +1,92 @@
+// @ts-check
+/** Where the nodes of a drawing stand, in pixels. */
+
+/** @typedef {{ x: number, y: number }} Spot of the unit square */
+/** @typedef {{ spots: number[][], height: number, bond: number }} Placed */
+
+/** Pixels from a node to the end of the field; of a bond, at most, and that a bond has where it can. */
+const [EDGE, LONGEST, ROOMY] = [34, 104, 46];
+
+/**
+ * All over a field. @param {Spot[]} nodes @param {number} width @param {number} height @param {{ edge?: number }} [how]
+ * pixels from a node to the end of the field
+ * @returns {Placed}
+ */
+export const stretched = (nodes, width, height, { edge = EDGE } = {}) => ({
+  spots: nodes.map(({ x, y }) => [edge + x * (width - 2 * edge), edge + y * (height - 2 * edge)]),
+  height,
+  bond: 0,
+});
+
+/**
+ * A molecule with its angles: bonds of one length, a field as high as it needs; it stands upright where it is too long.
+ * @param {Spot[]} nodes @param {number[][]} bonds @param {number} width @param {number} tallest of a field
+ * @param {{ edge?: number }} [how] pixels from a node to the end of a field that has this height whatever stands in it
+ * @returns {Placed}
+ */
+export function molecule(nodes, bonds, width, tallest, { edge } = {}) {
+  const lengths = bonds.map(([one, two]) => Math.hypot(nodes[one].x - nodes[two].x, nodes[one].y - nodes[two].y));
+  const bond = lengths.reduce((all, length) => all + length, 0) / (lengths.length || 1) || 1;
+  const flat = fitted(nodes, bond, width, tallest, edge ?? EDGE, edge === undefined ? 4 * EDGE : tallest);
+  if (flat.bond >= ROOMY || edge !== undefined) return flat;
+  const upright = fitted(
+    nodes.map(({ x, y }) => ({ x: 1 - y, y: x })),
+    bond,
+    width,
+    2 * tallest,
+    EDGE,
+    4 * EDGE,
+  );
+  return upright.bond > flat.bond ? upright : flat;
+}
+
+/**
+ * @param {Spot[]} nodes @param {number} bond @param {number} width @param {number} tallest @param {number} edge
+ * @param {number} lowest @returns {Placed}
+ */
+function fitted(nodes, bond, width, tallest, edge, lowest) {
+  const [xs, ys] = [nodes.map(({ x }) => x), nodes.map(({ y }) => y)];
+  const [across, down] = [xs, ys].map((all) => Math.max(...all) - Math.min(...all));
+  const scale = Math.min(LONGEST / bond, (width - 2 * edge) / (across || 1e-9), (tallest - 2 * edge) / (down || 1e-9));
+  const height = Math.max(lowest, scale * down + 2 * edge);
+  const [left, top] = [(width - scale * across) / 2, (height - scale * down) / 2];
+  const [x0, y0] = [Math.min(...xs), Math.min(...ys)];
+  return {
+    spots: nodes.map(({ x, y }) => [left + scale * (x - x0), top + scale * (y - y0)]),
+    height,
+    bond: scale * bond,
+  };
+}
+
+/**
+ * The direction, as a vector of length 1, in which a node has most room: away from the nodes beside it.
+ * @param {number[]} spot @param {number[][]} beside
+ */
+export function freeOf([x, y], beside) {
+  const angles = beside.map(([right, down]) => Math.atan2(down - y, right - x)).sort((one, two) => one - two);
+  if (!angles.length) return [0.7, 0.7];
+  const gaps = angles.map((angle, at) => (at + 1 < angles.length ? angles[at + 1] : angles[0] + 2 * Math.PI) - angle);
+  const widest = gaps.indexOf(Math.max(...gaps));
+  const free = angles[widest] + gaps[widest] / 2;
+  return [Math.cos(free), Math.sin(free)];
+}
+
+/**
+ * The side of a bond on which its ring is: 1 or -1, as its normal points.
+ * @param {number[][]} spots @param {number[][]} bonds @param {number[]} bond
+ */
+export function inward(spots, bonds, [first, second]) {
+  const [[x, y], [right, down]] = [spots[first], spots[second]];
+  let side = 0;
+  for (const [one, two, order] of bonds) {
+    if (order !== 1.5) continue;
+    for (const [here, there] of [
+      [one, two],
+      [two, one],
+    ]) {
+      if ((here !== first && here !== second) || there === first || there === second) continue;
+      side += (right - x) * (spots[there][1] - y) - (down - y) * (spots[there][0] - x);
+    }
+  }
+  return side < 0 ? -1 : 1;
+}

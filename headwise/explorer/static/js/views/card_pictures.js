@@ -1,0 +1,174 @@
+// @ts-check
+/** Pictures of examples that are no texts: the weights of one query over an image, under a spectrogram, on edges. */
+
+import { getJson, getNumbers, query } from "../api.js";
+import { drawn, firstWord, gridded, of, picture } from "../core/overlay.js";
+import { molecule, stretched } from "../core/placing.js";
+import { STRENGTH } from "../core/color.js";
+import { cut, percent } from "../core/text.js";
+import { h } from "../dom.js";
+import * as state from "../state.js";
+import { learn, phrase, t } from "../strings.js";
+import { WORDS } from "../words/vision.js";
+import { followDark } from "./example_cards.js";
+import { named } from "./overlay.js";
+
+learn(WORDS);
+
+/** @typedef {import("../core/npy.js").Numbers} Numbers */
+/** @typedef {{ story: any[], where: Record<string, string | number> }} Told the story of a picture, and its cell */
+
+/** Pixels of a picture's height and of a drawing's width; of its widest line. */
+const [HIGH, WIDE, WIDEST] = [92, 190, 7];
+const word = (/** @type {string} */ text) => h("bdi", {}, `“${cut(text.trim(), 14)}”`);
+
+/** @param {ArrayLike<number>} row */
+const largest = (row) => Array.from(row).reduce((most, value, at, all) => (value > all[most] ? at : most), 0);
+
+/**
+ * An image in grey under what the query of the page Vision looks at; a caption's query is a word that tells most.
+ * @param {HTMLElement} place @param {state.Trace} trace @returns {Promise<Told | null>} null: no layer looks at places
+ */
+export async function image(place, trace) {
+  const at = `/api/v1/traces/${trace.trace_id}`;
+  const group = trace.groups.filter(({ name }) => trace.axes[name].keys.kind === "patches").pop();
+  const pixels = picture(await getNumbers(`${at}/image`));
+  const { covered, shape } = trace.places;
+  const canvas = h("canvas", {
+    width: Math.round((2 * HIGH * covered[1]) / covered[0]),
+    height: 2 * HIGH,
+    role: "img",
+  });
+  place.append(canvas);
+  if (!group) {
+    drawn(canvas, pixels, { weights: null, axis: { grid: [1, 1], before: 0 }, strength: 0, covered, shape, ramp: "" });
+    return null;
+  }
+  const { queries, keys } = trace.axes[group.name];
+  const axis = /** @type {import("../core/overlay.js").Patches} */ (keys);
+  const layer = group.layers.length - 1;
+  const writes = queries.kind !== "patches";
+  const q = writes ? firstWord(group.queries) : (trace.places.chosen ?? 0);
+  const weights = of(await getNumbers(`${at}/row?${query({ group: group.name, q })}`), layer, -1);
+  const k = axis.before + largest(Array.from(weights).slice(axis.before));
+  canvas.setAttribute("aria-label", `${t("vision")}: ${named(k, axis)} ${percent(weights[k], 1)}`);
+  followDark(() => {
+    drawn(canvas, pixels, { weights, axis, strength: STRENGTH, covered, shape, ramp: state.inks() });
+    const [page, mark] = ["--page", "--mark"].map((name) => getComputedStyle(canvas).getPropertyValue(name).trim());
+    gridded(canvas, axis, { lines: null, marks: [[k, mark]], page, dots: 1.5 });
+  }, canvas);
+  const from = writes ? word(group.queries[q]) : q < axis.before ? t("the_class") : named(q, axis);
+  const story = phrase("story_place", from, percent(weights[k], 1), named(k, axis));
+  return { story, where: { g: group.name, ...(writes ? { q } : {}) } };
+}
+
+/**
+ * A spectrogram, under it the weights of one row as bars.
+ * @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {number} layer
+ * @returns {Promise<Told>}
+ */
+export async function sound(place, trace, group, layer) {
+  const at = `/api/v1/traces/${trace.trace_id}`;
+  const { shape, data } = await getNumbers(`${at}/sound`);
+  const pair = await getJson(`${at}/salient?${query({ layer: group.layers[layer] })}`);
+  const row = of(await getNumbers(`${at}/row?${query({ group: group.name, q: pair.query })}`), layer, pair.head);
+  const canvas = h("canvas", { width: shape[1], height: shape[0], "aria-hidden": "true" });
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const pixels = context.createImageData(shape[1], shape[0]);
+  data.forEach((loud, pixel) => pixels.data.set([loud, loud, loud, 255], 4 * pixel));
+  context.putImageData(pixels, 0, 0);
+  const most = Math.max(...row);
+  const bars = Array.from(row, (weight, k) => {
+    const bar = h("i", { class: k === pair.key ? "on" : null });
+    bar.style.height = `${(100 * weight) / most}%`;
+    return bar;
+  });
+  place.classList.add("across");
+  place.append(canvas, h("span", { class: "bars", "aria-hidden": "true" }, bars));
+  const story = phrase("story_moment", percent(row[pair.key], 1), group.keys[pair.key]);
+  return { story, where: { l: layer, h: pair.head, q: pair.query, k: pair.key } };
+}
+
+/**
+ * A node with its neighbours, or a molecule: lines as wide as the weights of the head that is least even.
+ * @param {HTMLElement} place @param {state.Trace} trace @returns {Promise<Told | null>}
+ */
+export async function graph(place, trace) {
+  const at = `/api/v1/traces/${trace.trace_id}`;
+  const group = trace.groups.find(({ name }) => trace.axes[name].queries.kind === "nodes");
+  if (!group) return null;
+  const alone = trace.places.chosen !== null;
+  const which = query({ group: group.name, hops: 1, ...(alone ? {} : { most: 120 }) });
+  const [part, edges] = await Promise.all([getJson(`${at}/graph?${which}`), getNumbers(`${at}/edges?${which}`)]);
+  const [, heads, count] = edges.shape;
+  const shown = part.pairs
+    .map((/** @type {number[]} */ [q, k], /** @type {number} */ edge) => ({ q, k, edge }))
+    .filter((/** @type {any} */ { q, k }) => q !== k && (!alone || q === 0));
+  // of the first layer, which is where the page opens
+  const all = shown.flatMap((/** @type {any} */ one) =>
+    Array.from({ length: heads }, (_, head) => ({ ...one, head, weight: edges.data[head * count + one.edge] })),
+  );
+  const best = all.reduce(
+    (/** @type {any} */ most, /** @type {any} */ one) => (most && most.weight >= one.weight ? most : one),
+    null,
+  );
+  const canvas = h("canvas", { width: 2 * WIDE, height: 2 * HIGH, role: "img", "aria-label": t("graph") });
+  canvas.style.width = `${WIDE}px`;
+  place.append(canvas);
+  const head = best ? best.head : 0;
+  followDark(
+    () =>
+      lines(
+        canvas,
+        part,
+        all.filter((/** @type {any} */ one) => one.head === head),
+        alone,
+      ),
+    canvas,
+  );
+  if (!best) return null;
+  const name = (/** @type {number} */ node) => word(part.nodes[node].name);
+  const story = phrase("story", name(best.q), percent(best.weight, 1), name(best.k));
+  return { story, where: { g: group.name, l: 0, h: head, ...(alone ? {} : { q: best.q }) } };
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas @param {any} part @param {any[]} shown
+ * @param {boolean} alone one node is in the middle
+ */
+function lines(canvas, part, shown, alone) {
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const css = getComputedStyle(canvas);
+  const [faint, strong, ink] = ["--faint", "--link", "--ink"].map((name) => css.getPropertyValue(name).trim());
+  context.setTransform(2, 0, 0, 2, 0, 0);
+  context.clearRect(0, 0, WIDE, HIGH);
+  const { spots } = part.bonds.length
+    ? molecule(part.nodes, part.bonds, WIDE, HIGH, { edge: 9 })
+    : stretched(part.nodes, WIDE, HIGH, { edge: 12 });
+  const line = (
+    /** @type {number[]} */ one,
+    /** @type {number[]} */ two,
+    /** @type {number} */ wide,
+    colour = faint,
+  ) => {
+    [context.strokeStyle, context.lineWidth] = [colour, wide];
+    context.beginPath();
+    context.moveTo(one[0], one[1]);
+    context.lineTo(two[0], two[1]);
+    context.stroke();
+  };
+  for (const [q, k] of part.pairs) if (q < k) line(spots[q], spots[k], 1);
+  const most = Math.max(1e-9, ...shown.map(({ weight }) => weight));
+  for (const { q, k, weight } of shown) {
+    const [[x, y], [right, down]] = [spots[q], spots[k]];
+    const to = alone ? [right, down] : [(x + right) / 2, (y + down) / 2];
+    line([x, y], to, Math.max(0.5, (WIDEST * weight) / most), strong);
+  }
+  part.nodes.forEach((/** @type {any} */ { kind }, /** @type {number} */ at) => {
+    const colour = part.kinds.find((/** @type {[string, string]} */ [name]) => name === kind)[1];
+    context.fillStyle = part.bonds.length && kind === "C" ? ink : colour;
+    context.beginPath();
+    context.arc(spots[at][0], spots[at][1], alone ? (at ? 5 : 7) : kind === "C" ? 2.5 : 5, 0, 2 * Math.PI);
+    context.fill();
+  });
+}

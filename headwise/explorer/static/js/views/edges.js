@@ -1,0 +1,136 @@
+// @ts-check
+/** What a drawing of nodes has behind its nodes: edges or bonds, weights as wide lines, and their numbers. */
+
+import { freeOf, inward } from "../core/placing.js";
+import { share } from "../core/text.js";
+import { wide } from "../core/wide.js";
+
+/** @typedef {import("../pages/graph.js").Part} Part */
+/** @typedef {{ q: number, k: number, weight: number }} Edge */
+/**
+ * @typedef {{ spots: number[][], radius: number, now: number, shown: Edge[], band: number, numbered: boolean }} How
+ * `shown`: from the largest weight on; `band`: pixels of the widest line; `numbered`: nodes have a number beside them
+ */
+
+/** Pixels of letters; of a line of a bond, and between two of a double one. */
+const [LETTERS, BOND, APART] = [12, 1.6, 5];
+
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {Part} part
+ * @param {How} how
+ */
+export function draw(canvas, part, { spots, radius, now, shown, band, numbered }) {
+  const dots = window.devicePixelRatio || 1;
+  const [width, height] = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
+  [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.scale(dots, dots);
+  const css = getComputedStyle(canvas);
+  const [faint, strong, page, ink, soft] = ["--faint", "--weight", "--page", "--ink", "--soft"].map((name) =>
+    css.getPropertyValue(name).trim(),
+  );
+  const line = (/** @type {number[][]} */ [[x, y], [right, down]], /** @type {number} */ wide, ink = faint) => {
+    context.strokeStyle = ink;
+    context.lineWidth = wide;
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(right, down);
+    context.stroke();
+  };
+  const bonded = new Set(part.bonds.map(([one, two]) => `${Math.min(one, two)},${Math.max(one, two)}`));
+  for (const [q, k] of part.pairs) if (q < k && !bonded.has(`${q},${k}`)) line([spots[q], spots[k]], 1);
+  const most = Math.max(1e-9, ...shown.map(({ weight }) => weight));
+  // the two directions between two nodes share a line: each half is as wide as what the node at its end gives
+  for (const { q, k, weight } of shown)
+    line([spots[q], between(spots[q], spots[k], now < 0 ? 0.5 : 1)], Math.max(0.5, (band * weight) / most), strong);
+  for (const bond of part.bonds) bonds(context, spots, part.bonds, bond, (ends) => line(ends, BOND, soft));
+
+  /** Boxes that are taken: the middle, half of the width and of the height. @type {number[][]} */
+  const taken = spots.map(([x, y]) => [x, y, radius, radius]);
+  context.font = `600 ${LETTERS}px system-ui, sans-serif`;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  if (numbered) numbers(context, part, spots, radius, taken, soft);
+  for (const { q, k, weight } of shown) {
+    const text = share(weight);
+    const [across, tall] = [wide(text, LETTERS) / 2 + 2, LETTERS / 2 + 1];
+    const on = between(spots[q], spots[k], now < 0 ? 0.32 : 0.58);
+    const aside = part.bonds.length
+      ? besideOf(spots, part.bonds, q, k, [across, tall], (band * weight) / most / 2)
+      : [0, 0];
+    const [x, y] = [on[0] + aside[0], on[1] + aside[1]];
+    const box = [x, y, across, tall];
+    const clear = (/** @type {number[]} */ [left, top, across, tall]) =>
+      Math.abs(left - x) >= across + box[2] || Math.abs(top - y) >= tall + box[3];
+    // the larger weights come first; what would cover one of them is in the list beside the drawing
+    if (!taken.every(clear)) continue;
+    taken.push(box);
+    context.fillStyle = page;
+    if (!part.bonds.length) context.fillRect(x - across, y - tall, 2 * across, 2 * tall);
+    context.fillStyle = ink;
+    context.fillText(text, x, y);
+  }
+}
+
+/** A point on the way from one to another. @param {number[]} from @param {number[]} to @param {number} along */
+const between = ([x, y], [right, down], along) => [x + along * (right - x), y + along * (down - y)];
+
+/**
+ * The lines of a bond: two of a double one, of an aromatic one the inner one dashed.
+ * @param {CanvasRenderingContext2D} context @param {number[][]} spots @param {number[][]} all bonds
+ * @param {number[]} bond @param {(ends: number[][]) => void} line
+ */
+function bonds(context, spots, all, bond, line) {
+  const [first, second, order] = bond;
+  const [[x, y], [right, down]] = [spots[first], spots[second]];
+  const long = Math.hypot(right - x, down - y) || 1;
+  const moved = (/** @type {number} */ by) => {
+    const [across, along] = [(-(down - y) / long) * by, ((right - x) / long) * by];
+    return [
+      [x + across, y + along],
+      [right + across, down + along],
+    ];
+  };
+  if (order === 1.5) {
+    line(moved(0));
+    context.setLineDash([5, 4]);
+    line(moved(APART * inward(spots, all, bond)));
+    context.setLineDash([]);
+    return;
+  }
+  const lines = Math.max(1, Math.round(order));
+  for (let at = 0; at < lines; at += 1) line(moved((at - (lines - 1) / 2) * APART));
+}
+
+/**
+ * From a bond to a number beside it, outside of a ring.
+ * @param {number[][]} spots @param {number[][]} bonds @param {number} q @param {number} k @param {number[]} half of
+ * the number's width and height @param {number} band half of the line's width
+ */
+function besideOf(spots, bonds, q, k, half, band) {
+  const [first, second] = q < k ? [q, k] : [k, q];
+  const [[x, y], [right, down]] = [spots[first], spots[second]];
+  const long = Math.hypot(right - x, down - y) || 1;
+  const side = -inward(spots, bonds, [first, second]) / long;
+  const [across, along] = [-(down - y) * side, (right - x) * side];
+  const by = Math.abs(across) * half[0] + Math.abs(along) * half[1] + Math.max(band, APART);
+  return [across * by, along * by];
+}
+
+/**
+ * The number of each atom, where its bonds leave room.
+ * @param {CanvasRenderingContext2D} context @param {Part} part @param {number[][]} spots @param {number} radius
+ * @param {number[][]} taken @param {string} ink
+ */
+function numbers(context, part, spots, radius, taken, ink) {
+  context.fillStyle = ink;
+  part.nodes.forEach(({ name }, at) => {
+    const beside = part.pairs.filter(([q, k]) => q === at && k !== at).map(([, k]) => spots[k]);
+    const [across, down] = freeOf(spots[at], beside);
+    const text = name.replace(/^\D+/, "");
+    const [x, y] = [spots[at][0] + across * (radius + 13), spots[at][1] + down * (radius + 13)];
+    context.fillText(text, x, y);
+    taken.push([x, y, wide(text, LETTERS) / 2, LETTERS / 2]);
+  });
+}

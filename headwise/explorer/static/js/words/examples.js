@@ -1,0 +1,11 @@
+// @ts-check
+/** Words of the list of examples: English, Chinese. */
+
+/** @type {Record<string, [string, string]>} */
+export const WORDS = {
+  example_after: ["next example", "下一个示例"],
+  example_before: ["example before", "上一个示例"],
+  own_picture: ["Your picture (PNG, JPEG) …", "自选图片（PNG、JPEG）…"],
+  too_large: ["The file is larger than 8 MB; make the picture smaller.", "文件超过 8 MB，请缩小图片。"],
+  unread: ["The file cannot be read.", "无法读取该文件。"],
+};
