@@ -147,12 +147,16 @@ class MultiHeadAttention(nn.Module):
         self.query_norm = nn.Identity() if norm is None else norm(self.head_dim)
         self.key_norm = nn.Identity() if norm is None else norm(self.head_dim)
         self.gates = self.mechanism.gate_module(d_model, num_heads)
-        around = around or Around()
-        if around.conv and memory_dim is not None:
+        self._surround(around or Around(), sum(own), bias=bias)
+
+    def _surround(self, around: Around, columns: int, *, bias: bool) -> None:
+        """Raises: ConfigError for a convolution over a memory."""
+        if around.conv and self.memory_dim is not None:
             raise ConfigError("conv reads the tokens of a self-attention; a layer with memory_dim has none")
-        self.convolution = ShortConvolution(sum(own), around.conv, bias=bias) if around.conv else None
+        self.convolution = ShortConvolution(columns, around.conv, bias=bias) if around.conv else None
         closes = around.gate != "none" or around.head_norm is not None
-        self.closing = Closing(d_model, num_heads, self.value_dim, around, bias=bias) if closes else None
+        sizes = self.d_model, self.num_heads, self.value_dim
+        self.closing = Closing(*sizes, around, bias=bias) if closes else None
 
     def widths(self) -> tuple[int, int, int]:
         """Columns of the queries, keys and values that are projected; 0 for what another one stands in for."""
