@@ -28,6 +28,9 @@ from headwise.attention.mechanisms.mlstm import Mlstm
 from headwise.attention.mechanisms.rwkv6 import Rwkv6
 from headwise.attention.mechanisms.rwkv7 import Rwkv7
 from headwise.errors import ConfigError, ShapeError, Unsupported
+from headwise.explain.layer_trace import layer_trace
+from headwise.layers.around import Around
+from headwise.layers.attention import MultiHeadAttention
 
 BATCH, HEADS, DIM, VALUES = 2, 4, 6, 5
 
@@ -382,3 +385,17 @@ def test_a_hidden_key_erases_nothing_even_where_the_erasure_is_not_its_own():
     shown = torch.tensor([True, False, True, False, True])
     output = Wiping()(called(inputs, Causal() & Table(shown.view(1, 1, 1, 5))))
     checks.near(output[:, :, shown], Wiping()(called([x[:, :, shown] for x in inputs])))
+
+
+@pytest.mark.parametrize("name", ["rwkv7", "mamba2", "mlstm", "based", "gated_delta"])
+def test_a_layer_with_all_around_its_heads_is_traced_to_its_output(name):
+    torch.manual_seed(0)
+    around = Around(conv=3, gate="element", head_norm=torch.nn.RMSNorm)
+    layer, x = MultiHeadAttention(12, 3, name, num_kv_heads=1, around=around), torch.randn(1, 5, 12)
+    trace = layer_trace(layer, lambda: layer(x, mask=Causal()), head=2)
+    steps = {step.name: step for step in trace.steps}
+    assert trace.difference < 1e-5
+    shown = torch.from_numpy(steps["weights"].values @ steps["value"].values)
+    torch.testing.assert_close(shown, torch.from_numpy(steps["output"].values), rtol=0, atol=1e-6)
+    expected = layer(x, mask=Causal())[0].detach().double()
+    torch.testing.assert_close(torch.from_numpy(steps["layer output"].values), expected, rtol=0, atol=1e-6)
