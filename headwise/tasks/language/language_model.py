@@ -118,6 +118,16 @@ class Continuer(Predictor[str, list[Output], str]):
             for place in range(len(prompts))
         ]
 
+    @torch.inference_mode()
+    def continued(self, prompts: list[list[int]], config: DecodingConfig) -> list[list[Output]]:
+        """Continuations of prompts of one length that are given as tokens."""
+        return self._search(self._twin.of(self.model, config.precision), prompts, continuing(config), ())
+
+    def begin(self) -> list[int]:
+        """The tokens that stand before a text."""
+        known = self.tokenizer.imported
+        return [begin_id(self.tokenizer)] if known is None else list(known.first)
+
     def write(self, item: str, output: list[Output], form: Form, options: Any = None) -> list[str]:
         """Prompt and continuation in one, line ends and all."""
         if form == "json":
