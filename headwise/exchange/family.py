@@ -28,10 +28,12 @@ class Spare:
     Args:
         like: the name of one that it equals.
         value: what it is, of a flat recipe; it is written. None with no `like`: anything, which is never read.
+        shape: of the value, which may be too large to compute.
     """
 
     like: str | None = None
     value: Callable[[Flat], Tensor] | None = None
+    shape: Callable[[Flat], tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Family:
         spares: their tensors besides, by regular expression.
         halves: whether positions are sinusoids whose sines come first.
         late: completes a flat recipe by what only the tensors tell, the values of these `by_tensors`.
+        prepare: keys of config.json as the newest folders have them.
+        prefix: of the names of their tensors, which older folders leave out.
     """
 
     name: str
@@ -58,10 +62,12 @@ class Family:
     halves: bool = False
     late: Callable[[Flat, Reader], Flat] = field(default=lambda flat, _: flat)
     by_tensors: frozenset[str] = frozenset()
+    prepare: Callable[[Mapping[str, Any], str], Mapping[str, Any]] = field(default=lambda values, _: values)
+    prefix: str = ""
 
     def read_config(self, values: Mapping[str, Any], where: str) -> Flat:
         """The keys of a recipe. Raises: Unsupported naming the key that has no counterpart."""
-        return {**self.constants, **read_keys((*COMMON, *self.keys), values, where)}
+        return {**self.constants, **read_keys((*COMMON, *self.keys), self.prepare(values, where), where)}
 
     def write_config(self, flat: Flat) -> dict[str, Any]:
         """Their configuration of a run.
@@ -76,7 +82,7 @@ class Family:
         others = [
             f"{key} = {flat.get(key)!r} (there {value!r})"
             for key, value in back.items()
-            if key.startswith("model.") and flat.get(key) != value
+            if key.startswith("model.") and key not in NEUTRAL_KEYS and flat.get(key) != value
         ]
         others += [
             f"{key} = {value!r}"
@@ -97,6 +103,7 @@ class Family:
 
 # values of [model] that a model of every family has, where its keys do not say otherwise
 NEUTRAL: Flat = {
+    "model.kind": None,
     "model.norm": "layer",
     "model.residual": True,
     "model.mechanism": "scored",
@@ -117,7 +124,9 @@ NEUTRAL: Flat = {
     "model.embedding_scale": True,
 }
 # keys that change nothing of what a trained model computes
-NEUTRAL_KEYS = frozenset({"model.initializer", "model.kind", "model.start"})
+NEUTRAL_KEYS = frozenset(
+    f"model.{key}" for key in ("initializer", "start", "dropout", "attention_dropout", "activation_dropout", "max_len")
+)
 
 
 def natural(flat: Flat) -> Flat:

@@ -98,6 +98,13 @@ class Folder:
                 entries[name] = entry
         return entries
 
+    def prefixed(self, prefix: str) -> None:
+        """Gives the names of tensors a prefix that older folders leave out."""
+        if prefix and not any(name.startswith(prefix) for name in self.entries):
+            self.entries = {
+                name if name.startswith("lm_head") else f"{prefix}{name}": entry for name, entry in self.entries.items()
+            }
+
     def read(self, name: str) -> Tensor:
         """A tensor in float32."""
         entry = self.entries[name]

@@ -10,7 +10,7 @@ from torch import Tensor
 from headwise.data.tokenizers import Specials, Tokenizer, TokenizerConfig
 from headwise.errors import CheckpointError, ConfigError, DataError, Unsupported, unknown
 from headwise.exchange import generation
-from headwise.exchange.families import FAMILIES, family_of
+from headwise.exchange.families import FAMILIES, decoders, family_of
 from headwise.exchange.family import Family, Spare, effective
 from headwise.exchange.folder import CONFIG, TARGET_TOKENIZER, TOKENIZER, Folder
 from headwise.exchange.forms import Row, interleaved
@@ -21,6 +21,8 @@ _SHOWN = 5
 _TOLERANCE = 1e-6
 # a search without a limit of its own
 _LONGEST = 256
+# tokens of a training window at most
+_WINDOW = 1024
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ class Imported:
             return False
         if spare.like is None and spare.value is None:
             return True
+        if spare.shape is not None and self.folder.entries[name].shape != spare.shape(self.flat):
+            return False
         other = self.folder.read(spare.like) if spare.like else spare.value(self.flat)  # type: ignore[misc]
         tensor = self.folder.read(name)
         return tensor.shape == other.shape and bool((tensor - other).abs().max() <= _TOLERANCE)
@@ -135,6 +139,7 @@ def read(folder: Folder, task: str | None = None) -> Imported:
     flat["task"] = task
     if flat.get("target.vocab_size") is None:
         flat["target.vocab_size"] = flat["tokenizer.vocab_size"]
+    folder.prefixed(family.prefix)
     _check_sizes(folder, flat)
     flat = family.late(flat, lambda name: folder.read(name) if name in folder.entries else None)
     specials = _specials(flat, folder)
@@ -156,8 +161,12 @@ def _task(family: Family, config: Mapping[str, Any], task: str | None, where: st
 
 
 def _check_sizes(folder: Folder, flat: Flat) -> None:
-    """Raises: CheckpointError for more layers than there are tensors, before a model of them takes time."""
+    """Raises: CheckpointError for more layers or tokens than there are weights, before they take time and memory."""
     tensors = len(folder.entries)
+    rows = max((entry.shape[0] for entry in folder.entries.values() if entry.shape), default=0)
+    for key in ("tokenizer.vocab_size", "target.vocab_size"):
+        if type(flat[key]) is not int or not 0 < flat[key] <= rows:
+            raise CheckpointError(f"{folder.path}: {CONFIG} says {flat[key]!r} tokens; no tensor has so many rows")
     for key, value in flat.items():
         if key.endswith("_layers") and isinstance(value, int) and value > tensors:
             raise CheckpointError(f"{folder.path}: {CONFIG} says {value:,} layers, and there are {tensors:,} tensors")
@@ -226,6 +235,11 @@ def _framed(
         before, after, silent, unk, mask = framed.frame()
     except DataError as error:
         raise CheckpointError(str(error)) from None
+    if config.spaces == "kept":
+        # what stands before a text stands before a prompt alone
+        if after:
+            raise Unsupported(f"{name}: puts tokens after a text that is to go on")
+        specials, before = specials.model_copy(update={"first": before}), ()
     if ends:
         if after[-1:] != (specials.eos,):
             raise Unsupported(
@@ -250,6 +264,9 @@ def _recipe(flat: Flat, task: str) -> dict[str, Any]:
     if task in ("translate", "summarise"):
         values["tokenizer"]["spaces"] = "joined"
         values["data"] = {"train": NO_DATA, "max_source_len": max_len - 1, "max_target_len": max_len - 1}
+    if task == "language-model":
+        values["tokenizer"]["spaces"] = "kept"
+        values |= {"data": {"train": NO_DATA}, "length": min(max_len, _WINDOW), "ngram": 0}
     if "decoding" in values:
         values["decoding"] = _decoding(flat, values["decoding"], max_len)
     return values
@@ -266,6 +283,8 @@ def _decoding(flat: Flat, values: Mapping[str, Any], max_len: int) -> dict[str, 
     start = 1 if flat["model.kind"] == "transformer" else 0
     limit = flat.get("limits.max_new_tokens") or (flat.get("limits.max_length") or 0) - start
     longest = min(limit, max_len) if limit > 0 else min(_LONGEST, max_len)
+    # that of a decoder counts what it reads too
+    longest = longest if start else min(longest, max(1, max_len // 2))
     decoding |= {"max_len": longest, "min_len": min(longest, max(0, (flat.get("limits.min_length") or 0) - start))}
     if flat["model.kind"] == "transformer":
         # there the length of a source limits nothing
@@ -278,6 +297,7 @@ NO_DATA = "(imported without data; name a file with --data)"
 # the files of a task's tokenizers, that of what is written last
 FILES = {
     "translate": ("source.tokenizer.json", "target.tokenizer.json"),
+    "language-model": ("text.tokenizer.json",),
     "summarise": ("source.tokenizer.json", "target.tokenizer.json"),
 }
 
@@ -310,6 +330,8 @@ def write(flat: Flat, tensors: Mapping[str, Tensor], tokenizers: tuple[Tokenizer
     Raises: Unsupported naming for every family the keys with which the model is none of it.
     """
     flat = _described(effective(flat), tokenizers)
+    if flat.get("model.kind") == "decoder":
+        flat, tensors = decoders.by_halves(*decoders.unscaled(flat, tensors))
     reasons = []
     for family in FAMILIES.values():
         if not any(flat["task"] in tasks for tasks in family.classes.values()):
@@ -338,7 +360,9 @@ def write(flat: Flat, tensors: Mapping[str, Tensor], tokenizers: tuple[Tokenizer
 def _generation(flat: Flat) -> dict[str, Any]:
     """generation_config.json, without keys that say nothing."""
     values = write_keys(generation.WRITTEN, flat)
-    silent = () if flat["decoding.sampled"] else ("temperature", "top_k", "top_p")
+    silent: tuple[str, ...] = () if flat["decoding.sampled"] else ("temperature", "top_k", "top_p")
+    if values["num_beams"] == 1:
+        silent += ("early_stopping", "length_penalty")
     return {name: value for name, value in values.items() if value is not None and name not in silent}
 
 
@@ -349,7 +373,10 @@ def _described(flat: Flat, tokenizers: tuple[Tokenizer, ...]) -> Flat:
     if "model.tie_embeddings" in flat:
         flat["model.tie_embeddings"] = len(tokenizers) == 1 and flat["model.tie_embeddings"]
     known = target.imported
-    first = known.first if known is not None else ()
+    decodes = flat.get("model.kind") == "decoder"
+    first = known.first if known is not None and not decodes else ()
+    # a text that goes on has no end
+    banned = (*target.banned_ids, target.eos_id) if decodes and known is None else target.banned_ids
     begins = known is None or known.bos is not None
     flat |= {
         "specials.pad": target.pad_id if known is None else known.pad,
@@ -358,7 +385,7 @@ def _described(flat: Flat, tokenizers: tuple[Tokenizer, ...]) -> Flat:
         "specials.eos": target.eos_id if known is None else known.eos,
         "specials.first": first[0] if first else None,
         "specials.last": None,
-        "specials.bad_words": [[token] for token in target.banned_ids] or None,
+        "specials.bad_words": [[token] for token in banned] or None,
         "specials.suppressed": None,
     }
     if "decoding.method" in flat:

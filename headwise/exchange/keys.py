@@ -43,6 +43,9 @@ class Key:
             if self.allowed is not None and not any(_equal(value, allowed) for allowed in self.allowed):
                 raise refused(where, self.name, value)
             return None
+        if self.inward is _same and isinstance(value, str):
+            # what is written as it stands is a number or a truth value
+            raise refused(where, self.name, value)
         try:
             return self.inward(value)
         except (KeyError, TypeError, ValueError, AttributeError):

@@ -8,6 +8,7 @@ from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.exchange.folder import TARGET_TOKENIZER, TOKENIZER
 from headwise.exchange.keys import Flat
+from headwise.tasks.text.plain import begin_id
 
 _NAMES = {"pad": "pad_token", "bos": "bos_token", "eos": "eos_token", "unk": "unk_token", "mask": "mask_token"}
 
@@ -64,8 +65,11 @@ def _described(tokenizer: Tokenizer, *, ends: bool) -> dict[str, Any]:
     described["added_tokens"] = [{"id": number, "content": entries[number], **flags} for number in range(4)]
     if described.get("decoder") is None:
         described["decoder"] = _decoder(config.kind, config.spaces)
+    if not ends and config.spaces == "kept":
+        begin = begin_id(tokenizer)
+        described["post_processor"] = _framed(entries[begin], begin, first=True)
     if ends:
-        described["post_processor"] = _ending(entries[tokenizer.eos_id], tokenizer.eos_id)
+        described["post_processor"] = _framed(entries[tokenizer.eos_id], tokenizer.eos_id, first=False)
     return described
 
 
@@ -82,9 +86,12 @@ def _replaced(pattern: dict[str, str], content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": pattern, "content": content}
 
 
-def _ending(text: str, number: int) -> dict[str, Any]:
+def _framed(text: str, number: int, *, first: bool) -> dict[str, Any]:
+    """What puts a token before a text, or after it."""
+
     def of(sequence: str) -> list[dict[str, Any]]:
-        return [{"Sequence": {"id": sequence, "type_id": 0}}, {"SpecialToken": {"id": text, "type_id": 0}}]
+        parts = [{"Sequence": {"id": sequence, "type_id": 0}}, {"SpecialToken": {"id": text, "type_id": 0}}]
+        return parts[::-1] if first else parts
 
     special = {text: {"id": text, "ids": [number], "tokens": [text]}}
     return {"type": "TemplateProcessing", "single": of("A"), "pair": [*of("A"), *of("B")], "special_tokens": special}

@@ -120,9 +120,10 @@ class HuggingFaceRunner(Runner):
         """Raises: CheckpointError where their tokenizer reads a text of the examples in another way."""
         subject = self._subject
         texts = [subject.predictor.text_of(example) if subject.reads else example for example in subject.held_out]
-        ours = [subject.tokenizers[0].encode(text) for text in texts]
+        begin = [] if subject.reads else subject.predictor.begin()
+        ours = [[*begin, *subject.tokenizers[0].encode(text)] for text in texts]
         ends = [subject.tokenizers[0].target.eos_id] if subject.reads else []
         for text, row in zip(texts, ours, strict=True):
             theirs = self._tokenizer(text)["input_ids"]
-            if theirs != [*row, *ends] and row:
+            if theirs != [*row, *ends] and len(row) > len(begin):
                 raise CheckpointError(f"{folder}: transformers reads {text[:40]!r} as other tokens")

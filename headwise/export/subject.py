@@ -146,7 +146,7 @@ class Subject:
         if self.reads:
             sources = Ragged.of([case.source[:-1] for case in cases])
             return [n_best[0] for n_best in self.predictor.search(sources, self.decoding)]
-        return [self.predictor.continued([case.source], self._limited(case.limit))[0] for case in cases]
+        return [self.predictor.continued([case.source], self._limited(case.limit))[0][0] for case in cases]
 
     def _limited(self, limit: int) -> DecodingConfig:
         return self.decoding.model_copy(update={"max_len": limit, "min_len": min(self.decoding.min_len, limit)})

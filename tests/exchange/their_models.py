@@ -40,6 +40,23 @@ FAMILIES = {
     ),
 }
 TRANSLATORS = list(FAMILIES)
+GROUPED = {**STACK, "num_key_value_heads": 1}
+STRETCHED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
+STRETCHED |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+GPT2 = {"vocab_size": SIZE, "n_positions": PLACES, "n_embd": 18, "n_layer": 2, "n_head": 3}
+FAMILIES |= {
+    "gpt2": ("GPT2LMHeadModel", GPT2 | {"bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": None}, ""),
+    "llama": ("LlamaForCausalLM", GROUPED, "<s> "),
+    "llama-biased": (
+        "LlamaForCausalLM",
+        GROUPED | {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "rope_parameters": STRETCHED},
+        "<s> ",
+    ),
+    "mistral": ("MistralForCausalLM", GROUPED, "<s> "),
+    "qwen2": ("Qwen2ForCausalLM", GROUPED | {"bos_token_id": None}, ""),
+    "qwen3": ("Qwen3ForCausalLM", GROUPED | {"head_dim": 8, "bos_token_id": None}, ""),
+}
+DECODERS = [name for name in FAMILIES if name not in TRANSLATORS]
 # of random weights, and a bias of the end with which outputs have several lengths
 NOISE = 0.25
 ENDS = {"marian": 4.0, "marian-silu": 6.0, "pegasus": 4.0, "bart": 3.0, "blenderbot": 4.0}

@@ -84,9 +84,10 @@ def _spares(flat: Flat) -> dict[str, Spare]:
     spares = {f"model.{side}.embed_tokens.weight": Spare(like[side]) for side in _SIDES if shared}
     spares["lm_head.weight"] = Spare(like["decoder"])
     if not flat["model.output_bias"]:
-        spares[_BIAS] = Spare(value=no_bias)
+        spares[_BIAS] = Spare(value=no_bias, shape=lambda flat: (1, flat["target.vocab_size"]))
     if flat["model.position"] == "sinusoidal":
-        spares |= {f"model.{side}.embed_positions.weight": Spare(value=table) for side in _SIDES}
+        known = Spare(value=table, shape=lambda flat: (flat["model.max_len"], flat["model.d_model"]))
+        spares |= {f"model.{side}.embed_positions.weight": known for side in _SIDES}
     return spares
 
 
