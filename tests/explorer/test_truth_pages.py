@@ -7,7 +7,10 @@ import re
 import numpy as np
 import pytest
 from browsing import IN_BROWSER, explored_at, hatched
+from scipy.spatial.distance import jensenshannon
 from serving_runs import folder_of, writer_of
+
+import headwise
 
 pytestmark = IN_BROWSER
 WRITTEN = "#/attend?m=text&x=a1+b1&g=decoder+self&sc=linear"
@@ -15,9 +18,14 @@ FORBIDDEN = "forbidden by the mask"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def runs(tmp_path_factory):
     place = tmp_path_factory.mktemp("true")
-    with explored_at([folder_of(place), writer_of(place)]) as found:
+    return [folder_of(place), writer_of(place)]
+
+
+@pytest.fixture(scope="module")
+def site(runs):
+    with explored_at(runs) as found:
         yield found
 
 
@@ -243,3 +251,45 @@ def test_all_shares_of_text_table_and_compare_are_those_of_the_arrays(page, site
                 check(("compare", q, k), shown, 100 * side[q, k], 1)
     assert checked >= 500
     assert not wrong, wrong[:5]
+
+
+def wrong_cells(page, exact):
+    """Of cells that are drawn from all of a map, those whose tips tell another number, and how many there were."""
+    canvas = page.locator("main canvas[tabindex]").first
+    cells = [(q, k) for q in range(exact.shape[0]) for k in range(exact.shape[1])]
+    cells = random.Random(page.scheme).sample(cells, min(60, len(cells)))
+    shown = {}
+    for q, k in cells:
+        canvas.hover(position=middle(canvas.bounding_box(), exact.shape, q, k))
+        shown[q, k] = float(page.locator(".tip:visible").inner_text().replace("\u2212", "-").split()[-1])
+    return {at: shown[at] for at in cells if shown[at] != pytest.approx(exact[at], rel=6e-3, abs=1e-3)}, len(cells)
+
+
+def test_what_counts_by_a_method_is_that_of_python(page, site, runs):
+    predictor, checked = headwise.load(runs[0]), 0
+    shown = {
+        "norms": "decoder.blocks.0.cross_attention",
+        "rollout": "rollout from encoder",
+        "gradient": "gradient of the source",
+        "integrated": "integrated of the source",
+        "occlusion": "occlusion of the source",
+    }
+    for by, name in shown.items():
+        page.goto(f"{site}#/attend?m=run&x={SOURCE.replace(' ', '+')}&g=decoder+cross&by={by}")
+        page.wait_for_selector(f"html[data-ready='decoder cross/{by}/heat']")
+        found = headwise.attribute(predictor, SOURCE, by=by)
+        wrong, count = wrong_cells(page, found.values(name))
+        checked += count
+        assert not wrong, by
+    assert checked >= 200
+
+
+def test_similarity_is_that_of_scipy(page, site):
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "run", "text": SOURCE}).json()
+    (group,) = [group for group in told["groups"] if group["name"] == "encoder self"]
+    heads = [exact_of(page, site, told, layer, head) for layer in group["layers"] for head in range(group["heads"])]
+    exact = np.array([[1 - jensenshannon(a, b, base=2, axis=1).mean() for a in heads] for b in heads])
+    page.goto(f"{site}#/attend?m=run&x={SOURCE.replace(' ', '+')}&g=encoder+self&v=needs")
+    page.wait_for_selector("html[data-ready='encoder self/needs']")
+    wrong, count = wrong_cells(page, exact)
+    assert (count, wrong) == (len(heads) ** 2, {})

@@ -20,6 +20,7 @@ import { explained, nothing } from "../views/nothing.js";
 import * as reading from "../views/reading.js";
 import * as saving from "../views/saving.js";
 import { largestCell } from "../views/largest.js";
+import { later } from "../views/later.js";
 import { foldedBy, rolled, seen } from "../views/seen.js";
 import { refill, toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/attend.js";
@@ -101,22 +102,6 @@ export function mount(place) {
     reset();
     state.strongest.value = null;
     ends.forEach((end) => end());
-  };
-}
-
-/**
- * Mounts what is loaded when the page is there.
- * @param {() => Promise<any>} load
- * @param {...any} what it is mounted with
- */
-function later(load, ...what) {
-  let [end, alive] = [() => {}, true];
-  load().then((view) => {
-    if (alive) end = view.mount(...what);
-  });
-  return () => {
-    alive = false;
-    end();
   };
 }
 

@@ -11,12 +11,11 @@ import { learn, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { reveal } from "../views/matrix.js";
 import * as openStep from "../views/open_step.js";
-import { chooser } from "../views/checkpoints.js";
+import { later } from "../views/later.js";
 import { picker } from "../views/picker.js";
-import * as supposing from "../views/supposing.js";
 import { toolbar } from "../views/toolbar.js";
 import { KINDS, LETTERS, choosePlace, headWidth, isTextbook, labels, open } from "../views/tracing.js";
-import { place as whereNow, rest, step, steps } from "../views/tracing.js";
+import { place as whereNow, rest, step, steps, supposed, supposition } from "../views/tracing.js";
 import { WORDS } from "../words/trace.js";
 
 learn(WORDS);
@@ -30,16 +29,15 @@ const LISTED = 512;
 export function mount(place) {
   const closing = /** @type {(() => void)[]} */ ([]);
   const [lists, changes] = [h("div", { class: "lists" }), h("div", { class: "controls" })];
-  const over = chooser();
-  closing.push(over.end);
+  const checkpoints = h("div", { class: "lists" });
   const thread = h("div", { class: "thread", role: "tablist", "aria-label": () => t("thread"), onkeydown: threaded });
   const panel = h("section", { class: "panel open-step", role: "tabpanel", id: "open-step" });
   const number = h("section", { class: "worked", "aria-label": () => t("worked") });
   const notes = h("div", { class: "foot" });
   const parts = {
     title: h("div", { class: "row-of" }),
-    chosen: h("div", { class: "row-of choices" }, lists, over.node, changes),
-    note: h("p", { class: "flag", hidden: () => !supposing.supposed() || isTextbook() }, () => t("supposed_note")),
+    chosen: h("div", { class: "row-of choices" }, lists, checkpoints, changes),
+    note: h("p", { class: "flag", hidden: () => !supposed() || isTextbook() }, () => t("supposed_note")),
     body: h("div", { class: () => (isTextbook() ? "trace textbook" : "trace") }, thread, panel, number, notes),
     exercises: exercises(closing),
   };
@@ -59,8 +57,10 @@ export function mount(place) {
       const width = steps.value ? headWidth(steps.value) : 0;
       if (!width || (!isTextbook() && !group)) return fill(changes);
       const layer = group ? state.place(group).layer : "";
-      return supposing.mount(changes, trace, layer, width);
+      return later(() => import("../views/supposing.js"), changes, trace, layer, width);
     }),
+    // the worked example has no training
+    effect(() => (isTextbook() ? undefined : later(() => import("../views/checkpoints.js"), checkpoints))),
     effect(() => keepFocus(lists, () => fill(lists, choices()))),
     effect(() => {
       [thread, panel, number].forEach((node) => (node.hidden = !steps.value));
@@ -110,7 +110,7 @@ function request() {
     return undefined;
   }
   const { layer, head } = group && !book ? state.place(group) : { layer: "textbook", head: 0 };
-  const others = supposing.asked();
+  const others = supposition();
   const path = book || !trace ? "/api/v1/textbook?" : `/api/v1/traces/${trace.trace_id}/steps?`;
   let alive = true;
   getJson(path + query(book ? others : { layer, head, ...others })).then(

@@ -19,14 +19,15 @@ export function chosenRun() {
 
 /**
  * A list of the checkpoints of the chosen run, where it has several.
- * @returns {{ node: HTMLElement, end: () => void }}
+ * @param {HTMLElement} place @returns {() => void}
  */
-export function chooser() {
+export function mount(place) {
   const select = h("select", {
     "aria-label": () => t("checkpoint"),
     onchange: () => (state.checkpoint.value = Number(select.value)),
   });
   const node = h("label", { hidden: true }, () => `${t("checkpoint")} `, select);
+  place.append(node);
   const end = effect(() => {
     const [model, now] = [chosenRun(), state.checkpoint.value];
     void state.language.value;
@@ -47,7 +48,10 @@ export function chooser() {
       alive = false;
     };
   });
-  return { node, end };
+  return () => {
+    end();
+    node.remove();
+  };
 }
 
 /**

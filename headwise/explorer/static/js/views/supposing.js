@@ -6,6 +6,7 @@ import { fill, h } from "../dom.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { supposed } from "./tracing.js";
 
 /** Of the slider: powers of ten, up and down. */
 const POWERS = 1;
@@ -21,19 +22,6 @@ const STILL = 120;
  */
 /** The worked example without a run. @type {Changeable} */
 const TEXTBOOK = { temperature: true, scaled: false, causal: true, masks: {} };
-
-/** Whether anything is other than the model did it. */
-export const supposed = () => Object.keys(asked()).length > 0;
-
-/** What the steps are asked for with. */
-export function asked() {
-  const left = state.without.value.split(",");
-  const parts = ["causal", "padding"].filter((name) => left.includes(name)).map((name) => [name, "false"]);
-  const temperature = state.temperature.value === "1" ? [] : [["temperature", state.temperature.value]];
-  const scaled = state.scaling.value ? [["scaled", String(state.scaling.value === "on")]] : [];
-  const causal = state.causal.value ? [["causal", "true"]] : [];
-  return /** @type {Record<string, string>} */ (Object.fromEntries([...temperature, ...scaled, ...causal, ...parts]));
-}
 
 /**
  * @param {HTMLElement} place

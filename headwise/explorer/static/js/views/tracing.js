@@ -26,6 +26,19 @@ export const playing = signal(0);
 /** Whether the worked example is shown: it is chosen, or nothing else is asked for. */
 export const isTextbook = () => Boolean(state.textbook.value) || (!state.trace.value && !state.asked());
 
+/** Whether anything is other than the model did it. */
+export const supposed = () => Object.keys(supposition()).length > 0;
+
+/** What the steps are asked for with beside the head. */
+export function supposition() {
+  const left = state.without.value.split(",");
+  const parts = ["causal", "padding"].filter((name) => left.includes(name)).map((name) => [name, "false"]);
+  const temperature = state.temperature.value === "1" ? [] : [["temperature", state.temperature.value]];
+  const scaled = state.scaling.value ? [["scaled", String(state.scaling.value === "on")]] : [];
+  const causal = state.causal.value ? [["causal", "true"]] : [];
+  return /** @type {Record<string, string>} */ (Object.fromEntries([...temperature, ...scaled, ...causal, ...parts]));
+}
+
 /** Numbers of a query of this head. @param {Steps} all */
 export const headWidth = ({ by }) => (by.query ? by.query.shape[1] : 0);
 
