@@ -1,6 +1,8 @@
 """Exported runs: equal to the run or not there at all."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -114,6 +116,15 @@ def test_a_language_model_becomes_a_llama(tmp_path):
     config = json.loads((tmp_path / "huggingface" / "config.json").read_bytes())
     assert config["architectures"] == ["LlamaForCausalLM"]
     assert subject_of(tmp_path / "run", "train", None).predictor.begin()
+
+
+def test_the_example_of_the_page_runs_outside_headwise(runs, tmp_path, monkeypatch, capsys):
+    formats.export(runs / "marian", "ctranslate2", tmp_path / "FAST")
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "exchange.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(compile(example, "exchange.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("[")
 
 
 def test_a_folder_that_is_there_stays(runs, tmp_path, capsys):
