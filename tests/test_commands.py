@@ -22,7 +22,7 @@ PAGES = {
 # the tasks' page is one story with files of its own, told in test_pages.py; these others are told in cli/, that of
 # experiments in test_cli_make.py and test_cli_sweep.py, since it needs data that is made and minutes
 ELSEWHERE = {"tasks.md", "images.md", "captions.md", "speech.md", "ranking.md", "experiments.md"}
-ELSEWHERE |= {"forecasting.md", "dialogue.md", "segmentation.md", "service.md", "explorer.md"}
+ELSEWHERE |= {"exchange.md", "forecasting.md", "dialogue.md", "segmentation.md", "service.md", "explorer.md"}
 
 # a run of a few steps in place of a minute
 TINY = {

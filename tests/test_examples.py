@@ -17,6 +17,7 @@ ELSEWHERE = {
     "tasks.md": "test_pages.py",
     "attention_pooling.md": "textbook/test_page.py",
     "textbook.md": "textbook/test_page.py",
+    "exchange.md": "export/test_export.py",
     "images.md": "test_pages.py",
     "speech.md": "test_pages.py",
 }

@@ -31,6 +31,7 @@ def init(
     minutes: Annotated[
         float | None, typer.Option(help="Choose size and schedule for this many minutes of training on this machine.")
     ] = None,
+    start: Annotated[Path | None, typer.Option(help="Run, or folder of Hugging Face, to train further.")] = None,
     output: Annotated[Path, typer.Option(help="Recipe to write.")] = Path("recipe.toml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing recipe.")] = False,
 ) -> None:
@@ -49,13 +50,12 @@ def init(
     task_options = TaskOptions.of(context, "data")
     options = {name: task_options.values.get(name) for name in task_options.kind.model_fields}
     keys = data_keys(kind, task, {**sources, **options})
-    heading, recipe, values = fitted(kind, task, keys, settings or [], minutes)
+    heading, recipe, values = _chosen(kind, task, keys, settings or [], minutes, start)
     paths = [value_of(recipe, key) for key in file_keys(recipe) if key.rpartition(".")[2] in keys]
     # of small data there may be too little: it is read as training would, before there is a recipe for it
     if sum(os.path.getsize(path) for path in paths if os.path.exists(path)) <= _SMALL_BYTES:
         check_trainable(recipe)
-    text = f"# {heading}; train it with: headwise train {output}\n"
-    text += commented(recipe, values, output, paths)
+    text = f"# {heading}; train it with: headwise train {output}\n{commented(recipe, values, output, paths)}"
     with opened(output) as stream:
         stream.write(text)
     typer.echo(f"wrote {output}: {_summary(recipe)}")
@@ -107,6 +107,37 @@ def fitted(
         values = fit_recipe(suggestion, settings, minutes, lambda message: typer.echo(message, err=True))
         heading += f", and to {_counted(minutes, 'minute')} on the machine it was written on"
     return heading, read_recipe(values), values
+
+
+def _chosen(
+    kind: "type[Task[Any]]",
+    task: str,
+    keys: Mapping[str, Any],
+    settings: list[str],
+    minutes: float | None,
+    start: Path | None,
+) -> "tuple[str, Recipe, dict[str, Any]]":
+    if start is None:
+        return fitted(kind, task, keys, settings, minutes)
+    if minutes is not None:
+        raise ConfigError("--minutes chooses the size of a model, which --start has; leave one of them out")
+    return started(kind, task, keys, settings, start)
+
+
+def started(
+    kind: "type[Task[Any]]", task: str, keys: Mapping[str, Any], settings: list[str], folder: Path
+) -> "tuple[str, Recipe, dict[str, Any]]":
+    """As `fitted`, for a model that goes on from a trained one: its parts, its tokens, its lengths, a low rate."""
+    from headwise.config import override
+    from headwise.training.recipe import read_recipe
+    from headwise.training.start import Start
+
+    start = Start.read(folder, task)
+    if start.recipe.task != task:
+        raise ConfigError(f"{folder}: is a model of task {start.recipe.task}, not of {task}")
+    values = kind.suggest(override({"data": dict(keys)}, [s for s in settings if s.startswith("data.")])["data"]).values
+    values = override({"task": task, "seed": 0, **values, **start.settings(folder, values["data"])}, settings)
+    return f"Fine-tuning of {start.origin.name} on {Path(keys['train']).name}", read_recipe(values), values
 
 
 def commented(recipe: "Recipe", values: Mapping[str, Any], output: Path, files: Collection[str]) -> str:

@@ -33,9 +33,13 @@ _NAMES = (
         "probe",
         "results",
         "plan",
+        "import",
+        "export",
     ),
     *("compare", "complexity", "advise", "claims", "check", "list", "config", "doctor", "data", "demo"),
 )
+# those that no module can be called by
+_MODULES = {"import": "importing"}
 _OPTIONS = {"init": InitCommand, "predict": TaskCommand, "evaluate": EvaluateCommand}
 # options of every verb, which may stand anywhere before `--`
 _EVERYWHERE = ("--debug", "--trust")
@@ -68,7 +72,7 @@ def application(verb: str = "") -> typer.Typer:
     )
     app.callback()(_options)
     for name in [verb] if verb in _NAMES else _NAMES:
-        module = importlib.import_module(f"headwise.cli.{name}")
+        module = importlib.import_module(f"headwise.cli.{_MODULES.get(name, name)}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:

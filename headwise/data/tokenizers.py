@@ -4,9 +4,10 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 from tokenizers import Tokenizer as Backend
@@ -24,12 +25,16 @@ _NO_CHARACTER = "\U0010fffd"
 _FORMAT = "headwise-tokenizer"
 _MAX_FILE_BYTES = 1 << 28
 _SPACING_EXAMPLES = 20_000
+# a text that shows what an imported tokenizer puts around one, and names of a mask
+_SAMPLE, _MASKS = "a b", ("[MASK]", "<mask>")
 
 
 class TokenizerConfig(Config):
     """How text is cut into tokens."""
 
-    kind: Literal["word", "char", "bpe", "unigram"] = Field("bpe", description="what a token is")
+    kind: Literal["word", "char", "bpe", "unigram", "imported"] = Field(
+        "bpe", description="what a token is; imported: as the tokenizer.json of an imported model says"
+    )
     vocab_size: int = Field(8000, ge=8, description="largest vocabulary, the four special tokens included")
     joint: bool = Field(True, description="one vocabulary for both languages, trained on both sides")
     min_frequency: int = Field(1, ge=1, description="rarer words (bpe: pairs of pieces) do not become tokens")
@@ -41,11 +46,42 @@ class TokenizerConfig(Config):
     )
 
 
-class Tokenizer:
-    """Text to token numbers and back. Made by `train`, `load` or `from_bytes`.
+class Specials(Config):
+    """The tokens of an imported tokenizer that have a meaning to a model, and those around a text.
 
-    Numbers 0 to 3 are padding, begin, end and unknown; no text can produce the first three. Text is cleaned first (see
-    `clean`), so offsets count characters of `tokenizer.clean(text)`. Training depends on nothing but its input.
+    Args:
+        rows: tokens that the model knows.
+        pad, bos, eos, unk, mask: their numbers; None: there is no such token. `bos` is what a decoder starts from.
+        silent: tokens that stand for no text.
+        banned: tokens that are never written.
+        before, after: what stands around a text that is read.
+        first: what a text that is written begins with, after `bos`.
+    """
+
+    rows: int = Field(ge=1)
+    pad: int | None = Field(None, ge=0)
+    bos: int | None = Field(None, ge=0)
+    eos: int | None = Field(None, ge=0)
+    unk: int | None = Field(None, ge=0)
+    mask: int | None = Field(None, ge=0)
+    silent: tuple[int, ...] = ()
+    banned: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    first: tuple[int, ...] = ()
+
+    def numbers(self) -> set[int]:
+        """All of them."""
+        values = self.model_dump(exclude={"rows"}).values()
+        return {token for value in values for token in (value if isinstance(value, tuple) else [value])} - {None}
+
+
+class Tokenizer:
+    """Text to token numbers and back. Made by `train`, `load`, `imported` or `from_bytes`.
+
+    Unless it is imported, numbers 0 to 3 are padding, begin, end and unknown; no text can produce the first three. Text
+    is cleaned first (see `clean`), so offsets count characters of `tokenizer.clean(text)`. Training depends on nothing
+    but its input.
 
     >>> words = Tokenizer.train(["go .", "i'm home ."], TokenizerConfig(kind="word"))
     >>> words.encode("I'm home.")
@@ -54,20 +90,74 @@ class Tokenizer:
     'home .'
     """
 
-    pad_id: ClassVar[int] = 0
-    bos_id: ClassVar[int] = 1
-    eos_id: ClassVar[int] = 2
-    unk_id: ClassVar[int] = 3
-    # tokens that stand for no text
-    special_ids: ClassVar[frozenset[int]] = frozenset(range(NUM_SPECIALS))
+    pad_id: int = 0
+    bos_id: int = 1
+    eos_id: int = 2
+    unk_id: int = 3
+    # tokens that stand for no text, and those that are never written
+    special_ids: frozenset[int] = frozenset(range(NUM_SPECIALS))
+    banned_ids: tuple[int, ...] = (0, 1, 3)
 
-    def __init__(self, config: TokenizerConfig, spacing: Spacing, backend: Any, data: bytes) -> None:
+    def __init__(
+        self, config: TokenizerConfig, spacing: Spacing, backend: Any, data: bytes, imported: Specials | None = None
+    ) -> None:
         self.config = config
-        self.vocab_size: int = backend.get_vocab_size()
+        self.vocab_size: int = backend.get_vocab_size() if imported is None else imported.rows
         self._spacing = spacing
         self._backend = backend
         self._data = data
-        self._pieces = [str(backend.id_to_token(token)) for token in range(self.vocab_size)]
+        self.imported = imported
+        # what stands around a text
+        self._before: tuple[int, ...] = ()
+        self._after: tuple[int, ...] = ()
+        if imported is not None:
+            self._take(imported)
+        self._pieces = [self._spelt(token) for token in range(self.vocab_size)]
+
+    def _take(self, specials: Specials) -> None:
+        self._before, self._after = specials.before, specials.after
+        # where there is no such token: padding is beside the lengths, and no text has the unknown one
+        self.pad_id = specials.pad or 0
+        self.eos_id = self.pad_id if specials.eos is None else specials.eos
+        self.bos_id = self.eos_id if specials.bos is None else specials.bos
+        self.unk_id = -1 if specials.unk is None else specials.unk
+        self.special_ids, self.banned_ids = frozenset(specials.silent), specials.banned
+
+    def _spelt(self, token: int) -> str:
+        piece = self._backend.id_to_token(token)
+        if self.imported is None or piece is None or token in self.special_ids:
+            # a model may have rows that its tokenizer does not know
+            return f"<{token}>" if piece is None else str(piece)
+        if "ByteLevel" not in str(self._backend.decoder):
+            return str(piece)
+        text = str(self._backend.decode([token]))
+        return SPACE_MARK + text[1:] if text.startswith(" ") else text
+
+    @cached_property
+    def target(self) -> "Tokenizer":
+        """The tokens of what is written in the same vocabulary: itself, unless texts that are read are framed."""
+        if self.imported is None:
+            return self
+        framed = self.imported.model_copy(update={"before": self.imported.first, "after": ()})
+        return Tokenizer(self.config, self._spacing, self._backend, self._data, framed)
+
+    @classmethod
+    def of_imported(
+        cls, described: Mapping[str, Any], config: TokenizerConfig, specials: Specials, name: str
+    ) -> "Tokenizer":
+        """The tokenizer of a tokenizer.json.
+
+        Raises: DataError naming it where it cannot be read, or has tokens that the model does not know.
+        """
+        document = {
+            "format": _FORMAT,
+            "version": 1,
+            "config": config.model_dump(mode="json"),
+            "spacing": Spacing().model_dump(mode="json"),
+            "tokenizer": {**described, "padding": None, "truncation": None},
+            "specials": specials.model_dump(mode="json"),
+        }
+        return cls.from_bytes(json.dumps(document, ensure_ascii=False, sort_keys=True).encode("utf-8"), name)
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
@@ -106,6 +196,27 @@ class Tokenizer:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from None
         return cls.from_bytes(data, os.fspath(path))
 
+    def frame(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int | None, int | None]:
+        """What an imported tokenizer says by itself: tokens before and after a text, silent ones, unknown and mask.
+
+        Raises: DataError where what stands around a text is not the same for all.
+        """
+        samples = [_SAMPLE, *map(self.piece, range(self.vocab_size))]
+        sample = next((text for text in samples if self._backend.encode(text, add_special_tokens=False).ids), "")
+        alone = self._backend.encode(sample, add_special_tokens=False).ids
+        ids = self._backend.encode(sample).ids
+        around = len(ids) - len(alone)
+        start = next((n for n in range(around + 1) if ids[n : n + len(alone)] == alone), None)
+        if start is None:
+            raise DataError("the tokenizer changes a text where it adds special tokens")
+        added = self._backend.get_added_tokens_decoder()
+        silent = tuple(sorted(token for token, about in added.items() if about.special))
+        names = {str(about.content): token for token, about in added.items()}
+        unk = getattr(self._backend.model, "unk_token", None)
+        unknown = self._backend.token_to_id(unk) if isinstance(unk, str) else _unigram_unknown(self._backend)
+        mask = next((names[name] for name in _MASKS if name in names), None)
+        return tuple(ids[:start]), tuple(ids[start + len(alone) :]), silent, unknown, mask
+
     @classmethod
     def from_bytes(cls, data: bytes, name: str, expected: TokenizerConfig | None = None) -> "Tokenizer":
         """A tokenizer from the bytes of its file; `name` stands in errors, and `expected` must have made it."""
@@ -116,6 +227,8 @@ class Tokenizer:
             config = TokenizerConfig.model_validate(document["config"])
             if expected not in (None, config):
                 raise ValueError("it is of another configuration than the recipe's")
+            if config.kind == "imported":
+                return _imported(document, config, data)
             _refuse_other(document["tokenizer"], config)
             spacing = Spacing.model_validate(document["spacing"])
             backend = Backend.from_str(json.dumps(document["tokenizer"]))
@@ -151,13 +264,13 @@ class Tokenizer:
         return _cleaned(text, self.config)
 
     def encode(self, text: str) -> list[int]:
-        """The token numbers of a text, without begin and end."""
-        return self._backend.encode(self.clean(text), add_special_tokens=False).ids
+        """The token numbers of a text, without begin and end; with what stands around it if that is imported."""
+        return [*self._before, *self._backend.encode(self.clean(text), add_special_tokens=False).ids, *self._after]
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """`encode` for many texts, on all cores."""
         encodings = self._backend.encode_batch_fast([self.clean(text) for text in texts], add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        return [[*self._before, *encoding.ids, *self._after] for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token numbers; padding, begin and end are left out, unknown shows as <unk>.
@@ -167,6 +280,8 @@ class Tokenizer:
 
         Raises: DataError: a number outside the vocabulary.
         """
+        if self.imported is not None:
+            return self._decoded(ids)
         pieces = [self.piece(token) for token in ids if token not in (self.pad_id, self.bos_id, self.eos_id)]
         if _is_spaced(self.config):
             return self._spacing.join(pieces)
@@ -183,14 +298,17 @@ class Tokenizer:
         >>> Tokenizer.train(["Go home."], TokenizerConfig(kind="word", lowercase=True)).tokens("Go  home!")
         ['Go', 'home', '!']
         """
-        cleaned = self.clean(text)
-        return [cleaned[start:end].strip() or SPACE_MARK for start, end in self.offsets(text)]
+        cleaned, silent = self.clean(text), [self.piece(token) for token in (*self._before, *self._after)]
+        spans = self.offsets(text)
+        inside = [cleaned[start:end].strip() or SPACE_MARK for start, end in spans]
+        number, last = len(self._before), len(spans) - len(self._after)
+        return [*silent[:number], *inside[number:last], *silent[number:]]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Begin and end of each token in `tokenizer.clean(text)`, in characters; spaces before a word are left out."""
         cleaned = self.clean(text)
         encoding = self._backend.encode(cleaned, add_special_tokens=False)
-        spans: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = [(0, 0)] * len(self._before)
         for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
             if self.config.spaces == "kept":
                 pass
@@ -200,24 +318,68 @@ class Tokenizer:
             elif end - start > 1 and cleaned[start] == " ":
                 start += 1
             spans.append((start, end))
-        return spans
+        return [*spans, *[(len(cleaned), len(cleaned))] * len(self._after)]
 
     def piece(self, token: int) -> str:
         """The vocabulary entry of a token number, such as "▁home" or "<eos>"; `DataError` outside the vocabulary."""
         if not 0 <= token < self.vocab_size:
             raise DataError(f"token {token} is not in the vocabulary of {self.vocab_size} tokens")
-        return self._pieces[token].strip() if token < NUM_SPECIALS else self._pieces[token]
+        return self._pieces[token].strip() if token in self.special_ids else self._pieces[token]
 
     def shown(self, token: int) -> str:
         """A token as figures show it: without the mark of a space, unless it is nothing else."""
         return self.piece(token).strip(SPACE_MARK) or SPACE_MARK
 
+    def entries(self) -> list[str]:
+        """The entries of the vocabulary as the file has them, those of special tokens with their spaces."""
+        entries = map(self._backend.id_to_token, range(self.vocab_size))
+        return [f"<{token}>" if entry is None else str(entry) for token, entry in enumerate(entries)]
+
+    def described(self) -> dict[str, Any]:
+        """The tokenizer as `tokenizers` describes it: the content of a tokenizer.json."""
+        values: dict[str, Any] = json.loads(self._data)["tokenizer"]
+        return values
+
     def pieces(self) -> list[str]:
         """All vocabulary entries in the order of their numbers."""
         return [self.piece(token) for token in range(self.vocab_size)]
 
+    def _decoded(self, ids: Sequence[int]) -> str:
+        if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
+            self.piece(min(ids) if min(ids) < 0 else max(ids))
+        known = [token for token in ids if self._backend.id_to_token(token) is not None]
+        text = str(self._backend.decode([token for token in known if token not in self.special_ids]))
+        # some decoders drop the space before the first word, which is a part of a text that goes on
+        if self.config.spaces == "joined":
+            return text.strip()
+        begins = known and self._pieces[known[0]].startswith(SPACE_MARK)
+        return f" {text}" if begins and not text.startswith(" ") else text
+
+
+def _unigram_unknown(backend: Any) -> int | None:
+    unknown: int | None = json.loads(backend.to_str())["model"].get("unk_id")
+    return unknown
+
+
+def _imported(document: Mapping[str, Any], config: TokenizerConfig, data: bytes) -> Tokenizer:
+    specials = Specials.model_validate(document["specials"])
+    try:
+        backend = Backend.from_str(json.dumps(document["tokenizer"]))
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+            raise
+        # a panic of the library is no Exception
+        raise ValueError(str(error)) from None
+    entries = backend.get_vocab().values()
+    if (largest := max([*entries, *specials.numbers()], default=0)) >= specials.rows:
+        raise ValueError(f"it has token {largest}, and the model knows {specials.rows} tokens")
+    return Tokenizer(config, Spacing(), backend, data, specials)
+
 
 def _cleaned(text: str, config: TokenizerConfig) -> str:
+    if config.kind == "imported":
+        # its own normalizer cleans
+        return text
     return normalized(text, config.normalize) if config.spaces == "kept" else clean(text, config.normalize)
 
 

@@ -36,7 +36,8 @@ def beam_search(
     first `beam_size` that end the sentence are finished and set aside; the best others go on, so the beam stays full.
     A sentence is done when `beam_size` hypotheses have finished, when none that goes on could still be among the
     `n_best` (its log-probability can only fall), or at its maximum length, where unfinished hypotheses count as they
-    are. Then all are ranked by `score = log_prob / length ** length_penalty`, the length including the end of sentence.
+    are; `rules.stopping` may ask for more. Then all are ranked by
+    `score = log_prob / length ** length_penalty`, the length including the end of sentence.
     One beam is greedy search; as many beams as there are partial hypotheses are exhaustive search. Equal scores keep
     the order of beams and token ids. A hypothesis that no token can continue is dropped, unless it is the only one; so
     there may be fewer than `n_best`, but always one.
@@ -222,7 +223,12 @@ class BeamSearch:
 
     def _settled(self) -> np.ndarray:
         """Which sentences have no better hypothesis left to find."""
+        stopping = self.rules.stopping if self.size > 1 else "full"
+        if stopping == "estimate":
+            return attainable(self._totals[:, 0], self._norms[self.step]) <= self._bar[self._sentences]
         bounds = attainable(self._totals[:, 0], self._norms[self.rules.max_len])
+        if stopping == "bound":
+            return bounds <= self._bar[self._sentences]
         return (self._count[self._sentences] >= self.size) | (bounds <= self._bar[self._sentences])
 
     def _end_all(self, sentence: int) -> None:
@@ -237,8 +243,9 @@ class BeamSearch:
         self._ended[index].append(hypothesis)
         self._ended_now.append((index, hypothesis))
         self._count[index] += 1
-        if self._count[index] >= self._n_best:
-            self._bar[index] = sorted(hypothesis.score for hypothesis in self._ended[index])[-self._n_best]
+        rank = self._n_best if self.rules.stopping == "full" else self.size
+        if self._count[index] >= rank:
+            self._bar[index] = sorted(hypothesis.score for hypothesis in self._ended[index])[-rank]
 
     def _read_rows(self) -> slice:
         return slice(None, None, self.size // self.width)

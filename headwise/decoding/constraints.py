@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,12 +15,16 @@ from headwise.caches import Cache
 from headwise.decoding.hypotheses import LENGTH_PENALTY
 from headwise.errors import ConfigError, Diverged, ShapeError
 
+# when the beam search of a sentence ends before its maximum length
+Stopping = Literal["full", "estimate", "bound"]
+
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
     """The rules of one search, one entry a sentence where they differ between sentences. Made by `constraints`.
 
-    A forced beginning comes before every other rule: its tokens may be banned or repeated.
+    A forced beginning comes before every other rule: its tokens may be banned or repeated. The first `certain` of them
+    are written with probability 1. `stopping` is that of `DecodingConfig`.
     """
 
     bos_id: Int[np.ndarray, "sentences"]
@@ -30,6 +35,8 @@ class Constraints:
     banned: list[int]
     prefix: list[list[int]]
     length_penalty: float
+    certain: int = 0
+    stopping: Stopping = "full"
 
     @property
     def sentences(self) -> int:
@@ -174,7 +181,7 @@ def _forbid(log_probs: Tensor, rules: Constraints, history: np.ndarray) -> None:
         log_probs[_repeats(history, rules.no_repeat_ngram)] = float("-inf")
     if saved is not None:
         log_probs[rows] = float("-inf")
-        log_probs[rows, tokens] = saved
+        log_probs[rows, tokens] = torch.zeros_like(saved) if step < rules.certain else saved
 
 
 def _forced_tokens(rules: Constraints, step: int, rows: int) -> tuple[list[int], list[int]]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -9,7 +10,7 @@ from pydantic import Field, model_validator
 from headwise.caches import Cache
 from headwise.config import Config, build
 from headwise.decoding.beam import beam_search
-from headwise.decoding.constraints import Constraints, constraints
+from headwise.decoding.constraints import Constraints, Stopping, constraints
 from headwise.decoding.hypotheses import LENGTH_PENALTY, Hypothesis, StepDecoder
 from headwise.decoding.sampling import Draws, greedy, sample
 from headwise.errors import ConfigError, flag
@@ -28,6 +29,12 @@ class DecodingConfig(Config):
     n_best: int = Field(1, ge=1, description="beam: outputs per sentence, at most beam_size")
     length_penalty: float = Field(
         LENGTH_PENALTY, ge=0, description="0: rank by log-probability; 1: by its mean over tokens"
+    )
+    stopping: Stopping = Field(
+        "full",
+        description="beam: when a search ends: full: beam_size outputs have ended, or no better one is possible; "
+        "estimate: beam_size have, and the best that goes on would not be better if it ended now; bound: no output "
+        "among the best beam_size is possible any more",
     )
     min_len: int = Field(0, ge=0, description="shortest output, in tokens")
     max_len_a: float = Field(1.5, ge=0, description="longest output: tokens per source token ...")
@@ -78,7 +85,7 @@ class DecodingConfig(Config):
         >>> DecodingConfig().constraints([8, 2], bos_id=0, eos_id=1).max_len.tolist()
         [22, 13]
         """
-        return constraints(
+        rules = constraints(
             [self.limit(int(length)) for length in src_lens],
             bos_id=bos_id,
             eos_id=eos_id,
@@ -88,6 +95,7 @@ class DecodingConfig(Config):
             prefix=prefix,
             length_penalty=self.length_penalty,
         )
+        return replace(rules, stopping=self.stopping)
 
     def with_options(self, options: Mapping[str, Any]) -> "DecodingConfig":
         """The configuration with these keys replaced; an option implies its method, and `n_best` counts samples too.

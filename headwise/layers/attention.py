@@ -96,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         position: a scheme that acts on queries, keys or scores (rotary); self-attention only.
         norm: of queries and of keys before they are rotated by the position, as a function from the width of a head to
             a module, such as `nn.RMSNorm`; score "qk_norm" norms after the rotation.
-        bias: whether the projections have biases.
+        bias: whether the projections have biases; "qkv": all but that of the output.
         shared: "qk", "kv" or "qkv" give queries and keys, keys and values, or all three, one matrix. With Q = K most
             of a row's weight lies on its diagonal, so a layer of this kind is nearly a position-wise one.
         combine: "concat" joins the heads' outputs before W_o, "mean" averages them, for heads as wide as the model.
@@ -128,7 +128,7 @@ class MultiHeadAttention(nn.Module):
         memory_dim: int | None = None,
         position: Position | None = None,
         norm: Callable[[int], nn.Module] | None = None,
-        bias: bool = True,
+        bias: bool | Literal["qkv"] = True,
         shared: SharedProjection = "none",
         combine: Combine = "concat",
         rank: int | None = None,
@@ -149,13 +149,13 @@ class MultiHeadAttention(nn.Module):
         self.latent = latent is not None
         if latent is not None:
             self._check_latent(norm, rank, around)
-        self.projection = self._own_projection(own, rank, latent, bias=bias)
-        self.memory_projection = None if memory_dim is None else _projection(memory_dim, others, rank, bias=bias)
+        self.projection = self._own_projection(own, rank, latent, bias=bool(bias))
+        self.memory_projection = None if memory_dim is None else _projection(memory_dim, others, rank, bias=bool(bias))
         joined = self.value_dim * (num_heads if combine == "concat" else 1)
-        self.output = nn.Linear(joined, d_model, bias=bias)
+        self.output = nn.Linear(joined, d_model, bias=bias is True)
         self.query_norm, self.key_norm = (nn.Identity() if norm is None else norm(self.head_dim) for _ in range(2))
         self.gates = self.mechanism.gate_module(d_model, num_heads)
-        self._surround(sum(own), around or Around(), bias=bias)
+        self._surround(sum(own), around or Around(), bias=bool(bias))
 
     def widths(self) -> tuple[int, int, int]:
         """Columns of the queries, keys and values that are projected; 0 for what another one stands in for."""

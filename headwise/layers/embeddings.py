@@ -14,7 +14,7 @@ from headwise.positions.position import Position
 
 
 class TokenEmbedding(nn.Module):
-    """dropout(position(sqrt(d_model) * E[token])): the input of an encoder or decoder.
+    """dropout(norm(position(scale * E[token]))): the input of an encoder or decoder.
 
     Under bfloat16 autocast the result is bfloat16, so that the layers above add to numbers of the type that their
     products have, without casts between the two.
@@ -24,16 +24,28 @@ class TokenEmbedding(nn.Module):
         d_model: width of a row.
         position: adds or changes nothing, sines, or a learned table.
         dropout: on the sum of embedding and position.
+        scaled: whether scale is sqrt(d_model); otherwise it is 1.
+        norm: of the sum; None: an identity.
     Source: Vaswani et al. 2017, arXiv:1706.03762, sections 3.4 and 3.5.
     """
 
-    def __init__(self, vocab_size: int, d_model: int, position: Position, dropout: float):
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        position: Position,
+        dropout: float,
+        *,
+        scaled: bool = True,
+        norm: nn.Module | None = None,
+    ):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
         self.position = position
         self.dropout = Dropout(dropout)
-        self.scale = math.sqrt(d_model)
+        self.norm = nn.Identity() if norm is None else norm
+        self.scale = math.sqrt(d_model) if scaled else 1.0
 
     def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
         """`start`: position of the first token.
@@ -44,7 +56,7 @@ class TokenEmbedding(nn.Module):
             rows = F.embedding(tokens, self.weight)
         except IndexError:
             raise DataError(_outside(tokens, self.weight.shape[0])) from None
-        embedded: Tensor = self.dropout(self.position.embed(rows * self.scale, start))
+        embedded: Tensor = self.dropout(self.norm(self.position.embed(rows * self.scale, start)))
         # float16 is too narrow for what many layers add up
         return embedded.bfloat16() if autocast_dtype(embedded.device) == torch.bfloat16 else embedded
 
@@ -53,18 +65,21 @@ class TokenEmbedding(nn.Module):
 
 
 class Placed(nn.Module):
-    """position(x): vectors that get to know where they stand.
+    """norm(position(x)): vectors that get to know where they stand.
 
     Args:
         position: adds or changes nothing, sines, or a learned table.
+        norm: of the sum; None: an identity.
     """
 
-    def __init__(self, position: Position):
+    def __init__(self, position: Position, norm: nn.Module | None = None):
         super().__init__()
         self.position = position
+        self.norm = nn.Identity() if norm is None else norm
 
     def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
-        return self.position.embed(x, 0)
+        normed: Tensor = self.norm(self.position.embed(x, 0))
+        return normed
 
 
 def _outside(tokens: Tensor, vocab_size: int) -> str:

@@ -1,6 +1,7 @@
 """The position-wise feed-forward network."""
 
 from collections.abc import Callable
+from functools import partial
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -9,7 +10,13 @@ from torch.nn import functional as F
 from headwise.attention.dropout import Dropout
 from headwise.errors import ConfigError, unknown
 
-_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    # the approximation of Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2, which GPT-2 was trained with
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
 ACTIVATIONS = (*_FUNCTIONS, "swiglu")
 
 
@@ -19,8 +26,9 @@ class FeedForward(nn.Module):
     Args:
         d_model: width of input and output.
         d_ff: width inside; with "swiglu" there are two such products.
-        activation: "relu", "gelu", "silu" or "swiglu".
+        activation: "relu", "gelu", "gelu_tanh", "silu" or "swiglu".
         dropout: on the inner activations.
+        bias: whether the linear layers have biases.
     Raises: ConfigError: another activation.
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; Shazeer 2020, arXiv:2002.05202, eq. 6 (SwiGLU, with biases).
 
@@ -29,13 +37,13 @@ class FeedForward(nn.Module):
     torch.Size([2, 3, 8])
     """
 
-    def __init__(self, d_model: int, d_ff: int, activation: str = "relu", dropout: float = 0.0):
+    def __init__(self, d_model: int, d_ff: int, activation: str = "relu", dropout: float = 0.0, *, bias: bool = True):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ConfigError(unknown("activation", activation, ACTIVATIONS))
         self.activation = activation
-        self.inner = nn.Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = nn.Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff, bias)
+        self.outer = nn.Linear(d_ff, d_model, bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:

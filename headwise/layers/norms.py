@@ -66,8 +66,11 @@ class TokenBatchNorm(nn.Module):
         return f"{self.weight.numel()}, momentum={self.momentum}, eps={self.eps}"
 
 
-def build_norm(name: str, width: int) -> nn.Module:
+def build_norm(name: str, width: int, eps: float | None = None) -> nn.Module:
     """A new norm of vectors of this width; "none" is an identity. Raises: ConfigError for another name.
+
+    Args:
+        eps: added to the variance; None: 1e-6 for "rms", else 1e-5.
 
     >>> build_norm("rms", 8)
     RMSNorm((8,), eps=1e-06, elementwise_affine=True)
@@ -75,10 +78,10 @@ def build_norm(name: str, width: int) -> nn.Module:
     if name not in get_args(Norm):
         raise ConfigError(unknown("norm", name, get_args(Norm)))
     if name == "batch":
-        return TokenBatchNorm(width)
+        return TokenBatchNorm(width, eps=1e-5 if eps is None else eps)
     if name == "rms":
-        return nn.RMSNorm(width, eps=1e-6)
-    return nn.LayerNorm(width) if name == "layer" else nn.Identity()
+        return nn.RMSNorm(width, eps=1e-6 if eps is None else eps)
+    return nn.LayerNorm(width, 1e-5 if eps is None else eps) if name == "layer" else nn.Identity()
 
 
 def normed(norm: nn.Module, x: Tokens, valid_lens: Int[Tensor, "batch"] | None) -> Tokens:

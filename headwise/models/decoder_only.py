@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from headwise.caches import Cache, Segments
 from headwise.errors import ShapeError
-from headwise.layers.embeddings import TokenEmbedding
 from headwise.models.transformer import TransformerDecoder, build_writer, initialize_and_tie
 from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import DecoderConfig
-from headwise.models.transformer_parts import build_positions
+from headwise.models.transformer_parts import build_positions, token_embedding
 
 Tokens = Int[Tensor, "batch length"]
 # the memory of each layer
@@ -96,15 +95,19 @@ def encoder_name(name: str) -> str:
     return f"encoder.encoder.{suffix.replace('.self_residual.', '.attention_residual.')}"
 
 
-def encoder_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The parameters for a model that uses the blocks as an encoder, with the embedding scale folded in."""
-    scale = {"decoder.embedding.weight": math.sqrt(tensors["decoder.embedding.weight"].shape[1])}
+def encoder_weights(tensors: Mapping[str, Tensor], *, scaled: bool) -> dict[str, Tensor]:
+    """The parameters for a model that uses the blocks as an encoder, with the embedding scale folded in.
+
+    Args:
+        scaled: whether the embeddings are multiplied by the square root of their width.
+    """
+    scale = {"decoder.embedding.weight": math.sqrt(tensors["decoder.embedding.weight"].shape[1])} if scaled else {}
     return {encoder_name(name): tensor * scale.get(name, 1) for name, tensor in tensors.items()}
 
 
 def build_decoder(config: DecoderConfig, vocab_size: int) -> DecoderOnly:
     """The model of a configuration."""
-    embedding = TokenEmbedding(vocab_size, config.d_model, build_positions(config), config.dropout)
+    embedding = token_embedding(config, vocab_size, build_positions(config))
     decoder = build_writer(config, embedding, config.mechanism, config.num_layers, cross=False)
     model = DecoderOnly(decoder, config.memory_len)
     return initialize_and_tie(model, decoder, config.initializer, config.tie_output)

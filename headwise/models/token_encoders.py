@@ -25,7 +25,7 @@ from headwise.models.initializers import Scheme
 from headwise.models.recurrent import build_layer, read_both
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig, SublayerConfig
-from headwise.positions import build as build_position
+from headwise.models.transformer_parts import build_positions
 
 Lens = Int[Tensor, "batch"]
 States = Float[Tensor, "batch length width"]
@@ -239,6 +239,7 @@ class AttentionConfig(BlocksConfig):
     causal: bool = Field(
         False, description="each position attends only to itself and those before it, as in a language model"
     )
+    embedding_norm: bool = Field(False, description="normalization of the sum of embedding and position")
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
@@ -249,9 +250,9 @@ class AttentionConfig(BlocksConfig):
         return not self.causal
 
     def encoder(self) -> TokenEncoder:
-        head_dim = self.d_model // self.num_heads
-        position = build_position(self.position, self.d_model, head_dim, self.num_heads, self.max_len)
-        stack = build_encoder(self, Placed(position), position, Causal() if self.causal else None)
+        position = build_positions(self)
+        placed = Placed(position, self.new_norm(self.d_model) if self.embedding_norm else None)
+        stack = build_encoder(self, placed, position, Causal() if self.causal else None)
         return AttentionEncoder(stack, self.d_model)
 
 

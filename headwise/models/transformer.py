@@ -20,7 +20,13 @@ from headwise.models.protocols import Decoder, Encoder, Lens, Memory, Seq2Seq
 from headwise.models.reversible import ReversibleEncoder
 from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import BlocksConfig, StackConfig, TransformerConfig
-from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block, encoder_block
+from headwise.models.transformer_parts import (
+    build_positions,
+    closing_norm,
+    decoder_block,
+    encoder_block,
+    token_embedding,
+)
 from headwise.positions import Position
 
 M = TypeVar("M", bound=nn.Module)
@@ -231,13 +237,15 @@ def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int,
     if joint and config.tie_embeddings and src_vocab != tgt_vocab:
         raise ConfigError(f"a joint vocabulary has one size, got {src_vocab} and {tgt_vocab}")
     position = build_positions(config)
-    source = TokenEmbedding(src_vocab, config.d_model, position, config.dropout)
-    target = TokenEmbedding(tgt_vocab, config.d_model, position, config.dropout)
+    written = position if config.tie_positions else build_positions(config)
+    source = token_embedding(config, src_vocab, position)
+    target = token_embedding(config, tgt_vocab, written)
     if joint and config.tie_embeddings:
         target.weight = source.weight
     encoder = build_encoder(config, source, position)
     mechanism = config.decoder_mechanism or config.mechanism
-    model = Seq2Seq(encoder, build_writer(config, target, mechanism, config.decoder_layers, cross=True))
+    decoder = build_writer(config, target, mechanism, config.decoder_layers, cross=True, output_bias=config.output_bias)
+    model = Seq2Seq(encoder, decoder)
     return initialize_and_tie(model, model.decoder, config.initializer, config.tie_output)
 
 
@@ -258,11 +266,17 @@ def build_encoder(
 
 
 def build_writer(
-    config: StackConfig, embedding: TokenEmbedding, mechanism: str, num_layers: int, *, cross: bool
+    config: StackConfig,
+    embedding: TokenEmbedding,
+    mechanism: str,
+    num_layers: int,
+    *,
+    cross: bool,
+    output_bias: bool = False,
 ) -> TransformerDecoder:
     """The decoder over these embeddings; `cross`: its blocks attend to a memory."""
     vocab_size = embedding.weight.shape[0]
-    output = nn.Linear(config.d_model, vocab_size, bias=False)
+    output = nn.Linear(config.d_model, vocab_size, bias=output_bias)
     blocks = [decoder_block(config, embedding.position, mechanism, cross=cross) for _ in range(num_layers)]
     return TransformerDecoder(embedding, blocks, closing_norm(config), output)
 

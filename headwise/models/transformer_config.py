@@ -8,7 +8,7 @@ from torch import nn
 
 from headwise.attention import masks, mechanisms, normalizers
 from headwise.attention.masks import Mask
-from headwise.config import Config
+from headwise.config import Config, StartFile
 from headwise.errors import ConfigError
 from headwise.layers.around import Around, Gate, GateActivation
 from headwise.layers.attention import Combine, SharedProjection, check_heads
@@ -30,7 +30,11 @@ class SublayerConfig(Config):
 
     def residual_around(self, width: int, dropout: float) -> Residual:
         """A new residual around a sublayer, its norm in front."""
-        return Residual(build_norm(self.norm, width), nn.Identity(), dropout, skip=self.residual)
+        return Residual(self.new_norm(width), nn.Identity(), dropout, skip=self.residual)
+
+    def new_norm(self, width: int) -> nn.Module:
+        """A new norm of vectors of this width."""
+        return build_norm(self.norm, width)
 
     def fewest_tensors(self) -> int:
         """A lower bound for the number of parameters: the norms and biases of every layer."""
@@ -46,10 +50,21 @@ class StackConfig(SublayerConfig):
     num_kv_heads: int | None = Field(
         None, ge=1, description="key/value heads: a divisor of num_heads; num_heads if absent"
     )
+    head_dim: int | None = Field(
+        None, ge=1, le=2**20, description="width of a head's queries and keys; d_model / num_heads if absent"
+    )
     norm_order: Literal["pre", "post"] = Field(
         "pre", description="the norm stands before each sublayer, or after the residual"
     )
-    activation: Literal["relu", "gelu", "silu", "swiglu"] = Field("relu", description="of the feed-forward network")
+    norm_eps: float | None = Field(
+        None, gt=0, le=1, description="added to the variance in every norm; if absent 1e-6 for rms, else 1e-5"
+    )
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"] = Field(
+        "relu", description="of the feed-forward network"
+    )
+    bias: Literal["all", "qkv", "none"] = Field(
+        "all", description="linear layers of a block with a bias: all, those of queries, keys and values, or none"
+    )
     position: PositionName = Field("sinusoidal", description="where position enters; `headwise list positions`")
     max_len: int = Field(512, ge=1, description="size of a learned table of positions, in tokens")
     mechanism: MechanismName = Field("scored", description="what self-attention computes; `headwise list mechanisms`")
@@ -84,9 +99,12 @@ class StackConfig(SublayerConfig):
         None, ge=0, lt=1, description="inside the feed-forward; as dropout if absent"
     )
     initializer: Scheme = Field("xavier", description="of the linear layers")
+    start: StartFile | None = Field(
+        None, description="model.safetensors of a run, or of a folder of Hugging Face, with the weights to start from"
+    )
 
     def model_post_init(self, context: object) -> None:
-        check_heads(self.d_model, self.num_heads, self.num_kv_heads)
+        check_heads(self.d_model, self.num_heads, self.num_kv_heads, self.head_dim)
         normalizers.build(self.normalizer, self.num_heads)
         position = position_type(self.position)
         for name in self.mechanisms():
@@ -111,7 +129,15 @@ class StackConfig(SublayerConfig):
         """A new residual around a sublayer, its norm in front or behind."""
         if self.norm_order == "pre":
             return super().residual_around(width, dropout)
-        return Residual(nn.Identity(), build_norm(self.norm, width), dropout, skip=self.residual)
+        return Residual(nn.Identity(), self.new_norm(width), dropout, skip=self.residual)
+
+    def new_norm(self, width: int) -> nn.Module:
+        return build_norm(self.norm, width, self.norm_eps)
+
+    @property
+    def head_width(self) -> int:
+        """Columns of a head's queries and keys."""
+        return self.head_dim or self.d_model // self.num_heads
 
     def mechanisms(self) -> tuple[str, ...]:
         """The mechanisms of self-attention; that of the decoder comes last."""
@@ -198,6 +224,10 @@ class TransformerConfig(BlocksConfig):
     kind: Literal["transformer"] = Field("transformer", description="the family of the model")
     decoder_layers: int = Field(6, ge=1, le=1024, description="decoder blocks")
     decoder_mechanism: MechanismName | None = Field(None, description="the decoder's; as mechanism if absent")
+    tie_positions: bool = Field(True, description="both sides share one learned table of positions")
+    embedding_scale: bool = Field(True, description="embeddings are multiplied by the square root of d_model")
+    embedding_norm: bool = Field(False, description="normalization of the sum of embedding and position")
+    output_bias: bool = Field(False, description="the output has a bias")
     tie_embeddings: bool = Field(True, description="share the embedding tables when both sides share a tokenizer")
     tie_output: bool = Field(True, description="the output matrix is the target embedding")
 
@@ -220,6 +250,8 @@ class DecoderConfig(StackConfig):
     memory_len: int = Field(
         0, ge=0, description="tokens before a training window that each layer can still attend to; 0: none"
     )
+    embedding_scale: bool = Field(True, description="embeddings are multiplied by the square root of d_model")
+    embedding_norm: bool = Field(False, description="normalization of the sum of embedding and position")
     tie_output: bool = Field(True, description="the output matrix is the embedding")
 
     def model_post_init(self, context: object) -> None:

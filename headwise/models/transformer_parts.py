@@ -1,28 +1,38 @@
 """The parts of a Transformer from its configuration: positions, attention, feed-forward networks, blocks."""
 
+from functools import partial
+from typing import Literal
+
 from torch import nn
 
 from headwise.attention import mechanisms
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
+from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.feed_forward import FeedForward
-from headwise.layers.norms import build_norm
-from headwise.models.transformer_config import StackConfig
+from headwise.models.transformer_config import DecoderConfig, StackConfig, TransformerConfig
 from headwise.positions import Position
 from headwise.positions import build as build_position
+
+_BIAS: dict[str, bool | Literal["qkv"]] = {"all": True, "qkv": "qkv", "none": False}
 
 
 def build_positions(config: StackConfig) -> Position:
     """The position scheme of a configuration, for all of its stacks."""
-    return build_position(
-        config.position, config.d_model, config.d_model // config.num_heads, config.num_heads, config.max_len
-    )
+    return build_position(config.position, config.d_model, config.head_width, config.num_heads, config.max_len)
+
+
+def token_embedding(config: TransformerConfig | DecoderConfig, vocab_size: int, position: Position) -> TokenEmbedding:
+    """The embedding of a configuration's tokens."""
+    norm = config.new_norm(config.d_model) if config.embedding_norm else None
+    scaled = config.embedding_scale
+    return TokenEmbedding(vocab_size, config.d_model, position, config.dropout, scaled=scaled, norm=norm)
 
 
 def closing_norm(config: StackConfig) -> nn.Module:
     """The norm after the last block of a pre-norm stack."""
-    return build_norm(config.norm, config.d_model) if config.norm_order == "pre" else nn.Identity()
+    return config.new_norm(config.d_model) if config.norm_order == "pre" else nn.Identity()
 
 
 def _residual(config: StackConfig) -> Residual:
@@ -33,7 +43,7 @@ def _mechanism(config: StackConfig, name: str) -> Mechanism:
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
     return mechanisms.build(
         name,
-        head_dim=config.d_model // config.num_heads,
+        head_dim=config.head_width,
         num_heads=config.num_heads,
         max_len=config.max_len,
         dropout=dropout,
@@ -52,11 +62,13 @@ def attention_of(
         config.num_heads,
         _mechanism(config, name),
         num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
         value_dim=config.value_dim,
         # queries and a memory cannot share a matrix
         memory_dim=None if config.shared in ("qk", "qkv") else memory_dim,
         position=acting,
-        norm=nn.RMSNorm if config.qk_norm else None,
+        norm=partial(nn.RMSNorm, eps=config.norm_eps) if config.qk_norm else None,
+        bias=_BIAS[config.bias],
         shared=config.shared,
         combine=config.combine,
         rank=config.projection_rank,
@@ -68,7 +80,7 @@ def attention_of(
 def feed_forward_of(config: StackConfig) -> FeedForward:
     """A feed-forward network of a configuration."""
     dropout = config.dropout if config.activation_dropout is None else config.activation_dropout
-    return FeedForward(config.d_model, config.d_ff, config.activation, dropout)
+    return FeedForward(config.d_model, config.d_ff, config.activation, dropout, bias=config.bias == "all")
 
 
 def _feed_forward(config: StackConfig) -> tuple[FeedForward | None, Residual | None]:

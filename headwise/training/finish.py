@@ -197,6 +197,7 @@ def _training_facts(session: Session, outcome: Outcome, reason: str) -> str:
         "model": f"average of steps {steps}" if len(outcome.steps) > 1 else f"step {steps}",
         **{name: f"{value:.6g}" for name, value in outcome.metrics.items()},
         "skipped steps": str(progress.skipped),
+        **({"start": line} if (line := session.start_line) else {}),
         "made with": f"headwise {runtime.version()}, torch {torch.__version__}",
         **{f"SHA-256 of {name}": f"`{digest}`" for name, digest in session.digests.items()},
     }

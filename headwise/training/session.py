@@ -26,6 +26,7 @@ from headwise.training.optimizers import build_optimizer, optimizer_tensors, res
 from headwise.training.progress import COUNTED, Progress
 from headwise.training.recipe import Recipe
 from headwise.training.recipes import named_files
+from headwise.training.start import start_is_gone, start_of, value_of_start
 
 
 class Trainer(Config):
@@ -195,12 +196,28 @@ class Session:
 
     def _initialise(self) -> list[str]:
         if self.kind != "fsdp":
-            return self.task.initialise(self.model, self.recipe.seed)
+            return self._initialised(self.model)
         model = self._full_model()
-        notes = self.task.initialise(model, self.recipe.seed)
+        notes = self._initialised(model)
         weights = weights_as_file(model.state_dict(), ties(model))
         load_weights(self.model, weights.tensors, weights.metadata, "the new model")
         return notes
+
+    def _initialised(self, model: nn.Module) -> list[str]:
+        notes = self.task.initialise(model, self.recipe.seed)
+        start = start_of(self.recipe)
+        return notes if start is None else [*notes, start.load_into(model, self.recipe)]
+
+    @property
+    def start_line(self) -> str | None:
+        """What the run starts from, with its SHA-256 and its licence; None where it starts from nothing.
+
+        Where that is gone, the card has the SHA-256 alone.
+        """
+        if value_of_start(self.recipe) is None or start_is_gone(self.recipe):
+            return None
+        start = start_of(self.recipe)
+        return None if start is None else start.origin.line()
 
     def _build(self) -> nn.Module:
         with randomness.isolated(self.recipe.seed, self.device):

@@ -47,6 +47,7 @@ from headwise.training.resume import (
 )
 from headwise.training.session import Session, Trainer, machine
 from headwise.training.signals import StopSignal
+from headwise.training.start import files_of_start
 from headwise.training.validation import check_monitor
 from headwise.trust import trusting
 
@@ -271,6 +272,8 @@ def _prepare(recipe: Recipe, saved: Saved | None, stop: StopSignal) -> Task[Any]
         if saved is not None and start_is_gone(recipe):
             # the checkpoint has the files that were made from it
             return kind(recipe, kind.prepare_with(recipe, Given(own_files(saved))))
+        if (files := files_of_start(recipe)) is not None:
+            return kind(recipe, kind.prepare_with(recipe, Given(files)))
         return kind(recipe, kind.prepare(recipe))
 
 

@@ -23,6 +23,7 @@ from headwise.training.limits import misfits
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, TrainingConfig
 from headwise.training.session import Session
+from headwise.training.start import files_of_start
 
 # seconds of steps, from which the time of a run is estimated
 TRIAL_S = 3.0
@@ -155,7 +156,7 @@ def _scratch_task(recipe: Recipe) -> Iterator[Task[Any]]:
     """The task with its data read; files that it makes lie in a temporary folder, removed at the end."""
     with isolated(recipe.seed), TemporaryDirectory(prefix="headwise-") as scratch:
         kind = registry.task_type(recipe.task)
-        yield kind(recipe, kind.prepare_with(recipe, Given(scratch=Path(scratch))))
+        yield kind(recipe, kind.prepare_with(recipe, Given(files_of_start(recipe), Path(scratch))))
 
 
 def check_trainable(recipe: Recipe) -> None:

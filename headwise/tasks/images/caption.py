@@ -27,12 +27,11 @@ from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation
 from headwise.explain.places import Grid, OnImage
 from headwise.labels import visible
-from headwise.layers.embeddings import TokenEmbedding
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
 from headwise.models.recurrent import initialize_with_cells
 from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
-from headwise.models.transformer_parts import build_positions
+from headwise.models.transformer_parts import build_positions, token_embedding
 from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.drafting import Draft
@@ -125,7 +124,7 @@ def build_captioner(
     joined = nn.Identity() if reader.width == decoder.d_model else nn.Linear(reader.width, decoder.d_model)
     inputs = ImageReader(augmentation, Standardized(*constants), reader, joined)
     initialize_with_cells(inputs, encoder.initializer)
-    embedding = TokenEmbedding(vocab_size, decoder.d_model, build_positions(decoder), decoder.dropout)
+    embedding = token_embedding(decoder, vocab_size, build_positions(decoder))
     writer = build_writer(decoder, embedding, decoder.mechanism, decoder.num_layers, cross=True)
     return Seq2Seq(inputs, initialize_and_tie(writer, writer, decoder.initializer, decoder.tie_output))
 

@@ -324,7 +324,7 @@ class PatchConfig(BlocksConfig):
                 f"model.patch ({self.patch}) must divide the image of {height} x {width} pixels; use another, or set"
                 f" data.size to {_multiple(height, self.patch)} and {_multiple(width, self.patch)}"
             )
-        grid, head_dim = self.map(sizes), self.d_model // self.num_heads
+        grid, head_dim = self.map(sizes), self.head_width
         class_token, kind = self.pooling == "cls", position_type(self.position)
         in_rows = "on_grid" in vars(positions.REGISTRY.class_of(self.position))
         if class_token and in_rows and kind.where != "embeddings":

@@ -118,6 +118,16 @@ class Continuer(Predictor[str, list[Output], str]):
             for place in range(len(prompts))
         ]
 
+    @torch.inference_mode()
+    def continued(self, prompts: list[list[int]], config: DecodingConfig) -> list[list[Output]]:
+        """Continuations of prompts of one length that are given as tokens."""
+        return self._search(self._twin.of(self.model, config.precision), prompts, continuing(config), ())
+
+    def begin(self) -> list[int]:
+        """The tokens that stand before a text."""
+        known = self.tokenizer.imported
+        return [begin_id(self.tokenizer)] if known is None else list(known.first)
+
     def write(self, item: str, output: list[Output], form: Form, options: Any = None) -> list[str]:
         """Prompt and continuation in one, line ends and all."""
         if form == "json":
@@ -249,7 +259,7 @@ class Continuer(Predictor[str, list[Output], str]):
 
     def _prompt(self, text: str, max_len: int) -> list[int]:
         """The tokens that the model reads, the last so many of a long prompt."""
-        tokens = [begin_id(self.tokenizer), *self.tokenizer.encode(text)]
+        tokens = [*self.begin(), *self.tokenizer.encode(text)] or [begin_id(self.tokenizer)]
         # what is written last is not read
         room = self.length if self.places is None else min(self.length, self.places - max_len + 1)
         if room < 1:
@@ -281,7 +291,8 @@ class Continuer(Predictor[str, list[Output], str]):
             [len(prompt) for prompt in prompts],
             bos_id=[prompt[-1] for prompt in prompts],
             eos_id=ids.eos_id,
-            banned=(ids.pad_id, ids.bos_id, ids.unk_id, ids.eos_id),
+            # a text has no end, unless an imported model has learned where one is
+            banned=ids.banned_ids if ids.imported else (*ids.banned_ids, ids.eos_id),
             prefix=[prefix] * len(prompts) if prefix else None,
         )
         n_best = search(writer, writer.start(tokens[:, :-1]), config, rules, draws=self.draws)

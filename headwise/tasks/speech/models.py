@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from headwise.attention.dropout import Dropout
 from headwise.config import Config
 from headwise.errors import ConfigError
-from headwise.layers.embeddings import TokenEmbedding
 from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
 from headwise.models.recurrent import initialize_with_cells
 from headwise.models.token_encoders import TokenEncoder
 from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
-from headwise.models.transformer_parts import build_positions
+from headwise.models.transformer_parts import build_positions, token_embedding
 from headwise.tasks.speech.encoders import (
     EveryFrame,
     FrameEncoderConfig,
@@ -244,6 +243,6 @@ def build_speech_writer(
     head = nn.Linear(decoder.d_model, vocab_size) if units else None
     reader = SpeechReader(listener, joined, frames.subsampling, head)
     initialize_with_cells(reader, config.initializer)
-    embedding = TokenEmbedding(vocab_size, decoder.d_model, build_positions(decoder), decoder.dropout)
+    embedding = token_embedding(decoder, vocab_size, build_positions(decoder))
     writer = build_writer(decoder, embedding, decoder.mechanism, decoder.num_layers, cross=True)
     return Seq2Seq(reader, initialize_and_tie(writer, writer, decoder.initializer, decoder.tie_output))

@@ -171,4 +171,6 @@ def _whole_lines(text: Text, tokenizer: Tokenizer) -> Text:
 
 
 def _line_end(tokenizer: Tokenizer) -> int:
+    if tokenizer.imported is not None:
+        return next(iter(tokenizer.encode("\n")[-1:]), tokenizer.eos_id)
     return begin_id(tokenizer) if tokenizer.config.spaces == "kept" else tokenizer.eos_id

@@ -123,7 +123,7 @@ def _trained(saved: Saved) -> _Trained:
     model |= {"kind": "attention", "encoder_layers": model.get("num_layers"), "causal": True}
     named = {encoder_name(key): encoder_name(first) for key, first in ties.items()}
     advice = ', but kind = "attention", causal = true, and num_layers as encoder_layers'
-    return _Trained(encoder_weights(tensors), named, model, advice)
+    return _Trained(encoder_weights(tensors, scaled=bool(model.get("embedding_scale", True))), named, model, advice)
 
 
 def _refuse_others(section: str, theirs: Mapping[str, Any], ours: Mapping[str, Any], path: str, advice: str) -> None:

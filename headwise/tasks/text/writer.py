@@ -5,7 +5,7 @@ import warnings
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
@@ -201,9 +201,10 @@ class Writing:
 
     def _rules(self, lens: Tensor, config: DecodingConfig, prefix: Sequence[int]) -> Constraints:
         ids, lengths = self.tokenizer, lens.tolist()
-        banned = ids.pad_id, ids.bos_id, ids.unk_id
-        forced = [prefix] * len(lengths) if prefix else None
-        return config.constraints(lengths, bos_id=ids.bos_id, eos_id=ids.eos_id, banned=banned, prefix=forced)
+        first = () if ids.imported is None else ids.imported.first
+        forced = [[*first, *prefix]] * len(lengths) if first or prefix else None
+        rules = config.constraints(lengths, bos_id=ids.bos_id, eos_id=ids.eos_id, banned=ids.banned_ids, prefix=forced)
+        return replace(rules, certain=len(first))
 
 
 def text_of(translations: Sequence[Output]) -> str:

@@ -89,7 +89,7 @@ class TextToText(Writer[dict[str, Pairs]]):
         if not data["train"].pairs:
             raise DataError(f"{config.data.train}: every pair is longer than {_limits(config.data)}; raise the limits")
         files = {SOURCE_FILE: source.to_bytes()}
-        if target is not source:
+        if target is not source.target:
             files[TARGET_FILE] = target.to_bytes()
         return Assets(files, data, splits.digests, tuple(notes))
 
@@ -265,7 +265,7 @@ def _limits(data: DataConfig | DialogueConfig) -> str:
 
 def build_model(config: TransformerConfig | RecurrentConfig, source: Tokenizer, target: Tokenizer) -> Seq2Seq:
     if isinstance(config, TransformerConfig):
-        return build_transformer(config, source.vocab_size, target.vocab_size, joint=source is target)
+        return build_transformer(config, source.vocab_size, target.vocab_size, joint=target is source.target)
     return build_recurrent(config, source.vocab_size, target.vocab_size)
 
 
@@ -279,4 +279,6 @@ def _trained(sources: list[str], targets: list[str], config: TokenizerConfig) ->
 def _tokenizers(files: Mapping[str, bytes], config: TextToTextConfig) -> tuple[Tokenizer, Tokenizer]:
     """The tokenizers of a run; a joint one is both."""
     source = tokenizer_in(files, SOURCE_FILE, config.tokenizer)
-    return source, tokenizer_in(files, TARGET_FILE, config.tokenizer) if TARGET_FILE in files else source
+    if TARGET_FILE in files:
+        return source, tokenizer_in(files, TARGET_FILE, config.tokenizer).target
+    return source, source.target

@@ -1,0 +1,16 @@
+"""The families of transformers that have a counterpart here: one module for each shape of model."""
+
+from headwise.errors import Unsupported
+from headwise.exchange.families import decoders, translators
+from headwise.exchange.family import Family
+
+FAMILIES: dict[str, Family] = {family.name: family for family in (*translators.FAMILIES, *decoders.FAMILIES)}
+
+
+def family_of(name: object, where: str) -> Family:
+    """The family of a `model_type`. Raises: Unsupported naming it and those there are."""
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise Unsupported(
+            f"{where}: model_type = {str(name)[:60]!r} has no counterpart here; these have: {', '.join(FAMILIES)}"
+        )
+    return FAMILIES[name]

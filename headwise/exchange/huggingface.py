@@ -1,0 +1,411 @@
+"""Folders of Hugging Face transformers and runs of ours: one table of correspondence, read in both directions."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from headwise.data.tokenizers import Specials, Tokenizer, TokenizerConfig
+from headwise.errors import CheckpointError, ConfigError, DataError, Unsupported, unknown
+from headwise.exchange import generation
+from headwise.exchange.families import FAMILIES, decoders, family_of
+from headwise.exchange.family import Family, Spare, effective
+from headwise.exchange.folder import CONFIG, TARGET_TOKENIZER, TOKENIZER, Folder
+from headwise.exchange.forms import Row, interleaved
+from headwise.exchange.keys import Flat, refused, write_keys
+from headwise.exchange.tokens import theirs_of_tokenizers
+
+_SHOWN = 5
+_TOLERANCE = 1e-6
+# a search without a limit of its own
+_LONGEST = 256
+# tokens of a training window at most
+_WINDOW = 1024
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model comes from.
+
+    Args:
+        sha256: of its weights.
+        license: the licence line of its folder.
+    """
+
+    name: str
+    sha256: str
+    license: str
+
+    def line(self) -> str:
+        """One line for a log or a card."""
+        return f"starts from {self.name} (SHA-256 {self.sha256}, license: {self.license})"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model of another program as one of ours.
+
+    Args:
+        values: its recipe.
+        files: what a run has besides weights and recipe, by name.
+        rows: its tensors.
+    """
+
+    values: dict[str, Any]
+    files: dict[str, bytes]
+    rows: list[Row]
+    family: Family
+    flat: Flat
+    folder: Folder
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.folder.path.resolve().name, self.folder.sha256, self.folder.license)
+
+    def tensors(self, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The weights by our names.
+
+        Args:
+            expected: the tensors of the recipe's model without those that are tied, on the meta device.
+
+        Raises: CheckpointError naming what is missing, of another shape, or not finite; Unsupported naming what is
+            left over.
+        """
+        order = _order(self.family, self.flat)
+        self._check(expected, order)
+        return {row.ours: self._inward(row, order) for row in self.rows}
+
+    def _inward(self, row: Row, order: Tensor | None) -> Tensor:
+        theirs = {name: self.folder.read(name) for name in row.theirs}
+        if bad := [name for name, tensor in theirs.items() if not tensor.isfinite().all()]:
+            raise CheckpointError(f"{self.folder.path}: '{bad[0]}' holds NaN or infinity")
+        return row.inward(theirs, order).contiguous()
+
+    def _check(self, expected: Mapping[str, Tensor], order: Tensor | None) -> None:
+        """Compares the headers with what the configuration makes, before a tensor is read."""
+        ours = {row.ours for row in self.rows}
+        assert ours == expected.keys(), sorted(ours ^ expected.keys())
+        shapes: dict[str, tuple[int, ...]] = {}
+        for row in self.rows:
+            theirs = row.outward(expected[row.ours], None if order is None else order.to("meta"))
+            shapes |= {name: tuple(tensor.shape) for name, tensor in theirs.items()}
+        entries, where = self.folder.entries, self.folder.path
+        problems = [f"'{name}' is missing" for name in shapes if name not in entries]
+        problems += [
+            f"'{name}' has shape {list(entries[name].shape)}, {CONFIG} says {list(shape)}"
+            for name, shape in shapes.items()
+            if name in entries and entries[name].shape != shape
+        ]
+        if problems:
+            raise CheckpointError(f"{where}: the weights do not fit {CONFIG}: {_listed(problems)}")
+        spares = self.family.spares(self.flat)
+        others = [name for name in entries if name not in shapes and not self._follows(name, spares)]
+        if others:
+            raise Unsupported(
+                f"{where}: tensors without a counterpart here: {_listed([repr(name) for name in others])}"
+            )
+
+    def _follows(self, name: str, spares: Mapping[str, Spare]) -> bool:
+        """Whether a tensor follows from others, so that nothing is lost without it."""
+        spare = next((spare for pattern, spare in spares.items() if re.fullmatch(pattern, name)), None)
+        if spare is None:
+            return False
+        if spare.like is None and spare.value is None:
+            return True
+        if spare.shape is not None and self.folder.entries[name].shape != spare.shape(self.flat):
+            return False
+        other = self.folder.read(spare.like) if spare.like else spare.value(self.flat)  # type: ignore[misc]
+        tensor = self.folder.read(name)
+        return tensor.shape == other.shape and bool((tensor - other).abs().max() <= _TOLERANCE)
+
+
+def read(folder: Folder, task: str | None = None) -> Imported:
+    """The model of a folder.
+
+    Args:
+        task: what it is to be used for, where its class allows several.
+
+    Raises: Unsupported naming the key, class or family without counterpart; CheckpointError and DataError for a folder
+        that is damaged.
+    """
+    config, where = folder.config, str(folder.path / CONFIG)
+    family = family_of(config.get("model_type"), where)
+    task = _task(family, config, task, where)
+    own = {key: value for key, value in config.items() if key not in generation.NAMES}
+    flat = family.read_config(own, where)
+    flat |= generation.read(config, folder.generation)
+    flat["task"] = task
+    if flat.get("target.vocab_size") is None:
+        flat["target.vocab_size"] = flat["tokenizer.vocab_size"]
+    folder.prefixed(family.prefix)
+    _check_sizes(folder, flat)
+    flat = family.late(flat, lambda name: folder.read(name) if name in folder.entries else None)
+    specials = _specials(flat, folder)
+    files = _tokenizers(folder, flat, specials, task)
+    return Imported(_recipe(flat, task), files, family.rows(flat), family, flat, folder)
+
+
+def _task(family: Family, config: Mapping[str, Any], task: str | None, where: str) -> str:
+    named = config.get("architectures")
+    kind = named[0] if isinstance(named, list) and len(named) == 1 else named
+    if kind not in family.classes:
+        raise Unsupported(
+            f"{where}: architectures = {str(kind)[:80]!r}; these have a counterpart: {', '.join(family.classes)}"
+        )
+    tasks = family.classes[str(kind)]
+    if task is not None and task not in tasks:
+        raise ConfigError(unknown("task", task, tasks))
+    return task or tasks[0]
+
+
+def _check_sizes(folder: Folder, flat: Flat) -> None:
+    """Raises: CheckpointError for more layers or tokens than there are weights, before they take time and memory."""
+    tensors = len(folder.entries)
+    rows = max((entry.shape[0] for entry in folder.entries.values() if entry.shape), default=0)
+    for key in ("tokenizer.vocab_size", "target.vocab_size"):
+        if type(flat[key]) is not int or not 0 < flat[key] <= rows:
+            raise CheckpointError(f"{folder.path}: {CONFIG} says {flat[key]!r} tokens; no tensor has so many rows")
+    for key, value in flat.items():
+        if key.endswith("_layers") and isinstance(value, int) and value > tensors:
+            raise CheckpointError(f"{folder.path}: {CONFIG} says {value:,} layers, and there are {tensors:,} tensors")
+
+
+def _token(value: Any, name: str, size: int, where: str) -> int | None:
+    """A token of a configuration; -1 says that there is none."""
+    if value is None or value == -1:
+        return None
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if type(value) is not int or not 0 <= value < size:
+        raise refused(where, name, value)
+    return value
+
+
+def _specials(flat: Flat, folder: Folder) -> Specials:
+    """The special tokens, but for what stands around texts."""
+    where, size = str(folder.path), flat["target.vocab_size"]
+    names = {"pad": "pad", "bos": "decoder_start", "eos": "eos", "begin": "bos"}
+    tokens = {key: _token(flat.get(f"specials.{key}"), f"{name}_token_id", size, where) for key, name in names.items()}
+    first = _token(flat.get("specials.first"), "forced_bos_token_id", size, where)
+    last = _token(flat.get("specials.last"), "forced_eos_token_id", size, where)
+    if last not in (None, tokens["eos"]):
+        raise refused(where, "forced_eos_token_id", last)
+    banned = list(flat.get("specials.suppressed") or [])
+    for word in flat.get("specials.bad_words") or []:
+        if not isinstance(word, list) or len(word) != 1:
+            raise refused(where, "bad_words_ids", word)
+        banned += word
+    begin = tokens.pop("begin")
+    return Specials(
+        rows=size,
+        **{**tokens, "bos": begin if tokens["bos"] is None else tokens["bos"]},
+        banned=tuple(
+            token for token in (_token(token, "bad_words_ids", size, where) for token in banned) if token is not None
+        ),
+        first=() if first is None else (first,),
+    )
+
+
+def _tokenizers(folder: Folder, flat: Flat, specials: Specials, task: str) -> dict[str, bytes]:
+    """The tokenizers of the run, by file name."""
+    names = FILES[task]
+    config, writes = TokenizerConfig.model_validate(_recipe(flat, task)["tokenizer"]), len(names) > 1
+    rows = {TOKENIZER: flat["tokenizer.vocab_size"]}
+    if writes and not flat["model.tie_embeddings"]:
+        rows[TARGET_TOKENIZER] = flat["target.vocab_size"]
+    files = {}
+    for (name, size), ours in zip(rows.items(), names, strict=False):
+        own = specials.model_copy(update={"rows": size})
+        files[ours] = _framed(folder.tokenizer(name), config, own, str(folder.path / name), ends=writes).to_bytes()
+    return files
+
+
+def _framed(
+    described: Mapping[str, Any], config: TokenizerConfig, specials: Specials, name: str, *, ends: bool
+) -> Tokenizer:
+    """A tokenizer with what its post-processor puts around texts.
+
+    Args:
+        ends: texts end in the token of their end, which is added elsewhere.
+    """
+    try:
+        framed = Tokenizer.of_imported(described, config, specials, name)
+        before, after, silent, unk, mask = framed.frame()
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
+    if config.spaces == "kept":
+        # what stands before a text stands before a prompt alone
+        if after:
+            raise Unsupported(f"{name}: puts tokens after a text that is to go on")
+        specials, before = specials.model_copy(update={"first": before}), ()
+    if ends:
+        if after[-1:] != (specials.eos,):
+            raise Unsupported(
+                f"{name}: texts do not end in the token eos_token_id = {specials.eos}, as the model reads them"
+            )
+        after = after[:-1]
+    around = {"before": before, "after": after, "silent": silent, "unk": unk, "mask": mask}
+    return Tokenizer.of_imported(described, config, specials.model_copy(update=around), name)
+
+
+def _recipe(flat: Flat, task: str) -> dict[str, Any]:
+    """The recipe of an imported model; what it was trained on is not known."""
+    values: dict[str, Any] = {"task": task, "seed": 0}
+    sections = ("model", "decoding", "recipe")
+    for key, value in flat.items():
+        section, _, name = key.partition(".")
+        if section in sections and value is not None and key != "decoding.sampled":
+            place = values if section == "recipe" else values.setdefault(section, {})
+            place[name] = value
+    max_len = flat["model.max_len"]
+    values["tokenizer"] = {"kind": "imported", "vocab_size": flat["tokenizer.vocab_size"], "normalize": "none"}
+    if task in ("translate", "summarise"):
+        values["tokenizer"]["spaces"] = "joined"
+        values["data"] = {"train": NO_DATA, "max_source_len": max_len - 1, "max_target_len": max_len - 1}
+    if task == "language-model":
+        values["tokenizer"]["spaces"] = "kept"
+        values |= {"data": {"train": NO_DATA}, "length": min(max_len, _WINDOW), "ngram": 0}
+    if "decoding" in values:
+        values["decoding"] = _decoding(flat, values["decoding"], max_len)
+    return values
+
+
+def _decoding(flat: Flat, values: Mapping[str, Any], max_len: int) -> dict[str, Any]:
+    decoding = dict(values)
+    sampled, beams = flat["decoding.sampled"], decoding["beam_size"]
+    decoding["method"] = "sample" if sampled else "greedy" if beams == 1 else "beam"
+    if not sampled:
+        # they belong to samples
+        for name in ("temperature", "top_k", "top_p"):
+            decoding.pop(name)
+    start = 1 if flat["model.kind"] == "transformer" else 0
+    limit = flat.get("limits.max_new_tokens") or (flat.get("limits.max_length") or 0) - start
+    longest = min(limit, max_len) if limit > 0 else min(_LONGEST, max_len)
+    # that of a decoder counts what it reads too
+    longest = longest if start else min(longest, max(1, max_len // 2))
+    decoding |= {"max_len": longest, "min_len": min(longest, max(0, (flat.get("limits.min_length") or 0) - start))}
+    if flat["model.kind"] == "transformer":
+        # there the length of a source limits nothing
+        decoding |= {"max_len_a": 0.0, "max_len_b": float(longest)}
+    return decoding
+
+
+# what stands in place of a data file
+NO_DATA = "(imported without data; name a file with --data)"
+# the files of a task's tokenizers, that of what is written last
+FILES = {
+    "translate": ("source.tokenizer.json", "target.tokenizer.json"),
+    "language-model": ("text.tokenizer.json",),
+    "summarise": ("source.tokenizer.json", "target.tokenizer.json"),
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A run as a folder of transformers.
+
+    Args:
+        config, generation: the content of config.json and generation_config.json.
+        tensors: the weights by their names.
+        files: tokenizers and what describes them.
+    """
+
+    family: Family
+    config: dict[str, Any]
+    generation: dict[str, Any] | None
+    tensors: dict[str, Tensor]
+    files: dict[str, bytes]
+
+
+def write(flat: Flat, tensors: Mapping[str, Tensor], tokenizers: tuple[Tokenizer, ...]) -> Exported:
+    """A run in the form of the first family that computes the same.
+
+    Args:
+        flat: the keys of its recipe.
+        tensors: its weights, without those that are tied.
+        tokenizers: of what it reads, and of what it writes if that is another one.
+
+    Raises: Unsupported naming for every family the keys with which the model is none of it.
+    """
+    flat = _described(effective(flat), tokenizers)
+    if flat.get("model.kind") == "decoder":
+        flat, tensors = decoders.by_halves(*decoders.unscaled(flat, tensors))
+    reasons = []
+    for family in FAMILIES.values():
+        if not any(flat["task"] in tasks for tasks in family.classes.values()):
+            continue
+        try:
+            config = family.write_config(flat)
+        except Unsupported as error:
+            reasons.append(str(error))
+            continue
+        order = _order(family, flat)
+        theirs: dict[str, Tensor] = {}
+        rows = family.rows(flat)
+        assert {row.ours for row in rows} == tensors.keys(), sorted({row.ours for row in rows} ^ tensors.keys())
+        for row in rows:
+            theirs |= {name: part.contiguous() for name, part in row.outward(tensors[row.ours], order).items()}
+        values = {name: spare.value(flat) for name, spare in family.spares(flat).items() if spare.value is not None}
+        writes = "model.kind" in flat and flat["model.kind"] in ("transformer", "decoder")
+        how = _generation(flat) if writes else None
+        files = theirs_of_tokenizers(tokenizers, flat, flat["model.max_len"])
+        return Exported(family, config, how, {**theirs, **values}, files)
+    if not reasons:
+        raise Unsupported(f"no class of transformers is for task '{flat['task']}'")
+    raise Unsupported("no class of transformers computes this model; " + " | ".join(reasons))
+
+
+def _generation(flat: Flat) -> dict[str, Any]:
+    """generation_config.json, without keys that say nothing."""
+    values = write_keys(generation.WRITTEN, flat)
+    silent: tuple[str, ...] = () if flat["decoding.sampled"] else ("temperature", "top_k", "top_p")
+    if values["num_beams"] == 1:
+        silent += ("early_stopping", "length_penalty")
+    return {name: value for name, value in values.items() if value is not None and name not in silent}
+
+
+def _described(flat: Flat, tokenizers: tuple[Tokenizer, ...]) -> Flat:
+    """The keys with what the tokenizers say."""
+    source, target = tokenizers[0], tokenizers[-1]
+    flat = {**flat, "tokenizer.vocab_size": source.vocab_size, "target.vocab_size": target.vocab_size}
+    if "model.tie_embeddings" in flat:
+        flat["model.tie_embeddings"] = len(tokenizers) == 1 and flat["model.tie_embeddings"]
+    known = target.imported
+    decodes = flat.get("model.kind") == "decoder"
+    first = known.first if known is not None and not decodes else ()
+    # a text that goes on has no end
+    banned = (*target.banned_ids, target.eos_id) if decodes and known is None else target.banned_ids
+    begins = known is None or known.bos is not None
+    flat |= {
+        "specials.pad": target.pad_id if known is None else known.pad,
+        "specials.bos": target.bos_id if begins else None,
+        "specials.begin": target.bos_id if begins else None,
+        "specials.eos": target.eos_id if known is None else known.eos,
+        "specials.first": first[0] if first else None,
+        "specials.last": None,
+        "specials.bad_words": [[token] for token in banned] or None,
+        "specials.suppressed": None,
+    }
+    if "decoding.method" in flat:
+        start = 1 if flat.get("model.kind") == "transformer" else 0
+        method, least = flat["decoding.method"], flat["decoding.min_len"]
+        flat |= {
+            "decoding.sampled": method == "sample",
+            "decoding.beam_size": flat["decoding.beam_size"] if method == "beam" else 1,
+            "limits.max_length": flat["decoding.max_len"] + start if start else None,
+            "limits.max_new_tokens": None if start else flat["decoding.max_len"],
+            "limits.min_length": least + start if least and start else 0,
+        }
+    return flat
+
+
+def _order(family: Family, flat: Flat) -> Tensor | None:
+    return interleaved(flat["model.d_model"]) if family.halves else None
+
+
+def _listed(problems: Iterable[str]) -> str:
+    problems = list(problems)
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return "; ".join(problems[:_SHOWN]) + more

@@ -1,0 +1,172 @@
+"""A model that a run starts from, of a run or of a Hugging Face folder: its recipe, its tokenizers, its weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.config import Config, to_toml
+from headwise.data.files import resolve, sha256
+from headwise.errors import CheckpointError, ConfigError
+from headwise.exchange import huggingface
+from headwise.exchange.family import effective
+from headwise.exchange.folder import CONFIG as THEIR_CONFIG
+from headwise.exchange.folder import Folder
+from headwise.exchange.huggingface import Origin
+from headwise.locks import FolderLock
+from headwise.runs.commits import MANIFEST, Writable
+from headwise.runs.publish import CONFIG, DATA, MODEL, OWN_FILES, evaluated, publish
+from headwise.runs.reading import Saved, read_folder
+from headwise.runs.tensors import TensorFile
+from headwise.runs.weights import load_weights, metadata_of, ties, weights_as_file
+from headwise.tasks import registry
+from headwise.tasks.task import Assets
+from headwise.training.recipe import Recipe, flattened, parse_recipe, read_recipe
+
+_LENGTHS = ("max_source_len", "max_target_len", "max_len")
+# a low rate that falls to zero, in few passes over the data
+_FINE_TUNING = {"learning_rate": 5e-5, "schedule": "budget", "warmup_share": 0.1, "max_epochs": 3, "batch_tokens": 1024}
+# the fact of a published model: what it was imported from
+ORIGIN = "origin"
+# keys of [model] that change nothing of what trained weights compute
+_FREE = ("dropout", "attention_dropout", "activation_dropout", "initializer", "start")
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run starts from.
+
+    Args:
+        files: tokenizers and such, by name.
+        tied: names of tensors that are the same as others.
+    """
+
+    recipe: Recipe
+    files: dict[str, bytes]
+    tensors: Mapping[str, Tensor]
+    metadata: Mapping[str, str]
+    origin: Origin
+
+    @classmethod
+    def read(cls, folder: Path, task: str | None = None) -> "Start":
+        """The model of a folder.
+
+        Raises: CheckpointError, Unsupported or DataError naming what is missing, damaged or has no counterpart.
+        """
+        if (folder / MANIFEST).exists() or not (folder / THEIR_CONFIG).exists():
+            return cls._of_run(read_folder(folder))
+        return cls._of_imported(huggingface.read(Folder(folder), task))
+
+    @classmethod
+    def _of_run(cls, saved: Saved) -> "Start":
+        name, tensors, metadata = evaluated(saved)
+        recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
+        known = saved.facts.get(ORIGIN)
+        license = str(known.get("license", "not stated")) if isinstance(known, dict) else "not stated"
+        files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
+        origin = Origin(saved.folder.resolve().name, sha256(saved.folder / name), license)
+        return cls(recipe, files, tensors, metadata, origin)
+
+    @classmethod
+    def _of_imported(cls, imported: huggingface.Imported) -> "Start":
+        recipe = read_recipe(imported.values)
+        with torch.device("meta"):
+            model = registry.task_type(recipe.task)(recipe, Assets(imported.files)).build()
+        tied = ties(model)
+        expected = {name: tensor for name, tensor in model.state_dict().items() if name not in tied}
+        return cls(recipe, imported.files, imported.tensors(expected), metadata_of(tied), imported.origin)
+
+    def publish(self, run: Path) -> None:
+        """Writes a run folder of this model, as it is before the first step."""
+        content = weights_as_file(self.tensors, {})
+        files: dict[str, Writable] = {
+            CONFIG: to_toml(self.recipe).encode(),
+            **self.files,
+            MODEL: TensorFile(content.tensors, self.metadata),
+        }
+        card = _card(self.recipe, self.origin, sum(tensor.numel() for tensor in self.tensors.values()))
+        facts = {"step": 0, "metrics": {}, DATA: {}, ORIGIN: vars(self.origin)}
+        run.mkdir(parents=True, exist_ok=True)
+        with FolderLock(run):
+            publish(run, files, facts)
+            (run / "README.md").write_text(card, encoding="utf-8")
+
+    def settings(self, folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Sections of a recipe that trains this model further.
+
+        Args:
+            data: keys of `[data]`; lengths are those of the model.
+        """
+        values = self.recipe.model_dump(mode="json", exclude_none=True)
+        own: dict[str, Any] = {
+            key: values[key] for key in ("model", "tokenizer", "decoding", "length") if key in values
+        }
+        own["model"]["start"] = str((folder / MODEL).resolve())
+        lengths = {key: values["data"][key] for key in _LENGTHS if key in values.get("data", {})}
+        return {**own, "data": {**data, **lengths}, "training": dict(_FINE_TUNING)}
+
+    def load_into(self, model: nn.Module, recipe: Recipe) -> str:
+        """Puts the weights into a new model; returns the line for log and card.
+
+        Raises: ConfigError naming the keys, or the weights, that differ.
+        """
+        path = value_of_start(recipe)
+        theirs, ours = (_model_keys(of) for of in (self.recipe, recipe))
+        if others := [key for key in ours if ours[key] != theirs.get(key)]:
+            listed = "; ".join(f"{key} is {theirs.get(key)!r} there and {ours[key]!r} here" for key in others)
+            raise ConfigError(f"model.start: {path}: {listed}; write [model] as there")
+        try:
+            load_weights(model, self.tensors, self.metadata, f"model.start: {path}")
+        except CheckpointError as error:
+            raise ConfigError(str(error)) from None
+        return self.origin.line()
+
+
+def value_of_start(recipe: Config) -> str | None:
+    """`model.start` of a recipe, if it has one."""
+    start: str | None = getattr(getattr(recipe, "model", None), "start", None)
+    return start
+
+
+def start_of(recipe: Recipe) -> Start | None:
+    """What a recipe starts from. Raises: ConfigError: model.start names no weights file of a folder."""
+    value = value_of_start(recipe)
+    if value is None:
+        return None
+    path = resolve(value)
+    if path.name != MODEL:
+        raise ConfigError(f"model.start: {value}: name the file {MODEL} in the folder; import a model of several files")
+    return Start.read(path.parent, recipe.task)
+
+
+def files_of_start(recipe: Recipe) -> dict[str, bytes] | None:
+    """The tokenizers of what a recipe starts from; None where it starts from nothing."""
+    start = start_of(recipe)
+    return None if start is None else start.files
+
+
+def start_is_gone(recipe: Recipe) -> bool:
+    """Whether the file that model.start names is missing."""
+    value = value_of_start(recipe)
+    return value is not None and not resolve(value).exists()
+
+
+def _model_keys(recipe: Recipe) -> dict[str, Any]:
+    flat = effective(flattened(recipe))
+    free = {f"model.{key}" for key in _FREE}
+    return {key: value for key, value in flat.items() if key.startswith("model.") and key not in free}
+
+
+def _card(recipe: Recipe, origin: Origin, count: int) -> str:
+    return (
+        f"# {origin.name}, imported\n\n"
+        f"A model of task {recipe.task} with {count:,} weights, as it was in its folder: nothing was trained here.\n\n"
+        f"| | |\n|---|---|\n| start | {origin.name} |\n| SHA-256 | `{origin.sha256}` |\n"
+        f"| license | {origin.license} |\n\n"
+        "    headwise predict RUN INPUT\n    headwise evaluate RUN --data FILE\n"
+        f"    headwise init {recipe.task} --data FILE --start RUN\n\n"
+        "`RUN` is this folder. It is complete and can be moved.\n"
+    )

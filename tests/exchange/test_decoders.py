@@ -1,0 +1,113 @@
+"""Language models of transformers: imported they compute, write and learn as there, and they come back bit by bit."""
+
+import random
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+
+from safetensors.torch import load_file  # noqa: E402
+from their_models import DECODERS, EOS, WORDS, edited, made  # noqa: E402
+
+import headwise  # noqa: E402
+from headwise.decoding.search import DecodingConfig  # noqa: E402
+from headwise.exchange import huggingface  # noqa: E402
+from headwise.records import record  # noqa: E402
+from headwise.training.loading import recipe_of  # noqa: E402
+from headwise.training.recipe import flattened, read_recipe  # noqa: E402
+from headwise.training.start import Start  # noqa: E402
+from headwise.training.train import train  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """For each family their model, their tokenizer, their folder and the run that it became."""
+    place = tmp_path_factory.mktemp("decoders")
+    made_models = {}
+    for name in DECODERS:
+        model, words = made(place / name, name)
+        Start.read(place / name).publish(place / f"{name}-run")
+        made_models[name] = (model, words, place / name, place / f"{name}-run")
+    return made_models
+
+
+def texts(count):
+    draw = random.Random(0)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_logits_and_weights_are_those_of_transformers(folders, name):
+    model, words, folder, run = folders[name]
+    predictor = headwise.load(run)
+    tokens = words(texts(60), return_tensors="pt", padding=True, padding_side="right")["input_ids"]
+    with torch.inference_mode(), record(predictor.model) as trace:
+        logits = predictor.model(tokens)
+    eager = type(model).from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.inference_mode():
+        expected = eager(input_ids=tokens, output_attentions=True)
+    torch.testing.assert_close(logits, expected.logits, rtol=0, atol=1e-5)
+    assert logits.abs().max() > 1
+    for layer, weights in enumerate(expected.attentions):
+        ours = trace[f"decoder.blocks.{layer}.self_attention"].weights()
+        torch.testing.assert_close(ours, weights, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("name", DECODERS)
+def test_it_writes_what_generate_writes(folders, name, beams):
+    model, words, _, run = folders[name]
+    predictor, prompts = headwise.load(run), texts(60)
+    words.padding_side = "left"
+    read = words(prompts, return_tensors="pt", padding=True)
+    options = {"early_stopping": True, "num_beams": beams} if beams > 1 else {}
+    kept = {key: read[key] for key in ("input_ids", "attention_mask")}
+    rows = model.generate(**kept, do_sample=False, max_new_tokens=9, pad_token_id=0, **options)
+    rows = [row[read["input_ids"].shape[1] :] for row in rows.tolist()]
+    config = DecodingConfig(method="beam" if beams > 1 else "greedy", beam_size=beams, max_len=9)
+    outputs = [continuations[0].tokens for continuations in predictor.predict(prompts, config)]
+    assert outputs == [row[: row.index(EOS)] if EOS in row else row for row in rows]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_tensors_come_back_bit_by_bit(folders, name):
+    _, _, folder, run = folders[name]
+    predictor, start = headwise.load(run), Start.read(run)
+    exported = huggingface.write(flattened(recipe_of(run)), start.tensors, (predictor.tokenizer,))
+    before = load_file(folder / "model.safetensors")
+    # Mistral without a window is a Llama
+    assert exported.family.name == name.partition("-")[0].replace("mistral", "llama")
+    assert exported.tensors.keys() == before.keys()
+    assert all(torch.equal(exported.tensors[key], before[key]) for key in before)
+
+
+def test_fine_tuning_lowers_the_loss(folders, tmp_path):
+    run = folders["llama"][3]
+    (tmp_path / "text.txt").write_text("".join(f"{text}\n" for text in texts(300)))
+    start = Start.read(run)
+    data = {"train": str(tmp_path / "text.txt"), "valid_fraction": 0.1, "test_fraction": 0.0}
+    values = {"task": "language-model", "seed": 0, **start.settings(run, data), "ngram": 0}
+    limits = {"max_steps": 20, "validate_every": 10, "learning_rate": 3e-3, "batch_tokens": 256}
+    values["training"] = {
+        **values["training"],
+        "schedule": "constant",
+        "warmup_share": 0.0,
+        "warmup_steps": 0,
+        **limits,
+    }
+    events = []
+    train(read_recipe(values), tmp_path / "run", on_event=events.append)
+    losses = [event["metrics"]["loss"] for event in events if event["event"] == "validation"]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("sliding_window", 8), ("hidden_act", "gelu"), ("rope_parameters", {"rope_type": "yarn", "factor": 2.0})],
+)
+def test_what_has_no_counterpart_is_refused_by_its_key(tmp_path, key, value):
+    made(tmp_path, "mistral")
+    edited(tmp_path, **{key: value})
+    with pytest.raises(headwise.Unsupported, match=key):
+        Start.read(tmp_path)

@@ -1,0 +1,110 @@
+"""Small models of transformers' own classes with random weights, as `save_pretrained` writes them."""
+
+import json
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+transformers.logging.set_verbosity_error()
+
+PAD, UNK, EOS, BOS, MASK = range(5)
+NAMES = ["<pad>", "<unk>", "</s>", "<s>", "<mask>"]
+SIZE, PLACES = 53, 48
+WORDS = [f"w{number}" for number in range(SIZE - len(NAMES))]
+SIZES = {"encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3, "decoder_attention_heads": 3}
+SIZES |= {"encoder_ffn_dim": 22, "decoder_ffn_dim": 22, "d_model": 18, "max_position_embeddings": PLACES}
+TOKENS = {"vocab_size": SIZE, "pad_token_id": PAD, "eos_token_id": EOS, "bos_token_id": BOS}
+WRITES = {**SIZES, **TOKENS, "forced_eos_token_id": None}
+STACK = {**TOKENS, "hidden_size": 18, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 22}
+STACK |= {"max_position_embeddings": PLACES}
+
+# (class, configuration, keys besides, what stands before a text)
+FAMILIES = {
+    "marian": ("MarianMTModel", WRITES | {"decoder_start_token_id": PAD, "scale_embedding": True}, ""),
+    "marian-silu": ("MarianMTModel", WRITES | {"decoder_start_token_id": PAD, "activation_function": "swish"}, ""),
+    "pegasus": (
+        "PegasusForConditionalGeneration",
+        WRITES | {"decoder_start_token_id": PAD, "scale_embedding": True, "activation_function": "relu"},
+        "",
+    ),
+    "bart": (
+        "BartForConditionalGeneration",
+        WRITES | {"decoder_start_token_id": EOS, "forced_bos_token_id": BOS},
+        "<s> ",
+    ),
+    "blenderbot": (
+        "BlenderbotForConditionalGeneration",
+        WRITES | {"decoder_start_token_id": BOS, "encoder_no_repeat_ngram_size": 0},
+        "",
+    ),
+}
+TRANSLATORS = list(FAMILIES)
+GROUPED = {**STACK, "num_key_value_heads": 1}
+STRETCHED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
+STRETCHED |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+GPT2 = {"vocab_size": SIZE, "n_positions": PLACES, "n_embd": 18, "n_layer": 2, "n_head": 3}
+FAMILIES |= {
+    "gpt2": ("GPT2LMHeadModel", GPT2 | {"bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": None}, ""),
+    "llama": ("LlamaForCausalLM", GROUPED, "<s> "),
+    "llama-biased": (
+        "LlamaForCausalLM",
+        GROUPED | {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "rope_parameters": STRETCHED},
+        "<s> ",
+    ),
+    "mistral": ("MistralForCausalLM", GROUPED, "<s> "),
+    "qwen2": ("Qwen2ForCausalLM", GROUPED | {"bos_token_id": None}, ""),
+    "qwen3": ("Qwen3ForCausalLM", GROUPED | {"head_dim": 8, "bos_token_id": None}, ""),
+}
+DECODERS = [name for name in FAMILIES if name not in TRANSLATORS]
+# of random weights, and a bias of the end with which outputs have several lengths
+NOISE = 0.25
+ENDS = {"marian": 4.0, "marian-silu": 6.0, "pegasus": 4.0, "bart": 3.0, "blenderbot": 4.0}
+
+
+def tokenizer(folder, before="", *, ends=True):
+    """A tokenizer of words, and its files in a folder."""
+    vocab = {name: number for number, name in enumerate([*NAMES, *WORDS])}
+    backend = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    special = [("</s>", EOS), ("<s>", BOS)]
+    after = " </s>" if ends else ""
+    if before or after:
+        backend.post_processor = processors.TemplateProcessing(single=f"{before}$A{after}", special_tokens=special)
+    names = {
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+        "bos_token": "<s>",
+        "mask_token": "<mask>",
+    }
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    words.save_pretrained(folder)
+    return words
+
+
+def made(folder, name, **changes):
+    """A model with random weights, large enough that its outputs differ and end, and its tokenizer."""
+    kind, values, before = FAMILIES[name]
+    torch.manual_seed(len(name))
+    cls = getattr(transformers, kind)
+    model = cls(cls.config_class(**{**values, **changes})).eval()
+    sinusoids = name.startswith(("marian", "pegasus"))
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if tensor.is_floating_point() and not (sinusoids and "embed_positions" in key):
+                tensor.copy_(tensor + NOISE * torch.randn_like(tensor))
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.normal_(std=0.3)
+            # outputs of several lengths
+            model.final_logits_bias[0, EOS] = ENDS[name]
+    if name == "bart":
+        model.generation_config.forced_bos_token_id = BOS
+    model.save_pretrained(folder)
+    return model, tokenizer(folder, before, ends=getattr(model.config, "is_encoder_decoder", False))
+
+
+def edited(folder, file="config.json", **values):
+    """Changes keys of a JSON file."""
+    path = folder / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
