@@ -330,6 +330,13 @@ class Tokenizer:
         """A token as figures show it: without the mark of a space, unless it is nothing else."""
         return self.piece(token).strip(SPACE_MARK) or SPACE_MARK
 
+    def opening_id(self) -> int:
+        """The token that stands before a text that goes on: the end of a line, or where that is no token, the begin."""
+        if self.imported is not None:
+            return self.imported.first[0] if self.imported.first else self.bos_id
+        ids = self.encode("\n")
+        return ids[0] if len(ids) == 1 and ids[0] != self.unk_id else self.bos_id
+
     def entries(self) -> list[str]:
         """The entries of the vocabulary as the file has them, those of special tokens with their spaces."""
         entries = map(self._backend.id_to_token, range(self.vocab_size))

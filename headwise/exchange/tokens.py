@@ -8,7 +8,6 @@ from headwise.data.text import SPACE_MARK
 from headwise.data.tokenizers import Tokenizer
 from headwise.exchange.folder import TARGET_TOKENIZER, TOKENIZER
 from headwise.exchange.keys import Flat
-from headwise.tasks.text.plain import begin_id
 
 _NAMES = {"pad": "pad_token", "bos": "bos_token", "eos": "eos_token", "unk": "unk_token", "mask": "mask_token"}
 
@@ -66,7 +65,7 @@ def _described(tokenizer: Tokenizer, *, ends: bool) -> dict[str, Any]:
     if described.get("decoder") is None:
         described["decoder"] = _decoder(config.kind, config.spaces)
     if not ends and config.spaces == "kept":
-        begin = begin_id(tokenizer)
+        begin = tokenizer.opening_id()
         described["post_processor"] = _framed(entries[begin], begin, first=True)
     if ends:
         described["post_processor"] = _framed(entries[tokenizer.eos_id], tokenizer.eos_id, first=False)

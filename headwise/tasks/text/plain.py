@@ -158,10 +158,7 @@ def _beginning(portion: Portion) -> Iterator[str]:
 
 def begin_id(tokenizer: Tokenizer) -> int:
     """The token that stands before a text: the end of a line, or where that is no token, the begin."""
-    if tokenizer.imported is not None:
-        return tokenizer.imported.first[0] if tokenizer.imported.first else tokenizer.bos_id
-    ids = tokenizer.encode("\n")
-    return ids[0] if len(ids) == 1 and ids[0] != tokenizer.unk_id else tokenizer.bos_id
+    return tokenizer.opening_id()
 
 
 def text_of(lines: Iterable[str], tokenizer: Tokenizer) -> Text:
