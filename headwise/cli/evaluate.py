@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.options import TaskOptions
+from headwise.cli.predict import for_search, report_precision
 from headwise.errors import ConfigError, flag
 from headwise.files import json_text
 from headwise.labels import decimals
@@ -51,13 +52,14 @@ def evaluate(
     runtime.apply(fast_products=False)
     with process_group() as processes, sharing(processes):
         sample = processes.once(lambda: examples(run, "test" if data else split, data_options)[:limit])
-        predictor = together(processes, lambda: headwise.load(run))
+        predictor = together(processes, lambda: for_search(headwise.load(run)))
         scores, each = scores_of(predictor, sample, options, by_rows=bool(rows or against))
         if against and each:
             rival_rows = rows_of(against, lambda rival: scores_of(rival, sample, options, by_rows=True)[1])
             scores = compare_scores(each.resampled(metric), rival_rows.resampled(metric))
     if not processes.first:
         return
+    report_precision(predictor)
     if rows and each:
         each.save(rows)
     compared = None if against else baselines_of(run, predictor, sample, scores)
