@@ -44,8 +44,7 @@ def evaluate(
     from headwise.predictors.intervals import compare_scores
     from headwise.training.loading import baselines_of, examples
 
-    if metric is not None and against is None:
-        raise ConfigError("--metric names the score that two runs are compared by; name the other with --against")
+    _require_rival(metric, against)
     if run.is_file():
         return _of_files(run, against, metric, as_json=as_json)
     options, data_options = TaskOptions.of(context, "evaluate").values, _data_options(context, data, target_data)
@@ -68,6 +67,11 @@ def evaluate(
     else:
         title = f"{run} on {len(sample):,} examples of {data or f'its {split} part'}"
         show(scores, title + (f", and {against}" if against else ""), compared)
+
+
+def _require_rival(metric: str | None, against: Path | None) -> None:
+    if metric is not None and against is None:
+        raise ConfigError("--metric names the score that two runs are compared by; name the other with --against")
 
 
 def _data_options(context: typer.Context, data: Path | None, target_data: Path | None) -> dict[str, object]:

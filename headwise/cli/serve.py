@@ -52,6 +52,7 @@ def serve(
 def _search_in(run: "LoadedRun", precision: str | None) -> None:
     """Settles the precision of searches before requests come. Raises: ConfigError for one that is not there."""
     from headwise.decoding.search import DecodingConfig
+    from headwise.predictors.twins import Choice
 
     twin, decoding = run.predictor.twin(), run.decoding(None) or DecodingConfig()
     if twin is None:
@@ -62,6 +63,8 @@ def _search_in(run: "LoadedRun", precision: str | None) -> None:
         twin.instead = requested
     if requested in ("auto", "int8"):
         typer.echo(f"{run.name}: precision {twin.choice(run.predictor.model, requested)}")
+    # a check takes longer than a request may
+    twin.decide = lambda _: Choice("fp32", "8 bits are checked when the service starts: --precision int8")
 
 
 def _limits(settings: list[str]) -> "Limits":

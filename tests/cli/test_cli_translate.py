@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 import headwise as package
+from headwise.cli import serve
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
 from headwise.explain.figures import heads
 from headwise.layers import inference
+from headwise.service.loaded import load_runs
 from headwise.training import precision
 
 
@@ -452,6 +454,22 @@ def test_a_precision_is_checked_reported_and_remembered(headwise, trained, large
         "would lose too much" in err
     )
     assert headwise("predict", trained, "two")[2] == ""
+
+
+def test_a_service_settles_its_precision_before_requests(trained, large_layers, capsys):
+    run = load_runs([trained])[trained.name]
+    serve._search_in(run, "int8")
+    assert capsys.readouterr().out.startswith(f"{trained.name}: precision ")
+    twin, model = run.predictor.twin(), run.predictor.model
+    assert twin.choice(model, "fp32") == twin.choice(model, "int8")
+    # no request waits for a check
+    other = load_runs([trained])[trained.name]
+    serve._search_in(other, None)
+    assert capsys.readouterr().out == ""
+    assert "checked when the service starts" in other.predictor.twin().choice(other.predictor.model, "int8").reason
+    assert other.predictor.twin().choice(other.predictor.model, "bf16").precision == "bf16"
+    with pytest.raises(ConfigError, match="precision"):
+        serve._search_in(other, "int4")
 
 
 def test_a_precision_that_is_not_there_is_refused(headwise, trained):

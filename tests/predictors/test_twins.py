@@ -99,6 +99,16 @@ def test_what_changes_is_copied_anew(copies, change):
     assert twin.of(model, precision) is found
 
 
+@on_the_host("layers are rounded on a processor")
+def test_a_language_model_is_scored_in_its_precision(copies):
+    writer = continuer()
+    writer.model.float()
+    exact = writer.evaluate(["the cat"])["loss"]
+    rounded = writer.evaluate(["the cat"], options=writer.options({"precision": "int8"}))["loss"]
+    assert rounded != exact
+    assert rounded == pytest.approx(exact, abs=0.1)
+
+
 def test_without_a_check_auto_is_float32_and_8_bits_are_as_requested(copies):
     model, twin = continuer().model.float(), Twin()
     assert twin.choice(model, "auto").precision == "fp32"
