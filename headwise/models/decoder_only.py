@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
