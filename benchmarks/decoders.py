@@ -11,17 +11,18 @@ from torch import Tensor
 
 from benchmarks.corpus import BOS, EOS, PAD, UNK, Corpus
 from benchmarks.peers import huggingface
+from benchmarks.peers.engine import CTranslate2
 from benchmarks.workers import Answer, serve
 from headwise import runtime
 from headwise.caches import Cache
 from headwise.data.batches import PairBatch
 from headwise.decoding.search import DecodingConfig, search
-from headwise.layers.inference import for_inference
+from headwise.layers.inference import Precision, for_inference
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 
-WEIGHTS = {"headwise": "headwise.safetensors", "marian": "marian.safetensors"}
+WEIGHTS = {"headwise": "headwise.safetensors", "marian": "marian.safetensors", "ctranslate2": "headwise.safetensors"}
 LOGITS = "logits.safetensors"
 CHECKED_SENTENCES = 7
 
@@ -55,18 +56,13 @@ class _Counted:
 class Ours:
     """A translator's path: the model for inference, one encoding, then the configured search."""
 
-    def __init__(self, config: TransformerConfig, vocab_size: int, weights: dict[str, Tensor]):
-        model = build_transformer(config, vocab_size, vocab_size, joint=True)
-        model.load_state_dict(weights)
-        fast = for_inference(model)
-        assert isinstance(fast, Seq2Seq)
-        self.model = fast
+    def __init__(self, model: Seq2Seq, precision: Precision):
+        self.model = for_inference(model, precision)
 
     @torch.inference_mode()
-    def logits(self, batch: PairBatch) -> Tensor:
-        """By teacher forcing."""
-        logits: Tensor = self.model(batch.src, batch.src_lens, batch.tgt_in)
-        return logits
+    def difference(self, batch: PairBatch, logits: Tensor) -> float:
+        """The largest difference from these logits, by teacher forcing."""
+        return float((self.model(batch.src, batch.src_lens, batch.tgt_in) - logits).abs().max())
 
     @torch.inference_mode()
     def decode(self, batch: PairBatch, beams: int, longest: int, held: bool) -> Decoded:
@@ -88,10 +84,9 @@ class HuggingFace:
         self.model.load_state_dict(weights)
 
     @torch.inference_mode()
-    def logits(self, batch: PairBatch) -> Tensor:
-        """By teacher forcing."""
-        logits: Tensor = self.model(**self._inputs(batch), decoder_input_ids=batch.tgt_in).logits
-        return logits
+    def difference(self, batch: PairBatch, logits: Tensor) -> float:
+        """The largest difference from these logits, by teacher forcing."""
+        return float((self.model(**self._inputs(batch), decoder_input_ids=batch.tgt_in).logits - logits).abs().max())
 
     def decode(self, batch: PairBatch, beams: int, longest: int, held: bool) -> Decoded:
         """The best output of each sentence."""
@@ -105,6 +100,18 @@ class HuggingFace:
         return {"input_ids": batch.src, "attention_mask": keep.long()}
 
 
+def _system(
+    job: dict[str, Any], config: TransformerConfig, vocab_size: int, weights: dict[str, Tensor]
+) -> Ours | HuggingFace | CTranslate2:
+    if job["kind"] == "marian":
+        return HuggingFace(config, vocab_size, weights)
+    model = build_transformer(config, vocab_size, vocab_size, joint=True)
+    model.load_state_dict(weights)
+    if job["kind"] == "headwise":
+        return Ours(model.eval(), job["precision"])
+    return CTranslate2(model.eval(), config, vocab_size, "int8" if job["precision"] == "int8" else "float32")
+
+
 def work(job: dict[str, Any]) -> None:
     """Loads what the parent prepared and decodes what it asks for."""
     torch.set_num_threads(1)
@@ -113,15 +120,11 @@ def work(job: dict[str, Any]) -> None:
     folder = Path(job["folder"])
     corpus, config = Corpus.load(folder), TransformerConfig.model_validate(job["config"])
     weights = load_file(folder / WEIGHTS[job["kind"]])
-    system: Ours | HuggingFace
-    if job["kind"] == "headwise":
-        system = Ours(config, corpus.vocab_size, weights)
-    else:
-        system = HuggingFace(config, corpus.vocab_size, weights)
+    system = _system(job, config, corpus.vocab_size, weights)
 
     def about() -> Answer:
         expected = load_file(folder / LOGITS)["logits"]
-        difference = float((system.logits(check_logits(corpus)) - expected).abs().max())
+        difference = system.difference(check_logits(corpus), expected)
         said = settings and f"float32 products {settings.products}: {settings.reason}"
         return {"logits_difference": difference, "settings": said}
 

@@ -1,11 +1,12 @@
-"""Sentences a CPU second in translation, Headwise beside `generate` of Hugging Face, in float32 and with equal weights.
+"""Sentences a CPU second in translation: Headwise, `generate` of Hugging Face and CTranslate2 with equal weights.
 
     python -m benchmarks.decoding --shape tiny            # fresh weights; every batch held to its longest reference
     python -m benchmarks.decoding --run runs/multi30k     # a trained run: held to lengths, then free to end
     python -m benchmarks.decoding --quick
 
-The peer gets the weights converted, and must give the same logits before anything is timed. Every system has a process
-and one thread of its own, and all take turns on the same sentences.
+Headwise and CTranslate2 run in float32 and in 8 bits. The peers get the weights converted, and must give the same
+logits in float32 before anything is timed. Every system has a process and one thread of its own, and all take turns on
+the same sentences.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from safetensors.torch import save_file
 
 from benchmarks.corpus import Corpus, read_texts, training_corpus
 from benchmarks.decoders import LOGITS, WEIGHTS, check_logits, work
-from benchmarks.peers import huggingface
+from benchmarks.peers import engine, huggingface
 from benchmarks.shapes import QUICK, SHAPES
 from benchmarks.tables import print_table, ratio, spread, write_json
 from benchmarks.workers import Answer, Workers
@@ -31,6 +32,7 @@ from headwise.config import read_toml
 from headwise.data.buckets import token_batches
 from headwise.data.files import data_cache
 from headwise.data.tokenizers import Tokenizer
+from headwise.layers.inference import has_int8
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
@@ -38,7 +40,7 @@ from headwise.training.loading import load
 from headwise.training.recipe import read_recipe
 
 # (beams, sentences a batch, batches a round)
-CASES = [(5, 1, 12), (5, 32, 1), (1, 1, 12), (1, 64, 1)]
+CASES = [(5, 1, 12), (5, 32, 1), (1, 1, 12), (1, 32, 1)]
 LOGITS_TOLERANCE = 1e-4
 
 
@@ -133,13 +135,18 @@ def rows_of(measured: list[Measured], subject: Subject, label: str, held: bool) 
     ours, rows = measured[0], []
     for result in measured:
         row = [label, result.name, spread(result.sentences_per_cpu_s, 1)]
-        row.append(f"{ratio(ours.sentences_per_cpu_s, result.sentences_per_cpu_s):.2f}")
+        row += [f"{ratio(own.sentences_per_cpu_s, result.sentences_per_cpu_s):.2f}" for own in own_systems(measured)]
         row += [f"{statistics.median(result.ms_per_step):.2f}", f"{result.peak_mib:,.0f}"]
         if not held:
             same = sum(result.outputs[index] == tokens for index, tokens in ours.outputs.items())
             row += [f"{same / len(ours.outputs):.0%}", f"{bleu(result, subject):.2f}"]
         rows.append(row)
     return rows
+
+
+def own_systems(measured: list[Measured]) -> list[Measured]:
+    """Those of Headwise."""
+    return [result for result in measured if result.name.startswith("Headwise")]
 
 
 def bleu(result: Measured, subject: Subject) -> float:
@@ -162,25 +169,37 @@ def compare(workers: Workers, subject: Subject, cases: list[tuple[int, int, int]
         measured = measure(workers, subject, (beams, size, batches), rounds, held)
         rows += rows_of(measured, subject, label, held)
         kept[label] = [{**asdict(result), "outputs": None} for result in measured]
-    header = ["case", "system", "sentences / CPU s", "Headwise to it", "ms / step", "peak MiB"]
+    owned = [f"{result.name} to it" for result in own_systems(measured)]
+    header = ["case", "system", "sentences / CPU s", *owned, "ms / step", "peak MiB"]
     print_table([*header, *([] if held else ["equal", "BLEU"])], rows)
     return kept
 
 
 def jobs(subject: Subject, folder: Path, peer: bool) -> list[dict[str, Any]]:
-    """The workers: Headwise, the peer at its defaults, the peer with the same machine settings."""
-    systems = [("Headwise", "headwise", True)]
-    if peer:
+    """The workers: Headwise, Hugging Face at its defaults and with the same machine settings, CTranslate2."""
+    systems = [("Headwise", "headwise", True, "fp32")]
+    if has_int8():
+        systems.append(("Headwise int8", "headwise", True, "int8"))
+    if peer and can_generate(subject):
         family = "HF Marian" if subject.config.norm_order == "post" else "HF Pegasus"
-        systems += [(family, "marian", False), (f"{family}, our settings", "marian", True)]
+        systems += [(family, "marian", False, "fp32"), (f"{family}, our settings", "marian", True, "fp32")]
+    if peer and has_engine(subject):
+        systems += [("CTranslate2", "ctranslate2", False, "fp32"), ("CTranslate2 int8", "ctranslate2", False, "int8")]
     shared = {"folder": str(folder), "config": subject.config.model_dump(mode="json")}
-    return [{"name": name, "kind": kind, "tuned": tuned, **shared} for name, kind, tuned in systems]
+    names = ("name", "kind", "tuned", "precision")
+    return [{**dict(zip(names, system, strict=True)), **shared} for system in systems]
 
 
-def usable(subject: Subject, wanted: bool) -> bool:
-    """Whether the peer can take part; says why if not."""
-    if not wanted:
-        return False
+def has_engine(subject: Subject) -> bool:
+    """Whether CTranslate2 can take part; says why if not."""
+    why = engine.refusal(subject.config) if engine.installed() else engine.SKIPPED
+    if why is not None:
+        print(f"CTranslate2: {why}\n")
+    return why is None
+
+
+def can_generate(subject: Subject) -> bool:
+    """Whether Hugging Face can take part; says why if not."""
     if not huggingface.installed():
         print(f"Hugging Face: {huggingface.SKIPPED}\n")
         return False
@@ -197,7 +216,7 @@ def check(workers: Workers) -> None:
         difference = answer["logits_difference"]
         print(f"{worker.name}: largest difference of logits {difference:.1e}", end="")
         print(f"; {answer['settings']}" if answer["settings"] else "")
-        if difference > LOGITS_TOLERANCE:
+        if difference > LOGITS_TOLERANCE and "int8" not in worker.name:
             raise SystemExit(f"{worker.name} does not compute the same network; nothing is timed")
     print(flush=True)
 
@@ -232,12 +251,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         subject = fresh(shape.config().model_copy(update={"norm_order": chosen.norm}), data, vocab, limit)
     sizes = {name: getattr(subject.config, name) for name in ("encoder_layers", "decoder_layers", "d_model", "d_ff")}
     name = chosen.run or ("quick" if chosen.quick else chosen.shape)
-    print(f"{name}: {sizes}, norm {subject.config.norm_order}, float32")
+    print(f"{name}: {sizes}, norm {subject.config.norm_order}")
     print(f"{subject.corpus.origin}; vocabulary {subject.corpus.vocab_size:,}; {runtime.processor()}; one thread\n")
     tables = {}
     with tempfile.TemporaryDirectory() as name:
         prepare(subject, Path(name))
-        with Workers("benchmarks.decoding", jobs(subject, Path(name), usable(subject, not chosen.no_peer))) as workers:
+        with Workers("benchmarks.decoding", jobs(subject, Path(name), not chosen.no_peer)) as workers:
             check(workers)
             for held in (True, False) if chosen.run else (True,):
                 tables["held" if held else "free"] = compare(workers, subject, cases, rounds, held)

@@ -23,7 +23,7 @@ from benchmarks.rates import linear_rate, seconds
 from benchmarks.tables import print_table, write_json
 from headwise import runtime
 from headwise.attention.dropout import Dropout
-from headwise.layers.inference import RoundedLinear
+from headwise.layers.inference import RoundedLinear, bfloat16_product, has_int8, int8_product
 from headwise.layers.loss import vocabulary_loss
 
 Size = tuple[int, int, int]
@@ -100,20 +100,24 @@ def _products(sizes: list[Size]) -> dict[str, list[float]]:
 
 
 def _rounded(sizes: list[Size]) -> dict[str, list[float]]:
-    """Microseconds of a linear layer with few rows: plain on both paths, rounded to bfloat16."""
-    found = {}
+    """Microseconds of a linear layer with few rows: plain on both paths, rounded to bfloat16 and to 8 bits."""
+    found, products = {}, [bfloat16_product, *([int8_product] if has_int8() else [])]
     for rows, width, outputs in sizes:
         x, linear = torch.randn(rows, width), nn.Linear(width, outputs)
-        rounded = RoundedLinear(linear)
+        rounded = [RoundedLinear(linear, product) for product in products]
         row = []
         with torch.inference_mode():
             for setting in PATHS.values():
                 with _path(setting):
                     row.append(1e6 * seconds(partial(linear, x)))
-            row.append(1e6 * seconds(partial(rounded, x)))
+            row += [1e6 * seconds(partial(layer, x)) for layer in rounded]
         found[_named((rows, width, outputs))] = row
-    header = ["CPU µs, rows x in x out", *(f"plain {name}" for name in PATHS), "rounded", "default / rounded"]
-    print_table(header, [[name, *(f"{t:,.1f}" for t in row), f"{row[0] / row[2]:.2f}"] for name, row in found.items()])
+    header = ["CPU µs, rows x in x out", *(f"plain {name}" for name in PATHS), "bfloat16", "8 bits"][
+        : 3 + len(products)
+    ]
+    header += ["default / bfloat16", "default / 8 bits"][: len(products)]
+    rows = [[*(f"{t:,.1f}" for t in row), *(f"{row[0] / t:.2f}" for t in row[2:])] for row in found.values()]
+    print_table(header, [[name, *row] for name, row in zip(found, rows, strict=True)])
     return found
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.options import TaskOptions
+from headwise.cli.predict import for_search, report_precision
 from headwise.errors import ConfigError, flag
 from headwise.files import json_text
 from headwise.labels import decimals
@@ -43,21 +44,21 @@ def evaluate(
     from headwise.predictors.intervals import compare_scores
     from headwise.training.loading import baselines_of, examples
 
-    if metric is not None and against is None:
-        raise ConfigError("--metric names the score that two runs are compared by; name the other with --against")
+    _require_rival(metric, against)
     if run.is_file():
         return _of_files(run, against, metric, as_json=as_json)
     options, data_options = TaskOptions.of(context, "evaluate").values, _data_options(context, data, target_data)
     runtime.apply(fast_products=False)
     with process_group() as processes, sharing(processes):
         sample = processes.once(lambda: examples(run, "test" if data else split, data_options)[:limit])
-        predictor = together(processes, lambda: headwise.load(run))
+        predictor = together(processes, lambda: for_search(headwise.load(run)))
         scores, each = scores_of(predictor, sample, options, by_rows=bool(rows or against))
         if against and each:
             rival_rows = rows_of(against, lambda rival: scores_of(rival, sample, options, by_rows=True)[1])
             scores = compare_scores(each.resampled(metric), rival_rows.resampled(metric))
     if not processes.first:
         return
+    report_precision(predictor)
     if rows and each:
         each.save(rows)
     compared = None if against else baselines_of(run, predictor, sample, scores)
@@ -66,6 +67,11 @@ def evaluate(
     else:
         title = f"{run} on {len(sample):,} examples of {data or f'its {split} part'}"
         show(scores, title + (f", and {against}" if against else ""), compared)
+
+
+def _require_rival(metric: str | None, against: Path | None) -> None:
+    if metric is not None and against is None:
+        raise ConfigError("--metric names the score that two runs are compared by; name the other with --against")
 
 
 def _data_options(context: typer.Context, data: Path | None, target_data: Path | None) -> dict[str, object]:

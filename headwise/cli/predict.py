@@ -92,6 +92,7 @@ def _apply(
         return
     _write(written, to.output, to.chunk, to.numbered)
     warn(unknown)
+    report_precision(predictor)
 
 
 def _refuse_own(output: Path | None, places: list[tuple[str, bool]]) -> None:
@@ -121,7 +122,21 @@ def loaded(run: Path, seed: int | None) -> "Predictor[Any, Any, Any]":
     if seed is not None:
         torch.manual_seed(seed)
     predictor: Predictor[Any, Any, Any] = headwise.load(run)
+    return for_search(predictor)
+
+
+def for_search(predictor: "Predictor[Any, Any, Any]") -> "Predictor[Any, Any, Any]":
+    """The predictor in a process that trains nothing: no search has to see whether its weights changed."""
+    if predictor.twin() is not None:
+        predictor.model.requires_grad_(False)
     return predictor
+
+
+def report_precision(predictor: "Predictor[Any, Any, Any]") -> None:
+    """Prints the precisions that were chosen, and why."""
+    twin = predictor.twin()
+    for choice in () if twin is None else twin.choices:
+        typer.echo(f"precision {choice}", err=True)
 
 
 def in_chunks(items: Iterable[Any], chunk: int, processes: Processes = ALONE) -> Iterator[list[Any]]:

@@ -7,6 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from headwise.service.limits import Limits
+    from headwise.service.loaded import LoadedRun
 
 
 def serve(
@@ -17,6 +18,10 @@ def serve(
         list[str] | None, typer.Option(help="A name of this service for others; repeat it.")
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Of every search: fp32, bf16, int8, or auto; default: as recipes and requests say."),
+    ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="A limit such as queue=128; repeat it.")] = None,
 ) -> None:
     """Answer requests for trained runs over HTTP, as `headwise predict --json` does: docs/service.md."""
@@ -36,11 +41,30 @@ def serve(
     models = load_runs(runs)
     for run in models.values():
         typer.echo(f"{run.name}: task {run.task}, POST /api/v1/{run.verb}")
+        _search_in(run, precision)
     name = in_address(host)
     if name not in LOOPBACK:
         typer.echo(f"warning: {host} can be reached from other machines; there is no password", err=True)
     hosts = {*LOOPBACK, *(allowed_host or []), *(() if host in ("0.0.0.0", "::") else (name,))}
     listen(create_app(models, limits, hosts), limits, host, port, lambda address: typer.echo(f"listening at {address}"))
+
+
+def _search_in(run: "LoadedRun", precision: str | None) -> None:
+    """Settles the precision of searches before requests come. Raises: ConfigError for one that is not there."""
+    from headwise.decoding.search import DecodingConfig
+    from headwise.predictors.twins import Choice
+
+    twin, decoding = run.predictor.twin(), run.decoding(None) or DecodingConfig()
+    if twin is None:
+        return
+    run.predictor.model.requires_grad_(False)
+    requested = decoding.with_options({} if precision is None else {"precision": precision}).precision
+    if precision is not None:
+        twin.instead = requested
+    if requested in ("auto", "int8"):
+        typer.echo(f"{run.name}: precision {twin.choice(run.predictor.model, requested)}")
+    # a check takes longer than a request may
+    twin.decide = lambda _: Choice("fp32", "8 bits are checked when the service starts: --precision int8")
 
 
 def _limits(settings: list[str]) -> "Limits":

@@ -40,8 +40,10 @@ class DecodingConfig(Config):
     max_len_a: float = Field(1.5, ge=0, description="longest output: tokens per source token ...")
     max_len_b: float = Field(10.0, ge=0, description="... plus this many")
     max_len: int = Field(256, ge=1, description="longest output of all, in tokens")
-    precision: Literal["fp32", "bf16"] = Field(
-        "fp32", description="bf16: large products in bfloat16; faster where `headwise doctor` says so, less exact"
+    precision: Literal["auto", "fp32", "bf16", "int8"] = Field(
+        "fp32",
+        description="bf16: large products in bfloat16; faster where `headwise doctor` says so, less exact. int8: in 8 "
+        "bits, unless the run's held-out part shows a loss. auto: int8 where it is faster on this machine, else fp32",
     )
     no_repeat_ngram: int = Field(0, ge=0, description="no n-gram of this many tokens occurs twice; 0: off")
     num_samples: int = Field(1, ge=1, le=65536, description="sample: outputs per sentence")

@@ -57,13 +57,8 @@ def files_of(subject: Subject, quantization: str = "float32") -> dict[str, Writa
     if quantization not in QUANTIZATIONS:
         raise ConfigError(unknown("quantization", quantization, QUANTIZATIONS))
     library, flat = _library(), effective(subject.flat())
-    if others := [
-        f"model.{key} = {flat[f'model.{key}']!r}"
-        for key, allowed in _ONLY.items()
-        if f"model.{key}" in flat and flat[f"model.{key}"] not in allowed
-    ]:
-        raise Unsupported(f"CTranslate2 does not compute {'; '.join(others)}")
-    spec = _seq2seq(subject, library, flat) if subject.reads else _decoder_only(subject, library, flat)
+    refuse(flat)
+    spec = seq2seq_spec(subject.model, library, flat) if subject.reads else _decoder_only(subject, library, flat)
     _describe(spec, subject, flat)
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
@@ -72,6 +67,16 @@ def files_of(subject: Subject, quantization: str = "float32") -> dict[str, Writa
         files: dict[str, Writable] = {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
     tokens = theirs_of_tokenizers(subject.tokenizers, flat, flat["model.max_len"])
     return {**files, **tokens}
+
+
+def refuse(flat: dict[str, Any]) -> None:
+    """Raises: Unsupported naming the keys of a recipe that CTranslate2 does not compute."""
+    if others := [
+        f"model.{key} = {flat[f'model.{key}']!r}"
+        for key, allowed in _ONLY.items()
+        if f"model.{key}" in flat and flat[f"model.{key}"] not in allowed
+    ]:
+        raise Unsupported(f"CTranslate2 does not compute {'; '.join(others)}")
 
 
 def _kinds(library: Any, flat: dict[str, Any]) -> dict[str, Any]:
@@ -100,8 +105,11 @@ def _rotary(position: object) -> dict[str, Any]:
     }
 
 
-def _seq2seq(subject: Subject, library: Any, flat: dict[str, Any]) -> Any:
-    model: Any = subject.model
+def seq2seq_spec(model: Any, library: Any, flat: dict[str, Any]) -> Any:
+    """An encoder-decoder with the keys `model.NAME` of its recipe, without vocabularies.
+
+    Raises: Unsupported for positions that CTranslate2 does not compute.
+    """
     kinds, specs = _kinds(library, flat), library.specs.transformer_spec
     if flat["model.position"] not in ("sinusoidal", "learned"):
         raise Unsupported(

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeGuard, TypeVar
@@ -16,17 +17,20 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import ScaledDot
 from headwise.caches import AttentionStep, KeyValues
+from headwise.errors import MachineError
 from headwise.layers.attention import MultiHeadAttention, Vectors, rotated, rows_of_beams
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Lens, Residual
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "int8"]
 M = TypeVar("M", bound=nn.Module)
 Product = Callable[[Tensor], Tensor]
 
 # below this many weights the call costs more than the product saves
-SMALLEST = 500_000
+SMALLEST, SMALLEST_INT8 = 500_000, 200_000
+# the largest 8-bit number, and the smallest step between two of them, so that a row of zeros has one
+_LARGEST, _STEP = 127, 1e-12
 
 
 def for_inference(model: M, precision: Precision = "fp32") -> M:
@@ -39,12 +43,16 @@ def for_inference(model: M, precision: Precision = "fp32") -> M:
 
     Args:
         precision: "bf16" rounds the products of large layers to bfloat16, which is faster where its products are fast
-            (`headwise doctor`) and gives other last digits.
+            (`headwise doctor`) and gives other last digits. "int8" rounds them to 8 bits (`int8_product`), which is
+            faster wherever PyTorch has such products (`has_int8`), and less exact.
+
+    Raises: MachineError: int8 where PyTorch has no such products.
     """
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
-    if precision == "bf16":
-        _replace(twin, lambda child: RoundedLinear(child) if is_rounded(child) else child)
+    if precision != "fp32":
+        product = bfloat16_product if precision == "bf16" else int8_product
+        _replace(twin, lambda child: RoundedLinear(child, product) if is_rounded(child, precision) else child)
     _replace(twin, _twin)
     return twin.eval()
 
@@ -56,22 +64,65 @@ def is_current(twin: nn.Module, model: nn.Module) -> bool:
     return all(module.is_current() for module in twin.modules() if isinstance(module, RoundedLinear))
 
 
+def bfloat16_product(linear: nn.Linear) -> Product:
+    """x W^T + b with x and W rounded to bfloat16 and summed in float32: half the bytes, other last digits."""
+    weight, bias = linear.weight.detach().bfloat16(), linear.bias
+
+    def product(x: Tensor) -> Tensor:
+        output = F.linear(x.bfloat16(), weight).to(x.dtype)
+        return output if bias is None else output.add_(bias)
+
+    return product
+
+
+def has_int8() -> bool:
+    """Whether PyTorch multiplies 8-bit numbers here, each output with a scale of its own."""
+    return torch.backends.quantized.engine in ("x86", "onednn", "fbgemm")
+
+
+def int8_product(linear: nn.Linear) -> Product:
+    """x W^T + b with W rounded to 8 bits, a scale for each output, and x to 7 bits, one scale for all of its rows.
+
+    7 bits, since sums of products of 8 overflow on processors without VNNI. With one scale for all rows, what a row
+    gives depends a little on those beside it.
+
+    Raises: MachineError where PyTorch has no such products.
+    """
+    if not has_int8():
+        raise MachineError("this PyTorch has no 8-bit products here; set decoding.precision to fp32 or bf16")
+    weight = linear.weight.detach()
+    scales = weight.abs().amax(1).div(_LARGEST).clamp_min(_STEP).double()
+    with warnings.catch_warnings():
+        # PyTorch means to move quantized tensors to another package
+        warnings.filterwarnings("ignore", message=".*torch.quantize_per", category=UserWarning)
+        rounded = torch.quantize_per_channel(weight, scales, torch.zeros(len(scales), dtype=torch.long), 0, torch.qint8)
+    packed = torch.ops.quantized.linear_prepack(rounded, None if linear.bias is None else linear.bias.detach())
+
+    def product(x: Tensor) -> Tensor:
+        if not x.numel():
+            return F.linear(x, weight)
+        output: Tensor = torch.ops.quantized.linear_dynamic(torch.atleast_2d(x), packed, reduce_range=True)
+        return output.view(*x.shape[:-1], len(weight))
+
+    return product
+
+
 class RoundedLinear(nn.Module):
-    """x W^T + b with x and W rounded to bfloat16 and summed in float32: half the bytes, other last digits.
+    """A linear layer whose product is rounded: `bfloat16_product` or `int8_product`.
 
     It stands in the place of an `nn.Linear` while a model decodes; `python -m benchmarks.machine` sets it beside
     float32.
     """
 
-    def __init__(self, linear: nn.Linear):
+    def __init__(self, linear: nn.Linear, product: Callable[[nn.Linear], Product]):
         super().__init__()
         self.linear = linear
-        self._copy = linear.weight.detach().bfloat16()
-        self._state, self._sums = _state(linear.weight), _sums(linear.weight)
+        self._product = product(linear)
+        self._states = [_state(parameter) for parameter in linear.parameters()]
+        self._sums = [_sums(parameter) for parameter in linear.parameters()]
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
-        output = F.linear(x.bfloat16(), self._copy).to(x.dtype)
-        return output if self.bias is None else output.add_(self.bias)
+        return self._product(x)
 
     @property
     def weight(self) -> Tensor:
@@ -84,21 +135,26 @@ class RoundedLinear(nn.Module):
         return self.linear.bias
 
     def is_current(self) -> bool:
-        """Whether the copy still shows the weight of the layer.
+        """Whether the copy still shows the parameters of the layer.
 
-        What PyTorch changes in place is counted by the weight itself. Fused optimizers, `weight.data`, NumPy and
-        changes in inference mode count nothing: they are noticed by the sum of the bits of each row.
+        What PyTorch changes in place is counted by a parameter itself. Fused optimizers, `weight.data`, NumPy and
+        changes in inference mode count nothing: they are noticed by the sum of the bits of each row. A parameter that
+        requires no gradient is not trained, and its bits are not summed, which takes as long as a short search.
         """
-        weight = self.linear.weight
-        return self._state == _state(weight) and torch.equal(self._sums, _sums(weight))
+        for parameter, state, sums in zip(self.linear.parameters(), self._states, self._sums, strict=True):
+            if state != _state(parameter):
+                return False
+            if (parameter.requires_grad or parameter.is_inference()) and not torch.equal(sums, _sums(parameter)):
+                return False
+        return True
 
 
-def is_rounded(linear: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether bfloat16 pays for this layer: a plain `nn.Linear`, large, in float32 on a processor."""
-    if type(linear) is not nn.Linear:
+def is_rounded(linear: nn.Module, precision: Precision = "bf16") -> TypeGuard[nn.Linear]:
+    """Whether rounding pays for this layer: a plain `nn.Linear`, large, in float32 on a processor."""
+    if precision == "fp32" or type(linear) is not nn.Linear:
         return False
-    weight = linear.weight
-    return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= SMALLEST
+    weight, smallest = linear.weight, SMALLEST if precision == "bf16" else SMALLEST_INT8
+    return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= smallest
 
 
 def _state(weight: Tensor) -> tuple[object, ...]:
@@ -106,8 +162,8 @@ def _state(weight: Tensor) -> tuple[object, ...]:
     return weight.data_ptr(), weight.dtype, 0 if weight.is_inference() else weight._version
 
 
-def _sums(weight: Tensor) -> Int[Tensor, "out_features"]:
-    """The bits of each row of a float32 weight as whole numbers, summed: another number is another sum."""
+def _sums(weight: Tensor) -> Int[Tensor, "*rows"]:
+    """The bits of each row of a float32 parameter as whole numbers, summed: another number is another sum."""
     # summed in 32 bits, where it may overflow: wider sums take eight times as long
     return weight.detach().view(torch.int32).sum(-1, dtype=torch.int32)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -21,17 +22,19 @@ Past = Sequence[Segments] | None
 class DecoderOnly(nn.Module):
     """A stack of causal self-attention that continues a sequence of tokens.
 
-    Args:
-        decoder: its blocks have no cross-attention.
-        memory_len: tokens of earlier segments of a text that each layer can attend to; 0: none.
-    Source: Liu et al. 2018, arXiv:1801.10198; the memory: Dai et al. 2019, arXiv:1901.02860, section 3.2.
+        Args:
+            decoder: its blocks have no cross-attention.
+            memory_len: tokens of earlier segments of a text that each layer can attend to; 0: none.
+        Source: Liu et al. 2018, arXiv:1801.10198; the memory: Dai et al. 2019, arXiv:1901.02860, section 3.2.
 
-    >>> import torch
-    >>> model = build_decoder(DecoderConfig(d_model=8, d_ff=16, num_heads=2, num_layers=1), vocab_size=11).eval()
-    >>> prompt = torch.tensor([[5, 4, 7]])
-    >>> cache = model.start(prompt[:, :-1])
-    >>> bool(torch.allclose(model.step(prompt[:, -1], cache), model(prompt)[:, -1], atol=1e-5))
-    True
+        >>> from typing import Any
+
+    import torch
+        >>> model = build_decoder(DecoderConfig(d_model=8, d_ff=16, num_heads=2, num_layers=1), vocab_size=11).eval()
+        >>> prompt = torch.tensor([[5, 4, 7]])
+        >>> cache = model.start(prompt[:, :-1])
+        >>> bool(torch.allclose(model.step(prompt[:, -1], cache), model(prompt)[:, -1], atol=1e-5))
+        True
     """
 
     def __init__(self, decoder: TransformerDecoder, memory_len: int = 0):
@@ -39,7 +42,7 @@ class DecoderOnly(nn.Module):
         self.decoder, self.memory_len = decoder, memory_len
 
     @property
-    def output(self) -> nn.Linear:
+    def output(self) -> Any:
         """Maps hidden states to the vocabulary."""
         return self.decoder.output
 

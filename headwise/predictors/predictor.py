@@ -14,6 +14,7 @@ from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.drafting import Draft, OutputTokens
 from headwise.predictors.rows import Scored
+from headwise.predictors.twins import Twin
 
 # inputs, outputs, and examples with the answer that is right
 I = TypeVar("I")  # noqa: E741
@@ -246,6 +247,10 @@ class Predictor(ABC, Generic[I, O, E]):
     def unknown(self, items: Sequence[I]) -> Unknown:
         """What of these inputs training has not taught the model; nothing where a model cannot tell."""
         return Unknown()
+
+    def twin(self) -> Twin[Any] | None:
+        """What makes the copies of the model that search token by token; None where there is no such search."""
+        return None
 
     def everything(self, options: Any = None) -> Sequence[I]:
         """What `predict` answers where no input is given, as with these options every word of a vocabulary.

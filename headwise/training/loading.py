@@ -22,6 +22,7 @@ from headwise.runs.weights import load_weights, match_weights
 from headwise.tasks import registry
 from headwise.tasks.task import Assets
 from headwise.training.comparison import Baselines, compare_with_baselines
+from headwise.training.precision import Decision
 from headwise.training.randomness import isolated
 from headwise.training.recipe import Recipe, parse_recipe, read_recipe
 from headwise.training.recipes import named_files
@@ -49,7 +50,10 @@ def load(folder: str | os.PathLike[str], *, trust: bool = False) -> Predictor[An
         ConfigError: if the default device is "meta".
     """
     with trusting(trust):
-        return read_run(Path(folder), _warn, _predictor)
+        predictor = read_run(Path(folder), _warn, _predictor)
+    if (twin := predictor.twin()) is not None:
+        twin.decide = Decision(Path(folder), predictor, lambda split: examples(folder, split))
+    return predictor
 
 
 def recipe_of(folder: str | os.PathLike[str]) -> Recipe:

@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 
 import headwise as package
+from headwise.cli import serve
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import ConfigError
 from headwise.explain.explanation import Explanation
 from headwise.explain.figures import heads
+from headwise.layers import inference
+from headwise.service.loaded import load_runs
+from headwise.training import precision
 
 
 def _given(method, given, n_best):
@@ -426,3 +430,50 @@ def test_the_line_of_the_readme_that_draws_a_picture(trained, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     exec(line, {"translator": package.load(trained)})
     assert [path.read_bytes()[:4] for path in tmp_path.iterdir()] == [b"\x89PNG"]
+
+
+@pytest.fixture
+def large_layers(monkeypatch):
+    """As if the layers of the tiny run were large."""
+    monkeypatch.setattr(inference, "SMALLEST_INT8", 1)
+    monkeypatch.setattr(precision, "int8_gain", lambda: 4.0)
+
+
+def test_a_precision_is_checked_reported_and_remembered(headwise, trained, large_layers):
+    code, out, err = headwise("predict", trained, "--text", "one and two .", "--precision", "int8")
+    assert code == 0
+    assert out.count("\n") == 1
+    assert err.startswith("precision int8: bleu ") or "8 bits would lose too much: bleu" in err
+    assert " in place of " in err
+    assert (trained / "decoding.json").exists()
+    # an allowed loss is one of the same numbers for the other verb
+    code, _, again = headwise("evaluate", trained, "--split", "train", "--limit", "3", "--precision", "int8", "--json")
+    assert code == 0
+    assert again == err
+    assert "4.0 times the rate of float32 here" in headwise("predict", trained, "two", "--precision", "auto")[2] or (
+        "would lose too much" in err
+    )
+    assert headwise("predict", trained, "two")[2] == ""
+
+
+def test_a_service_settles_its_precision_before_requests(trained, large_layers, capsys):
+    run = load_runs([trained])[trained.name]
+    serve._search_in(run, "int8")
+    assert capsys.readouterr().out.startswith(f"{trained.name}: precision ")
+    twin, model = run.predictor.twin(), run.predictor.model
+    assert twin.choice(model, "fp32") == twin.choice(model, "int8")
+    # no request waits for a check
+    other = load_runs([trained])[trained.name]
+    serve._search_in(other, None)
+    assert capsys.readouterr().out == ""
+    assert "checked when the service starts" in other.predictor.twin().choice(other.predictor.model, "int8").reason
+    assert other.predictor.twin().choice(other.predictor.model, "bf16").precision == "bf16"
+    with pytest.raises(ConfigError, match="precision"):
+        serve._search_in(other, "int4")
+
+
+def test_a_precision_that_is_not_there_is_refused(headwise, trained):
+    code, _, err = headwise("predict", trained, "--text", "one", "--precision", "int4")
+    assert code == 2
+    assert "precision" in err
+    assert "int4" in err

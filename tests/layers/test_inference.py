@@ -9,9 +9,19 @@ from torch import nn
 
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import build
+from headwise.errors import MachineError
 from headwise.layers import inference
 from headwise.layers.blocks import DecoderBlock
-from headwise.layers.inference import SMALLEST, DecodingBlock, RoundedLinear, for_inference, is_current, is_rounded
+from headwise.layers.inference import (
+    SMALLEST,
+    DecodingBlock,
+    RoundedLinear,
+    bfloat16_product,
+    for_inference,
+    int8_product,
+    is_current,
+    is_rounded,
+)
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 
@@ -94,10 +104,12 @@ def test_same_numbers_while_the_cache_grows():
 
 
 @on_the_host("layers are rounded on a processor")
-def test_large_layers_too(monkeypatch):
-    monkeypatch.setattr(inference, "SMALLEST", 1)
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_large_layers_too(monkeypatch, precision):
+    for name in ("SMALLEST", "SMALLEST_INT8"):
+        monkeypatch.setattr(inference, name, 1)
     made = model(torch.float32).eval()
-    twin = for_inference(made, "bf16")
+    twin = for_inference(made, precision)
     assert sum(type(module) is RoundedLinear for module in twin.modules()) > 10
     assert not any(type(module) is RoundedLinear for module in made.modules())
     same(made, twin, steps=11, rtol=1e-5, atol=0.3)
@@ -108,19 +120,61 @@ def linear(bias=True):
     return nn.Linear(97, 301, bias=bias)
 
 
+PRODUCTS = pytest.mark.parametrize("product", [bfloat16_product, int8_product])
+
+
+@PRODUCTS
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [(1,), (2, 5), (0,), ()])
-def test_a_rounded_product(rows, bias):
+def test_a_rounded_product(rows, bias, product):
     plain, x = linear(bias), torch.randn(*rows, 97)
     with torch.inference_mode():
-        rounded = RoundedLinear(plain)(x)
+        rounded = RoundedLinear(plain, product)(x)
         assert rounded.dtype == torch.float32
-        torch.testing.assert_close(rounded, plain(x), rtol=0, atol=3e-2)
+        torch.testing.assert_close(rounded, plain(x), rtol=0, atol=3e-2 if product is bfloat16_product else 0.1)
 
 
-def test_a_rounded_layer_tells_when_its_weight_has_changed():
+def test_a_product_of_8_bits_is_that_of_the_rounded_numbers():
+    plain, x = linear(), torch.randn(5, 97, generator=seeded(4))
+    weight, bias = plain.weight.detach().double(), plain.bias.detach().double()
+    low, high = min(0.0, float(x.min())), max(0.0, float(x.max()))
+    # x in 7 bits from 0, one scale for all rows; each row of the weight in steps of its largest number by 127
+    step = (high - low) / 127
+    zero = round(-low / step)
+    rounded = ((x / step).round() + zero).clamp(0, 127).sub(zero).mul(step).double()
+    steps = weight.abs().amax(1, keepdim=True) / 127
+    expected = rounded @ ((weight / steps).round() * steps).mT + bias
+    with torch.inference_mode():
+        torch.testing.assert_close(int8_product(plain)(x).double(), expected, rtol=0, atol=2e-2)
+
+
+def test_a_row_of_zeros_stays_zero_in_8_bits():
+    plain = linear(bias=False)
+    with torch.inference_mode():
+        plain.weight[7] = 0
+        assert not int8_product(plain)(torch.randn(5, 97))[:, 7].any()
+
+
+def test_without_8_bit_products_there_is_an_error(monkeypatch):
+    monkeypatch.setattr(inference, "has_int8", lambda: False)
+    with pytest.raises(MachineError, match=r"no 8-bit products here; set decoding\.precision to fp32 or bf16"):
+        int8_product(linear())
+
+
+@PRODUCTS
+def test_what_is_not_trained_is_not_summed(product, monkeypatch):
+    plain = linear().requires_grad_(False)
+    copied = RoundedLinear(plain, product)
+    monkeypatch.setattr(inference, "_sums", None)
+    assert copied.is_current()
+    plain.weight[3, 5] += 1.0
+    assert not copied.is_current()
+
+
+@PRODUCTS
+def test_a_rounded_layer_tells_when_its_weight_has_changed(product):
     plain = linear()
-    copied = RoundedLinear(plain)
+    copied = RoundedLinear(plain, product)
     assert {name for name, _ in copied.named_parameters()} == {"linear.weight", "linear.bias"}
     assert copied.is_current()
     # a fused optimizer changes weights without telling their version
@@ -131,11 +185,12 @@ def test_a_rounded_layer_tells_when_its_weight_has_changed():
 
 
 @pytest.mark.parametrize("change", [(300, slice(None)), (slice(None), 96), (211, 5)], ids=["row", "column", "number"])
-def test_what_counts_no_version_is_noticed_in_any_place(change):
+@PRODUCTS
+def test_what_counts_no_version_is_noticed_in_any_place(change, product):
     for mode in (False, True):
         with torch.inference_mode(mode):
             plain = linear()
-            copied = RoundedLinear(plain)
+            copied = RoundedLinear(plain, product)
             plain.weight.data[change] += 1.0
             assert not copied.is_current()
 
@@ -144,6 +199,8 @@ def test_only_large_plain_layers_in_single_precision_are_rounded():
     width = int(SMALLEST**0.5) + 1
     assert is_rounded(nn.Linear(width, width)) == (DEVICE == "cpu")
     assert not is_rounded(nn.Linear(width - 2, width - 2))
+    assert is_rounded(nn.Linear(width - 2, width - 2), "int8") == (DEVICE == "cpu")
+    assert not is_rounded(nn.Linear(width, width), "fp32")
     assert not is_rounded(Adapted(width, width))
     assert not is_rounded(nn.Linear(width, width, dtype=torch.bfloat16))
     assert not is_rounded(nn.Linear(width, width, device="meta"))
@@ -202,9 +259,10 @@ def test_other_calls_go_to_the_block_it_was_made_of():
 
 
 @on_the_host("layers are rounded on a processor")
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_a_copy_tells_when_it_is_outdated(monkeypatch, precision):
-    monkeypatch.setattr(inference, "SMALLEST", 1)
+    for name in ("SMALLEST", "SMALLEST_INT8"):
+        monkeypatch.setattr(inference, name, 1)
     made = model(torch.float32).eval()
     twin = for_inference(made, precision)
     assert is_current(twin, made)

@@ -37,6 +37,7 @@ from headwise.predictors.baselines import Baseline
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, several
 from headwise.predictors.rows import Rows, Scored, question_of
+from headwise.predictors.twins import Twin
 from headwise.processes import divided
 from headwise.tasks._files import as_json, from_json, tokenizer_in
 from headwise.tasks.demo import Demo
@@ -180,6 +181,9 @@ class Captioner(ImagePredictor[list[Output]]):
         for _, captions in divided(written, starts, alone=request.decoding.method == "sample"):
             outputs += captions
         return outputs
+
+    def twin(self) -> Twin[Seq2Seq]:
+        return self.writing.twin
 
     def options(self, given: Mapping[str, Any]) -> Request:
         """As for translations. Raises: ConfigError for options that captions do not have."""

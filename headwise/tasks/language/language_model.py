@@ -44,6 +44,7 @@ from headwise.tasks.language.ngram import COUNTED, NGrams
 from headwise.tasks.language.options import ContinuationOptions
 from headwise.tasks.task import Assets, Description, Given, Metric, Probe, Stats
 from headwise.tasks.text import running
+from headwise.tasks.text.options import ScoringOptions
 from headwise.tasks.text.plain import TextConfig, begin_id, suggested_portion, text_of, unknown_count
 from headwise.tasks.text.running import TOKENIZER_FILE
 from headwise.tasks.text.writer import Output, Request, outputs_of
@@ -136,15 +137,17 @@ class Continuer(Predictor[str, list[Output], str]):
         return ["\n".join(map(visible, (item + continuation.text).split("\n"))) for continuation in output]
 
     @torch.inference_mode()
-    def scored(self, examples: Sequence[str], options: DecodingConfig | None = None) -> Scored:
+    def scored(self, examples: Sequence[str], options: DecodingConfig | Request | None = None) -> Scored:
         """Loss in nats per token, perplexity, bits per character, and perplexity per word of a text.
 
         Args:
             examples: its lines or longer pieces; what has no line end gets one.
-            options: not used, since nothing is searched for.
+            options: of these only the precision counts, since nothing is searched for.
         """
+        precision = self._request(options).decoding.precision
+        model = self.model if precision == "fp32" else self._twin.of(self.model, precision)
         columns: dict[str, list[float]] = {"nll": [], "tokens": [], "chars": []}
-        scores = self.scores(examples, lambda text: self._nll(text, columns))
+        scores = self.scores(examples, lambda text: self._nll(model, text, columns))
         formulas = {
             "loss": Formula("mean", ("nll", "tokens")),
             "perplexity": Formula("perplexity", ("nll", "tokens")),
@@ -193,12 +196,12 @@ class Continuer(Predictor[str, list[Output], str]):
         count = last * len(ends)
         return {"perplexity": metrics.perplexity(total, count), "loss": total / count}
 
-    def _nll(self, text: Text, columns: dict[str, list[float]]) -> float:
+    def _nll(self, model: DecoderOnly, text: Text, columns: dict[str, list[float]]) -> float:
         """The negative log-likelihood of a text; that of each window, its tokens and characters go to `columns`."""
-        device, memory = self.model.output.weight.device, self.model.memory_len > 0
+        device, memory = model.output.weight.device, model.memory_len > 0
 
         def counted(batch: TextBatch) -> list[float]:
-            return text_losses(self.model, batch.to(device))
+            return text_losses(model, batch.to(device))
 
         # where a batch goes on from the one before, one process reads them all
         batches = scored(text, self.length, _SCORED_ROWS, memory=memory).once()
@@ -230,6 +233,9 @@ class Continuer(Predictor[str, list[Output], str]):
         tokens = torch.tensor([prompt], device=self.model.output.weight.device)
         read = [self.tokenizer.shown(token) for token in prompt]
         return Draft(self.model, self.model, lambda: self.model.start(tokens[:, :-1]), prompt[-1], read, self.tokenizer)
+
+    def twin(self) -> Twin[DecoderOnly]:
+        return self._twin
 
     def writes(self) -> Tokenizer:
         return self.tokenizer
@@ -405,7 +411,7 @@ class LanguageModel(running.RunningText):
     name: ClassVar[str] = "language-model"
     demo: ClassVar[Demo | None] = LANGUAGE_MODEL
     config_type: ClassVar[type[Config]] = LanguageModelConfig
-    options = (ContinuationOptions,)
+    options = (ContinuationOptions, ScoringOptions)
     metrics = (Metric("loss", "low"), Metric("perplexity", "low"), Metric("bits_per_char", "low"))
     config: LanguageModelConfig
 

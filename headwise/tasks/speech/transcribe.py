@@ -31,7 +31,7 @@ from headwise.tasks.speech.recordings import Recording
 from headwise.tasks.speech.transcriber import SpeechWriter, Transcriber, Units, paired
 from headwise.tasks.speech.utterances import JoinedConfig, SpeechBatch, load_recordings
 from headwise.tasks.task import Assets, Description, Metric, Stats
-from headwise.tasks.text.options import SearchOptions
+from headwise.tasks.text.options import ScoringOptions, SearchOptions
 from headwise.tasks.text.writer import Writing, text_of
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -201,7 +201,7 @@ class Transcribe(base.SpeechTask):
 
     name: ClassVar[str] = "transcribe"
     config_type: ClassVar[type[Config]] = TranscribeConfig
-    options = (SearchOptions,)
+    options = (SearchOptions, ScoringOptions)
     metrics = (Metric("loss", "low"), Metric("wer", "low"), Metric("cer", "low"))
     config: TranscribeConfig
 

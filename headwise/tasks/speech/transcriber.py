@@ -23,6 +23,7 @@ from headwise.predictors.drafting import Draft
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form
 from headwise.predictors.rows import Formula, Rows, Scored, question_of
+from headwise.predictors.twins import Twin
 from headwise.tasks.speech.listening import Known, Listener, gold_of
 from headwise.tasks.speech.models import FrameLabeller, SpeechReader, filled
 from headwise.tasks.speech.recordings import Recording, RecordingsConfig
@@ -203,6 +204,9 @@ class SpeechWriter(TextListener):
         if given.get("n_best", 1) > 1:
             raise ConfigError("a transcriber writes one text: remove --n-best")
         return Request.of(self.decoding, given)
+
+    def twin(self) -> Twin[Seq2Seq]:
+        return self.writing.twin
 
     def draft(self, item: Recording | str, options: Request | None = None) -> Draft:
         recording = self.heard(item)

@@ -16,6 +16,9 @@ class SearchOptions(BestOptions):
     max_len: int | None = Field(None, ge=1, description="longest output, in tokens")
     temperature: float | None = Field(None, gt=0, le=100, description="sampling: below 1 favours probable tokens")
     top_k: int | None = Field(None, ge=0, le=1 << 20, description="sampling: only this many most probable tokens")
+    precision: Literal["auto", "fp32", "bf16", "int8"] | None = Field(
+        None, description="fp32, bf16, int8, or auto: int8 where it is faster and as good"
+    )
     top_p: float | None = Field(None, gt=0, le=1, description="sampling: only the most probable tokens of this mass")
 
 
@@ -35,9 +38,17 @@ class TableOptions(Options):
     target_key: str | None = Field(None, description="target field, or language, of JSON lines")
 
 
-class BleuOptions(Options):
-    """How outputs are compared with references."""
+class ScoringOptions(Options):
+    """How outputs that are scored are searched for."""
 
     adds_to = "evaluate"
+
+    precision: Literal["auto", "fp32", "bf16", "int8"] | None = Field(
+        None, description="fp32, bf16, int8, or auto: int8 where it is faster and as good"
+    )
+
+
+class BleuOptions(ScoringOptions):
+    """The same, and how outputs are compared with references."""
 
     tokenize: str | None = Field(None, description="sacreBLEU's tokenizer, such as zh or char")

@@ -25,13 +25,12 @@ from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.explain.places import Places
-from headwise.layers.inference import Precision
 from headwise.layers.loss import output_loss, real_rows
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors.classes import mean, summed
 from headwise.predictors.drafting import Draft
 from headwise.predictors.rows import Column, Formula
-from headwise.predictors.twins import Twin
+from headwise.predictors.twins import Requested, Twin
 from headwise.processes import divided
 from headwise.tasks.task import Metric, Stats, Task
 
@@ -148,7 +147,7 @@ class Writing:
     def __init__(self, model: Seq2Seq, tokenizer: Tokenizer, least: int = 1):
         self.model, self.tokenizer, self.min_source_len = model, tokenizer, least
         self.draws = Draws()
-        self._twin = Twin[Seq2Seq]()
+        self.twin = Twin[Seq2Seq]()
 
     @torch.inference_mode()
     def search(self, batch: PairBatch, config: DecodingConfig, prefix: Sequence[int] = ()) -> list[list[Output]]:
@@ -195,9 +194,9 @@ class Writing:
 
         return Draft(model, model.decoder, start, self.tokenizer.bos_id, read, self.tokenizer, places)
 
-    def decoding_model(self, precision: Precision) -> Seq2Seq:
+    def decoding_model(self, precision: Requested) -> Seq2Seq:
         """What searches: the model's inference twin; the model itself while it is watched."""
-        return self._twin.of(self.model, precision)
+        return self.twin.of(self.model, precision)
 
     def _rules(self, lens: Tensor, config: DecodingConfig, prefix: Sequence[int]) -> Constraints:
         ids, lengths = self.tokenizer, lens.tolist()

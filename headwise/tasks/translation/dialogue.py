@@ -25,6 +25,7 @@ from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.predictors.rows import Rows, Scored, question_of
+from headwise.predictors.twins import Twin
 from headwise.tasks.demo import Demo
 from headwise.tasks.task import Generator
 from headwise.tasks.text.options import BleuOptions, WritingOptions
@@ -147,6 +148,9 @@ class Answerer(Predictor[str, list[Output], Pair]):
     def unknown(self, items: Sequence[str]) -> Unknown:
         """Tokens of turns, words or pieces of them, that are not in the vocabulary."""
         return unknown_tokens(self.translator.source_tokenizer, [turn for item in items for turn in turns_of(item)])
+
+    def twin(self) -> Twin[Seq2Seq]:
+        return self.writing.twin
 
     def draft(self, item: str, options: Request | None = None) -> Draft:
         context = self.parse(item)

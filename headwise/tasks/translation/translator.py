@@ -26,6 +26,7 @@ from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.predictors.rows import Formula, Rows, Scored, question_of
+from headwise.predictors.twins import Twin
 from headwise.processes import divided
 from headwise.tasks.text.writer import (
     LIKELIHOOD,
@@ -255,6 +256,9 @@ class Translator(Predictor[str, list[Output], Pair]):
             columns += [visible(translation.text), *([] if translation.links is None else [translation.links])]
             lines.append("\t".join(columns))
         return lines or [""]
+
+    def twin(self) -> Twin[Seq2Seq]:
+        return self.writing.twin
 
     def draft(self, item: str, options: Request | None = None) -> Draft:
         if not item.strip():
