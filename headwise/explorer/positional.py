@@ -182,6 +182,12 @@ def _kind(scheme: Position) -> str:
     return type(scheme).__module__.rpartition(".")[2]
 
 
+def _library_kind(scheme: Position) -> str | None:
+    """The name of a scheme in the library; None: it is somebody's own."""
+    kind = _kind(scheme)
+    return kind if kind in positions.names() and positions.position_type(kind) is type(scheme) else None
+
+
 def _library_schemes() -> list[dict[str, Any]]:
     lines = positions.catalogue()
     return [
@@ -193,7 +199,8 @@ def _library_schemes() -> list[dict[str, Any]]:
 
 def _of_runs(service: Service) -> list[dict[str, Any]]:
     schemes = [
-        {"kind": name, "model": run.name, "line": type(scheme).__name__, "where": type(scheme).where, "base": False}
+        {"kind": name, "model": run.name, "library": _library_kind(scheme), "line": type(scheme).__name__}
+        | {"where": type(scheme).where, "base": False}
         | _tried(scheme, _width(scheme))
         for run in service.runs.values()
         for name, scheme in _modules(run.predictor.model).items()

@@ -1,6 +1,7 @@
 """The pages Positions, Vision and Graph in a browser: what is shown is what the server told, nothing from elsewhere."""
 
 import io
+import math
 import re
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from browsing import IN_BROWSER, explored_at
 from serving_runs import task_run
 
+from headwise import positions
 from headwise.tasks.images.picture_files import encode
 
 pytestmark = IN_BROWSER
@@ -293,17 +295,57 @@ def test_positions_stand_side_by_side_and_sliders_are_in_the_address(page, site)
     opened(page, site, "#/positions", "positions/")
     page.locator("canvas.cellwise").nth(1).wait_for()
     page.locator("#slide-count").fill("16")
-    page.wait_for_selector("html[data-ready$='/16x64']")
+    page.wait_for_selector("html[data-ready$='/16x32'], html[data-ready$='/16x16']")
     assert "n=16" in page.url
     page.locator("section.half select").first.select_option("alibi")
     page.wait_for_selector("html[data-ready='positions/alibi/16x16']")
-    page.locator("canvas.cellwise").first.hover(position={"x": 2, "y": 2})
-    assert page.locator("section.half p.legend").first.inner_text() == "0, 0: 0"
+    half = page.locator("section.half").first
+    half.locator("canvas.cellwise").hover(position={"x": 2, "y": 2})
+    assert half.locator("p.legend").inner_text() == "query at 0, key at 0: 0"
+    # the slope of the first of eight heads is 1/2
+    assert half.locator(".say").inner_text() == (
+        "Far keys lose: −0.5 for neighbours, −7.5 at a distance of 15. Only the distance counts."
+    )
+    assert half.locator(".marks.down").inner_text().split() == ["0", "4", "8", "12"]
     page.reload()
     page.wait_for_selector("html[data-ready^='positions/']")
     assert page.locator("section.half select").first.input_value() == "alibi"
     page.locator("section.half select").first.select_option("none")
     page.locator("section.half p.note", has_text="nothing to draw").wait_for()
+
+
+def test_cells_and_hands_of_positions_say_their_angle_and_period(page, site):
+    opened(page, site, "#/positions?pa=rotary&pb=learned&n=16&d=8&ba=10000", "positions/")
+    half = page.locator("section.half").first
+    canvas = half.locator("canvas.cellwise")
+    # position 8 of the second pair turns by 8 / 10000^(2/8) = 0.8 rad, once in 2 pi / 0.1 positions
+    box = canvas.bounding_box()
+    canvas.hover(position={"x": 2.5 * box["width"] / 8, "y": 8.5 * box["height"] / 16})
+    assert half.locator("p.legend").inner_text() == "position 8, pair 1: angle 0.8 rad, period 62.8 positions"
+    cosines = [sum(math.cos(k / 10**j) for j in range(4)) / 4 for k in range(16)]
+    near, far = cosines[1], sum(cosines[8:]) / 8
+    assert half.locator(".say").inner_text().startswith(f"Neighbours are alike ({near:.2f}), ")
+    assert f"less ({far:.2f}). Only the distance counts." in half.locator(".say").inner_text()
+    assert "position 8" in half.locator("canvas.dials").get_attribute("aria-label")
+    page.locator("#slide-spot").fill("3")
+    assert "position 3" in half.locator("canvas.dials").get_attribute("aria-label")
+    assert page.locator("section.half").nth(1).locator(".say").inner_text().endswith("More than the distance counts.")
+
+
+def test_every_scheme_of_the_library_has_its_chinese_words(page, site):
+    opened(page, site, "#/positions?lang=zh&pa=none", "")
+    script = page.evaluate("performance.getEntriesByType('resource').map((e) => e.name)")
+    address = next(name for name in script if name.endswith("words/positions.js"))
+    words = page.evaluate("(address) => import(address).then((found) => found.SCHEMES)", address)
+    assert set(positions.names()) <= set(words)
+    for kind, (name, *sentences) in words.items():
+        assert name[1], kind
+        assert all(re.search("[\u4e00-\u9fff]{4}", chinese) for _, chinese in sentences), kind
+    half = page.locator("section.half").first
+    for kind in positions.names():
+        half.locator("select").select_option(kind)
+        half.locator(".about", has_text=words[kind][1][1]).wait_for()
+        assert not re.search("[A-Za-z]{3,} [a-z]{3,}", half.locator(".about p:not(.note, .formula)").inner_text())
 
 
 def test_pages_of_other_runs_say_which_run_to_choose(page, site):

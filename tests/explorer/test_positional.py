@@ -115,6 +115,7 @@ def test_positions_of_a_run_are_those_that_it_learned(tmp_path):
     with TestClient(create_app(runs, more=[add_explorer]), base_url="http://127.0.0.1:8000") as client:
         listed = [one for one in client.get("/api/v1/positions").json()["positions"] if one.get("model") == "run"]
         assert f"encoder.{name}" in [one["kind"] for one in listed]
+        assert {one["library"] for one in listed} == {type(scheme).__name__.lower()}
         found = asked(client, kind=f"encoder.{name}", model="run", n=7)
         with torch.no_grad():
             np.testing.assert_allclose(found, scheme.embed(torch.zeros(1, 7, 8), 0)[0], atol=1e-3)

@@ -242,9 +242,9 @@ CHOICES.pl = ["1"];
 
 /** What the pages of positions, images and graphs keep besides. */
 export const first = signal("sinusoidal");
-export const second = signal("rotary");
+export const second = signal("alibi");
 export const count = signal(64);
-export const width = signal(64);
+export const width = signal(32);
 export const base = signal(10000);
 export const spot = signal(8);
 export const each = signal("");
@@ -260,9 +260,9 @@ Object.assign(DEFAULTS, {
   mh: "",
   ex: -1,
   pa: "sinusoidal",
-  pb: "rotary",
+  pb: "alibi",
   n: 64,
-  d: 64,
+  d: 32,
   ba: 10000,
   at: 8,
   ea: "",

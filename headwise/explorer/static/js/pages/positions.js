@@ -2,19 +2,20 @@
 /** Position schemes, two side by side: what they add or turn, how alike positions are, the hands of a rotary one. */
 
 import { getJson, getNumbers, query as asked } from "../api.js";
+import { formula } from "../core/formula.js";
 import { number } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { learn, t } from "../strings.js";
+import { learn, sentences, t } from "../strings.js";
 import * as scheme from "../views/scheme.js";
-import { WORDS } from "../words/positions.js";
+import { FORMULAS, SCHEMES, WORDS } from "../words/positions.js";
 
 learn(WORDS);
 
 /**
- * @typedef {{ kind: string, model?: string, line: string, where: string, longer?: string, paper?: string, base:
- * boolean, does: string | null, why?: string }} Scheme
+ * @typedef {{ kind: string, model?: string, library?: string | null, line: string, where: string, longer?: string,
+ * paper?: string, base: boolean, does: string | null, why?: string }} Scheme
  */
 
 /** @type {{ value: Scheme[] }} */
@@ -23,12 +24,25 @@ const schemes = signal(/** @type {Scheme[]} */ ([]));
 /** A name of a scheme in the address. @param {Scheme} one */
 const nameOf = (one) => (one.model ? `${one.model}/${one.kind}` : one.kind);
 
+/** Its words, if it is a scheme of the library. @param {Scheme} one */
+function words(one) {
+  const kind = one.model ? one.library : one.kind;
+  const [name, does, longer] = (kind && SCHEMES[kind]) || [];
+  const chosen = (/** @type {[string, string] | undefined} */ pair) =>
+    pair && pair[state.language.value === "zh" ? 1 : 0];
+  return { kind, name: chosen(name), does: chosen(does), longer: chosen(longer) };
+}
+
+/** The runs here that have such positions. @param {Scheme} one */
+const runsWith = (one) =>
+  one.model ? [one.model] : schemes.value.flatMap((other) => (other.library === one.kind && other.model) || []);
+
 /** @param {string} name */
 const found = (name) => schemes.value.find((one) => nameOf(one) === name);
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
-  const top = h("div", { class: "tabs" });
+  const top = h("div", { class: "tabs sliding" });
   const sides = [state.first, state.second].map((chosen) => ({ chosen, node: h("section", { class: "panel half" }) }));
   place.append(
     h("h1", {}, () => t("positions_title")),
@@ -139,11 +153,13 @@ function slider(name, of, min, max, step, value, position) {
 function side(node, chosen) {
   const all = schemes.value;
   const now = found(chosen.value);
-  fill(node, choice(chosen, all));
+  const runs = now ? [...new Set(runsWith(now))] : [];
+  const own = runs.length ? h("span", { class: "own" }, `● ${t("scheme_of_run", runs.join(t("between")))}`) : null;
+  fill(node, h("div", { class: "chosen" }, choice(chosen, all), own));
   if (!now) return undefined;
   node.append(about(now));
   if (!now.does) {
-    node.append(h("p", { class: "note" }, now.why || ""));
+    node.append(h("p", { class: "note" }, why(now)));
     document.documentElement.dataset.ready = "none";
     return undefined;
   }
@@ -189,26 +205,40 @@ function path(one, what) {
   return `/api/v1/positional?${asked({ ...values, ...more })}`;
 }
 
+/** Why nothing is drawn of a scheme. @param {Scheme} one */
+function why(one) {
+  if (!words(one).name) return one.why || "";
+  return t(one.where === "nowhere" ? "draws_nothing" : "draws_later");
+}
+
 /** @param {{ value: string }} chosen @param {Scheme[]} all */
 function choice(chosen, all) {
-  const told = (/** @type {Scheme} */ one) =>
-    one.model ? `${one.line} · ${t("of_run")} ${one.model}: ${one.kind}` : one.kind;
+  const label = (/** @type {Scheme} */ one) => {
+    const name = words(one).name || (one.model ? one.line : one.kind);
+    return one.model
+      ? `${name} · ${t("of_run")} ${one.model}: ${one.kind}`
+      : `${name}${runsWith(one).length ? " ●" : ""}`;
+  };
   const select = h("select", { "aria-label": t("kind"), onchange: () => (chosen.value = select.value) }, [
-    ...all.map((one) => h("option", { value: nameOf(one) }, told(one))),
+    ...all.map((one) => h("option", { value: nameOf(one) }, label(one))),
     h("option", { value: "-" }, `— ${t("nothing")} —`),
   ]);
   select.value = found(chosen.value) ? chosen.value : "-";
   return select;
 }
 
+const FIXED = ["alibi", "sandwich", "sinusoidal_2d"];
+
 /** @param {Scheme} now */
 function about(now) {
-  const learned = !now.model && now.does && !now.base && !["alibi", "sandwich", "sinusoidal_2d"].includes(now.kind);
+  const { kind, does, longer } = words(now);
+  const learned = !now.model && now.does && !now.base && !FIXED.includes(now.kind);
   return h(
     "div",
-    {},
-    h("p", {}, now.line),
-    now.longer ? h("p", { class: "note" }, `${now.longer} ${now.paper || ""}`) : null,
+    { class: "about" },
+    h("p", {}, does || now.line),
+    kind && FORMULAS[kind] ? h("p", { class: "formula" }, FORMULAS[kind].split(", \\; ").map(formula)) : null,
+    h("p", { class: "note" }, sentences(longer || now.longer || "", now.paper || "")),
     learned ? h("p", { class: "note" }, t("untrained")) : null,
   );
 }

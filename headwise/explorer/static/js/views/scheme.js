@@ -1,6 +1,7 @@
 // @ts-check
 /** What a position scheme does as a map, as a curve by distance, and as hands of a clock where it turns. */
 
+import { signedTicks } from "../core/bar.js";
 import { drawn } from "../core/chart.js";
 import { signed } from "../core/color.js";
 import { painted, under } from "../core/heatmap.js";
@@ -8,41 +9,148 @@ import { number } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
-import { t } from "../strings.js";
+import { sentences, t } from "../strings.js";
+import { bar } from "./legend.js";
 
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
 /** @typedef {{ does: string, values: Numbers, alike: Numbers }} Drawn */
 
 const HANDS = 8;
+/** A number with a minus sign. @param {number} value */
+const figure = (value) => number(value).replace(/^-/, "−");
+
+/** Pixels that the two lines below a hand need. */
+const BELOW = 34;
 
 /** @param {HTMLElement} place @param {Drawn} what @returns {() => void} */
 export function mount(place, what) {
+  place.append(h("p", { class: "say" }, saying(what)));
   const ends = [map(place, what), curve(place, what)];
   if (what.does === "turns") ends.push(hands(place, what));
   return () => ends.forEach((end) => end());
 }
 
-/** @param {HTMLElement} place @param {Drawn} what */
+/**
+ * A map with its axes, its colour bar, and what the cell under the pointer says.
+ * @param {HTMLElement} place @param {Drawn} what
+ */
 function map(place, { does, values }) {
   const [rows, columns] = values.shape;
   const top = Float32Array.from(values.data).reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const holder = h("div", { class: "plot" });
-  const line = h("p", { class: "legend" });
-  const range = `−${number(top)} … ${number(top)} · ${rows} × ${columns}`;
-  line.textContent = range;
-  place.append(h("p", { class: "side" }, t(does)), holder, line);
+  const line = h("p", { class: "legend", "aria-live": "polite" });
+  const resting = reading(does, values, Math.min(rows - 1, state.spot.peek()), Math.min(columns - 1, 6));
+  const holder = h("div", { class: "plane" });
+  const strip = bar(t(`${does}_bar`));
+  const part = does === "scores" ? "scores" : "vectors";
+  place.append(
+    h("p", { class: "side" }, t(does)),
+    h("div", { class: "mapped" }, holder, h("div", { class: "beside-map" }, strip.node, line)),
+  );
+  line.textContent = resting;
   return effect(() => {
-    const canvas = painted(signed(values.data, top), rows, columns, state.dark.value ? "diverging dark" : "diverging");
+    const name = state.dark.value ? "diverging dark" : "diverging";
+    const canvas = painted(signed(values.data, top), rows, columns, name);
     canvas.className = "cellwise";
+    canvas.style.aspectRatio = String(Math.min(1.6, Math.max(1, columns / rows)));
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `${t(does)}: ${range}`);
-    canvas.addEventListener("pointermove", (event) => {
+    canvas.setAttribute("aria-label", `${t(does)}: ${rows} × ${columns}`);
+    const point = (/** @type {PointerEvent} */ event) => {
       const at = under(canvas, event, rows, columns);
-      line.textContent = at ? `${at.q}, ${at.k}: ${number(values.data[at.q * columns + at.k])}` : range;
-    });
-    canvas.addEventListener("pointerleave", () => (line.textContent = range));
-    holder.replaceChildren(canvas);
+      line.textContent = at ? reading(does, values, at.q, at.k) : resting;
+    };
+    canvas.addEventListener("pointermove", point);
+    canvas.addEventListener("pointerdown", point);
+    canvas.addEventListener("pointerleave", () => (line.textContent = resting));
+    strip.draw(name, top > 0 ? signedTicks(top, "linear") : []);
+    holder.replaceChildren(
+      h("span", { class: "up" }, t(`row_${part}`)),
+      marks("down", rows),
+      canvas,
+      marks("across", columns),
+      h("span", { class: "under" }, t(`column_${does}`)),
+    );
   });
+}
+
+/** Numbers along one side of a map, four at most. @param {"down" | "across"} way @param {number} count */
+function marks(way, count) {
+  const step = 2 ** Math.ceil(Math.log2(Math.max(1, count / 4)));
+  const seen = Array.from({ length: Math.ceil(count / step) }, (_, at) => at * step);
+  return h(
+    "div",
+    { class: `marks ${way}` },
+    seen.map((at) => {
+      const mark = h("span", {}, String(at));
+      mark.style[way === "down" ? "top" : "left"] = `${(100 * (at + 0.5)) / count}%`;
+      return mark;
+    }),
+  );
+}
+
+/**
+ * What a cell says: its number or, of a pair of columns that turns, its angle.
+ * @param {string} does @param {Numbers} values @param {number} row @param {number} column
+ */
+function reading(does, values, row, column) {
+  const columns = values.shape[1];
+  const value = figure(values.data[row * columns + column]);
+  if (does === "scores") return t("cell_score", row, column, value);
+  const pair = Math.floor(column / 2);
+  const period = periodOf(values, pair, does === "vectors");
+  const waves = period ? number(period) : "";
+  if (does === "vectors") {
+    const plain = t("cell_number", row, column, value);
+    return waves ? t("cell_wave", plain, waves) : plain;
+  }
+  const angle = number((angleOf(values, row, pair, false) + 2 * Math.PI) % (2 * Math.PI));
+  return waves ? t("cell_period", row, pair, angle, waves) : t("cell_angle", row, pair, angle);
+}
+
+/** @param {Numbers} values @param {number} row @param {number} pair @param {boolean} sineFirst */
+function angleOf(values, row, pair, sineFirst) {
+  const [one, other] = values.data.subarray(row * values.shape[1] + 2 * pair);
+  return sineFirst ? Math.atan2(one, other) : Math.atan2(other, one);
+}
+
+/**
+ * Positions until a pair of columns has turned once; 0 where it does not turn evenly from position 0.
+ * @param {Numbers} values @param {number} pair @param {boolean} sineFirst sine before cosine, as in sinusoidal vectors
+ */
+export function periodOf(values, pair, sineFirst) {
+  const [rows, columns] = values.shape;
+  if (rows < 3 || 2 * pair + 1 >= columns) return 0;
+  const speed = angleOf(values, 1, pair, sineFirst);
+  const size = Math.hypot(...values.data.subarray(2 * pair, 2 * pair + 2));
+  for (let row = 0; row < rows; row += 1) {
+    const [one, other] = values.data.subarray(row * columns + 2 * pair);
+    const [cos, sin] = sineFirst ? [other, one] : [one, other];
+    if (Math.hypot(cos - size * Math.cos(row * speed), sin - size * Math.sin(row * speed)) > 0.02 * size) return 0;
+  }
+  return size > 0 && speed > 0 ? (2 * Math.PI) / speed : 0;
+}
+
+/** The sentence of what is to be seen, from the numbers. @param {Drawn} what */
+function saying({ does, alike }) {
+  const means = byDistance(alike);
+  const rest = exact(alike, means);
+  const last = means[means.length - 1].x;
+  if (last < 2) return "";
+  const half = Math.ceil(last / 2);
+  const of = (/** @type {(x: number) => boolean} */ which) => {
+    const chosen = means.filter(({ x }) => which(Math.abs(x)));
+    return chosen.reduce((sum, { y }) => sum + y, 0) / chosen.length;
+  };
+  const near = of((x) => x === 1);
+  const far = does === "scores" ? of((x) => x === last) : of((x) => x >= half);
+  const even =
+    alike.shape.length > 1 && means.every(({ y }, at) => Math.abs(y - means[means.length - 1 - at].y) < 1e-3);
+  const whole = t(!rest ? "say_more" : alike.shape.length === 1 || even ? "say_distance" : "say_direction");
+  if (does === "scores") {
+    const outwards = means.every(({ x, y }, at) => !at || (x > 0 ? y <= means[at - 1].y : y >= means[at - 1].y));
+    return sentences(t(outwards ? "say_fall" : "say_added", figure(near), figure(far), last), whole);
+  }
+  const round = (/** @type {number} */ value) => value.toFixed(2).replace(/^-/, "−");
+  return sentences(t(near - far > 0.05 ? "say_less" : "say_even", round(near), round(far), half), whole);
 }
 
 /**
@@ -81,7 +189,9 @@ function curve(place, { does, alike }) {
   });
   const note = exact(alike, points) ? null : h("p", { class: "legend" }, t("mean_spread"));
   place.append(
-    h("div", {}, h("p", { class: "side" }, t(does === "scores" ? "alike_scores" : "alike_vectors")), canvas, note),
+    h("p", { class: "side" }, t(does === "scores" ? "alike_scores" : "alike_vectors")),
+    h("div", { class: "charted" }, h("span", { class: "up" }, t(does === "scores" ? "scores_bar" : "cosine")), canvas),
+    ...(note ? [note] : []),
   );
   const [low, high] = [Math.min(0, ...ys), Math.max(0, ...ys)];
   const room = 0.04 * (high - low || 1);
@@ -103,11 +213,14 @@ function curve(place, { does, alike }) {
 
 /** @param {HTMLElement} place @param {Drawn} what */
 function hands(place, { values }) {
-  const canvas = h("canvas", { class: "dials", role: "img", "aria-label": t("dial") });
-  place.append(h("p", { class: "side" }, t("dial")), canvas);
+  const title = h("p", { class: "side" });
+  const canvas = h("canvas", { class: "dials", role: "img" });
+  place.append(title, canvas);
   const paint = () => {
     void state.dark.value;
     const row = Math.min(values.shape[0] - 1, Math.max(0, state.spot.value));
+    title.textContent = t("dial", row);
+    canvas.setAttribute("aria-label", title.textContent);
     dials(canvas, values, row);
   };
   const end = effect(paint);
@@ -127,26 +240,29 @@ function hands(place, { values }) {
  */
 function dials(canvas, values, row) {
   const dots = window.devicePixelRatio || 1;
-  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  const width = canvas.clientWidth;
   // before it is seen it has no size
-  if (!width || !height) return;
+  if (!width) return;
+  const columns = values.shape[1];
+  const pairs = columns / 2;
+  const shown = Math.min(HANDS, pairs);
+  const across = Math.min(shown, width < 500 ? 4 : HANDS);
+  const side = Math.min(width / across, 110);
+  const high = side + BELOW;
+  const height = high * Math.ceil(shown / across);
+  canvas.style.height = `${height}px`;
   canvas.width = Math.round(width * dots);
   canvas.height = Math.round(height * dots);
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.setTransform(dots, 0, 0, dots, 0, 0);
   const css = getComputedStyle(canvas);
   const [soft, faint, mark] = ["--soft", "--faint", "--mark"].map((name) => css.getPropertyValue(name).trim());
-  const columns = values.shape[1];
-  const pairs = columns / 2;
-  const shown = Math.min(HANDS, pairs);
-  const across = Math.min(shown, 4);
-  const side = Math.min(width / across, height / Math.ceil(shown / across));
   context.font = `11px ${css.fontFamily}`;
   context.textAlign = "center";
-  for (let number = 0; number < shown; number += 1) {
-    const pair = shown > 1 ? Math.round((number * (pairs - 1)) / (shown - 1)) : 0;
-    const [x, y] = [(number % across) * side + side / 2, Math.floor(number / across) * side + side / 2 - 7];
-    const long = Math.max(4, side / 2 - 16);
+  for (let hand = 0; hand < shown; hand += 1) {
+    const pair = shown > 1 ? Math.round((hand * (pairs - 1)) / (shown - 1)) : 0;
+    const [x, y] = [((hand % across) + 0.5) * side, Math.floor(hand / across) * high + side / 2];
+    const long = Math.max(4, side / 2 - 5);
     context.lineWidth = 1;
     context.strokeStyle = faint;
     context.beginPath();
@@ -166,6 +282,8 @@ function dials(canvas, values, row) {
       context.stroke();
     }
     context.fillStyle = soft;
-    context.fillText(String(pair), x, y + long + 13);
+    context.fillText(t("pair_n", pair), x, y + long + 14);
+    const period = periodOf(values, pair, false);
+    if (period) context.fillText(t("period_n", number(period)), x, y + long + 28);
   }
 }
