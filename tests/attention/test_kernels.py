@@ -25,7 +25,7 @@ from hypothesis import given
 from headwise.attention import attend, kernels, planner
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain, strips
-from headwise.attention.masks import Causal, Edges, Padding, Table, Window
+from headwise.attention.masks import Blocks, Causal, Edges, Padding, Table, Window
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
 from headwise.attention.scores import GAT, Additive, Bilinear, Cosine, Dot, SoftCap
@@ -36,7 +36,7 @@ every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 # a mask under which a kernel that needs one takes any call of 5 queries and 7 keys
 PAIRS = torch.cartesian_prod(torch.arange(7), torch.arange(5)).T
-OWN_MASKS = {"banded": Window(6, 6), "edges": Edges(PAIRS, 7)}
+OWN_MASKS = {"banded": Window(6, 6), "edges": Edges(PAIRS, 7), "groups": Blocks(7)}
 
 
 def masked_for(kernel: str, call: Call) -> Call:
@@ -156,7 +156,11 @@ def test_layouts_do_not_matter(kernel, layout, length):
     turned = LAYOUTS[layout]
     query, key, value = (torch.randn(2, 2, n, 16, dtype=torch.float64) for n in (length, 101, 101))
     index = torch.arange(97)
-    masks = {"banded": Window(3, 5), "edges": Edges(torch.stack((index, (7 * index) % 97)), 101)}
+    masks = {
+        "banded": Window(3, 5),
+        "edges": Edges(torch.stack((index, (7 * index) % 97)), 101),
+        "groups": Blocks(40),
+    }
     mask = masks.get(kernel, Padding(torch.tensor([101, 53])))
     gradient = torch.randn(2, 2, length, 16, dtype=torch.float64)
     results = []

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from headwise.attention import attend, kernels, planner
 from headwise.attention.call import Call
-from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Place, Prefix, Shifts, Table, Window
+from headwise.attention.masks import (
+    Blocks,
+    Causal,
+    Documents,
+    Edges,
+    Mask,
+    Padding,
+    Place,
+    Prefix,
+    Shifts,
+    Table,
+    Window,
+)
 from headwise.attention.scores import GAT, Additive, Bilinear, Cosine, QKNorm
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
@@ -214,7 +226,7 @@ def test_a_predicate_of_ones_own_leaks_nothing_that_is_finite(kernel):
 @every_kernel
 def test_a_nan_that_may_be_seen_stays_in_its_sequence_and_head(kernel):
     masks = {"banded": Window(2, 2), "edges": Edges(torch.cartesian_prod(*[torch.arange(5)] * 2).T, 5)}
-    mask = masks.get(kernel, Padding(torch.tensor([5, 4])))
+    mask = {**masks, "groups": Blocks(5)}.get(kernel, Padding(torch.tensor([5, 4])))
     for name in ("query", "key", "value"):
         tensors = {n: torch.randn(2, 3, 5, 4) for n in ("query", "key", "value")}
         results = []

@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 
 from headwise.attention import kernels, planner
 from headwise.attention.call import Call
-from headwise.attention.masks import Causal, Documents, Edges, Mask, Padding, Table, Window
+from headwise.attention.masks import Blocks, Causal, Documents, Edges, Mask, Padding, Table, Window
 from headwise.attention.scores import Additive, QKNorm, ScaledDot, SoftCap
 
 BATCH, HEADS, DIM = 2, 4, 16
@@ -47,6 +47,7 @@ def masks(length):
         "window": Window(16, 16),
         "window, lengths": Window(16, 16) & Padding(lens),
         "graph": Edges(index, length),
+        "blocks": Blocks(32),
     }
 
 
@@ -59,6 +60,7 @@ CASES = [
     *(("banded", mask, "softmax") for mask in ("window", "window, lengths")),
     ("banded", "window", "sparsemax"),
     ("edges", "graph", "softmax"),
+    ("groups", "blocks", "softmax"),
 ]
 SCORED = [(kernel, mask, "softmax") for kernel in ("plain", "strips") for mask in ("none", "documents")]
 

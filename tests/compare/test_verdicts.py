@@ -57,9 +57,10 @@ def test_an_effect_that_matters_is_above_0():
         larger("here", Interval.exact(1.0), 0.0)
 
 
-def test_one_draw_has_no_interval():
+def test_one_draw_has_an_interval_without_limit_and_none_has_none():
+    assert Interval.of([1.0]) == Interval(1.0, -math.inf, math.inf)
     with pytest.raises(ConfigError):
-        Interval.of([1.0])
+        Interval.of([])
 
 
 def test_every_set_of_outcomes_has_one_verdict():

@@ -2,17 +2,17 @@
 
 Inside a chunk the pairs are matrix products; between chunks only the sums S are carried. Time and memory are linear in
 length. Chunks of 64 are fastest on a CPU: larger ones spend on pairs, smaller ones on sums.
-
-Of a chunk with the sums S before it, G the log decays summed from its start and P_xy[i, j] = sum over features of
-x_i y_j exp(G_i - G_j) for j <= i, with T the part of P_re below the diagonal:
-
-    Z = Z_0 + W S,  Z_0 = (I + T)^-1 strict(P_rk) V,  W = (I + T)^-1 (r exp(G))      what is read, at each position
-    out = P_qk V - P_qe Z_0 + (q exp(G) - P_qe W) S
-    S' = (diag(exp(G_C)) - L_e^T W) S + L_k^T V - L_e^T Z_0,  L_x = x exp(G_C - G)
-
-If e = k, a delta rule, two tables go: U = (I + T)^-1 V is the value that is really added (the WY form of Yang et al.
-2024, arXiv:2406.06484, section 3.2), and out = P_qk U + (q exp(G) - P_qk W) S.
 """
+
+# Of a chunk with the sums S before it, G the log decays summed from its start and P_xy[i, j] = sum over features of
+# x_i y_j exp(G_i - G_j) for j <= i, with T the part of P_re below the diagonal:
+#
+#     Z = Z_0 + W S,  Z_0 = (I + T)^-1 strict(P_rk) V,  W = (I + T)^-1 (r exp(G))      what is read, at each position
+#     out = P_qk V - P_qe Z_0 + (q exp(G) - P_qe W) S
+#     S' = (diag(exp(G_C)) - L_e^T W) S + L_k^T V - L_e^T Z_0,  L_x = x exp(G_C - G)
+#
+# If e = k, a delta rule, two tables go: U = (I + T)^-1 V is the value that is really added (the WY form of Yang et al.
+# 2024, arXiv:2406.06484, section 3.2), and out = P_qk U + (q exp(G) - P_qk W) S.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
