@@ -22,19 +22,17 @@ Past = Sequence[Segments] | None
 class DecoderOnly(nn.Module):
     """A stack of causal self-attention that continues a sequence of tokens.
 
-        Args:
-            decoder: its blocks have no cross-attention.
-            memory_len: tokens of earlier segments of a text that each layer can attend to; 0: none.
-        Source: Liu et al. 2018, arXiv:1801.10198; the memory: Dai et al. 2019, arXiv:1901.02860, section 3.2.
+    Args:
+        decoder: its blocks have no cross-attention.
+        memory_len: tokens of earlier segments of a text that each layer can attend to; 0: none.
+    Source: Liu et al. 2018, arXiv:1801.10198; the memory: Dai et al. 2019, arXiv:1901.02860, section 3.2.
 
-        >>> from typing import Any
-
-    import torch
-        >>> model = build_decoder(DecoderConfig(d_model=8, d_ff=16, num_heads=2, num_layers=1), vocab_size=11).eval()
-        >>> prompt = torch.tensor([[5, 4, 7]])
-        >>> cache = model.start(prompt[:, :-1])
-        >>> bool(torch.allclose(model.step(prompt[:, -1], cache), model(prompt)[:, -1], atol=1e-5))
-        True
+    >>> import torch
+    >>> model = build_decoder(DecoderConfig(d_model=8, d_ff=16, num_heads=2, num_layers=1), vocab_size=11).eval()
+    >>> prompt = torch.tensor([[5, 4, 7]])
+    >>> cache = model.start(prompt[:, :-1])
+    >>> bool(torch.allclose(model.step(prompt[:, -1], cache), model(prompt)[:, -1], atol=1e-5))
+    True
     """
 
     def __init__(self, decoder: TransformerDecoder, memory_len: int = 0):
@@ -43,7 +41,7 @@ class DecoderOnly(nn.Module):
 
     @property
     def output(self) -> Any:
-        """Maps hidden states to the vocabulary."""
+        """Maps hidden states to the vocabulary: an `nn.Linear`, in a twin a `RoundedLinear`."""
         return self.decoder.output
 
     def hidden(self, tokens: Tokens, segments: Past = None) -> Float[Tensor, "batch length width"]:
