@@ -6,6 +6,7 @@ blocks: time and memory are those of the pairs of each group.
 
 import math
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from headwise.attention.call import Call
 from headwise.attention.kernels import fused, plain
 from headwise.attention.masks import Table
+from headwise.attention.masks.groups import Grouped
 from headwise.attention.normalizers import Function
 
 
@@ -56,7 +58,11 @@ def peak_bytes(call: Call) -> int:
     moved += rows * keys.width * call.key.shape[1] * (call.key.shape[-1] + call.value.shape[-1])
     tabled = rows * queries.width * keys.width
     # sorted, and turned to batches
-    return 2 * item * moved + plain.table_bytes(call, num_pairs(call), tabled)
+    if _inner(replace(call, mask=None, structure=None)) is plain:
+        return 2 * item * moved + plain.table_bytes(call, num_pairs(call), tabled)
+    # the table, the same with rows that see nothing, and the numbers that are added; none where groups are of one size
+    even = bool(queries.there.all()) and bool(keys.there.all()) and isinstance(call.mask, Grouped)
+    return 2 * item * moved + (0 if even else tabled * (2 + item))
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -73,11 +79,15 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
     bias = None if call.bias is None else _bias(call.bias, call, queries, keys)
     mask = None if table is None else Table(_batched(table, call.shape[0]))
     inner = replace(call, **tensors, mask=mask, bias=bias, query_start=0, structure=None, clean=True)
-    kernel = plain if fused.refusal(inner) or fused.keeps_scores(inner) else fused
-    output = kernel.compute(inner).unflatten(0, (call.shape[0], queries.groups))
+    output = _inner(inner).compute(inner).unflatten(0, (call.shape[0], queries.groups))
     # (batch, heads, groups x width, value_dim)
     output = output.transpose(1, 2).flatten(2, 3)
     return output.index_select(2, queries.place)
+
+
+def _inner(call: Call) -> ModuleType:
+    """The kernel that computes all groups."""
+    return plain if fused.refusal(call) or fused.keeps_scores(call) else fused
 
 
 class Slots(NamedTuple):
