@@ -191,7 +191,7 @@ class MultiHeadAttention(nn.Module):
             assert cache is not None
             return self._join(self._attend_latents(x, mask, cache, ids), x)
         if cache is not None and not isinstance(stored, Segments):
-            return self._join(self._attend_step(self._project(x, cache=cache)._replace(ids=ids), mask, cache), x)
+            return self._join(self._attend_step(self._project(x, mask, cache)._replace(ids=ids), mask, cache), x)
         if not isinstance(stored, Segments):
             return self._join(self._attend(self._project(x, mask)._replace(ids=ids), mask, 0), x)
         if self.convolution is not None:
@@ -357,6 +357,9 @@ class MultiHeadAttention(nn.Module):
         if cache is None:
             return convolution(_without_unseen(columns, mask, self.num_heads, columns.shape[1]))[0]
         assert not isinstance(cache.memory, Segments)
+        if cache.position == 0:
+            # what comes later is there
+            columns = _without_unseen(columns, mask, self.num_heads, columns.shape[1])
         beams = columns.shape[:2]
         # hypotheses side by side are rows of their own, each of one token
         rows = columns if cache.beams == 1 else columns.flatten(0, 1).unsqueeze(1)

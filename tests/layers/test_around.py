@@ -257,3 +257,10 @@ def test_a_mechanism_with_gates_is_certified_recorded_and_learns_them():
     assert torch.equal(trace[0].calls[0].call.gates, attention.gates(x))
     output.sum().backward()
     assert attention.gates.linear.weight.grad.any()
+
+
+def test_a_cached_convolution_reads_zeros_where_the_mask_hides_a_token():
+    layer = MultiHeadAttention(24, 4, around=Around(conv=3)).train(False)
+    x, mask = torch.randn(2, 10, 24), Causal() & ~Padding(torch.tensor([0, 6]))
+    cached = layer(x, mask=mask, cache=AttentionStep(layer.new_cache(), 0))
+    torch.testing.assert_close(cached[1, 6:], layer(x, mask=mask)[1, 6:])

@@ -9,10 +9,10 @@ from mechanism_checks import run
 
 from headwise.attention import attend
 from headwise.attention.call import Call
-from headwise.attention.masks import Causal, Padding, Table
+from headwise.attention.masks import Causal, Documents, Padding, Table
 from headwise.attention.mechanisms.moba import Moba
 from headwise.caches import AttentionStep
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, Unsupported
 from headwise.layers.attention import MultiHeadAttention
 
 MASKS = [Causal(), Causal() & Padding(torch.tensor([9, 6, 1])), Causal() & Table((torch.arange(9) != 3).expand(1, 9))]
@@ -76,3 +76,9 @@ def test_a_layer_step_by_step():
 def test_sizes_that_do_not_fit():
     with pytest.raises(ConfigError, match=r"moba needs a block \(0\) and a number of blocks, top \(3\), of 1 or more"):
         Moba(0)
+
+
+def test_documents_are_refused_as_blocks_and_taps_would_mix_them():
+    layer, documents = MultiHeadAttention(24, 4, "moba"), Documents(torch.tensor([[0] * 9 + [1] * 11]))
+    with pytest.raises(Unsupported, match="Documents"):
+        layer(torch.zeros(1, 20, 24), mask=Causal() & documents)

@@ -9,9 +9,10 @@ from mechanism_checks import run
 
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain
-from headwise.attention.masks import Causal, Padding, Table
+from headwise.attention.masks import Causal, Documents, Padding
 from headwise.attention.mechanisms.multi_token import MultiToken
-from headwise.errors import ConfigError, ShapeError
+from headwise.errors import ConfigError, ShapeError, Unsupported
+from headwise.layers.attention import MultiHeadAttention
 
 
 def drawn(**options):
@@ -22,7 +23,7 @@ def drawn(**options):
 
 
 @pytest.mark.parametrize("options", [{"queries": 2, "keys": 3}, {"queries": 3, "keys": 5, "group": 4}], ids=str)
-@pytest.mark.parametrize("mask", [None, Causal() & Padding(torch.tensor([6, 4, 2])), Table(torch.rand(6, 6) < 0.7)])
+@pytest.mark.parametrize("mask", [None, Causal() & Padding(torch.tensor([6, 4, 2]))])
 def test_the_definition_in_loops(mask, options):
     """Golovneva et al. 2025, eq. 4 and 6, forward and backward, parameters too."""
     mechanism, (query, key, value) = drawn(**options), checks.tensors(6, 6)
@@ -82,3 +83,9 @@ def test_sizes_that_do_not_fit():
     with pytest.raises(ShapeError, match="MultiToken was built for heads 4, got 2"):
         run(MultiToken(4), x, x, x)
     assert MultiToken.sized(head_dim=4, num_heads=3, max_len=9, dropout=0.0).group == 1
+
+
+def test_documents_are_refused_as_blocks_and_taps_would_mix_them():
+    layer, documents = MultiHeadAttention(24, 4, "multi_token"), Documents(torch.tensor([[0] * 9 + [1] * 11]))
+    with pytest.raises(Unsupported, match="Documents"):
+        layer(torch.zeros(1, 20, 24), mask=Causal() & documents)

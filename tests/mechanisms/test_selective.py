@@ -11,6 +11,7 @@ from headwise.attention import attend
 from headwise.attention.masks import Causal, Padding
 from headwise.attention.mechanisms.selective import Selective
 from headwise.errors import Unsupported
+from headwise.layers.attention import MultiHeadAttention
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -61,3 +62,8 @@ def test_it_reads_a_sequence_as_a_whole():
         run(Selective(), x[:, :, :1], x, x, mask=Causal(), query_start=2)
     with pytest.raises(Unsupported, match="Selective got no mask"):
         run(Selective(), x, x, x)
+
+
+def test_no_token_selects_none():
+    layer = MultiHeadAttention(24, 4, "selective")
+    assert layer(torch.zeros(2, 0, 24), mask=Causal()).shape == (2, 0, 24)

@@ -45,7 +45,7 @@ class Moba(Rescored):
         time="n^2 d",
         memory="n^2",
         exact="as many blocks chosen as there are",
-        honours="any",
+        honours="keys",
         causal=True,
         bidirectional=False,
         bias=True,

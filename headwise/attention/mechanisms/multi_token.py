@@ -51,7 +51,7 @@ class MultiToken(Mechanism):
         time="n^2 (d + c) for c taps",
         memory="n^2",
         exact="C and the mixture identities",
-        honours="any",
+        honours="keys",
         causal=True,
         bias=True,
         relative=True,

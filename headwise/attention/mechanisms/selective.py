@@ -86,4 +86,4 @@ def forgotten(
     selects = (place != place[:, None]) & (place > 0)
     chosen = zeroed(scores, selects if keep is None else selects & keep).relu()
     # what the queries before each one chose
-    return F.pad(chosen, (0, 0, 1, -1)).cumsum(-2)
+    return F.pad(chosen, (0, 0, 1, 0))[..., : scores.shape[-2], :].cumsum(-2)
