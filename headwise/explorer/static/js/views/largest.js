@@ -3,6 +3,9 @@
 
 import { oneSequence } from "../state.js";
 
+/** Weights above 1 - 1 / CERTAIN tell less the nearer they are to 1. */
+const CERTAIN = 10;
+
 /** @typedef {import("../state.js").Trace} Trace */
 /** @typedef {import("../state.js").Group} Group */
 
@@ -42,7 +45,8 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
   for (const q of choosing.length ? choosing : rows.keys()) {
     for (const k of across) {
       const weight = weights[q * columns.length + k];
-      const merit = [weight * far(q, k), weight];
+      // a row that looks at one key alone has no shares to compare
+      const merit = [weight * far(q, k) * Math.min(1, CERTAIN * (1 - weight)), weight];
       if (merit[0] > best[0] || (merit[0] === best[0] && merit[1] > best[1]))
         [best, cell] = [merit, { q: rows[q][0], k: columns[k][0] }];
     }
