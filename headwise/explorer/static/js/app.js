@@ -187,7 +187,7 @@ function follow() {
 }
 
 /** Pages that have a style sheet of their own. */
-const STYLED = new Set(["home", "attend", "positions", "trace", "translate", "graph", "compare", "film"]);
+const STYLED = new Set(["home", "attend", "vision", "positions", "trace", "translate", "graph", "compare", "film"]);
 
 /** @type {Map<string, Promise<any>>} */
 const sheets = new Map();

@@ -29,7 +29,8 @@ export function shading({ weights, scores, quantity, top: given }) {
   const cells = (scores ? signed : entries)(weights, top, scale);
   const marks = top > 0 ? (scores ? signedTicks : ticks)(top, scale) : [];
   const title = top > 0 ? quantity || t(scores ? "score_bar" : "weight_bar") : t("all_zero");
-  const text = scores && !quantity ? scored : share;
+  // halves that are alike may stand for numbers that are not
+  const text = !scores ? share : quantity ? (/** @type {number} */ value) => share(value || 1e-9) : scored;
   const numeral = (/** @type {number} */ at) =>
     cells[at] < 0 ? null : { text: text(weights[at]), colour: letters(name, cells[at]) };
   return { name, cells, ticks: /** @type {[number, string][]} */ (marks), title, numeral };

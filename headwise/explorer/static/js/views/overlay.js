@@ -4,7 +4,7 @@
 import { signedTicks } from "../core/bar.js";
 import { STRENGTH } from "../core/color.js";
 import { drawn, extent, glowBar, gridded, largest, under } from "../core/overlay.js";
-import { bare, number, percent } from "../core/text.js";
+import { bare, decimals, number, percent } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
@@ -88,8 +88,7 @@ export function mount(place, seen, what) {
 }
 
 /** The smallest, the middle and the largest number of a bar. @param {number[]} ends @returns {[number, string][]} */
-const evenly = ([low, high]) =>
-  [0, 0.5, 1].map((at) => [at, bare(number(Number((low + at * (high - low)).toPrecision(2))))]);
+const evenly = ([low, high]) => [0, 0.5, 1].map((at) => [at, bare(decimals(low + at * (high - low), 3))]);
 
 /** How the image and the weights are shown, on all pictures of the page. */
 export function controls() {

@@ -28,9 +28,9 @@ export const WORDS = {
   largest_first: ["Largest first", "从大到小"],
   count_numbers: ["{0} numbers", "{0} 个数"],
   trace_hint: [
-    "Blue: below zero; orange: above; a weight is darker the larger it is; · is below .0005. Click any cell: its " +
+    "Blue: below zero; orange: above; the stronger, the larger a weight; · is below .0005. Click any cell: its " +
       "number is worked. Arrows move inside a matrix, ← → outside of one go from step to step; hover for five digits.",
-    "蓝：小于零；橙：大于零；权重越大越深；· 表示小于 .0005。点任一格，看这个数的算法。方向键在矩阵内移动，" +
+    "蓝：小于零；橙：大于零；颜色越浓权重越大；· 表示小于 .0005。点任一格，看这个数的算法。方向键在矩阵内移动，" +
       "在矩阵之外 ← → 换步；悬停看五位数。",
   ],
   exact: [
@@ -90,7 +90,7 @@ export const WORDS = {
   ],
   lead_score_dot: [
     "Multiply query and key number by number; add up. Large: the key fits the query.",
-    "查询与键逐个相乘再相加。和大，说明这个键合乎查询所问。",
+    "查询与键逐个相乘再相加。和越大，键越符合查询的要求。",
   ],
   lead_score_additive: [
     "Query part and key part are added, squashed by tanh, and summed with learned weights v: a small network scores " +
