@@ -65,6 +65,9 @@ class ToyModel(nn.Module):
         if config.tied:
             self.output.weight = self.embedding.weight
 
+    def twin(self):
+        return None
+
     def forward(self, source: Tensor, inputs: Tensor) -> Tensor:
         context = self.embedding(source).mean(1, keepdim=True)
         return self.output(self.dropout(self.norm(self.mix(self.embedding(inputs) + context))))

@@ -147,7 +147,6 @@ export const WORDS = {
   nothing: ["none", "无"],
   count: ["positions", "位置数"],
   width: ["columns", "列数"],
-  scores: ["What is added to the score of each query (row) and key (column)", "加到每个查询（行）与键（列）得分上的数"],
   nats: ["nats", "奈特"],
   tokens: ["tokens", "词元"],
   node: ["node", "节点"],
