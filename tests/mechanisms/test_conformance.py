@@ -98,6 +98,11 @@ PROMISES = {
     "linformer": 16,
     "nystrom": 16,
     "sinkhorn": 16,
+    "forgetting": 18,
+    "moba": 18,
+    "multi_token": 17,
+    "selective": 17,
+    "stick_breaking": 18,
 }
 
 
