@@ -18,6 +18,10 @@ def show(
     """Make a run of a model of Hugging Face transformers: predict with it, look at it, train it further."""
     from headwise.training.start import Start
 
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"{folder / 'config.json'}: missing; give a folder as `save_pretrained` of transformers writes"
+        )
     run = to or Path("runs") / folder.resolve().name
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise ConfigError(f"{run}: is not empty; give another --to")

@@ -275,20 +275,20 @@ class CTranslate2Runner(Runner):
         if self._subject.reads:
             prefix = [[self._entries[-1][token] for token in first]] * len(cases) if first else None
             options |= {"max_decoding_length": limit, "min_decoding_length": config.min_len}
-            found = self._model.translate_batch(sources, target_prefix=prefix, **options)
-            rows = [(result.hypotheses[0], result.scores[0]) for result in found]
+            results = self._model.translate_batch(sources, target_prefix=prefix, **options)
+            rows = [(result.hypotheses[0], result.scores[0]) for result in results]
             return [Written([self._numbers[token] for token in row], float(score)) for row, score in rows]
         options |= {"max_length": limit, "min_length": config.min_len, "include_prompt_in_result": False}
-        found = self._model.generate_batch(sources, **options)
-        return [Written(list(result.sequences_ids[0]), float(result.scores[0])) for result in found]
+        results = self._model.generate_batch(sources, **options)
+        return [Written(list(result.sequences_ids[0]), float(result.scores[0])) for result in results]
 
     def log_probs(self, cases: Sequence[Case]) -> list[list[float]]:
         names = self._entries
         targets = [[names[-1][token] for token in case.target] for case in cases]
         sources = [[names[0][token] for token in case.source] for case in cases]
         if self._subject.reads:
-            found = self._model.score_batch(sources, [row[:-1] for row in targets])
-            return [list(result.log_probs) for result in found]
+            results = self._model.score_batch(sources, [row[:-1] for row in targets])
+            return [list(result.log_probs) for result in results]
         whole = [[*source, *target] for source, target in zip(sources, targets, strict=True)]
         results = self._model.score_batch(whole)
         return [list(result.log_probs)[-len(row) :] for result, row in zip(results, targets, strict=True)]

@@ -46,11 +46,11 @@ class Fire(Position):
         self.share = nn.Parameter(torch.tensor(1.0))
 
     def bias(self, query: Query, key: Key, start: int) -> Float[Tensor, "1 heads query_len key_len"]:
-        kept, device = wide(query).dtype, self.rate.device
-        queries = torch.arange(start, start + query.shape[2], dtype=kept, device=device)[:, None]
-        keys = torch.arange(key.shape[2], dtype=kept, device=device)
+        dtype, device = wide(query).dtype, self.rate.device
+        queries = torch.arange(start, start + query.shape[2], dtype=dtype, device=device)[:, None]
+        keys = torch.arange(key.shape[2], dtype=dtype, device=device)
         rate, least = wide(self.rate).abs(), wide(self.share).abs() * self.max_len
         scale = (rate * torch.maximum(queries, least)).log1p() + 1e-6
         share = (rate * (queries - keys).abs()).log1p() / scale
-        hidden = times(self.inner, share.unsqueeze(-1).to(kept)).relu()
+        hidden = times(self.inner, share.unsqueeze(-1).to(dtype)).relu()
         return times(self.outer, hidden).movedim(-1, 0).unsqueeze(0)

@@ -50,3 +50,8 @@ def test_minutes_do_not_fit_a_start(tmp_path, monkeypatch, capsys):
     (tmp_path / "pairs.tsv").write_text("a\tb\n" * 9)
     assert main(["init", "translate", "--data", "pairs.tsv", "--start", "x", "--minutes", "1"]) == 2
     assert "--minutes chooses the size" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_model_is_named(tmp_path, capsys):
+    assert main(["import", str(tmp_path)]) != 0
+    assert f"{tmp_path / 'config.json'}: missing" in capsys.readouterr().err

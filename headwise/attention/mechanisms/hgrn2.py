@@ -49,9 +49,9 @@ class Hgrn2(Recurrence):
         self.lower = lower
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
-        kept = F.logsigmoid(call.key)
+        log_decay = F.logsigmoid(call.key)
         if self.lower:
-            kept = torch.logaddexp(kept + math.log1p(-self.lower), kept.new_tensor(math.log(self.lower)))
+            log_decay = torch.logaddexp(log_decay + math.log1p(-self.lower), log_decay.new_tensor(math.log(self.lower)))
         # 1 - f, which rounds to nothing where f is nearly 1
         added = (1 - self.lower) * (-call.key).sigmoid()
-        return Terms(F.silu(call.query), added, call.value, kept), ()
+        return Terms(F.silu(call.query), added, call.value, log_decay), ()

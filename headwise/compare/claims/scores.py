@@ -37,7 +37,7 @@ def _variance(full: bool) -> Evidence:
     kinds: dict[str, Draw] = {"normal": _normal, "uniform": _uniform, "Student's t (5)": _student}
 
     def slopes(draw: Draw, correlation: float, *, scaled: bool) -> Interval:
-        found = []
+        powers = []
         for seed in range(draws):
             generator, moments = torch.Generator().manual_seed(seed), []
             for width in widths:
@@ -45,8 +45,8 @@ def _variance(full: bool) -> Evidence:
                 key = correlation * query + math.sqrt(1 - correlation**2) * other
                 products = (query * key).sum(-1).double()
                 moments.append(float((products / math.sqrt(width)).square().mean() if scaled else products.var()))
-            found.append(exponent(widths, moments).value)
-        return Interval.of(found)
+            powers.append(exponent(widths, moments).value)
+        return Interval.of(powers)
 
     cells = [near(f"variance, {name}", slopes(draw, 0.0, scaled=False), 1.0, 0.02) for name, draw in kinds.items()]
     for correlation in (0.0, 0.1, 0.5):
@@ -129,12 +129,12 @@ def excess(target: Float[Tensor, "rows columns"], rank: int, steps: int, seed: i
 
 def _fits(count: int, ranks: tuple[int, ...], draws: int, steps: int, spread: float) -> dict[int, Interval]:
     """By rank, what is lost of drawn rows of weights that have full rank."""
-    found: dict[int, list[float]] = {rank: [] for rank in ranks}
+    excesses: dict[int, list[float]] = {rank: [] for rank in ranks}
     for seed in range(draws):
         scores = spread * _normal((count, count), torch.Generator().manual_seed(100 + seed)).double()
         for rank in ranks:
-            found[rank].append(excess(scores.softmax(-1), rank, steps, seed))
-    return {rank: Interval.of(values) for rank, values in found.items()}
+            excesses[rank].append(excess(scores.softmax(-1), rank, steps, seed))
+    return {rank: Interval.of(values) for rank, values in excesses.items()}
 
 
 def _narrow_heads(full: bool) -> Evidence:
