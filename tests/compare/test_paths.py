@@ -29,7 +29,7 @@ def test_a_chain_has_the_operations_of_its_longest_branch():
 
 @pytest.mark.parametrize("name", ["plain", "scored", "linear", "retention", "gated_linear", "cnn"])
 def test_what_computes_all_at_once_has_one_chain_for_all_lengths(name):
-    assert len({chain(subject(name), length) for length in (8, 16, 32)}) == 1
+    assert len({chain(subject(name), length) for length in (6, 18)}) == 1
 
 
 @pytest.mark.parametrize("name", ["rnn", "gru", "lstm"])
