@@ -10,6 +10,7 @@ from headwise.cli.main import main
 SMALL = ["--from", "8", "--to", "64", "--sizes", "4", "--fixed", "8", "--rounds", "1"]
 
 
+@pytest.mark.slow
 def test_costs_and_powers_as_rows_a_file_and_a_figure(tmp_path, capsys):
     figure, table = tmp_path / "a.png", tmp_path / "a.csv"
     assert main(["complexity", "cnn", "plain", *SMALL, "--json", "--figure", str(figure), "--output", str(table)]) == 0
