@@ -1,4 +1,4 @@
-"""What rows and columns of attention stand for: tokens, patches of an image, nodes of a graph, frames of sound."""
+"""What rows and columns stand for: tokens, patches of an image, nodes of a graph, frames of sound, steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +9,8 @@ from jaxtyping import Float, Int, UInt8
 
 # the class of a pixel that counts nowhere
 NO_CLASS = 255
+# columns of a series that a page draws
+_COLUMNS = 4
 
 
 class Places:
@@ -168,6 +170,57 @@ class OnSound(Places):
 
     def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
         return {"kind": "frames"} if labels == times(len(labels), self.seconds) else None
+
+
+@dataclass(frozen=True, eq=False)
+class OnSeries(Places):
+    """Rows and columns are steps of a series: its last ones, 0 the latest, and those of the forecast, from +1.
+
+    Args:
+        name: of the series; empty for one without.
+        names: of the predicted columns, of which the first four are described.
+        past, ahead: the steps that are read and those that are forecast, in the units of the file.
+        truth: what came in place of the forecast; None: not known.
+
+    >>> numbers = np.arange(3.0)[:, None]
+    >>> on = OnSeries("", ["a"], numbers, numbers[:1], None)
+    >>> on.axis(["-2", "-1", "0"]), on.axis(["a", "b"])
+    ({'kind': 'steps', 'before': 0}, None)
+    """
+
+    name: str
+    names: Sequence[str]
+    past: Float[np.ndarray, "length targets"]
+    ahead: Float[np.ndarray, "horizon targets"]
+    truth: Float[np.ndarray, "horizon targets"] | None
+
+    def description(self) -> dict[str, Any]:
+        columns = [
+            {
+                "name": name,
+                "past": _significant(self.past[:, column]),
+                "ahead": _significant(self.ahead[:, column]),
+                "truth": None if self.truth is None else _significant(self.truth[:, column]),
+            }
+            for column, name in enumerate(self.names[:_COLUMNS])
+        ]
+        return {"kind": "series", "name": self.name, "columns": columns}
+
+    def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
+        steps = [str(step) for step in range(1 - len(self.past), 1)]
+        steps += [f"+{step}" for step in range(1, len(self.ahead) + 1)]
+        # a vector in front of the series is none of its steps
+        before = next((place for place, label in enumerate(labels) if label in steps), len(labels))
+        numbered = list(labels[before:])
+        if not numbered:
+            return None
+        first = steps.index(numbered[0])
+        return {"kind": "steps", "before": before} if numbered == steps[first : first + len(numbered)] else None
+
+
+def _significant(values: Float[np.ndarray, "steps"]) -> list[float]:
+    """As many digits as a page shows."""
+    return [float(f"{value:.6g}") for value in values.tolist()]
 
 
 def times(places: int, seconds: float) -> list[str]:

@@ -203,7 +203,9 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
     for trace in traces:
         explorer.store.put(trace)
     trace = traces[-1]
-    groups = [{**asdict(group), "long": group.long} for group in trace.groups]
+    # an edit does not lead to another head
+    opens = await service.compute(lambda: {group.name: traces[0].opening(group) for group in traces[0].groups}, request)
+    groups = [{**asdict(group), "long": group.long, "opens": opens.get(group.name)} for group in trace.groups]
     body = {"trace_id": trace.id, "model": run.name, "source": trace.source, "output": trace.output, "label": label}
     return as_json({**body, "groups": groups, **axes(trace), "warnings": noted, "change": trace.change}, 201)
 

@@ -16,7 +16,7 @@ from headwise.errors import ConfigError
 from headwise.explain import heads
 from headwise.explain.attribution import Attribution, rollout_within
 from headwise.explain.folding import Fold, fold_weights, useful_folds
-from headwise.explain.places import OnSound
+from headwise.explain.places import OnSeries, OnSound
 from headwise.explain.ramps import CONTROLS, hexadecimal
 from headwise.explorer import bundle
 from headwise.explorer.content import Content, described
@@ -138,19 +138,20 @@ def _answers(content: Content) -> dict[str, Any]:
         if group.one_sequence and len(group.layers) > 1:
             rollouts[group.name] = _base64(npy(rollout_within(map(content.weights, group.layers))))
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
-    # a saved page has pictures of sounds, and none of images or graphs
-    sound = content.places if isinstance(content.places, OnSound) else None
+    # a saved page has pictures of sounds and of series, and none of images or graphs
+    places = content.places if isinstance(content.places, OnSound | OnSeries) else None
     return {
         "trace": {
             **trace,
             "groups": [asdict(group) for group in content.groups],
-            "axes": axes_of(content.groups, content.tokens, sound),
+            "axes": axes_of(content.groups, content.tokens, places),
+            "places": None if places is None else places.description(),
         },
         "ramps": {name: hexadecimal(name) for name in CONTROLS},
         "small": small,
         "matrix": matrices,
         "masks": masks,
-        "sound": sound and _base64(npy(shades(sound))),
+        "sound": _base64(npy(shades(places))) if isinstance(places, OnSound) else None,
         "rollout": rollouts,
     } | ({} if content.attribution is None else _of_method(content.attribution))
 

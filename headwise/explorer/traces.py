@@ -20,7 +20,7 @@ from headwise.explain.folding import Fold, fold_labels, fold_weights, tokens_of
 from headwise.explain.layer_trace import LayerTrace, layer_trace
 from headwise.explain.places import Places, Tokens
 from headwise.explorer.long_maps import How, Maps, is_long, on_demand
-from headwise.predictors.looking import Attended, Pass, fitting
+from headwise.predictors.looking import Attended, Pass, allowed, fitting
 from headwise.predictors.watched_heads import look_at
 from headwise.records import Edit, LayerRecord, RecordedCall, Trace, edit
 from headwise.records.watching import head_numbers
@@ -31,6 +31,10 @@ Stage = Literal["scores", "masked", "weights"]
 Shape = tuple[int, int, int]
 # weights that are made at once, in double precision
 _MOST_PAIRS = 1 << 25
+# weights that are made to choose the head on which a group opens
+_MOST_OPENING = 1 << 21
+# weights above 1 - 1 / CERTAIN tell less the nearer they are to 1
+_CERTAIN = 10
 
 
 @dataclass(frozen=True)
@@ -232,8 +236,9 @@ class Traced:
         """The pair of words that tells most of a layer, where a picture of it begins.
 
         Between two sequences the largest product of a weight and of how far the pair is from the diagonal, over all
-        heads; within one sequence the largest weight on another token than the first one. Special tokens, punctuation
-        and parts of words take part only where there is nothing else.
+        heads; within one sequence the largest weight on another token than its own and the first one. Weights above
+        0.9 count less the nearer they are to 1: such a row compares nothing. Special tokens, punctuation and parts of
+        words take part only where there is nothing else.
         """
         group, weights = self.group_of(layer), self.weights(layer)
         rows, columns = (
@@ -243,14 +248,36 @@ class Traced:
         at_rows, at_columns = np.arange(len(rows))[:, None], np.arange(len(columns))
         if group.one_sequence:
             far = ((at_rows != at_columns) & (at_columns > 0)).astype(float)
+        elif group.kind == "pooled":
+            far = np.ones((len(rows), len(columns)))
         else:
             far = np.abs(at_rows / max(1, len(rows)) - at_columns / max(1, len(columns)))
-        apart = weights * far
+        apart = weights * far * np.minimum(1.0, _CERTAIN * (1 - weights))
         merits = (apart * (rows[:, None] & columns), apart)
         # a row that sees one key alone has all of its weight there
         place = next((table for table in merits if table.max(initial=0.0) > 0), weights).argmax()
         head, query, key = (int(index) for index in np.unravel_index(place, weights.shape))
         return {"head": head, "query": query, "key": key, "weight": float(weights[head, query, key])}
+
+    def opening(self, group: Group) -> list[int] | None:
+        """The layer, by its place in the group, and the head on which a group opens.
+
+        Between two sequences that of the salient pair of the last layer. Within one sequence the head whose rows look
+        most at a single key other than their own, the first and special ones. None: where pictures or graphs are looked
+        at, and where there are too many weights to make all of them first.
+        """
+        pairs = len(group.queries) * len(group.keys)
+        described = axis(group.keys, self.tokens, self.places)["kind"]
+        if described in ("patches", "nodes") or not 0 < pairs * group.heads * len(group.layers) <= _MOST_OPENING:
+            return None
+        if not group.one_sequence:
+            return [len(group.layers) - 1, self.salient_pair(group.layers[-1])["head"]]
+        side = tokens_of(group.keys, self.tokens)
+        plain = np.arange(len(group.keys)) > 0
+        plain[[] if side is None else list(side.special)] = False
+        pointed = plain & ~np.eye(len(group.keys), dtype=bool)
+        sharp = np.stack([(self.weights(layer) * pointed).max(-1).mean(-1) for layer in group.layers])
+        return [int(index) for index in np.unravel_index(sharp.argmax(), sharp.shape)]
 
     def rollout(self, group: Group) -> Float[np.ndarray, "queries keys"]:
         """Attention through all layers of a group. Raises: Unsupported where that means nothing."""
@@ -314,7 +341,11 @@ def traced(run: LoadedRun, item: Any, target: str | None, key: str | None = None
 def _of(layer: Layer, record: LayerRecord) -> Layer:
     """A layer by what it attends to: an explanation may show places of its own sequence as if they were of another."""
     kind: Any = record.kind
-    return replace(layer, kind=kind) if layer.kind == "cross" else layer
+    if layer.kind != "cross":
+        return layer
+    pairs = allowed(record)
+    causal = kind == "self" and pairs is not None and bool((pairs == np.tri(*pairs.shape[1:], dtype=bool)).all())
+    return replace(layer, kind=kind, causal=causal)
 
 
 def digest_of(run: LoadedRun, item: Any, target: str | None, key: str | None = None) -> str:

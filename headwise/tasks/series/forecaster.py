@@ -21,6 +21,7 @@ from headwise.data.bad_lines import BadLine
 from headwise.data.tables import number_of
 from headwise.errors import ConfigError, DataError
 from headwise.explain.explanation import Explanation, Layer
+from headwise.explain.places import OnSeries
 from headwise.labels import visible
 from headwise.models.pooling import AttentionOverSequence, FirstOfSequence, LastOfSequence, MaxOverSequence
 from headwise.predictors import looking
@@ -288,7 +289,8 @@ class SeriesForecaster(Predictor[Series, np.ndarray, Window]):
         pairs = zip(self.scaling.targets, ahead[0], strict=True)
         output = "next: " + ", ".join(f"{name} {number:.4g}" for name, number in pairs)
         picture = SeriesMap(self.scaling.targets, past, ahead, truth, read_place(self.model))
-        return Explanation(source, output, layers, picture)
+        places = OnSeries(item.name, self.scaling.targets, past, ahead, truth)
+        return Explanation(source, output, layers, picture, places=places)
 
     @torch.inference_mode()
     def _forecast(

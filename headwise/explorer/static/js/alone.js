@@ -7,9 +7,13 @@ import { inside } from "./inside.js";
 import { pressed } from "./keys.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
-import { t } from "./strings.js";
+import { learn, t } from "./strings.js";
 import { followTheme } from "./theme.js";
 import { controls } from "./views/controls.js";
+import { worded } from "./views/series.js";
+import { WORDS } from "./words/help.js";
+
+learn(WORDS);
 
 /** @param {import("./inside.js").Held} held @param {string} source @param {string} output */
 function bar(held, source, output) {
@@ -43,7 +47,8 @@ export function begin(page) {
   setRamps(held.ramps);
   follow(held.page, held.address);
   // what is written has no trace, but an input
-  const { source, output } = held.trace || { source: state.text.peek(), output: "" };
+  const trace = held.trace?.places?.kind === "series" ? worded(held.trace) : held.trace;
+  const { source, output } = trace || { source: state.text.peek(), output: "" };
   fill(
     /** @type {Element} */ (document.querySelector("#app")),
     bar(held, source, output),
@@ -58,7 +63,7 @@ export function begin(page) {
   // what heads are needed for only a model can say
   state.VIEWS.splice(state.VIEWS.indexOf("needs"), 1);
   state.meta.value = held.meta;
-  state.trace.value = held.trace;
+  state.trace.value = trace;
   page.mount(main);
   document.addEventListener("keydown", pressed);
 }

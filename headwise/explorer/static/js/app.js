@@ -142,8 +142,8 @@ function follow() {
     if (UNTRACED.has(state.page.value)) return;
     const [model, meta, edits] = [state.model.value, state.meta.value, read(state.edits.value)];
     const step = state.checkpoint.value;
-    const given = state.asked();
-    if (!given || !meta || !meta.models.length) {
+    const asks = state.asked();
+    if (!asks || !meta || !meta.models.length) {
       // what was asked before may still come
       turn += 1;
       if (asked) state.status.value = "";
@@ -153,7 +153,7 @@ function follow() {
       state.trace.value = null;
       return;
     }
-    const wanted = JSON.stringify([model, given, edits, step]);
+    const wanted = JSON.stringify([model, asks, edits, step]);
     if (wanted === asked) return;
     asked = wanted;
     turn += 1;
@@ -164,13 +164,14 @@ function follow() {
     const name = model || (meta.models.length ? meta.models[0].name : null);
     // a comparison has two
     if (state.page.peek() !== "compare") forget();
-    post("/api/v1/traces", { model: step < 0 ? name : `${name}@${step}`, ...given, options: { edits } }).then(
-      (found) => {
+    post("/api/v1/traces", { model: step < 0 ? name : `${name}@${step}`, ...asks, options: { edits } }).then(
+      async (given) => {
+        const found = given.places?.kind === "series" ? (await import("./views/series.js")).worded(given) : given;
         if (mine !== turn) return;
         busy(false);
         state.trace.value = found;
         import("./recent.js").then(({ remember }) =>
-          remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (given)),
+          remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (asks)),
         );
         const answer = ANSWERED.has(state.page.peek()) ? [] : [`${t("answer")}: ${found.output}`];
         state.status.value = [...answer, ...found.warnings].join(" · ");

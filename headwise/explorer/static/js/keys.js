@@ -12,7 +12,7 @@ const PLAIN = {
   /** @type {(factor: number) => void} */
   zoom: () => {},
   /** @type {(group: state.Group, by: number) => void} */
-  head: (group, by) => void (state.head.value = wrapped(state.place(group).head + by, group.heads)),
+  head: (group, by) => state.go(group, { head: wrapped(state.place(group).head + by, group.heads) }),
   /** @type {((group: state.Group, down: number, across: number) => void) | null} */
   move: null,
 };
@@ -51,8 +51,8 @@ const LETTERS = {
 
 /** What a letter does to a group of layers. @type {Record<string, (group: state.Group) => void>} */
 const OF_GROUP = {
-  "[": (group) => (state.layer.value = wrapped(state.place(group).at - 1, group.layers.length)),
-  "]": (group) => (state.layer.value = wrapped(state.place(group).at + 1, group.layers.length)),
+  "[": (group) => state.go(group, { at: wrapped(state.place(group).at - 1, group.layers.length) }),
+  "]": (group) => state.go(group, { at: wrapped(state.place(group).at + 1, group.layers.length) }),
   ",": (group) => ofPage.head(group, -1),
   ".": (group) => ofPage.head(group, 1),
   g: (group) => {

@@ -4,9 +4,9 @@
 import { batch, effect, signal } from "./store.js";
 
 /**
- * `long`: its heads are shown as maps of blocks.
+ * `long`: its heads are shown as maps of blocks; `opens`: the layer and the head on which it opens.
  * @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal:
- * boolean, long?: boolean }} Group
+ * boolean, long?: boolean, opens?: number[] | null }} Group
  */
 /** @typedef {{ kind: string, grid?: number[], before?: number, words?: number[], special?: number[] }} Axis */
 /**
@@ -362,21 +362,34 @@ export const groupOf = (groups, name) =>
 export const chosen = () => groupOf(trace.value ? trace.value.groups : [], group.value) || null;
 
 /**
- * The place of a layer within its group; -1 is where the group opens: at the last layer that reads another sequence or
- * an image, else at the first.
+ * The place of a layer within its group; -1 is where the group opens: as it says, else at the last layer that reads
+ * another sequence or an image, else at the first.
  * @param {Group} group
  * @param {number} value
  */
-export function layerWithin({ name, kind, layers }, value) {
+export function layerWithin({ name, kind, layers, opens }, value) {
   const axes = trace.value && trace.value.axes ? trace.value.axes[name] : null;
-  const opens = kind === "cross" || (axes && axes.keys.kind === "patches") ? layers.length - 1 : 0;
-  return value < 0 ? opens : Math.min(value, layers.length - 1);
+  const last = kind === "cross" || (axes && axes.keys.kind === "patches");
+  return Math.min(value < 0 ? (opens ? opens[0] : last ? layers.length : 0) : value, layers.length - 1);
 }
 
 /** The layer and the head that are chosen, within those of a group. @param {Group} group */
 export function place(group) {
   const at = layerWithin(group, layer.value);
-  return { at, layer: group.layers[at], head: Math.min(Math.max(0, head.value), group.heads - 1) };
+  const now = layer.value < 0 && !head.value && group.opens ? group.opens[1] : head.value;
+  return { at, layer: group.layers[at], head: Math.min(Math.max(0, now), group.heads - 1) };
+}
+
+/**
+ * Another layer of a group, another head (-1: all of them), or both; what is not named stays.
+ * @param {Group} group @param {{ at?: number, head?: number }} to
+ */
+export function go(group, to) {
+  const now = place(group);
+  batch(() => {
+    layer.value = to.at ?? now.at;
+    head.value = to.head ?? (head.value < 0 ? -1 : now.head);
+  });
 }
 
 /** Whether row and column i are the same position. @param {Group} group */

@@ -13,12 +13,10 @@ import { answer } from "../views/answer.js";
 import * as folding from "../views/folding.js";
 import { sideOf } from "../views/grid.js";
 import * as headGrid from "../views/head_grid.js";
-import * as heat from "../views/heat.js";
-import { head, move } from "../views/map_keys.js";
 import { METHODS, choice } from "../views/methods.js";
 import { explained, nothing } from "../views/nothing.js";
 import * as saving from "../views/saving.js";
-import { openingCell } from "../views/largest.js";
+import { openingCell, spelled } from "../views/largest.js";
 import { later } from "../views/later.js";
 import { foldedBy, rolled, seen } from "../views/seen.js";
 import { refill, toolbar } from "../views/toolbar.js";
@@ -26,9 +24,9 @@ import { WORDS } from "../words/attend.js";
 
 learn(WORDS);
 
-/** The map is there at once, the rest when it is asked for. @type {Record<string, () => Promise<any> | any>} */
+/** Loaded when it is asked for. @type {Record<string, () => Promise<any>>} */
 const LARGE = {
-  heat: () => heat,
+  heat: () => import("../views/heat.js"),
   links: () => import("../views/links.js"),
   text: () => import("../views/text.js"),
 };
@@ -60,17 +58,24 @@ export function mount(place) {
     shown,
     inside() ? "" : edits,
   );
-  extend({ head, move });
+  let mounted = true;
+  // the map is loaded while the trace is made
+  if (state.asked()) LARGE[state.view.peek()]?.();
+  const keyed = effect(() => {
+    if (state.trace.value) import("../views/map_keys.js").then((keys) => mounted && extend(keys));
+  });
   const resized = () => (screen.value = `${innerWidth} ${innerHeight}`);
   resized();
   addEventListener("resize", resized);
   const ends = [
+    keyed,
     // a page that was saved has nobody to ask
     inside() ? () => {} : edited(edits),
     effect(() => {
       fill(given);
       // what is not typed is chosen from a list
       if (!["", "text"].includes(state.reads())) return later(() => import("../views/examples.js"), given);
+      if (state.problem.value || state.meta.value?.models.length === 0) document.documentElement.dataset.ready = "none";
       return state.reads() && !state.asked() ? later(() => import("../views/begin.js"), given) : undefined;
     }),
     drawn(answerLine, (trace, group) => {
@@ -98,6 +103,7 @@ export function mount(place) {
     drawn(large, (trace, group, node, alive) => chosen(trace, group, node, read, alive)),
   ];
   return () => {
+    mounted = false;
     removeEventListener("resize", resized);
     reset();
     state.strongest.value = null;
@@ -317,7 +323,7 @@ function chosen(trace, group, node, read, alive) {
       ...found,
       weights: view === "heat" ? found.raw || found.marked : found.weights,
       scores: Boolean(found.raw),
-      beside,
+      ...beside,
       fitsScreen: true,
       ...more,
     };
@@ -335,13 +341,14 @@ function chosen(trace, group, node, read, alive) {
 }
 
 /**
- * The recording beside a map of times; null where there is none.
+ * The recording or the series beside a map of times or of steps; null where there is none.
  * @param {state.Trace} trace
  * @param {state.Group} group
  */
 async function heard(trace, group) {
-  const sides = trace.axes && trace.axes[group.name];
-  if (sides?.queries.kind !== "frames" && sides?.keys.kind !== "frames") return null;
+  const { queries, keys } = spelled(trace, group);
+  if (keys.kind === "steps") return (await import("../views/series.js")).lines(trace, group);
+  if (queries.kind !== "frames" && keys.kind !== "frames") return null;
   return (await import("../views/sound.js")).heard(trace, group);
 }
 

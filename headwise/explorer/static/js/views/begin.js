@@ -1,23 +1,34 @@
 // @ts-check
-/** Texts of the run to begin with, where nothing is asked for yet. */
+/** Inputs of the run to begin with, where nothing is asked for yet: the cards of Home. */
 
 import { getJson, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/home.js";
+import * as examples from "./example_cards.js";
+
+learn(WORDS);
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
   let alive = true;
-  const button = (/** @type {{ title: string, text: string }} */ { title, text }) =>
-    h("button", { onclick: () => state.type(text) }, h("bdi", {}, title));
-  getJson(`/api/v1/cards?${query({ model: state.chosenRun().name })}`).then(
-    ({ examples }) =>
-      alive && fill(place, h("p", {}, t("begin_with")), h("div", { class: "tabs" }, examples.map(button))),
-    // the line above says what to do
-    () => {},
-  );
+  let end = () => {};
+  const cards = h("div", { class: "examples" });
+  const path = "/static/css/home.css";
+  if (!document.querySelector(`link[href="${path}"]`))
+    document.head.append(h("link", { rel: "stylesheet", href: path }));
+  getJson(`/api/v1/cards?${query({ model: state.chosenRun().name })}`)
+    .then((run) => {
+      if (!alive) return;
+      fill(place, run.stages.length ? h("p", {}, t("begin_with")) : null, cards);
+      end = examples.mount(cards, run);
+    })
+    // without cards the line above says what to do
+    .catch(() => {})
+    .then(() => alive && (document.documentElement.dataset.ready = "begin"));
   return () => {
     alive = false;
+    end();
   };
 }

@@ -10,6 +10,7 @@ import { batch } from "../store.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headName, layerNumber } from "../titles.js";
+import { spelled } from "./largest.js";
 import { foldedBy, mutes, seen } from "./seen.js";
 import { toolbar } from "./toolbar.js";
 import { WORDS } from "../words/heads.js";
@@ -42,7 +43,8 @@ export const best = (heads, name, sign = 1) =>
 /** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @returns {() => void} */
 export function mount(place, trace, group) {
   let alive = true;
-  const tokens = !trace.axes?.[group.name] || trace.axes[group.name].keys.kind === "tokens";
+  const steps = spelled(trace, group).keys.kind === "steps";
+  const tokens = steps || [undefined, "tokens"].includes(spelled(trace, group).keys.kind);
   const list = toolbar(() => t("find"), "finder");
   fill(
     place,
@@ -60,10 +62,14 @@ export function mount(place, trace, group) {
       const even = t("evenly", percent(1 / group.keys.length, 1));
       // what the mask forbids is done by no head
       const open = SHARES.filter((name) => name in heads[0][0] && !(group.causal && name === "next"));
-      const shares = tokens ? open : [];
+      // a step has no words
+      const shares = !tokens ? [] : steps ? open.filter((name) => SINGLE.has(name)) : open;
       const buttons = [
         ...shares.map((name) => {
-          const kind = [t(`finds_${name}`), SINGLE.has(name) ? h("span", { class: "side" }, even) : null];
+          const kind = [
+            t(`finds_${name}${steps ? "_step" : ""}`),
+            SINGLE.has(name) ? h("span", { class: "side" }, even) : null,
+          ];
           return button(group, kind, best(heads, name), (value) => percent(value, 1));
         }),
         ...SPREADS.map(([name, sign]) =>

@@ -107,7 +107,7 @@ function line(row, group, columns, tops, ends) {
   };
   return h(
     "tr",
-    { class: () => (state.place(group).at === row.layer && state.head.value === row.head ? "chosen" : "") },
+    { class: () => (state.place(group).at === row.layer && state.place(group).head === row.head ? "chosen" : "") },
     h("td", { title: group.layers[row.layer] }, layerNumber(group.layers[row.layer], row.layer)),
     h("td", {}, h("button", { onclick: choose }, row.head + 1)),
     columns.map((name, at) => measured(row.found[name], tops[at], ends[at])),

@@ -74,7 +74,8 @@ export function mount(place, head) {
   cell.style.height = `${bounds.height}px`;
   const names = head.sides || titles(group);
   // a long title would be higher than a low map
-  from.textContent = t(bounds.height < WRITTEN && !head.sides ? "attends_from" : names.from);
+  // of a single row its label says it
+  from.textContent = rows < 2 ? "" : t(bounds.height < WRITTEN && !head.sides ? "attends_from" : names.from);
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
@@ -174,8 +175,10 @@ function rowOf(head) {
 }
 
 /** What rows and columns are called. @param {state.Group} group */
-export const titles = ({ kind }) =>
-  kind === "cross" ? { from: "from_written", to: "to_read" } : { from: "attends_from", to: "attends_to" };
+export const titles = ({ kind, causal }) =>
+  kind === "cross"
+    ? { from: "from_written", to: "to_read" }
+    : { from: "attends_from", to: causal ? "to_before" : "attends_to" };
 
 /** The window in dots of the screen. @param {import("../core/zoom.js").Window} window */
 const dotted = ({ x, y, side }) => ({ x, y, side: side * (globalThis.devicePixelRatio || 1) });

@@ -8,19 +8,20 @@ const CERTAIN = 10;
 
 /** @typedef {import("../state.js").Trace} Trace */
 /** @typedef {import("../state.js").Group} Group */
+/** @typedef {import("../core/folding.js").Spelled & { kind?: string }} Side */
 
 /**
  * What is known of the tokens of both sides.
  * @param {Trace} trace
  * @param {Group} group
- * @returns {{ queries: import("../core/folding.js").Spelled, keys: import("../core/folding.js").Spelled }}
+ * @returns {{ queries: Side, keys: Side }}
  */
 export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) || { queries: {}, keys: {} };
 
 /**
  * The tokens of the cell that tells most: between two sequences that with the largest product of weight and distance
- * from the diagonal, within one the largest weight on another token than its own and the first; where there is none the
- * largest weight. Special tokens take part only where there are no others.
+ * from the diagonal, within one the largest weight on another token than its own and the first; of a pooling, and where
+ * there is none, the largest weight. Special tokens take part only where there are no others.
  * `rows` and `columns` are the tokens of each; `marked` is minus infinity where a pair is forbidden.
  * @param {{ weights: Float32Array, marked: Float32Array, rows: number[][], columns: number[][] }} head
  * @param {Trace} trace
@@ -40,7 +41,7 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
   const across = common(columns, keys.special || []);
   const within = oneSequence(group);
   const far = (/** @type {number} */ q, /** @type {number} */ k) =>
-    within ? Number(q !== k && k > 0) : Math.abs(q / rows.length - k / columns.length);
+    within ? Number(q !== k && k > 0) : group.kind === "pooled" ? 1 : Math.abs(q / rows.length - k / columns.length);
   let [best, cell] = [[-Infinity, -Infinity], { q: -1, k: -1 }];
   for (const q of choosing.length ? choosing : rows.keys()) {
     for (const k of across) {

@@ -306,7 +306,7 @@ function controls(head, between) {
 }
 
 /** @param {Heads} head */
-function chips({ coloured = [], count = 1, chosen: now = 0 }) {
+function chips({ group, coloured = [], count = 1, chosen: now = 0 }) {
   const first = Math.floor(now / COLOURED) * COLOURED;
   const shown = coloured.map((one) => one.head);
   const put = (/** @type {number[]} */ heads) => (state.beside.value = heads.join("."));
@@ -314,11 +314,11 @@ function chips({ coloured = [], count = 1, chosen: now = 0 }) {
     if (!shown.includes(one)) return put([...shown, one].sort((a, b) => a - b));
     const rest = shown.filter((other) => other !== one);
     if (!rest.length) return void (lastChip.focus = false);
-    if (one === now) state.head.value = rest[0];
+    if (one === now) state.go(group, { head: rest[0] });
     return put(rest);
   };
   const solo = (/** @type {number} */ one) => {
-    state.head.value = one;
+    state.go(group, { head: one });
     put([one]);
   };
   const all = Array.from({ length: Math.min(COLOURED, count - first) }, (_, place) => first + place);

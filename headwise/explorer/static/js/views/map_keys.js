@@ -10,7 +10,7 @@ import { rolled, rolls, seen } from "./seen.js";
 export function head(group, by) {
   const count = group.heads + (rolls(group) ? 1 : 0);
   const next = wrapped((rolled(group) ? group.heads : state.place(group).head) + by, count);
-  state.head.value = next === group.heads ? -1 : next;
+  state.go(group, { head: next === group.heads ? -1 : next });
 }
 
 /** Moves the chosen cell. @param {state.Group} group @param {number} down @param {number} across */

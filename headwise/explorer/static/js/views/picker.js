@@ -14,12 +14,12 @@ export function picker(trace, group) {
     "div",
     { class: "tabs" },
     select(t("group"), groups.map(groupTitle), groups.indexOf(group), (place) => state.inGroup(groups[place].name)),
-    select(t("layer"), group.layers.map(layerNumber), at, (place) => (state.layer.value = place)),
+    select(t("layer"), group.layers.map(layerNumber), at, (at) => state.go(group, { at })),
     select(
       t("head"),
       Array.from({ length: group.heads }, (_, place) => String(place + 1)),
       head,
-      (place) => (state.head.value = place),
+      (place) => state.go(group, { head: place }),
     ),
   );
 }

@@ -9,7 +9,9 @@ import { effect } from "../store.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
 import { chosen } from "./heat.js";
+import { spelled } from "./largest.js";
 import { rolled } from "./seen.js";
+import { named } from "./series.js";
 import { fact, measures, shares } from "./shares.js";
 
 /** Letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
@@ -30,6 +32,8 @@ const [LETTERS, CELLS] = [16, 128 * 128];
  */
 export function mount(place, head, trace, group) {
   const columns = head.group.keys.length;
+  const steps = Object.values(spelled(trace, group)).some(({ kind }) => kind === "steps");
+  const name = (/** @type {string} */ label) => (steps ? named(label) : cut(label, LETTERS));
   const body = h("div");
   place.append(
     body,
@@ -55,21 +59,26 @@ export function mount(place, head, trace, group) {
     const k = locked < 0 ? (order[0] ?? 0) : locked;
     const [from, to] = [name(head.group.queries[q]), name(head.group.keys[k])];
     const template = row[k] === -Infinity ? "say_hidden" : rolled(group) ? "say_rollout" : `say_${group.kind}`;
+    const largest = order[0] !== k && row[k] < row[order[0]] ? order[0] : -1;
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
     const facts = h("dl", { class: "facts" }, measures(row));
     fill(
       body,
       h("p", { class: "say" }, phrase(template, strong(from), strong(percent(row[k], 1)), strong(to))),
+      largest < 0 || row[k] === -Infinity
+        ? null
+        : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, name(head.group.keys[largest])))),
       h("h2", {}, phrase("row_of", h("bdi", {}, from))),
-      shares((at) => name(head.group.keys[at]), row, order, k),
+      // few weights of many keys are compared with the largest of them
+      shares((at) => name(head.group.keys[at]), row, order, k, { full: fullOf(row[order[0]]) }),
       facts,
     );
     return scored(facts, head, trace, group, q, k);
   });
 }
 
-/** @param {string} label */
-const name = (label) => cut(label, LETTERS);
+/** A weight whose bar is full: 1, or the largest one where that would be short. @param {number} largest */
+const fullOf = (largest) => (largest > 0 && largest < 0.5 ? largest : 1);
 
 /** @param {number} value */
 const significant = (value) => (value === -Infinity ? number(value) : value.toPrecision(4).replace("-", "−"));

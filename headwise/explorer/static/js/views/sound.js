@@ -8,11 +8,16 @@ import { getNumbers } from "../api.js";
 import { h } from "../dom.js";
 import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/sides.js";
+
+learn(WORDS);
 
 /**
  * @typedef {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds, row: Float32Array |
  * null) => void} Draw draws what is seen, and over it a row of weights
+ * @typedef {{ beside: (sides: { left: HTMLElement, top: HTMLElement }) => Draw, sides: { from: string, to: string } }}
+ * Beside what stands along the sides of a map, and how these are called
  */
 
 /** Pixels of a strip; of one above a few rows, which leave the room. */
@@ -26,7 +31,9 @@ const [DEEP, ALONE, FEW] = [64, 200, 3];
 export async function heard(trace, group) {
   const numbers = await getNumbers(`/api/v1/traces/${trace.trace_id}/sound`);
   const { queries, keys } = trace.axes[group.name];
-  return beside(numbers, { queries: queries.kind === "frames", keys: keys.kind === "frames" });
+  const times = { queries: queries.kind === "frames", keys: keys.kind === "frames" };
+  const sides = { from: times.queries ? "from_time" : "attends_from", to: times.keys ? "to_time" : "attends_to" };
+  return { beside: beside(numbers, times), sides };
 }
 
 /**

@@ -10,6 +10,7 @@ export const WORDS = {
     "对于输出 {0}，此头 {1} 的值取自 {2}。",
   ],
   say_rollout: ["Through all layers, {0} takes {1} from {2}.", "贯穿各层，{0} 有 {1} 取自 {2}。"],
+  say_most: ["More, {0}, comes from {1}.", "更多的 {0} 取自 {1}。"],
   say_hidden: ["{0} cannot attend to {2}: the mask hides it.", "{0} 不能关注 {2}：掩码将其遮住。"],
   begin_with: ["Or begin with one of these:", "或从其中一个开始："],
   watch_written: ["Watch it being written →", "看它逐词写出 →"],
@@ -21,6 +22,10 @@ export const WORDS = {
   // one head of many
   find: ["Find a head", "找一个头"],
   finds_previous: ["previous token", "前一个词元"],
+  finds_previous_step: ["the step before", "前一步"],
+  finds_next_step: ["the step after", "后一步"],
+  finds_diagonal_step: ["its own step", "自己这一步"],
+  finds_first_step: ["the first step", "第一步"],
   finds_next: ["next token", "后一个词元"],
   finds_diagonal: ["itself", "自己"],
   finds_first: ["first token", "第一个词元"],

@@ -27,6 +27,7 @@ export const WORDS = {
   attends_to: ["attends to", "被看的一方（键）"],
   from_written: ["attends from: what is written", "看的一方：写出的词"],
   to_read: ["attends to: what is read", "被看的一方：读入的词"],
+  to_before: ["attends to: what is read so far", "被看的一方：此前读入的词"],
   weight_bar: ["attention weight", "注意力权重"],
   score_bar: ["raw score", "原始得分"],
   dot_note: ["· is below .005", "· 表示小于 .005"],
@@ -88,11 +89,6 @@ export const WORDS = {
   step_of: ["step {0} of {1}", "第 {0} 步，共 {1} 步"],
   play: ["Play", "播放"],
   pause: ["Pause", "暂停"],
-  keys: [
-    "Keys: arrows move the cell · [ ] layer · , . head · g group · v view · n scale · r raw scores · w words " +
-      "· s special tokens · + - 0 zoom · / input · Esc unlocks · ? all keys",
-    "按键：方向键移动单元格 · [ ] 层 · , . 头 · g 层组 · v 视图 · n 刻度 · r 原始得分 · w 词 · s 特殊词元 · + - 0 缩放 · / 输入 · Esc 解锁 · ? 全部按键",
-  ],
   compare: ["Compare", "比较"],
   edit: ["Edit and see", "编辑并观察"],
   change: ["What changes", "变化"],
@@ -161,9 +157,5 @@ export const WORDS = {
   source: ["reads", "读入"],
   special: ["Special tokens", "特殊词元"],
   minimap: ["the whole map; drag to move", "整幅热图；拖动以移动"],
-  spectrogram: [
-    "spectrogram (log-mel), low bands next to the map; over it the weights of the chosen row",
-    "语谱图（对数梅尔），低频靠近热图；其上为所选行的权重",
-  ],
   keys_title: ["Keys", "按键"],
 };

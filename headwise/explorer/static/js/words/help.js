@@ -3,6 +3,11 @@
 
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
+  keys: [
+    "Keys: arrows move the cell · [ ] layer · , . head · g group · v view · n scale · r raw scores · w words " +
+      "· s special tokens · + - 0 zoom · / input · Esc unlocks · ? all keys",
+    "按键：方向键移动单元格 · [ ] 层 · , . 头 · g 层组 · v 视图 · n 刻度 · r 原始得分 · w 词 · s 特殊词元 · + - 0 缩放 · / 输入 · Esc 解锁 · ? 全部按键",
+  ],
   close: ["Close", "关闭"],
   singles: ["Keys of one letter or sign are on", "启用单个字符的快捷键"],
   pointer_note: [

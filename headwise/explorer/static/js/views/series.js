@@ -1,0 +1,163 @@
+// @ts-check
+/** A series as people read it: its steps in words, and its numbers as lines above a map whose keys are its steps. */
+
+import { significant } from "../core/digits.js";
+import { h } from "../dom.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/sides.js";
+
+learn(WORDS);
+
+/** @typedef {{ name: string, past: number[], ahead: number[], truth: number[] | null }} Column */
+
+/** Pixels of a strip, above and below its line; letters of the name of a column. */
+const [DEEP, EDGE, LETTERS] = [58, 6, 24];
+/** A series that is an example of a run: where its forecast begins. */
+const AT = /^(?:the series|series '(?<name>.*)') at step (?<step>[\d,]+)$/;
+
+const minus = (/** @type {string} */ label) => label.replace(/^-(?=\d)/, "−");
+
+/**
+ * What a trace of a series is called and answers, in the language of the page.
+ * @param {import("../state.js").Trace} trace
+ */
+export function worded(trace) {
+  const { name: called, columns } = trace.places;
+  const groups = trace.groups.map((group) => {
+    const of = (/** @type {"queries" | "keys"} */ side) =>
+      trace.axes[group.name][side].kind === "steps" ? group[side].map(minus) : group[side];
+    return { ...group, queries: of("queries"), keys: of("keys") };
+  });
+  const next = columns.map((/** @type {Column} */ { name, ahead }) => `${name} ${significant(ahead[0])}`).join(", ");
+  return {
+    ...trace,
+    groups,
+    get source() {
+      return titled(called, columns[0].past.length);
+    },
+    get output() {
+      return t("series_next", next);
+    },
+  };
+}
+
+/**
+ * A series by its name, or as an example of its run.
+ * @param {string} called empty for one without a name @param {number} length steps that are read
+ */
+function titled(called, length) {
+  const { name = "", step } = called.match(AT)?.groups || { name: called };
+  const which = step ? t("series_input", length, step) : t("series_last", length);
+  return name ? t("series_of", name, which) : which;
+}
+
+/** An example of a run in a list. @param {string} title */
+export const listed = (title) => {
+  const { name, step } = title.match(AT)?.groups || {};
+  if (!step) return title;
+  return name ? t("series_of", name, t("step_n", step)) : t("series_from", step);
+};
+
+/** A step in words: so many steps back or ahead of the last known one. @param {string} label */
+export function named(label) {
+  if (!/^[−+]?\d+$/.test(label)) return label;
+  const step = Number(label.replace("−", "-"));
+  if (!step) return t("step_known");
+  const [one, more] = step < 0 ? ["step_back", "steps_back"] : ["step_ahead", "steps_ahead"];
+  return Math.abs(step) === 1 ? t(one) : t(more, Math.abs(step));
+}
+
+/**
+ * The numbers of a series above a map of a group whose keys are its steps; null where they are none.
+ * @param {import("../state.js").Trace} trace @param {import("../state.js").Group} group
+ * @returns {import("./sound.js").Beside | null}
+ */
+export function lines(trace, group) {
+  const { queries, keys } = trace.axes[group.name];
+  if (keys.kind !== "steps") return null;
+  const columns = /** @type {Column[]} */ (trace.places.columns);
+  const first = Number(group.keys[keys.before || 0].replace("−", "-")) + columns[0].past.length - 1;
+  const beside = (/** @type {{ top: HTMLElement }} */ { top }) => {
+    const strips = columns.map((column) => {
+      const label = t("series_drawn", column.name);
+      const canvas = h("canvas", { class: "strip-of-sound", role: "img", "aria-label": label, title: label });
+      canvas.style.height = `${DEEP}px`;
+      top.append(canvas);
+      return { column, canvas };
+    });
+    const key = h("p", { class: "side key-of-series" }, t("series_key"));
+    top.append(key);
+    /** @type {import("./sound.js").Draw} */
+    const draw = ({ x, side }, { width }, row) => {
+      key.style.width = `${width}px`;
+      for (const { column, canvas } of strips)
+        drawn(canvas, column, { x, from: first - (keys.before || 0), side, width, row });
+    };
+    return draw;
+  };
+  return { beside, sides: { from: queries.kind === "steps" ? "from_step" : "attends_from", to: "to_step" } };
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas @param {Column} column
+ * @param {{ x: number, from: number, side: number, width: number, row: Float32Array | null }} seen `x`: the first key
+ * that is seen, `from`: the step of the first of all; a key has `side` pixels
+ */
+function drawn(canvas, { name, past, ahead, truth }, { x, from: begins, side, width, row }) {
+  const dots = globalThis.devicePixelRatio || 1;
+  canvas.style.width = `${width}px`;
+  [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(DEEP * dots)];
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.setTransform(dots, 0, 0, dots, 0, 0);
+  const css = getComputedStyle(canvas);
+  const [ink, soft, link, mark] = ["--ink", "--soft", "--link", "--mark"].map((one) =>
+    css.getPropertyValue(one).trim(),
+  );
+  const all = [...past, ...ahead, ...(truth || [])];
+  const [low, high] = [Math.min(...all), Math.max(...all)];
+  const across = (/** @type {number} */ step) => (step - begins - x + 0.5) * side;
+  const down = (/** @type {number} */ value) => DEEP - EDGE - ((DEEP - 2 * EDGE) * (value - low)) / (high - low || 1);
+  if (row) weighted(context, row, mark, x, side);
+  const line = (/** @type {number[]} */ values, /** @type {number} */ from, /** @type {string} */ colour) => {
+    context.strokeStyle = colour;
+    context.beginPath();
+    values.forEach((value, at) => context.lineTo(across(from + at), down(value)));
+    context.stroke();
+  };
+  context.lineWidth = 1.8;
+  line(past, 0, ink);
+  context.setLineDash([5, 4]);
+  line([past[past.length - 1], ...ahead], past.length - 1, link);
+  context.setLineDash([]);
+  context.fillStyle = soft;
+  (truth || []).forEach((value, at) => {
+    context.beginPath();
+    context.arc(across(past.length + at), down(value), 2.5, 0, 2 * Math.PI);
+    context.fill();
+  });
+  context.font = `600 12px ${css.fontFamily}`;
+  const text = name.slice(0, LETTERS);
+  // behind the name nothing is drawn
+  context.fillStyle = css.getPropertyValue("--panel").trim();
+  context.globalAlpha = 0.8;
+  context.fillRect(2, 2, context.measureText(text).width + 6, 16);
+  context.globalAlpha = 1;
+  context.fillStyle = soft;
+  context.fillText(text, 5, 14);
+}
+
+/**
+ * A row of weights as filled steps, the largest as high as the strip.
+ * @param {CanvasRenderingContext2D} context @param {Float32Array} row of what is seen and what is not
+ * @param {string} colour @param {number} x the first key that is seen @param {number} side pixels of each
+ */
+function weighted(context, row, colour, x, side) {
+  const top = Math.max(...row, 1e-12);
+  context.fillStyle = colour;
+  context.globalAlpha = 0.32;
+  row.forEach((weight, at) => {
+    const height = ((DEEP - 2) * Math.max(0, weight)) / top;
+    context.fillRect((at - x) * side, DEEP - height, side - 1, height);
+  });
+  context.globalAlpha = 1;
+}
