@@ -8,7 +8,7 @@ import { cut, percent } from "../core/text.js";
 import { h } from "../dom.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { sentences, t } from "../strings.js";
 import { matrix } from "./matrix.js";
 import { toolbar } from "./toolbar.js";
 import {
@@ -16,6 +16,7 @@ import {
   LETTERS,
   choosePlace,
   headWidth,
+  isTextbook,
   labels,
   open,
   openLink,
@@ -67,7 +68,10 @@ export function oneNumber(all) {
 /** @param {Steps} all */
 export function exactness({ difference, by }) {
   const exact = by.output && by.output.working && by.output.working.rule === "mix";
-  return exact ? t(difference < 1e-5 ? "exact" : "inexact", significant(difference, 2)) : t("as_recorded");
+  if (!exact) return t("as_recorded");
+  if (difference >= 1e-5) return t("inexact", significant(difference, 2));
+  // the worked example is of no model
+  return sentences(t("exact_terms"), isTextbook() ? "" : t("exact", significant(difference, 2)));
 }
 
 /** The number of a link that changes nothing. @param {Steps} all @param {Link} link @param {Place} now */

@@ -33,10 +33,13 @@ export const WORDS = {
     "蓝：小于零；橙：大于零；颜色越浓权重越大；· 表示小于 .0005。点任一格，看这个数的算法。方向键在矩阵内移动，" +
       "在矩阵之外 ← → 换步；悬停看五位数。",
   ],
+  exact_terms: [
+    "Computed in double precision from the inputs and parameters of the layer, so that all terms add up.",
+    "由该层的输入和参数以双精度算出，各项之和分毫不差。",
+  ],
   exact: [
-    "Computed in double precision from the inputs and parameters of the layer, so that all terms add up. The output " +
-      "that its kernel gave in the model differs by at most {0}.",
-    "由该层的输入和参数以双精度算出，各项之和分毫不差。模型中内核给出的输出与此最多相差 {0}。",
+    "The output that its kernel gave in the model differs by at most {0}.",
+    "模型中内核给出的输出与此最多相差 {0}。",
   ],
   inexact: [
     "Computed in double precision. The output that the kernel gave in the model differs by up to {0}: the model " +
