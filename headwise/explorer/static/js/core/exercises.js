@@ -6,11 +6,11 @@ import { fixed, placesOf, short, significant, weight } from "./digits.js";
 
 /** @typedef {import("./steps.js").Steps} Steps */
 /**
- * `words` are what the question is asked with, lists among them of which each part is one; `hint` are those of its
- * hint; `options` are there where a token is chosen.
- * `link` and the place are those at which it is worked; `tolerance` is how far a number may be off.
+ * `words` are what the question is asked with, some of them lists; `hint` those of its hint; `options` are there where
+ * a token is chosen. `link` and the place are those at which it is worked; `tolerance` is how far a number may be off.
  * @typedef {{ kind: string, words: (string | string[])[], hint: string[], answer: number, shown: string,
- *   tolerance: number, options: string[] | null, link: string, of: string, place: { q: number, k: number, c: number } }} Exercise
+ *   tolerance: number, options: string[] | null, link: string, of: string, place: { q: number, k: number, c: number }
+ * }} Exercise
  */
 
 /** Keys of a question that lists a row, and numbers of a vector that is multiplied by hand, at most. */

@@ -88,7 +88,7 @@ function grey(image) {
   return canvas;
 }
 
-/** The place with the largest weight, class tokens left out. @param {ArrayLike<number>} weights @param {Patches} axis */
+/** The place of the largest weight, class tokens left out. @param {ArrayLike<number>} weights @param {Patches} axis */
 export function most(weights, axis) {
   let best = axis.before;
   for (let k = axis.before; k < weights.length; k += 1) if (weights[k] > weights[best]) best = k;

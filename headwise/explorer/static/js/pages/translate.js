@@ -62,6 +62,7 @@ export function mount(place) {
       return ["image", "sound", "series"].includes(state.reads()) ? examples.mount(given) : undefined;
     }),
     keyboard(self, count, search),
+    opening(search, open, self),
     effect(() => {
       path.value = through(search.value).slice(0, self.step() + 1);
     }),
@@ -74,6 +75,30 @@ export function mount(place) {
     ends.forEach((end) => end());
     stop(open);
   };
+}
+
+/**
+ * Once an input is written, the step whose token looks at most words is open: the last, an end, shows least.
+ * @param {{ value: Shown }} search @param {import("../views/writing.js").Open} open
+ * @param {ReturnType<typeof player>} self
+ */
+function opening(search, open, self) {
+  let seen = "";
+  return effect(() => {
+    const { it } = search.value;
+    const about = JSON.stringify([state.model.value, state.asked()]);
+    if (open.value || !it.end || seen === about) return;
+    seen = about;
+    if (state.step.peek() >= 0 || state.forced.peek() || self.playing()) return;
+    const rows = through(search.peek()).map((beam) => lookOf(it, beam, -1, -1));
+    const shared = rows.map((row) => {
+      const [first = 0, second = 0] = Array.from(row || []).sort((one, two) => two - one);
+      return first * second;
+    });
+    // what ends it is no word
+    const at = shared.indexOf(Math.max(...shared.slice(0, -1)));
+    if (at >= 0) state.instead(() => self.go(at));
+  });
 }
 
 /** The places of the page. */
