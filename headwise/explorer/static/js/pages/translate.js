@@ -79,8 +79,8 @@ export function mount(place) {
 
 /**
  * Once an input is written, the step whose token looks at most words is open: the last, an end, shows least.
- * @param {{ value: Shown }} search @param {import("../views/writing.js").Open} open
- * @param {ReturnType<typeof player>} self
+ * @param {{ value: ReturnType<typeof drawn>, peek: () => ReturnType<typeof drawn> }} search
+ * @param {import("../views/writing.js").Open} open @param {ReturnType<typeof player>} self
  */
 function opening(search, open, self) {
   let seen = "";
@@ -90,14 +90,14 @@ function opening(search, open, self) {
     if (open.value || !it.end || seen === about) return;
     seen = about;
     if (state.step.peek() >= 0 || state.forced.peek() || self.playing()) return;
-    const rows = through(search.peek()).map((beam) => lookOf(it, beam, -1, -1));
-    const shared = rows.map((row) => {
-      const [first = 0, second = 0] = Array.from(row || []).sort((one, two) => two - one);
+    const shared = through(search.peek()).map((beam, at, all) => {
+      // neither a mark of punctuation nor what ends it is a word
+      if (at === all.length - 1 || /^[\p{P}\p{S}\s]*$/u.test(beam.text)) return 0;
+      const [first = 0, second = 0] = Array.from(lookOf(it, beam, -1, -1) || []).sort((one, two) => two - one);
       return first * second;
     });
-    // what ends it is no word
-    const at = shared.indexOf(Math.max(...shared.slice(0, -1)));
-    if (at >= 0) state.instead(() => self.go(at));
+    const most = Math.max(0, ...shared);
+    if (most > 0) state.instead(() => self.go(shared.indexOf(most)));
   });
 }
 

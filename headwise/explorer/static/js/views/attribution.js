@@ -174,8 +174,8 @@ const ofInputs = (described, now) =>
     : described.maps.map((map) => button(part(described, map), map === now, () => (other.value = map.name)));
 
 /**
- * The largest cell of the row that is most divided: between two columns, not given to one. Special tokens take part
- * only where there are no others.
+ * The largest cell of the row that is most divided: between two columns, not given to one. Special tokens and
+ * punctuation take part only where there is nothing else.
  * @param {{ weights: Float32Array, group: { queries: string[], keys: string[] } }} shown
  * @param {ReturnType<typeof spelled>} tokens
  */
@@ -186,7 +186,7 @@ function divided({ weights, group: { queries, keys } }, tokens) {
   for (const q of queries.keys()) {
     const row = sizes(q);
     const [first, second = 0] = [...row].sort((one, two) => two - one);
-    const merit = special.includes(q) ? -0.5 : first * second;
+    const merit = special.includes(q) || /^[\p{P}\p{S}]+$/u.test(word(queries, q)) ? -0.5 : first * second;
     if (merit > best.merit) best = { merit, q, k: row.indexOf(first) };
   }
   return { q: best.q, k: best.k };

@@ -34,6 +34,8 @@ import { worked } from "./worked.js";
 
 /** Columns, and keys, of which the numbers are shown at once. */
 const [NARROW, SQUARE] = [8, 14];
+/** Pixels of a screen on which more keys than so many have one decimal less. */
+const [SMALL, FEW] = [700, 5];
 
 /** The thread. @param {Steps} all */
 export function chips(all) {
@@ -246,7 +248,7 @@ function drawMatrix(all, link, step, now, own) {
     values: columns ? across.map((_, at) => step.values.map((row) => row[at])) : step.values,
     rows: columns ? across : labelled,
     columns: columns ? labelled : axes[1] === "queries" || axes[1] === "keys" ? across : null,
-    places: placesOf(step.values),
+    places: Math.max(0, placesOf(step.values) - Number(innerWidth < SMALL && pairs && shape[1] > FEW)),
     marks,
     share: /weights$/.test(name),
     bare: isWide(step) && !state.numbers.value,
