@@ -32,7 +32,7 @@ METHODS: dict[str, Method] = {
     "norms": Method(
         "norms of transformed values",
         "||A_ij v_j W_o|| of each head, and of the sum of all heads, as shares of a row",
-        "share of the norms ||A v W_o||",
+        "share of the norms",
         "Kobayashi et al. 2020, arXiv:2004.10102, eq. 4",
         "It leaves out what the residual connection keeps and what later layers make of it.",
         rows="query",

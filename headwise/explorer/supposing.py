@@ -14,6 +14,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Tempered, softmax
 from headwise.attention.scores import Dot, ScaledDot, Score
 from headwise.errors import Unsupported
+from headwise.explain.columns import as_columns
 from headwise.explain.layer_trace import EXAMPLES, LayerTrace, example_trace
 from headwise.explain.trace_formats import as_dict
 from headwise.explorer.explorer import KEPT, Explorer, Name
@@ -81,12 +82,14 @@ def textbook_trace(ask: Supposition) -> LayerTrace:
 
 
 def encode(trace: LayerTrace) -> str:
-    """A trace as JSON: each step with its working; parameters as float32 in base64, row after row.
+    """A trace as JSON: each step with its working, and its formula where vectors are columns; parameters as float32 in
+    base64, row after row.
 
     Weighted values are left out, which are products of two other steps and more than all of these.
     """
     content = as_dict(trace)
-    for step, traced in zip(content["steps"], trace.steps, strict=True):
+    for step, traced, turned in zip(content["steps"], trace.steps, as_columns(trace).steps, strict=True):
+        step["columns"] = turned.formula
         if traced.working is not None:
             numbers = {name: _listed(number) for name, number in traced.working.numbers.items()}
             step["working"] = {"rule": traced.working.rule, "of": traced.working.of, "numbers": numbers}

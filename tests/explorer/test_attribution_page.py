@@ -66,7 +66,14 @@ def test_one_control_shows_what_counts(page, site, by, layer):
     for q, k in ((0, 0), (1, 2), (exact.shape[0] - 1, 1)):
         assert under_pointer(page, exact.shape, q, k) == pytest.approx(exact[q, k], rel=6e-3, abs=1e-3)
     text = page.locator("dl.method").inner_text()
-    assert all(part in text for part in (METHODS[by].formula, METHODS[by].source, METHODS[by].limit))
+    assert all(part in text for part in (METHODS[by].source, METHODS[by].limit))
+    assert page.locator("dl.method math").count() > 0
+    assert "$" not in text
+    assert "||" not in text
+    words = re.findall(r"(?<![\w\\])[a-z]{4,}", METHODS[by].formula)
+    assert all(word in text for word in words)
+    keys = exact.shape[1]
+    assert page.locator(".read .shares > div").count() == min(7, keys)
     quantity = METHODS[by].signed or METHODS[by].quantity
     assert quantity in page.locator(".colours").inner_text()
     page.get_by_role("button", name="Weights", exact=True).click()
@@ -96,7 +103,7 @@ def test_formula_source_and_limit_are_translated_where_they_have_words(page, sit
 
 # the map, a part of its sentence, and what the number is made of
 SENTENCES = {
-    "norms": ("decoder.blocks.0.cross_attention", "Of all that counts for", lambda value: f"{100 * value:.1f} %"),
+    "norms": ("decoder.blocks.0.cross_attention", "By norms, ", lambda value: f"{100 * value:.1f} %"),
     "occlusion": ("occlusion of the source", "hidden, the log-probability of", lambda value: -value),
     "gradient": ("gradient of the source", "gradient × input is", lambda value: value),
     "integrated": ("integrated of the source", "In place of an unknown token", lambda value: value),

@@ -54,8 +54,20 @@ def place_of(box, row, column):
     return {"x": (column + 0.5) * box["width"] / 2, "y": (row + 0.5) * box["height"] / 2}
 
 
-def test_a_click_on_a_patch_makes_it_the_query(page, site):
+def test_a_picture_opens_on_the_head_that_looks_at_fewest_places(page, site):
     opened(page, site, f"#/vision?m={VIT}", "vision/")
+    _, _, _, head, query = page.get_attribute("html", "data-ready").rsplit("/", 4)
+    rows = numbers(page, site, VIT, "row", {"group": "encoder self", "q": int(query)}, example=0)[0, :, 1:]
+    shares = rows / rows.sum(1, keepdims=True)
+    entropies = np.where(rows.sum(1) > 0.5, -(shares * np.log(shares)).sum(1), np.inf)
+    assert int(head) == entropies.argmin()
+    assert page.locator("button.cell.chosen").count() == 1
+    first, *_ = page.locator(".seen .ticks").first.inner_text().split()
+    assert first == "0"
+
+
+def test_a_click_on_a_patch_makes_it_the_query(page, site):
+    opened(page, site, f"#/vision?m={VIT}&ea=mean", "vision/")
     canvas = page.locator(".seen canvas.over").first
     canvas.click(position=place_of(canvas.bounding_box(), 1, 0))
     page.wait_for_selector("html[data-ready$='/3']")
@@ -143,7 +155,7 @@ def test_true_labels_stand_beside_the_predicted_ones(page, site):
 
 
 def test_words_are_queries_of_a_caption(page, site):
-    opened(page, site, "#/vision?m=caption", "vision/decoder cross/")
+    opened(page, site, "#/vision?m=caption&ea=mean", "vision/decoder cross/")
     word = page.locator("button.token").nth(1)
     word.click()
     page.wait_for_selector("html[data-ready='vision/decoder cross/0/-1/0']")
@@ -152,7 +164,7 @@ def test_words_are_queries_of_a_caption(page, site):
 
 @pytest.mark.parametrize("by", ["norms", "rollout", "integrated"])
 def test_what_counts_by_a_method_stands_over_the_picture(page, site, by):
-    opened(page, site, f"#/vision?m={VIT}", "vision/")
+    opened(page, site, f"#/vision?m={VIT}&ea=mean", "vision/")
     unfolded(page).get_by_label("What counts, by").select_option(by)
     page.wait_for_selector(f"html[data-ready^='vision/encoder self/{by}/']")
     told = page.request.post(f"{site}api/v1/traces", data={"model": VIT, "example": 0}).json()
@@ -162,7 +174,7 @@ def test_what_counts_by_a_method_stands_over_the_picture(page, site, by):
     answer = page.request.get(f"{at}/map", params={"by": by, "layer": shown["name"]})
     (row,) = np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float)
     text = page.locator("dl.method").inner_text()
-    assert all(method[part] in text for part in ("formula", "source", "limit"))
+    assert all(method[part] in text for part in ("source", "limit"))
     assert page.locator(".seen .colours .heading").first.inner_text() == shown["quantity"]
     canvas = page.locator(".seen canvas.over").first
     for place in range(4):

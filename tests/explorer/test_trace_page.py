@@ -448,3 +448,26 @@ def test_long_inputs_are_drawn_as_a_picture(page, site):
     canvas.last.click(position={"x": 10.5 * box["width"] / size, "y": 7.5 * box["height"] / size})
     page.wait_for_selector("html[data-ready^=steps]")
     assert re.search(r"q=7&k=10", page.url)
+
+
+@pytest.mark.parametrize("language", ["", "zh"])
+def test_vectors_as_columns_are_the_same_numbers_turned(page, site, language):
+    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr=score&lang={language}")
+    shape = "[...document.querySelectorAll(\"[data-of='products'] tbody tr\")].map((row) => row.cells.length - 1)"
+    read_all = "(one) => one.getAttribute('aria-label')"
+    before = page.locator("td[data-at='products.1.0']").evaluate(read_all)
+    height, width = len(page.evaluate(shape)), page.evaluate(shape)[0]
+    assert height != width
+    formula = page.locator(".convention math").first
+    assert formula.get_attribute("aria-label") == r"P = Q K^\top"
+    number = page.locator("#open-step + .worked").inner_text()
+    page.get_by_role("button", name="向量作列" if language else "Vectors as columns").click()
+    assert formula.get_attribute("aria-label") == r"P = K^\top Q"
+    assert page.evaluate(shape) == [height] * width
+    turned = page.locator("td[data-at='products.0.1']")
+    assert turned.evaluate(read_all).split()[-1] == before.split()[-1]
+    assert page.locator("#open-step + .worked").inner_text() == number
+    turned.click()
+    assert re.search("q=1&k=0", page.url)
+    page.locator("td[data-at='products.0.1'][aria-selected=true]").wait_for()
+    assert "vc=1" in page.url

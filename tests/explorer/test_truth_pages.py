@@ -241,7 +241,7 @@ def test_all_shares_of_text_table_and_compare_are_those_of_the_arrays(page, site
             layer = group["layers"][line // group["heads"]]
             numbers = of_table(exact_of(page, site, told, layer, line % group["heads"]))
             for place, number in zip(places, numbers, strict=True):
-                check((layer, line, titles[place]), cells[place], number, 3)
+                check((layer, line, titles[place]), cells[place], number, 2)
     page.goto(f"{site}#/compare?m=run&x={source}&g=decoder+cross&g2=decoder+cross")
     page.wait_for_selector("html[data-ready^=compare]")
     sides = [exact_of(page, site, told, "decoder.blocks.0.cross_attention", head) for head in (0, 1)]

@@ -48,6 +48,7 @@ export const DEFAULTS = {
   so: "",
   sd: "",
   ca: "",
+  vc: "",
 };
 const NUMBERS = new Set(["l", "h", "q", "k", "s", "p", "ma", "c"]);
 // the second side of a comparison
@@ -70,6 +71,7 @@ const CHOICES = {
   so: ["1"],
   sd: ["on", "off"],
   ca: ["1"],
+  vc: ["1"],
 };
 
 export const page = signal("");
@@ -135,6 +137,8 @@ export const matrix = signal("");
 export const column = signal(0);
 export const textbook = signal("");
 export const numbers = signal("");
+/** Of Trace, whether vectors stand as columns ("1"): O = V softmax(K⊤ Q). */
+export const vectors = signal("");
 export const sorted = signal("");
 /** The part of a large map that is seen: its first column and row, and how many times as large as all of it. */
 export const span = signal({ x: 0, y: 0, times: 1 });
@@ -208,6 +212,7 @@ const PARTS = {
   so: sorted,
   sd: scaling,
   ca: causal,
+  vc: vectors,
 };
 /**
  * The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1:

@@ -66,3 +66,9 @@ export const headTitle = ({ layers, kind }, at, head) =>
 
 /** What a layer is called by where nobody knows more. @param {string} path */
 const kindOf = (path) => (/cross/.test(path) ? "cross" : /^pooling\b/.test(path) ? "pooled" : "self");
+
+/** What the rows and columns of a map are, by the names of words. @param {{ kind: string, causal?: boolean }} group */
+export const sidesOf = ({ kind, causal }) =>
+  kind === "cross"
+    ? { from: "from_written", to: "to_read" }
+    : { from: "attends_from", to: causal ? "to_before" : "attends_to" };

@@ -6,10 +6,11 @@ import { fixed, placesOf, short, significant, weight } from "./digits.js";
 
 /** @typedef {import("./steps.js").Steps} Steps */
 /**
- * `words` are what the question is asked with, `hint` those of its hint; `options` are there where a token is chosen.
- * `link` and the place are those at which it is worked; `tolerance` is how far a number may be off.
- * @typedef {{ kind: string, words: string[], hint: string[], answer: number, shown: string, tolerance: number,
- *   options: string[] | null, link: string, of: string, place: { q: number, k: number, c: number } }} Exercise
+ * `words` are what the question is asked with, some of them lists; `hint` those of its hint; `options` are there where
+ * a token is chosen. `link` and the place are those at which it is worked; `tolerance` is how far a number may be off.
+ * @typedef {{ kind: string, words: (string | string[])[], hint: string[], answer: number, shown: string,
+ *   tolerance: number, options: string[] | null, link: string, of: string, place: { q: number, k: number, c: number }
+ * }} Exercise
  */
 
 /** Keys of a question that lists a row, and numbers of a vector that is multiplied by hand, at most. */
@@ -41,6 +42,9 @@ export function exercises(steps, seed) {
 }
 
 /** @typedef {(all: number[]) => number} Pick */
+
+/** A token and its number: a full stop and a comma are tokens too. @param {string} token @param {string} number */
+const quoted = (token, number) => `“${token}” ${number}`;
 
 /** @param {number} length */
 const each = (length) => Array.from({ length }, (_, at) => at);
@@ -120,8 +124,7 @@ function largest(steps, pick) {
   const q = pick(clear);
   const row = scores.values[q];
   const best = row.indexOf(Math.max(...row));
-  const list = open(row).map((k) => `${steps.keys[k]} ${fixed(row[k], 2)}`);
-  const words = [steps.queries[q], "", list.join(", ")];
+  const words = [steps.queries[q], "", open(row).map((k) => quoted(steps.keys[k], fixed(row[k], 2)))];
   return choice(
     "largest",
     q,
@@ -135,7 +138,7 @@ function largest(steps, pick) {
 
 /**
  * A token to choose among others.
- * @param {string} kind @param {number} q @param {number} right @param {number[]} wrong @param {string[]} words
+ * @param {string} kind @param {number} q @param {number} right @param {number[]} wrong @param {Exercise["words"]} words
  * @param {string[]} keys @param {string} link @returns {Exercise}
  */
 function choice(kind, q, right, wrong, words, keys, link) {
@@ -208,7 +211,7 @@ function output({ by, queries, keys }, pick, asked) {
   const [q, c] = [pick(rows), pick(each(step.shape[1]))];
   const seen = counted(weights.values[q]);
   const places = placesOf(values.values);
-  const list = (/** @type {(k: number) => string} */ written) => seen.map((k) => `${keys[k]} ${written(k)}`).join(", ");
+  const list = (/** @type {(k: number) => string} */ written) => seen.map((k) => quoted(keys[k], written(k)));
   const sized = number(step.values[q][c]);
   // rounded weights and values make a rounded answer
   const spread = seen.reduce(

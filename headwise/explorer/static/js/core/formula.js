@@ -48,6 +48,7 @@ const SIGNS = {
   lfloor: "⌊",
   rfloor: "⌋",
   approx: "≈",
+  partial: "∂",
 };
 const SILENT = new Set(["textstyle", "displaystyle", "left", "right", "big", "Big", "limits", "!"]);
 const WORDS = new Set(["text", "operatorname", "mathrm", "mathbf", "textrm"]);

@@ -4,8 +4,11 @@
 import { signed } from "./color.js";
 import { painted } from "./heatmap.js";
 
-/** The colour of weights over a picture in grey, which is seen on black and on white; the grey of their bar. */
-const [GLOW, BACK] = [[43, 140, 255], "#7a7a7a"];
+/** The colour of weights over a picture in grey, and what their bar shows it over: bright and dark places of it. */
+const [GLOW, BACKS] = [
+  [43, 140, 255],
+  ["#ffffff", "#333333"],
+];
 /** Letters of a word that says what is on a picture, at least. */
 const TELLING = 3;
 
@@ -85,10 +88,25 @@ function grey(image) {
   return canvas;
 }
 
-/** The smallest and the largest weight of the places. @param {ArrayLike<number>} weights @param {Patches} axis */
-export function extent(weights, axis) {
-  const places = Array.from(weights).slice(axis.before);
-  return [Math.min(...places), Math.max(...places)];
+/** The place of the largest weight, class tokens left out. @param {ArrayLike<number>} weights @param {Patches} axis */
+export function most(weights, axis) {
+  let best = axis.before;
+  for (let k = axis.before; k < weights.length; k += 1) if (weights[k] > weights[best]) best = k;
+  return best;
+}
+
+/**
+ * The head of a layer that looks at the fewest places, of those that look at the picture and not past it.
+ * @param {import("./npy.js").Numbers} weights @param {number} layer @param {Patches} axis
+ */
+export function sharpest(weights, layer, axis) {
+  const sharp = Array.from({ length: weights.shape[1] }, (_, head) => {
+    const places = Array.from(of(weights, layer, head)).slice(axis.before);
+    const sum = places.reduce((all, weight) => all + weight, 0);
+    const entropy = places.reduce((all, weight) => all - (weight > 0 ? (weight / sum) * Math.log(weight / sum) : 0), 0);
+    return sum > 0.5 ? entropy : Infinity;
+  });
+  return sharp.indexOf(Math.min(...sharp));
 }
 
 /**
@@ -105,21 +123,24 @@ function glowing(shares, rows, columns) {
   return canvas;
 }
 
-/** The bar of these colours, from the smallest to the largest weight. @param {number} strength */
+/** The bar of these colours, from 0 to the largest weight, over bright and over dark. @param {number} strength */
 export function glowBar(strength) {
   const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [256, 1];
+  [canvas.width, canvas.height] = [256, BACKS.length];
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.fillStyle = BACK;
-  context.fillRect(0, 0, 256, 1);
-  context.globalAlpha = strength;
   const shares = Array.from({ length: 256 }, (_, at) => at / 255);
-  context.drawImage(glowing(shares, 1, 256), 0, 0);
+  BACKS.forEach((back, row) => {
+    context.globalAlpha = 1;
+    context.fillStyle = back;
+    context.fillRect(0, row, 256, 1);
+    context.globalAlpha = strength;
+    context.drawImage(glowing(shares, 1, 256), 0, row);
+  });
   return canvas;
 }
 
 /**
- * A weight covers the grey picture by as much as it lies above the smallest one; numbers with signs have a ramp.
+ * A weight covers the grey picture by its share of the largest one; numbers with signs have a ramp.
  * @param {HTMLCanvasElement} canvas as large as its width and height say
  * @param {HTMLCanvasElement} image
  * @param {{ weights: ArrayLike<number> | null, axis: Patches, strength: number, covered: number[], shape: number[],
@@ -138,11 +159,11 @@ export function drawn(canvas, image, { weights, axis, strength, covered, shape, 
   const [rows, columns] = axis.grid;
   const places = Array.from({ length: rows * columns }, (_, place) => weights[axis.before + place]);
   context.globalAlpha = strength;
-  const [low, high] = extent(weights, axis);
+  const high = largest(weights, axis);
   const cells = signs
     ? painted(signed(places, largest(weights, axis), "linear"), rows, columns, ramp)
     : glowing(
-        places.map((weight) => (high > low ? (weight - low) / (high - low) : 0)),
+        places.map((weight) => (high > 0 ? Math.max(0, weight) / high : 0)),
         rows,
         columns,
       );

@@ -4,8 +4,8 @@
 /** @typedef {{ rule: string, of: string[], numbers: Record<string, any> }} Working */
 /**
  * @typedef {{ name: string, symbol: string, formula: string, text: string, axes: string[], shape: number[],
- *   values: number[][], planes?: number[][][] | null, working?: Working }} Step `planes` of a step of three axes: a
- *   matrix for each query
+ *   values: number[][], planes?: number[][][] | null, working?: Working, columns?: string }} Step `planes` of a step
+ *   of three axes: a matrix for each query; `columns`: its formula where vectors are columns
  */
 /**
  * @typedef {{ layer: string, head: number, queries: string[], keys: string[], difference: number, steps: Step[],

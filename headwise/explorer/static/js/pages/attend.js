@@ -84,7 +84,8 @@ export function mount(place) {
     }),
     effect(() => refill(tabs, ...[groups(), views(), stages()].flat())),
     effect(() => {
-      for (const node of [tabs, edits]) node.hidden = !state.trace.value;
+      tabs.hidden = !state.trace.value;
+      edits.hidden = tabs.hidden || !(state.view.value in LARGE);
       // what was read of another input does not stay
       if (state.trace.value) return;
       fill(read);

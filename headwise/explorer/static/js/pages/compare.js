@@ -8,7 +8,7 @@ import { read, written } from "../core/edits.js";
 import { number, percent, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
-import { groupTitle, headTitle, layerNumber, layerTitle } from "../titles.js";
+import { groupTitle, headTitle, layerNumber, layerTitle, sidesOf } from "../titles.js";
 import * as curves from "../views/curves.js";
 import * as differing from "../views/difference.js";
 import { sentence, swapName } from "../views/edit.js";
@@ -41,8 +41,6 @@ const SWAPS = [
 
 /** Pixels of a screen on which the choice of both sides is folded, so that the maps come first. */
 const NARROW = 700;
-/** What rows and columns are, by the names of words. */
-const SIDES = { from: "attends_from", to: "attends_to" };
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -67,11 +65,15 @@ export function mount(place) {
   const maps = h("div", { class: "panels three" });
   const [row, runs] = [h("section", { class: "panel" }), h("section", { class: "panel" })];
   const reports = h("div", { class: "reports" });
-  const lines = h("section", { class: "panel" });
+  const lines = h("details", { class: "panel" });
   const pictures = h("details", { class: "panel" });
   place.append(
-    h("h1", {}, () => t("comparison")),
-    h("p", { class: "intro" }, () => t("compare_lead")),
+    h(
+      "div",
+      { class: "opening" },
+      h("h1", {}, () => t("comparison")),
+      h("p", { class: "intro" }, () => t("compare_lead")),
+    ),
     chosen,
     report,
     maps,
@@ -357,6 +359,8 @@ function shownOf({ report, maps, row, runs }, a, b) {
   // a map takes the width that its panel has beside the others
   const panels = [a, b, null].map(() => h("section", { class: "panel" }));
   maps.append(...panels);
+  // titles with the names of runs take two lines, that of the difference one
+  maps.classList.toggle("named", a.trace.model !== b.trace.model);
   return [
     weights(panels[0], a, top, spot),
     weights(panels[1], b, top, spot),
@@ -393,7 +397,7 @@ function weights(panel, at, top, spot) {
     title: `${at.name}: ${at.title}`,
     told,
     quantity: t("weight_bar"),
-    sides: SIDES,
+    sides: sidesOf(at.group),
   });
   panel.append(h("p", { class: "legend" }, hatched(at.marked)));
   return end;
@@ -427,7 +431,7 @@ function difference(panel, one, two, spot) {
     title: t("difference"),
     told,
     quantity: t("signs"),
-    sides: SIDES,
+    sides: sidesOf(a.kind === b.kind ? a : { kind: "" }),
   });
   const mean =
     open.reduce((/** @type {number} */ sum, /** @type {number} */ value) => sum + value, 0) / Math.max(1, open.length);

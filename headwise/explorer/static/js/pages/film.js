@@ -54,9 +54,9 @@ function place(found) {
 /** The layer that a film opens at: the last that reads another sequence, else the first. @param {Film} found */
 const opening = ({ layers }) => layers.findLastIndex(({ name }) => name.includes("cross"));
 
-/** The probe that a film opens at: the longest whose map is seen whole. @param {Film} found */
+/** The probe that a film opens at: the longest, with its output, whose map is seen whole. @param {Film} found */
 function telling({ probes }) {
-  const lengths = probes.map(({ source }) => (source.length > LONGEST ? 0 : source.length));
+  const lengths = probes.map(({ source, output }) => (source.length > LONGEST ? 0 : (source + output).length));
   return lengths.indexOf(Math.max(...lengths));
 }
 

@@ -18,6 +18,9 @@ import { WORDS } from "../words/graph.js";
 
 learn(WORDS);
 
+/** Weights of a row that add up to less lack some. */
+const WHOLE = 0.995;
+
 /** @typedef {{ place: number, name: string, kind: string, hop: number, x: number, y: number, heard: number }} Node */
 /**
  * @typedef {{ nodes: Node[], kinds: [string, string][], pairs: number[][], bonds: number[][], left: number, total:
@@ -214,9 +217,14 @@ function adjacency(node, seen) {
     if (q !== k || !state.loops.value) weights[q * count + k] = seen.weights[edge];
   });
   node.append(h("h2", {}, t("adjacency")));
-  return heat.mount(node, {
+  const end = heat.mount(node, {
     weights,
     group: { ...seen.group, queries: names, keys: names },
     title: seen.title,
   });
+  const sums = new Float32Array(count);
+  seen.part.pairs.forEach(([q], edge) => (sums[q] += seen.weights[edge]));
+  // of a node at the edge of the drawing some neighbours are not in it
+  if (sums.some((sum) => sum > 0 && sum < WHOLE)) node.append(h("p", { class: "legend" }, t("rows_cut")));
+  return end;
 }

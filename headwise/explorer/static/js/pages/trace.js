@@ -5,7 +5,7 @@ import { getJson, query } from "../api.js";
 import { parseSteps } from "../core/steps.js";
 import { cut } from "../core/text.js";
 import { fill, h } from "../dom.js";
-import { batch, effect } from "../store.js";
+import { batch, effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
@@ -28,15 +28,32 @@ const LISTED = 512;
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
   const closing = /** @type {(() => void)[]} */ ([]);
-  const [lists, changes] = [h("div", { class: "lists" }), h("div", { class: "controls" })];
-  const checkpoints = h("div", { class: "lists" });
+  const [lists, heads, checkpoints] = Array.from({ length: 3 }, () => h("div", { class: "lists" }));
+  const changes = h("div", { class: "controls" });
+  const unfolded = signal(false);
   const thread = h("div", { class: "thread", role: "tablist", "aria-label": () => t("thread"), onkeydown: threaded });
   const panel = h("section", { class: "panel open-step", role: "tabpanel", id: "open-step" });
   const number = h("section", { class: "worked", "aria-label": () => t("worked") });
   const notes = h("div", { class: "foot" });
   const parts = {
     title: h("div", { class: "row-of" }),
-    chosen: h("div", { class: "row-of choices" }, lists, checkpoints, changes),
+    chosen: h(
+      "div",
+      { class: () => (unfolded.value ? "row-of choices unfolded" : "row-of choices") },
+      lists,
+      h(
+        "button",
+        {
+          class: "settings",
+          "aria-expanded": () => String(unfolded.value),
+          onclick: () => (unfolded.value = !unfolded.value),
+        },
+        () => `${unfolded.value ? "▾" : "▸"} ${t("settings")}`,
+      ),
+      heads,
+      checkpoints,
+      changes,
+    ),
     note: h("p", { class: "flag", hidden: () => !supposed() || isTextbook() }, () => t("supposed_note")),
     body: h("div", { class: () => (isTextbook() ? "trace textbook" : "trace") }, thread, panel, number, notes),
     exercises: exercises(closing),
@@ -62,6 +79,10 @@ export function mount(place) {
     // the worked example has no training
     effect(() => (isTextbook() ? undefined : later(() => import("../views/checkpoints.js"), checkpoints))),
     effect(() => keepFocus(lists, () => fill(lists, choices()))),
+    effect(() => {
+      const [trace, group] = [state.trace.value, state.chosen()];
+      keepFocus(heads, () => fill(heads, trace && group && !isTextbook() ? picker(trace, group) : []));
+    }),
     effect(() => {
       [thread, panel, number].forEach((node) => (node.hidden = !steps.value));
     }),
@@ -113,8 +134,11 @@ function request() {
   const others = supposition();
   const path = book || !trace ? "/api/v1/textbook?" : `/api/v1/traces/${trace.trace_id}/steps?`;
   let alive = true;
-  getJson(path + query(book ? others : { layer, head, ...others })).then(
-    (answer) => {
+  // the worked example is read with fewer words
+  const words = book ? null : import("../words/trace_mechanisms.js").then((more) => learn(more.WORDS));
+  const asked = getJson(path + query(book ? others : { layer, head, ...others }));
+  Promise.all([asked, words]).then(
+    ([answer]) => {
       if (!alive) return;
       steps.value = parseSteps(answer);
       document.documentElement.dataset.ready = ["steps", layer, head, ...Object.values(others)].join("/");
@@ -174,8 +198,7 @@ function subtitle() {
 /** The lists from which head and pair are chosen. */
 function choices() {
   const all = steps.value;
-  const [trace, group] = [state.trace.value, state.chosen()];
-  if (!all) return trace && group && !isTextbook() ? [picker(trace, group)] : [];
+  if (!all) return [];
   const { q, k } = whereNow(all);
   const [rows, columns] = all.by.weights ? all.by.weights.shape : [all.queries.length, all.keys.length];
   const list = (
@@ -193,7 +216,6 @@ function choices() {
     return h("label", { class: KINDS[part === "q" ? "query" : "key"] }, `${t(name)} `, node);
   };
   return [
-    trace && group && !isTextbook() ? picker(trace, group) : null,
     h(
       "div",
       { class: "tabs" },

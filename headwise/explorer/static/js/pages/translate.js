@@ -62,6 +62,7 @@ export function mount(place) {
       return ["image", "sound", "series"].includes(state.reads()) ? examples.mount(given) : undefined;
     }),
     keyboard(self, count, search),
+    opening(search, open, self),
     effect(() => {
       path.value = through(search.value).slice(0, self.step() + 1);
     }),
@@ -74,6 +75,30 @@ export function mount(place) {
     ends.forEach((end) => end());
     stop(open);
   };
+}
+
+/**
+ * Once an input is written, the step whose token looks at most words is open: the last, an end, shows least.
+ * @param {{ value: ReturnType<typeof drawn>, peek: () => ReturnType<typeof drawn> }} search
+ * @param {import("../views/writing.js").Open} open @param {ReturnType<typeof player>} self
+ */
+function opening(search, open, self) {
+  let seen = "";
+  return effect(() => {
+    const { it } = search.value;
+    const about = JSON.stringify([state.model.value, state.asked()]);
+    if (open.value || !it.end || seen === about) return;
+    seen = about;
+    if (state.step.peek() >= 0 || state.forced.peek() || self.playing()) return;
+    const shared = through(search.peek()).map((beam, at, all) => {
+      // neither a mark of punctuation nor what ends it is a word
+      if (at === all.length - 1 || /^[\p{P}\p{S}\s]*$/u.test(beam.text)) return 0;
+      const [first = 0, second = 0] = Array.from(lookOf(it, beam, -1, -1) || []).sort((one, two) => two - one);
+      return first * second;
+    });
+    const most = Math.max(0, ...shared);
+    if (most > 0) state.instead(() => self.go(shared.indexOf(most)));
+  });
 }
 
 /** The places of the page. */

@@ -2,7 +2,7 @@
 /** An image and what each head looks at on it, from the place that is chosen; rollout through all layers. */
 
 import { getNumbers, query as asked } from "../api.js";
-import { firstWord, of, picture } from "../core/overlay.js";
+import { firstWord, of, picture, sharpest } from "../core/overlay.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
 import * as state from "../state.js";
@@ -73,7 +73,7 @@ export function mount(place) {
       fill(large);
       if (!now) return undefined;
       const what = options(now);
-      const averaged = !state.each.value && now.group.heads > 1;
+      const averaged = headOf(now) < 0;
       if (OF_INPUTS.includes(state.by.value)) return counted(large, read, now);
       const ends = [overlay.mount(large, now, what), patchReading.mount(read, now, what, averaged)];
       focused();
@@ -81,7 +81,7 @@ export function mount(place) {
     }),
     effect(() => {
       const now = seen.value;
-      if (now) overlayGrid.mount(grid, now);
+      if (now) overlayGrid.mount(grid, now, () => headOf(now));
     }),
     effect(() => rollout(rolled, seen.value)),
     effect(() => labelled(labels)),
@@ -164,7 +164,7 @@ const methods = () => (inside() ? "" : choice(OF_INPUTS, state.by.value));
  */
 function counted(node, read, now) {
   let [end, alive] = [() => {}, true];
-  const head = state.each.value && now.group.heads > 1 ? state.place(now.group).head : -1;
+  const head = state.each.value === "1" && now.group.heads > 1 ? state.place(now.group).head : -1;
   import("../views/overlay_method.js").then((view) => {
     if (alive) end = view.mount(node, read, now, head);
   });
@@ -200,11 +200,18 @@ function followed(seen) {
   };
 }
 
+/** The head that is looked at: the chosen one, or that which sees fewest places; -1: the mean. @param {Seen} seen */
+function headOf({ group, weights, axis }) {
+  const { at, head } = state.place(group);
+  if (group.heads === 1 || state.each.value === "1") return head;
+  return state.each.value ? -1 : sharpest(weights, at, axis);
+}
+
 /** What the large picture shows. @param {Seen} seen */
 function options(seen) {
   const queries = seen.trace.axes[seen.group.name].queries;
   const { at, layer } = state.place(seen.group);
-  const head = state.each.value || seen.group.heads === 1 ? Math.min(state.head.value, seen.group.heads - 1) : -1;
+  const head = headOf(seen);
   const named = head < 0 ? t("mean_of_heads") : headName(head);
   return {
     weights: of(seen.weights, at, head),
@@ -213,7 +220,7 @@ function options(seen) {
     places: queries.kind === "patches",
     words: queries.kind === "patches" ? [] : seen.group.queries,
     q: seen.q,
-    ready: `vision/${seen.group.name}/${at}/${state.each.value ? head : -1}/${seen.q}`,
+    ready: `vision/${seen.group.name}/${at}/${head}/${seen.q}`,
   };
 }
 

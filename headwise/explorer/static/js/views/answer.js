@@ -11,6 +11,9 @@ import { t } from "../strings.js";
 /** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */
 const [MOST, FEW, NARROW] = [24, 12, 760];
 
+/** An answer that is a number. */
+const NUMBER = /^-?[\d.]+$/;
+
 /** @param {state.Trace} trace @param {state.Group} group @returns {HTMLElement[]} */
 export function answer(trace, group) {
   const cross = trace.groups.find(({ kind }) => kind === "cross");
@@ -48,7 +51,7 @@ export const classOf = (output) =>
 /** The same in words. @param {string} output */
 export function said(output) {
   const found = classOf(output);
-  if (!found) return output;
+  if (!found) return NUMBER.test(output) ? output.replace("-", "−") : output;
   return t(
     state.reads() === "node" ? "class_share" : "share_of",
     found.name,
@@ -61,6 +64,7 @@ function verdict({ label, output }) {
   if (!label) return null;
   const found = classOf(output);
   if ((found ? found.name : output) === label) return h("div", { class: "label" }, `✓ ${t("as_in_data")}`);
+  if (!found && NUMBER.test(label)) return unit("value", label.replace("-", "−"), null, "q", null);
   return unit("label", found ? `${label} ✗` : label, null, "q", null);
 }
 
@@ -101,7 +105,7 @@ function put(q, k) {
 }
 
 /**
- * @param {"input" | "answer" | "label"} name
+ * @param {"input" | "answer" | "label" | "value"} name
  * @param {string} text
  * @param {string[] | null} tokens
  * @param {"q" | "k"} side
@@ -127,7 +131,7 @@ function unit(name, text, tokens, side, pick) {
   return h(
     "div",
     { class: name },
-    h("span", { class: "side" }, name === "answer" ? "→ " : "", t(name)),
+    h("span", { class: "side" }, name === "answer" ? "→ " : "", t(name === "value" ? "value_in_data" : name)),
     tokens
       ? h("div", { class: "toks" }, tokens.map(token))
       : h("bdi", { title: text }, plain.trim() ? plain : shown(plain)),

@@ -12,8 +12,11 @@ import { knows, learn, phrase, t } from "../strings.js";
 import { groupTitle, headTitle, layerTitle } from "../titles.js";
 import { WORDS } from "../words/attribution.js";
 import * as heat from "./heat.js";
-import { described as asked, facts, numbersOf } from "./methods.js";
+import { spelled } from "./largest.js";
+import { facts } from "./method_facts.js";
+import { described as asked, numbersOf } from "./methods.js";
 import * as saving from "./saving.js";
+import { shares } from "./shares.js";
 
 learn(WORDS);
 
@@ -123,14 +126,14 @@ function draw(body, read, described, map, head, group, values) {
     scores: map.signed,
     fitsScreen: true,
     quantity: t(`quantity_${by}`, map.quantity),
-    sides: { from: `side_${map.rows}`, to: `side_${map.columns}` },
+    sides: map.rows === "query" ? undefined : { from: `side_${map.rows}`, to: `side_${map.columns}` },
   };
   const choices = ofLayer ? ofHeads(map) : ofInputs(described, map);
   fill(body, h("h2", {}, title), choices.length ? h("div", { class: "seg" }, choices) : null);
   const place = h("div");
   body.append(place, facts(described));
   if (!inside()) body.append(saving.picture(title, async () => (await import("./pictures.js")).heat(shown)));
-  state.strongest.value = largest(shown.weights, columns);
+  state.strongest.value = divided(shown, spelled(/** @type {any} */ (state.trace.peek()), group));
   const ends = [heat.mount(place, shown), said(read, shown, by)];
   document.documentElement.dataset.ready = `${group.name}/${by}/heat`;
   return () => ends.forEach((one) => one());
@@ -171,39 +174,61 @@ const ofInputs = (described, now) =>
     : described.maps.map((map) => button(part(described, map), map === now, () => (other.value = map.name)));
 
 /**
- * The cell of the largest number, not of a row that sees one key alone.
- * @param {Float32Array} values
- * @param {number} columns
+ * The largest cell of the row that is most divided: between two columns, not given to one. Special tokens and
+ * punctuation take part only where there is nothing else.
+ * @param {{ weights: Float32Array, group: { queries: string[], keys: string[] } }} shown
+ * @param {ReturnType<typeof spelled>} tokens
  */
-function largest(values, columns) {
-  const free = (/** @type {number} */ q) =>
-    values.subarray(q * columns, (q + 1) * columns).filter((value) => value > -Infinity).length > 1;
-  let best = -1;
-  values.forEach((value, at) => {
-    const larger = best < 0 || Math.abs(value) > Math.abs(values[best]);
-    if (larger && value > -Infinity && free(Math.floor(at / columns))) best = at;
-  });
-  return { q: Math.floor(Math.max(0, best) / columns), k: Math.max(0, best) % columns };
+function divided({ weights, group: { queries, keys } }, tokens) {
+  const sizes = (/** @type {number} */ q) => Array.from(weights.subarray(q * keys.length, (q + 1) * keys.length), size);
+  const special = (tokens.queries.special || []).filter((q) => queries.length > 1 && q < queries.length);
+  let best = { merit: -1, q: 0, k: 0 };
+  for (const q of queries.keys()) {
+    const row = sizes(q);
+    const [first, second = 0] = [...row].sort((one, two) => two - one);
+    const merit = special.includes(q) || /^[\p{P}\p{S}]+$/u.test(word(queries, q)) ? -0.5 : first * second;
+    if (merit > best.merit) best = { merit, q, k: row.indexOf(first) };
+  }
+  return { q: best.q, k: best.k };
 }
 
-/** The chosen cell in a sentence. @param {HTMLElement} read @param {heat.Head} shown @param {string} by */
+/** How much a number counts; nothing where a pair is forbidden. @param {number} value */
+const size = (value) => (value === -Infinity ? 0 : Math.abs(value));
+
+/** The chosen cell in a sentence, and its row. @param {HTMLElement} read @param {heat.Head} shown @param {string} by */
 function said(read, shown, by) {
   const { queries, keys } = shown.group;
   return effect(() => {
     const { q, k } = heat.chosen(shown);
     if (q < 0 || k < 0 || q >= queries.length || k >= keys.length) return fill(read);
+    const row = Array.from(shown.weights.subarray(q * keys.length, (q + 1) * keys.length));
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
-    const value = shown.weights[q * keys.length + k];
     const names = [word(queries, q), word(keys, k)].map((label) => strong(cut(label, LETTERS)));
     const numbers = shown.scores
-      ? [by === "occlusion" ? -value : value, Math.exp(value)].map((number) => significant(number, 3))
-      : [percent(Math.max(0, value), 1)];
+      ? [by === "occlusion" ? -row[k] : row[k], Math.exp(row[k])].map((number) => significant(number, 3))
+      : [percent(Math.max(0, row[k]), 1)];
     return fill(
       read,
-      h("p", { class: "say" }, phrase(sentence(by, value), ...names, ...numbers.map(strong))),
+      h("p", { class: "say" }, phrase(sentence(by, row[k]), ...names, ...numbers.map(strong))),
+      h("h2", {}, phrase("row_of", h("bdi", {}, cut(word(queries, q), LETTERS)))),
+      bars(shown, row, k),
       h("p", { class: "note" }, shown.quantity),
     );
   });
+}
+
+/**
+ * A row as bars: shares of a whole, or numbers beside the largest of the row.
+ * @param {heat.Head} shown @param {number[]} row @param {number} k
+ */
+function bars({ scores, group }, row, k) {
+  const order = [...row.keys()]
+    .filter((at) => row[at] > -Infinity)
+    .sort((one, two) => size(row[two]) - size(row[one]) || one - two);
+  const how = scores
+    ? { full: size(row[order[0]]) || 1, told: (/** @type {number} */ value) => significant(value, 3) }
+    : {};
+  return shares((at) => cut(word(group.keys, at), LETTERS), row, order, k, how);
 }
 
 /** The words for a number of a method. @param {string} by @param {number} value */

@@ -10,6 +10,8 @@ import { cut, number, shown } from "../core/text.js";
 import * as state from "../state.js";
 
 const [WIDE, TALL, ROOT] = [86, 34, 14];
+/** What goes on beyond an edge fades over so much. */
+const FADE = "2.5rem";
 /** No browser draws on a wider canvas. */
 const WIDEST = 32000;
 
@@ -27,6 +29,12 @@ export function mount(place, search, found, follow) {
   area.style.height = canvas.style.height = `${size.height}px`;
   for (const beam of search.beams.values()) area.append(leaf(beam, found, follow));
   fill(place, area);
+  const faded = () => {
+    const beyond = place.scrollWidth - place.clientWidth - place.scrollLeft;
+    place.style.setProperty("--left", place.scrollLeft > 1 ? FADE : "0px");
+    place.style.setProperty("--right", beyond > 1 ? FADE : "0px");
+  };
+  place.onscroll = faded;
   return effect(() => {
     // the colour of lines is that of the page
     void state.dark.value;
@@ -35,6 +43,7 @@ export function mount(place, search, found, follow) {
     const right = ROOT + WIDE * (step + 1);
     if (right > place.scrollLeft + place.clientWidth || right - WIDE < place.scrollLeft)
       place.scrollLeft = right - place.clientWidth / 2;
+    faded();
   });
 }
 

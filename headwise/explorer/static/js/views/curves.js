@@ -36,7 +36,8 @@ export function mount(place) {
 
 /** @param {HTMLElement} place @param {{ records: Measured[], made_by: string, shown_by: string }} found */
 function drawn(place, found) {
-  const title = h("h2", {}, t("curves"));
+  const title = h("summary", {}, h("h2", {}, t("curves")));
+  /** @type {HTMLDetailsElement} */ (place).open ||= found.records.length > 0;
   if (!found.records.length) {
     fill(
       place,

@@ -7,7 +7,7 @@ import { cut } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import * as state from "../state.js";
-import { learn, t } from "../strings.js";
+import { learn, sentences, t } from "../strings.js";
 import { WORDS } from "../words/exercises.js";
 
 learn(WORDS);
@@ -49,7 +49,10 @@ export function mount(place, steps, { open, title }) {
 }
 
 /** @param {Exercise} exercise */
-const question = (exercise) => t(`ask_${exercise.kind}`, ...exercise.words);
+const question = (exercise) => {
+  const words = exercise.words.map((word) => (Array.isArray(word) ? word.join(t("between_numbers")) : word));
+  return t(`ask_${exercise.kind}`, ...words);
+};
 
 /** @param {Exercise} exercise @param {number} at @param {(link: string, of?: string) => void} open */
 function form(exercise, at, open) {
@@ -72,7 +75,7 @@ function form(exercise, at, open) {
         ? t("no_number")
         : result
           ? t("right", exercise.shown)
-          : `${t("wrong")} ${t(`hint_${exercise.kind}`, ...exercise.hint)}`;
+          : sentences(t("wrong"), t(`hint_${exercise.kind}`, ...exercise.hint));
     verdict.className = `verdict ${result ? "right" : "wrong"}`;
     fill(verdict, result === null ? words : [words, " ", see]);
   };
@@ -82,7 +85,7 @@ function form(exercise, at, open) {
     h(
       "form",
       { onsubmit: check, class: "exercise" },
-      h("p", {}, question(exercise), exercise.options ? "" : ` ${t("digits_note")}`),
+      h("p", {}, sentences(question(exercise), exercise.options ? "" : t("digits_note"))),
       h("label", { for: id }, t("your_answer")),
       input,
       h("button", { type: "submit" }, t("check")),

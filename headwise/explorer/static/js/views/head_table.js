@@ -6,7 +6,7 @@ import { effect, signal } from "../store.js";
 import { decimals } from "../core/text.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
-import { groupTitle, layerNumber } from "../titles.js";
+import { groupTitle, headName, layerNumber } from "../titles.js";
 import { WORDS } from "../words/heads.js";
 
 learn(WORDS);
@@ -17,7 +17,7 @@ const UNITS = { entropy: "nats", distance: "tokens" };
 /** What is no share of a row, whose bars are as long as a share of the largest of its column. */
 const COUNTS = new Set(["entropy", "effective", "distance"]);
 /** Decimals of every number, so that a column can be compared. */
-export const PLACES = 3;
+export const PLACES = 2;
 
 /**
  * What there is to show of these heads; of positions only where queries and keys are of one sequence.
@@ -87,7 +87,7 @@ function spread(rows, group) {
   if (rows.length < 2) return null;
   const by = [...rows].sort((one, two) => two.found.effective - one.found.effective);
   const words = [by[0], by[by.length - 1]].flatMap(({ layer, head, found }) => [
-    `${layerNumber(group.layers[layer], layer)}.${head + 1}`,
+    t("layer_head", t("layer_n", layerNumber(group.layers[layer], layer)), headName(head)),
     found.effective.toFixed(1),
   ]);
   return h("p", { class: "say" }, phrase("say_spread", ...words.map((word) => h("strong", {}, word))));
@@ -115,11 +115,12 @@ function line(row, group, columns, tops, ends) {
 }
 
 /**
- * A number over a bar, as long as its share of the end; the largest of a column is bold.
+ * A number beside a bar, as long as its share of the end; the largest of a column is bold.
  * @param {number} value @param {number} top @param {number} end
  */
 function measured(value, top, end) {
-  const cell = h("td", { class: value === top ? "measured most" : "measured" }, decimals(value, PLACES));
-  cell.style.setProperty("--part", `${end > 0 ? Math.max(0, (100 * value) / end) : 0}%`);
-  return cell;
+  const bar = h("i");
+  bar.style.width = `${end > 0 ? Math.min(100, Math.max(0, (100 * value) / end)) : 0}%`;
+  const track = h("span", { class: "whole-bar", "aria-hidden": "true" }, bar);
+  return h("td", { class: value === top ? "measured most" : "measured" }, decimals(value, PLACES), track);
 }

@@ -10,6 +10,7 @@ import { cut, number } from "../core/text.js";
 import { cellAt, showing } from "../core/zoom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
@@ -72,7 +73,7 @@ export function mount(place, head) {
   const labelled = [axis.mount(left, group.queries, "rows", margin), axis.mount(top, group.keys, turn, band)];
   cell.style.width = `${bounds.width}px`;
   cell.style.height = `${bounds.height}px`;
-  const names = head.sides || titles(group);
+  const names = head.sides || sidesOf(group);
   // a long title would be higher than a low map
   // of a single row its label says it
   from.textContent = rows < 2 ? "" : t(bounds.height < WRITTEN && !head.sides ? "attends_from" : names.from);
@@ -173,12 +174,6 @@ function rowOf(head) {
   const [{ q }, columns] = [chosen(head), head.group.keys.length];
   return q < 0 ? null : head.weights.slice(q * columns, (q + 1) * columns).map((weight) => Math.max(0, weight));
 }
-
-/** What rows and columns are called. @param {state.Group} group */
-export const titles = ({ kind, causal }) =>
-  kind === "cross"
-    ? { from: "from_written", to: "to_read" }
-    : { from: "attends_from", to: causal ? "to_before" : "attends_to" };
 
 /** The window in dots of the screen. @param {import("../core/zoom.js").Window} window */
 const dotted = ({ x, y, side }) => ({ x, y, side: side * (globalThis.devicePixelRatio || 1) });

@@ -49,6 +49,8 @@ export function between(values, low, top, title) {
     "linear",
   );
   const ends = /** @type {[number, string][]} */ ([0, 0.5, 1].map((at) => [at, share(low + at * (top - low))]));
+  // a head with itself lies beyond the pairs that colours tell apart
+  if (Array.from(values).some((value) => value > top)) ends[2][1] = `≥${ends[2][1]}`;
   const numeral = (/** @type {number} */ at) => ({ text: share(values[at]), colour: letters(name, cells[at]) });
   return { name, cells, ticks: ends, title, numeral, even: true };
 }
@@ -59,7 +61,9 @@ export function bar(...heading) {
   const marks = h("div", { class: "ticks" });
   const node = h("div", { class: "colours" }, h("div", { class: "heading" }, heading), colours, marks);
   const draw = (/** @type {string | HTMLCanvasElement} */ of, /** @type {[number, string][]} */ ticks) => {
-    colours.getContext("2d").drawImage(typeof of === "string" ? painted(EVERY, 1, 256, of) : of, 0, 0);
+    const image = typeof of === "string" ? painted(EVERY, 1, 256, of) : of;
+    colours.height = image.height;
+    colours.getContext("2d").drawImage(image, 0, 0);
     fill(
       marks,
       ticks.map(([at, text]) => {

@@ -11,12 +11,12 @@ import { percent } from "../core/text.js";
 import * as ends from "./ends.js";
 import { COLOURED } from "../core/color.js";
 import { headColours } from "./head_colours.js";
-import { chosen, titles } from "./heat.js";
+import { chosen } from "./heat.js";
 import { spelled } from "./largest.js";
 import { rolled, seen } from "./seen.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
-import { headName } from "../titles.js";
+import { headName, sidesOf } from "../titles.js";
 import { toolbar } from "./toolbar.js";
 import { WORDS } from "../words/links.js";
 
@@ -122,7 +122,7 @@ export function mount(place, head) {
   const [faint, lit] = [h("canvas", { "aria-hidden": "true" }), h("canvas", { "aria-hidden": "true" })];
   const strands = h("div", { class: "strands" }, faint, lit);
   const { queries, keys } = ends.mount(head, "below");
-  const [names, note] = [titles(group), h("p", { class: "legend" })];
+  const [names, note] = [sidesOf(group), h("p", { class: "legend" })];
   const between = signal("");
   const narrow = innerWidth <= NARROW;
   const title = (/** @type {"from" | "to"} */ side) => h("span", {}, t(narrow ? `attends_${side}` : names[side]));

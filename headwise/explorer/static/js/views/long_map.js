@@ -14,9 +14,9 @@ import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
-import { headTitle } from "../titles.js";
+import { headTitle, sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
-import { chosen, titles } from "./heat.js";
+import { chosen } from "./heat.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as reading from "./reading.js";
@@ -132,7 +132,7 @@ class LongMap {
   async mount(place) {
     const { group, canvas } = this;
     const [left, top, cells] = [h("div"), h("div"), h("div", { class: "cells" }, canvas, this.tip)];
-    const sides = titles(group);
+    const sides = sidesOf(group);
     const [from, to] = [sides.from, sides.to].map((side) => h("div", { class: "axis-title" }, t(side)));
     const beside = h("div", { class: "beside" }, left);
     place.append(

@@ -16,8 +16,8 @@ const LETTERS = 12;
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 /**
- * A cell: its row is marked, itself where it is `on`, its column where it goes `down`.
- * @typedef {{ at: number[], on: boolean, down: boolean }} Marks
+ * A cell: its row is marked unless it is no `line`, itself where it is `on`, its column where it goes `down`.
+ * @typedef {{ at: number[], on: boolean, down: boolean, line?: boolean }} Marks
  */
 /**
  * `name` names it for the focus; `kind` is a class; `rows` and `columns` are labels, columns null for numbers from 1;
@@ -144,9 +144,9 @@ function table(matrix) {
  */
 function marker(cells, names, heads) {
   let now = /** @type {Marks | null} */ (null);
-  const put = (/** @type {Marks} */ { at: [row, column], on, down }, /** @type {boolean} */ add) => {
-    cells[row].forEach((cell) => cell.classList.toggle("line", add));
-    names[row].classList.toggle("on", add);
+  const put = (/** @type {Marks} */ { at: [row, column], on, down, line = true }, /** @type {boolean} */ add) => {
+    if (line) cells[row].forEach((cell) => cell.classList.toggle("line", add));
+    if (line || on) names[row].classList.toggle("on", add);
     if (on || down) heads[column].classList.toggle("on", add);
     if (down) cells.forEach((cellsOfRow) => cellsOfRow[column].classList.toggle("down", add));
     const stop = cells[row][column];

@@ -4,7 +4,7 @@
 import { getJson, getNumbers, query } from "../api.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
-import { knows, learn, t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import { WORDS } from "../words/methods.js";
 
 learn(WORDS);
@@ -47,14 +47,3 @@ export const described = (trace, by, leaving) => getJson(`${at(trace)}?${query({
  */
 export const numbersOf = (trace, by, map, head) =>
   getNumbers(`${at(trace)}/map?${query({ by, layer: map.name, ...(head < 0 ? {} : { head }) })}`);
-
-/** What a method is, where it is from, and what it does not say. @param {Described} method */
-export const facts = (method) =>
-  h(
-    "dl",
-    { class: "facts method" },
-    /** @type {const} */ (["formula", "source", "limit"]).flatMap((what) => {
-      const words = `${what}_${method.by}`;
-      return [h("dt", {}, t(`by_${what}`)), h("dd", {}, knows(words) ? t(words, method[what]) : method[what])];
-    }),
-  );

@@ -73,11 +73,12 @@ export function mount(place, trace, group, alive) {
     if (!wanted()) return;
     drawn();
     fill(similar);
-    const names = group.layers.flatMap((path, layer) =>
-      Array.from({ length: group.heads }, (_, head) => `${layerNumber(path, layer)}.${head + 1}`),
+    const heads = group.layers.flatMap((path, layer) =>
+      Array.from({ length: group.heads }, (_, head) => [layerNumber(path, layer), head + 1]),
     );
+    const [names, whole] = ["layer_head_short", "layer_head_n"].map((form) => heads.map((head) => t(form, ...head)));
     const told = (/** @type {number} */ q, /** @type {number} */ k) =>
-      `${t("layer")}.${t("head")} ${names[q]} ~ ${names[k]} ${number(found.data[q * names.length + k])}`;
+      `${whole[q]} ~ ${whole[k]} ${number(found.data[q * names.length + k])}`;
     const pick = (/** @type {number} */ q) => choose(Math.floor(q / group.heads), q % group.heads);
     drawn = map.mount(similar, {
       values: found.data,
@@ -91,7 +92,7 @@ export function mount(place, trace, group, alive) {
       quantity: t("similar_bar"),
       sides: { from: "similar_head", to: "similar_head" },
     });
-    fill(said, ...mostAlike(found.data, names));
+    fill(said, ...mostAlike(found.data, whole));
     over.textContent = t("overinputs", 1 + beside.length);
     document.documentElement.dataset.ready = `${group.name}/needs${beside.length ? `/${1 + beside.length}` : ""}`;
   };
@@ -114,7 +115,7 @@ function spread(values, heads) {
 
 /**
  * The two heads that are most alike, in a sentence.
- * @param {ArrayLike<number>} values a row for each head @param {string[]} names as layer.head
+ * @param {ArrayLike<number>} values a row for each head @param {string[]} names of the heads
  */
 function mostAlike(values, names) {
   const pairs = names.flatMap((_, q) => names.slice(0, q).map((_, k) => [q, k]));
@@ -122,8 +123,7 @@ function mostAlike(values, names) {
   const value = (/** @type {number[]} */ [q, k]) => values[q * names.length + k];
   const [q, k] = pairs.reduce((best, pair) => (value(pair) > value(best) ? pair : best));
   const strong = (/** @type {string} */ text) => h("strong", {}, text);
-  const words = (/** @type {string} */ name) => t("layer_head_n", ...name.split("."));
-  return phrase("say_alike", strong(words(names[k])), strong(words(names[q])), strong(number(value([q, k]))));
+  return phrase("say_alike", strong(names[k]), strong(names[q]), strong(number(value([q, k]))));
 }
 
 /**

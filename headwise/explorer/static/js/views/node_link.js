@@ -230,6 +230,11 @@ export function reading(place, seen) {
       return now < 0 ? `${name(q)} → ${name(k)}` : `${to(q, k)}${kind(k)}`;
     };
     const row = found.map(({ weight }) => weight);
+    // pairs of a molecule that read the same stand in one line
+    const firsts = [...row.keys()].filter((at) => !at || percent(row[at], 1) !== percent(row[at - 1], 1));
+    const after = (/** @type {number} */ at) => firsts[firsts.indexOf(at) + 1] ?? row.length;
+    const alikes = (/** @type {number} */ at) => `${label(at)}${after(at) > at + 1 ? ` +${after(at) - at - 1}` : ""}`;
+    const listed = now < 0 ? (firsts[ROWS] ?? row.length) : Math.min(ROWS, row.length);
     const centre =
       now >= 0 && seen.trace.places.chosen !== null && nodes[now].hop > 0
         ? h("button", { class: "asks", onclick: () => state.give({ text: nodes[now].name }) }, t("centre"))
@@ -246,8 +251,9 @@ export function reading(place, seen) {
         phrase("say_node", strong(name(first.q)), strong(percent(first.weight, 1)), strong(to(first.q, first.k))),
       ),
       h("h2", {}, now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)}${kind(now)}`))),
-      shares(label, row, Array.from(row.keys()), 0, { most: ROWS, full: row[0] || 1 }),
-      found.length > ROWS ? h("p", { class: "legend" }, t("fewer", found.length - ROWS)) : null,
+      shares(now < 0 ? alikes : label, row, now < 0 ? firsts : [...row.keys()], 0, { most: ROWS, full: row[0] || 1 }),
+      now < 0 && firsts.length < row.length ? h("p", { class: "legend" }, t("alike_pairs")) : null,
+      listed < found.length ? h("p", { class: "legend" }, t("fewer", found.length - listed)) : null,
       now < 0 ? null : h("dl", { class: "facts" }, facts().flat()),
       alike ? h("p", {}, t("nearly_even", nodes[now].heard)) : null,
       centre,

@@ -8,7 +8,7 @@ import { cut, percent } from "../core/text.js";
 import { h } from "../dom.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { sentences, t } from "../strings.js";
 import { matrix } from "./matrix.js";
 import { toolbar } from "./toolbar.js";
 import {
@@ -16,6 +16,7 @@ import {
   LETTERS,
   choosePlace,
   headWidth,
+  isTextbook,
   labels,
   open,
   openLink,
@@ -33,6 +34,8 @@ import { worked } from "./worked.js";
 
 /** Columns, and keys, of which the numbers are shown at once. */
 const [NARROW, SQUARE] = [8, 14];
+/** Pixels of a screen on which more keys than so many have one decimal less. */
+const [SMALL, FEW] = [700, 5];
 
 /** The thread. @param {Steps} all */
 export function chips(all) {
@@ -48,8 +51,13 @@ export function matricesOf(all, panel) {
   const now = place(all, link.id !== "mix" && !link.steps.some((step) => step.planes));
   panel.setAttribute("aria-label", title(all, link));
   return [
-    h("div", { class: "row-of lead" }, h("p", {}, lead(all, link, now)), tools(all, link, at, links.length)),
-    h("div", { class: "matrices" }, matrices(all, link, now)),
+    h(
+      "div",
+      { class: "row-of lead" },
+      h("p", {}, lead(all, link, now), h("span", { class: "convention" }, formulas(link))),
+      tools(all, link, at, links.length),
+    ),
+    h("div", { class: state.vectors.value ? "matrices across" : "matrices" }, matrices(all, link, now)),
   ];
 }
 
@@ -67,7 +75,10 @@ export function oneNumber(all) {
 /** @param {Steps} all */
 export function exactness({ difference, by }) {
   const exact = by.output && by.output.working && by.output.working.rule === "mix";
-  return exact ? t(difference < 1e-5 ? "exact" : "inexact", significant(difference, 2)) : t("as_recorded");
+  if (!exact) return t("as_recorded");
+  if (difference >= 1e-5) return t("inexact", significant(difference, 2));
+  // the worked example is of no model
+  return sentences(t("exact_terms"), isTextbook() ? "" : t("exact", significant(difference, 2)));
 }
 
 /** The number of a link that changes nothing. @param {Steps} all @param {Link} link @param {Place} now */
@@ -131,8 +142,12 @@ function lead(all, link, now) {
   ];
   const name = names.find((candidate) => t(candidate) !== candidate);
   if (name) return t(name, ...values.map((value) => cut(String(value), LETTERS)));
-  return [step.text, formula(step.formula)];
+  return step.text;
 }
+
+/** How a link is written, with vectors as rows or as columns. @param {Link} link */
+const formulas = ({ steps }) =>
+  steps.map((step) => formula((state.vectors.value && step.columns) || step.formula)).flatMap((one) => [one, " "]);
 
 /** @param {Step} step */
 const ruleOf = ({ working }) => (!working ? "" : working.numbers.slope === undefined ? working.rule : "leaky");
@@ -158,6 +173,9 @@ function tools(all, link, at, count) {
           { "aria-pressed": String(every) },
         )
       : null,
+    button("vectors", t("vectors_columns"), () => (state.vectors.value = state.vectors.value ? "" : "1"), {
+      "aria-pressed": String(Boolean(state.vectors.value)),
+    }),
     button("back", `← ${t("step_back")}`, () => step(-1), { "aria-disabled": at === 0 ? "true" : null }),
     button("play", playing.value ? t("pause") : `▶ ${t("play")}`, play, { class: "main" }),
     button("forward", `${t("step_on")} →`, () => step(1), { "aria-disabled": at === count - 1 ? "true" : null }),
@@ -175,6 +193,8 @@ function matrices(all, link, now) {
   if (!before.length) return after.length > 3 ? stacked(after) : after;
   if (!after.length) return before;
   const rule = ruleOf(link.steps[link.steps.length - 1]);
+  // K⊤ Q is written with the keys first, V A with the values
+  if (state.vectors.value && (rule === "dot" || rule === "mix")) before.reverse();
   const width = /** @type {any} */ (link.steps[0].working || { numbers: {} }).numbers.divisor;
   const between = /** @type {Record<string, string>} */ ({
     dot: "q·k =",
@@ -194,13 +214,16 @@ function matrices(all, link, now) {
  */
 function drawMatrix(all, link, step, now, own) {
   const { axes, shape, name } = step;
+  const columns = Boolean(state.vectors.value);
   const pairs = ofPairs(step);
   const rows = labels(all, axes[0], shape[0]);
   const weighted = link.id === "mix" && own;
   const of = weighted ? all.by[/** @type {any} */ (all.by.output.working).of[0]] : null;
   const marks = () => {
     const here = own && (link.steps.length === 1 || step === chosenStep(link, state.matrix.value));
-    return { at: cellOf(step, place(all)), on: pairs || here || link.id === "mix", down: weighted };
+    const [row, column] = cellOf(step, place(all));
+    const on = pairs || here || link.id === "mix";
+    return columns ? { at: [column, row], on, down: true, line: weighted } : { at: [row, column], on, down: weighted };
   };
   const family = name.split(" ").pop() || "";
   const text = t(`what_${name}`) === `what_${name}` ? step.text : t(`what_${name}`, all.queries[now.q]);
@@ -213,19 +236,23 @@ function drawMatrix(all, link, step, now, own) {
       if (elsewhere && link.id !== "mix") open(elsewhere, name);
     });
   };
+  const labelled = of ? rows.map((word, at) => `${weight(of.values[now.q][at])}\u00a0${word}`) : rows;
+  const across = labels(all, axes[1], shape[1]);
+  const turned = (/** @type {((i: number, j: number) => void) | undefined} */ work) =>
+    work && columns ? (/** @type {number} */ i, /** @type {number} */ j) => work(j, i) : work;
   return matrix({
     name,
     symbol: step.symbol,
     kind: KINDS[family],
     text,
-    values: step.values,
-    rows: of ? rows.map((word, at) => `${weight(of.values[now.q][at])}\u00a0${word}`) : rows,
-    columns: axes[1] === "queries" || axes[1] === "keys" ? labels(all, axes[1], shape[1]) : null,
-    places: placesOf(step.values),
+    values: columns ? across.map((_, at) => step.values.map((row) => row[at])) : step.values,
+    rows: columns ? across : labelled,
+    columns: columns ? labelled : axes[1] === "queries" || axes[1] === "keys" ? across : null,
+    places: Math.max(0, placesOf(step.values) - Number(innerWidth < SMALL && pairs && shape[1] > FEW)),
     marks,
     share: /weights$/.test(name),
     bare: isWide(step) && !state.numbers.value,
-    pick: choose,
-    move: own || pairs ? undefined : (i, j) => choosePlace(placeOf(step, i, j)),
+    pick: /** @type {typeof choose} */ (turned(choose)),
+    move: turned(own || pairs ? undefined : (i, j) => choosePlace(placeOf(step, i, j))),
   });
 }

@@ -1,10 +1,10 @@
 // @ts-check
 /** One image in grey under the weights: a click on a place makes it the query, the arrows move it. */
 
-import { signedTicks } from "../core/bar.js";
+import { signedTicks, ticks } from "../core/bar.js";
 import { STRENGTH } from "../core/color.js";
-import { drawn, extent, glowBar, gridded, largest, under } from "../core/overlay.js";
-import { bare, decimals, number, percent } from "../core/text.js";
+import { drawn, glowBar, gridded, largest, most, under } from "../core/overlay.js";
+import { number, percent } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
@@ -69,12 +69,15 @@ export function mount(place, seen, what) {
     canvas.height = Math.max(1, Math.round(canvas.clientHeight * dots));
     const on = shown.value && !hidden.value ? strength.value : 0;
     drawn(canvas, seen.image, { weights: what.weights, axis, strength: on, covered, shape, ramp, signs: what.signed });
-    const labels = what.signed ? signedTicks(top, "linear") : evenly(extent(what.weights, axis));
-    bar.draw(what.signed ? ramp : glowBar(strength.value), top > 0 ? labels : []);
+    bar.draw(
+      what.signed ? ramp : glowBar(strength.value),
+      top > 0 ? (what.signed ? signedTicks : ticks)(top, "linear") : [],
+    );
     const fits = canvas.width / Math.max(rows, columns) >= 5 * dots;
     /** @type {[number, string][]} */
     const marks = on && pointed.value >= 0 ? [[pointed.value, link]] : [];
-    if (what.places) marks.push([what.q, mark]);
+    // what is written looks at a place, as a place looks at others
+    marks.push([what.places ? what.q : most(what.weights, axis), mark]);
     gridded(canvas, axis, { lines: lines.value && fits ? ink : null, marks, page, dots });
   };
   const end = effect(paint);
@@ -86,9 +89,6 @@ export function mount(place, seen, what) {
     end();
   };
 }
-
-/** The smallest, the middle and the largest number of a bar. @param {number[]} ends @returns {[number, string][]} */
-const evenly = ([low, high]) => [0, 0.5, 1].map((at) => [at, bare(decimals(low + at * (high - low), 3))]);
 
 /** How the image and the weights are shown, on all pictures of the page. */
 export function controls() {

@@ -9,8 +9,11 @@ import { t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import { gridOf, sideOf } from "./grid.js";
 
-/** @param {HTMLElement} place @param {import("../pages/vision.js").Seen} seen */
-export function mount(place, seen) {
+/**
+ * @param {HTMLElement} place @param {import("../pages/vision.js").Seen} seen
+ * @param {() => number} chosen the head that is looked at, -1 for the mean
+ */
+export function mount(place, seen, chosen) {
   const { group } = seen;
   // where there are several heads, their mean is -1
   const heads = Array.from({ length: group.heads }, (_, head) => head);
@@ -26,13 +29,10 @@ export function mount(place, seen) {
         layerTitle(group.layers[layer], layer, group.kind),
         head < 0 ? t("mean_of_heads") : headName(head),
       ),
-    now: () => {
-      const { at, head } = state.place(group);
-      return { layer: at, head: state.each.value || group.heads === 1 ? head : -1 };
-    },
+    now: () => ({ layer: state.place(group).at, head: chosen() }),
     choose: (layer, head) => {
       state.layer.value = layer;
-      state.each.value = head < 0 || group.heads === 1 ? "" : "1";
+      state.each.value = head < 0 ? "mean" : "1";
       state.head.value = Math.max(0, head);
     },
   });

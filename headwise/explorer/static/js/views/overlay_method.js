@@ -8,7 +8,8 @@ import { effect } from "../store.js";
 import { learn, phrase, t } from "../strings.js";
 import { headTitle, layerTitle } from "../titles.js";
 import { WORDS } from "../words/attribution.js";
-import { described, facts, numbersOf } from "./methods.js";
+import { facts } from "./method_facts.js";
+import { described, numbersOf } from "./methods.js";
 import * as overlay from "./overlay.js";
 import { fact, measures, shares } from "./shares.js";
 

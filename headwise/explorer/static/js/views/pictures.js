@@ -9,9 +9,9 @@ import { cut, decimals, shown } from "../core/text.js";
 import { SIZE, wide } from "../core/wide.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
-import { groupTitle, headName, layerNumber } from "../titles.js";
+import { groupTitle, headName, layerNumber, sidesOf } from "../titles.js";
 import { PLACES, columnsOf, heading } from "./head_table.js";
-import { locked, titles } from "./heat.js";
+import { locked } from "./heat.js";
 import { shading } from "./legend.js";
 import { headColours } from "./head_colours.js";
 import { STEP, colouredOf, linesOf, strongestOf } from "./links.js";
@@ -109,7 +109,7 @@ export function heat(head) {
   const y = EDGE + 24 + BAR + Math.max(0, ...across.map((one) => wide(one))) + GAP;
   const middle = step / 2 + 4;
   const marks = cells(how, rows, columns, x, y, step);
-  const names = head.sides || titles(group);
+  const names = head.sides || sidesOf(group);
   marks.push({
     kind: "text",
     x: EDGE + SIZE,

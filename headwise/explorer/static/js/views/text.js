@@ -5,13 +5,14 @@ import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { cut, number, percent, shown } from "../core/text.js";
 import * as ends from "./ends.js";
-import { chosen, titles } from "./heat.js";
+import { chosen } from "./heat.js";
 import * as legend from "./legend.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
 import { tint } from "./tint.js";
 import { toolbar } from "./toolbar.js";
 import { WORDS } from "../words/text.js";
+import { sidesOf } from "../titles.js";
 
 learn(WORDS);
 
@@ -35,7 +36,7 @@ export function mount(place, head) {
   const { weights, group } = head;
   const columns = group.keys.length;
   const { queries, keys } = ends.mount(head, "behind");
-  const [names, sentence, bar] = [titles(group), h("p", { class: "legend" }), h("div")];
+  const [names, sentence, bar] = [sidesOf(group), h("p", { class: "legend" }), h("div")];
   // few tokens are as large as a figure
   const letters = [...group.queries, ...group.keys].join(" ").length;
   const size = LETTERS.find(([most]) => letters <= most);

@@ -3,9 +3,6 @@
 
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
-  by_formula: ["Formula", "公式"],
-  by_source: ["Source", "来源"],
-  by_limit: ["What it does not say", "它不能说明什么"],
   by_map: ["{0}: {1}", "{0}：{1}"],
   by_working: ["{0}: computing …", "{0}：计算中……"],
   by_no_places: ["{0} gives no number for each place of this picture.", "{0}没有为这幅图的每个位置给出数值。"],
@@ -14,7 +11,8 @@ export const WORDS = {
   by_part: ["Places by size (row, column)", "按大小排列的图块（行, 列）"],
   by_sum: ["sum over the image", "整幅图之和"],
   // {0}: the row, {1}: the column, {2}: the number
-  say_by: ["Of all that counts for {0}, {2} is {1}.", "对 {0} 起作用的一切中，{1} 占 {2}。"],
+  say_by: ["Of all that counts for {0}, {2} comes from {1}.", "对 {0} 起作用的一切中，{2} 来自 {1}。"],
+  say_by_norms: ["By norms, {1} gives {2} of what {0} receives.", "按范数，{0} 所得的 {2} 来自 {1}。"],
   say_by_gradient: [
     "More of {1} would make {0} likelier: gradient × input is {2}.",
     "{1} 稍增，{0} 就更可能：梯度 × 输入为 {2}。",
@@ -50,7 +48,7 @@ export const WORDS = {
   side_layer: ["layer", "层"],
   side_head: ["head", "头"],
   side_block: ["block", "块"],
-  quantity_norms: ["{0}", "范数 ||A v W_o|| 的份额"],
+  quantity_norms: ["{0}", "范数的份额"],
   quantity_rollout: ["{0}", "注意力展开的份额"],
   quantity_alti: ["{0}", "ALTI 的份额"],
   quantity_flow: ["{0}", "流量的份额"],
@@ -59,42 +57,6 @@ export const WORDS = {
   quantity_occlusion: ["{0}", "损失的对数概率（奈特）"],
   quantity_ablation: ["{0}", "对数概率的变化（奈特）"],
   quantity_lens: ["{0}", "概率"],
-  formula_norms: ["{0}", "每个头的 ||A_ij v_j W_o||，以及各头之和的范数，均为占一行的份额"],
-  formula_rollout: ["{0}", "各层 (A + I) / 2 之积，A 为各头平均，取份额；没有残差连接的层只用 A；交叉注意力同理"],
-  formula_alti: [
-    "{0}",
-    "各层 c_ij = max(0, ||y_i|| - ||y_i - T_i(x_j)||) 之积（L1 范数），取占一行的份额；y_i 是一层在前馈网络之前由 i 得出的结果，" +
-      "T_i(x_j) 是 x_j 经所有头、残差和归一化加入的部分",
-  ],
-  formula_flow: ["{0}", "在容量为 (A + I) / 2 的边上，从每个输出到每个输入的最大流，取占一行的份额"],
-  formula_gradient: ["{0}", "在词元向量（或图块像素）处的 x_j . d log p / d x_j"],
-  formula_integrated: [
-    "{0}",
-    "(x_j - u_j) . 从 u 到 x 的 50 个点上 d log p / d x_j 的平均；u 为未知词元或平均颜色的像素；一行之和约为 log p(x) - log p(u)",
-  ],
-  formula_occlusion: ["{0}", "log p(x) - log p(x，其中词元 j 换成未知词元，或图块 j 换成平均颜色)"],
-  formula_ablation: ["{0}", "log p(x，其中一个头的输出置零) - log p(x)，对所有输出合计"],
-  formula_lens: ["{0}", "若模型的其余部分把第 l 块当作最后一块来读，每个输出的概率"],
-  // names of papers stay as they are
-  source_norms: ["{0}", "Kobayashi et al. 2020, arXiv:2004.10102，式 4"],
-  source_rollout: ["{0}", "Abnar and Zuidema 2020, arXiv:2005.00928，第 3 节；交叉注意力为此处所加"],
-  source_alti: ["{0}", "Ferrando et al. 2022, arXiv:2203.04212，第 3 节；编码器-解码器见 arXiv:2205.11631，第 3 节"],
-  source_flow: ["{0}", "Abnar and Zuidema 2020, arXiv:2005.00928，第 3 节；交叉注意力和份额为此处所加"],
-  source_integrated: ["{0}", "Sundararajan et al. 2017, arXiv:1703.01365，式 3，取每步的中点"],
-  source_occlusion: ["{0}", "Zeiler and Fergus 2014, arXiv:1311.2901，第 2.2 节；Li et al. 2016, arXiv:1612.08220"],
-  source_ablation: [
-    "{0}",
-    "Michel, Levy and Neubig 2019, arXiv:1905.10650，第 3 节；Voita et al. 2019, arXiv:1905.09418",
-  ],
-  limit_norms: ["{0}", "它不计残差连接保留的内容，也不计后面各层如何使用这些内容。"],
-  limit_rollout: ["{0}", "它不计值向量的大小，并把残差连接当作每层的一半。"],
-  limit_alti: ["{0}", "它不计前馈网络，并把与总和的接近程度当作作用大小。"],
-  limit_flow: ["{0}", "它不计值向量的大小；流向多个输入的流量不必能同时通过网络。"],
-  limit_gradient: ["{0}", "它只说明输入的微小变化：已饱和的输出没有梯度。"],
-  limit_integrated: ["{0}", "它不说明换一个基线会得到什么。"],
-  limit_occlusion: ["{0}", "它不说明多个输入共同的作用，也不说明邻近输入仍透露了被遮挡输入的多少内容。"],
-  limit_ablation: ["{0}", "它不说明输入的作用；可以互相替代的头，单独看都显得不重要。"],
-  limit_lens: ["{0}", "它看不到只有后面的块才能读出的内容：没有训练要求这么早就能读出。"],
   by_of: ["of {0}", "：{0}"],
   "from encoder": ["from the encoder's input", "（来自编码器输入）"],
   "from decoder": ["from what is written before", "（来自已写出的内容）"],

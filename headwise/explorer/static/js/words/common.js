@@ -69,6 +69,7 @@ export const WORDS = {
     "此文本有 {0} 个词元；最多显示 {1} 个词元的注意力。请缩短文本，或只取其中一部分。",
   ],
   label: ["label in the data:", "数据中的标签："],
+  value_in_data: ["value in the data:", "数据中的值："],
   as_in_data: ["as in the data", "与数据一致"],
   class_share: ["class {0}, probability {1}", "类别 {0}，概率 {1}"],
   share_of: ["{0}, probability {1}", "{0}，概率 {1}"],

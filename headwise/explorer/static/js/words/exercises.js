@@ -49,5 +49,6 @@ export const WORDS = {
   hint_masked: ["A causal mask hides what stands behind the token.", "因果掩码遮住词元之后的内容。"],
   hint_largest: ["Softmax keeps the order of the scores.", "softmax 不改变得分的大小次序。"],
   hint_output: ["Multiply each value by its weight, then add up.", "每个值乘以它的权重，再相加。"],
+  between_numbers: ["; ", "；"],
   digits_note: ["Two decimals are enough.", "保留两位小数即可。"],
 };

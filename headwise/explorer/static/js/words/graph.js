@@ -16,7 +16,12 @@ export const WORDS = {
   line_width: ["Line width, weight:", "线宽（权重）："],
   adjacency: ["Weights between them", "节点间的权重"],
   spread: ["Entropy of each node's weights", "各节点权重的熵"],
-  allAlike: ["equal weights: ln of the number of nodes it hears of", "均匀权重：邻居数的自然对数"],
+  rows_cut: [
+    "A row adds up to less than 1 where not all neighbours of its node are drawn.",
+    "若节点的邻居未全部画出，其所在行之和小于 1。",
+  ],
+  alike_pairs: ["+ n: so many more pairs with the same weight", "+ n：另有 n 对权重相同"],
+  allAlike: ["equal weights: the logarithm of the number of nodes it hears of", "均匀权重：邻居数的自然对数"],
   heard_of: ["nodes it hears of", "邻居数"],
   self_loops: ["Self-loops", "自环"],
   centre: ["Centre here", "以此为中心"],

@@ -20,7 +20,7 @@ export const WORDS = {
     "均为本次输入各行的均值；占比以 1 为满条，其余以本列最大值为满条，最大值加粗。点击列名排序，点击头的编号选中它。",
   ],
   say_spread: [
-    "Head {0} spreads most, over {1} keys a row; head {2} least, over {3}.",
-    "第 {0} 头最分散，每行约 {1} 个键；第 {2} 头最集中，约 {3} 个。",
+    "Most spread: {0}, over {1} keys a row; least: {2}, over {3}.",
+    "最分散的是{0}，每行约 {1} 个键；最集中的是{2}，约 {3} 个。",
   ],
 };

@@ -5,8 +5,8 @@
 export const WORDS = {
   similar: ["How alike the heads are", "各头的相似程度"],
   similarnote: [
-    "1 less the mean Jensen-Shannon distance of their rows; 1: the same. Labels are layer.head, counted from 1.",
-    "1 减去各行 Jensen-Shannon 距离的均值；1 表示相同。标签为“层.头”，从 1 计数。",
+    "1 less the mean Jensen-Shannon distance of their rows; 1: the same. L2H1 is layer 2, head 1.",
+    "1 减去各行 Jensen-Shannon 距离的均值；1 表示相同。L2H1 即第 2 层第 1 头。",
   ],
   compareinputs: ["Compare over these inputs", "在这些输入上比较"],
   toomanyinputs: [
@@ -19,7 +19,8 @@ export const WORDS = {
     "仅针对上面的输入：只有可输入文本的模型才能比较多个输入、逐个屏蔽各头。",
   ],
   similar_bar: ["similarity of two heads", "两个头的相似度"],
-  similar_head: ["layer.head", "层.头"],
+  similar_head: ["layer and head", "层与头"],
+  layer_head_short: ["L{0}H{1}", "L{0}H{1}"],
   layer_head_n: ["layer {0}, head {1}", "第 {0} 层第 {1} 头"],
   say_alike: ["Most alike are {0} and {1}: {2}.", "最相似的是 {0} 与 {1}：{2}。"],
   overinputs: ["Inputs compared: {0}.", "所用输入数：{0}。"],
