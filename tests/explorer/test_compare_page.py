@@ -287,7 +287,7 @@ def test_curves_and_pictures_of_pairs(page, site):
     key = page.locator(".key li").all_inner_texts()
     assert [one.split() for one in key] == [["scored", "×4"], ["linear", "×2"]]
     assert page.locator("figure.curves canvas").count() == 2
-    page.locator("section summary").click()
+    page.locator("details details summary").click()
     assert page.locator("details tbody tr").count() == len(RECORDS)
     answer = page.request.get(site + page.locator("a[download]").get_attribute("href").lstrip("/"))
     assert len(answer.text().splitlines()) == len(RECORDS) + 1

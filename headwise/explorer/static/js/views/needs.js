@@ -16,6 +16,7 @@ learn(WORDS);
 
 // as many as the service compares
 const MOST_INPUTS = 64;
+const NARROW = 700;
 
 /**
  * @param {HTMLElement} place
@@ -90,7 +91,8 @@ export function mount(place, trace, group, alive) {
       told,
       pick,
       quantity: t("similar_bar"),
-      sides: { from: "similar_head", to: "similar_head" },
+      // on a narrow screen the cells need the room of the second title
+      sides: { from: innerWidth > NARROW ? "similar_head" : "", to: "similar_head" },
     });
     fill(said, ...mostAlike(found.data, whole));
     over.textContent = t("overinputs", 1 + beside.length);
