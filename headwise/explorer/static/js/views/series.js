@@ -89,7 +89,7 @@ export function lines(trace, group) {
     top.append(key);
     /** @type {import("./sound.js").Draw} */
     const draw = ({ x, side }, { width }, row) => {
-      key.style.width = `${width}px`;
+      key.style.width = `max(${width}px, min(30rem, 70vw))`;
       for (const { column, canvas } of strips)
         drawn(canvas, column, { x, from: first - (keys.before || 0), side, width, row });
     };
