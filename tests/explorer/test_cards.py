@@ -89,7 +89,31 @@ def test_the_salient_pair_is_the_farthest_strong_one(client):
         for q in words["queries"]:
             for k in words["keys"]:
                 far = abs(q / len(cross["queries"]) - k / len(cross["keys"]))
-                merits[weights[q, k] * far, head, q, k] = weights[q, k]
+                # a row that looks at one key alone compares nothing
+                sure = min(1.0, 10 * (1 - weights[q, k]))
+                merits[weights[q, k] * far * sure, head, q, k] = weights[q, k]
     best = max(merits)
     assert (found["head"], found["query"], found["key"]) == best[1:]
     assert found["weight"] == pytest.approx(merits[best], rel=1e-3)
+    assert len(cross["layers"]) == 1
+    assert cross["opens"] == [0, best[1]]
+
+
+def test_within_one_sequence_the_head_opens_that_points_most(client):
+    trace = client.post("/api/v1/traces", json={"model": "text", "text": "a1 b1"}).json()
+    (group,) = trace["groups"]
+    special = trace["axes"][group["name"]]["keys"].get("special", [])
+    points = {}
+    for layer, path in enumerate(group["layers"]):
+        for head in range(group["heads"]):
+            asked = {"layer": path, "head": head}
+            weights = np.load(
+                io.BytesIO(client.get(f"/api/v1/traces/{trace['trace_id']}/matrix", params=asked).content)
+            )
+            rows = [
+                max((row[k] for k in range(1, len(row)) if k != q and k not in special), default=0.0)
+                for q, row in enumerate(weights.astype(float).tolist())
+            ]
+            points[layer, head] = sum(rows) / len(rows)
+    assert points[tuple(group["opens"])] == pytest.approx(max(points.values()), abs=1e-3)
+    assert max(points.values()) > 0

@@ -133,7 +133,9 @@ function pages(input) {
             "span",
             {},
             t(name === "attend" && input === "sound" ? "see_sound" : `see_${name}`),
-            shows(needs) ? null : h("span", { class: "side" }, ` ${t(`needs_${needs}`)}`),
+            shows(needs)
+              ? null
+              : h("span", { class: "side" }, `${state.language.value === "zh" ? "" : " "}${t(`needs_${needs}`)}`),
           ),
         ),
       ),

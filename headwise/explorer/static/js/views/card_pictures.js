@@ -10,7 +10,7 @@ import { h } from "../dom.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
 import { WORDS } from "../words/vision.js";
-import { followDark } from "./example_cards.js";
+import { followDark } from "./follow_dark.js";
 import { named } from "./overlay.js";
 
 learn(WORDS);

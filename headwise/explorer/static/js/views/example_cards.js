@@ -5,11 +5,11 @@ import { getJson, getNumbers, post, query } from "../api.js";
 import { colour, entries } from "../core/color.js";
 import { cut, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
-import { effect } from "../store.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { classOf, said } from "./answer.js";
+import { followDark } from "./follow_dark.js";
 
 /** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
 const [SIDE, MOST, LETTERS, LONGEST] = [92, 64, 14, 60];
@@ -139,19 +139,4 @@ function map(place, weights, rows, columns, title) {
       context.fillRect((at % columns) * cell, Math.floor(at / columns) * cell, cell - gap, cell - gap);
     });
   }, canvas);
-}
-
-/**
- * Draws again in other colours, as long as the canvas is there.
- * @param {() => void} draw
- * @param {HTMLElement} canvas
- */
-export function followDark(draw, canvas) {
-  let end = () => {};
-  end = effect(() => {
-    void state.dark.value;
-    // what ends an effect is known once it has run
-    if (!canvas.isConnected) queueMicrotask(() => end());
-    else draw();
-  });
 }

@@ -8,6 +8,7 @@ import * as state from "../state.js";
 import { effect } from "../store.js";
 import { learn, t } from "../strings.js";
 import { WORDS } from "../words/examples.js";
+import { listed } from "./series.js";
 
 learn(WORDS);
 
@@ -84,7 +85,10 @@ const opening = (kind, listed) =>
     : 0;
 
 /** @param {{ title: string, label: string }} one @param {number} number */
-const told = (one, number) => `${number}: ${one.title}${one.label ? ` (${one.label})` : ""}`;
+const told = (one, number) => {
+  if (state.reads() === "sound") return t(one.label ? "recording_of" : "recording_n", number, one.label);
+  return `${number}: ${listed(one.title)}${one.label ? ` (${one.label})` : ""}`;
+};
 
 /** The next example, or the one before. @param {number} by */
 function step(by) {

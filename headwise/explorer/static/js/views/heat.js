@@ -29,6 +29,8 @@ const READABLE = 6;
 /** Pixels of a map that need not fit the screen, at most; the least height on a screen; and of one that is narrower
  * than so many pixels, which scrolls anyway, the least share. */
 const [TALLEST, LOWEST, NARROW, SHARE] = [560, 200, 700, 0.6];
+/** Rows whose numbers are worth a page that scrolls, and pixels that they take of it, at most. */
+const [FEW, ROOM] = [32, 660];
 
 /**
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
@@ -268,7 +270,8 @@ function boundsOf({ group, fitsScreen, more = 0 }, place, canvas, margin) {
   const above = inside.top + globalThis.scrollY;
   const label = axis.longest(group.keys);
   const left = globalThis.innerHeight - above;
-  const least = globalThis.innerWidth < NARROW ? SHARE * globalThis.innerHeight : LOWEST;
+  const few = rows <= FEW ? Math.min(ROOM, NUMERALS * rows + label + 24) : LOWEST;
+  const least = globalThis.innerWidth < NARROW ? SHARE * globalThis.innerHeight : few;
   const height = fitsScreen
     ? Math.max(least, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10))
     : TALLEST + label + 10;

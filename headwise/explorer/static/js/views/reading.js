@@ -70,7 +70,7 @@ export function mount(place, head, trace, group) {
         : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, name(head.group.keys[largest])))),
       h("h2", {}, phrase("row_of", h("bdi", {}, from))),
       // few weights of many keys are compared with the largest of them
-      shares((at) => name(head.group.keys[at]), row, order, k, { full: fullOf(row[order[0]]) }),
+      shares((at) => cut(head.group.keys[at], LETTERS), row, order, k, { full: fullOf(row[order[0]]) }),
       facts,
     );
     return scored(facts, head, trace, group, q, k);

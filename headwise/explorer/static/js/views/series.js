@@ -63,7 +63,7 @@ export function named(label) {
   if (!/^[−+]?\d+$/.test(label)) return label;
   const step = Number(label.replace("−", "-"));
   if (!step) return t("step_known");
-  const [one, more] = step < 0 ? ["step_back", "steps_back"] : ["step_ahead", "steps_ahead"];
+  const [one, more] = step < 0 ? ["one_step_back", "steps_back"] : ["one_step_ahead", "steps_ahead"];
   return Math.abs(step) === 1 ? t(one) : t(more, Math.abs(step));
 }
 
@@ -89,7 +89,7 @@ export function lines(trace, group) {
     top.append(key);
     /** @type {import("./sound.js").Draw} */
     const draw = ({ x, side }, { width }, row) => {
-      key.style.width = `${width}px`;
+      key.style.width = `max(${width}px, min(30rem, 70vw))`;
       for (const { column, canvas } of strips)
         drawn(canvas, column, { x, from: first - (keys.before || 0), side, width, row });
     };

@@ -38,7 +38,7 @@ export const WORDS = {
   ],
   example_n: ["example {0}", "示例 {0}"],
   story: ["{0} takes {1} from {2}", "{0} 有 {1} 取自 {2}"],
-  story_place: ["{0} looks most at {2}: {1}", "{0} 最看 {2}：{1}"],
+  story_place: ["{0} looks most at {2}: {1}", "{0} 主要看{2}：{1}"],
   story_moment: ["most weight at {1}: {0}", "权重最大处 {1}：{0}"],
   truth: ["in the data: {0}", "数据中为：{0}"],
   no_attention_model: [
