@@ -3,6 +3,7 @@
 import logging
 import re
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from torch.export import ExportedProgram
 
 from headwise.errors import ConfigError, MachineError, Unsupported, unknown
 from headwise.export.exported import AnySubject, ProgramRunner, damaged, program_files
-from headwise.export.programs import Interface
+from headwise.export.programs import Interface, first_line
 from headwise.export.stand_ins import Session
 from headwise.runs.commits import Writable
 
@@ -70,23 +71,25 @@ def _graph(program: ExportedProgram, interface: Interface, quantization: str) ->
 
 
 def _reason(error: BaseException) -> str:
-    """The operator that has no form, where that is the reason."""
-    text = str(error)
-    operator = re.search(r"No ONNX function found for <OpOverload\(op='([^']+)'", text)
+    """The operator that has no form, where that is the reason; else what it began with."""
+    operator = re.search(r"No ONNX function found for <OpOverload\(op='([^']+)'", str(error))
     if operator:
         return f"no counterpart of {operator[1]}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else type(error).__name__
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return first_line(error)
 
 
 @contextmanager
 def _silent() -> Iterator[None]:
     """Without what the exporter logs about itself."""
     logger = logging.getLogger("torch.onnx")
-    before, logger.disabled = logger.level, False
+    before = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logger.setLevel(before)
 

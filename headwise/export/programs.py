@@ -4,6 +4,7 @@ An encoder is one program, called as the model is. What writes token by token is
 """
 
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -96,7 +97,9 @@ class Program:
             {place: Dim.DYNAMIC for place, axis in enumerate(self.axes[name]) if axis} for name in examples
         )
         try:
-            with torch.no_grad():
+            with torch.no_grad(), warnings.catch_warnings():
+                # about PyTorch's own insides
+                warnings.simplefilter("ignore")
                 traced = torch.export.export(
                     module.train(False), (list(examples.values()),), dynamic_shapes=(list(open_axes),), strict=False
                 )
@@ -104,7 +107,7 @@ class Program:
             raise
         except Exception as error:
             # whatever PyTorch's tracing stumbles over
-            raise Unsupported(f"PyTorch cannot trace this model for any length: {_first_line(error)}") from error
+            raise Unsupported(f"PyTorch cannot trace this model for any length: {first_line(error)}") from error
         attention = tuple(module.names) if isinstance(module, _Watched) else ()
         inputs = {
             name: (
@@ -116,7 +119,8 @@ class Program:
         return traced, Interface(inputs, (*self.outputs, *attention), attention)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """An error of PyTorch in a line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
 

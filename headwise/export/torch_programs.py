@@ -1,6 +1,7 @@
 """Programs of torch.export: .pt2 files that PyTorch runs without Headwise."""
 
 import io
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,10 @@ def files_of(subject: AnySubject, attention: bool = False) -> dict[str, Writable
 
 def _saved(program: ExportedProgram, interface: Interface) -> bytes:
     stream = io.BytesIO()
-    torch.export.save(program, stream)
+    with warnings.catch_warnings():
+        # about PyTorch's own insides
+        warnings.simplefilter("ignore")
+        torch.export.save(program, stream)
     return stream.getvalue()
 
 
@@ -33,7 +37,9 @@ class TorchSession(Session):
     def __init__(self, path: Path, interface: Interface):
         self.interface = interface
         try:
-            self._module = torch.export.load(path).module()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._module = torch.export.load(path).module()
         except Exception as error:
             raise damaged(path, error) from None
 
