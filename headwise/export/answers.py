@@ -32,7 +32,7 @@ class Answers:
     predictor: Any
     held_out: Sequence[Any]
     split: str
-    compares: ClassVar[str] = "outputs of the model, relative where above 1"
+    compares: ClassVar[str] = "outputs of the model"
 
     @property
     def model(self) -> nn.Module:
