@@ -146,6 +146,14 @@ def test_searches_are_compared_in_float32(run_of):
     assert subject.predictor.twin().choice(subject.model, "int8").precision == "fp32"
 
 
+def test_what_draws_is_compared_greedily(run_of):
+    drawn = {"method": "sample", "max_len": 6}
+    subject = subject_of(run_of("dialogue", decoding=drawn), None, None, everything=True)
+    answers = [subject.search(subject.cases()[:2]) for _ in range(2)]
+    assert alike(*answers, 0.0)
+    assert subject.predictor.translator.decoding.method == "greedy"
+
+
 class _Doubled(Traced):
     def forward(self, tensors):
         return (2 * tensors[0],)
