@@ -87,10 +87,11 @@ class Decision:
         """Both precisions in turn, by greedy search. Raises: HeadwiseError where there are no examples."""
         split, held_out = self._held_out()
         predictor = self._predictor
+        how = {"method": "greedy"} | ({} if predictor.engines() is None else {"engine": "headwise"})
         # every process for itself, since not all of them may be here
         with sharing(ALONE):
             scores = [
-                predictor.evaluate(held_out, options=predictor.options({"method": "greedy", "precision": precision}))
+                predictor.evaluate(held_out, options=predictor.options({**how, "precision": precision}))
                 for precision in ("fp32", "int8")
             ]
         metric = next((name for name in _BOUNDS if name in scores[0]), None)
