@@ -132,6 +132,15 @@ class Engines:
         finally:
             vars(self).update(before)
 
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """While open, every search is Headwise's own."""
+        before, self.instead = self.instead, "headwise"
+        try:
+            yield
+        finally:
+            self.instead = before
+
     def fell(self, reason: str, count: int) -> None:
         """So many inputs were searched for by Headwise's own decoder."""
         if count:

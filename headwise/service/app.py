@@ -243,9 +243,6 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     run = service.find(ask.model, verb)
     check(ask, service.limits, getattr(run.predictor, "decoding", None))
     settings = ask.options.model_dump(exclude_none=True)
-    if ask.stream and run.predictor.engines() is not None:
-        # another engine does not tell its steps
-        settings["engine"] = "headwise"
     options = run.predictor.options(settings)
     items = run.attention_inputs(ask.texts, service.limits.whole_tokens) if ask.attention else run.items(ask.texts)
     if ask.stream:

@@ -312,11 +312,9 @@ def test_a_continuation_is_streamed_by_headwise(tmp_path):
     runs = load_runs([tmp_path / "lm"])
     serve._search_by(runs["lm"], "ctranslate2", None)
     with TestClient(create_app(runs, hosts={"testserver"})) as client:
-        whole = client.post("/api/v1/complete", json={"texts": ["the"]}).json()["outputs"][0]["continuations"][0][
-            "text"
-        ]
+        answer = client.post("/api/v1/complete", json={"texts": ["the"]}).json()["outputs"][0]
         lines = client.post("/api/v1/complete", json={"texts": ["the"], "stream": True}).text.splitlines()
-    assert "".join(json.loads(line).get("text", "") for line in lines) == whole
+    assert "".join(json.loads(line).get("text", "") for line in lines) == answer["continuations"][0]["text"]
     assert len(lines) > 2
 
 
