@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from headwise.data.files import digest
 from headwise.data.splits import SPLITS
 from headwise.errors import CheckpointError, ConfigError, DataError, Unsupported, unknown
+from headwise.layers.adapters import merged
 from headwise.predictors.predictor import Predictor
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.publish import CONFIG, DATA, OWN_FILES, TRAINER, evaluated, read_run
@@ -194,6 +195,7 @@ def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
         # the data is that of the folder, not of the user
         raise CheckpointError(f"{saved.folder}: {error}") from None
     name, tensors, metadata = evaluated(saved)
+    tensors = merged(tensors)
     if len(tensors) < (expected := task.fewest_tensors()):
         raise CheckpointError(
             f"{saved.folder / name}: the weights do not fit the model: {len(tensors)} tensors, and the recipe's has"
