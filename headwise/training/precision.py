@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from headwise import runtime
 from headwise.errors import CheckpointError, HeadwiseError, MachineError
-from headwise.layers.inference import int8_product
+from headwise.layers.inference import has_int8, int8_bits, int8_product
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.twins import Choice, Requested
 from headwise.processes import ALONE, sharing
@@ -113,7 +113,8 @@ class Decision:
     def _state(self) -> dict[str, str]:
         """What a choice holds for."""
         digest = sha256((self._run / MANIFEST).read_bytes()).hexdigest()
-        return {"manifest": digest, "processor": runtime.processor(), "torch": torch.__version__}
+        bits = str(int8_bits()) if has_int8() else ""
+        return {"manifest": digest, "processor": runtime.processor(), "torch": torch.__version__, "bits": bits}
 
     def _saved(self) -> dict[str, Any]:
         """What was measured before in this state."""
