@@ -2,6 +2,7 @@
 
     python -m benchmarks.service RUN TEXTS
     python -m benchmarks.service RUN TEXTS --clients 64 --rounds 5 --per-request 1
+    python -m benchmarks.service RUN TEXTS --engine ctranslate2    # and CTranslate2's own batched call
 
 Every round answers all lines of the file TEXTS twice: in this program as `headwise predict RUN --file TEXTS` does, and
 by `headwise serve RUN` in a process of its own, which so many clients ask over the network of this machine, each
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.tables import ratio, spread, write_json
 
@@ -32,24 +34,35 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--per-request", type=int, default=1, help="texts of a request")
+    parser.add_argument("--engine", choices=("headwise", "ctranslate2"), default="headwise", help="what searches")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     given = parser.parse_args()
     texts = given.texts.read_text(encoding="utf-8").splitlines()
-    predict = _predictor(given.run)
+    predict, batched = _predictor(given.run, given.engine)
     service = subprocess.Popen(
-        [sys.executable, "-m", "headwise", "serve", str(given.run), "--port", "0", "--threads", "1"],
+        [
+            sys.executable,
+            "-m",
+            "headwise",
+            "serve",
+            str(given.run),
+            "--port=0",
+            "--threads=1",
+            f"--engine={given.engine}",
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         port = _port(service)
-        ours, theirs = list[Rates](), list[Rates]()
+        ours, theirs, calls = list[Rates](), list[Rates](), list[Rates]()
         requests = _requests(texts, given.per_request)
         # what is done for the first time is not counted
         asyncio.run(_ask(port, _requests(texts[:64], 1), given.clients))
         predict(texts[:64])
         for _ in range(given.rounds):
             theirs.append(_rates(len(texts), lambda: predict(texts), os.getpid()))
+            calls += [_rates(len(texts), lambda: batched(texts), os.getpid())] if batched else []
             ours.append(_rates(len(texts), lambda: asyncio.run(_ask(port, requests, given.clients)), service.pid))
     finally:
         service.terminate()
@@ -59,23 +72,51 @@ def main() -> None:
         mine, other = ([each[place] for each in rates] for rates in (ours, theirs))
         print(f"command line  {spread(other)} texts a {clock}")
         print(f"service       {spread(mine)} texts a {clock}, {ratio(mine, other):.2f} of the command line's")
-    write_json(given.json, {"service": ours, "command line": theirs})
+        if calls:
+            call = [each[place] for each in calls]
+            print(f"CTranslate2   {spread(call)} texts a {clock}; the service has {ratio(mine, call):.2f} of it")
+    write_json(given.json, {"service": ours, "command line": theirs, "CTranslate2": calls})
 
 
-def _predictor(run: Path) -> Callable[[list[str]], list[str]]:
+def _predictor(run: Path, engine: str) -> tuple[Callable[[list[str]], list[str]], Callable[[list[str]], object] | None]:
+    """What answers texts as the command line does, and CTranslate2's own batched call of their tokens."""
     import headwise
     from headwise import runtime
 
     runtime.apply(threads=1, fast_products=False)
     predictor = headwise.load(run)
+    options = predictor.options({"engine": engine})
 
     def predict(texts: list[str]) -> list[str]:
         items = [predictor.parse(text) for text in texts]
-        options = predictor.options({})
         found = predictor.predict(items, options)
         return [predictor.write(*each, "json", options)[0] for each in zip(items, found, strict=True)]
 
-    return predict
+    return predict, None if engine == "headwise" else _batched(predictor, options.decoding, run)
+
+
+def _batched(predictor: Any, decoding: Any, run: Path) -> Callable[[list[str]], object]:
+    """`translate_batch` of all texts, 64 at a time, of tokens that are made before."""
+    from importlib import import_module
+
+    predictor.translate("a", config=decoding)
+    package: Any = import_module("ctranslate2")
+    model = package.Translator(str(run / "ctranslate2"), device="cpu", inter_threads=1, intra_threads=1)
+    source, target = predictor.source_tokenizer, predictor.target_tokenizer
+    names = source.entries()
+    rows: dict[tuple[str, ...], list[list[str]]] = {}
+    beams = decoding.beam_size if decoding.method == "beam" else 1
+
+    def call(texts: list[str]) -> object:
+        key = tuple(texts)
+        if key not in rows:
+            rows[key] = [[*(names[token] for token in row), names[target.eos_id]] for row in source.encode_batch(texts)]
+        options = {"beam_size": beams, "length_penalty": decoding.length_penalty, "max_input_length": 0}
+        return model.translate_batch(
+            rows[key], max_batch_size=64, max_decoding_length=decoding.max_len, return_scores=True, **options
+        )
+
+    return call
 
 
 def _rates(texts: int, work: Callable[[], object], pid: int) -> Rates:

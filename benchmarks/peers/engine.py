@@ -10,7 +10,8 @@ import torch
 from benchmarks.corpus import BOS, EOS, PAD, UNK
 from headwise.data.batches import PairBatch
 from headwise.errors import Unsupported
-from headwise.export import ctranslate2
+from headwise.exchange import ctranslate2
+from headwise.exchange.family import effective
 from headwise.models.protocols import Seq2Seq
 from headwise.models.transformer_config import TransformerConfig
 
@@ -33,7 +34,7 @@ def refusal(config: TransformerConfig) -> str | None:
 
 def flat(config: TransformerConfig) -> dict[str, Any]:
     """The keys of a model as those of a recipe."""
-    return ctranslate2.effective({f"model.{name}": value for name, value in config.model_dump().items()})
+    return effective({f"model.{name}": value for name, value in config.model_dump().items()})
 
 
 class CTranslate2:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.options import TaskOptions
-from headwise.cli.predict import for_search, report_precision
+from headwise.cli.predict import for_search, report_search
 from headwise.errors import ConfigError, flag
 from headwise.files import json_text
 from headwise.labels import decimals
@@ -58,7 +58,7 @@ def evaluate(
             scores = compare_scores(each.resampled(metric), rival_rows.resampled(metric))
     if not processes.first:
         return
-    report_precision(predictor)
+    report_search(predictor)
     if rows and each:
         each.save(rows)
     compared = None if against else baselines_of(run, predictor, sample, scores)

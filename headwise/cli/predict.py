@@ -92,7 +92,7 @@ def _apply(
         return
     _write(written, to.output, to.chunk, to.numbered)
     warn(unknown)
-    report_precision(predictor)
+    report_search(predictor)
 
 
 def _refuse_own(output: Path | None, places: list[tuple[str, bool]]) -> None:
@@ -132,9 +132,11 @@ def for_search(predictor: "Predictor[Any, Any, Any]") -> "Predictor[Any, Any, An
     return predictor
 
 
-def report_precision(predictor: "Predictor[Any, Any, Any]") -> None:
-    """Prints the precisions that were chosen, and why."""
-    twin = predictor.twin()
+def report_search(predictor: "Predictor[Any, Any, Any]") -> None:
+    """Prints which engines searched, the precisions that were chosen, and why."""
+    twin, engines = predictor.twin(), predictor.engines()
+    for report in () if engines is None else engines.reports:
+        typer.echo(f"engine {report}", err=True)
     for choice in () if twin is None else twin.choices:
         typer.echo(f"precision {choice}", err=True)
 

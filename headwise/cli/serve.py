@@ -22,6 +22,7 @@ def serve(
         str | None,
         typer.Option(help="Of every search: fp32, bf16, int8, or auto; default: as recipes and requests say."),
     ] = None,
+    engine: Annotated[str | None, typer.Option(help="What searches: headwise, ctranslate2, or auto.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="A limit such as queue=128; repeat it.")] = None,
 ) -> None:
     """Answer requests for trained runs over HTTP, as `headwise predict --json` does: docs/service.md."""
@@ -42,6 +43,7 @@ def serve(
     for run in models.values():
         typer.echo(f"{run.name}: task {run.task}, POST /api/v1/{run.verb}")
         _search_in(run, precision)
+        _search_by(run, engine, precision)
     name = in_address(host)
     if name not in LOOPBACK:
         typer.echo(f"warning: {host} can be reached from other machines; there is no password", err=True)
@@ -65,6 +67,27 @@ def _search_in(run: "LoadedRun", precision: str | None) -> None:
         typer.echo(f"{run.name}: precision {twin.choice(run.predictor.model, requested)}")
     # a check takes longer than a request may
     twin.decide = lambda _: Choice("fp32", "8 bits are checked when the service starts: --precision int8")
+
+
+def _search_by(run: "LoadedRun", engine: str | None, precision: str | None) -> None:
+    """Opens what searches before requests come. Raises: HeadwiseError where it is not there for this run."""
+    from headwise.decoding.search import DecodingConfig
+    from headwise.errors import ConfigError
+
+    engines, decoding = run.predictor.engines(), run.decoding(None) or DecodingConfig()
+    options = {"engine": engine, "precision": precision}
+    chosen = decoding.with_options({name: value for name, value in options.items() if value is not None})
+    if engines is None:
+        if engine == "ctranslate2":
+            raise ConfigError(f"{run.name}: --engine ctranslate2 runs models that read and write texts; leave it out")
+        return
+    engines.instead = None if engine is None else chosen.engine
+    engines.precision = None if precision is None else chosen.precision
+    if chosen.engine != "headwise":
+        opened = engines.opened(run.predictor.model, chosen.engine, chosen.precision)
+        typer.echo(f"{run.name}: engine {opened}")
+    # a comparison takes longer than a request may
+    engines.open = None
 
 
 def _limits(settings: list[str]) -> "Limits":

@@ -45,6 +45,11 @@ class DecodingConfig(Config):
         description="bf16: large products in bfloat16; faster where `headwise doctor` says so, less exact. int8: in 8 "
         "bits, unless the run's held-out part shows a loss. auto: int8 where it is faster on this machine, else fp32",
     )
+    engine: Literal["headwise", "ctranslate2", "auto"] = Field(
+        "headwise",
+        description="what searches. ctranslate2: faster, where it computes the model; auto: that where it is installed "
+        "and equal, else headwise",
+    )
     no_repeat_ngram: int = Field(0, ge=0, description="no n-gram of this many tokens occurs twice; 0: off")
     num_samples: int = Field(1, ge=1, le=65536, description="sample: outputs per sentence")
     temperature: float = Field(1.0, gt=0, description="sample: divides the logits; below 1 favours probable tokens")

@@ -37,6 +37,10 @@ def explorer_app(
         frames: sites whose frames may show its pages, as in `Guard`.
         reports: of comparisons and of costs, which Compare shows.
     """
+    for run in runs.values():
+        if (engines := run.predictor.engines()) is not None:
+            # no other engine shows its beams
+            engines.instead = "headwise"
     shown = report_routes(reports)
     parts: Collection[Callable[[FastAPI, Service], None]] = (add_explorer, add_films, shown, *more, add_pages)
     return create_app(runs, LIMITS, LOOPBACK, parts, frames)

@@ -13,6 +13,7 @@ from headwise.files import json_text
 from headwise.labels import visible
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.drafting import Draft, OutputTokens
+from headwise.predictors.engines import Engines
 from headwise.predictors.rows import Scored
 from headwise.predictors.twins import Twin
 
@@ -252,6 +253,10 @@ class Predictor(ABC, Generic[I, O, E]):
 
     def twin(self) -> Twin[Any] | None:
         """What makes the copies of the model that search token by token; None where there is no such search."""
+        return None
+
+    def engines(self) -> Engines | None:
+        """What may search in place of Headwise's own decoder; None where nothing else can."""
         return None
 
     def everything(self, options: Any = None) -> Sequence[I]:

@@ -16,13 +16,15 @@ T = TypeVar("T")
 
 MODEL = "model.safetensors"
 EMA = "ema.safetensors"
+# of a published model the tensors of its adapters, which are in MODEL too
+ADAPTER = "adapter.safetensors"
 TRAINER = "trainer.json"
 OPTIMIZER = "optimizer.safetensors"
 STREAM = "stream.safetensors"
 # the fact of a published model with the data it was trained on: SHA-256 by key of the recipe
 DATA = "data"
 OWN_FILES = frozenset(
-    {MODEL, EMA, CONFIG, TRAINER, OPTIMIZER, STREAM, TABLE, MANIFEST, "metrics.jsonl", "log.txt", "README.md"}
+    {MODEL, EMA, ADAPTER, CONFIG, TRAINER, OPTIMIZER, STREAM, TABLE, MANIFEST, "metrics.jsonl", "log.txt", "README.md"}
 )
 # a reader that meets a replacement half done tries again after this long
 _RETRY_S = 0.1

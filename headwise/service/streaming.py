@@ -5,6 +5,7 @@ import logging
 import secrets
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from headwise.decoding.hypotheses import SearchStep, observe_search
@@ -93,7 +94,9 @@ def continued(run: LoadedRun, options: Any) -> Callable[[list[Any], Callable[[To
                 tell({"text": text[len(sent) :]})
                 sent = text
 
-        with observe_search(step):
+        engines = run.predictor.engines()
+        # another engine does not tell its steps
+        with observe_search(step), nullcontext() if engines is None else engines.own():
             return run.answers(items, options)
 
     return work

@@ -16,13 +16,13 @@ from headwise.processes import ALONE
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.commits import Writable, commit_file
 from headwise.runs.log import RunLog
-from headwise.runs.publish import DATA, MODEL, evaluated, publish
+from headwise.runs.publish import DATA, evaluated, publish
 from headwise.runs.reading import read_folder
 from headwise.runs.tensors import TensorFile
 from headwise.training.comparison import Baselines, compare_with_baselines
 from headwise.training.ema import average
 from headwise.training.progress import finite_only
-from headwise.training.session import Session
+from headwise.training.session import Session, weight_files
 from headwise.training.validation import Guard, monitored, scores, smaller_is_better
 
 README = "README.md"
@@ -90,7 +90,7 @@ def publish_best(session: Session, checkpoints: Checkpoints, log: RunLog, guard:
             progress.replace_best(step, value, metrics)
             checkpoints.point_to_best(step, progress.best_value)
             log.note(f"the model of step {best}, the best, is lost; that of step {step} is published in its place")
-        files = {**session.model_files(), MODEL: TensorFile(tensors, tied)}
+        files = {**session.model_files(), **weight_files(TensorFile(tensors, tied))}
         publish(checkpoints.run, files, {"step": step, "metrics": progress.best_metrics, DATA: session.digests})
     return Outcome([progress.best_step or progress.step], progress.best_metrics)
 
@@ -110,7 +110,7 @@ def _publish_average(session: Session, checkpoints: Checkpoints, log: RunLog, gu
     log.emit({"event": "average", "step": progress.step, "steps": steps, "metrics": metrics, "best": better})
     if not better:
         return None
-    files = {**session.model_files(), MODEL: TensorFile(mean, tied)}
+    files = {**session.model_files(), **weight_files(TensorFile(mean, tied))}
     publish(checkpoints.run, files, {"step": steps[-1], "averaged": steps, "metrics": metrics, DATA: session.digests})
     return Outcome(steps, metrics)
 

@@ -13,7 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 from headwise.data.files import digest
 from headwise.data.splits import SPLITS
-from headwise.errors import CheckpointError, ConfigError, DataError, unknown
+from headwise.errors import CheckpointError, ConfigError, DataError, Unsupported, unknown
+from headwise.layers.adapters import merged
 from headwise.predictors.predictor import Predictor
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.publish import CONFIG, DATA, OWN_FILES, TRAINER, evaluated, read_run
@@ -22,9 +23,10 @@ from headwise.runs.weights import load_weights, match_weights
 from headwise.tasks import registry
 from headwise.tasks.task import Assets, Task
 from headwise.training.comparison import Baselines, compare_with_baselines
+from headwise.training.engine import Opening
 from headwise.training.precision import Decision
 from headwise.training.randomness import isolated
-from headwise.training.recipe import Recipe, parse_recipe, read_recipe
+from headwise.training.recipe import Recipe, flattened, parse_recipe, read_recipe
 from headwise.training.recipes import named_files
 from headwise.training.session import Trainer
 from headwise.trust import trusting
@@ -50,7 +52,12 @@ def load(folder: str | os.PathLike[str], *, trust: bool = False) -> Predictor[An
         ConfigError: if the default device is "meta".
     """
     with trusting(trust):
-        predictor = read_run(Path(folder), _warn, _predictor)
+        predictor, recipe = read_run(Path(folder), _warn, lambda saved: (_predictor(saved), _recipe(saved)))
+    flat = flattened(recipe)
+    if (engines := predictor.engines()) is not None:
+        engines.open = Opening(Path(folder), predictor, flat, lambda split: examples(folder, split))
+    elif flat.get("decoding.engine") == "ctranslate2":
+        raise Unsupported(f"{folder}: decoding.engine = 'ctranslate2': it runs models that read and write texts")
     if (twin := predictor.twin()) is not None:
         twin.decide = Decision(Path(folder), predictor, lambda split: examples(folder, split))
     return predictor
@@ -197,6 +204,7 @@ def _task(saved: Saved) -> Task[Any]:
 def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
     task = _task(saved)
     name, tensors, metadata = evaluated(saved)
+    tensors = merged(tensors)
     if len(tensors) < (expected := task.fewest_tensors()):
         raise CheckpointError(
             f"{saved.folder / name}: the weights do not fit the model: {len(tensors)} tensors, and the recipe's has"

@@ -9,7 +9,7 @@ import torch
 from headwise.errors import DataError, Diverged, MachineError
 from headwise.runs.checkpoints import Checkpoints
 from headwise.runs.log import RunLog
-from headwise.runs.publish import DATA, MODEL, publish
+from headwise.runs.publish import DATA, publish
 from headwise.runs.tensors import TensorFile
 from headwise.training import numerics
 from headwise.training.filming import Filming
@@ -18,7 +18,7 @@ from headwise.training.optimizers import learning_rate, set_learning_rate
 from headwise.training.parallel import Engine, Share, share_of_step
 from headwise.training.reporter import Reporter
 from headwise.training.saving import save_checkpoint, write_at_first
-from headwise.training.session import Session
+from headwise.training.session import Session, weight_files
 from headwise.training.signals import Stopped, StopSignal, stopped_by
 from headwise.training.validation import monitored, smaller_is_better, validate
 
@@ -233,7 +233,7 @@ class Loop:
 
     def _publish(self, best: TensorFile, *, retry: bool) -> None:
         progress = self.session.progress
-        files = {**self.session.model_files(), MODEL: best}
+        files = {**self.session.model_files(), **weight_files(best)}
         try:
             point = partial(self._checkpoints.point_to_best, progress.best_step, progress.best_value)
             self._processes.once(point)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from headwise import runtime
 from headwise.errors import CheckpointError, HeadwiseError, MachineError
-from headwise.layers.inference import int8_product
+from headwise.layers.inference import has_int8, int8_bits, int8_product
 from headwise.predictors.predictor import Predictor
 from headwise.predictors.twins import Choice, Requested
 from headwise.processes import ALONE, sharing
@@ -87,10 +87,11 @@ class Decision:
         """Both precisions in turn, by greedy search. Raises: HeadwiseError where there are no examples."""
         split, held_out = self._held_out()
         predictor = self._predictor
+        how = {"method": "greedy"} | ({} if predictor.engines() is None else {"engine": "headwise"})
         # every process for itself, since not all of them may be here
         with sharing(ALONE):
             scores = [
-                predictor.evaluate(held_out, options=predictor.options({"method": "greedy", "precision": precision}))
+                predictor.evaluate(held_out, options=predictor.options({**how, "precision": precision}))
                 for precision in ("fp32", "int8")
             ]
         metric = next((name for name in _BOUNDS if name in scores[0]), None)
@@ -112,7 +113,8 @@ class Decision:
     def _state(self) -> dict[str, str]:
         """What a choice holds for."""
         digest = sha256((self._run / MANIFEST).read_bytes()).hexdigest()
-        return {"manifest": digest, "processor": runtime.processor(), "torch": torch.__version__}
+        bits = str(int8_bits()) if has_int8() else ""
+        return {"manifest": digest, "processor": runtime.processor(), "torch": torch.__version__, "bits": bits}
 
     def _saved(self) -> dict[str, Any]:
         """What was measured before in this state."""

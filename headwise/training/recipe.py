@@ -53,6 +53,15 @@ class TrainingConfig(Config):
         "resumed run included; 0: no limit; where a run stops then depends on the machine",
     )
 
+    adapter: str | None = Field(
+        None,
+        description="train low-rank adapters around projections alone, for a model that starts from another "
+        "(model.start): lora:rank=8, or lora:rank=8,on=projection+inner",
+    )
+    frozen: tuple[str, ...] = Field(
+        (), description='parts of the model that are not trained, by their names, such as "encoder"'
+    )
+
     batch_tokens: int = Field(4096, gt=0, description="budget of a batch in padded tokens")
     budget: Literal["longest", "target"] = Field("longest", description="the side of examples that the budget counts")
     batch_sentences: int | None = Field(None, gt=0, description="largest number of examples in a batch")

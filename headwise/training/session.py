@@ -12,10 +12,11 @@ from headwise.config import Config, build, to_toml
 from headwise.data.files import digested
 from headwise.data.sources import Limits, Source
 from headwise.errors import CheckpointError, ConfigError, DataError, ShapeError
+from headwise.layers.adapters import adapt, apart, freeze
 from headwise.processes import ALONE, Processes, together
 from headwise.runs.commits import Writable, canonical
 from headwise.runs.parts import Content
-from headwise.runs.publish import CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, STREAM, TRAINER
+from headwise.runs.publish import ADAPTER, CONFIG, EMA, MODEL, OPTIMIZER, OWN_FILES, STREAM, TRAINER
 from headwise.runs.reading import Saved
 from headwise.runs.tensors import TensorFile
 from headwise.runs.weights import load_weights, match_weights, ties, weights_as_file, weights_file
@@ -71,6 +72,9 @@ class Session:
         randomness.seed_all(recipe.seed, self.device)
         # a sharded model goes to the device block by block
         self.model = task.build() if self.kind == "fsdp" else task.build().to(self.device)
+        if training.adapter is not None:
+            self._adapt(training.adapter)
+        freeze(self.model, training.frozen)
         parallel.check(self.model, processes)
         if training.recompute:
             parallel.recompute(self.model)
@@ -89,6 +93,14 @@ class Session:
         self.validates = self.source_of("valid") is not None
         # random numbers of training follow the seed, however many the model took; each process has its own
         randomness.seed_all(randomness.seed_of(recipe.seed, processes.rank), self.device)
+
+    def _adapt(self, adapter: str) -> None:
+        """Raises: ConfigError where there is nothing that adapters could be around."""
+        if value_of_start(self.recipe) is None:
+            raise ConfigError("training.adapter trains adapters alone, so model.start must name weights to start from")
+        if self.kind == "fsdp":
+            raise ConfigError("training.adapter does not go with training.parallel = 'fsdp'; take 'ddp' or 'none'")
+        adapt(self.model, adapter)
 
     def begin(self) -> list[str]:
         """Initialises the new model from files that the recipe names, such as vectors; returns notes for the log."""
@@ -263,6 +275,12 @@ class Session:
             machine=self.machine(),
             data=dict(self.digests),
         )
+
+
+def weight_files(weights: TensorFile) -> dict[str, Writable]:
+    """The weights of a published model; the tensors of adapters in a file of their own too."""
+    adapters = apart(weights.tensors)
+    return {MODEL: weights, **({ADAPTER: TensorFile(adapters, {"format": "pt"})} if adapters else {})}
 
 
 def machine(device: torch.device) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from headwise.exchange.family import effective
 from headwise.exchange.folder import CONFIG as THEIR_CONFIG
 from headwise.exchange.folder import Folder
 from headwise.exchange.huggingface import Origin
+from headwise.layers.adapters import apart, merged
 from headwise.locks import FolderLock
 from headwise.runs.commits import MANIFEST, Writable
 from headwise.runs.publish import CONFIG, DATA, MODEL, OWN_FILES, evaluated, publish
@@ -63,6 +64,7 @@ class Start:
     @classmethod
     def _of_run(cls, saved: Saved) -> "Start":
         name, tensors, metadata = evaluated(saved)
+        tensors = merged(tensors)
         recipe = parse_recipe(saved.files.get(CONFIG, b""), str(saved.folder / CONFIG))
         known = saved.facts.get(ORIGIN)
         license = str(known.get("license", "not stated")) if isinstance(known, dict) else "not stated"
@@ -119,7 +121,8 @@ class Start:
             listed = "; ".join(f"{key} is {theirs.get(key)!r} there and {ours[key]!r} here" for key in others)
             raise ConfigError(f"model.start: {path}: {listed}; write [model] as there")
         try:
-            load_weights(model, self.tensors, self.metadata, f"model.start: {path}")
+            # adapters begin at zero
+            load_weights(model, {**self.tensors, **apart(model.state_dict())}, self.metadata, f"model.start: {path}")
         except CheckpointError as error:
             raise ConfigError(str(error)) from None
         return self.origin.line()

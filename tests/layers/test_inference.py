@@ -134,18 +134,38 @@ def test_a_rounded_product(rows, bias, product):
         torch.testing.assert_close(rounded, plain(x), rtol=0, atol=3e-2 if product is bfloat16_product else 0.1)
 
 
-def test_a_product_of_8_bits_is_that_of_the_rounded_numbers():
-    plain, x = linear(), torch.randn(5, 97, generator=seeded(4))
+@pytest.mark.parametrize(("rows", "columns"), [(5, 301), (15, 21_001), (17, 21_001)])
+@pytest.mark.parametrize("bits", [7, 8])
+def test_a_product_of_8_bits_is_that_of_the_rounded_numbers(rows, columns, bits, monkeypatch):
+    if bits > inference.int8_bits():
+        pytest.skip("this processor has no exact sums of 8 bits")
+    monkeypatch.setattr(inference, "int8_bits", lambda: bits)
+    plain, x = nn.Linear(97, columns), torch.randn(rows, 97, generator=seeded(4))
     weight, bias = plain.weight.detach().double(), plain.bias.detach().double()
     low, high = min(0.0, float(x.min())), max(0.0, float(x.max()))
-    # x in 7 bits from 0, one scale for all rows; each row of the weight in steps of its largest number by 127
-    step = (high - low) / 127
+    # x in 7 or 8 bits from 0, one scale for all rows; each row of the weight in steps of its largest number by 127
+    largest = 2**bits - 1
+    step = (high - low) / largest
     zero = round(-low / step)
-    rounded = ((x / step).round() + zero).clamp(0, 127).sub(zero).mul(step).double()
+    rounded = ((x / step).round() + zero).clamp(0, largest).sub(zero).mul(step).double()
     steps = weight.abs().amax(1, keepdim=True) / 127
     expected = rounded @ ((weight / steps).round() * steps).mT + bias
     with torch.inference_mode():
         torch.testing.assert_close(int8_product(plain)(x).double(), expected, rtol=0, atol=2e-2)
+
+
+def test_a_large_layer_has_a_product_of_its_own_for_many_rows(monkeypatch):
+    engines, plain = [], nn.Linear(97, 21_001)
+    packed = inference._packed_int8
+    monkeypatch.setattr(inference, "_packed_int8", lambda *args: engines.append(args[1:]) or packed(*args))
+    before = torch.backends.quantized.engine
+    product = int8_product(plain)
+    int8_product(linear())
+    assert engines == ([(), ("onednn",), ()] if "onednn" in torch.backends.quantized.supported_engines else [(), ()])
+    assert torch.backends.quantized.engine == before
+    with torch.inference_mode():
+        x = torch.randn(3, 17, 97)
+        torch.testing.assert_close(product(x), plain(x), rtol=0, atol=0.1)
 
 
 def test_a_row_of_zeros_stays_zero_in_8_bits():

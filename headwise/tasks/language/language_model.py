@@ -22,6 +22,7 @@ from headwise.data.sources import Limits, Source
 from headwise.data.streams import Memory, Stream, Text, TextBatch, windows
 from headwise.data.suggestions import Size, Suggestion
 from headwise.data.tokenizers import Tokenizer, TokenizerConfig
+from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
 from headwise.errors import ConfigError, DataError, QuotingWarning
@@ -34,6 +35,7 @@ from headwise.predictors import looking
 from headwise.predictors.baselines import Baseline
 from headwise.predictors.classes import summed
 from headwise.predictors.drafting import Draft
+from headwise.predictors.engines import Engines, Tokens
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.predictors.rows import Formula, Rows, Scored, question_of
 from headwise.predictors.twins import Twin
@@ -82,6 +84,9 @@ class Continuer(Predictor[str, list[Output], str]):
         self.length, self.places = length, places
         self.draws = Draws()
         self._twin = Twin[DecoderOnly]()
+        # a text has no end, unless an imported model has learned where one is
+        self._banned = tokenizer.banned_ids if tokenizer.imported else (*tokenizer.banned_ids, tokenizer.eos_id)
+        self._engines = Engines(Tokens((tokenizer,), frozenset(self._banned)))
 
     def read(self, path: Path) -> Iterator[str]:
         return (line for _, line in read_lines(path))
@@ -99,10 +104,11 @@ class Continuer(Predictor[str, list[Output], str]):
         request = self._request(options)
         config = continuing(request.decoding)
         prompts = [self._prompt(text, config.max_len) for text in several(items)]
+        by_place = self._by_engine(prompts, config, request.prefix)
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for place, prompt in enumerate(prompts):
-            groups[len(prompt)].append(place)
-        by_place: dict[int, list[Output]] = {}
+            if place not in by_place:
+                groups[len(prompt)].append(place)
         writer = self._twin.of(self.model, config.precision)
         batches: list[list[int]] = []
         for length, places in groups.items():
@@ -221,7 +227,7 @@ class Continuer(Predictor[str, list[Output], str]):
             raise ConfigError("--stop is empty; give the text that ends a continuation, such as '\\n'")
         if not given:
             return None
-        request = Request.of(self.decoding, {name: given[name] for name in given if name != "stop"})
+        request = Request.of(self.decoding, {name: given[name] for name in given if name != "stop"}, self._engines)
         return replace(request, decoding=continuing(request.decoding), stop=given.get("stop"))
 
     def unknown(self, items: Sequence[str]) -> Unknown:
@@ -236,6 +242,9 @@ class Continuer(Predictor[str, list[Output], str]):
 
     def twin(self) -> Twin[DecoderOnly]:
         return self._twin
+
+    def engines(self) -> Engines:
+        return self._engines
 
     def writes(self) -> Tokenizer:
         return self.tokenizer
@@ -288,6 +297,29 @@ class Continuer(Predictor[str, list[Output], str]):
             continuation, text=continuation.text[: continuation.text.index(stop)], tokens=continuation.tokens[:length]
         )
 
+    def _by_engine(
+        self, prompts: list[list[int]], config: DecodingConfig, prefix: Sequence[int]
+    ) -> dict[int, list[Output]]:
+        """The continuations that another engine finds, by the place of the prompt."""
+        engine = self._engines.of(self.model, config, prefix, len(prompts))
+        by_place: dict[int, list[Output]] = {}
+        if engine is None or not prompts:
+            return by_place
+        size = max(1, DECODING_TOKENS // (max(map(len, prompts)) + config.max_len))
+        order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
+
+        def searched(batch: list[int]) -> list[list[Hypothesis] | str]:
+            return engine.search([prompts[place] for place in batch], [config.max_len] * len(batch), config)
+
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        for batch, results in divided(searched, batches):
+            for place, hypotheses in zip(batch, results, strict=True):
+                if isinstance(hypotheses, str):
+                    self._engines.fell(hypotheses, 1)
+                else:
+                    by_place[place] = outputs_of(hypotheses, self.tokenizer)
+        return by_place
+
     def _search(
         self, writer: DecoderOnly, prompts: list[list[int]], config: DecodingConfig, prefix: Sequence[int]
     ) -> list[list[Output]]:
@@ -297,8 +329,7 @@ class Continuer(Predictor[str, list[Output], str]):
             [len(prompt) for prompt in prompts],
             bos_id=[prompt[-1] for prompt in prompts],
             eos_id=ids.eos_id,
-            # a text has no end, unless an imported model has learned where one is
-            banned=ids.banned_ids if ids.imported else (*ids.banned_ids, ids.eos_id),
+            banned=self._banned,
             prefix=[prefix] * len(prompts) if prefix else None,
         )
         n_best = search(writer, writer.start(tokens[:, :-1]), config, rules, draws=self.draws)

@@ -19,6 +19,9 @@ class SearchOptions(BestOptions):
     precision: Literal["auto", "fp32", "bf16", "int8"] | None = Field(
         None, description="fp32, bf16, int8, or auto: int8 where it is faster and as good"
     )
+    engine: Literal["headwise", "ctranslate2", "auto"] | None = Field(
+        None, description="what searches: headwise, ctranslate2, or auto: that where it is installed and equal"
+    )
     top_p: float | None = Field(None, gt=0, le=1, description="sampling: only the most probable tokens of this mass")
 
 
@@ -45,6 +48,9 @@ class ScoringOptions(Options):
 
     precision: Literal["auto", "fp32", "bf16", "int8"] | None = Field(
         None, description="fp32, bf16, int8, or auto: int8 where it is faster and as good"
+    )
+    engine: Literal["headwise", "ctranslate2", "auto"] | None = Field(
+        None, description="what searches: headwise, ctranslate2, or auto: that where it is installed and equal"
     )
 
 

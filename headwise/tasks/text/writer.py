@@ -24,11 +24,13 @@ from headwise.decoding.constraints import Constraints
 from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.sampling import Draws
 from headwise.decoding.search import DecodingConfig, search
+from headwise.errors import ConfigError
 from headwise.explain.places import Places
 from headwise.layers.loss import output_loss, real_rows
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors.classes import mean, summed
 from headwise.predictors.drafting import Draft
+from headwise.predictors.engines import Engines
 from headwise.predictors.rows import Column, Formula
 from headwise.predictors.twins import Requested, Twin
 from headwise.processes import divided
@@ -102,8 +104,16 @@ class Request:
     stop: str | None = None
 
     @classmethod
-    def of(cls, decoding: DecodingConfig, options: Mapping[str, Any]) -> "Request":
-        """From options by name. Raises: ConfigError for an unknown one, or a value that is not allowed."""
+    def of(cls, decoding: DecodingConfig, options: Mapping[str, Any], engines: Engines | None = None) -> "Request":
+        """From options by name.
+
+        Args:
+            engines: what may search besides Headwise's own decoder.
+
+        Raises: ConfigError for an unknown option, or a value that is not allowed here.
+        """
+        if options.get("engine") == "ctranslate2" and engines is None:
+            raise ConfigError("--engine ctranslate2: it runs models that read and write texts; leave it out")
         own: dict[str, Any] = {name: bool(options[name]) for name in ("scores", "alignments") if name in options}
         if "tokenize" in options:
             own["tokenize"] = build(BleuConfig, {"tokenize": options["tokenize"]}, "--tokenize").tokenize

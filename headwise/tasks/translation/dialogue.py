@@ -23,6 +23,7 @@ from headwise.explain.explanation import Explanation
 from headwise.models.protocols import Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
+from headwise.predictors.engines import Engines
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.predictors.rows import Rows, Scored, question_of
 from headwise.predictors.twins import Twin
@@ -151,6 +152,9 @@ class Answerer(Predictor[str, list[Output], Pair]):
 
     def twin(self) -> Twin[Seq2Seq]:
         return self.writing.twin
+
+    def engines(self) -> Engines:
+        return self.translator.engines()
 
     def draft(self, item: str, options: Request | None = None) -> Draft:
         context = self.parse(item)

@@ -24,6 +24,7 @@ from headwise.labels import visible
 from headwise.models.protocols import Memory, Seq2Seq
 from headwise.predictors import looking
 from headwise.predictors.drafting import Draft
+from headwise.predictors.engines import Engine, Engines, Tokens
 from headwise.predictors.predictor import Form, Predictor, Unknown, several, unknown_tokens
 from headwise.predictors.rows import Formula, Rows, Scored, question_of
 from headwise.predictors.twins import Twin
@@ -204,6 +205,11 @@ class Translator(Predictor[str, list[Output], Pair]):
         self.rouge, self.cuts = rouge, cuts
         # the end token is all that an empty source has
         self.writing = Writing(model, target_tokenizer, least=2)
+        joint = target_tokenizer is source_tokenizer.target
+        tokenizers = (source_tokenizer,) if joint else (source_tokenizer, target_tokenizer)
+        known = target_tokenizer.imported
+        first = () if known is None else known.first
+        self._engines = Engines(Tokens(tokenizers, frozenset(target_tokenizer.banned_ids), first))
 
     def translate(self, sentences: Sequence[str] | str, *, config: DecodingConfig | None = None) -> list[str]:
         """The best translation of each sentence, in the order given; of an empty sentence the empty string."""
@@ -226,7 +232,7 @@ class Translator(Predictor[str, list[Output], Pair]):
     def options(self, given: Mapping[str, Any]) -> Request:
         if "stop" in given:
             raise ConfigError("--stop is for continuations; a translation ends by itself")
-        return Request.of(self.decoding, given)
+        return Request.of(self.decoding, given, self._engines)
 
     def predict(self, items: Sequence[str] | str, options: Request | None = None) -> list[list[Output]]:
         items = several(items)
@@ -237,6 +243,9 @@ class Translator(Predictor[str, list[Output], Pair]):
     def flow(self, options: Request | None = None) -> TranslationStream | None:
         asked_for = options or Request(self.decoding)
         if asked_for.alignments or asked_for.decoding.method == "sample":
+            return None
+        if self._engines.of(self.model, asked_for.decoding, asked_for.prefix, 0) is not None:
+            # it answers batches
             return None
 
         def collate(rows: Ragged) -> PairBatch:
@@ -259,6 +268,9 @@ class Translator(Predictor[str, list[Output], Pair]):
 
     def twin(self) -> Twin[Seq2Seq]:
         return self.writing.twin
+
+    def engines(self) -> Engines:
+        return self._engines
 
     def draft(self, item: str, options: Request | None = None) -> Draft:
         if not item.strip():
@@ -367,14 +379,41 @@ class Translator(Predictor[str, list[Output], Pair]):
         results: list[list[Output]] = [[] for _ in range(len(sources))]
         real = [index for index in range(len(sources)) if sources.lengths[index]]
         lengths = pair_lengths(sources, sources)
+        engine = self._engines.of(self.model, config, prefix, len(real))
+
+        def own(rows: Sequence[int]) -> list[list[Output]]:
+            return self.writing.search(self.collated(sources, sources, rows), config, prefix)
 
         def written(places: list[int]) -> list[list[Output]]:
-            batch = self.collated(sources, sources, [real[place] for place in places])
-            return self.writing.search(batch, config, prefix)
+            rows = [real[place] for place in places]
+            return own(rows) if engine is None else self._by_engine(engine, sources, rows, config, own)
 
         for places, n_best in divided(written, self._batches(lengths[real]), alone=config.method == "sample"):
             for place, translations in zip(places, n_best, strict=True):
                 results[real[place]] = translations
+        return results
+
+    def _by_engine(
+        self,
+        engine: Engine,
+        sources: Ragged,
+        rows: Sequence[int],
+        config: DecodingConfig,
+        own: Callable[[Sequence[int]], list[list[Output]]],
+    ) -> list[list[Output]]:
+        """The translations of these rows by another engine, and by our own decoder where it leaves one to that."""
+        eos = self.target_tokenizer.eos_id
+        tokens = [[*sources[row].tolist(), eos] for row in rows]
+        found = engine.search(tokens, [config.limit(len(source)) for source in tokens], config)
+        left = [row for row, hypotheses in zip(rows, found, strict=True) if isinstance(hypotheses, str)]
+        by_row = dict(zip(left, own(left), strict=True)) if left else {}
+        results = []
+        for row, hypotheses in zip(rows, found, strict=True):
+            if isinstance(hypotheses, str):
+                self._engines.fell(hypotheses, 1)
+                results.append(by_row[row])
+            else:
+                results.append(outputs_of(hypotheses, self.target_tokenizer))
         return results
 
     def _read(self, sentences: Sequence[str]) -> Ragged:
