@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 from tokenizers import Tokenizer as Backend
@@ -19,6 +19,8 @@ from headwise.data.text import SPACE_MARK, Normalize, clean, normalized
 from headwise.data.threads import threads_for
 from headwise.data.unigram import train_unigram
 from headwise.errors import DataError
+
+I = TypeVar("I")  # noqa: E741
 
 # in no text, so in no vocabulary
 _NO_CHARACTER = "\U0010fffd"
@@ -140,6 +142,26 @@ class Tokenizer:
             return self
         framed = self.imported.model_copy(update={"before": self.imported.first, "after": ()})
         return Tokenizer(self.config, self._spacing, self._backend, self._data, framed)
+
+    @cached_property
+    def bare(self) -> "Tokenizer":
+        """The same tokens, with nothing around a text."""
+        if self.imported is None or not (self._before or self._after):
+            return self
+        alone = self.imported.model_copy(update={"before": (), "after": ()})
+        return Tokenizer(self.config, self._spacing, self._backend, self._data, alone)
+
+    @property
+    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What stands before and behind every text that is read."""
+        return self._before, self._after
+
+    def shorten(self, items: Sequence[I], longest: int) -> Sequence[I]:
+        """The first of a text's tokens, or of what belongs to each, with what stands behind every text."""
+        if len(items) <= longest:
+            return items
+        behind = min(len(self._after), longest)
+        return [*items[: longest - behind], *items[len(items) - behind :]]
 
     @classmethod
     def of_imported(

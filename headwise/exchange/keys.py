@@ -52,6 +52,18 @@ class Key:
             raise refused(where, self.name, value) from None
 
 
+def token(name: str, ours: str, default: Any) -> Key:
+    """A key that names a token, or several; None and -1 say that there is none."""
+
+    def number(value: Any) -> Any:
+        numbers = value if isinstance(value, list) else [value]
+        if any(type(entry) is not int or entry < -1 for entry in numbers if entry is not None):
+            raise ValueError(value)
+        return value
+
+    return Key(name, ours, default, number)
+
+
 def mapped(name: str, ours: str, default: Any, pairs: Mapping[Any, Any] | None = None) -> Key:
     """A key with one of ours; `pairs`: the names of its values, those of ours by theirs, the first is written."""
     if pairs is None:

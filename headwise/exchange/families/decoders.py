@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headwise.exchange.family import Family, Spare
 from headwise.exchange.forms import SAME, Packed, Row, Turned
-from headwise.exchange.keys import Flat, Key, fixed, free, mapped, refused
+from headwise.exchange.keys import Flat, Key, fixed, free, mapped, refused, token
 from headwise.positions import build as build_position
 from headwise.positions.rotary import Llama3, Rotary
 
@@ -69,9 +69,9 @@ _SINGLE = {"kind": "decoder", "norm_order": "pre", "embedding_scale": False, "em
 
 def _specials(begin: int | None, eos: int | None) -> tuple[Key, ...]:
     return (
-        Key("pad_token_id", "specials.pad", None),
-        Key("bos_token_id", "specials.begin", begin),
-        Key("eos_token_id", "specials.eos", eos),
+        token("pad_token_id", "specials.pad", None),
+        token("bos_token_id", "specials.begin", begin),
+        token("eos_token_id", "specials.eos", eos),
     )
 
 
@@ -156,6 +156,8 @@ def written(position: Rotary) -> str:
 
 def _position(values: Mapping[str, Any]) -> str:
     kind, base = values.get("rope_type", values.get("type", "default")), float(values.get("rope_theta", _BASE))
+    if not 0 < base < math.inf:
+        raise KeyError(base)
     known = {"rope_type", "type", "rope_theta"}
     if kind == "llama3":
         known |= {"factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"}
@@ -186,6 +188,8 @@ def _prepared(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The keys with those of older folders as newer ones have them."""
     prepared = dict(values)
     base, scaling = prepared.pop("rope_theta", None), prepared.pop("rope_scaling", None)
+    if base is not None and not (isinstance(base, int | float) and 0 < base < math.inf):
+        raise refused(where, "rope_theta", base)
     if "rope_parameters" not in prepared:
         prepared["rope_parameters"] = {"rope_theta": _BASE if base is None else base, **(scaling or {})}
     heads = prepared.get("num_attention_heads", 32)
