@@ -58,6 +58,7 @@ class Specials(Config):
         banned: tokens that are never written.
         before, after: what stands around a text that is read.
         first: what a text that is written begins with, after `bos`.
+        family: of the model that it came with, which an export prefers.
     """
 
     rows: int = Field(ge=1)
@@ -71,10 +72,11 @@ class Specials(Config):
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     first: tuple[int, ...] = ()
+    family: str | None = None
 
     def numbers(self) -> set[int]:
         """All of them."""
-        values = self.model_dump(exclude={"rows"}).values()
+        values = self.model_dump(exclude={"rows", "family"}).values()
         return {token for value in values for token in (value if isinstance(value, tuple) else [value])} - {None}
 
 

@@ -26,6 +26,8 @@ _MAX_JSON_BYTES, _MAX_TOKENIZER_BYTES, _MAX_HEADER_BYTES = 1 << 24, 1 << 28, 100
 _LENGTH_BYTES = 8
 _LICENSE_LINES = 200
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
+# as TensorFlow named the parts of a norm
+_OLD_NORM, _NORM_PARTS = re.compile(r"\.LayerNorm\.(gamma|beta)$"), {"gamma": "weight", "beta": "bias"}
 # numbers that are exact in float32
 _READ = {"F32", "F16", "BF16"}
 
@@ -93,6 +95,7 @@ class Folder:
         entries: dict[str, Entry] = {}
         for path in self._weight_files():
             for name, entry in _entries(path):
+                name = _OLD_NORM.sub(lambda match: f".LayerNorm.{_NORM_PARTS[match[1]]}", name)
                 if name in entries:
                     raise CheckpointError(f"{path}: '{name}' is in another file too")
                 entries[name] = entry

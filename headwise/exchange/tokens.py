@@ -18,9 +18,9 @@ def theirs_of_tokenizers(tokenizers: tuple[Tokenizer, ...], flat: Flat, longest:
     Args:
         longest: tokens of a text at most.
     """
-    ends = flat.get("model.kind") == "transformer"
+    ends, fronted = flat.get("model.kind") == "transformer", flat.get("front", False)
     names = (TOKENIZER, TARGET_TOKENIZER)
-    described = [_described(tokenizer, ends=ends) for tokenizer in tokenizers]
+    described = [_described(tokenizer, ends=ends, fronted=fronted) for tokenizer in tokenizers]
     files = {name: as_json(values) for name, values in zip(names, described, strict=False)}
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -41,11 +41,12 @@ def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
     return {_NAMES[name]: entries[number] for name, number in numbers.items() if number is not None}
 
 
-def _described(tokenizer: Tokenizer, *, ends: bool) -> dict[str, Any]:
+def _described(tokenizer: Tokenizer, *, ends: bool, fronted: bool) -> dict[str, Any]:
     """The content of a tokenizer.json.
 
     Args:
         ends: what is read ends in the token of its end.
+        fronted: the token of the begin stands before each text.
     """
     described = tokenizer.described()
     if tokenizer.imported is not None:
@@ -67,6 +68,8 @@ def _described(tokenizer: Tokenizer, *, ends: bool) -> dict[str, Any]:
     if not ends and config.spaces == "kept":
         begin = tokenizer.opening_id()
         described["post_processor"] = _framed(entries[begin], begin, first=True)
+    if fronted:
+        described["post_processor"] = _framed(entries[tokenizer.bos_id], tokenizer.bos_id, first=True)
     if ends:
         described["post_processor"] = _framed(entries[tokenizer.eos_id], tokenizer.eos_id, first=False)
     return described

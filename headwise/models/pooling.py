@@ -174,8 +174,8 @@ class SequencePoolingConfig(Config):
             )
         if self.kind in ("cls", "first") and isinstance(encoder, AttentionConfig) and encoder.causal:
             raise ConfigError(
-                f'pooling.kind = "{self.kind}" needs a first place that reads the whole text, and with model.causal it sees'
-                ' itself alone; set pooling.kind to "last" or another one'
+                f'pooling.kind = "{self.kind}" needs a first place that reads the whole text, and with model.causal it'
+                ' sees itself alone; set pooling.kind to "last" or another one'
             )
         if self.kind == "attention":
             width = 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model

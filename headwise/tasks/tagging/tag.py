@@ -124,8 +124,8 @@ class TagConfig(Config):
 
     def places(self) -> int | None:
         """Tokens of a sentence at most, where the encoder has a table of positions for tokens."""
-        tokens = self.pooling.place == "after" and isinstance(self.model, AttentionConfig)
-        return self.model.places() if tokens else None
+        model = self.model
+        return model.places() if self.pooling.place == "after" and isinstance(model, AttentionConfig) else None
 
     @model_validator(mode="after")
     def _spelling_is_pooled_first(self) -> "TagConfig":
@@ -173,12 +173,16 @@ class Tag(Task[dict[str, Sentences]]):
         self.learned = Learned.read(assets.files, config.tokenizer, config.spelling.longest)
         self.tags = self.learned.tags
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.tags)
+
     @classmethod
     def prepare_with(cls, config: TagConfig, given: Given) -> Assets[dict[str, Sentences]]:
         parts = _data_set(config.data, config.tokenizer).read()
         notes, train = parts.notes, parts.examples["train"]
-        if given.files is None:
-            learned = _learned(train, config)
+        if given.files is None or given.start:
+            learned = _learned(train, config, given)
         else:
             learned = Learned.read(given.files, config.tokenizer, config.spelling.longest)
             _refuse_unknown(train, learned.tags, config.data)
@@ -319,17 +323,23 @@ def _data_set(data: TaggedConfig, tokenizer: TokenizerConfig) -> DataSet[Tagged]
     )
 
 
-def _learned(train: list[Tagged], config: TagConfig) -> Learned:
+def _learned(train: list[Tagged], config: TagConfig, given: Given) -> Learned:
     words = [word for sentence in train for word in sentence.words]
     tags = sorted({tag for sentence in train for tag in sentence.tags or ()} - {config.data.untagged})
     if not tags:
         raise DataError(f"{config.data.train}: every tag is '{config.data.untagged}', data.untagged: nothing to learn")
     start = config.start.weights
-    if start is None:
+    scheme = scheme_of(train, config.data)
+    if given.files is not None:
+        tokenizer = WordTokenizer(tokenizer_in(given.files, TOKENIZER_FILE, config.tokenizer), None, 0)
+        # of a model that the run starts from, where it knows all of them
+        before = from_json(given.files, TAGS_FILE, _TAGS.validate_python, "") if TAGS_FILE in given.files else []
+        tags = before if set(tags) <= set(before) else tags
+    elif start is None:
         tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
     else:
         tokenizer = WordTokenizer(tokenizer_of_run(start, config.tokenizer), None, 0)
-    return Learned(tokenizer, tags, most_frequent(train, config.data.untagged), scheme_of(train, config.data))
+    return Learned(tokenizer, tags, most_frequent(train, config.data.untagged), scheme)
 
 
 def _refuse_unknown(train: list[Tagged], tags: list[str], data: TaggedConfig) -> None:

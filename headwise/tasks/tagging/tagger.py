@@ -299,7 +299,8 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
     def _fitting(self, words: Sequence[str]) -> Iterator[tuple[str, ...]]:
         """Parts of as many tokens as the model has positions for; of a word that is longer only the beginning."""
         assert self.places is not None
-        room, part, size = self.places - sum(self.model.around), [], 0
+        room, size = self.places - sum(self.model.around), 0
+        part: list[str] = []
         for word, ids in zip(words, self.tokenizer.encode(words), strict=True):
             count = len(ids)
             while count > room:
