@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from benchmarks.kernels import timed
-from benchmarks.memory import growth
+from benchmarks.memory import growth, peak_apart
 from benchmarks.tables import print_table, write_json
 from benchmarks.workers import ROOT
 from headwise import runtime
@@ -56,14 +56,14 @@ def quantiles(seconds: Sequence[float]) -> dict[str, float]:
 
 def measured(name: str, length: int, rounds: int) -> dict[str, Any]:
     """A record, as `headwise.explorer.bench.Measurement` reads it; memory is weighed in a process of its own."""
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.lengths", "--weigh", name, "--length", str(length)]
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    if answer.returncode:
-        raise RuntimeError(f"{name}, {length}: {answer.stderr[-2000:]}")
     facts = {"d": WIDTH, "heads": HEADS, "dtype": "float32", "device": "cpu, one thread"}
     spent = quantiles(timed({name: made(name, length)}, rounds)[name])
     record = {"mechanism": name, "n": length, **facts, "hardware": runtime.processor(), "fwd_ms": spent}
-    return {**record, "mem_mib": round(float(answer.stdout.split()[-1]), 2), "commit": _commit()}
+    return {
+        **record,
+        "mem_mib": round(peak_apart("benchmarks.lengths", "--weigh", name, length), 2),
+        "commit": _commit(),
+    }
 
 
 def _commit() -> str:

@@ -91,24 +91,23 @@ LINEAR: dict[str, Callable[[str, int], Callable[[], None]]] = {
 
 def report(names: Iterable[str] = LINEAR, lengths: tuple[int, int] = LENGTHS) -> dict[str, dict[str, float]]:
     """Prints the peak of each way at both lengths, each in a process of its own, and its growth."""
-    found, rows = {}, []
+    records, rows = {}, []
     for name in names:
         print(f"  memory of {name}", file=sys.stderr, flush=True)
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.memory", "--name", name, "--length"]
-        peaks = []
-        for length in lengths:
-            peaks.append(_peak(name, [*command, str(length)]))
+        peaks = [peak_apart("benchmarks.memory", "--name", name, length) for length in lengths]
         ratio = peaks[1] / max(peaks[0], 0.1)
-        found[f"memory of {name}"] = {"first_mib": peaks[0], "second_mib": peaks[1], "growth": ratio}
+        records[f"memory of {name}"] = {"first_mib": peaks[0], "second_mib": peaks[1], "growth": ratio}
         rows.append([name, *(f"{peak:,.1f}" for peak in peaks), f"{ratio:.2f}", "yes" if ratio <= 2.2 else "no"])
     print_table(["peak MiB, forward and backward", *map(str, lengths), "growth", "at most 2.2"], rows)
-    return found
+    return records
 
 
-def _peak(name: str, command: list[str]) -> float:
+def peak_apart(module: str, option: str, name: str, length: int) -> float:
+    """MiB that a module, run in a process of its own with `option name`, prints last for this length."""
+    command = [sys.executable, "-W", "ignore", "-m", module, option, name, "--length", str(length)]
     answer = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     if answer.returncode:
-        raise RuntimeError(f"{name}: {answer.stderr[-2000:]}")
+        raise RuntimeError(f"{name}, {length}: {answer.stderr[-2000:]}")
     return float(answer.stdout.split()[-1])
 
 

@@ -4,7 +4,6 @@ python -m benchmarks.recurrences --longest 16384
 """
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +12,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.memory import growth
+from benchmarks.memory import growth, peak_apart
 from benchmarks.tables import print_table, write_json
-from benchmarks.workers import ROOT
 from headwise import runtime
 from headwise.attention import mechanisms
 from headwise.attention.call import Call
@@ -67,16 +65,12 @@ def milliseconds(run: Callable[[], None], rounds: int) -> float:
 
 def measure(name: str, length: int, rounds: int) -> dict[str, Any]:
     """A record of one mechanism at one length; memory is weighed in a process of its own."""
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.recurrences", "--weigh", name, "--length", str(length)]
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    if answer.returncode:
-        raise RuntimeError(f"{name}, {length}: {answer.stderr[-2000:]}")
     return {
         "mechanism": name,
         "n": length,
         "forward_ms": round(milliseconds(build_pass(name, length, learns=False), rounds), 2),
         "training_ms": round(milliseconds(build_pass(name, length, learns=True), rounds), 2),
-        "training_mib": round(float(answer.stdout.split()[-1]), 1),
+        "training_mib": round(peak_apart("benchmarks.recurrences", "--weigh", name, length), 1),
     }
 
 

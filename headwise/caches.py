@@ -55,10 +55,10 @@ def bytes_per_token(
     >>> bytes_per_token(128, 128, 8, 2, 512, 64)  # DeepSeek-V3's sizes
     {'MHA': 65536, 'GQA-8': 4096, 'MQA': 512, 'latent 512+64': 1152}
     """
-    kept = {"MHA": heads, f"GQA-{kv_heads}": kv_heads, "MQA": 1}
+    kv_counts = {"MHA": heads, f"GQA-{kv_heads}": kv_heads, "MQA": 1}
     if kv_heads in (1, heads):
-        del kept[f"GQA-{kv_heads}"]
-    sizes = {name: 2 * count * head_dim * item for name, count in kept.items()}
+        del kv_counts[f"GQA-{kv_heads}"]
+    sizes = {name: 2 * count * head_dim * item for name, count in kv_counts.items()}
     return sizes if latent is None else {**sizes, f"latent {latent}+{turned}": (latent + turned) * item}
 
 

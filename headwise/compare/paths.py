@@ -78,7 +78,7 @@ def links(what: Subject, length: int, width: int = _WIDTH) -> Bool[np.ndarray, "
     >>> links(subject("causal-cnn"), 4).astype(int).tolist()
     [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1]]
     """
-    found = np.zeros((length, length), dtype=bool)
+    dependence = np.zeros((length, length), dtype=bool)
     for seed in range(_DRAWS):
         x = tokens(length, width, seed).requires_grad_(True)
         mixer = layer(what, length, width, seed=seed)
@@ -89,8 +89,8 @@ def links(what: Subject, length: int, width: int = _WIDTH) -> Bool[np.ndarray, "
             rows = list(mixer(x)[0])
         for place, row in enumerate(rows):
             (gradient,) = torch.autograd.grad(row.sum(), x, retain_graph=True)
-            found[place] |= (gradient[0] != 0).any(-1).numpy()
-    return found
+            dependence[place] |= (gradient[0] != 0).any(-1).numpy()
+    return dependence
 
 
 def _reaches(what: Subject, length: int, width: int, number: int, seed: int) -> bool:

@@ -16,7 +16,7 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explorer.long_maps import Maps
 from headwise.explorer.traces import Group, Traced
-from headwise.predictors.saying import difference, said
+from headwise.predictors.outputs import difference, outputs_of
 from headwise.records import Edit, Force, Hide, Mute, Narrow, Swap, edit
 from headwise.records.watching import chosen
 from headwise.service.loaded import LoadedRun
@@ -137,10 +137,10 @@ def edited(run: LoadedRun, traced: Traced, requested: Sequence[Any]) -> Traced:
     edits = tuple(library_edit for ask in requested for library_edit in ask.made(traced))
     descriptions = [ask.model_dump() for ask in requested]
     digest = hashlib.sha256(json.dumps([traced.id, descriptions]).encode()).hexdigest()
-    before, answer = said(run.predictor, traced.seen), _answer(run, traced, requested)
+    before, answer = outputs_of(run.predictor, traced.seen), _answer(run, traced, requested)
     with edit(traced.seen.model, *edits):
         trace = traced.seen.again()
-        after, answer_after = said(run.predictor, traced.seen), _answer(run, traced, requested)
+        after, answer_after = outputs_of(run.predictor, traced.seen), _answer(run, traced, requested)
     effects = difference(before, after)
     change = {
         "unedited": traced.id,

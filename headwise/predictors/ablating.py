@@ -11,8 +11,8 @@ from torch import Tensor
 from headwise.cancellation import poll_cancellation
 from headwise.errors import ShapeError, Unsupported
 from headwise.predictors.looking import Pass, passes
+from headwise.predictors.outputs import Outputs, difference, outputs_of
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.saying import Said, difference, said
 from headwise.records import LayerRecord, Mute, Replace, edit
 
 
@@ -21,7 +21,7 @@ class Example:
     """One pass of a model, and what it says in it."""
 
     seen: Pass
-    said: Said
+    outputs: Outputs
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def examples(predictor: Predictor[Any, Any, Any], items: Sequence[Any]) -> list[
         if not model_passes:
             raise Unsupported("this model has no attention, so it has no heads to mute")
         model_pass = model_passes[-1].model_pass
-        pairs.append(Example(model_pass, said(predictor, model_pass)))
+        pairs.append(Example(model_pass, outputs_of(predictor, model_pass)))
     return pairs
 
 
@@ -61,7 +61,9 @@ def ablated(predictor: Predictor[Any, Any, Any], cases: Sequence[Example], layer
     Source: Michel, Levy, Neubig 2019, arXiv:1905.10650, section 3.
     """
     for head in range(heads):
-        effects = [difference(case.said, said(predictor, case.seen, [Mute(layer, head)])).effect for case in cases]
+        effects = [
+            difference(case.outputs, outputs_of(predictor, case.seen, [Mute(layer, head)])).effect for case in cases
+        ]
         yield Ablated(layer, head, {name: sum(row[name] for row in effects) / len(effects) for name in effects[0]})
 
 
@@ -113,7 +115,7 @@ def likelihood(predictor: Predictor[Any, Any, Any], cases: Sequence[Example]) ->
     """
 
     def score(edits: Sequence[Mute]) -> float:
-        effects = [difference(case.said, said(predictor, case.seen, edits)).effect for case in cases]
+        effects = [difference(case.outputs, outputs_of(predictor, case.seen, edits)).effect for case in cases]
         return sum(effect["log_prob"] if "log_prob" in effect else -effect["change"] for effect in effects) / len(cases)
 
     return score

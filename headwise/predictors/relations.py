@@ -49,7 +49,7 @@ class RelationScore:
 class _Tally:
     """Right answers by relation and finder or offset, and how many words there are with each relation."""
 
-    found: dict[str, dict[Finder, int]]
+    right: dict[str, dict[Finder, int]]
     at: dict[str, dict[int, int]]
     count: dict[str, int]
 
@@ -72,9 +72,9 @@ def relation_scores(
     for relation, count in counted.count.items():
         if min(count, chosen.count.get(relation, 0)) < fewest:
             continue
-        layer, head, direction = finder = _best(chosen.found[relation])
+        layer, head, direction = finder = _best(chosen.right[relation])
         offset = _best(chosen.at[relation])
-        right, near = counted.found[relation].get(finder, 0), counted.at[relation].get(offset, 0)
+        right, near = counted.right[relation].get(finder, 0), counted.at[relation].get(offset, 0)
         scores.append(RelationScore(relation, count, layer, head, direction, right / count, offset, near / count))
     if not scores:
         raise DataError(f"no relation has {fewest} words or more in both files; give larger ones")
@@ -93,7 +93,7 @@ def _tally(predictor: Predictor[Any, Any, Any], sentences: Sequence[Parsed]) -> 
             if head < 0:
                 continue
             tally.count[relation] = tally.count.get(relation, 0) + 1
-            right = tally.found.setdefault(relation, {})
+            right = tally.right.setdefault(relation, {})
             for finder, words in guesses.items():
                 right[finder] = right.get(finder, 0) + int(words[place] == head)
             at = tally.at.setdefault(relation, {1: 0})

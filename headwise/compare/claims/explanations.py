@@ -50,9 +50,9 @@ def uniqueness(predictor: Predictor[Any, Any, Any], text: str, seed: int = 0) ->
     changes = (answers[1:] - answers[0]).abs().sum(-1) / 2
     alone = changes[len(orders) :].clone()
     alone[weights.argmax()] = torch.inf
-    found = {by: attribute(predictor, text, by).layers[by].mean()[0] for by in ("gradient", "occlusion")}
+    importance = {by: attribute(predictor, text, by).layers[by].mean()[0] for by in ("gradient", "occlusion")}
     return {
-        **{by: float(stats.kendalltau(weights, sizes).statistic) for by, sizes in found.items()},
+        **{by: float(stats.kendalltau(weights, sizes).statistic) for by, sizes in importance.items()},
         "permuted": float(changes[: len(orders)].median()),
         "other": float(alone.min() <= _SAME),
         "sure": float(answers[0].max() > 1 - _SAME),

@@ -11,8 +11,8 @@ from headwise.attention.precision import wide
 from headwise.errors import Unsupported
 from headwise.explain.explanation import Layer
 from headwise.predictors.looking import Pass
+from headwise.predictors.outputs import Outputs, logits_of, outputs_of
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.saying import Said, logits_of, said
 from headwise.predictors.watched_heads import Look
 
 
@@ -44,9 +44,9 @@ def writes(predictor: Predictor[Any, Any, Any]) -> bool:
 Counted = Callable[[Any], Tensor]
 
 
-def counted_outputs(analysis: Analysis) -> tuple[Said, Counted]:
+def counted_outputs(analysis: Analysis) -> tuple[Outputs, Counted]:
     """What the model says, and what makes its output the number that counts at each place."""
-    answer = said(analysis.predictor, analysis.model_pass)
+    answer = outputs_of(analysis.predictor, analysis.model_pass)
     if answer.chosen is None:
         return answer, lambda output: wide(logits_of(output)).reshape(-1)
     index = torch.tensor(answer.chosen)[:, None]

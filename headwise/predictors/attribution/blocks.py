@@ -16,11 +16,11 @@ from headwise.models.reversible import ReversibleEncoder
 from headwise.predictors.ablating import Example, ablated, heads_of
 from headwise.predictors.attribution.analysis import Analysis, Maps, counted_outputs, writes
 from headwise.predictors.looking import Pass, fitting
-from headwise.predictors.saying import said
+from headwise.predictors.outputs import outputs_of
 
 
 def by_ablation(analysis: Analysis) -> Maps:
-    example = Example(analysis.model_pass, said(analysis.predictor, analysis.model_pass))
+    example = Example(analysis.model_pass, outputs_of(analysis.predictor, analysis.model_pass))
     tables: dict[str, dict[str, list[float]]] = {}
     for name, heads in heads_of(example).items():
         rows = ablated(analysis.predictor, [example], name, heads)

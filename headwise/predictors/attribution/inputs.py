@@ -22,8 +22,8 @@ from headwise.predictors.adopted import Adopted
 from headwise.predictors.attribution.analysis import Analysis, Counted, Maps, counted_outputs
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.looking import fitting
+from headwise.predictors.outputs import Outputs
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.saying import Said
 
 
 class _Vectors(NamedTuple):
@@ -173,7 +173,7 @@ def _gradients(analysis: Analysis, counted: Counted, points: Sequence[float], *,
     return list(zip(sums, [way.vectors.labels for way in inputs], strict=True))
 
 
-def _by_place(analysis: Analysis, method: str, answer: Said, tables: list[Table]) -> Maps:
+def _by_place(analysis: Analysis, method: str, answer: Outputs, tables: list[Table]) -> Maps:
     """Tables of each input as layers, their shares over all inputs together."""
     known = list(analysis.look.explanation.layers.values())
     sides = [side for layer in reversed(known) for side in (layer.queries, layer.keys)]

@@ -22,7 +22,7 @@ _LEAST = -700.0
 
 
 @dataclass(frozen=True)
-class Said:
+class Outputs:
     """Log-probabilities in nats of every choice at every place; of a model that says numbers, the numbers.
 
     Args:
@@ -49,8 +49,8 @@ class Difference:
         log_prob: log-probabilities of the choices of each place, (places, before and after).
     """
 
-    before: Said
-    after: Said
+    before: Outputs
+    after: Outputs
     divergence: Float[np.ndarray, "places"]
     log_prob: Float[np.ndarray, "places 2"]
 
@@ -81,7 +81,7 @@ class Difference:
         ]
 
 
-def said(predictor: Predictor[Any, Any, Any], model_pass: Pass, edits: Sequence[Edit] = ()) -> Said:
+def outputs_of(predictor: Predictor[Any, Any, Any], model_pass: Pass, edits: Sequence[Edit] = ()) -> Outputs:
     """What a model says in a pass under these edits; without any, the same bits as ever.
 
     Raises: Unsupported for a model whose pass gives neither choices nor numbers.
@@ -89,14 +89,14 @@ def said(predictor: Predictor[Any, Any, Any], model_pass: Pass, edits: Sequence[
     with edit(model_pass.model, *edits):
         outputs = logits_of(model_pass.run())
     if not isinstance(outputs, Tensor) or not outputs.is_floating_point() or not 1 <= outputs.ndim <= 3:
-        raise Unsupported("what this model says is no table of choices, so a change of it cannot be told in numbers")
+        raise Unsupported("what this model says is no table of choices, so a change of it cannot be given in numbers")
     scores = wide(outputs.detach()).double()
     scores = scores[0] if scores.ndim == 3 else scores
     names = _names(predictor)
     if names is None or scores.ndim == 1 or scores.shape[-1] == 1:
-        return Said(scores.reshape(-1, 1).cpu().numpy(), None, ())
+        return Outputs(scores.reshape(-1, 1).cpu().numpy(), None, ())
     logs = _logs(predictor, scores).clamp(min=_LEAST).cpu().numpy()
-    return Said(logs, _chosen(predictor, logs, model_pass), names)
+    return Outputs(logs, _chosen(predictor, logs, model_pass), names)
 
 
 def logits_of(output: Any) -> Any:
@@ -104,10 +104,10 @@ def logits_of(output: Any) -> Any:
     return getattr(output, "logits", output)
 
 
-def difference(before: Said, after: Said) -> Difference:
+def difference(before: Outputs, after: Outputs) -> Difference:
     """What changes from one to the other; the choices that count are those before.
 
-    >>> before, after = (Said(np.log([[a, 1 - a]]), [0], "xy") for a in (0.5, 0.25))
+    >>> before, after = (Outputs(np.log([[a, 1 - a]]), [0], "xy") for a in (0.5, 0.25))
     >>> {name: round(value, 4) for name, value in difference(before, after).effect.items()}
     {'divergence': 0.1438, 'log_prob': -0.6931}
     """
@@ -157,6 +157,6 @@ def _chosen(predictor: Predictor[Any, Any, Any], logs: np.ndarray, model_pass: P
     return [*read[0, 1:].tolist(), best[-1]]
 
 
-def _likeliest(answer: Said, row: int) -> list[tuple[str, float]]:
+def _likeliest(answer: Outputs, row: int) -> list[tuple[str, float]]:
     order = np.argsort(-answer.values[row], kind="stable")[:_NAMED]
     return [(answer.name(int(choice)), float(np.exp(answer.values[row, choice]))) for choice in order]

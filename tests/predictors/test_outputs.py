@@ -11,8 +11,8 @@ from headwise.errors import Unsupported
 from headwise.layers.attention import MultiHeadAttention
 from headwise.predictors.ablating import Example, ablated, examples, heads_of
 from headwise.predictors.looking import Pass
+from headwise.predictors.outputs import Outputs, difference, outputs_of
 from headwise.predictors.predictor import Predictor
-from headwise.predictors.saying import Said, difference, said
 from headwise.records import Mute, edit
 
 
@@ -49,14 +49,14 @@ def seen_of(model, length=5):
 def test_classes_are_told_with_their_names_and_the_likeliest_counts():
     model = Small(2, whole=True)
     predictor, seen = Saying(model, classes={"bad": 3, "good": 4}), seen_of(model)
-    before = said(predictor, seen)
+    before = outputs_of(predictor, seen)
     logs = seen.run().log_softmax(-1).double().numpy()
     np.testing.assert_allclose(before.values, logs, atol=1e-6)
     best = int(logs[0].argmax())
     assert before.chosen == [best]
     with edit(model, Mute("layer", [0])):
         muted = seen.run().log_softmax(-1).double().numpy()
-    found = difference(before, said(predictor, seen, [Mute("layer", [0])]))
+    found = difference(before, outputs_of(predictor, seen, [Mute("layer", [0])]))
     divergence = sum(np.exp(p) * (p - q) for p, q in zip(logs[0], muted[0], strict=True))
     assert found.effect == {
         "divergence": pytest.approx(divergence, abs=1e-6),
@@ -76,7 +76,7 @@ def test_tags_of_a_chain_are_told_by_their_marginals():
 
     model = Small(3)
     model.tagging = Chain()
-    found = said(Saying(model, tags=["A", "B", "C"]), seen_of(model))
+    found = outputs_of(Saying(model, tags=["A", "B", "C"]), seen_of(model))
     assert found.chosen == [0] * 5
     effect = difference(found, found).effect
     assert effect == {"divergence": 0.0, "log_prob": 0.0}
@@ -86,8 +86,8 @@ def test_tags_of_a_chain_are_told_by_their_marginals():
 def test_numbers_are_told_as_numbers():
     model = Small(1, whole=True)
     seen = seen_of(model)
-    before = said(Saying(model), seen)
-    found = difference(before, said(Saying(model), seen, [Mute("layer", [0, 1])]))
+    before = outputs_of(Saying(model), seen)
+    found = difference(before, outputs_of(Saying(model), seen, [Mute("layer", [0, 1])]))
     with edit(model, Mute("layer", [0, 1])):
         change = abs(float(seen.run()) - float(before.values[0, 0]))
     assert change > 0
@@ -103,7 +103,7 @@ def test_what_is_no_table_is_refused():
 
     model = Odd(2)
     with pytest.raises(Unsupported, match="no table of choices"):
-        said(Saying(model, classes={"a": 1, "b": 1}), seen_of(model))
+        outputs_of(Saying(model, classes={"a": 1, "b": 1}), seen_of(model))
 
 
 def test_a_head_that_does_nothing_is_needless_and_effects_are_means():
@@ -112,12 +112,14 @@ def test_a_head_that_does_nothing_is_needless_and_effects_are_means():
         # the second head's output reaches nothing
         model.layer.output.weight[:, 2:4] = 0
     predictor = Saying(model, classes={"a": 1, "b": 1})
-    given = [Example(seen, said(predictor, seen)) for seen in (seen_of(model), seen_of(model, 7))]
+    given = [Example(seen, outputs_of(predictor, seen)) for seen in (seen_of(model), seen_of(model, 7))]
     assert heads_of(given[0]) == {"layer": 3}
     found = list(ablated(predictor, given, "layer", 3))
     assert [(one.layer, one.head) for one in found] == [("layer", 0), ("layer", 1), ("layer", 2)]
     assert found[1].effect == {"divergence": 0.0, "log_prob": 0.0}
-    each = [difference(one.said, said(predictor, one.seen, [Mute("layer", 2)])).effect["log_prob"] for one in given]
+    each = [
+        difference(one.outputs, outputs_of(predictor, one.seen, [Mute("layer", 2)])).effect["log_prob"] for one in given
+    ]
     assert found[2].effect["log_prob"] == pytest.approx(sum(each) / 2)
     assert found[2].effect["log_prob"] != 0
 
@@ -132,13 +134,13 @@ def test_a_model_without_attention_has_no_heads():
 
 
 def test_a_choice_without_a_name_is_its_number():
-    found = Said(np.log([[0.25, 0.75]]), [1], ["only"])
+    found = Outputs(np.log([[0.25, 0.75]]), [1], ["only"])
     assert (found.name(0), found.name(1)) == ("only", "1")
 
 
 def test_classifiers_of_pictures_and_sounds_have_names_too():
     model = Small(2, whole=True)
     for kept in ({"classes": ["bad", "good"]}, {"outputs": ["bad", "good"]}):
-        found = said(Saying(model, known=SimpleNamespace(**kept)), seen_of(model))
+        found = outputs_of(Saying(model, known=SimpleNamespace(**kept)), seen_of(model))
         assert found.chosen is not None
         assert [found.name(choice) for choice in (0, 1)] == ["bad", "good"]
