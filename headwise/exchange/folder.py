@@ -68,6 +68,12 @@ class Folder:
         """generation_config.json, if there is one."""
         return self._json(GENERATION) if os.path.lexists(self.path / GENERATION) else None
 
+    def processor(self, name: str) -> dict[str, Any]:
+        """How pictures become numbers."""
+        if not os.path.lexists(self.path / name):
+            raise CheckpointError(f"{self.path}: has no {name}, which says how pictures become numbers; get it there")
+        return self._json(name)
+
     def tokenizer(self, name: str = TOKENIZER) -> dict[str, Any]:
         """The content of a tokenizer.json."""
         if not os.path.lexists(self.path / name):

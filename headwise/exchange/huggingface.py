@@ -15,7 +15,7 @@ from headwise.exchange.family import Family, Spare, effective
 from headwise.exchange.folder import CONFIG, Folder
 from headwise.exchange.forms import Row, interleaved
 from headwise.exchange.keys import Flat, write_keys
-from headwise.exchange.run_files import WRITE, described_labels, read_files, recipe_of
+from headwise.exchange.run_files import WRITE, described_labels, processor, read_files, recipe_of, with_pictures
 from headwise.exchange.tokens import theirs_of_tokenizers
 
 _SHOWN = 5
@@ -75,7 +75,7 @@ class Imported:
         return {row.ours: self._inward(row, order) for row in self.rows}
 
     def _inward(self, row: Row, order: Tensor | None) -> Tensor:
-        theirs = {name: self.folder.read(name) for name in row.theirs}
+        theirs = {name: self.folder.read(name) for name in (*row.theirs, *row.also)}
         if bad := [name for name, tensor in theirs.items() if not tensor.isfinite().all()]:
             raise CheckpointError(f"{self.folder.path}: '{bad[0]}' holds NaN or infinity")
         return row.inward(theirs, order).contiguous()
@@ -134,7 +134,7 @@ def read(folder: Folder, task: str | None = None) -> Imported:
     flat = {**family.read_config(own, where, task), "task": task}
     if task in WRITE:
         flat |= generation.read(config, folder.generation)
-    if flat.get("target.vocab_size") is None:
+    if flat.get("target.vocab_size") is None and "tokenizer.vocab_size" in flat:
         flat["target.vocab_size"] = flat["tokenizer.vocab_size"]
     folder.prefixed(family.prefix)
     _check_sizes(folder, flat)
@@ -171,7 +171,7 @@ def _check_sizes(folder: Folder, flat: Flat) -> None:
     tensors = len(folder.entries)
     rows = max((entry.shape[0] for entry in folder.entries.values() if entry.shape), default=0)
     for key in ("tokenizer.vocab_size", "target.vocab_size"):
-        if type(flat[key]) is not int or not 0 < flat[key] <= rows:
+        if key in flat and (type(flat[key]) is not int or not 0 < flat[key] <= rows):
             raise CheckpointError(f"{folder.path}: {CONFIG} says {flat[key]!r} tokens; no tensor has so many rows")
     for key, value in flat.items():
         if key.endswith("_layers") and isinstance(value, int) and value > tensors:
@@ -196,7 +196,11 @@ class Exported:
 
 
 def write(
-    flat: Flat, tensors: Mapping[str, Tensor], tokenizers: tuple[Tokenizer, ...], labels: Sequence[str] = ()
+    flat: Flat,
+    tensors: Mapping[str, Tensor],
+    tokenizers: tuple[Tokenizer, ...],
+    labels: Sequence[str] = (),
+    pictures: Mapping[str, Any] | None = None,
 ) -> Exported:
     """A run in the form of the family that it came with, else of the first that computes the same.
 
@@ -205,15 +209,16 @@ def write(
         tensors: its weights, without those that are tied.
         tokenizers: of what it reads, and of what it writes if that is another one.
         labels: names of what a classifier or tagger says, by number.
+        pictures: of a model of images: their shape (height, width, channels), mean and deviation.
 
     Raises: Unsupported naming for every family the keys with which the model is none of it.
     """
-    flat = _described(effective(flat), tokenizers)
+    flat = _described(effective(flat), tokenizers) if pictures is None else with_pictures(effective(flat), pictures)
     if flat.get("model.kind") == "decoder":
         flat, tensors = decoders.by_halves(*decoders.unscaled(flat, tensors))
     if flat.get("pooling.kind") == "cls":
         flat, tensors = fronted(flat, tensors, tokenizers[0])
-    reasons, known = [], tokenizers[0].imported
+    reasons, known = [], tokenizers[0].imported if tokenizers else None
     for family in sorted(FAMILIES.values(), key=lambda family: known is None or family.name != known.family):
         if not any(flat["task"] in tasks for tasks in family.classes.values()):
             continue
@@ -231,7 +236,7 @@ def write(
             theirs |= {name: part.contiguous() for name, part in row.outward(tensors[row.ours], order).items()}
         values = {name: spare.value(flat) for name, spare in family.spares(flat).items() if spare.value is not None}
         how = _generation(flat) if flat["task"] in WRITE else None
-        files = theirs_of_tokenizers(tokenizers, flat, flat["model.max_len"])
+        files = theirs_of_tokenizers(tokenizers, flat, flat["model.max_len"]) if pictures is None else processor(flat)
         config |= described_labels(flat["task"], labels)
         return Exported(family, config, how, {**theirs, **values}, files)
     if not reasons:

@@ -1,13 +1,15 @@
 """What a run of an imported model has besides its weights: its recipe, its tokenizers, the names of its labels."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headwise.data.tokenizers import Specials, Tokenizer, TokenizerConfig
 from headwise.errors import CheckpointError, DataError, Unsupported
+from headwise.exchange.families.images import PROCESSOR, PROCESSOR_KEYS
 from headwise.exchange.folder import CONFIG, TARGET_TOKENIZER, TOKENIZER, Folder
-from headwise.exchange.keys import Flat, refused
+from headwise.exchange.keys import Flat, read_keys, refused, write_keys
 
 # a search without a limit of its own
 _LONGEST = 256
@@ -52,6 +54,8 @@ def read_files(folder: Folder, flat: Flat, family: str) -> dict[str, bytes]:
         family: of the model.
     """
     task = flat["task"]
+    if task == "image-classify":
+        return {"images.json": _json(_pictures(folder, flat))}
     files = _tokenizers(folder, flat, _specials(flat, folder).model_copy(update={"family": family}), task)
     if task in ("classify", "tag"):
         labels = read_labels(folder)
@@ -87,6 +91,48 @@ def described_labels(task: str, labels: Sequence[str]) -> dict[str, Any]:
         "label2id": {name: number for number, name in enumerate(names)},
         **({} if kind is None else {"problem_type": kind}),
     }
+
+
+def _pictures(folder: Folder, flat: Flat) -> dict[str, Any]:
+    """What a classifier of images knows besides its weights."""
+    where, values = str(folder.path / PROCESSOR), folder.processor(PROCESSOR)
+    read = read_keys(PROCESSOR_KEYS, values, where)
+    shape = [*flat["data.size"], flat["data.channels"]]
+    if read["images.size"] != shape[:2]:
+        raise refused(where, "size", values.get("size"))
+    if abs(read["images.factor"] * 255 - 1) > 1e-6:
+        raise refused(where, "rescale_factor", read["images.factor"])
+    constants = {"mean": read["images.mean"], "deviation": read["images.deviation"]}
+    if not read["images.normalized"]:
+        constants = {"mean": [0.0] * shape[2], "deviation": [1.0] * shape[2]}
+    for name, key in (("mean", "image_mean"), ("deviation", "image_std")):
+        if len(constants[name]) != shape[2] or not all(math.isfinite(number) for number in constants[name]):
+            raise refused(where, key, constants[name])
+    if min(constants["deviation"]) <= 0:
+        raise refused(where, "image_std", constants["deviation"])
+    labels = read_labels(folder)
+    # how often each occurred in training is not known
+    return {"shape": shape, **constants, "classes": labels, "frequent": labels[0]}
+
+
+def with_pictures(flat: Flat, pictures: Mapping[str, Any]) -> Flat:
+    """The keys with what is known of the images of a run."""
+    height, width, channels = pictures["shape"]
+    images = {"size": [height, width], "mean": pictures["mean"], "deviation": pictures["deviation"]}
+    images |= {"factor": 1 / 255, "normalized": True}
+    fit = flat.get("data.fit")
+    if fit != "resize":
+        raise Unsupported(f"data.fit = {fit!r} has no counterpart there: pictures are stretched")
+    own = {f"images.{name}": value for name, value in images.items()}
+    return {**flat, **own, "data.size": [height, width], "data.channels": channels}
+
+
+def processor(flat: Flat) -> dict[str, bytes]:
+    """The file that says how pictures become numbers."""
+    values = write_keys(PROCESSOR_KEYS, flat)
+    height, width = values["size"]
+    values |= {"size": {"height": height, "width": width}, "image_processor_type": "ViTImageProcessor"}
+    return {PROCESSOR: _json(values)}
 
 
 def _tag_files(labels: Sequence[str]) -> dict[str, bytes]:
@@ -201,6 +247,9 @@ def recipe_of(flat: Flat, task: str) -> dict[str, Any]:
             values.setdefault(section, {})[name] = value
         if key in _KEYS:
             values[key] = value
+    if task == "image-classify":
+        values["data"] = {"train": NO_DATA, "size": flat["data.size"], "channels": flat["data.channels"]}
+        return values
     max_len = flat["model.max_len"]
     values["tokenizer"] = {"kind": "imported", "vocab_size": flat["tokenizer.vocab_size"], "normalize": "none"}
     if task in ("translate", "summarise"):

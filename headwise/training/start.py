@@ -29,7 +29,7 @@ from headwise.tasks.task import Assets, Task
 from headwise.training.recipe import Recipe, flattened, parse_recipe, read_recipe
 
 _SECTIONS = ("model", "tokenizer", "decoding", "length", "pooling", "output", "spelling", "tie_output")
-_LENGTHS = ("max_source_len", "max_target_len", "max_len")
+_LENGTHS = ("max_source_len", "max_target_len", "max_len", "size", "channels")
 # a low rate that falls to zero, in few passes over the data
 _FINE_TUNING = {"learning_rate": 5e-5, "schedule": "budget", "warmup_share": 0.1, "max_epochs": 3, "batch_tokens": 1024}
 # the fact of a published model: what it was imported from
@@ -124,7 +124,11 @@ class Start:
             own, lengths = {**own, **self._above(task)}, {}
             if task in ("classify", "regress") and (places := own["model"].get("max_len")):
                 lengths = {"max_len": min(places, data.get("max_len", places))}
-        return {**own, "data": {**data, **lengths}, "training": dict(_FINE_TUNING)}
+        training = dict(_FINE_TUNING)
+        if task == "image-classify":
+            del training["batch_tokens"]
+            training["batch_sentences"] = 16
+        return {**own, "data": {**data, **lengths}, "training": training}
 
     def _above(self, task: str) -> dict[str, Any]:
         """What stands above an encoder that was trained for another task, as BERT has it."""
