@@ -8,9 +8,10 @@ from typing import Any
 
 from headwise.decoding.constraints import Stopping
 from headwise.errors import CheckpointError, ConfigError, unknown
-from headwise.export import ctranslate2, huggingface
+from headwise.export import ctranslate2, huggingface, onnx, torch_programs
+from headwise.export.answers import Answers, subject_of
+from headwise.export.exported import AnySubject
 from headwise.export.parity import FILE, Parity, Runner, compare
-from headwise.export.subject import Subject, subject_of
 from headwise.runs.commits import Draft, Writable, size_of
 
 
@@ -23,17 +24,21 @@ class Format:
         runner: what runs a folder of it.
         options: names of its options.
         stopping: when its beam search ends; None: as is asked.
+        everything: it takes any task; else those that write texts.
     """
 
     files: Callable[..., dict[str, Writable]]
-    runner: Callable[[Path, Subject], Runner]
+    runner: Callable[[Path, Any], Runner]
     options: tuple[str, ...] = ()
     stopping: Stopping | None = None
+    everything: bool = False
 
 
 FORMATS = {
     huggingface.NAME: Format(huggingface.files_of, huggingface.HuggingFaceRunner),
     ctranslate2.NAME: Format(ctranslate2.files_of, ctranslate2.CTranslate2Runner, ("quantization",), "full"),
+    onnx.NAME: Format(onnx.files_of, onnx.OnnxRunner, ("quantization", "attention"), everything=True),
+    torch_programs.NAME: Format(torch_programs.files_of, torch_programs.TorchRunner, ("attention",), everything=True),
 }
 
 
@@ -60,7 +65,7 @@ def export(
     chosen = _format(name, options or {})
     if folder.exists():
         raise ConfigError(f"{folder}: is there already; name another folder")
-    subject = replace(subject_of(run, split, data), stopping=chosen.stopping)
+    subject = _subject(chosen, run, split, data)
     files = chosen.files(subject, **(options or {}))
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Draft.begin(folder, sum(map(size_of, files.values())))
@@ -93,7 +98,7 @@ def check(folder: Path) -> Parity:
         raise CheckpointError(f"{folder}: has no {FILE} that says which run it is of") from None
     data = options.pop("data", None)
     chosen = _format(name, options)
-    subject = replace(subject_of(run, split, data), stopping=chosen.stopping)
+    subject = _subject(chosen, run, split, data)
     if subject.digest() != digest:
         raise CheckpointError(f"{run}: its weights are not those that were exported to {folder}; export it again")
     settings = {**options, "data": data}
@@ -103,6 +108,11 @@ def check(folder: Path) -> Parity:
     if failures := parity.failures():
         raise CheckpointError(f"{folder}: no longer equal to {run}: {'; '.join(failures)}")
     return parity
+
+
+def _subject(chosen: Format, run: Path, split: str | None, data: Mapping[str, Any] | None) -> AnySubject:
+    subject = subject_of(run, split, data, everything=chosen.everything)
+    return subject if isinstance(subject, Answers) else replace(subject, stopping=chosen.stopping)
 
 
 def _format(name: str, options: Mapping[str, Any]) -> Format:

@@ -11,12 +11,25 @@ import torch
 
 from headwise import runtime
 from headwise.errors import CheckpointError
-from headwise.export.subject import COMPARED, Case, Subject, Written
+from headwise.export.answers import alike
+from headwise.export.subject import COMPARED, Case, Written
 
 T = TypeVar("T")
 
 # of log-probabilities in float32; loss of BLEU of a quantized model
 TOLERANCE, QUANTIZED_BLEU = 1e-5, 0.3
+# of what a quantized model may lose: a point of a share, and a hundredth of other numbers
+QUANTIZED_SHARE = 0.01
+# by which a quantized model is judged, the first that a task has: what it may lose, and which way it improves
+_MEASURES: dict[str, tuple[float | None, str]] = {
+    "bleu": (QUANTIZED_BLEU, "high"),
+    "wer": (1.0, "low"),
+    "accuracy": (QUANTIZED_SHARE, "high"),
+    "span_f1": (QUANTIZED_SHARE, "high"),
+    "mean_iou": (QUANTIZED_SHARE, "high"),
+    "auc": (QUANTIZED_SHARE, "high"),
+    **dict.fromkeys(("rmse", "mse", "mae", "loss", "perplexity"), (None, "low")),
+}
 FILE, PAGE = "parity.json", "PARITY.md"
 
 
@@ -35,6 +48,13 @@ class Runner(ABC):
     def log_probs(self, cases: Sequence[Case]) -> list[list[float]]:
         """The log-probability of every token of the targets."""
 
+    def metric(
+        self, subject: Any, cases: Sequence[Any], outputs: Sequence[Written], log_probs: Sequence[Any]
+    ) -> dict[str, float]:
+        """Its scores, as the run counts them."""
+        scores: dict[str, float] = subject.metric(cases, outputs, log_probs)
+        return scores
+
 
 @dataclass(frozen=True)
 class Parity:
@@ -43,7 +63,7 @@ class Parity:
     Args:
         identical: outputs that are equal, token by token.
         ties: outputs that differ, and are as good within the tolerance.
-        largest_difference: of log-probabilities of the tokens of the references.
+        largest_difference: of log-probabilities of the tokens of the references, or what `compares` says.
         metrics: of both sides.
         seconds: CPU seconds of both sides for the search.
     """
@@ -62,6 +82,7 @@ class Parity:
     versions: dict[str, str]
     seconds: dict[str, float]
     quantized: bool
+    compares: str = "log-probabilities"
 
     def failures(self) -> list[str]:
         """Why the two are not equal; none if they are."""
@@ -72,15 +93,23 @@ class Parity:
             failures.append(f"{self.compared - self.identical - self.ties} of {self.compared} outputs differ")
         if not self.largest_difference <= self.tolerance:
             failures.append(
-                f"log-probabilities differ by up to {self.largest_difference:.3g} (at most {self.tolerance:g})"
+                f"{self.compares} differ by up to {self.largest_difference:.3g} (at most {self.tolerance:g})"
             )
         return failures
 
     def _losses(self) -> list[str]:
-        ours, theirs = (self.metrics[side].get("bleu") for side in ("headwise", self.format))
-        if ours is not None and theirs is not None and ours - theirs > QUANTIZED_BLEU:
-            return [f"BLEU is {theirs:.2f} in place of {ours:.2f} (at most {QUANTIZED_BLEU} lower)"]
-        return []
+        ours, theirs = (self.metrics[side] for side in ("headwise", self.format))
+        name = next((name for name in _MEASURES if name in ours), None)
+        if name is None:
+            return []
+        bound, better = _MEASURES[name]
+        loss = ours[name] - theirs[name] if better == "high" else theirs[name] - ours[name]
+        # a measure of no bound has one relative to its size
+        most = bound or QUANTIZED_SHARE * abs(ours[name])
+        worse = "lower" if better == "high" else "higher"
+        if loss <= most:
+            return []
+        return [f"{_shown(name)} is {theirs[name]:.4g} in place of {ours[name]:.4g} (at most {most:.3g} {worse})"]
 
     def files(self) -> dict[str, bytes]:
         """PARITY.md and parity.json."""
@@ -92,10 +121,11 @@ class Parity:
         rows = {
             "examples": f"{self.compared} of the {self.split} part{fewer}",
             "identical outputs": f"{self.identical}" + (f", and {self.ties} as good to rounding" if self.ties else ""),
-            "largest difference of log-probabilities": f"{self.largest_difference:.3g}",
+            f"largest difference of {self.compares}": f"{self.largest_difference:.3g}",
             **{
                 f"{name}, Headwise / {self.format}": f"{value:.6g} / {self.metrics[self.format][name]:.6g}"
                 for name, value in self.metrics["headwise"].items()
+                if name in self.metrics[self.format]
             },
             "CPU seconds, Headwise / "
             + self.format: f"{self.seconds['headwise']:.2f} / {self.seconds[self.format]:.2f}",
@@ -109,40 +139,47 @@ class Parity:
         return f"{head}{table}\nRepeat it: `headwise export --check FOLDER`.\n"
 
 
-def compare(subject: Subject, runner: Runner, name: str, options: Mapping[str, Any], *, quantized: bool) -> Parity:
+def compare(subject: Any, runner: Runner, name: str, options: Mapping[str, Any], *, quantized: bool) -> Parity:
     """Both sides on the held-out examples of a run."""
     cases = subject.cases()
     if not cases:
         raise CheckpointError(f"{subject.run}: there is no example to compare on; name a file with --data")
     (ours, own_s), (theirs, their_s) = _timed(lambda: subject.search(cases)), _timed(lambda: runner.search(cases))
     log_probs, their_log_probs = subject.log_probs(cases), runner.log_probs(cases)
-    pairs = list(zip(ours, theirs, strict=True))
-    identical = sum(own.tokens == their.tokens for own, their in pairs)
-    ties = sum(own.tokens != their.tokens and abs(own.score - their.score) <= TOLERANCE for own, their in pairs)
-    differences = [
-        abs(own - their)
-        for own_row, their_row in zip(log_probs, their_log_probs, strict=True)
-        for own, their in zip(own_row, their_row, strict=True)
-    ]
+    same = [alike(own.tokens, their.tokens, TOLERANCE) for own, their in zip(ours, theirs, strict=True)]
+    scores = [abs(own.score - their.score) for own, their in zip(ours, theirs, strict=True)]
+    metrics = subject.metric(cases, ours, log_probs)
     return Parity(
         format=name,
         run=str(subject.run.resolve()),
         sha256=subject.digest(),
         split=subject.split,
         options=dict(options),
-        compared=len(cases),
-        identical=identical,
-        ties=ties,
-        largest_difference=max(differences),
+        compared=len(ours),
+        identical=sum(same),
+        ties=sum(not equal and score <= TOLERANCE for equal, score in zip(same, scores, strict=True)),
+        largest_difference=max(map(_difference, log_probs, their_log_probs)),
         tolerance=TOLERANCE,
-        metrics={
-            "headwise": subject.metric(cases, ours, log_probs),
-            name: subject.metric(cases, theirs, their_log_probs),
-        },
+        metrics={"headwise": metrics, name: runner.metric(subject, cases, theirs, their_log_probs)},
         versions={"headwise": runtime.version(), "torch": torch.__version__, **runner.versions()},
         seconds={"headwise": own_s, name: their_s},
         quantized=quantized,
+        compares=subject.compares,
     )
+
+
+def _difference(own: Any, their: Any) -> float:
+    """The largest difference of two rows of log-probabilities, or of other numbers, relative to those above 1."""
+    ours, theirs = (torch.as_tensor(row, dtype=torch.float64) for row in (own, their))
+    if ours.shape != theirs.shape:
+        return float("inf")
+    size = 1.0 if isinstance(own, list) else ours.abs().clamp(min=1.0)
+    differences = ((ours - theirs).abs() / size).nan_to_num(float("inf"))
+    return float(differences.max()) if differences.numel() else 0.0
+
+
+def _shown(metric: str) -> str:
+    return metric.upper() if metric in ("bleu", "wer", "auc") else metric
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:

@@ -1,9 +1,9 @@
 """What is exported, and the held-out examples on which both sides are compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +14,8 @@ from headwise.data.files import sha256
 from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.constraints import Stopping
 from headwise.decoding.search import DecodingConfig
-from headwise.errors import DataError, Unsupported
 from headwise.runs.publish import MODEL
 from headwise.runs.weights import ties
-from headwise.training.loading import examples, load, recipe_of
 from headwise.training.recipe import Recipe, flattened
 
 # examples that are compared, where there are so many
@@ -27,9 +25,9 @@ ROWS = 32
 
 
 class Written(NamedTuple):
-    """A text that one side writes: its tokens, and what outputs are ranked by."""
+    """What one side answers: the tokens of a text or another answer, and what outputs are ranked by."""
 
-    tokens: list[int]
+    tokens: list[Any]
     score: float
 
 
@@ -63,6 +61,7 @@ class Subject:
     held_out: Sequence[Any]
     split: str
     stopping: Stopping | None = None
+    compares: ClassVar[str] = "log-probabilities"
 
     @property
     def model(self) -> nn.Module:
@@ -213,23 +212,3 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
     for number, row in enumerate(rows):
         tokens[number, : len(row)] = torch.tensor(row)
     return tokens, lens
-
-
-def subject_of(run: Path, split: str | None, data: Mapping[str, Any] | None) -> Subject:
-    """A run and its held-out examples.
-
-    Raises: Unsupported for a task whose outputs are no texts; DataError where there are no examples.
-    """
-    recipe, predictor = recipe_of(run), load(run)
-    if not hasattr(predictor, "decoding"):
-        raise Unsupported(
-            f"{run}: task {recipe.task} cannot be exported; these can: translate, summarise, language-model"
-        )
-    for part in [split] if split else ["test", "valid", "train"]:
-        try:
-            held_out = examples(run, part, data)[:COMPARED]
-        except DataError as error:
-            problem = error
-            continue
-        return Subject(run, recipe, predictor, held_out, part)
-    raise problem

@@ -163,14 +163,15 @@ class TransformerDecoder(Decoder):
 
     def extend(
         self, tokens: Int[Tensor, "batch new"] | Float[Tensor, "batch new columns"], cache: TransformerCache
-    ) -> None:
-        """Adds many tokens to the cache in one pass, before there are beams, without logits."""
+    ) -> Float[Tensor, "batch new width"]:
+        """Adds many tokens to the cache in one pass, before there are beams; what the closing norm would read."""
         assert cache.beams == 1, "the tokens of a prompt come before there are beams"
         x, mask = self.embedding(tokens, cache.length), Causal().shared()
         for block, (own, cross) in zip(self.blocks, cache.layers, strict=True):
             steps = AttentionStep(own, cache.length), AttentionStep(cross, 0) if cross.fixed else None
             x = block(x, None, mask=mask, memory_mask=cache.memory_mask, self_cache=steps[0], cross_cache=steps[1])
         cache.length += tokens.shape[1]
+        return x
 
     def step(
         self, tokens: Int[Tensor, "rows"] | Float[Tensor, "rows columns"], cache: Cache

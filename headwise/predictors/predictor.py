@@ -113,7 +113,8 @@ class Predictor(ABC, Generic[I, O, E]):
     each, in a folder; empty: outputs are lines alone; `given` is what an input is, for those who show it; `verb` is the
     last part of its address in a service, besides "predict"; `streams` says whether a service may tell an output that
     is not searched for among several piece by piece, as `writes()` reads its tokens; `option` is the only option that
-    `predict` takes, such as "n_best"; empty: it takes none, or `options` says which.
+    `predict` takes, such as "n_best"; empty: it takes none, or `options` says which; `passes` says whether outputs are
+    made by a pass of the model; else they are looked up in a table of its.
     """
 
     model: Any
@@ -123,6 +124,7 @@ class Predictor(ABC, Generic[I, O, E]):
     verb: ClassVar[str] = "predict"
     streams: ClassVar[bool] = False
     option: ClassVar[str] = ""
+    passes: ClassVar[bool] = True
 
     def parse(self, text: str) -> I:
         """One input from an argument of the command line, or a line of standard input; here the text itself."""

@@ -20,7 +20,7 @@ from headwise.runs.publish import CONFIG, DATA, OWN_FILES, TRAINER, evaluated, r
 from headwise.runs.reading import Saved, read_file
 from headwise.runs.weights import load_weights, match_weights
 from headwise.tasks import registry
-from headwise.tasks.task import Assets
+from headwise.tasks.task import Assets, Task
 from headwise.training.comparison import Baselines, compare_with_baselines
 from headwise.training.precision import Decision
 from headwise.training.randomness import isolated
@@ -54,6 +54,11 @@ def load(folder: str | os.PathLike[str], *, trust: bool = False) -> Predictor[An
     if (twin := predictor.twin()) is not None:
         twin.decide = Decision(Path(folder), predictor, lambda split: examples(folder, split))
     return predictor
+
+
+def task_of(folder: str | os.PathLike[str]) -> Task[Any]:
+    """The task of a run folder, for a predictor of another model. Raises: CheckpointError as `recipe_of`."""
+    return read_run(Path(folder), _warn, _task)
 
 
 def recipe_of(folder: str | os.PathLike[str]) -> Recipe:
@@ -179,21 +184,25 @@ class _Undrawn(TorchFunctionMode):
         return function(*args, **(options or {}))
 
 
-def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
+def _task(saved: Saved) -> Task[Any]:
     recipe = _recipe(saved)
     files = {name: data for name, data in saved.files.items() if name not in OWN_FILES}
     try:
-        task = registry.task_type(recipe.task)(recipe, Assets(files))
+        return registry.task_type(recipe.task)(recipe, Assets(files))
     except DataError as error:
         # the data is that of the folder, not of the user
         raise CheckpointError(f"{saved.folder}: {error}") from None
+
+
+def _predictor(saved: Saved) -> Predictor[Any, Any, Any]:
+    task = _task(saved)
     name, tensors, metadata = evaluated(saved)
     if len(tensors) < (expected := task.fewest_tensors()):
         raise CheckpointError(
             f"{saved.folder / name}: the weights do not fit the model: {len(tensors)} tensors, and the recipe's has"
             f" {expected} or more"
         )
-    with isolated(recipe.seed), _default_type(tensors):
+    with isolated(task.config.seed), _default_type(tensors):
         with torch.device("meta"), _Undrawn():
             # a recipe that does not fit the weights is refused before its model takes memory
             match_weights(task.build(), tensors, metadata, str(saved.folder / name))

@@ -14,7 +14,7 @@ import headwise
 from headwise.cli.main import main
 from headwise.errors import CheckpointError, ConfigError, Unsupported
 from headwise.export import ctranslate2, formats, huggingface
-from headwise.export.subject import subject_of
+from headwise.export.answers import subject_of
 from headwise.training.recipe import read_recipe
 from headwise.training.recipes import read as read_named
 from headwise.training.start import Start

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from headwise.attention import mechanisms, normalizers
 from headwise.attention.call import Call
 from headwise.attention.dropout import Dropout, check_dropout, drop
-from headwise.attention.masks import Edges, Mask
+from headwise.attention.masks import Edges, Mask, Table
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.precision import wide
@@ -113,6 +113,10 @@ class Mean(Mixer):
         if pairs is None:
             raise Unsupported("the mean over neighbours needs a mask that lists its pairs, such as Edges")
         query, key = pairs.query.to(x.device), pairs.key.to(x.device)
+        if torch.compiler.is_exporting():
+            # a program serves any number of nodes, which bags do not
+            heard = x.new_zeros(x.shape[0], x.shape[0]).index_put((query, key), x.new_ones(()))
+            return heard @ x / heard.sum(1, keepdim=True).clamp(min=1)
         degree = query.new_zeros(len(x)).index_add(0, query, torch.ones_like(query))
         means = F.embedding_bag(key, wide(x), degree.cumsum(0) - degree, mode="mean")
         return means.to(x.dtype)
@@ -266,6 +270,13 @@ class GraphPooling(nn.Module, ABC):
         """`start`: where the nodes of each graph begin; each has one or more."""
 
 
+def _members(start: Int[Tensor, "graphs"], nodes: int) -> Bool[Tensor, "graphs nodes"]:
+    """Which node is of which graph."""
+    numbers = torch.arange(nodes, device=start.device)
+    begun = numbers >= start[:, None]
+    return begun & ~torch.cat((begun[1:], begun.new_zeros(1, nodes)))
+
+
 class BagPooling(GraphPooling):
     """The mean or the sum of the nodes; a sum tells how many there are.
 
@@ -278,6 +289,11 @@ class BagPooling(GraphPooling):
         self.mode = mode
 
     def forward(self, x: Float[Tensor, "nodes width"], start: Int[Tensor, "graphs"]) -> Float[Tensor, "graphs width"]:
+        if torch.compiler.is_exporting():
+            # as in the mean of neighbours
+            members = _members(start, x.shape[0]).to(x.dtype)
+            sums = members @ x
+            return sums if self.mode == "sum" else sums / members.sum(1, keepdim=True)
         nodes = torch.arange(len(x), device=x.device)
         return F.embedding_bag(nodes, wide(x), start, mode=self.mode).to(x.dtype)
 
@@ -294,10 +310,15 @@ class AttentionPooling(GraphPooling):
         self.key, self.mechanism = nn.Linear(width, width), Scored()
 
     def forward(self, x: Float[Tensor, "nodes width"], start: Int[Tensor, "graphs"]) -> Float[Tensor, "graphs width"]:
-        nodes, graphs, heads = len(x), len(start), len(self.query)
-        count = torch.cat((start[1:], start.new_tensor([nodes]))) - start
-        owner = torch.arange(graphs, device=x.device).repeat_interleave(count)
-        mask = Edges(torch.stack((torch.arange(nodes, device=x.device), owner)), nodes)
+        nodes, graphs, heads = x.shape[0], start.shape[0], len(self.query)
+        mask: Mask
+        if torch.compiler.is_exporting():
+            # a list of pairs is made of values, which a program does not know
+            mask = Table(_members(start, nodes)[None, None])
+        else:
+            count = torch.cat((start[1:], start.new_tensor([nodes]))) - start
+            owner = torch.arange(graphs, device=x.device).repeat_interleave(count)
+            mask = Edges(torch.stack((torch.arange(nodes, device=x.device), owner)), nodes)
         query = self.query.to(x.dtype).expand(-1, graphs, -1).unsqueeze(0)
         key, value = (part.unflatten(1, (heads, -1)).transpose(0, 1).unsqueeze(0) for part in (self.key(x), x))
         pooled: Tensor = self.mechanism(Call(query, key, value, mask=mask, cross=True))

@@ -132,6 +132,7 @@ class Lexicon(Predictor[Query, Nearest, str | Test]):
     """
 
     option = "n_best"
+    passes = False
 
     def __init__(
         self, model: WordVectors, tokenizer: Tokenizer, counts: np.ndarray, config: ContextConfig, kind: Kind
