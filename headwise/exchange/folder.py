@@ -68,6 +68,14 @@ class Folder:
         """generation_config.json, if there is one."""
         return self._json(GENERATION) if os.path.lexists(self.path / GENERATION) else None
 
+    @cached_property
+    def token_names(self) -> dict[str, str]:
+        """What tokens are for, by names such as "mask_token", where tokenizer_config.json says it."""
+        name = "tokenizer_config.json"
+        values = self._json(name) if os.path.lexists(self.path / name) else {}
+        texts = {key: value.get("content") if isinstance(value, dict) else value for key, value in values.items()}
+        return {key: text for key, text in texts.items() if key.endswith("_token") and isinstance(text, str)}
+
     def processor(self, name: str) -> dict[str, Any]:
         """How pictures become numbers."""
         if not os.path.lexists(self.path / name):

@@ -213,6 +213,8 @@ def write(
 
     Raises: Unsupported naming for every family the keys with which the model is none of it.
     """
+    if not any(flat["task"] in tasks for family in FAMILIES.values() for tasks in family.classes.values()):
+        raise Unsupported(f"no class of transformers is for task '{flat['task']}'")
     flat = _described(effective(flat), tokenizers) if pictures is None else with_pictures(effective(flat), pictures)
     if flat.get("model.kind") == "decoder":
         flat, tensors = decoders.by_halves(*decoders.unscaled(flat, tensors))
@@ -239,8 +241,6 @@ def write(
         files = theirs_of_tokenizers(tokenizers, flat, flat["model.max_len"]) if pictures is None else processor(flat)
         config |= described_labels(flat["task"], labels)
         return Exported(family, config, how, {**theirs, **values}, files)
-    if not reasons:
-        raise Unsupported(f"no class of transformers is for task '{flat['task']}'")
     raise Unsupported("no class of transformers computes this model; " + " | ".join(reasons))
 
 

@@ -187,10 +187,22 @@ def _tokenizers(folder: Folder, flat: Flat, specials: Specials, task: str) -> di
         if task == "tag":
             described = _of_words(described)
         tokenizer = _framed(described, config, own, str(folder.path / name), ends=writes)
-        if task == "masked-lm" and (tokenizer.imported is None or tokenizer.imported.mask is None):
-            raise Unsupported(f"{folder.path / name}: has no token [MASK] or <mask>, which a text is to have")
+        if task == "masked-lm":
+            tokenizer = _with_mask(tokenizer, folder.token_names.get("mask_token"), str(folder.path / name))
         files[ours] = tokenizer.to_bytes()
     return files
+
+
+def _with_mask(tokenizer: Tokenizer, named: str | None, path: str) -> Tokenizer:
+    """A tokenizer that has a mask: of a usual name, or of that in tokenizer_config.json."""
+    known, entries = tokenizer.imported, tokenizer.entries()
+    assert known is not None
+    if known.mask is not None:
+        return tokenizer
+    if named not in entries:
+        raise Unsupported(f"{path}: has no token [MASK] or <mask>, nor does tokenizer_config.json name a mask_token")
+    specials = known.model_copy(update={"mask": entries.index(named)})
+    return Tokenizer.of_imported(tokenizer.described(), tokenizer.config, specials, path)
 
 
 def for_words(data: bytes) -> bytes:

@@ -173,7 +173,7 @@ _CONSTANTS: Flat = {
 def _by_task(transform: str, **masked: str) -> dict[str, Flat]:
     """What a recipe says above the encoder; `masked`: keys of [model] that a class for masked tokens needs."""
     whole = {"pooling.kind": "first", "pooling.transform": transform}
-    words = {"pooling.kind": "first", "pooling.place": "after", "output.kind": "softmax"}
+    words = {"pooling.kind": "first", "pooling.place": "after", "output.kind": "softmax", "spelling.longest": 0}
     filled = {"tie_output": True, **{f"model.{key}": value for key, value in masked.items()}}
     return {"classify": whole, "regress": whole, "tag": words, "masked-lm": filled}
 

@@ -196,7 +196,7 @@ class Filler(Predictor[str, Filled, str]):
 
     @property
     def _mask_name(self) -> str:
-        return self.tokenizer.piece(self.masking.mask_id)
+        return self.tokenizer.entries()[self.masking.mask_id]
 
     def _tokens(self, text: str) -> list[int]:
         """The tokens of a text, with those of masks and what stands around a text."""
