@@ -173,7 +173,8 @@ class Folder:
         path = self.path / name
         try:
             with open(open_regular(path), "rb") as file:
-                data = file.read(limit + 1)
+                # Python takes memory for all that it is asked to read
+                data = file.read(min(limit, os.fstat(file.fileno()).st_size) + 1)
         except FileNotFoundError:
             raise CheckpointError(f"{path}: missing; write the folder with save_pretrained") from None
         except CheckpointError as error:

@@ -11,7 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 from PIL import Image  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from their_models import NOISE, edited  # noqa: E402
+from their_models import CLASSES, PROCESSOR, edited, picture_reader  # noqa: E402
 
 import headwise  # noqa: E402
 from headwise.errors import CheckpointError  # noqa: E402
@@ -23,13 +23,7 @@ from headwise.training.recipe import flattened, read_recipe  # noqa: E402
 from headwise.training.start import Start  # noqa: E402
 from headwise.training.train import train  # noqa: E402
 
-LABELS = ["cat", "dog", "owl"]
-SIZES = {"hidden_size": 18, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 22}
-SIZES |= {"patch_size": 5, "num_channels": 3, "id2label": dict(enumerate(LABELS))}
-SIZES |= {"label2id": {label: number for number, label in enumerate(LABELS)}}
-KINDS = {"vit": ("ViT", [10, 15]), "deit": ("DeiT", 10)}
-PROCESSOR = {"do_resize": True, "resample": 2, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
-PROCESSOR |= {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4], "image_processor_type": "ViTImageProcessor"}
+KINDS = {"vit": ("ViT", (10, 15)), "deit": ("DeiT", (10, 10))}
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +31,9 @@ def folders(tmp_path_factory):
     """For each family their model, their folder and the run that it became."""
     place, models = tmp_path_factory.mktemp("images"), {}
     for name, (kind, size) in KINDS.items():
-        cls = getattr(transformers, f"{kind}ForImageClassification")
-        torch.manual_seed(3)
-        model = cls(cls.config_class(**SIZES, image_size=size)).eval()
-        with torch.no_grad():
-            for tensor in model.state_dict().values():
-                tensor.copy_(tensor + NOISE * torch.randn_like(tensor))
-        model.save_pretrained(place / name)
-        height, width = size if isinstance(size, list) else (size, size)
-        processor = {**PROCESSOR, "size": {"height": height, "width": width}}
-        (place / name / "preprocessor_config.json").write_text(json.dumps(processor))
+        model = picture_reader(place / name, kind, size)
         Start.read(place / name).publish(place / f"{name}-run")
-        models[name] = (cls.from_pretrained(place / name, attn_implementation="eager").eval(), place / name)
+        models[name] = (model, place / name)
     return models
 
 
@@ -74,7 +59,7 @@ def test_logits_and_weights_are_those_of_transformers(folders, name, tmp_path):
         torch.testing.assert_close(own, weights, rtol=0, atol=1e-5)
     Image.fromarray(pixels[0]).save(tmp_path / "image.png")
     (odds,) = predictor.predict([str(tmp_path / "image.png")])
-    expected = dict(zip(LABELS, theirs.logits[0].softmax(-1).tolist(), strict=True))
+    expected = dict(zip(CLASSES, theirs.logits[0].softmax(-1).tolist(), strict=True))
     assert odds == pytest.approx(expected, abs=1e-5)
     assert predictor.explain(str(tmp_path / "image.png")).layers
 
@@ -118,7 +103,7 @@ def test_fine_tuning_lowers_the_loss(folders, labels, tmp_path):
     losses = [event["metrics"]["loss"] for event in events if event["event"] == "validation"]
     assert losses[-1] < losses[0]
     known = headwise.load(tmp_path / "run").known
-    assert known.classes == (LABELS if labels == ["dog", "owl"] else labels)
+    assert known.classes == (CLASSES if labels == ["dog", "owl"] else labels)
     assert known.mean == PROCESSOR["image_mean"]
     notes = "\n".join(note for event in events for note in event.get("notes", []))
     assert ("new: head" in notes) == ("emu" in labels)

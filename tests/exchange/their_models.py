@@ -46,6 +46,12 @@ STRETCHED |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 GPT2 = {"vocab_size": SIZE, "n_positions": PLACES, "n_embd": 18, "n_layer": 2, "n_head": 3}
 FAMILIES |= {
     "gpt2": ("GPT2LMHeadModel", GPT2 | {"bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": None}, ""),
+    "opt": (
+        "OPTForCausalLM",
+        {key: STACK[key] for key in STACK if key != "intermediate_size"}
+        | {"ffn_dim": 22, "word_embed_proj_dim": 18, "bos_token_id": EOS},
+        "</s> ",
+    ),
     "llama": ("LlamaForCausalLM", GROUPED, "<s> "),
     "llama-biased": (
         "LlamaForCausalLM",
@@ -169,6 +175,28 @@ def encoder(folder, name, task, **changes):
                 tensor.copy_(tensor + NOISE * torch.randn_like(tensor))
     model.save_pretrained(folder)
     return model, words
+
+
+CLASSES = ["cat", "dog", "owl"]
+PIXELS = {"hidden_size": 18, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 22}
+PIXELS |= {"patch_size": 5, "num_channels": 3, "id2label": dict(enumerate(CLASSES))}
+PIXELS |= {"label2id": {label: number for number, label in enumerate(CLASSES)}}
+PROCESSOR = {"do_resize": True, "resample": 2, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
+PROCESSOR |= {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4], "image_processor_type": "ViTImageProcessor"}
+
+
+def picture_reader(folder, kind="ViT", size=(10, 15)):
+    """A classifier of images with random weights, and how pictures become numbers."""
+    cls = getattr(transformers, f"{kind}ForImageClassification")
+    torch.manual_seed(3)
+    model = cls(cls.config_class(**PIXELS, image_size=size[0] if size[0] == size[1] else list(size))).eval()
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            tensor.copy_(tensor + NOISE * torch.randn_like(tensor))
+    model.save_pretrained(folder)
+    processor = {**PROCESSOR, "size": {"height": size[0], "width": size[1]}}
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    return cls.from_pretrained(folder, attn_implementation="eager").eval()
 
 
 def edited(folder, file="config.json", **values):
