@@ -128,7 +128,7 @@ def write_keys(keys: Sequence[Key], flat: Flat) -> dict[str, Any]:
 
 
 def _is_like(value: Any, default: Any) -> bool:
-    """Whether a value is of the kind of a default: a whole number, a number, a truth value; of none anything but text."""
+    """Whether a value is of the kind of a default: whole number, number, truth value; of no kind anything but text."""
     kinds: dict[type, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float)}
     if type(default) in kinds:
         return type(value) in kinds[type(default)]
