@@ -29,7 +29,7 @@ def translated(sentence):
     # what the decoder attends to, the same at every step
     reading = meta["programs"]["encoder"]
     memory = encoder.run(reading["outputs"], {reading["inputs"][0]["name"]: read, "source_lens": lens})
-    stays = {"source_lens": lens, **dict(zip(reading["outputs"], memory))}
+    stays = {"source_lens": lens, **dict(zip(reading["outputs"], memory, strict=True))}
     past = {entry["name"]: nothing(entry) for entry in names["inputs"] if entry["name"].startswith("past_")}
     longest = min(limits["max_len"], int(limits["max_len_a"] * read.shape[1] + limits["max_len_b"]))
     token, written = tokens["bos"], []
@@ -38,7 +38,7 @@ def translated(sentence):
     while len(written) < longest:
         feed = {"tokens": np.array([[token]], np.int64), **stays, **past}
         logits, *present = decoder.run(None, {name: array for name, array in feed.items() if name in takes})
-        past = dict(zip(past, present))
+        past = dict(zip(past, present, strict=True))
         scores = logits[0, -1]
         scores[tokens["never"]] = -np.inf
         token = int(scores.argmax())

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from headwise.data.files import sha256
 from headwise.errors import DataError, HeadwiseError, Unsupported
-from headwise.export.subject import COMPARED, Subject, Written
+from headwise.export.subject import COMPARED, Subject, Written, without_chance
 from headwise.models.decoder_only import DecoderOnly
 from headwise.runs.publish import MODEL
 from headwise.training.loading import examples, load, recipe_of
@@ -32,7 +32,7 @@ class Answers:
     predictor: Any
     held_out: Sequence[Any]
     split: str
-    compares: ClassVar[str] = "outputs of the model, relative where above 1"
+    compares: ClassVar[str] = "outputs of the model"
 
     @property
     def model(self) -> nn.Module:
@@ -134,7 +134,7 @@ def subject_of(
 
     Raises: Unsupported for a task whose outputs are no texts; DataError where there are no examples.
     """
-    recipe, predictor = recipe_of(run), in_float32(load(run))
+    recipe, predictor = recipe_of(run), settled(load(run))
     texts = hasattr(predictor, "source_tokenizer") or isinstance(predictor.model, DecoderOnly)
     if not texts and not everything:
         raise Unsupported(
@@ -153,9 +153,12 @@ def subject_of(
     raise problem
 
 
-def in_float32(predictor: Any) -> Any:
-    """The predictor, whose searches are in float32 whatever its recipe says."""
+def settled(predictor: Any) -> Any:
+    """The predictor, whose searches are in float32 and without chance, whatever its recipe says."""
     twin = predictor.twin()
     if twin is not None:
         twin.instead = "fp32"
+    holder = getattr(predictor, "translator", predictor)
+    if getattr(getattr(holder, "decoding", None), "method", None) == "sample":
+        holder.decoding = without_chance(holder.decoding)
     return predictor

@@ -38,8 +38,8 @@ def writer_programs(model: Seq2Seq | DecoderOnly, call: Sequence[Any], *, attent
         raise Unsupported(f"a program of any length has no loop over positions, as {type(decoder).__name__} has")
     watched = model if attention else None
     module = _Decoder(decoder, reads=isinstance(model, Seq2Seq))
-    tokens = torch.ones(2, 3, dtype=torch.long)
-    inputs: dict[str, Tensor] = {"tokens": tokens}
+    rows = len(call[1]) if isinstance(model, Seq2Seq) else 2
+    inputs: dict[str, Tensor] = {"tokens": torch.ones(rows, 3, dtype=torch.long)}
     axes: dict[str, tuple[str, ...]] = {"tokens": ("batch", _NEW)}
     programs = []
     if isinstance(model, Seq2Seq):
@@ -49,7 +49,7 @@ def writer_programs(model: Seq2Seq | DecoderOnly, call: Sequence[Any], *, attent
         inputs |= {"source_lens": call[1], **dict(zip(encoder.outputs, stays, strict=True))}
         axes |= {"source_lens": ("batch",), **module.axes_of_memory()}
         programs.append(encoder)
-    inputs |= module.example_past(2, 5)
+    inputs |= module.example_past(rows, 5)
     axes |= module.axes_of_past()
     outputs = ("logits", *(name.replace("past", "present") for name in module.axes_of_past()))
     return [*programs, Program("decoder", module, inputs, axes, outputs, watched)]

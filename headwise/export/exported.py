@@ -15,7 +15,7 @@ from headwise import runtime
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import CheckpointError, HeadwiseError, Unsupported
 from headwise.exchange.tokens import as_json, theirs_of_tokenizers
-from headwise.export.answers import Answers, in_float32
+from headwise.export.answers import Answers, settled
 from headwise.export.decoders import writer_programs
 from headwise.export.parity import Runner
 from headwise.export.programs import Interface, Program, called, refuse_loops
@@ -132,7 +132,7 @@ class ProgramRunner(Runner):
             raise CheckpointError(f"{missing[0]}: is no program of this folder; export it again")
         sessions = {name: self.opened(*part) for name, part in parts.items()}
         predictor = task_of(subject.run).predictor(stand_in(subject.model, sessions))
-        self._subject = replace(subject, predictor=in_float32(predictor))
+        self._subject = replace(subject, predictor=settled(predictor))
 
     @abstractmethod
     def opened(self, path: Path, interface: Interface) -> Session:

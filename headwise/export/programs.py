@@ -92,6 +92,12 @@ class Program:
     def trace(self) -> tuple[ExportedProgram, Interface]:
         """The program. Raises: Unsupported where PyTorch cannot trace it for any size of its axes."""
         module = self.module if self.watched is None else _Watched(self.module, self.watched)
+        attention: tuple[str, ...] = ()
+        if isinstance(module, _Watched):
+            # which layers are called shows outside of tracing, which leaves nothing on a module
+            with torch.no_grad():
+                module(list(self.inputs.values()))
+            attention = tuple(module.names)
         examples = _distinct(self.inputs, self.axes)
         open_axes = tuple(
             {place: Dim.DYNAMIC for place, axis in enumerate(self.axes[name]) if axis} for name in examples
@@ -108,7 +114,6 @@ class Program:
         except Exception as error:
             # whatever PyTorch's tracing stumbles over
             raise Unsupported(f"PyTorch cannot trace this model for any length: {first_line(error)}") from error
-        attention = tuple(module.names) if isinstance(module, _Watched) else ()
         inputs = {
             name: (
                 str(tensor.dtype).removeprefix("torch."),

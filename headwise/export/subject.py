@@ -86,11 +86,7 @@ class Subject:
         """As the recipe says, without chance."""
         config: DecodingConfig = self.predictor.decoding
         config = config if self.stopping is None else config.model_copy(update={"stopping": self.stopping})
-        if config.method != "sample":
-            return config
-        return config.model_copy(
-            update={"method": "greedy", "num_samples": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
-        )
+        return without_chance(config)
 
     def flat(self) -> dict[str, Any]:
         """The keys of the recipe."""
@@ -182,6 +178,15 @@ class Subject:
         texts = [target.decode(output.tokens) for output in outputs]
         references = [target.decode(case.target[:-1]) for case in cases]
         return {"bleu": float(self.predictor.bleu_options().scores(texts, references)["bleu"]), **scores}
+
+
+def without_chance(config: DecodingConfig) -> DecodingConfig:
+    """The configuration; greedy where it draws."""
+    if config.method != "sample":
+        return config
+    return config.model_copy(
+        update={"method": "greedy", "num_samples": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    )
 
 
 def decoder_inputs(subject: Subject, cases: Sequence[Case]) -> list[list[int]]:

@@ -101,14 +101,13 @@ def _shown(playwright, address):
         browser = started.chromium.launch(executable_path=CHROMIUM)
         page = browser.new_page()
         page.goto(address)
-        page.wait_for_function("document.querySelector('[role=status]').textContent", timeout=60_000)
-        dark = """() => [...document.querySelectorAll('canvas')].reduce((sum, canvas) => sum + canvas.getContext('2d')
-            .getImageData(0, 0, canvas.width, canvas.height).data.filter((value, place) => place % 4 == 3 && value).length, 0)"""
+        page.wait_for_function("document.querySelector('[role=status]').textContent", timeout=120_000)
+        dark = """() => [...document.querySelectorAll('canvas')].filter((canvas) => canvas.getContext('2d')
+            .getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value)).length"""
         found = {
             "answer": page.text_content("[role=status]"),
             "pictures": page.locator("canvas").count(),
             "dark": page.evaluate(dark),
         }
-        page.screenshot(path="/tmp/ox/page.png")
         browser.close()
     return found

@@ -176,6 +176,6 @@ def _live(call: Call, keep: Tensor) -> Tensor | None:
 
 
 def _is_causal(call: Call) -> bool:
-    if call.bias is not None or call.relative is not None or call.query_start != 0:
-        return False
-    return call.structure.causal
+    # a Python bool of a symbolic start too
+    alone = bool(call.bias is None and call.relative is None and call.query_start == 0)
+    return alone and call.structure.causal
