@@ -15,7 +15,7 @@ from headwise.errors import CheckpointError
 from headwise.exchange import huggingface
 from headwise.exchange.families.images import PROCESSOR
 from headwise.exchange.folder import CONFIG
-from headwise.export.answers import Answers, in_float32
+from headwise.export.answers import Answers, settled
 from headwise.export.parity import Runner
 from headwise.export.stand_ins import Session, stand_in
 from headwise.export.subject import Written
@@ -110,7 +110,7 @@ class TheirEncoder(Runner):
 
     def __init__(self, folder: Path, subject: Answers):
         predictor = task_of(subject.run).predictor(stand_in(subject.model, {"model": _Theirs(folder, subject)}))
-        self._subject = replace(subject, predictor=in_float32(predictor))
+        self._subject = replace(subject, predictor=settled(predictor))
         tokenizer = _tokenizer(predictor)
         if tokenizer is not None:
             theirs = transformers_part("AutoTokenizer").from_pretrained(folder, local_files_only=True)
