@@ -133,10 +133,8 @@ def started(
     from headwise.training.start import Start
 
     start = Start.read(folder, task)
-    if start.recipe.task != task:
-        raise ConfigError(f"{folder}: is a model of task {start.recipe.task}, not of {task}")
     values = kind.suggest(override({"data": dict(keys)}, [s for s in settings if s.startswith("data.")])["data"]).values
-    values = override({"task": task, "seed": 0, **values, **start.settings(folder, values["data"])}, settings)
+    values = override({"task": task, "seed": 0, **values, **start.settings(folder, values["data"], task)}, settings)
     return f"Fine-tuning of {start.origin.name} on {Path(keys['train']).name}", read_recipe(values), values
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 from tokenizers import Tokenizer as Backend
@@ -19,6 +19,8 @@ from headwise.data.text import SPACE_MARK, Normalize, clean, normalized
 from headwise.data.threads import threads_for
 from headwise.data.unigram import train_unigram
 from headwise.errors import DataError
+
+I = TypeVar("I")  # noqa: E741
 
 # in no text, so in no vocabulary
 _NO_CHARACTER = "\U0010fffd"
@@ -56,6 +58,7 @@ class Specials(Config):
         banned: tokens that are never written.
         before, after: what stands around a text that is read.
         first: what a text that is written begins with, after `bos`.
+        family: of the model that it came with, which an export prefers.
     """
 
     rows: int = Field(ge=1)
@@ -69,10 +72,11 @@ class Specials(Config):
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     first: tuple[int, ...] = ()
+    family: str | None = None
 
     def numbers(self) -> set[int]:
         """All of them."""
-        values = self.model_dump(exclude={"rows"}).values()
+        values = self.model_dump(exclude={"rows", "family"}).values()
         return {token for value in values for token in (value if isinstance(value, tuple) else [value])} - {None}
 
 
@@ -140,6 +144,26 @@ class Tokenizer:
             return self
         framed = self.imported.model_copy(update={"before": self.imported.first, "after": ()})
         return Tokenizer(self.config, self._spacing, self._backend, self._data, framed)
+
+    @cached_property
+    def bare(self) -> "Tokenizer":
+        """The same tokens, with nothing around a text."""
+        if self.imported is None or not (self._before or self._after):
+            return self
+        alone = self.imported.model_copy(update={"before": (), "after": ()})
+        return Tokenizer(self.config, self._spacing, self._backend, self._data, alone)
+
+    @property
+    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What stands before and behind every text that is read."""
+        return self._before, self._after
+
+    def shorten(self, items: Sequence[I], longest: int) -> Sequence[I]:
+        """The first of a text's tokens, or of what belongs to each, with what stands behind every text."""
+        if len(items) <= longest:
+            return items
+        behind = min(len(self._after), longest)
+        return [*items[: longest - behind], *items[len(items) - behind :]]
 
     @classmethod
     def of_imported(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwise.errors import Unsupported
 from headwise.exchange.forms import Row
-from headwise.exchange.keys import Flat, Key, free, read_keys, write_keys
+from headwise.exchange.keys import Flat, Key, free, read_keys, refused, write_keys
 
 # a tensor of theirs by name, None where the folder has none
 Reader = Callable[[str], Tensor | None]
@@ -51,6 +51,10 @@ class Family:
         late: completes a flat recipe by what only the tensors tell, the values of these `by_tensors`.
         prepare: keys of config.json as the newest folders have them.
         prefix: of the names of their tensors, which older folders leave out.
+        by_task: keys of a recipe that all its models for a task have; one of [model] contradicts a key of config.json.
+        assumed: values that no recipe has, in what is written.
+        describe: keys of config.json that follow from several of ours.
+        starts: tasks that a model of any of its classes can start, with a new head.
     """
 
     name: str
@@ -64,10 +68,19 @@ class Family:
     by_tensors: frozenset[str] = frozenset()
     prepare: Callable[[Mapping[str, Any], str], Mapping[str, Any]] = field(default=lambda values, _: values)
     prefix: str = ""
+    by_task: Mapping[str, Flat] = field(default_factory=dict)
+    assumed: Flat = field(default_factory=dict)
+    describe: Callable[[Flat], dict[str, Any]] = field(default=lambda _: {})
+    starts: tuple[str, ...] = ()
 
-    def read_config(self, values: Mapping[str, Any], where: str) -> Flat:
+    def read_config(self, values: Mapping[str, Any], where: str, task: str) -> Flat:
         """The keys of a recipe. Raises: Unsupported naming the key that has no counterpart."""
-        return {**self.constants, **read_keys((*COMMON, *self.keys), self.prepare(values, where), where)}
+        flat = {**self.constants, **read_keys((*COMMON, *self.keys), self.prepare(values, where), where)}
+        own = self.by_task.get(task, {})
+        for key in self.keys:
+            if key.ours in own and flat[key.ours] != own[key.ours]:
+                raise refused(f"{where}: with a head for task {task}", key.name, values.get(key.name, key.default))
+        return {**flat, **own}
 
     def write_config(self, flat: Flat) -> dict[str, Any]:
         """Their configuration of a run.
@@ -77,12 +90,13 @@ class Family:
 
         Raises: Unsupported naming the keys with which a model is none of this family.
         """
-        values = write_keys(self.keys, flat)
-        back, neutral = self.read_config(values, self.name), {**NEUTRAL, **natural(flat)}
+        values = {**write_keys(self.keys, flat), **self.describe(flat)}
+        back, neutral = self.read_config(values, self.name, flat["task"]), {**NEUTRAL, **natural(flat)}
+        own = self.by_task.get(flat["task"], {})
         others = [
             f"{key} = {flat.get(key)!r} (there {value!r})"
             for key, value in back.items()
-            if key.startswith("model.") and key not in NEUTRAL_KEYS and flat.get(key) != value
+            if (key.startswith("model.") or key in own) and key not in NEUTRAL_KEYS and flat.get(key) != value
         ]
         others += [
             f"{key} = {value!r}"

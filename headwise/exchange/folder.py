@@ -26,6 +26,8 @@ _MAX_JSON_BYTES, _MAX_TOKENIZER_BYTES, _MAX_HEADER_BYTES = 1 << 24, 1 << 28, 100
 _LENGTH_BYTES = 8
 _LICENSE_LINES = 200
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".msgpack", ".h5")
+# as TensorFlow named the parts of a norm
+_OLD_NORM, _NORM_PARTS = re.compile(r"\.LayerNorm\.(gamma|beta)$"), {"gamma": "weight", "beta": "bias"}
 # numbers that are exact in float32
 _READ = {"F32", "F16", "BF16"}
 
@@ -66,6 +68,20 @@ class Folder:
         """generation_config.json, if there is one."""
         return self._json(GENERATION) if os.path.lexists(self.path / GENERATION) else None
 
+    @cached_property
+    def token_names(self) -> dict[str, str]:
+        """What tokens are for, by names such as "mask_token", where tokenizer_config.json says it."""
+        name = "tokenizer_config.json"
+        values = self._json(name) if os.path.lexists(self.path / name) else {}
+        texts = {key: value.get("content") if isinstance(value, dict) else value for key, value in values.items()}
+        return {key: text for key, text in texts.items() if key.endswith("_token") and isinstance(text, str)}
+
+    def processor(self, name: str) -> dict[str, Any]:
+        """How pictures become numbers."""
+        if not os.path.lexists(self.path / name):
+            raise CheckpointError(f"{self.path}: has no {name}, which says how pictures become numbers; get it there")
+        return self._json(name)
+
     def tokenizer(self, name: str = TOKENIZER) -> dict[str, Any]:
         """The content of a tokenizer.json."""
         if not os.path.lexists(self.path / name):
@@ -93,6 +109,7 @@ class Folder:
         entries: dict[str, Entry] = {}
         for path in self._weight_files():
             for name, entry in _entries(path):
+                name = _OLD_NORM.sub(lambda match: f".LayerNorm.{_NORM_PARTS[match[1]]}", name)
                 if name in entries:
                     raise CheckpointError(f"{path}: '{name}' is in another file too")
                 entries[name] = entry
@@ -156,7 +173,8 @@ class Folder:
         path = self.path / name
         try:
             with open(open_regular(path), "rb") as file:
-                data = file.read(limit + 1)
+                # Python takes memory for all that it is asked to read
+                data = file.read(min(limit, os.fstat(file.fileno()).st_size) + 1)
         except FileNotFoundError:
             raise CheckpointError(f"{path}: missing; write the folder with save_pretrained") from None
         except CheckpointError as error:

@@ -110,12 +110,14 @@ class Row:
     Args:
         residual: axes of ours along the residual stream, whose columns lie in another order in families with
             sinusoids by halves.
+        also: others of theirs that ours is made of, which are written as parts of other rows.
     """
 
     ours: str
     theirs: tuple[str, ...]
     form: Form = SAME
     residual: tuple[int, ...] = ()
+    also: tuple[str, ...] = ()
 
     def inward(self, tensors: Mapping[str, Tensor], order: Tensor | None) -> Tensor:
         """Our tensor.
@@ -123,7 +125,7 @@ class Row:
         Args:
             order: for each of our columns of the residual stream the number of theirs; None: the same.
         """
-        tensor = self.form.inward([tensors[name] for name in self.theirs])
+        tensor = self.form.inward([tensors[name] for name in (*self.theirs, *self.also)])
         return self._ordered(tensor, order)
 
     def outward(self, tensor: Tensor, order: Tensor | None) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headwise.exchange.keys import Flat, Key, fixed, free, mapped, read_keys
+from headwise.exchange.keys import Flat, Key, fixed, free, mapped, read_keys, token
 
 _WHERE = "generation_config.json"
 
@@ -19,10 +19,10 @@ KEYS = (
     Key("max_length", "limits.max_length", None),
     Key("max_new_tokens", "limits.max_new_tokens", None),
     Key("min_length", "limits.min_length", 0, lambda value: value or 0),
-    Key("forced_bos_token_id", "specials.first", None),
-    Key("forced_eos_token_id", "specials.last", None),
+    token("forced_bos_token_id", "specials.first", None),
+    token("forced_eos_token_id", "specials.last", None),
     Key("bad_words_ids", "specials.bad_words", None),
-    Key("suppress_tokens", "specials.suppressed", None),
+    token("suppress_tokens", "specials.suppressed", None),
     fixed("repetition_penalty", 1.0, None),
     fixed("encoder_no_repeat_ngram_size", 0, None),
     fixed("diversity_penalty", 0.0, None),
@@ -39,7 +39,7 @@ KEYS = (
     *free("num_return_sequences"),
 )
 _TOKENS = tuple(
-    Key(f"{name}_token_id", f"specials.{ours}", None)
+    token(f"{name}_token_id", f"specials.{ours}", None)
     for name, ours in (("pad", "pad"), ("bos", "begin"), ("eos", "eos"), ("decoder_start", "bos"))
 )
 _REST = free("transformers_version", "use_cache", "output_attentions", "output_hidden_states", "output_scores")
@@ -60,5 +60,5 @@ def read(config: Mapping[str, Any], generation: Mapping[str, Any] | None) -> Fla
         where, values = _WHERE, dict(generation)
     flat = read_keys((*KEYS, *_TOKENS, *_REST), values, where)
     if generation is None:
-        flat = {key: value for key, value in flat.items() if key not in {token.ours for token in _TOKENS}}
+        flat = {key: value for key, value in flat.items() if key not in {special.ours for special in _TOKENS}}
     return {key: value for key, value in flat.items() if not (value is None and key.startswith("specials."))}

@@ -1,28 +1,25 @@
 """Folders of Hugging Face transformers and runs of ours: one table of correspondence, read in both directions."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
-from headwise.data.tokenizers import Specials, Tokenizer, TokenizerConfig
-from headwise.errors import CheckpointError, ConfigError, DataError, Unsupported, unknown
+from headwise.data.tokenizers import Tokenizer
+from headwise.errors import CheckpointError, ConfigError, Unsupported, unknown
 from headwise.exchange import generation
 from headwise.exchange.families import FAMILIES, decoders, family_of
 from headwise.exchange.family import Family, Spare, effective
-from headwise.exchange.folder import CONFIG, TARGET_TOKENIZER, TOKENIZER, Folder
+from headwise.exchange.folder import CONFIG, Folder
 from headwise.exchange.forms import Row, interleaved
-from headwise.exchange.keys import Flat, refused, write_keys
+from headwise.exchange.keys import Flat, write_keys
+from headwise.exchange.run_files import WRITE, described_labels, processor, read_files, recipe_of, with_pictures
 from headwise.exchange.tokens import theirs_of_tokenizers
 
 _SHOWN = 5
 _TOLERANCE = 1e-6
-# a search without a limit of its own
-_LONGEST = 256
-# tokens of a training window at most
-_WINDOW = 1024
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class Imported:
         return {row.ours: self._inward(row, order) for row in self.rows}
 
     def _inward(self, row: Row, order: Tensor | None) -> Tensor:
-        theirs = {name: self.folder.read(name) for name in row.theirs}
+        theirs = {name: self.folder.read(name) for name in (*row.theirs, *row.also)}
         if bad := [name for name, tensor in theirs.items() if not tensor.isfinite().all()]:
             raise CheckpointError(f"{self.folder.path}: '{bad[0]}' holds NaN or infinity")
         return row.inward(theirs, order).contiguous()
@@ -134,17 +131,17 @@ def read(folder: Folder, task: str | None = None) -> Imported:
     family = family_of(config.get("model_type"), where)
     task = _task(family, config, task, where)
     own = {key: value for key, value in config.items() if key not in generation.NAMES}
-    flat = family.read_config(own, where)
-    flat |= generation.read(config, folder.generation)
-    flat["task"] = task
-    if flat.get("target.vocab_size") is None:
+    flat = {**family.read_config(own, where, task), "task": task}
+    if task in WRITE:
+        flat |= generation.read(config, folder.generation)
+    if flat.get("target.vocab_size") is None and "tokenizer.vocab_size" in flat:
         flat["target.vocab_size"] = flat["tokenizer.vocab_size"]
     folder.prefixed(family.prefix)
     _check_sizes(folder, flat)
     flat = family.late(flat, lambda name: folder.read(name) if name in folder.entries else None)
-    specials = _specials(flat, folder)
-    files = _tokenizers(folder, flat, specials, task)
-    return Imported(_recipe(flat, task), files, family.rows(flat), family, flat, folder)
+    return Imported(
+        recipe_of(flat, task), read_files(folder, flat, family.name), family.rows(flat), family, flat, folder
+    )
 
 
 def _task(family: Family, config: Mapping[str, Any], task: str | None, where: str) -> str:
@@ -155,9 +152,18 @@ def _task(family: Family, config: Mapping[str, Any], task: str | None, where: st
             f"{where}: architectures = {str(kind)[:80]!r}; these have a counterpart: {', '.join(family.classes)}"
         )
     tasks = family.classes[str(kind)]
-    if task is not None and task not in tasks:
+    if task is None or (task in family.starts and task not in tasks):
+        return _natural_task(config, tasks)
+    if task not in tasks:
         raise ConfigError(unknown("task", task, tasks))
-    return task or tasks[0]
+    return task
+
+
+def _natural_task(config: Mapping[str, Any], tasks: tuple[str, ...]) -> str:
+    """The first task; numbers where a class for labels has one output."""
+    labels, one = config.get("id2label"), config.get("problem_type") == "regression"
+    one |= isinstance(labels, Mapping) and len(labels) == 1
+    return "regress" if one and "regress" in tasks else tasks[0]
 
 
 def _check_sizes(folder: Folder, flat: Flat) -> None:
@@ -165,141 +171,11 @@ def _check_sizes(folder: Folder, flat: Flat) -> None:
     tensors = len(folder.entries)
     rows = max((entry.shape[0] for entry in folder.entries.values() if entry.shape), default=0)
     for key in ("tokenizer.vocab_size", "target.vocab_size"):
-        if type(flat[key]) is not int or not 0 < flat[key] <= rows:
+        if key in flat and (type(flat[key]) is not int or not 0 < flat[key] <= rows):
             raise CheckpointError(f"{folder.path}: {CONFIG} says {flat[key]!r} tokens; no tensor has so many rows")
     for key, value in flat.items():
         if key.endswith("_layers") and isinstance(value, int) and value > tensors:
             raise CheckpointError(f"{folder.path}: {CONFIG} says {value:,} layers, and there are {tensors:,} tensors")
-
-
-def _token(value: Any, name: str, size: int, where: str) -> int | None:
-    """A token of a configuration; -1 says that there is none."""
-    if value is None or value == -1:
-        return None
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if type(value) is not int or not 0 <= value < size:
-        raise refused(where, name, value)
-    return value
-
-
-def _specials(flat: Flat, folder: Folder) -> Specials:
-    """The special tokens, but for what stands around texts."""
-    where, size = str(folder.path), flat["target.vocab_size"]
-    names = {"pad": "pad", "bos": "decoder_start", "eos": "eos", "begin": "bos"}
-    tokens = {key: _token(flat.get(f"specials.{key}"), f"{name}_token_id", size, where) for key, name in names.items()}
-    first = _token(flat.get("specials.first"), "forced_bos_token_id", size, where)
-    last = _token(flat.get("specials.last"), "forced_eos_token_id", size, where)
-    if last not in (None, tokens["eos"]):
-        raise refused(where, "forced_eos_token_id", last)
-    banned = list(flat.get("specials.suppressed") or [])
-    for word in flat.get("specials.bad_words") or []:
-        if not isinstance(word, list) or len(word) != 1:
-            raise refused(where, "bad_words_ids", word)
-        banned += word
-    begin = tokens.pop("begin")
-    return Specials(
-        rows=size,
-        **{**tokens, "bos": begin if tokens["bos"] is None else tokens["bos"]},
-        banned=tuple(
-            token for token in (_token(token, "bad_words_ids", size, where) for token in banned) if token is not None
-        ),
-        first=() if first is None else (first,),
-    )
-
-
-def _tokenizers(folder: Folder, flat: Flat, specials: Specials, task: str) -> dict[str, bytes]:
-    """The tokenizers of the run, by file name."""
-    names = FILES[task]
-    config, writes = TokenizerConfig.model_validate(_recipe(flat, task)["tokenizer"]), len(names) > 1
-    rows = {TOKENIZER: flat["tokenizer.vocab_size"]}
-    if writes and not flat["model.tie_embeddings"]:
-        rows[TARGET_TOKENIZER] = flat["target.vocab_size"]
-    files = {}
-    for (name, size), ours in zip(rows.items(), names, strict=False):
-        own = specials.model_copy(update={"rows": size})
-        files[ours] = _framed(folder.tokenizer(name), config, own, str(folder.path / name), ends=writes).to_bytes()
-    return files
-
-
-def _framed(
-    described: Mapping[str, Any], config: TokenizerConfig, specials: Specials, name: str, *, ends: bool
-) -> Tokenizer:
-    """A tokenizer with what its post-processor puts around texts.
-
-    Args:
-        ends: texts end in the token of their end, which is added elsewhere.
-    """
-    try:
-        framed = Tokenizer.of_imported(described, config, specials, name)
-        before, after, silent, unk, mask = framed.frame()
-    except DataError as error:
-        raise CheckpointError(str(error)) from None
-    if config.spaces == "kept":
-        # what stands before a text stands before a prompt alone
-        if after:
-            raise Unsupported(f"{name}: puts tokens after a text that is to go on")
-        specials, before = specials.model_copy(update={"first": before}), ()
-    if ends:
-        if after[-1:] != (specials.eos,):
-            raise Unsupported(
-                f"{name}: texts do not end in the token eos_token_id = {specials.eos}, as the model reads them"
-            )
-        after = after[:-1]
-    around = {"before": before, "after": after, "silent": silent, "unk": unk, "mask": mask}
-    return Tokenizer.of_imported(described, config, specials.model_copy(update=around), name)
-
-
-def _recipe(flat: Flat, task: str) -> dict[str, Any]:
-    """The recipe of an imported model; what it was trained on is not known."""
-    values: dict[str, Any] = {"task": task, "seed": 0}
-    sections = ("model", "decoding", "recipe")
-    for key, value in flat.items():
-        section, _, name = key.partition(".")
-        if section in sections and value is not None and key != "decoding.sampled":
-            place = values if section == "recipe" else values.setdefault(section, {})
-            place[name] = value
-    max_len = flat["model.max_len"]
-    values["tokenizer"] = {"kind": "imported", "vocab_size": flat["tokenizer.vocab_size"], "normalize": "none"}
-    if task in ("translate", "summarise"):
-        values["tokenizer"]["spaces"] = "joined"
-        values["data"] = {"train": NO_DATA, "max_source_len": max_len - 1, "max_target_len": max_len - 1}
-    if task == "language-model":
-        values["tokenizer"]["spaces"] = "kept"
-        values |= {"data": {"train": NO_DATA}, "length": min(max_len, _WINDOW), "ngram": 0}
-    if "decoding" in values:
-        values["decoding"] = _decoding(flat, values["decoding"], max_len)
-    return values
-
-
-def _decoding(flat: Flat, values: Mapping[str, Any], max_len: int) -> dict[str, Any]:
-    decoding = dict(values)
-    sampled, beams = flat["decoding.sampled"], decoding["beam_size"]
-    decoding["method"] = "sample" if sampled else "greedy" if beams == 1 else "beam"
-    if not sampled:
-        # they belong to samples
-        for name in ("temperature", "top_k", "top_p"):
-            decoding.pop(name)
-    start = 1 if flat["model.kind"] == "transformer" else 0
-    limit = flat.get("limits.max_new_tokens") or (flat.get("limits.max_length") or 0) - start
-    longest = min(limit, max_len) if limit > 0 else min(_LONGEST, max_len)
-    # that of a decoder counts what it reads too
-    longest = longest if start else min(longest, max(1, max_len // 2))
-    decoding |= {"max_len": longest, "min_len": min(longest, max(0, (flat.get("limits.min_length") or 0) - start))}
-    if flat["model.kind"] == "transformer":
-        # there the length of a source limits nothing
-        decoding |= {"max_len_a": 0.0, "max_len_b": float(longest)}
-    return decoding
-
-
-# what stands in place of a data file
-NO_DATA = "(imported without data; name a file with --data)"
-# the files of a task's tokenizers, that of what is written last
-FILES = {
-    "translate": ("source.tokenizer.json", "target.tokenizer.json"),
-    "language-model": ("text.tokenizer.json",),
-    "summarise": ("source.tokenizer.json", "target.tokenizer.json"),
-}
 
 
 @dataclass(frozen=True)
@@ -319,23 +195,36 @@ class Exported:
     files: dict[str, bytes]
 
 
-def write(flat: Flat, tensors: Mapping[str, Tensor], tokenizers: tuple[Tokenizer, ...]) -> Exported:
-    """A run in the form of the first family that computes the same.
+def write(
+    flat: Flat,
+    tensors: Mapping[str, Tensor],
+    tokenizers: tuple[Tokenizer, ...],
+    labels: Sequence[str] = (),
+    pictures: Mapping[str, Any] | None = None,
+) -> Exported:
+    """A run in the form of the family that it came with, else of the first that computes the same.
 
     Args:
         flat: the keys of its recipe.
         tensors: its weights, without those that are tied.
         tokenizers: of what it reads, and of what it writes if that is another one.
+        labels: names of what a classifier or tagger says, by number.
+        pictures: of a model of images: their shape (height, width, channels), mean and deviation.
 
     Raises: Unsupported naming for every family the keys with which the model is none of it.
     """
-    flat = _described(effective(flat), tokenizers)
+    if not any(flat["task"] in tasks for family in FAMILIES.values() for tasks in family.classes.values()):
+        raise Unsupported(f"no class of transformers is for task '{flat['task']}'")
+    flat = _described(effective(flat), tokenizers) if pictures is None else with_pictures(effective(flat), pictures)
     if flat.get("model.kind") == "decoder":
         flat, tensors = decoders.by_halves(*decoders.unscaled(flat, tensors))
-    reasons = []
-    for family in FAMILIES.values():
+    if flat.get("pooling.kind") == "cls":
+        flat, tensors = fronted(flat, tensors, tokenizers[0])
+    reasons, known = [], tokenizers[0].imported if tokenizers else None
+    for family in sorted(FAMILIES.values(), key=lambda family: known is None or family.name != known.family):
         if not any(flat["task"] in tasks for tasks in family.classes.values()):
             continue
+        flat = {**flat, **family.assumed}
         try:
             config = family.write_config(flat)
         except Unsupported as error:
@@ -348,13 +237,21 @@ def write(flat: Flat, tensors: Mapping[str, Tensor], tokenizers: tuple[Tokenizer
         for row in rows:
             theirs |= {name: part.contiguous() for name, part in row.outward(tensors[row.ours], order).items()}
         values = {name: spare.value(flat) for name, spare in family.spares(flat).items() if spare.value is not None}
-        writes = "model.kind" in flat and flat["model.kind"] in ("transformer", "decoder")
-        how = _generation(flat) if writes else None
-        files = theirs_of_tokenizers(tokenizers, flat, flat["model.max_len"])
+        how = _generation(flat) if flat["task"] in WRITE else None
+        files = theirs_of_tokenizers(tokenizers, flat, flat["model.max_len"]) if pictures is None else processor(flat)
+        config |= described_labels(flat["task"], labels)
         return Exported(family, config, how, {**theirs, **values}, files)
-    if not reasons:
-        raise Unsupported(f"no class of transformers is for task '{flat['task']}'")
     raise Unsupported("no class of transformers computes this model; " + " | ".join(reasons))
+
+
+def fronted(flat: Flat, tensors: Mapping[str, Tensor], tokenizer: Tokenizer) -> tuple[Flat, dict[str, Tensor]]:
+    """A model with a learned vector in front as one that reads the token of the begin there, which no text has."""
+    if tokenizer.imported is not None:
+        raise Unsupported("pooling.kind = 'cls' with imported tokens, which have a token in front; use 'first'")
+    rest = dict(tensors)
+    table = rest["embedding.weight"].clone()
+    table[tokenizer.bos_id] = rest.pop("front")
+    return {**flat, "pooling.kind": "first", "front": True}, {**rest, "embedding.weight": table}
 
 
 def _generation(flat: Flat) -> dict[str, Any]:

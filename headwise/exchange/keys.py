@@ -43,13 +43,24 @@ class Key:
             if self.allowed is not None and not any(_equal(value, allowed) for allowed in self.allowed):
                 raise refused(where, self.name, value)
             return None
-        if self.inward is _same and isinstance(value, str):
-            # what is written as it stands is a number or a truth value
+        if self.inward is _same and not _is_like(value, self.default):
             raise refused(where, self.name, value)
         try:
             return self.inward(value)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise refused(where, self.name, value) from None
+
+
+def token(name: str, ours: str, default: Any) -> Key:
+    """A key that names a token, or several; None and -1 say that there is none."""
+
+    def number(value: Any) -> Any:
+        numbers = value if isinstance(value, list) else [value]
+        if any(type(entry) is not int or entry < -1 for entry in numbers if entry is not None):
+            raise ValueError(value)
+        return value
+
+    return Key(name, ours, default, number)
 
 
 def mapped(name: str, ours: str, default: Any, pairs: Mapping[Any, Any] | None = None) -> Key:
@@ -114,6 +125,14 @@ def write_keys(keys: Sequence[Key], flat: Flat) -> dict[str, Any]:
         except (KeyError, TypeError, ValueError):
             raise Unsupported(f"{key.ours} = {flat.get(key.ours)!r} has no counterpart there ({key.name})") from None
     return values
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Whether a value is of the kind of a default: whole number, number, truth value; of no kind anything but text."""
+    kinds: dict[type, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float)}
+    if type(default) in kinds:
+        return type(value) in kinds[type(default)]
+    return not isinstance(value, str)
 
 
 def _equal(value: Any, other: Any) -> bool:

@@ -1,7 +1,6 @@
 """Tokenizers of ours as tokenizer.json and tokenizer_config.json of transformers."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from headwise.data.text import SPACE_MARK
@@ -10,6 +9,7 @@ from headwise.exchange.folder import TARGET_TOKENIZER, TOKENIZER
 from headwise.exchange.keys import Flat
 
 _NAMES = {"pad": "pad_token", "bos": "bos_token", "eos": "eos_token", "unk": "unk_token", "mask": "mask_token"}
+_NAMES |= {"cls": "cls_token", "sep": "sep_token"}
 
 
 def theirs_of_tokenizers(tokenizers: tuple[Tokenizer, ...], flat: Flat, longest: int) -> dict[str, bytes]:
@@ -18,34 +18,38 @@ def theirs_of_tokenizers(tokenizers: tuple[Tokenizer, ...], flat: Flat, longest:
     Args:
         longest: tokens of a text at most.
     """
-    ends = flat.get("model.kind") == "transformer"
+    ends, fronted = flat.get("model.kind") == "transformer", flat.get("front", False)
     names = (TOKENIZER, TARGET_TOKENIZER)
-    described = [_described(tokenizer, ends=ends) for tokenizer in tokenizers]
+    described = [_described(tokenizer, ends=ends, fronted=fronted) for tokenizer in tokenizers]
     files = {name: as_json(values) for name, values in zip(names, described, strict=False)}
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": longest,
         "clean_up_tokenization_spaces": False,
-        **_special_names(tokenizers[0]),
+        **_special_names(tokenizers[0], masked=flat.get("task") == "masked-lm"),
     }
     return {**files, "tokenizer_config.json": as_json(settings)}
 
 
-def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
+def _special_names(tokenizer: Tokenizer, *, masked: bool) -> dict[str, str]:
+    """`masked`: tokens are masked by that of padding, unless there is one for it."""
     known = tokenizer.imported
     if known is None:
-        numbers: Mapping[str, int | None] = {"pad": 0, "bos": 1, "eos": 2, "unk": 3}
+        numbers: dict[str, int | None] = {"pad": 0, "bos": 1, "eos": 2, "unk": 3, "mask": 0 if masked else None}
     else:
-        numbers = {name: getattr(known, name) for name in _NAMES}
+        numbers = {name: getattr(known, name, None) for name in _NAMES}
+        # what one token stands before and behind every text for
+        numbers |= {name: ids[0] for name, ids in (("cls", known.before), ("sep", known.after)) if len(ids) == 1}
     entries = tokenizer.entries()
     return {_NAMES[name]: entries[number] for name, number in numbers.items() if number is not None}
 
 
-def _described(tokenizer: Tokenizer, *, ends: bool) -> dict[str, Any]:
+def _described(tokenizer: Tokenizer, *, ends: bool, fronted: bool) -> dict[str, Any]:
     """The content of a tokenizer.json.
 
     Args:
         ends: what is read ends in the token of its end.
+        fronted: the token of the begin stands before each text.
     """
     described = tokenizer.described()
     if tokenizer.imported is not None:
@@ -67,6 +71,8 @@ def _described(tokenizer: Tokenizer, *, ends: bool) -> dict[str, Any]:
     if not ends and config.spaces == "kept":
         begin = tokenizer.opening_id()
         described["post_processor"] = _framed(entries[begin], begin, first=True)
+    if fronted:
+        described["post_processor"] = _framed(entries[tokenizer.bos_id], tokenizer.bos_id, first=True)
     if ends:
         described["post_processor"] = _framed(entries[tokenizer.eos_id], tokenizer.eos_id, first=False)
     return described

@@ -35,7 +35,7 @@ class Format:
 
 
 FORMATS = {
-    huggingface.NAME: Format(huggingface.files_of, huggingface.HuggingFaceRunner),
+    huggingface.NAME: Format(huggingface.files_of, huggingface.runner_of, everything=True),
     ctranslate2.NAME: Format(ctranslate2.files_of, ctranslate2.CTranslate2Runner, ("quantization",), "full"),
     onnx.NAME: Format(onnx.files_of, onnx.OnnxRunner, ("quantization", "attention"), everything=True),
     torch_programs.NAME: Format(torch_programs.files_of, torch_programs.TorchRunner, ("attention",), everything=True),

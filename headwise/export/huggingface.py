@@ -14,17 +14,23 @@ from headwise.exchange import huggingface
 from headwise.exchange.folder import CONFIG, GENERATION, WEIGHTS
 from headwise.exchange.safetensors import plain_file
 from headwise.exchange.tokens import as_json
+from headwise.export import their_encoders
+from headwise.export.answers import Answers
 from headwise.export.parity import Runner
 from headwise.export.subject import ROWS, Case, Subject, Written, decoder_inputs, padded, picked
+from headwise.export.their_encoders import TheirEncoder
 from headwise.runs.commits import Writable
 
 NAME = "huggingface"
 _STOPPING: dict[str, bool | str] = {"full": True, "estimate": False, "bound": "never"}
 
 
-def files_of(subject: Subject) -> dict[str, Writable]:
+def files_of(subject: Subject | Answers) -> dict[str, Writable]:
     """The files of a run in this format. Raises: Unsupported naming the keys that no class of theirs has."""
-    exported = huggingface.write(subject.flat(), subject.tensors(), subject.tokenizers)
+    if isinstance(subject, Answers):
+        exported = their_encoders.exported(subject)
+    else:
+        exported = huggingface.write(subject.flat(), subject.tensors(), subject.tokenizers)
     files: dict[str, Writable] = {CONFIG: as_json(exported.config), **exported.files}
     if exported.generation is not None:
         files[GENERATION] = as_json(exported.generation)
@@ -33,7 +39,12 @@ def files_of(subject: Subject) -> dict[str, Writable]:
     return files
 
 
-def _card(subject: Subject, kind: str) -> str:
+def runner_of(folder: Path, subject: Subject | Answers) -> Runner:
+    """What runs a folder of this format."""
+    return TheirEncoder(folder, subject) if isinstance(subject, Answers) else HuggingFaceRunner(folder, subject)
+
+
+def _card(subject: Subject | Answers, kind: str) -> str:
     return (
         f"# {subject.run.resolve().name}\n\nA {kind} exported from a Headwise run of task {subject.recipe.task}."
         " [PARITY.md](PARITY.md) compares both.\n\n"

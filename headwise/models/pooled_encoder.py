@@ -16,6 +16,7 @@ class PooledEncoder(nn.Module):
     """head(dropout(pooling(encoder(dropout(E[token]))))).
 
     Args:
+        pooling: one vector of all, and the layer behind it if there is one.
         front: a learned vector before the first token; None: none.
         dropout: on the embeddings and on the input of the head.
         token_dropout: share of the embeddings that are set to zero while training.

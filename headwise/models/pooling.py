@@ -1,6 +1,7 @@
 """The vectors of a sequence to one vector: mean, sum, maximum, last state, first place, attention with one query."""
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from typing import Literal
 
 import torch
@@ -21,11 +22,18 @@ from headwise.models.transformer_config import BlocksConfig
 
 
 class SequencePooling(nn.Module, ABC):
-    """One vector for each sequence. What stands beyond the lengths changes nothing; an empty one gives zeros."""
+    """One vector for each sequence. What stands beyond the lengths changes nothing; an empty one gives zeros.
+
+    `transform` is a layer behind the pooling; an identity at first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transform: nn.Module = nn.Identity()
 
     def forward(self, x: States, valid_lens: Lens) -> Float[Tensor, "batch width"]:
         """`valid_lens`: real places of each sequence."""
-        return zeroed(self.pool(x, valid_lens), (valid_lens > 0)[:, None])
+        return zeroed(self.transform(self.pool(x, valid_lens)), (valid_lens > 0)[:, None])
 
     @abstractmethod
     def pool(self, x: Tensor, valid_lens: Tensor) -> Tensor:
@@ -105,7 +113,7 @@ class LastOfSequence(SequencePooling):
 
 
 class FirstOfSequence(SequencePooling):
-    """The state at the first place, where a learned vector stands that collects what the others say.
+    """The state at the first place: of a learned vector, or of a token such as [CLS], that collects the others.
 
     Source: Devlin et al. 2019, arXiv:1810.04805, section 3 ([CLS]).
     """
@@ -141,10 +149,13 @@ class AttentionOverSequence(SequencePooling):
 class SequencePoolingConfig(Config):
     """How the states of a text become one vector."""
 
-    kind: Literal["mean", "max", "last", "attention", "cls"] = Field(
+    kind: Literal["mean", "max", "last", "attention", "cls", "first"] = Field(
         "mean",
-        description="mean or max over all places, the last state, attention with one query, or the state of a learned "
-        "token in front (cls)",
+        description="mean or max over all places, the last state, attention with one query, the state of a learned "
+        "token in front (cls), or that of the first token (first), as of an imported BERT",
+    )
+    transform: Literal["none", "tanh", "relu", "gelu"] = Field(
+        "none", description="function of a linear layer between pooling and head, as in BERT (tanh); none: no layer"
     )
     query: Literal["learned", "last"] = Field("learned", description="of attention: learned, or the last state")
     num_heads: int = Field(1, ge=1, description="of attention: heads, each with a query of its own")
@@ -156,15 +167,15 @@ class SequencePoolingConfig(Config):
 
     def check(self, encoder: EncoderConfig | BlocksConfig) -> None:
         """Raises: ConfigError if the pooling does not fit the encoder."""
-        if self.kind == "cls" and encoder.kind not in ("attention", "rnn"):
+        if self.kind in ("cls", "first") and encoder.kind not in ("attention", "rnn"):
             raise ConfigError(
-                f'pooling.kind = "cls" needs a first place that reads the whole text, which model.kind ='
+                f'pooling.kind = "{self.kind}" needs a first place that reads the whole text, which model.kind ='
                 f' "{encoder.kind}" has not; set model.kind to "attention" or "rnn", or another pooling.kind'
             )
-        if self.kind == "cls" and isinstance(encoder, AttentionConfig) and encoder.causal:
+        if self.kind in ("cls", "first") and isinstance(encoder, AttentionConfig) and encoder.causal:
             raise ConfigError(
-                'pooling.kind = "cls" needs a first place that reads the whole text, and with model.causal it sees'
-                ' itself alone; set pooling.kind to "last" or another one'
+                f'pooling.kind = "{self.kind}" needs a first place that reads the whole text, and with model.causal it'
+                ' sees itself alone; set pooling.kind to "last" or another one'
             )
         if self.kind == "attention":
             width = 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model
@@ -172,12 +183,30 @@ class SequencePoolingConfig(Config):
 
     def pooling(self, width: int, backward: int) -> SequencePooling:
         """A new pooling of states of this width, the last columns of which were read backwards."""
+        pooling = self._pooling(width, backward)
+        pooling.transform = self._transform(width)
+        return pooling
+
+    def _pooling(self, width: int, backward: int) -> SequencePooling:
         last = LastOfSequence(backward)
         if self.kind != "attention":
-            poolings = {"mean": MeanOverSequence(), "max": MaxOverSequence(), "last": last, "cls": FirstOfSequence()}
+            first = FirstOfSequence()
+            poolings = {
+                "mean": MeanOverSequence(),
+                "max": MaxOverSequence(),
+                "last": last,
+                "cls": first,
+                "first": first,
+            }
             return poolings[self.kind]
         head_dim = width // self.num_heads
         score = scores.build(self.score, head_dim, head_dim, head_dim, self.num_heads)
         mechanism = Scored(score, normalizers.build(self.normalizer, self.num_heads))
         attention = MultiHeadAttention(width, self.num_heads, mechanism, memory_dim=width)
         return AttentionOverSequence(attention, last if self.query == "last" else None)
+
+    def _transform(self, width: int) -> nn.Module:
+        if self.transform == "none":
+            return nn.Identity()
+        functions = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "gelu": nn.GELU()}
+        return nn.Sequential(OrderedDict(dense=nn.Linear(width, width), function=functions[self.transform]))

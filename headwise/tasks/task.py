@@ -128,10 +128,12 @@ class Given:
         files: what a run has learned from its data before, by file name; None: it is learned.
         scratch: the folder for what is otherwise kept for later runs, such as the tokens of a long text; None: it is
             kept, in the data cache.
+        start: the files are those of a model to start from, whose labels may be others.
     """
 
     files: Mapping[str, bytes] | None = None
     scratch: Path | None = None
+    start: bool = False
 
 
 class Task(ABC, Generic[D]):
@@ -158,6 +160,11 @@ class Task(ABC, Generic[D]):
     def __init__(self, config: Any, assets: Assets[D]) -> None:
         self.config = config
         self.assets = assets
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of what the last layer of the model says, by number; none where it says no names."""
+        return ()
 
     @classmethod
     def prepare(cls, config: Any) -> Assets[Any]:

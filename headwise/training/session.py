@@ -218,7 +218,7 @@ class Session:
     def _initialised(self, model: nn.Module) -> list[str]:
         notes = self.task.initialise(model, self.recipe.seed)
         start = start_of(self.recipe)
-        return notes if start is None else [*notes, start.load_into(model, self.recipe)]
+        return notes if start is None else [*notes, start.load_into(model, self.recipe, self.task)]
 
     @property
     def start_line(self) -> str | None:

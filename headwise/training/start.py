@@ -1,6 +1,6 @@
 """A model that a run starts from, of a run or of a Hugging Face folder: its recipe, its tokenizers, its weights."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,14 @@ from torch import Tensor, nn
 
 from headwise.config import Config, to_toml
 from headwise.data.files import resolve, sha256
+from headwise.data.tokenizers import Tokenizer
 from headwise.errors import CheckpointError, ConfigError
 from headwise.exchange import huggingface
 from headwise.exchange.family import effective
 from headwise.exchange.folder import CONFIG as THEIR_CONFIG
 from headwise.exchange.folder import Folder
 from headwise.exchange.huggingface import Origin
+from headwise.exchange.run_files import ENCODED, FILES, for_words
 from headwise.layers.adapters import apart, merged
 from headwise.locks import FolderLock
 from headwise.runs.commits import MANIFEST, Writable
@@ -24,10 +26,11 @@ from headwise.runs.reading import Saved, read_folder
 from headwise.runs.tensors import TensorFile
 from headwise.runs.weights import load_weights, metadata_of, ties, weights_as_file
 from headwise.tasks import registry
-from headwise.tasks.task import Assets
+from headwise.tasks.task import Assets, Task
 from headwise.training.recipe import Recipe, flattened, parse_recipe, read_recipe
 
-_LENGTHS = ("max_source_len", "max_target_len", "max_len")
+_SECTIONS = ("model", "tokenizer", "decoding", "length", "pooling", "output", "spelling", "tie_output")
+_LENGTHS = ("max_source_len", "max_target_len", "max_len", "size", "channels")
 # a low rate that falls to zero, in few passes over the data
 _FINE_TUNING = {"learning_rate": 5e-5, "schedule": "budget", "warmup_share": 0.1, "max_epochs": 3, "batch_tokens": 1024}
 # the fact of a published model: what it was imported from
@@ -96,22 +99,56 @@ class Start:
             publish(run, files, facts)
             (run / "README.md").write_text(card, encoding="utf-8")
 
-    def settings(self, folder: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+    def files_for(self, task: str) -> dict[str, bytes]:
+        """The files as another task has them: those of tokenizers by its names, without those of the heads."""
+        if task == self.recipe.task:
+            return self.files
+        names = zip(FILES.get(self.recipe.task, ()), FILES.get(task, ()), strict=False)
+        files = {theirs: self.files[ours] for ours, theirs in names if ours in self.files}
+        return {name: for_words(content) for name, content in files.items()} if task == "tag" else files
+
+    def settings(self, folder: Path, data: Mapping[str, Any], task: str | None = None) -> dict[str, Any]:
         """Sections of a recipe that trains this model further.
 
         Args:
             data: keys of `[data]`; lengths are those of the model.
+            task: of the recipe; None: that of the start.
+
+        Raises: ConfigError for a task that cannot start from this model.
         """
+        task = task or self.recipe.task
         values = self.recipe.model_dump(mode="json", exclude_none=True)
-        own: dict[str, Any] = {
-            key: values[key] for key in ("model", "tokenizer", "decoding", "length") if key in values
-        }
+        sections = _SECTIONS if task == self.recipe.task else ("model", "tokenizer")
+        own: dict[str, Any] = {key: values[key] for key in sections if key in values}
         own["model"]["start"] = str((folder / MODEL).resolve())
         lengths = {key: values["data"][key] for key in _LENGTHS if key in values.get("data", {})}
-        return {**own, "data": {**data, **lengths}, "training": dict(_FINE_TUNING)}
+        if task != self.recipe.task:
+            own, lengths = {**own, **self._above(task)}, {}
+            if task in ("classify", "regress") and (places := own["model"].get("max_len")):
+                lengths = {"max_len": min(places, data.get("max_len", places))}
+        training = dict(_FINE_TUNING)
+        if task == "image-classify":
+            del training["batch_tokens"]
+            training["batch_sentences"] = 16
+        return {**own, "data": {**data, **lengths}, "training": training}
 
-    def load_into(self, model: nn.Module, recipe: Recipe) -> str:
+    def _above(self, task: str) -> dict[str, Any]:
+        """What stands above an encoder that was trained for another task, as BERT has it."""
+        if task not in ENCODED or self.recipe.task not in ENCODED:
+            raise ConfigError(f"{self.origin.name}: is a model of task {self.recipe.task}, not of {task}")
+        if task == "tag":
+            above = {"pooling": {"kind": "first", "place": "after"}, "output": {"kind": "softmax"}}
+            return {**above, "spelling": {"longest": 0}}
+        if task == "masked-lm":
+            return {}
+        (files,) = (self.files[name] for name in FILES[self.recipe.task] if name in self.files)
+        before, _ = Tokenizer.from_bytes(files, self.origin.name).around
+        return {"pooling": {"kind": "first", "transform": "tanh"} if before else {"kind": "mean"}}
+
+    def load_into(self, model: nn.Module, recipe: Recipe, task: Task[Any]) -> str:
         """Puts the weights into a new model; returns the line for log and card.
+
+        What stands above the encoder stays new where it was for another task, or for other labels.
 
         Raises: ConfigError naming the keys, or the weights, that differ.
         """
@@ -120,12 +157,27 @@ class Start:
         if others := [key for key in ours if ours[key] != theirs.get(key)]:
             listed = "; ".join(f"{key} is {theirs.get(key)!r} there and {ours[key]!r} here" for key in others)
             raise ConfigError(f"model.start: {path}: {listed}; write [model] as there")
+        new = self._new(recipe, task)
+        tensors, metadata = dict(self.tensors), self.metadata
+        if new is not None:
+            own, tied = model.state_dict(), ties(model)
+            tensors = {name: tensor for name, tensor in tensors.items() if not new(name)}
+            tensors |= {name: tensor for name, tensor in own.items() if new(name) and name not in tied}
+            metadata = metadata_of(tied)
         try:
             # adapters begin at zero
-            load_weights(model, {**self.tensors, **apart(model.state_dict())}, self.metadata, f"model.start: {path}")
+            load_weights(model, {**tensors, **apart(model.state_dict())}, metadata, f"model.start: {path}")
         except CheckpointError as error:
             raise ConfigError(str(error)) from None
-        return self.origin.line()
+        heads = sorted({name.partition(".")[0] for name in tensors if new is not None and new(name)})
+        return self.origin.line() + (f"; new: {', '.join(heads)}" if heads else "")
+
+    def _new(self, recipe: Recipe, task: Task[Any]) -> Callable[[str], bool] | None:
+        """Which tensors are not taken over; None: all are."""
+        if recipe.task != self.recipe.task:
+            return lambda name: name.partition(".")[0] not in ("embedding", "encoder")
+        before = registry.task_type(self.recipe.task)(self.recipe, Assets(self.files)).outputs
+        return None if before == task.outputs else lambda name: name.partition(".")[0] in ("head", "tagging")
 
 
 def value_of_start(recipe: Config) -> str | None:
@@ -146,9 +198,9 @@ def start_of(recipe: Recipe) -> Start | None:
 
 
 def files_of_start(recipe: Recipe) -> dict[str, bytes] | None:
-    """The tokenizers of what a recipe starts from; None where it starts from nothing."""
+    """The files of what a recipe starts from, as its task has them; None where it starts from nothing."""
     start = start_of(recipe)
-    return None if start is None else start.files
+    return None if start is None else start.files_for(recipe.task)
 
 
 def start_is_gone(recipe: Recipe) -> bool:

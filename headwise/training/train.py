@@ -273,7 +273,7 @@ def _prepare(recipe: Recipe, saved: Saved | None, stop: StopSignal) -> Task[Any]
             # the checkpoint has the files that were made from it
             return kind(recipe, kind.prepare_with(recipe, Given(own_files(saved))))
         if (files := files_of_start(recipe)) is not None:
-            return kind(recipe, kind.prepare_with(recipe, Given(files)))
+            return kind(recipe, kind.prepare_with(recipe, Given(files, start=True)))
         return kind(recipe, kind.prepare(recipe))
 
 

@@ -76,9 +76,11 @@ def test_tensors_come_back_bit_by_bit(folders, name):
     predictor, start = headwise.load(run), Start.read(run)
     exported = huggingface.write(flattened(recipe_of(run)), start.tensors, (predictor.tokenizer,))
     before = load_file(folder / "model.safetensors")
-    # Mistral without a window is a Llama
-    assert exported.family.name == name.partition("-")[0].replace("mistral", "llama")
+    assert exported.family.name == name.partition("-")[0]
     assert exported.tensors.keys() == before.keys()
+    if name == "opt":
+        # two rows in front are never read
+        before["model.decoder.embed_positions.weight"][:2] = 0
     assert all(torch.equal(exported.tensors[key], before[key]) for key in before)
 
 
@@ -104,7 +106,15 @@ def test_fine_tuning_lowers_the_loss(folders, tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("sliding_window", 8), ("hidden_act", "gelu"), ("rope_parameters", {"rope_type": "yarn", "factor": 2.0})],
+    [
+        ("sliding_window", 8),
+        ("hidden_act", "gelu"),
+        ("rope_parameters", {"rope_type": "yarn", "factor": 2.0}),
+        ("rope_parameters", {"rope_theta": -1.0}),
+        ("rope_theta", -1),
+        ("eos_token_id", -4),
+        ("pad_token_id", True),
+    ],
 )
 def test_what_has_no_counterpart_is_refused_by_its_key(tmp_path, key, value):
     made(tmp_path, "mistral")

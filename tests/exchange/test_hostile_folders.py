@@ -10,7 +10,7 @@ import torch
 transformers = pytest.importorskip("transformers")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
-from their_models import edited, made  # noqa: E402
+from their_models import edited, encoder, made, picture_reader  # noqa: E402
 
 from headwise.errors import CheckpointError, HeadwiseError, Unsupported  # noqa: E402
 from headwise.training.start import Start  # noqa: E402
@@ -21,6 +21,81 @@ def sound(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sound")
     made(folder, "marian")
     return folder
+
+
+# families of other shapes: a folder, its largest size in config.json, and one of its tensors
+OTHERS = {
+    "bert": ("hidden_size", "bert.encoder.layer.0.output.dense.weight"),
+    "roberta": ("hidden_size", "roberta.encoder.layer.0.output.dense.weight"),
+    "distilbert": ("dim", "distilbert.transformer.layer.0.ffn.lin1.weight"),
+    "vit": ("hidden_size", "vit.encoder.layer.0.output.dense.weight"),
+    "opt": ("hidden_size", "model.decoder.layers.0.fc1.weight"),
+}
+
+
+@pytest.fixture(scope="module")
+def other_folders(tmp_path_factory):
+    place = tmp_path_factory.mktemp("others")
+    for name in OTHERS:
+        make = {"vit": picture_reader, "opt": lambda folder: made(folder, "opt")}.get(name)
+        make(place / name) if make else encoder(place / name, name, "classify")
+        Start.read(place / name)
+    return place
+
+
+@pytest.fixture(params=OTHERS)
+def other(request, other_folders, tmp_path):
+    for path in (other_folders / request.param).iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return (tmp_path, *OTHERS[request.param])
+
+
+def test_damage_is_named_in_other_families(other):
+    folder, width, name = other
+    before = (folder / "model.safetensors").read_bytes()
+    for change, message in (
+        (lambda tensors: tensors.pop(name), "is missing"),
+        (lambda tensors: tensors.update({name: torch.zeros(3, 5)}), r"has shape \[3, 5\]"),
+        (lambda tensors: tensors.update({name: tensors[name] * torch.inf}), "holds NaN"),
+        (lambda tensors: tensors.update({"surprise": torch.zeros(2)}), "without a counterpart here: 'surprise'"),
+    ):
+        tensors_of(folder, change)
+        with pytest.raises((CheckpointError, Unsupported), match=message):
+            Start.read(folder)
+        (folder / "model.safetensors").write_bytes(before)
+    settings = json.loads((folder / "config.json").read_bytes())
+    layers = next(key for key in settings if key.endswith("_layers"))
+    for values, message in (
+        ({width: 10**9}, "d_model|shape|word_embed_proj_dim"),
+        ({width: "18"}, f"{width}|word_embed"),
+        ({width: None}, f"{width}|word_embed"),
+        ({layers: 2.5}, layers),
+        ({layers: 10**9}, "1,000,000,000 layers"),
+        ({"auto_map": {"AutoModel": "modeling.Evil"}}, "auto_map names code"),
+        ({"architectures": ["EvilModel"]}, "architectures = 'EvilModel'"),
+        ({"surprise": 1}, "surprise"),
+    ):
+        edited(folder, **values)
+        tracemalloc.start()
+        try:
+            with pytest.raises(HeadwiseError, match=message):
+                Start.read(folder)
+            assert tracemalloc.get_traced_memory()[1] < 64 << 20
+        finally:
+            tracemalloc.stop()
+        (folder / "config.json").write_text(json.dumps(settings))
+
+
+def test_links_and_headers_are_refused_in_other_families(other):
+    folder, _, _ = other
+    (folder / "model.safetensors").rename(folder / "elsewhere")
+    os.symlink(folder / "elsewhere", folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors.*is a link"):
+        Start.read(folder)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").write_bytes((1 << 32).to_bytes(8, "little") + b"{}")
+    with pytest.raises(CheckpointError, match="a header of 4,294,967,296 bytes"):
+        Start.read(folder)
 
 
 @pytest.fixture

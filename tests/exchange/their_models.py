@@ -4,7 +4,7 @@ import json
 
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 transformers.logging.set_verbosity_error()
 
@@ -46,6 +46,12 @@ STRETCHED |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 GPT2 = {"vocab_size": SIZE, "n_positions": PLACES, "n_embd": 18, "n_layer": 2, "n_head": 3}
 FAMILIES |= {
     "gpt2": ("GPT2LMHeadModel", GPT2 | {"bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": None}, ""),
+    "opt": (
+        "OPTForCausalLM",
+        {key: STACK[key] for key in STACK if key != "intermediate_size"}
+        | {"ffn_dim": 22, "word_embed_proj_dim": 18, "bos_token_id": EOS},
+        "</s> ",
+    ),
     "llama": ("LlamaForCausalLM", GROUPED, "<s> "),
     "llama-biased": (
         "LlamaForCausalLM",
@@ -102,6 +108,95 @@ def made(folder, name, **changes):
         model.generation_config.forced_bos_token_id = BOS
     model.save_pretrained(folder)
     return model, tokenizer(folder, before, ends=getattr(model.config, "is_encoder_decoder", False))
+
+
+ENCODERS = {
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "distilbert": "DistilBert",
+    "electra": "Electra",
+}
+HEADS = {"classify": "SequenceClassification", "regress": "SequenceClassification"}
+HEADS |= {"tag": "TokenClassification", "masked-lm": "MaskedLM"}
+LABELS = {"classify": ["bad", "fair", "good"], "regress": ["LABEL_0"], "tag": ["O", "B-X", "I-X"], "masked-lm": []}
+
+
+def word_pieces(folder):
+    """A tokenizer as of BERT: small letters, pieces of words, and its files in a folder."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "w", *"0123456789", *(f"##{digit}" for digit in range(10))]
+    backend = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    special = [("[CLS]", 2), ("[SEP]", 3)]
+    backend.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=special)
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), pieces, strict=False))
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    words.save_pretrained(folder)
+    return words, len(pieces)
+
+
+def byte_pairs(folder):
+    """A tokenizer as of RoBERTa: pairs of bytes, a space before a word is a part of it, and its files in a folder."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=True), decoders.ByteLevel()
+    special = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True, normalized=False)]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=280, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    backend.train_from_iterator([" ".join(WORDS)], trainer)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
+    names = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    names |= {"cls_token": "<s>", "sep_token": "</s>", "mask_token": special[-1]}
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    words.save_pretrained(folder)
+    return words, backend.get_vocab_size()
+
+
+def encoder(folder, name, task, **changes):
+    """An encoder with the head of a task and random weights, and its tokenizer."""
+    words, size = (byte_pairs if "roberta" in name else word_pieces)(folder)
+    cls = getattr(transformers, f"{ENCODERS[name]}For{HEADS[task]}")
+    values = {"vocab_size": size, "pad_token_id": words.pad_token_id, "max_position_embeddings": PLACES}
+    if name == "distilbert":
+        values |= {"dim": 18, "n_layers": 2, "n_heads": 3, "hidden_dim": 22}
+    else:
+        values |= {key: STACK[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads")}
+        values |= {"intermediate_size": 22, "type_vocab_size": 1 if "roberta" in name else 2}
+    values |= {"embedding_size": 18} if name == "electra" else {}
+    if labels := LABELS[task]:
+        values |= {"id2label": dict(enumerate(labels)), "label2id": {label: n for n, label in enumerate(labels)}}
+    torch.manual_seed(len(name) + len(task))
+    model = cls(cls.config_class(**{**values, **changes})).eval()
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.copy_(tensor + NOISE * torch.randn_like(tensor))
+    model.save_pretrained(folder)
+    return model, words
+
+
+CLASSES = ["cat", "dog", "owl"]
+PIXELS = {"hidden_size": 18, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 22}
+PIXELS |= {"patch_size": 5, "num_channels": 3, "id2label": dict(enumerate(CLASSES))}
+PIXELS |= {"label2id": {label: number for number, label in enumerate(CLASSES)}}
+PROCESSOR = {"do_resize": True, "resample": 2, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
+PROCESSOR |= {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4], "image_processor_type": "ViTImageProcessor"}
+
+
+def picture_reader(folder, kind="ViT", size=(10, 15)):
+    """A classifier of images with random weights, and how pictures become numbers."""
+    cls = getattr(transformers, f"{kind}ForImageClassification")
+    torch.manual_seed(3)
+    model = cls(cls.config_class(**PIXELS, image_size=size[0] if size[0] == size[1] else list(size))).eval()
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            tensor.copy_(tensor + NOISE * torch.randn_like(tensor))
+    model.save_pretrained(folder)
+    processor = {**PROCESSOR, "size": {"height": size[0], "width": size[1]}}
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    return cls.from_pretrained(folder, attn_implementation="eager").eval()
 
 
 def edited(folder, file="config.json", **values):

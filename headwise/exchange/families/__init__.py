@@ -1,10 +1,12 @@
 """The families of transformers that have a counterpart here: one module for each shape of model."""
 
 from headwise.errors import Unsupported
-from headwise.exchange.families import decoders, translators
+from headwise.exchange.families import decoders, encoders, images, translators
 from headwise.exchange.family import Family
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (*translators.FAMILIES, *decoders.FAMILIES)}
+FAMILIES: dict[str, Family] = {
+    family.name: family for module in (translators, decoders, encoders, images) for family in module.FAMILIES
+}
 
 
 def family_of(name: object, where: str) -> Family:

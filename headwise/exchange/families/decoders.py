@@ -1,4 +1,4 @@
-"""Language models: GPT-2, and Llama with its relatives Mistral, Qwen2 and Qwen3."""
+"""Language models: GPT-2, OPT, and Llama with its relatives Mistral, Qwen2 and Qwen3."""
 
 import math
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from headwise.exchange.family import Family, Spare
-from headwise.exchange.forms import SAME, Packed, Row, Turned
-from headwise.exchange.keys import Flat, Key, fixed, free, mapped, refused
+from headwise.exchange.forms import SAME, Below, Packed, Row, Turned
+from headwise.exchange.keys import Flat, Key, fixed, free, mapped, refused, token
 from headwise.positions import build as build_position
 from headwise.positions.rotary import Llama3, Rotary
 
@@ -69,9 +69,9 @@ _SINGLE = {"kind": "decoder", "norm_order": "pre", "embedding_scale": False, "em
 
 def _specials(begin: int | None, eos: int | None) -> tuple[Key, ...]:
     return (
-        Key("pad_token_id", "specials.pad", None),
-        Key("bos_token_id", "specials.begin", begin),
-        Key("eos_token_id", "specials.eos", eos),
+        token("pad_token_id", "specials.pad", None),
+        token("bos_token_id", "specials.begin", begin),
+        token("eos_token_id", "specials.eos", eos),
     )
 
 
@@ -110,6 +110,30 @@ GPT2 = Family(
     prepare=_with_inner,
     prefix="transformer.",
 )
+
+
+def _opt_rows(flat: Flat) -> list[Row]:
+    own = "model.decoder"
+    rows = _tables(flat, f"{own}.embed_tokens.weight")
+    rows.append(Row("decoder.embedding.position.table", (f"{own}.embed_positions.weight",), Below(2)))
+    width, biased = flat["model.d_model"], flat["model.bias"] == "all"
+    for layer in range(flat["model.num_layers"]):
+        ours, theirs = f"decoder.blocks.{layer}", f"{own}.layers.{layer}"
+        maps = tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv")
+        rows += _linear(f"{ours}.self_attention.projection", maps, (width,) * 3, biased=biased)
+        rows += _linear(f"{ours}.self_attention.output", (f"{theirs}.self_attn.out_proj",), (), biased=biased)
+        rows += _norm(f"{ours}.self_residual.before", f"{theirs}.self_attn_layer_norm")
+        rows += _linear(f"{ours}.feed_forward.inner", (f"{theirs}.fc1",), (), biased=biased)
+        rows += _linear(f"{ours}.feed_forward.outer", (f"{theirs}.fc2",), (), biased=biased)
+        rows += _norm(f"{ours}.feed_forward_residual.before", f"{theirs}.final_layer_norm")
+    return rows + _norm("decoder.norm", f"{own}.final_layer_norm")
+
+
+def _opt_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    width = values.get("hidden_size", 768)
+    if (inner := values.get("word_embed_proj_dim", width)) not in (None, width):
+        raise refused(where, "word_embed_proj_dim", inner)
+    return {key: value for key, value in values.items() if key != "word_embed_proj_dim"}
 
 
 def _llama_rows(flat: Flat) -> list[Row]:
@@ -156,6 +180,8 @@ def written(position: Rotary) -> str:
 
 def _position(values: Mapping[str, Any]) -> str:
     kind, base = values.get("rope_type", values.get("type", "default")), float(values.get("rope_theta", _BASE))
+    if not 0 < base < math.inf:
+        raise KeyError(base)
     known = {"rope_type", "type", "rope_theta"}
     if kind == "llama3":
         known |= {"factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"}
@@ -186,6 +212,8 @@ def _prepared(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The keys with those of older folders as newer ones have them."""
     prepared = dict(values)
     base, scaling = prepared.pop("rope_theta", None), prepared.pop("rope_scaling", None)
+    if base is not None and not (isinstance(base, int | float) and 0 < base < math.inf):
+        raise refused(where, "rope_theta", base)
     if "rope_parameters" not in prepared:
         prepared["rope_parameters"] = {"rope_theta": _BASE if base is None else base, **(scaling or {})}
     heads = prepared.get("num_attention_heads", 32)
@@ -247,7 +275,37 @@ _WINDOW = (fixed("use_sliding_window", False), *free("max_window_layers"))
 QWEN2 = _relative("qwen2", "Qwen2ForCausalLM", _WINDOW, bias="qkv")
 QWEN3 = _relative("qwen3", "Qwen3ForCausalLM", (*_WINDOW, fixed("attention_bias", False)), bias="none", qk_norm=True)
 
-FAMILIES = (GPT2, LLAMA, MISTRAL, QWEN2, QWEN3)
+OPT = Family(
+    "opt",
+    {"OPTForCausalLM": _TASKS},
+    {f"model.{key}": value for key, value in {**_SINGLE, "position": "learned", "norm": "layer"}.items()}
+    | {"model.activation_dropout": 0.0, "model.norm_eps": 1e-5},
+    (
+        Key("hidden_size", "model.d_model", 768),
+        Key("num_hidden_layers", "model.num_layers", 12),
+        Key("num_attention_heads", "model.num_heads", 12),
+        Key("ffn_dim", "model.d_ff", 3072),
+        Key("max_position_embeddings", "model.max_len", 2048),
+        mapped("activation_function", "model.activation", "relu", {"relu": "relu", "gelu": "gelu"}),
+        mapped("enable_bias", "model.bias", True, {True: "all", False: "none"}),
+        Key("dropout", "model.dropout", 0.1),
+        Key("attention_dropout", "model.attention_dropout", 0.0),
+        fixed("activation_dropout", 0.0, written=False),
+        fixed("do_layer_norm_before", True),
+        fixed("_remove_final_layer_norm", False),
+        fixed("layer_norm_elementwise_affine", True),
+        fixed("layerdrop", 0.0),
+        *_specials(2, 2),
+        *_TOKENS[:1],
+        Key("tie_word_embeddings", "model.tie_output", True),
+        *_TOKENS[2:],
+    ),
+    _opt_rows,
+    _spares("model.decoder.embed_tokens.weight"),
+    prepare=_opt_keys,
+)
+
+FAMILIES = (GPT2, OPT, LLAMA, MISTRAL, QWEN2, QWEN3)
 
 
 def by_halves(flat: Flat, tensors: Mapping[str, Tensor]) -> tuple[Flat, dict[str, Tensor]]:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from headwise.exchange.family import Family, Reader, Spare
 from headwise.exchange.forms import Below, Packed, Row, Same, interleaved
-from headwise.exchange.keys import Flat, Key, fixed, free, mapped
+from headwise.exchange.keys import Flat, Key, fixed, free, mapped, token
 from headwise.positions.sinusoidal import sinusoids
 
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu", "gelu_new": "gelu_tanh"}
@@ -132,10 +132,10 @@ def _keys(sizes: tuple[int, int, tuple[int, int], int, int], specials: tuple[int
         fixed("is_encoder_decoder", True),
         fixed("is_decoder", False),
         fixed("add_cross_attention", False, written=False),
-        Key("pad_token_id", "specials.pad", pad),
-        Key("bos_token_id", "specials.begin", begin),
-        Key("eos_token_id", "specials.eos", eos),
-        Key("decoder_start_token_id", "specials.bos", start),
+        token("pad_token_id", "specials.pad", pad),
+        token("bos_token_id", "specials.begin", begin),
+        token("eos_token_id", "specials.eos", eos),
+        token("decoder_start_token_id", "specials.bos", start),
         *free("num_hidden_layers", "classifier_dropout", "classif_dropout", "id2label", "label2id", "hidden_size"),
         *free("layernorm_variant", "num_attention_heads", "prefix", "save_step", "student_decoder_layers"),
     )

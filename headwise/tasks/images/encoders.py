@@ -192,7 +192,7 @@ class PatchEncoder(ImageEncoder):
     Args:
         projection: a convolution whose stride is its size.
         position: tells patches where they are, before the class token joins them.
-        class_token: whether a learned vector reads the image and is the result; otherwise the mean of the patches.
+        class_tokens: learned vectors that read the image, the first of which is the result; 0: the mean of the patches.
         grid: rows and columns of patches.
         dropout: on the embedded patches.
     Source: Dosovitskiy et al. 2021 (ViT), arXiv:2010.11929, eq. 1 to 4.
@@ -206,13 +206,13 @@ class PatchEncoder(ImageEncoder):
         grid: tuple[int, int],
         dropout: float,
         *,
-        class_token: bool,
+        class_tokens: int,
     ):
         super().__init__()
         self.projection, self.position, self.encoder = projection, position, encoder
         self.grid = self.map = grid
-        self.width, self.class_tokens, self.dropout = projection.out_channels, int(class_token), Dropout(dropout)
-        self.token = nn.Parameter(torch.empty(1, self.width)) if class_token else None
+        self.width, self.class_tokens, self.dropout = projection.out_channels, class_tokens, Dropout(dropout)
+        self.token = nn.Parameter(torch.empty(class_tokens, self.width)) if class_tokens else None
         if self.token is not None:
             nn.init.normal_(self.token, std=0.02)
 
@@ -227,7 +227,7 @@ class PatchEncoder(ImageEncoder):
     def _states(self, x: Tensor) -> Tensor:
         patches = self.position.embed(self.projection(x).flatten(2).mT, 0)
         if self.token is not None:
-            patches = torch.cat([self.token.to(patches.dtype).expand(x.shape[0], 1, -1), patches], 1)
+            patches = torch.cat([self.token.to(patches.dtype).expand(x.shape[0], -1, -1), patches], 1)
         lens = torch.full((x.shape[0],), patches.shape[1], device=x.device)
         states: Tensor = self.encoder(self.dropout(patches), lens).states
         return states
@@ -310,6 +310,9 @@ class PatchConfig(BlocksConfig):
     kind: Literal["vit"] = Field("vit", description="the family of the encoder")
     patch: int = Field(4, ge=1, description="side of a square patch, in pixels; a divisor of height and width")
     pooling: Literal["cls", "mean"] = Field("cls", description="a class token reads the image, or the mean of patches")
+    extra_tokens: int = Field(
+        0, ge=0, le=64, description="learned tokens behind the class token, such as that for distillation in DeiT"
+    )
     position: PositionName = Field("learned", description="where position enters, such as relative_2d; `headwise list`")
     max_len: int = Field(512, ge=1, description="follows from the image here: its patches, and the class token")
 
@@ -326,13 +329,16 @@ class PatchConfig(BlocksConfig):
             )
         grid, head_dim = self.map(sizes), self.head_width
         class_token, kind = self.pooling == "cls", position_type(self.position)
+        if self.extra_tokens and not class_token:
+            raise ConfigError('model.extra_tokens stand behind a class token; set model.pooling = "cls"')
         in_rows = "on_grid" in vars(positions.REGISTRY.class_of(self.position))
         if class_token and in_rows and kind.where != "embeddings":
             raise ConfigError(
                 f"position '{self.position}' counts the ways from patch to patch, and there is none to a class token;"
                 ' set model.pooling = "mean"'
             )
-        tokens = grid[0] * grid[1] + class_token
+        class_tokens = 1 + self.extra_tokens if class_token else 0
+        tokens = grid[0] * grid[1] + class_tokens
         placed = self.model_copy(update={"max_len": tokens})
         # tables inside attention are for all tokens, the class token among them; those of embeddings for the patches
         widths = self.d_model, head_dim, self.num_heads
@@ -343,7 +349,7 @@ class PatchConfig(BlocksConfig):
         nn.init.xavier_uniform_(projection.weight.detach().flatten(1))
         projection.bias = nn.Parameter(torch.zeros(self.d_model))
         stack = build_encoder(placed, nn.Identity(), position)
-        return PatchEncoder(projection, position, stack, grid, self.dropout, class_token=class_token)
+        return PatchEncoder(projection, position, stack, grid, self.dropout, class_tokens=class_tokens)
 
 
 class PixelConfig(Config):

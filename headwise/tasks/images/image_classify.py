@@ -39,7 +39,7 @@ from headwise.predictors.classes import class_names, verdict_scores
 from headwise.predictors.predictor import Form, several
 from headwise.predictors.rows import Scored
 from headwise.processes import divided
-from headwise.tasks._files import from_json
+from headwise.tasks._files import as_json, from_json
 from headwise.tasks._labelling import lacking
 from headwise.tasks.demo import Demo
 from headwise.tasks.images import pathfinder
@@ -69,7 +69,7 @@ from headwise.tasks.images.images import ImagesConfig, scan_images, scan_of
 from headwise.tasks.images.maps import ImageMap
 from headwise.tasks.images.pixels import Image, adapted
 from headwise.tasks.images.report import IMAGES
-from headwise.tasks.task import Assets, Description, Generator, Probe
+from headwise.tasks.task import Assets, Description, Generator, Given, Probe
 
 
 class ImageClassifier(nn.Module):
@@ -291,6 +291,28 @@ class ImageClassify(ImageTask):
         train = loaded.parts["train"]
         frequent = Counter(train.labels).most_common(1)[0][0]
         return made_assets(loaded, Known.of(train.pixels, classes=loaded.classes, frequent=frequent))
+
+    @classmethod
+    def prepare_with(cls, config: ImageClassifyConfig, given: Given) -> Assets[dict[str, ImageSet]]:
+        if given.files is None or getattr(config.model, "start", None) is None:
+            return super().prepare_with(config, given)
+        # what a trained model reads stays as it was
+        start = from_json(given.files, IMAGES_FILE, Known.model_validate, "does not tell classes, shape and constants")
+        assets = cls.prepare(config)
+        known = Known.model_validate(json.loads(assets.files[IMAGES_FILE]))
+        if known.shape != start.shape:
+            height, width, channels = start.shape
+            raise ConfigError(
+                f"model.start reads images of {height} x {width} pixels and {channels} channels: set data.size to"
+                f" {[height, width]} and data.channels to {channels}"
+            )
+        classes = start.classes if {*known.classes} <= {*start.classes} or not given.start else known.classes
+        own = start.model_copy(update={"classes": classes, "frequent": known.frequent})
+        return replace(assets, files={IMAGES_FILE: as_json(own.model_dump())})
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.known.classes)
 
     @classmethod
     def examples(cls, config: ImageClassifyConfig, split: str) -> list[Image]:

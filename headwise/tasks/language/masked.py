@@ -1,5 +1,6 @@
 """Masked language models: windows with tokens masked, and the encoder that predicts those."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,11 @@ class MaskedBatch(OnDevice):
 class Masking:
     """Masks tokens of a text: each by seed, pass and place in the text alone, whatever batch it is in.
 
+    Args:
+        mask_id: what stands for a masked token.
+        special: tokens that are never masked, nor put in place of others.
+        before, behind: what stands around the tokens of every window.
+
     Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1; here each token is chosen by itself, so that their share
     differs from row to row, and special tokens such as the unknown one never are.
     """
@@ -75,6 +81,24 @@ class Masking:
     config: MaskingConfig
     vocab_size: int
     seed: int = 0
+    mask_id: int = MASK_ID
+    special: Collection[int] = range(SPECIALS)
+    before: tuple[int, ...] = ()
+    behind: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, config: MaskingConfig, tokenizer: Tokenizer, seed: int) -> "Masking":
+        """That of a tokenizer; an imported one has a mask of its own, and tokens around every text."""
+        known = tokenizer.imported
+        if known is None:
+            return cls(config, tokenizer.vocab_size, seed)
+        assert known.mask is not None, "a tokenizer without a mask is not imported for this task"
+        return cls(config, tokenizer.vocab_size, seed, known.mask, known.silent, *tokenizer.around)
+
+    @property
+    def num_around(self) -> int:
+        """Tokens around those of a window."""
+        return len(self.before) + len(self.behind)
 
     def batch(self, text: Text, bounds: list[tuple[int, int]], epoch: int) -> MaskedBatch:
         """Windows (start, stop) of a text, masked as in a pass.
@@ -87,31 +111,47 @@ class Masking:
         read = text_batch(text, bounds)
         tokens = read.targets.numpy()
         place = np.array([start for start, _ in bounds])[:, None] + np.arange(tokens.shape[1])
-        chosen = (tokens >= SPECIALS) & (self._draw(place, 0, epoch) < self.config.share)
+        is_ordinary = np.ones(self.vocab_size, dtype=bool)
+        is_ordinary[list(self.special)] = False
+        ordinary, lens = np.flatnonzero(is_ordinary), read.lens.numpy()
+        real = np.arange(tokens.shape[1]) < lens[:, None]
+        chosen = is_ordinary[tokens] & real & (self._draw(place, 0, epoch) < self.config.share)
         how = self._draw(place, 1, epoch)
-        drawn = SPECIALS + (self._draw(place, 2, epoch) * (self.vocab_size - SPECIALS)).astype(np.int64)
+        drawn = ordinary[(self._draw(place, 2, epoch) * len(ordinary)).astype(np.int64)]
         hidden, random = self.config.hidden, self.config.random
-        put = np.where(how < hidden, MASK_ID, np.where(how < hidden + random, drawn, tokens))
-        inputs = torch.from_numpy(np.where(chosen, put, tokens))
-        places = torch.from_numpy(np.flatnonzero(chosen))
-        return MaskedBatch(inputs, read.lens, places, read.targets.flatten()[places], read.indices)
+        put = np.where(how < hidden, self.mask_id, np.where(how < hidden + random, drawn, tokens))
+        inputs = torch.from_numpy(self._framed(np.where(chosen, put, tokens), lens))
+        wide = np.pad(chosen, ((0, 0), (len(self.before), len(self.behind))))
+        places, targets = torch.from_numpy(np.flatnonzero(wide)), torch.from_numpy(tokens[chosen])
+        return MaskedBatch(inputs, read.lens + self.num_around, places, targets, read.indices)
+
+    def _framed(self, tokens: np.ndarray, lens: np.ndarray) -> np.ndarray:
+        """Rows of tokens with what stands around each."""
+        first = len(self.before)
+        rows = np.pad(tokens, ((0, 0), (first, len(self.behind))))
+        rows[:, :first] = self.before
+        for number, token in enumerate(self.behind):
+            rows[np.arange(len(rows)), first + lens + number] = token
+        return rows
 
     def _draw(self, place: np.ndarray, purpose: int, epoch: int) -> np.ndarray:
         return uniform(random_bits(place.astype(np.uint64), self.seed, _STREAMS + 3 * epoch + purpose))
 
 
 def masked_windows(text: Text, length: int, rows: int, masking: Masking, *, shuffle: bool) -> Drawn[MaskedBatch]:
-    """Windows of `length` tokens, `rows` in a batch, masked anew in every pass.
+    """Windows of `length` tokens with those around them, `rows` in a batch, masked anew in every pass.
 
     Args:
         shuffle: as of `windows`; False: also the same masks in every pass, for evaluation.
     """
 
+    inside = length - masking.num_around
+
     def collate(starts: list[int]) -> MaskedBatch:
-        bounds = [(start, min(start + length, len(text))) for start in starts]
+        bounds = [(start, min(start + inside, len(text))) for start in starts]
         return masking.batch(text, bounds, source.epoch if shuffle else 0)
 
-    order = windows(text, length, rows, shuffle=shuffle)
+    order = windows(text, inside, rows, shuffle=shuffle)
     source: Drawn[MaskedBatch] = Drawn(order.draw, collate, seed=masking.seed)
     return source
 
@@ -169,7 +209,8 @@ def build_masked_encoder(
     encoder, embedding = config.encoder(), nn.Embedding(vocab_size, config.d_model)
     nn.init.normal_(embedding.weight, std=embedding_std)
     dense = nn.Linear(encoder.width, config.d_model)
-    transform = nn.Sequential(dense, nn.GELU(), nn.LayerNorm(config.d_model))
+    eps = getattr(config, "norm_eps", None)
+    transform = nn.Sequential(dense, nn.GELU(), nn.LayerNorm(config.d_model, 1e-5 if eps is None else eps))
     model = MaskedEncoder(embedding, encoder, transform, nn.Linear(config.d_model, vocab_size), config.dropout)
     initialize_with_cells(model, config.initializer)
     if tie_output:

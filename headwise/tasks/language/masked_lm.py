@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -89,6 +89,8 @@ class Filler(Predictor[str, Filled, str]):
 
     def parse(self, text: str) -> str:
         """The text. Raises: ConfigError where no `[MASK]` stands in it."""
+        if self.tokenizer.imported is not None:
+            text = text.replace(self._mask_name, MASK)
         if MASK not in text:
             raise ConfigError(f"'{visible(text[:40])}': there is nothing to tell; write {MASK} in place of a word")
         return text
@@ -111,7 +113,7 @@ class Filler(Predictor[str, Filled, str]):
             batch = self._batch([rows[place] for place in places])
             odds = wide(self.model(batch.inputs, batch.lens, batch.places)).softmax(-1)
             odds[:, :SPECIALS] = -1.0
-            return odds.cpu().split([rows[place].count(MASK_ID) for place in places])
+            return odds.cpu().split([rows[place].count(self.masking.mask_id) for place in places])
 
         batches = token_batches(lengths, max_tokens=max(PREDICTION_TOKENS, self.length), shuffle=False)
         for places, split_odds in divided(masked_odds, batches):
@@ -177,7 +179,8 @@ class Filler(Predictor[str, Filled, str]):
         text = self.parse(item)
         row = self._tokens(text)
         batch, filled = self._batch([row]), self.predict([text], 1)[0]
-        names = [MASK if token == MASK_ID else self.tokenizer.shown(token) for token in row]
+        mask_id = self.masking.mask_id
+        names = [MASK if token == mask_id else self.tokenizer.shown(token) for token in row]
         # short, since figures cut long labels
         rows = [
             f"→ {word.strip(SPACE_MARK)} {decimals(share)}"
@@ -189,16 +192,25 @@ class Filler(Predictor[str, Filled, str]):
         layers = {
             name: attended.layer(rows, names, rows=np.eye(len(row))[masked]) for name, attended in attention.items()
         }
-        return Explanation(text, filled.text, layers, tokens=[looking.tokens_of(self.tokenizer, row, names, MASK_ID)])
+        return Explanation(text, filled.text, layers, tokens=[looking.tokens_of(self.tokenizer, row, names, mask_id)])
+
+    @property
+    def _mask_name(self) -> str:
+        return self.tokenizer.entries()[self.masking.mask_id]
 
     def _tokens(self, text: str) -> list[int]:
-        """The tokens of a text, of which those of masks are `MASK_ID`."""
+        """The tokens of a text, with those of masks and what stands around a text."""
+        if self.tokenizer.imported is not None:
+            return self._fitting(text, self.tokenizer.encode(self.parse(text).replace(MASK, self._mask_name)))
         pieces = self.parse(text).split(MASK)
         if self.tokenizer.config.spaces == "kept":
             # there, a word has the space before it in its token
             pieces = [*(piece.removesuffix(" ") for piece in pieces[:-1]), pieces[-1]]
         cut = self.tokenizer.encode_batch(pieces)
         tokens = [*cut[0], *(token for piece in cut[1:] for token in [MASK_ID, *piece])]
+        return self._fitting(text, tokens)
+
+    def _fitting(self, text: str, tokens: list[int]) -> list[int]:
         if len(tokens) > self.length:
             raise ConfigError(
                 f"'{visible(text[:40])}...' has {len(tokens)} tokens, but {self.length} are read; give a shorter text"
@@ -209,13 +221,13 @@ class Filler(Predictor[str, Filled, str]):
         lens = torch.tensor([len(row) for row in rows])
         inputs = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=Tokenizer.pad_id)
         real = torch.arange(inputs.shape[1]) < lens[:, None]
-        places = ((inputs == MASK_ID) & real).flatten().nonzero().squeeze(1)
+        places = ((inputs == self.masking.mask_id) & real).flatten().nonzero().squeeze(1)
         return MaskedBatch(inputs, lens, places, places, []).to(self.model.output.weight.device)
 
     def _filled(self, row: list[int], odds: Tensor, count: int) -> Filled:
-        best = odds.topk(min(count, odds.shape[1] - SPECIALS))
+        best = odds.topk(min(count, odds.shape[1] - len(self.masking.special)))
         first = iter(best.indices[:, 0].tolist())
-        text = self.tokenizer.decode([next(first) if token == MASK_ID else token for token in row])
+        text = self.tokenizer.decode([next(first) if token == self.masking.mask_id else token for token in row])
         choices = [
             {self.tokenizer.piece(token): share for token, share in zip(tokens, shares, strict=True)}
             for tokens, shares in zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -289,7 +301,7 @@ class MaskedLM(running.RunningText):
         read = running.read(config.data, config.tokenizer, given, config.length)
         if (
             read.tokenizer.vocab_size <= SPECIALS
-            or not word_counts(read.data["train"], read.tokenizer.vocab_size).any()
+            or not word_counts(read.data["train"], read.tokenizer.vocab_size, read.tokenizer.special_ids).any()
         ):
             raise DataError(f"{config.data.train}: no token of the training part is known, so there is none to mask")
         notes = [*read.notes, *_baselines(read.data, read.tokenizer)]
@@ -299,13 +311,14 @@ class MaskedLM(running.RunningText):
     def baselines(cls, config: MaskedLMConfig, predictor: Filler, examples: Sequence[str]) -> Iterator[Baseline]:
         """The frequencies of tokens in training, on the same masked tokens: see `_knowing_nothing`."""
         size = predictor.tokenizer.vocab_size
-        train = word_counts(running.trained_on(config.data, predictor.tokenizer), size)
+        special = predictor.tokenizer.special_ids
+        train = word_counts(running.trained_on(config.data, predictor.tokenizer), size, special)
         target_counts = np.zeros(size, dtype=np.int64)
         for batch in predictor.masked(examples):
             target_counts += np.bincount(batch.targets.numpy(), minlength=size)
         if not (train.any() and target_counts.any()):
             return
-        right, perplexity = _knowing_nothing(train, target_counts)
+        right, perplexity = _knowing_nothing(train, target_counts, special)
         scores = {"accuracy": right, "perplexity": perplexity, "loss": math.log(perplexity)}
         yield Baseline("frequencies of tokens", scores, int(target_counts.sum()))
 
@@ -367,18 +380,19 @@ class MaskedLM(running.RunningText):
         return self.described("Masked language model", f"An encoder of kind {self.config.model.kind}", commands, more)
 
     def _masking(self, seed: int) -> Masking:
-        return Masking(self.config.masking, self.tokenizer.vocab_size, seed)
+        return Masking.of(self.config.masking, self.tokenizer, seed)
 
 
 def _baselines(data: Mapping[str, Text], tokenizer: Tokenizer) -> list[str]:
     """What knowing nothing of the context is worth, over all tokens of a part that may be masked."""
-    train = word_counts(data["train"], tokenizer.vocab_size)
+    special = tokenizer.special_ids
+    train = word_counts(data["train"], tokenizer.vocab_size, special)
     notes = []
     for part, text in data.items():
-        counts = word_counts(text, len(train))
+        counts = word_counts(text, len(train), special)
         if part == "train" or not counts.any():
             continue
-        right, perplexity = _knowing_nothing(train, counts)
+        right, perplexity = _knowing_nothing(train, counts, special)
         notes.append(
             f"{part}: always saying '{tokenizer.shown(int(train.argmax()))}' is right for {right:.1%} of the tokens;"
             f" their frequencies in training have a perplexity of {perplexity:.4g}"
@@ -386,12 +400,14 @@ def _baselines(data: Mapping[str, Text], tokenizer: Tokenizer) -> list[str]:
     return notes
 
 
-def _knowing_nothing(train: np.ndarray, target_counts: np.ndarray) -> tuple[float, float]:
+def _knowing_nothing(train: np.ndarray, target_counts: np.ndarray, special: Collection[int]) -> tuple[float, float]:
     """Of tokens asked for: the share of training's most frequent one, and the perplexity of its frequencies plus one.
 
     Args:
-        train, asked: how often each token of the vocabulary occurs.
+        train, target_counts: how often each token of the vocabulary occurs.
+        special: tokens that are never asked for.
     """
-    shares = (train[SPECIALS:] + 1) / (train.sum() + len(train) - SPECIALS)
-    perplexity = np.exp(-(target_counts[SPECIALS:] * np.log(shares)).sum() / target_counts.sum())
+    ordinary = np.delete(np.arange(len(train)), list(special))
+    shares = (train[ordinary] + 1) / (train.sum() + len(ordinary))
+    perplexity = np.exp(-(target_counts[ordinary] * np.log(shares)).sum() / target_counts.sum())
     return float(target_counts[train.argmax()] / target_counts.sum()), float(perplexity)

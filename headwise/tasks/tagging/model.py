@@ -304,6 +304,7 @@ class TokenTagger(nn.Module):
 
     Args:
         place: where the pooling stands.
+        around: how many tokens stand before and behind the words of every sentence.
         tagging: chooses tags by the scores that `forward` gives, and has the loss.
         dropout: on the embeddings, and on what the head reads.
     """
@@ -317,8 +318,10 @@ class TokenTagger(nn.Module):
         tagging: Tagging,
         place: Place,
         dropout: float,
+        around: tuple[int, int] = (0, 0),
     ):
         super().__init__()
+        self.around = around
         self.embedding, self.encoder, self.pooling, self.head = embedding, encoder, pooling, head
         self.tagging, self.place, self.dropout = tagging, place, Dropout(dropout)
 
@@ -328,23 +331,29 @@ class TokenTagger(nn.Module):
         Args:
             pieces: how many tokens each word has, 0 where there is no word.
         """
-        x, lens = self.embedding(tokens), pieces.sum(1)
+        x, lens, first = self.embedding(tokens), pieces.sum(1) + sum(self.around), self.around[0]
         if self.place == "before":
-            words = self.encoder(self.dropout(self.pooling(x, pieces)), (pieces > 0).sum(1))
+            words = self.encoder(self.dropout(self.pooling(x[:, first:], pieces)), (pieces > 0).sum(1))
         else:
-            words = self.pooling(self.encoder(self.dropout(x), lens), pieces)
+            words = self.pooling(self.encoder(self.dropout(x), lens)[:, first:], pieces)
         # what is said beyond the last word means nothing: it shall not be NaN
         logits: Tensor = self.head(self.dropout(zeroed(words, (pieces > 0)[..., None])))
         return logits
 
 
 def build_token_tagger(
-    config: EncoderConfig, pooling: PoolingConfig, vocab_size: int, num_tags: int, tagging: Tagging | None = None
+    config: EncoderConfig,
+    pooling: PoolingConfig,
+    vocab_size: int,
+    num_tags: int,
+    tagging: Tagging | None = None,
+    around: tuple[int, int] = (0, 0),
 ) -> TokenTagger:
     """The model of a configuration.
 
     Args:
         tagging: how tags are chosen; None: each word alone.
+        around: how many tokens stand before and behind the words of every sentence.
 
     >>> import torch
     >>> from headwise.models.token_encoders import WindowConfig
@@ -355,7 +364,14 @@ def build_token_tagger(
     encoder, embedding = config.encoder(), nn.Embedding(vocab_size, config.d_model)
     head = nn.Linear(encoder.width, num_tags)
     model = TokenTagger(
-        embedding, encoder, POOLINGS[pooling.kind](), head, tagging or Independent(), pooling.place, config.dropout
+        embedding,
+        encoder,
+        POOLINGS[pooling.kind](),
+        head,
+        tagging or Independent(),
+        pooling.place,
+        config.dropout,
+        around,
     )
     initialize_with_cells(model, config.initializer)
     return model

@@ -26,7 +26,7 @@ from headwise.data.suggestions import Suggestion
 from headwise.data.synthetic import Drawing
 from headwise.data.tokenizers import TokenizerConfig
 from headwise.errors import ConfigError, DataError
-from headwise.models.token_encoders import EncoderConfig
+from headwise.models.token_encoders import AttentionConfig, EncoderConfig
 from headwise.predictors.classes import count_scores, counted, mean
 from headwise.tasks._files import as_json, from_json, tokenizer_in
 from headwise.tasks._labelling import lacking
@@ -122,6 +122,11 @@ class TagConfig(Config):
     )
     num_shown: int = Field(4, ge=0, description="number of sentences to show if show is empty")
 
+    def places(self) -> int | None:
+        """Tokens of a sentence at most, where the encoder has a table of positions for tokens."""
+        model = self.model
+        return model.places() if self.pooling.place == "after" and isinstance(model, AttentionConfig) else None
+
     @model_validator(mode="after")
     def _spelling_is_pooled_first(self) -> "TagConfig":
         if self.spelling.longest and (self.pooling.place, self.pooling.kind) != ("before", "mean"):
@@ -168,22 +173,27 @@ class Tag(Task[dict[str, Sentences]]):
         self.learned = Learned.read(assets.files, config.tokenizer, config.spelling.longest)
         self.tags = self.learned.tags
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.tags)
+
     @classmethod
     def prepare_with(cls, config: TagConfig, given: Given) -> Assets[dict[str, Sentences]]:
         parts = _data_set(config.data, config.tokenizer).read()
         notes, train = parts.notes, parts.examples["train"]
-        if given.files is None:
-            learned = _learned(train, config)
+        if given.files is None or given.start:
+            learned = _learned(train, config, given)
         else:
             learned = Learned.read(given.files, config.tokenizer, config.spelling.longest)
             _refuse_unknown(train, learned.tags, config.data)
         others = {tag for _, sentences in parts for sentence in sentences for tag in sentence.tags or ()}
         names, data = (*learned.tags, *sorted(others - {*learned.tags, config.data.untagged})), {}
         for split, sentences in parts:
-            data[split] = _encoded(sentences, learned, names, config.data)
+            data[split] = _encoded(sentences, learned, names, config)
             usable = data[split].sentences
             if lost := len(sentences) - len(usable):
-                longer = f"are longer than max_len {config.data.max_len}"
+                places = "" if config.places() is None else f", or than the {config.places()} positions of the model"
+                longer = f"are longer than max_len {config.data.max_len}{places}"
                 notes.append(f"{split}: {lost:,} of {len(sentences):,} sentences {longer}")
             notes += _odd(split, usable, learned, config.data.untagged)
         if not data["train"].sentences:
@@ -201,9 +211,10 @@ class Tag(Task[dict[str, Sentences]]):
         return suggest_for_tagged(data)
 
     def build(self) -> TokenTagger:
-        config, tagging = self.config, self._tagging()
+        config, tagging, tokenizer = self.config, self._tagging(), self.learned.tokenizer
+        before, behind = map(len, tokenizer.around)
         model = build_token_tagger(
-            config.model, config.pooling, self.learned.tokenizer.vocab_size, len(self.tags), tagging
+            config.model, config.pooling, tokenizer.vocab_size, len(self.tags), tagging, (before, behind)
         )
         if config.start.weights is not None and config.start.frozen:
             freeze(model)
@@ -277,7 +288,13 @@ class Tag(Task[dict[str, Sentences]]):
     def predictor(self, model: nn.Module) -> Tagger:
         assert isinstance(model, TokenTagger)
         return Tagger(
-            model, self.learned.tokenizer, self.tags, self.learned.words, self.config.data, self.learned.scheme
+            model,
+            self.learned.tokenizer,
+            self.tags,
+            self.learned.words,
+            self.config.data,
+            self.learned.scheme,
+            self.config.places(),
         )
 
     def description(self) -> Description:
@@ -306,17 +323,23 @@ def _data_set(data: TaggedConfig, tokenizer: TokenizerConfig) -> DataSet[Tagged]
     )
 
 
-def _learned(train: list[Tagged], config: TagConfig) -> Learned:
+def _learned(train: list[Tagged], config: TagConfig, given: Given) -> Learned:
     words = [word for sentence in train for word in sentence.words]
     tags = sorted({tag for sentence in train for tag in sentence.tags or ()} - {config.data.untagged})
     if not tags:
         raise DataError(f"{config.data.train}: every tag is '{config.data.untagged}', data.untagged: nothing to learn")
     start = config.start.weights
-    if start is None:
+    scheme = scheme_of(train, config.data)
+    if given.files is not None:
+        tokenizer = WordTokenizer(tokenizer_in(given.files, TOKENIZER_FILE, config.tokenizer), None, 0)
+        # of a model that the run starts from, where it knows all of them
+        before = from_json(given.files, TAGS_FILE, _TAGS.validate_python, "") if TAGS_FILE in given.files else []
+        tags = before if set(tags) <= set(before) else tags
+    elif start is None:
         tokenizer = WordTokenizer.train(words, config.tokenizer, config.spelling)
     else:
         tokenizer = WordTokenizer(tokenizer_of_run(start, config.tokenizer), None, 0)
-    return Learned(tokenizer, tags, most_frequent(train, config.data.untagged), scheme_of(train, config.data))
+    return Learned(tokenizer, tags, most_frequent(train, config.data.untagged), scheme)
 
 
 def _refuse_unknown(train: list[Tagged], tags: list[str], data: TaggedConfig) -> None:
@@ -329,13 +352,17 @@ def _refuse_unknown(train: list[Tagged], tags: list[str], data: TaggedConfig) ->
             )
 
 
-def _encoded(sentences: list[Tagged], learned: Learned, names: tuple[str, ...], data: TaggedConfig) -> Sentences:
+def _encoded(sentences: list[Tagged], learned: Learned, names: tuple[str, ...], config: TagConfig) -> Sentences:
     """The sentences within the limit of length, and their numbers."""
+    data, places = config.data, config.places()
     number = {data.untagged: NO_TAG} | {tag: place for place, tag in enumerate(names)}
     tags = [[number[tag] for tag in sentence.tags or ()] for sentence in sentences]
     rows = encode_words([sentence.words for sentence in sentences], learned.tokenizer, tags, learned.words)
-    places = np.flatnonzero(rows.pieces.lengths <= data.max_len)
-    return Sentences([sentences[place] for place in places], rows.take(places), names)
+    short = rows.pieces.lengths <= data.max_len
+    if places is not None:
+        short &= rows.tokens.lengths <= places
+    chosen = np.flatnonzero(short)
+    return Sentences([sentences[row] for row in chosen], rows.take(chosen), names)
 
 
 def suggest_for_tagged(data: Mapping[str, Any]) -> Suggestion:

@@ -210,6 +210,8 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
             times that, or of 8 times as many characters, is tagged in parts, with a warning: attention over all of it
             would cost the square of its length.
         scheme: how the tags mark spans.
+        places: tokens of a sentence that the model has positions for; None: any number. A longer one is tagged in
+            parts, with a warning.
     """
 
     verb = "tag"
@@ -222,7 +224,9 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
         words: Mapping[str, str],
         data: TaggedConfig,
         scheme: Scheme = "none",
+        places: int | None = None,
     ):
+        self.places = places
         self.model, self.tokenizer, self.data, self.scheme = model, tokenizer, data, scheme
         self.tags, self.words = list(tags), words
 
@@ -279,7 +283,36 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
                 QuotingWarning,
                 stacklevel=3,
             )
-        return [(place, part) for place, item in enumerate(sentences) for part in _cut(item.words, limit, most)]
+        parts = [(place, part) for place, item in enumerate(sentences) for part in _cut(item.words, limit, most)]
+        if self.places is None:
+            return parts
+        fitting = [(place, short) for place, part in parts for short in self._fitting(part)]
+        if len(fitting) > len(parts):
+            warnings.warn(
+                f"some sentences have more than the {self.places:,} tokens that the model has positions for; they are"
+                " tagged in parts",
+                QuotingWarning,
+                stacklevel=3,
+            )
+        return fitting
+
+    def _fitting(self, words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Parts of as many tokens as the model has positions for; of a word that is longer only the beginning."""
+        assert self.places is not None
+        room, size = self.places - sum(self.model.around), 0
+        part: list[str] = []
+        for word, ids in zip(words, self.tokenizer.encode(words), strict=True):
+            count = len(ids)
+            while count > room:
+                word = word[: len(word) // 2]
+                count = len(self.tokenizer.encode([word])[0])
+            if size + count > room:
+                yield tuple(part)
+                part, size = [], 0
+            part.append(word)
+            size += count
+        if part:
+            yield tuple(part)
 
     def right(self, examples: Sequence[Tagged]) -> list[list[bool]]:
         pairs = zip(self.tag(examples), examples, strict=True)
@@ -332,12 +365,18 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
 
     def _attended(self, batch: WordBatch, rows: WordRows, words: Sequence[str], labels: list[str]) -> dict[str, Layer]:
         """The attention between words of the only sentence; raises as `looking.attended`."""
-        pieces = rows.pieces[0]
-        # before the pooling a word has several tokens
+        pieces, names = rows.pieces[0], list(words)
+        # before the pooling a word has several tokens, and tokens of no word stand around the sentence
         parts = np.repeat(np.eye(len(pieces)), pieces if self.model.place == "after" else 1, axis=1)
         means = parts / np.maximum(parts.sum(1, keepdims=True), 1)
+        before, behind = self.model.around
+        if self.model.place == "after" and before + behind:
+            means = np.pad(means, ((0, 0), (before, behind)))
+            parts = _framed(parts, before, behind)
+            around = [[self.tokenizer.pieces.piece(token) for token in ids] for ids in self.tokenizer.around]
+            names = [*around[0], *names, *around[1]]
         return {
-            name: attention.layer(labels, list(words), rows=means, columns=parts)
+            name: attention.layer(labels, names, rows=means, columns=parts)
             for name, attention in looking.attended(self.model, batch.tokens, batch.pieces).items()
         }
 
@@ -394,6 +433,18 @@ class Tagger(Predictor[Tagged, Chosen, Tagged]):
             _selected(known, counting),
         )
         return tag_scores(chosen, correct, trained, self.scheme)
+
+
+def _framed(parts: np.ndarray, before: int, behind: int) -> np.ndarray:
+    """The tokens of each word, with those before and behind all words as words of their own.
+
+    >>> _framed(np.array([[1.0, 1.0]]), 1, 0).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
+    """
+    framed = np.pad(parts, (before, behind))
+    framed[:before, :before] = np.eye(before)
+    framed[len(framed) - behind :, framed.shape[1] - behind :] = np.eye(behind)
+    return framed
 
 
 def _selected(rows: Sequence[Sequence[T]], flags: Sequence[Sequence[bool]]) -> list[list[T]]:

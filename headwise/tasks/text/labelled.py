@@ -202,19 +202,20 @@ class LabelledBatch(OnDevice):
 def encode_texts(
     texts: Sequence[str], tokenizer: Tokenizer, max_len: int, targets: Sequence[int] | Sequence[float] | None = None
 ) -> TextRows:
-    """The first `max_len` tokens of each text; without targets these are 0.
+    """The first `max_len` tokens of each text, and what stands behind every one; without targets these are 0.
 
     >>> from headwise.data.tokenizers import TokenizerConfig
     >>> rows = encode_texts(["ab", ""], Tokenizer.train(["ab"], TokenizerConfig(kind="char")), 1)
     >>> rows.tokens[0].tolist(), rows.lengths().tolist(), rows.cut
     ([4], [[1], [1]], 1)
     """
-    token_rows = Ragged.of(tokenizer.encode_batch(texts))
+    token_rows = tokenizer.encode_batch(texts)
     values = np.zeros(len(texts), dtype=np.int64) if targets is None else np.asarray(targets)
     if values.dtype == np.float64:
         # what every device can hold
         values = values.astype(np.float32)
-    return TextRows(token_rows.cut(max_len), values, int((token_rows.lengths > max_len).sum()))
+    cut = sum(len(row) > max_len for row in token_rows)
+    return TextRows(Ragged.of([tokenizer.shorten(row, max_len) for row in token_rows]), values, cut)
 
 
 def collate_texts(rows: TextRows, indices: Sequence[int]) -> LabelledBatch:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, pairwise
@@ -215,17 +215,19 @@ def dtype_of(tokenizer: Tokenizer) -> np.dtype:
 def encoded(lines: Iterable[str], tokenizer: Tokenizer, *, begun: bool = False) -> Iterator[np.ndarray]:
     """The tokens of a text piece by piece; no token reaches over a line end, so the pieces are those of the whole.
 
-    Where spaces only separate words, line ends are no text; the end token then stands for each.
+    Where spaces only separate words, line ends are no text; the end token, or what stands behind every text of an
+    imported tokenizer, then stands for each.
 
     Args:
         begun: these lines go on from others, so that no token stands before them.
     """
     dtype = dtype_of(tokenizer)
-    end = [] if tokenizer.config.spaces == "kept" else [tokenizer.eos_id]
+    _, behind = tokenizer.around
+    end = () if tokenizer.config.spaces == "kept" else behind or (tokenizer.eos_id,)
     if not begun:
         yield np.array([begin_id(tokenizer)], dtype=dtype)
     for chunk in chunks(lines, _CHUNK_CHARS):
-        yield np.concatenate([np.array([*ids, *end], dtype=dtype) for ids in tokenizer.encode_batch(chunk)])
+        yield np.concatenate([np.array([*ids, *end], dtype=dtype) for ids in tokenizer.bare.encode_batch(chunk)])
 
 
 def chunks(lines: Iterable[str], chars: int) -> Iterator[list[str]]:
@@ -264,10 +266,10 @@ def commit(path: Path, pieces: Iterable[bytes], check: Callable[[], None] = lamb
 SPECIALS = 4
 
 
-def word_counts(text: Text, size: int) -> np.ndarray:
+def word_counts(text: Text, size: int, special: Collection[int] = range(SPECIALS)) -> np.ndarray:
     """How often each token of a vocabulary stands in a text; special ones count as none."""
     counts = np.zeros(size, dtype=np.int64)
     for start in range(1, len(text.tokens), 1 << 24):
         counts += np.bincount(text.tokens[start : start + (1 << 24)], minlength=size)
-    counts[:SPECIALS] = 0
+    counts[list(special)] = 0
     return counts

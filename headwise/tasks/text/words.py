@@ -36,6 +36,8 @@ class WordTokenizer:
 
     def __init__(self, pieces: Tokenizer, spelling: Tokenizer | None, longest: int):
         self.pieces, self.spelling, self.longest = pieces, spelling, longest
+        # what stands around a sentence
+        self.around = pieces.around
         self.vocab_size = pieces.vocab_size + (0 if spelling is None else spelling.vocab_size)
 
     @classmethod
@@ -58,7 +60,8 @@ class WordTokenizer:
         """The token numbers of each word; a word that gives none becomes the unknown token."""
         word_list = list(words)
         encoded = [
-            ids or [self.pieces.unk_id] for ids in self.pieces.encode_batch(_as_text(word_list, self.pieces.config))
+            ids or [self.pieces.unk_id]
+            for ids in self.pieces.bare.encode_batch(_as_text(word_list, self.pieces.config))
         ]
         if self.spelling is None:
             return encoded
@@ -92,7 +95,7 @@ def spelling_of(word: str, longest: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WordRows:
-    """Sentences as tokens, and how many of these each word has, at least one.
+    """Sentences as tokens, and how many of these each word has, at least one; others stand around each sentence.
 
     `tags` are numbers, one for each word; `NO_TAG` where it is not known. `unseen` is 1 for a word that training lacks.
     """
@@ -155,13 +158,16 @@ def encode_words(
     """
     number: dict[str, int] = {}
     flat = np.array([number.setdefault(word, len(number)) for sentence in sentences for word in sentence], dtype=int)
-    table = Ragged.of(tokenizer.encode(number))
+    # behind the words what stands before and behind every sentence
+    table = Ragged.of([*tokenizer.encode(number), *tokenizer.around])
     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-    words = table.take(flat)
-    pieces = Ragged(words.lengths, lengths)
+    pieces = Ragged(table.lengths[flat], lengths)
     # tokens before each word, and behind the last one
-    before = np.concatenate([[0], np.cumsum(words.lengths)])
-    tokens = Ragged(words.values, before[pieces.starts + lengths] - before[pieces.starts])
+    before = np.concatenate([[0], np.cumsum(pieces.values)])
+    counts = before[pieces.starts + lengths] - before[pieces.starts]
+    ends = np.stack([pieces.starts, pieces.starts + lengths], axis=1).ravel()
+    framed = np.insert(flat, ends, np.tile([len(number), len(number) + 1], len(lengths)))
+    tokens = Ragged(table.take(framed).values, counts + sum(map(len, tokenizer.around)))
     if tags is None:
         tag_rows = Ragged(np.full(len(flat), NO_TAG, dtype=np.int64), lengths)
     else:

@@ -159,7 +159,7 @@ class TextPredictor(Predictor[str, O, Labelled]):
         if not int(batch.lens):
             raise ConfigError("the text is empty; there is nothing to look at")
         answer = self.answer(self.predict([text])[0])
-        keys = [FRONT] * (self.model.front is not None) + self.tokenizer.tokens(text)[: self.data.max_len]
+        keys = [FRONT] * (self.model.front is not None) + list(self._cut(text))
         token_words, layers = [self._tokens(rows.tokens[0].tolist(), keys)], {}
         if isinstance(self.model.pooling, MaxOverSequence):
             layers["pooling"] = Layer(self._shares(self.model.pooling, batch), [answer], keys, "pooled")
@@ -169,6 +169,9 @@ class TextPredictor(Predictor[str, O, Labelled]):
             pooled = isinstance(self.model.pooling, AttentionOverSequence) and name.startswith("pooling.")
             layers[name] = heads.layer([answer] if pooled else keys, keys, "pooled" if pooled else None)
         return Explanation(text, answer, layers, tokens=token_words)
+
+    def _cut(self, text: str) -> Sequence[str]:
+        return self.tokenizer.shorten(self.tokenizer.tokens(text), self.data.max_len)
 
     def _tokens(self, ids: list[int], labels: list[str]) -> Tokens:
         """What the tokens of a text are, with the one in front of it where the model reads one."""

@@ -181,8 +181,8 @@ class Classify(TextTask, Labelling[dict[str, Texts]]):
         parts = cls.data_set(config).read()
         train = parts.examples["train"]
         tokenizer = tokenizer_for(train, config, given)
-        if given.files is None:
-            classes = _counted(train, config.data.train)
+        if given.files is None or given.start:
+            classes = _counted(train, config.data.train, given.files or {})
         else:
             classes = _classes(given.files)
             _refuse_unknown(train, classes, config.data.train)
@@ -211,6 +211,10 @@ class Classify(TextTask, Labelling[dict[str, Texts]]):
         return len(self.classes)
 
     num_labels = num_outputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.classes)
 
     def answered(self, model: nn.Module, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         return model(batch.tokens, batch.lens), batch.targets
@@ -243,8 +247,11 @@ def _numbered(split: str, examples: list[Labelled], classes: Mapping[str, int]) 
     return [number[_label(example)] for example in examples], notes + lacking(split, counts, classes)
 
 
-def _counted(train: Sequence[Labelled], name: str) -> dict[str, int]:
-    """How often each class occurs, in alphabetical order. Raises: DataError where there is nothing to learn."""
+def _counted(train: Sequence[Labelled], name: str, start: Mapping[str, bytes]) -> dict[str, int]:
+    """How often each class occurs, in alphabetical order, or in that of a start which knows all of them.
+
+    Raises: DataError where there is nothing to learn.
+    """
     counts = Counter(map(_label, train))
     refuse_equal(list(counts), name, "label")
     if len(counts) == len(train) > 2:
@@ -252,7 +259,8 @@ def _counted(train: Sequence[Labelled], name: str) -> dict[str, int]:
             f"{name}: every text of the training part has a label of its own, such as '{min(counts)[:40]}';"
             " name the column or field of the labels: data.label_key or data.columns"
         )
-    return dict(sorted(counts.items()))
+    before = _classes(start) if CLASSES_FILE in start else {}
+    return {name: counts[name] for name in before} if counts.keys() <= before.keys() else dict(sorted(counts.items()))
 
 
 def _refuse_unknown(train: Sequence[Labelled], classes: Mapping[str, int], name: str) -> None:

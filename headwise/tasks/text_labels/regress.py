@@ -105,7 +105,7 @@ class Regress(TextTask):
     def prepare_with(cls, config: RegressConfig, given: Given) -> Assets[dict[str, Texts]]:
         parts = cls.data_set(config).read()
         train = parts.examples["train"]
-        if given.files is None:
+        if given.files is None or SCALE_FILE not in given.files:
             refuse_equal([example.label for example in train], config.data.train, "number")
             numbers = np.array([_number(example) for example in train], np.float64)
             scale = Scale(float(numbers.mean()), float(numbers.std()))
