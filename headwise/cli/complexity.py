@@ -47,6 +47,10 @@ Arcs = Annotated[
     Path | None,
     typer.Option(help="Draw which tokens each one depends on, layer by layer, instead: a picture."),
 ]
+Sets = Annotated[
+    Path | None,
+    typer.Option(help="Draw which layers can be fitted to which, as function sets, instead: a picture."),
+]
 Threads = Annotated[
     str | None, typer.Option(help="Such as 1,2: wall time of the same work on so many threads, in place of costs.")
 ]
@@ -65,6 +69,7 @@ def complexity(
     threads: Threads = None,
     table: Table = None,
     arcs: Arcs = None,
+    sets: Sets = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the measurements: a .png, .svg or .pdf file.")] = None,
     report: Report = None,
     output: Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")] = None,
@@ -75,6 +80,11 @@ def complexity(
     from headwise.compare.subjects import subject
 
     _check_alone(paths=paths, threads=threads, table=table, report=report, backward=backward, over=over, arcs=arcs)
+    if sets is not None:
+        _draw_sets(
+            sets, as_json=as_json, output=output, alone=not (names or arcs or paths or threads or table or report)
+        )
+        return
     subjects = [subject(name) for name in dict.fromkeys(names or DEFAULT)]
     if arcs is not None:
         _draw_arcs(subjects, arcs)
@@ -215,6 +225,25 @@ def _draw_arcs(subjects: "list[Subject]", path: Path) -> None:
         for one in subjects
     }
     draw(arcs(ways), path)
+
+
+def _draw_sets(path: Path, *, as_json: bool, output: Path | None, alone: bool) -> None:
+    """Four kinds of layers: a row for each that is fitted, a column for each that is drawn."""
+    if not alone:
+        raise ConfigError("--sets fits layers of its own and measures no cost; leave names and other measurements out")
+    import numpy as np
+
+    from headwise.compare.function_sets import KINDS, contains
+    from headwise.explain.figures import page
+    from headwise.explain.values import Legend
+
+    lost = contains()
+    rows = [{"fitted": outer} | {inner: lost[outer, inner] for inner in KINDS} for outer in KINDS]
+    tell(rows, as_json=as_json, output=output)
+    values = np.array([[lost[outer, inner] for inner in KINDS] for outer in KINDS])
+    legend = Legend("function sets", "layer that is fitted", "layer that is drawn", "share that is not", framed=False)
+    title = "0: the functions of the row contain that of the column"
+    draw(page(values, list(KINDS), list(KINDS), [values[None]], title=title, legend=legend), path)
 
 
 def _add_to_table(path: Path, subjects: "list[Subject]", at: list[int], over: str, fixed: int, rounds: int) -> None:

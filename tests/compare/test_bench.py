@@ -4,7 +4,9 @@ import datetime
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from headwise.cli.compare import run_folder
 from headwise.compare import experiment
@@ -12,8 +14,11 @@ from headwise.compare.bench import Bench, Design
 from headwise.compare.claim import Claim, add_record, read_records, run_claim
 from headwise.compare.experiment import Arm, Trained
 from headwise.compare.report import section
+from headwise.compare.sides import examples_variance
 from headwise.compare.verdicts import Control, Interval, larger
 from headwise.errors import ConfigError, Diverged
+from headwise.predictors.rows import Formula, Rows
+from headwise.training.ledger import account_each
 from headwise.training.sweep import Swept
 from tests.cli.test_cli_sweep import RECIPE
 
@@ -147,6 +152,38 @@ def test_scores_by_group():
 
     by_length = place.score_by(run, "accuracy", length)
     assert set(by_length) == {"3", "4"}
+    assert all(0 <= score.value() <= 1 for score in by_length.values())
+
+
+def test_an_interval_is_over_seeds_and_the_examples_that_both_sides_have():
+    place = bench()
+    compared = place.train("copies", Design({**PLAIN}, "exact", drawn(place)))
+    right = {
+        side: np.array(
+            [account_each(run).rows.columns["exact"] for run in compared.folders(side).values()], dtype=float
+        )
+        for side in PLAIN
+    }
+    first, second = right.values()
+    ahead = first - second
+    spread = (
+        ahead.mean(1).var(ddof=1) / len(ahead) + max(ahead.mean(0).var(ddof=1), 1 / ahead.shape[1]) / ahead.shape[1]
+    )
+    assert compared.difference(*PLAIN).value == pytest.approx(ahead.mean())
+    assert compared.difference(*PLAIN).half == pytest.approx(stats.t.ppf(0.975, 2) * spread**0.5)
+
+
+def test_answers_that_are_all_alike_have_an_interval_of_one_example():
+    def rows(values):
+        return Rows({"right": values}, {"accuracy": Formula("mean", ("right",))}, "q", "texts").resampled()
+
+    assert examples_variance([rows([1.0] * 50)] * 3) == pytest.approx(1 / 50**2)
+    assert examples_variance([rows([1.0] * 50)], [rows([1.0] * 50)]) == pytest.approx(1 / 50**2)
+    # nothing was ever right, on either side
+    assert examples_variance([rows([0.0] * 50)], [rows([0.0] * 50)]) == 0.0
+    mixed = [1.0, 0.0] * 25
+    assert examples_variance([rows(mixed)]) == pytest.approx(np.var(mixed, ddof=1) / 50)
+    assert examples_variance([]) == 0.0
 
 
 def test_a_crash_decides_nothing_and_is_named(monkeypatch):
