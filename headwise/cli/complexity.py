@@ -3,7 +3,7 @@
 import shlex
 import statistics
 import sys
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,25 +76,19 @@ def complexity(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")] = False,
 ) -> None:
     """Count operations, measure time and memory on one thread, and fit the power of the size that they grow with."""
-    from headwise.compare.costs import sizes
-    from headwise.compare.subjects import subject
-
     _check_alone(paths=paths, threads=threads, table=table, report=report, backward=backward, over=over, arcs=arcs)
     if sets is not None:
-        _draw_sets(
-            sets, as_json=as_json, output=output, alone=not (names or arcs or paths or threads or table or report)
-        )
-        return
-    subjects = [subject(name) for name in dict.fromkeys(names or DEFAULT)]
+        return _draw_sets(sets, (names, arcs, paths, threads, table, report), as_json=as_json, output=output)
+    subjects = _subjects(names or DEFAULT)
     if arcs is not None:
-        _draw_arcs(subjects, arcs)
-        return
-    at = [] if paths else sizes(first, last, count)
-    if threads is not None:
+        return _draw_arcs(subjects, arcs)
+    at = [] if paths else _sizes(first, last, count)
+    if paths:
+        rows, panels = _of_paths(subjects)
+    elif threads is not None:
         rows, panels = _of_threads(subjects, at, fixed, _numbers(threads), rounds)
     else:
-        costs = partial(_of_costs, over=over, at=at, fixed=fixed, backward=backward, rounds=rounds)
-        rows, panels = _of_paths(subjects) if paths else costs(subjects)
+        rows, panels = _of_costs(subjects, over, at, fixed, backward=backward, rounds=rounds)
     tell(rows, as_json=as_json, output=output)
     if table is not None:
         _add_to_table(table, subjects, at, over, fixed, rounds)
@@ -102,6 +96,18 @@ def complexity(
         _draw(panels, "length, tokens" if paths else _ACROSS[over], figure)
     if report is not None:
         _write_report(report, rows, panels, _ACROSS[over], subjects)
+
+
+def _sizes(first: int, last: int, count: int) -> list[int]:
+    from headwise.compare.costs import sizes
+
+    return sizes(first, last, count)
+
+
+def _subjects(names: Sequence[str]) -> "list[Subject]":
+    from headwise.compare.subjects import subject
+
+    return [subject(name) for name in dict.fromkeys(names)]
 
 
 def _check_alone(
@@ -227,9 +233,9 @@ def _draw_arcs(subjects: "list[Subject]", path: Path) -> None:
     draw(arcs(ways), path)
 
 
-def _draw_sets(path: Path, *, as_json: bool, output: Path | None, alone: bool) -> None:
+def _draw_sets(path: Path, others: tuple[object, ...], *, as_json: bool, output: Path | None) -> None:
     """Four kinds of layers: a row for each that is fitted, a column for each that is drawn."""
-    if not alone:
+    if any(others):
         raise ConfigError("--sets fits layers of its own and measures no cost; leave names and other measurements out")
     import numpy as np
 

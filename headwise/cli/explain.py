@@ -72,8 +72,7 @@ def explain(
     if html is not None:
         lines = [_page(explanation, html, chosen, alone=not (every or table or trace) and formats == "png")]
     else:
-        how = [kind.strip() for kind in formats.split(",")], chosen, only
-        lines = [] if table else list(map(str, explanation.write(folder, *how, every=every)))
+        lines = [] if table else [*map(str, explanation.write(folder, _forms(formats), chosen, only, every=every))]
     describe(explanation, chosen, only, top)
     typer.echo("\n".join(lines), nl=bool(lines))
 
@@ -107,8 +106,12 @@ def _draw_model(predictor: "Predictor[Any, Any, Any]", folder: Path, formats: st
     from headwise.explain.diagrams import model_diagram
 
     drawn = model_diagram(predictor.model)
-    for form in formats.split(","):
-        typer.echo(save(drawn, folder / f"model.{form.strip()}"))
+    for form in _forms(formats):
+        typer.echo(save(drawn, folder / f"model.{form}"))
+
+
+def _forms(formats: str) -> list[str]:
+    return [form.strip() for form in formats.split(",")]
 
 
 def _draw_probabilities(
@@ -141,9 +144,9 @@ def _draw_probabilities(
         best = sorted(zip(names, row.tolist(), strict=True), key=lambda pair: -pair[1])[:top]
         typer.echo(visible(f"{output}: {', '.join(f'{name} {share:.4f}' for name, share in best)}"))
     legend = Legend("probabilities", "output", "one of the likeliest", "probability")
-    for form in formats.split(",") if draws else ():
+    for form in _forms(formats) if draws else ():
         drawn = page(shares, outputs, names, [shares[None]], title=text, legend=legend)
-        typer.echo(save(drawn, folder / f"probabilities.{form.strip()}"))
+        typer.echo(save(drawn, folder / f"probabilities.{form}"))
 
 
 def _given(run: Path | None, text: str | None, *, columns_alone: bool) -> tuple[Path, str]:

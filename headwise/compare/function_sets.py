@@ -71,15 +71,18 @@ def contains(kinds: Mapping[str, Callable[[], nn.Module]] = KINDS, seed: int = 0
     for inner, build in kinds.items():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            teacher = build()
-            with torch.no_grad():
-                for parameter in teacher.parameters():
-                    # attention as it is drawn is nearly a mean of its input; larger, its weights depend on it
-                    parameter.mul_(_LARGER)
-                targets = [teacher(x) for x in inputs]
+            targets = _outputs(build(), inputs)
             for outer, student in kinds.items():
                 table[outer, inner] = min(_lost(student(), inputs, targets) for _ in range(_STARTS))
     return table
+
+
+def _outputs(teacher: nn.Module, inputs: list[Tensor]) -> list[Tensor]:
+    with torch.no_grad():
+        for parameter in teacher.parameters():
+            # attention as it is drawn is nearly a mean of its input; larger, its weights depend on it
+            parameter.mul_(_LARGER)
+        return [teacher(x) for x in inputs]
 
 
 def _lost(student: nn.Module, inputs: list[Tensor], targets: list[Tensor]) -> float:

@@ -1,5 +1,6 @@
 """Claims that train: sides tuned alike, gone on with after a break, and runs that diverge, on tiny drawn data."""
 
+import dataclasses
 import datetime
 from functools import partial
 from pathlib import Path
@@ -10,15 +11,14 @@ from scipy import stats
 
 from headwise.cli.compare import run_folder
 from headwise.compare import experiment
-from headwise.compare.bench import Bench, Design
+from headwise.compare.bench import Bench, Comparison, Design
 from headwise.compare.claim import Claim, add_record, read_records, run_claim
-from headwise.compare.experiment import Arm, Trained
+from headwise.compare.experiment import Arm, Measured, Trained
 from headwise.compare.report import section
 from headwise.compare.sides import examples_variance
 from headwise.compare.verdicts import Control, Interval, larger
 from headwise.errors import ConfigError, Diverged
 from headwise.predictors.rows import Formula, Rows
-from headwise.training.ledger import account_each
 from headwise.training.sweep import Swept
 from tests.cli.test_cli_sweep import RECIPE
 
@@ -156,21 +156,32 @@ def test_scores_by_group():
 
 
 def test_an_interval_is_over_seeds_and_the_examples_that_both_sides_have():
-    place = bench()
-    compared = place.train("copies", Design({**PLAIN}, "exact", drawn(place)))
-    right = {
-        side: np.array(
-            [account_each(run).rows.columns["exact"] for run in compared.folders(side).values()], dtype=float
+    right = np.random.default_rng(0).integers(0, 2, (2, 3, 40)).astype(float)
+    rows = [
+        [Rows({"right": row.tolist()}, {"accuracy": Formula("mean", ("right",))}, "q", "texts") for row in side]
+        for side in right
+    ]
+    sides = {
+        name: Trained(
+            {},
+            {},
+            dict(enumerate(table.mean(1))),
+            None,
+            False,
+            dict(enumerate(Measured(None, row, None) for row in own)),
         )
-        for side in PLAIN
+        for name, table, own in zip("ab", right, rows, strict=True)
     }
-    first, second = right.values()
-    ahead = first - second
-    spread = (
-        ahead.mean(1).var(ddof=1) / len(ahead) + max(ahead.mean(0).var(ddof=1), 1 / ahead.shape[1]) / ahead.shape[1]
-    )
-    assert compared.difference(*PLAIN).value == pytest.approx(ahead.mean())
-    assert compared.difference(*PLAIN).half == pytest.approx(stats.t.ppf(0.975, 2) * spread**0.5)
+    compared, ahead = Comparison("accuracy", "high", sides), right[0] - right[1]
+    spread = ahead.mean(1).var(ddof=1) / 3 + ahead.mean(0).var(ddof=1) / 40
+    assert compared.difference("a", "b").value == pytest.approx(ahead.mean())
+    assert compared.difference("a", "b").half == pytest.approx(stats.t.ppf(0.975, 2) * spread**0.5)
+    own = right[0].mean(1).var(ddof=1) / 3 + right[0].mean(0).var(ddof=1) / 40
+    assert compared.interval("a").half == pytest.approx(stats.t.ppf(0.975, 2) * own**0.5)
+    # where a run failed nothing is known of its examples
+    failed = dataclasses.replace(sides["b"], measured={})
+    alone = Comparison("accuracy", "high", {"a": sides["a"], "b": failed}).difference("a", "b")
+    assert alone.half == pytest.approx(stats.t.ppf(0.975, 2) * (ahead.mean(1).var(ddof=1) / 3) ** 0.5)
 
 
 def test_answers_that_are_all_alike_have_an_interval_of_one_example():
