@@ -1,5 +1,6 @@
 """`headwise claims`: sentences about attention as experiments: what they say, run, and what came out."""
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -47,8 +48,8 @@ def show(
     """A claim: its source, the rule of its verdict, and what its newest run found."""
     from headwise.compare.claim import newest, read_records
     from headwise.compare.claims import CLAIMS
+    from headwise.compare.report import draw as picture_of
     from headwise.compare.report import section
-    from headwise.explain.comparisons import forest
 
     claim = CLAIMS[_known(name)]
     record = newest(read_records(records), [claim]).get(name)
@@ -57,8 +58,7 @@ def show(
         return
     if record is None:
         raise ConfigError(f"--figure {figure}: '{name}' has no record in {records}; run it first")
-    cells = {cell.where: (cell.value, cell.low, cell.high, cell.outcome) for cell in record.cells}
-    draw(forest(cells, "value, 95 % interval"), figure)
+    draw(picture_of(claim, record), figure)
 
 
 @app.command("run")
@@ -95,14 +95,26 @@ def run(
 def page(
     records: Records = _FILE,
     output: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Draw claims that do not hold everywhere into this folder, and link them.")
+    ] = None,
 ) -> None:
     """All claims with their verdicts and numbers as a page of Markdown."""
     from headwise.compare.claim import newest, read_records
     from headwise.compare.claims import CLAIMS
+    from headwise.compare.report import draw as picture_of
     from headwise.compare.report import page as text
+    from headwise.compare.report import picture_names
+    from headwise.explain.canvas import save
 
+    latest = newest(read_records(records), CLAIMS.values())
+    links = None
+    if figures is not None:
+        links = Path(os.path.relpath(figures, output.parent if output is not None else None)).as_posix()
+        for name, file in picture_names(latest).items():
+            save(picture_of(CLAIMS[name], latest[name]), figures / file)
     with opened(output) as stream:
-        stream.write(text(CLAIMS.values(), newest(read_records(records), CLAIMS.values())))
+        stream.write(text(CLAIMS.values(), latest, links))
 
 
 def _known(name: str) -> str:

@@ -3,7 +3,7 @@
 import shlex
 import statistics
 import sys
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,6 +47,10 @@ Arcs = Annotated[
     Path | None,
     typer.Option(help="Draw which tokens each one depends on, layer by layer, instead: a picture."),
 ]
+Sets = Annotated[
+    Path | None,
+    typer.Option(help="Draw which layers can be fitted to which, as function sets, instead: a picture."),
+]
 Threads = Annotated[
     str | None, typer.Option(help="Such as 1,2: wall time of the same work on so many threads, in place of costs.")
 ]
@@ -65,26 +69,26 @@ def complexity(
     threads: Threads = None,
     table: Table = None,
     arcs: Arcs = None,
+    sets: Sets = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the measurements: a .png, .svg or .pdf file.")] = None,
     report: Report = None,
     output: Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")] = False,
 ) -> None:
     """Count operations, measure time and memory on one thread, and fit the power of the size that they grow with."""
-    from headwise.compare.costs import sizes
-    from headwise.compare.subjects import subject
-
     _check_alone(paths=paths, threads=threads, table=table, report=report, backward=backward, over=over, arcs=arcs)
-    subjects = [subject(name) for name in dict.fromkeys(names or DEFAULT)]
+    if sets is not None:
+        return _draw_sets(sets, (names, arcs, paths, threads, table, report), as_json=as_json, output=output)
+    subjects = _subjects(names or DEFAULT)
     if arcs is not None:
-        _draw_arcs(subjects, arcs)
-        return
-    at = [] if paths else sizes(first, last, count)
-    if threads is not None:
+        return _draw_arcs(subjects, arcs)
+    at = [] if paths else _sizes(first, last, count)
+    if paths:
+        rows, panels = _of_paths(subjects)
+    elif threads is not None:
         rows, panels = _of_threads(subjects, at, fixed, _numbers(threads), rounds)
     else:
-        costs = partial(_of_costs, over=over, at=at, fixed=fixed, backward=backward, rounds=rounds)
-        rows, panels = _of_paths(subjects) if paths else costs(subjects)
+        rows, panels = _of_costs(subjects, over, at, fixed, backward=backward, rounds=rounds)
     tell(rows, as_json=as_json, output=output)
     if table is not None:
         _add_to_table(table, subjects, at, over, fixed, rounds)
@@ -92,6 +96,18 @@ def complexity(
         _draw(panels, "length, tokens" if paths else _ACROSS[over], figure)
     if report is not None:
         _write_report(report, rows, panels, _ACROSS[over], subjects)
+
+
+def _sizes(first: int, last: int, count: int) -> list[int]:
+    from headwise.compare.costs import sizes
+
+    return sizes(first, last, count)
+
+
+def _subjects(names: Sequence[str]) -> "list[Subject]":
+    from headwise.compare.subjects import subject
+
+    return [subject(name) for name in dict.fromkeys(names)]
 
 
 def _check_alone(
@@ -215,6 +231,25 @@ def _draw_arcs(subjects: "list[Subject]", path: Path) -> None:
         for one in subjects
     }
     draw(arcs(ways), path)
+
+
+def _draw_sets(path: Path, others: tuple[object, ...], *, as_json: bool, output: Path | None) -> None:
+    """Four kinds of layers: a row for each that is fitted, a column for each that is drawn."""
+    if any(others):
+        raise ConfigError("--sets fits layers of its own and measures no cost; leave names and other measurements out")
+    import numpy as np
+
+    from headwise.compare.function_sets import KINDS, contains
+    from headwise.explain.figures import page
+    from headwise.explain.values import Legend
+
+    lost = contains()
+    rows = [{"fitted": outer} | {inner: lost[outer, inner] for inner in KINDS} for outer in KINDS]
+    tell(rows, as_json=as_json, output=output)
+    values = np.array([[lost[outer, inner] for inner in KINDS] for outer in KINDS])
+    legend = Legend("function sets", "layer that is fitted", "layer that is drawn", "share that is not", framed=False)
+    title = "0: the functions of the row contain that of the column"
+    draw(page(values, list(KINDS), list(KINDS), [values[None]], title=title, legend=legend), path)
 
 
 def _add_to_table(path: Path, subjects: "list[Subject]", at: list[int], over: str, fixed: int, rounds: int) -> None:

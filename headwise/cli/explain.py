@@ -27,7 +27,10 @@ Columns = Annotated[
 
 Of = Annotated[
     str | None,
-    typer.Option(help="Without an input: pronouns (what 'it' looks at in ready sentences), model (its parts, drawn)."),
+    typer.Option(
+        help="Without an input: pronouns (what 'it' looks at in ready sentences), model (its parts, drawn); with one: "
+        "probabilities (of the likeliest outputs at each step, drawn)."
+    ),
 ]
 
 
@@ -55,6 +58,9 @@ def explain(
     others = run, text, target, layer, heads, by, other, html, ablate
     if example is not None:
         return _print_example(example, trace or "markdown", columns, alone=not any(others))
+    if of == "probabilities":
+        alone = not any((layer, heads, by, other, trace, html, ablate, every, columns))
+        return _draw_probabilities(run, text, target, folder, formats, top, draws=not table, alone=alone)
     if of is not None:
         return _show_of(of, run, folder, formats, alone=not any((*others[1:], trace)))
     run, text = _given(run, text, columns_alone=columns and trace is None)
@@ -66,8 +72,7 @@ def explain(
     if html is not None:
         lines = [_page(explanation, html, chosen, alone=not (every or table or trace) and formats == "png")]
     else:
-        how = [kind.strip() for kind in formats.split(",")], chosen, only
-        lines = [] if table else list(map(str, explanation.write(folder, *how, every=every)))
+        lines = [] if table else [*map(str, explanation.write(folder, _forms(formats), chosen, only, every=every))]
     describe(explanation, chosen, only, top)
     typer.echo("\n".join(lines), nl=bool(lines))
 
@@ -101,8 +106,47 @@ def _draw_model(predictor: "Predictor[Any, Any, Any]", folder: Path, formats: st
     from headwise.explain.diagrams import model_diagram
 
     drawn = model_diagram(predictor.model)
-    for form in formats.split(","):
-        typer.echo(save(drawn, folder / f"model.{form.strip()}"))
+    for form in _forms(formats):
+        typer.echo(save(drawn, folder / f"model.{form}"))
+
+
+def _forms(formats: str) -> list[str]:
+    return [form.strip() for form in formats.split(",")]
+
+
+def _draw_probabilities(
+    run: Path | None,
+    text: str | None,
+    target: str | None,
+    folder: Path,
+    formats: str,
+    top: int,
+    *,
+    draws: bool,
+    alone: bool,
+) -> None:
+    """A row for each output, a column for each of the likeliest: a table, and the same as a picture."""
+    if not alone:
+        raise ConfigError("--of probabilities takes --target, --top, --table, --folder and --format; leave others out")
+    import headwise
+    from headwise.explain.canvas import save
+    from headwise.explain.figures import page
+    from headwise.explain.values import Legend
+    from headwise.labels import visible
+    from headwise.predictors.saying import likeliest, said_of
+
+    run, text = _given(run, text, columns_alone=False)
+    predictor = headwise.load(run)
+    answer = said_of(predictor, predictor.parse(text), target)
+    names, shares = likeliest(answer, top)
+    outputs = [answer.name(choice) for choice in answer.chosen or ()]
+    for output, row in zip(outputs, shares, strict=True):
+        best = sorted(zip(names, row.tolist(), strict=True), key=lambda pair: -pair[1])[:top]
+        typer.echo(visible(f"{output}: {', '.join(f'{name} {share:.4f}' for name, share in best)}"))
+    legend = Legend("probabilities", "output", "one of the likeliest", "probability")
+    for form in _forms(formats) if draws else ():
+        drawn = page(shares, outputs, names, [shares[None]], title=text, legend=legend)
+        typer.echo(save(drawn, folder / f"probabilities.{form}"))
 
 
 def _given(run: Path | None, text: str | None, *, columns_alone: bool) -> tuple[Path, str]:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwise.compare.experiment import Arm, Plan, Say, Trained, plan_sides, train_sides
-from headwise.compare.verdicts import Interval
+from headwise.compare.sides import examples_variance
+from headwise.compare.verdicts import LEVEL, Interval
 from headwise.config import Config
+from headwise.predictors.intervals import Resampled
 from headwise.predictors.predictor import Predictor
 from headwise.tasks import generators
 from headwise.training.loading import examples, load
@@ -114,9 +116,24 @@ class Comparison:
         sign = 1.0 if self.better == "high" else -1.0
         return [sign * (a - b) for a, b in zip(self.scores(side), self.scores(other), strict=True)]
 
-    def difference(self, side: str, other: str) -> Interval:
-        """The mean of `ahead` over seeds, with its 95 % interval."""
-        return Interval.of(self.ahead(side, other))
+    def interval(self, side: str) -> Interval:
+        """The mean score, with its 95 % interval over seeds and examples."""
+        return Interval.of(self.scores(side), variance=examples_variance(self._resampled(side)))
+
+    def difference(self, side: str, other: str, level: float = LEVEL) -> Interval:
+        """The mean of `ahead`, with its interval over seeds and examples, which are the same for both."""
+        return Interval.of(self.ahead(side, other), level, self.variance(side, other))
+
+    def variance(self, side: str, other: str) -> float:
+        """How far the mean of `ahead` varies with the examples; 0 where nothing was counted of each."""
+        several, others = self._resampled(side), self._resampled(other)
+        return examples_variance(several, others) if several and others else 0.0
+
+    def _resampled(self, side: str) -> list[Resampled]:
+        """The scores as functions of the examples, seed by seed; none where a run failed."""
+        trained = self.sides[side]
+        by_seed = trained.resampled(self.metric)
+        return [by_seed[seed] for seed in trained.scores] if by_seed.keys() == trained.scores.keys() else []
 
     def best(self, names: Sequence[str] | None = None) -> str:
         """The side with the best mean, of these or of all."""
@@ -224,13 +241,16 @@ class Bench:
 
     def score_by(
         self, run: Path, metric: str, group_of: Callable[[Any], str | None], split: str = "test"
-    ) -> dict[str, float]:
-        """The score of a run on each group of the examples of a split; those of group None are left out."""
+    ) -> dict[str, Resampled]:
+        """The score of a run on each group of the examples of a split; those of group None are left out.
+
+        Raises: as `Predictor.evaluate_each`; ConfigError for a score that does not follow from rows of examples.
+        """
         predictor, groups = load(run), dict[str, list[Any]]()
         for example in examples(run, split):
             if (group := group_of(example)) is not None:
                 groups.setdefault(group, []).append(example)
-        return {group: float(predictor.evaluate(members)[metric]) for group, members in groups.items()}
+        return {group: predictor.evaluate_each(members).rows.resampled(metric) for group, members in groups.items()}
 
     def _keep(self, where: str, name: str, arm: Arm, metric: str, side: Trained) -> None:
         rows = list(side.rows.values())

@@ -31,6 +31,8 @@ class Claim:
         written: day of the rule, which comes before every run.
         measure: cells and controls, of the whole experiment (True) or of a quick one of at most two CPU minutes.
         trial: the same of an experiment that trains models, in place of `measure`.
+        weakness: why another experiment might come out otherwise: what is not held equal, not tried, or small.
+        across: the words of the axis of the values.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Claim:
     measure: Callable[[bool], Evidence] | None = None
     version: int = 1
     trial: Callable[[Bench], Evidence] | None = None
+    weakness: str = ""
+    across: str = "value"
 
     def __post_init__(self) -> None:
         if (self.measure is None) == (self.trial is None):

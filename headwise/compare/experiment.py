@@ -27,6 +27,7 @@ from headwise.errors import (
     Unsupported,
     unknown,
 )
+from headwise.predictors.intervals import Resampled
 from headwise.predictors.lengths import metric_of
 from headwise.predictors.rows import Rows
 from headwise.tasks import registry
@@ -130,6 +131,14 @@ class Trained:
     def diverged(self) -> list[int]:
         """Seeds whose run failed, for whatever reason."""
         return sorted(self.cells.keys() - self.rows.keys())
+
+    def resampled(self, metric: str) -> dict[int, Resampled]:
+        """By seed, a score as a function of the examples, where it follows from what was counted of each."""
+        return {
+            seed: scored.rows.resampled(metric)
+            for seed, scored in self.measured.items()
+            if scored.rows is not None and metric in scored.rows.metrics
+        }
 
 
 @dataclass(frozen=True)
@@ -512,11 +521,7 @@ def _side(name: str, cell: Cell, side: Trained, cost: Cost, metric: str) -> Side
         side.tuned,
         side.at_edge,
         side.failures,
-        {
-            seed: scored.rows.resampled(metric)
-            for seed, scored in side.measured.items()
-            if scored.rows is not None and metric in scored.rows.metrics
-        },
+        side.resampled(metric),
         next((scored.state_bytes for scored in side.measured.values()), None),
         {seed: str(cell.folder) for seed, cell in side.cells.items() if seed in side.rows},
     )

@@ -3,15 +3,37 @@
 from collections.abc import Iterable, Mapping
 
 from headwise.compare.claim import Claim, ClaimRecord
-from headwise.compare.verdicts import Cell
+from headwise.compare.verdicts import Cell, Verdict
+from headwise.explain.canvas import Picture
+from headwise.explain.comparisons import forest
 
-# drawn by `headwise claims show NAME --figure images/claim-NAME.png`, at the head of the page
+# at the head of the page
 TELLING = ("attention-cheaper-than-recurrence", "tied-queries-and-keys-give-the-identity")
 
 
-def page(claims: Iterable[Claim], records: Mapping[str, ClaimRecord]) -> str:
-    """A table of all claims with their verdicts, and a section for each."""
+_ABOUT = (
+    "Each sentence is an experiment: a rule says beforehand how its verdict follows from the numbers, and"
+    " `headwise claims run NAME` runs it",
+    "again. *Holds only where* means that some conditions confirm it and others refute it. Each section says what"
+    " weakens its experiment.",
+    "",
+    "Intervals are over what the rule names. Over seeds and examples: mean ± t √(s²/n + v), s over n seeds, v the"
+    " variance of the mean",
+    "as the test examples are drawn anew, at least what one more example would change. Over seeds alone where what"
+    " is measured is no mean over examples.",
+)
+# what is believed, and does not hold or in part alone, has a picture that says so
+_PICTURED: tuple[Verdict, ...] = ("holds only where", "does not hold")
+
+
+def page(claims: Iterable[Claim], records: Mapping[str, ClaimRecord], pictures: str | None = None) -> str:
+    """A table of all claims with their verdicts, and a section for each.
+
+    Args:
+        pictures: the folder of `picture_names`, as the page links it; None: without pictures.
+    """
     claims = list(claims)
+    shown = picture_names(records) if pictures is not None else {}
     rows = ["| claim | verdict |", "|---|---|"]
     for claim in claims:
         record = records.get(claim.name)
@@ -21,31 +43,50 @@ def page(claims: Iterable[Claim], records: Mapping[str, ClaimRecord]) -> str:
         [
             "# Claims about attention",
             "",
-            "Each sentence is an experiment: a rule says beforehand how its verdict follows from the numbers, and"
-            " `headwise claims run NAME` runs it",
-            "again. *Holds only where* means that some conditions confirm it and others refute it.",
+            *_ABOUT,
             "",
-            *(line for claim in claims if claim.name in TELLING for line in _pictured(claim, records.get(claim.name))),
+            *(
+                line
+                for claim in claims
+                if claim.name in TELLING and claim.name in shown
+                for line in (_linked(claim, pictures), "", f"*{claim.sentence}* {records[claim.name].why}", "")
+            ),
             *rows,
-            *(f"\n{section(claim, records.get(claim.name))}" for claim in claims),
+            *(
+                f"\n{section(claim, records.get(claim.name), pictures if claim.name in shown else None)}"
+                for claim in claims
+            ),
             "",
         ]
     )
 
 
-def _pictured(claim: Claim, record: ClaimRecord | None) -> list[str]:
-    if record is None:
-        return []
-    return [f"![{claim.sentence}](images/claim-{claim.name}.png)", "", f"*{claim.sentence}* {record.why}", ""]
+def picture_names(records: Mapping[str, ClaimRecord]) -> dict[str, str]:
+    """The file of the picture of each claim that has one in the page."""
+    return {
+        name: f"claim-{name}.png" for name, record in records.items() if name in TELLING or record.verdict in _PICTURED
+    }
 
 
-def section(claim: Claim, record: ClaimRecord | None) -> str:
-    """A claim, the rule of its verdict, and the numbers of a run."""
+def draw(claim: Claim, record: ClaimRecord) -> Picture:
+    """The conditions of a run, below the sentence and its verdict."""
+    cells = {cell.where: (cell.value, cell.low, cell.high, cell.outcome) for cell in record.cells}
+    return forest(cells, f"{claim.across}, 95 % interval", f"“{claim.sentence}” {record.verdict.capitalize()}.")
+
+
+def _linked(claim: Claim, pictures: str | None) -> str:
+    return f"![{claim.sentence}]({pictures}/claim-{claim.name}.png)"
+
+
+def section(claim: Claim, record: ClaimRecord | None, pictures: str | None = None) -> str:
+    """A claim, the rule of its verdict, and the numbers of a run; below the picture in this folder, if any."""
     lines = [f"## {claim.name}", "", f"> {claim.sentence}", "", f"Source: {claim.source}.", ""]
     lines += [f"Rule, written on {claim.written}: {claim.rule}.", ""]
+    lines += [f"Weakness: {claim.weakness}.", ""] if claim.weakness else []
     if record is None:
         return "\n".join([*lines, f"Not run: `headwise claims run {claim.name}`."])
-    lines += [f"**{record.verdict[0].upper()}{record.verdict[1:]}.** {record.why}", ""]
+    lines += [f"**{record.verdict.capitalize()}.** {record.why}", ""]
+    lines += [_linked(claim, pictures), ""] if pictures is not None else []
     lines += ["| condition | value | 95 % interval | outcome |", "|---|---|---|---|"]
     for cell in record.cells:
         lines.append(f"| {cell.where} | {_number(cell.value)} | {_interval(cell, record)} | {cell.outcome} |")

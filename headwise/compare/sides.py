@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
 from scipy import stats
 
 from headwise.compare.verdicts import LEVEL, Interval
@@ -71,7 +72,7 @@ class Side:
             return Interval.exact(math.fsum(values))
         several = [self.resampled[seed] for seed in self.scores if seed in self.resampled]
         if len(values) > 1:
-            return _over_seeds(values, _variance(several) if len(several) == len(values) else 0.0)
+            return Interval.of(values, variance=_variance(several) if len(several) == len(values) else 0.0)
         low, high = interval(several[0]) if several else (math.nan, math.nan)
         return Interval(values[0], *((low, high) if low == low else (-math.inf, math.inf)))
 
@@ -97,16 +98,20 @@ class Difference:
         return self.p is not None and self.p < 1 - LEVEL
 
 
-def _over_seeds(values: Sequence[float], variance: float) -> Interval:
-    """mean +- t sqrt(s^2 / n + v): s over n seeds, v of the mean as the examples are drawn anew.
-
-    A little wide, never narrow: another seed is another model, so that examples alone would say too little.
-    """
-    return Interval.around(math.fsum(values) / len(values), _error(values, variance), len(values) - 1)
-
-
 def _error(values: Sequence[float], variance: float) -> float:
     return math.sqrt(float(stats.sem(values)) ** 2 + variance)
+
+
+def examples_variance(several: Sequence[Resampled], others: Sequence[Resampled] = ()) -> float:
+    """How far the mean of some scores, less that of others, varies with the examples; 0 of what has no rows of them.
+
+    Of right and wrong answers at least what one more example would change: where all are alike, that is not certain.
+    """
+    if not several:
+        return 0.0
+    sizes = [float(np.abs(metric.each).max()) for metric in (*several, *others) if metric.each is not None]
+    least = max(sizes) / several[0].groups if len(sizes) == len(several) + len(others) else 0.0
+    return max(_variance(several, others), least**2)
 
 
 def _variance(several: Sequence[Resampled], others: Sequence[Resampled] = ()) -> float:
@@ -155,7 +160,7 @@ def _difference(best: Side, side: Side, seeds: Sequence[int], sign: float) -> Di
     groups = several[0].groups if whole else 0
     if len(seeds) > 1:
         spread = _variance(several, others) if whole else 0.0
-        return Difference(_over_seeds(ahead, spread), _p(ahead, spread), groups if spread else 0)
+        return Difference(Interval.of(ahead, variance=spread), _p(ahead, spread), groups if spread else 0)
     try:
         low, high = (sign * end for end in interval(several[0], others[0])) if whole else (math.nan, math.nan)
     except ConfigError:

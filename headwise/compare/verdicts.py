@@ -1,7 +1,7 @@
 """From numbers to a verdict, by a rule that is stated before they are measured."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,10 +30,14 @@ class Interval:
         return cls(value, value, value)
 
     @classmethod
-    def of(cls, draws: Sequence[float], level: float = LEVEL) -> "Interval":
-        """The mean of independent draws, by Student's t; without limit for a single one, which has no spread.
+    def of(cls, draws: Sequence[float], level: float = LEVEL, variance: float = 0.0) -> "Interval":
+        """mean +- t sqrt(s^2 / n + v) of n independent draws; without limit for a single one, which has no spread.
 
         It has no width where all draws agree: then nothing is known of how far they vary.
+
+        Args:
+            variance: of the mean for another reason, such as the examples that all seeds are scored on. The interval is
+                a little wide then, never narrow: the draws hold a part of it.
 
         Raises: ConfigError for none, such as the runs of a side that all failed.
 
@@ -45,7 +49,8 @@ class Interval:
         mean = math.fsum(draws) / len(draws)
         if len(draws) == 1:
             return cls(mean, -math.inf, math.inf)
-        return cls.around(mean, float(stats.sem(draws)), len(draws) - 1, level)
+        error = math.hypot(float(stats.sem(draws)), math.sqrt(variance))
+        return cls.around(mean, error, len(draws) - 1, level)
 
     @classmethod
     def around(cls, value: float, error: float, freedom: int, level: float = LEVEL) -> "Interval":
@@ -129,22 +134,23 @@ def near(where: str, interval: Interval, theory: float, within: float) -> Cell:
     return Cell.of(where, interval, outcome)
 
 
-def equal(where: str, differences: Sequence[float], within: float) -> Cell:
-    """Whether two sides differ by less than matters, by differences of pairs: two one-sided tests at 5 %.
+def equal(where: str, difference: Callable[[float], Interval], within: float) -> Cell:
+    """Whether two sides differ by less than matters: two one-sided tests at 5 %.
 
-    It holds where the 90 % interval of the mean lies within so much of 0, and is refuted where all of the 95 % interval
-    lies outside. The cell shows that of 95 %.
+    It holds where the 90 % interval lies within so much of 0, and is refuted where all of the 95 % interval lies
+    outside. The cell shows that of 95 %.
+
+    Args:
+        difference: from a level to the interval of that level.
 
     Source: Schuirmann 1987, "A comparison of the two one-sided tests procedure and the power approach".
 
-    Raises: ConfigError for no differences.
-
-    >>> equal("here", [0.001, -0.002, 0.0], 0.01).outcome
+    >>> equal("here", lambda level: Interval.of([0.001, -0.002, 0.0], level), 0.01).outcome
     'holds'
     """
     if within <= 0:
         raise ConfigError(f"an effect that matters is above 0, got {within}")
-    interval, narrow = Interval.of(differences), Interval.of(differences, 2 * LEVEL - 1)
+    interval, narrow = difference(LEVEL), difference(2 * LEVEL - 1)
     outcome: Outcome = "undecided"
     if -within < narrow.low and narrow.high < within:
         outcome = "holds"
@@ -153,7 +159,7 @@ def equal(where: str, differences: Sequence[float], within: float) -> Cell:
     return Cell.of(where, interval, outcome)
 
 
-def trend(where: str, rows: Sequence[Sequence[float]], effect: float) -> Cell:
+def trend(where: str, rows: Sequence[Sequence[float]], effect: float, variance: float = 0.0) -> Cell:
     """Whether values rise along conditions in a stated order, by Page's test, and from the first to the last enough.
 
     It holds where p < 0.05 and the mean rise is as large as one that matters; it is refuted where the 95 % interval of
@@ -161,13 +167,14 @@ def trend(where: str, rows: Sequence[Sequence[float]], effect: float) -> Cell:
 
     Args:
         rows: of each seed, the values in the order of the conditions: two seeds and three conditions or more.
+        variance: of the mean rise as the examples are drawn anew.
 
     Source: Page 1963, "Ordered hypotheses for multiple treatments".
 
     >>> trend("depth", [[0.1, 0.5, 0.9], [0.2, 0.4, 0.9], [0.1, 0.6, 0.8]], 0.1).outcome
     'holds'
     """
-    rise = Interval.of([row[-1] - row[0] for row in rows])
+    rise = Interval.of([row[-1] - row[0] for row in rows], variance=variance)
     p = float(stats.page_trend_test(rows).pvalue)
     outcome: Outcome = "undecided"
     if p < 1 - LEVEL and rise.value >= effect:

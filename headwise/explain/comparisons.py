@@ -1,5 +1,6 @@
 """Costs over a size, and what a cost buys: pictures of a comparison."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ _MARKS = 6
 _FAR = 100
 # beyond this ratio of values, all above 0, an axis of conditions is logarithmic
 _WIDE = 30
+_TITLE_CHARACTERS = 105
 # each with a colour and a mark of its own
 _OUTCOMES = ("holds", "refuted", "undecided")
 
@@ -107,13 +109,16 @@ def frontier(
     return figure
 
 
-def forest(conditions: Mapping[str, tuple[float, float | None, float | None, str]], across: str) -> Picture:
+def forest(
+    conditions: Mapping[str, tuple[float, float | None, float | None, str]], across: str, title: str = ""
+) -> Picture:
     """A row for each condition: its value, the interval around it, and what a rule makes of it, as colour and mark.
 
     Args:
         conditions: by their words, value, low, high (None: without limit) and outcome: "holds", "refuted" or
             "undecided".
         across: the words of the axis.
+        title: above all; what is longer than the picture is wide goes on in the next line.
     Raises: DataError: nothing to draw.
 
     >>> drawn = forest({"wide heads": (0.9, 0.8, 1.0, "holds"), "narrow heads": (0.4, 0.3, 0.5, "refuted")}, "weight")
@@ -130,8 +135,8 @@ def forest(conditions: Mapping[str, tuple[float, float | None, float | None, str
         marks[outcome] = axes.errorbar(
             [value],
             [row],
-            # an end without limit is not drawn
-            xerr=[[0.0 if low is None else value - low], [0.0 if high is None else high - value]],
+            # an end without limit is not drawn; rounding may put a value a little outside
+            xerr=[[0.0 if low is None else max(0.0, value - low)], [0.0 if high is None else max(0.0, high - value)]],
             fmt="osD"[number],
             markersize=4,
             capsize=2.5,
@@ -145,5 +150,5 @@ def forest(conditions: Mapping[str, tuple[float, float | None, float | None, str
         axes.set_xscale("log")
     name_axes(axes, across, "")
     axes.grid(visible=True, axis="x", linewidth=0.4, alpha=0.5)
-    legend(figure, list(marks.values()), list(marks), "")
+    legend(figure, list(marks.values()), list(marks), "\n".join(textwrap.wrap(title, _TITLE_CHARACTERS)))
     return figure

@@ -245,12 +245,12 @@ def name_axes(axes: Axes, across: str, down: str) -> None:
 def legend(figure: Picture, marks: list[Any], texts: list[str], title: str) -> None:
     """Title and legend above the plots, which keep their height; as many names side by side as fit."""
     width, height = figure.get_size_inches()
-    texts, title = [shorten(visible(text), _LONGEST) for text in texts], visible(title)
+    texts, title = [shorten(visible(text), _LONGEST) for text in texts], "\n".join(map(visible, title.split("\n")))
     if not marks:
         figure.suptitle(title, fontsize=TEXT, parse_math=False)
         return
     across = max(1, int(width / (_LETTER * max(map(columns, texts)) + 0.55)))
-    figure.set_figheight(height + _LINE * (-(-len(texts) // across) + bool(title)))
+    figure.set_figheight(height + _LINE * (-(-len(texts) // across) + (title.count("\n") + 1 if title else 0)))
     figure.legend(
         marks,
         list(map(literal, texts)),

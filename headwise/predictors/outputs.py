@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.attention.precision import wide
 from headwise.errors import Unsupported
-from headwise.predictors.looking import Pass
+from headwise.predictors.looking import Pass, passes
 from headwise.predictors.predictor import Predictor
 from headwise.records import Edit, edit
 
@@ -97,6 +97,34 @@ def outputs_of(predictor: Predictor[Any, Any, Any], model_pass: Pass, edits: Seq
         return Outputs(scores.reshape(-1, 1).cpu().numpy(), None, ())
     logs = _logs(predictor, scores).clamp(min=_LEAST).cpu().numpy()
     return Outputs(logs, _chosen(predictor, logs, model_pass), names)
+
+
+def said_of(predictor: Predictor[Any, Any, Any], item: Any, target: Any = None) -> Said:
+    """What a model says of an input, as it answers, or were the target its answer.
+
+    Raises: as `said` and `explain`; Unsupported for a model without attention.
+    """
+    with passes() as model_passes:
+        predictor.explain(item, target)
+    if not model_passes:
+        raise Unsupported("this model has no attention, and what it says is not watched")
+    return said(predictor, model_passes[-1].model_pass)
+
+
+def likeliest(answer: Said, count: int) -> tuple[list[str], Float[np.ndarray, "places choices"]]:
+    """The choices that are among so many likeliest ones of some place, by name, and the probability of each.
+
+    Raises: Unsupported for a model that says numbers.
+
+    >>> names, shares = likeliest(Said(np.log([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), [0, 2], "abc"), 1)
+    >>> names, shares.round(2).tolist()
+    (['a', 'c'], [[0.7, 0.1], [0.1, 0.6]])
+    """
+    if answer.chosen is None:
+        raise Unsupported("this model says numbers, not choices with a probability")
+    order = np.argsort(-answer.values, axis=1, kind="stable")[:, :count]
+    chosen = list(dict.fromkeys([choice for row in order.tolist() for choice in row]))
+    return [answer.name(choice) for choice in chosen], np.exp(answer.values[:, chosen])
 
 
 def logits_of(output: Any) -> Any:

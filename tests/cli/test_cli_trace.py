@@ -3,9 +3,11 @@
 import json
 
 import numpy as np
+import pytest
 
 from headwise import load
 from headwise.predictors.looking import passes
+from headwise.predictors.saying import said_of
 
 
 def test_the_steps_of_a_translator_are_printed(headwise, trained):
@@ -95,6 +97,25 @@ def test_a_file_without_measurements_is_refused_before_anything_is_loaded(headwi
     code, out, err = headwise("explore", tmp_path, "--bench", tmp_path / "lengths.json", "--no-browser")
     assert (code, out) == (3, "")
     assert "lengths.json: is no JSON; python -m benchmarks.lengths --json FILE writes it" in err
+
+
+def test_probabilities_of_each_output_are_a_table_and_a_picture(headwise, trained, tmp_path):
+    drawn = ("--of", "probabilities", "--folder", tmp_path, "--top", 2)
+    code, out, err = headwise("explain", trained, "one and two .", *drawn, "--target", "zwei .")
+    assert (code, err) == (0, "")
+    *lines, path = out.splitlines()
+    assert path == str(tmp_path / "probabilities.png")
+    predictor = load(trained)
+    answer = said_of(predictor, predictor.parse("one and two ."), "zwei .")
+    assert len(lines) == len(answer.values) == len(answer.chosen)
+    for line, row in zip(lines, answer.values, strict=True):
+        best = np.sort(np.exp(row))[::-1]
+        assert [float(part.split()[-1]) for part in line.split(", ")] == [round(share, 4) for share in best[:2]]
+        assert np.exp(row).sum() == pytest.approx(1.0)
+    code, out, err = headwise("explain", trained, "one and two .", "--of", "probabilities", "--table")
+    assert (code, err, "probabilities.png" in out) == (0, "", False)
+    assert headwise("explain", trained, "one", "--of", "probabilities", "--all")[0] == 2
+    assert headwise("explain", trained, "--of", "probabilities")[0] == 2
 
 
 def test_a_run_is_explained_without_an_input(headwise, trained, tmp_path):

@@ -65,6 +65,20 @@ def test_the_same_work_on_several_threads(tmp_path, capsys):
     assert figure.stat().st_size > 1000
 
 
+@pytest.mark.slow
+def test_function_sets_are_measured_and_drawn(tmp_path, capsys):
+    figure = tmp_path / "sets.png"
+    assert main(["complexity", "--sets", str(figure), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    lost = {row.pop("fitted"): row for row in rows}
+    contained = {(outer, inner) for outer, row in lost.items() for inner, share in row.items() if share < 0.01}
+    kinds = ["kernel of 3", "kernel of all", "full matrix"]
+    # each of these contains those before it; attention contains a kernel of a place for each head, and is in none
+    nested = {(outer, inner) for place, outer in enumerate(kinds) for inner in kinds[: place + 1]}
+    assert contained == nested | {("attention", "attention"), ("attention", "kernel of 3")}
+    assert figure.stat().st_size > 5000
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -75,6 +89,8 @@ def test_the_same_work_on_several_threads(tmp_path, capsys):
         (["complexity", "--paths", "--table", "a.jsonl"], "--table"),
         (["complexity", "--backward", "--table", "a.jsonl"], "--backward"),
         (["complexity", "--threads", "2,4"], "--threads '2,4'"),
+        (["complexity", "--sets", "a.png", "--arcs", "b.png"], "--sets fits layers of its own"),
+        (["complexity", "rnn", "--sets", "a.png"], "--sets fits layers of its own"),
         (["complexity", "--threads", "1,x"], "--threads '1,x'"),
         (["complexity", "--threads", "1,2", "--over", "width"], "--over width"),
         (["advise", "--length", "9", "--width", "9", "--memory", "1 parsec"], "--memory '1 parsec'"),
@@ -107,6 +123,12 @@ def test_a_claim_is_listed_run_shown_and_put_on_a_page(tmp_path, capsys):
     assert "has no record in" in capsys.readouterr().err
     assert main(["claims", "page", "--records", records, "--output", str(text)]) == 0
     assert "## norm-keeps-order" in text.read_text()
+    assert "](images/" not in text.read_text()
+    figures = tmp_path / "images"
+    pictured = ["claims", "page", "--records", records, "--output", str(text), "--figures", str(figures)]
+    assert main(pictured) == 0
+    assert "](images/claim-norm-keeps-order.png)" in text.read_text()
+    assert [path.name for path in figures.iterdir()] == ["claim-norm-keeps-order.png"]
 
 
 def test_a_damaged_file_of_records_is_refused_before_anything_runs(tmp_path, capsys):

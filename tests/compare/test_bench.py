@@ -1,19 +1,24 @@
 """Claims that train: sides tuned alike, gone on with after a break, and runs that diverge, on tiny drawn data."""
 
+import dataclasses
 import datetime
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from headwise.cli.compare import run_folder
 from headwise.compare import experiment
-from headwise.compare.bench import Bench, Design
+from headwise.compare.bench import Bench, Comparison, Design
 from headwise.compare.claim import Claim, add_record, read_records, run_claim
-from headwise.compare.experiment import Arm, Trained
+from headwise.compare.experiment import Arm, Measured, Trained
 from headwise.compare.report import section
+from headwise.compare.sides import examples_variance
 from headwise.compare.verdicts import Control, Interval, larger
 from headwise.errors import ConfigError, Diverged
+from headwise.predictors.rows import Formula, Rows
 from headwise.training.sweep import Swept
 from tests.cli.test_cli_sweep import RECIPE
 
@@ -149,6 +154,49 @@ def test_scores_by_group():
 
     by_length = place.score_by(run, "accuracy", length)
     assert set(by_length) == {"3", "4"}
+    assert all(0 <= score.value() <= 1 for score in by_length.values())
+
+
+def test_an_interval_is_over_seeds_and_the_examples_that_both_sides_have():
+    right = np.random.default_rng(0).integers(0, 2, (2, 3, 40)).astype(float)
+    rows = [
+        [Rows({"right": row.tolist()}, {"accuracy": Formula("mean", ("right",))}, "q", "texts") for row in side]
+        for side in right
+    ]
+    sides = {
+        name: Trained(
+            {},
+            {},
+            dict(enumerate(table.mean(1))),
+            None,
+            False,
+            dict(enumerate(Measured(None, row, None) for row in own)),
+        )
+        for name, table, own in zip("ab", right, rows, strict=True)
+    }
+    compared, ahead = Comparison("accuracy", "high", sides), right[0] - right[1]
+    spread = ahead.mean(1).var(ddof=1) / 3 + ahead.mean(0).var(ddof=1) / 40
+    assert compared.difference("a", "b").value == pytest.approx(ahead.mean())
+    assert compared.difference("a", "b").half == pytest.approx(stats.t.ppf(0.975, 2) * spread**0.5)
+    own = right[0].mean(1).var(ddof=1) / 3 + right[0].mean(0).var(ddof=1) / 40
+    assert compared.interval("a").half == pytest.approx(stats.t.ppf(0.975, 2) * own**0.5)
+    # where a run failed nothing is known of its examples
+    failed = dataclasses.replace(sides["b"], measured={})
+    alone = Comparison("accuracy", "high", {"a": sides["a"], "b": failed}).difference("a", "b")
+    assert alone.half == pytest.approx(stats.t.ppf(0.975, 2) * (ahead.mean(1).var(ddof=1) / 3) ** 0.5)
+
+
+def test_answers_that_are_all_alike_have_an_interval_of_one_example():
+    def rows(values):
+        return Rows({"right": values}, {"accuracy": Formula("mean", ("right",))}, "q", "texts").resampled()
+
+    assert examples_variance([rows([1.0] * 50)] * 3) == pytest.approx(1 / 50**2)
+    assert examples_variance([rows([1.0] * 50)], [rows([1.0] * 50)]) == pytest.approx(1 / 50**2)
+    # nothing was ever right, on either side
+    assert examples_variance([rows([0.0] * 50)], [rows([0.0] * 50)]) == 0.0
+    mixed = [1.0, 0.0] * 25
+    assert examples_variance([rows(mixed)]) == pytest.approx(np.var(mixed, ddof=1) / 50)
+    assert examples_variance([]) == 0.0
 
 
 def test_a_crash_decides_nothing_and_is_named(monkeypatch):

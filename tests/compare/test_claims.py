@@ -14,7 +14,7 @@ from headwise.compare.claims import CLAIMS
 from headwise.compare.claims.costs import crossings
 from headwise.compare.claims.scores import excess
 from headwise.compare.costs import Growth
-from headwise.compare.report import page
+from headwise.compare.report import draw, page, picture_names
 from headwise.compare.verdicts import Control, Interval, near
 from headwise.errors import DataError
 
@@ -58,6 +58,8 @@ def test_claims_are_sentences_with_a_rule():
         assert one.name == name
         assert one.sentence.endswith(".")
         assert not one.rule.endswith(".")
+        assert one.weakness
+        assert not one.weakness.endswith(".")
         assert one.written <= datetime.date.today()
 
 
@@ -104,8 +106,20 @@ def test_the_page_has_every_claim_and_every_number(tmp_path):
     one = claim()
     text = page([one, *CLAIMS.values()], {"one": run_claim(one)})
     assert "| here | 1 | exact | holds |" in text
+    assert "](images/" not in text
+    assert "](images/" not in page([one], {"one": run_claim(one)}, "images")
+    assert "Weakness: a weak one." in page([dataclasses.replace(one, weakness="a weak one")], {})
     assert all(f"## {name}" in text for name in CLAIMS)
     assert text.count("Not run") == len(CLAIMS)
+
+
+def test_what_does_not_hold_has_a_picture_that_says_so():
+    refuted = claim(3.0)
+    record = run_claim(refuted)
+    assert picture_names({"one": record}) == {"one": "claim-one.png"}
+    assert page([refuted], {"one": record}, "images").count("](images/claim-one.png)") == 1
+    (legend,) = draw(refuted, record).legends
+    assert legend.get_title().get_text() == "“One is one.” Does not hold."
 
 
 def test_a_fit_finds_weights_that_have_its_rank():
@@ -120,7 +134,8 @@ def test_records_in_the_repository_are_of_claims_that_are_there():
     # what trains models takes hours in all; the page says what has not been run
     assert {name for name, claim in CLAIMS.items() if claim.measure} <= set(records) <= set(CLAIMS)
     # the page is what the records say
-    assert path.with_suffix(".md").read_text(encoding="utf-8") == page(CLAIMS.values(), records)
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == page(CLAIMS.values(), records, "images")
+    assert all((path.parent / "images" / name).exists() for name in picture_names(records).values())
     assert all(json.loads(line)["written"] <= json.loads(line)["ran"] for line in path.read_text().splitlines())
 
 

@@ -66,6 +66,18 @@ def test_a_verdict_follows_from_the_scores(name, scores, verdict, full):
     assert record.verdict == verdict, record.why
 
 
+def test_mechanisms_that_are_level_do_not_rank_as_the_paper_says():
+    record = judged("long-range-table", lambda where, side: {"local": 0.3}.get(side, 0.5))
+    assert record.verdict == "holds only where"
+    assert [cell.where for cell in record.cells if cell.outcome == "refuted"] == [
+        "scored (54.4) ahead of linear (50.6)"
+    ]
+    # the order alone is kept by a hair
+    assert judged(
+        "long-range-table", lambda where, side: {"scored": 0.502, "linear": 0.501}.get(side, 0.5)
+    ).verdict == ("does not hold")
+
+
 def test_no_mechanism_wins_where_each_loses_once():
     def score(where, side):
         return 0.7 if (where == "ListOps") == (side == "scored") else 0.6
@@ -246,7 +258,7 @@ def test_what_is_right_in_the_last_half_is_counted(monkeypatch):
     monkeypatch.setattr(recall, "examples", lambda run, split: rows)
     monkeypatch.setattr(recall, "load", lambda run: Tagger([["b", "b", "a", "b", "a"], ["b", "a"]]))
     # a a of the last three, none of the last one
-    assert recall._right_at_last(Path("run")) == pytest.approx(2 / 4)
+    assert recall._right_at_last(Path("run")) == [pytest.approx(2 / 3), 0.0]
 
 
 class Row(NamedTuple):

@@ -87,7 +87,7 @@ def test_a_verdict_follows_from_the_scores(name, score, verdict, full):
 def test_the_lead_of_additive_has_to_grow():
     def growing(where, side):
         # none at the least width, 10 points at the largest; scaled dot is level with additive
-        widths = ("8", "32", "128", "512")
+        widths = ("16", "64", "256", "512")
         return 0.9 - (0.03 * widths.index(where.split()[-1]) if side == "dot" else 0.0)
 
     assert run_claim(CLAIMS["additive-wins-at-large-dk"], bench=Drawn(growing)).verdict == "holds"

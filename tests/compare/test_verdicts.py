@@ -2,9 +2,11 @@
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from headwise.compare.verdicts import (
     Cell,
@@ -116,6 +118,15 @@ def test_an_interval_holds_the_truth_as_often_as_it_says():
     assert math.isclose(share, 0.95, abs_tol=0.015)
 
 
+def test_a_variance_besides_makes_an_interval_wider():
+    draws = [0.1, 0.3, 0.2]
+    error = math.sqrt(np.var(draws, ddof=1) / 3 + 0.01)
+    wider = Interval.of(draws, variance=0.01)
+    assert wider.half == pytest.approx(stats.t.ppf(0.975, 2) * error)
+    assert Interval.of([0.1, 0.1], variance=0.01).half > 0 == Interval.of([0.1, 0.1]).half
+    assert trend("", [[0.0, 0.5, 1.0], [0.0, 0.6, 1.0]], 0.5, 0.01).low < trend("", [[0.0, 0.5, 1.0]] * 2, 0.5).low
+
+
 @pytest.mark.parametrize(
     ("differences", "outcome"),
     [
@@ -128,14 +139,14 @@ def test_an_interval_holds_the_truth_as_often_as_it_says():
     ],
 )
 def test_two_sides_that_are_level(differences, outcome):
-    assert equal("here", differences, 1.0).outcome == outcome
+    assert equal("here", partial(Interval.of, differences), 1.0).outcome == outcome
 
 
 @pytest.mark.parametrize(("truth", "least", "most"), [(0.0, 0.7, 1.0), (1.0, 0.0, 0.06)])
 def test_how_often_six_draws_say_that_sides_are_level(truth, least, most):
     """At the bound itself it errs in 5 % at most, which is the level of each of the two tests."""
     draws = np.random.default_rng(2).normal(truth, 0.6, (2000, 6))
-    held = [equal("", row.tolist(), 1.0).outcome == "holds" for row in draws]
+    held = [equal("", partial(Interval.of, row.tolist()), 1.0).outcome == "holds" for row in draws]
     assert least <= sum(held) / len(held) <= most
 
 

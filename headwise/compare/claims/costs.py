@@ -174,6 +174,11 @@ CLAIMS = [
             "counted operations and CPU time grow with the stated power of length and width, with all of the 95 % "
             "interval within 0.15 of it; a cell for each way, size and quantity"
         ),
+        weakness=(
+            "one processor and the kernels of one release; powers of time bend where data leave a cache, so that "
+            "the range of sizes decides cells of seconds"
+        ),
+        across="power of the size",
         written=_WRITTEN,
         measure=_exponents,
     ),
@@ -188,6 +193,11 @@ CLAIMS = [
             "times the width (256), with all of the 95 % interval; for the product alone and for the layer with its "
             "projections"
         ),
+        weakness=(
+            "one width, forward alone, on one thread, against nn.RNN of PyTorch, which is no loop of Python; "
+            "another processor moves the crossing in seconds"
+        ),
+        across="crossing, as a multiple of the width",
         written=_WRITTEN,
         measure=_crossings,
         version=2,
@@ -202,6 +212,10 @@ CLAIMS = [
             "than 1.15 times as fast for nn.RNN and more than 1.5 times for the others, each with all of the 95 % "
             "interval; a cell for each"
         ),
+        weakness=(
+            "two threads at most, and small products: threads may cost more than they save there, whatever could "
+            "be computed at once"
+        ),
         written=datetime.date(2026, 11, 26),
         measure=_threads,
     ),
@@ -213,6 +227,8 @@ CLAIMS = [
             "the CPU time of a layer of width 256 with h heads is 0.8 to 1.25 times that with one head, with all of "
             "the 95 % interval; a cell for each h and length"
         ),
+        weakness="one width; softmax is computed once a head, so that longer sequences with more heads cost more",
+        across="time, as a multiple of one head's",
         written=_WRITTEN,
         measure=_heads,
     ),
@@ -224,6 +240,11 @@ CLAIMS = [
             "its CPU time is 0.5 to 1.5 times that of the scaled dot product, with all of the 95 % interval; a cell "
             "for each length, width and kernel"
         ),
+        weakness=(
+            "on this processor tanh costs as much as some ten products; hardware with a fast tanh would come out "
+            "elsewhere"
+        ),
+        across="time, as a multiple of the scaled dot product's",
         written=_WRITTEN,
         measure=_additive,
     ),

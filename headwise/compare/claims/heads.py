@@ -181,6 +181,10 @@ CLAIMS = [
             "and head chosen on validation sentences, finds it in test sentences more than 0.1 more often than the "
             "best fixed distance does; with all of the 95 % interval over seeds"
         ),
+        weakness=(
+            "small taggers of one corpus in place of BERT; a role that no head of two layers has may need more of them"
+        ),
+        across="weight",
         written=datetime.date(2026, 11, 26),
         trial=_have_roles,
     ),
@@ -196,6 +200,10 @@ CLAIMS = [
             "data need them least) a model has at most 0.01 fewer right answers on test data, and more than half of "
             "the heads cost no more than that alone; with all of the 95 % interval over seeds and examples, refuted "
             "where all of it is beyond; a cell for each task"
+        ),
+        weakness=(
+            "eight heads at most: a fifth is two of them; the order of removal is greedy, and another order may "
+            "lose less"
         ),
         written=datetime.date(2026, 11, 26),
         trial=_can_go,

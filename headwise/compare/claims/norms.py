@@ -47,6 +47,8 @@ CLAIMS = [
             "Kendall's tau over samples, and the share of samples whose two features keep their order, are 1 +- 1e-6;"
             " a cell for each normalization and each order"
         ),
+        weakness="two drawn features, before learned scales, which may turn an order round",
+        across="agreement of orders",
         written=datetime.date(2026, 11, 25),
         measure=_order,
     )

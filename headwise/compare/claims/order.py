@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -11,34 +12,44 @@ from headwise.compare.bench import Bench, Comparison, Design, budget, rates
 from headwise.compare.claim import Claim, Evidence
 from headwise.compare.claims.weighing import dropped, guessed, learned, scores, told_apart
 from headwise.compare.experiment import Arm
+from headwise.compare.sides import examples_variance
 from headwise.compare.verdicts import Cell, Control, Interval, above, larger, trend
 from headwise.training.loading import examples, load
 
 _WRITTEN = datetime.date(2026, 11, 26)
+# of four symbols
+_GUESSED = 0.25
 
 
 def _forgetting(bench: Bench) -> Evidence:
-    """The first of 5 to 40 symbols, named after all were read, by how many they were."""
+    """The first of 2 to 24 symbols, named after all were read, by how many they were."""
     full = bench.full
-    data = bench.drawn("recall", 10_000 if full else 4000, symbols=8, shortest=5, longest=80 if full else 40)
-    spans = {"near": range(11), "between": range(11, 26), "far": range(26, 999)}
-    settings = [*data, *budget(600 if full else 250, 2048)]
+    longest = 48 if full else 24
+    data = bench.drawn("recall", 10_000 if full else 4000, symbols=4, shortest=2, longest=longest)
+    spans = {"near": range(9), "between": range(9, 17), "far": range(17, longest + 1)}
+    # a plain recurrent network learns it all of a sudden, between 400 and 800 steps
+    settings = [*data, *budget(2000 if full else 800, 512)]
     cells = ("rnn", "gru", "lstm") if full else ("rnn", "gru")
     sides = {cell: Arm("recall", (f"model.cell={cell}", "model.score=none")) for cell in cells}
     sides["attention"] = Arm("recall", ("model.cell=gru",))
     where = "recall"
-    compared = bench.train(where, Design(sides, "accuracy", settings, rates(5e-3)))
+    compared = bench.train(where, Design(sides, "exact", settings, rates(5e-3)))
 
     def span(pair: Any) -> str:
         return next(name for name, lengths in spans.items() if len(pair.source.split()) in lengths)
 
-    weights = []
+    trends = []
     for cell in cells:
-        scores_of = [bench.score_by(run, "accuracy", span) for run in compared.folders(cell).values()]
-        rows = [[1 - by_span[name] for name in spans] for by_span in scores_of]
-        if len(rows) > 1:
-            weights.append(trend(f"{cell}: errors by distance", rows, 0.05))
-    return weights, [learned(where, compared, compared.best(), 0.9), guessed(where, compared, 0.125)]
+        scores_of = [bench.score_by(run, "exact", span) for run in compared.folders(cell).values()]
+        rows = [[1 - by_span[name].value() for name in spans] for by_span in scores_of]
+        if rows and 1 - fmean(row[0] for row in rows) < _GUESSED + 0.1:
+            bench.notes.append(f"{where}: {cell} dropped by rule, no better than guessing where it is near")
+        elif len(rows) > 1:
+            # near and far are other examples
+            spread = sum(examples_variance([by_span[name] for by_span in scores_of]) for name in ("near", "far"))
+            trends.append(trend(f"{cell}: errors by distance", rows, 0.05, spread))
+    best = compared.best()
+    return trends, [learned(where, compared, best, 0.9), guessed(where, compared, _GUESSED), told_apart(trends)]
 
 
 def _field(bench: Bench) -> Evidence:
@@ -91,27 +102,24 @@ def _first_word(bench: Bench) -> Evidence:
     compared = bench.train(
         "parts of speech", Design(scores("ewt-upos", "model.position", names), "accuracy", settings, rates(4e-3))
     )
-    by_place = {name: {seed: _right_by_place(run) for seed, run in compared.folders(name).items()} for name in names}
+    firsts = {name: {seed: _first_right(run) for seed, run in compared.folders(name).items()} for name in names}
     cells = []
     for name in names[1:]:
-        seeds = sorted(by_place[name].keys() & by_place["none"].keys())
-        gain = Interval.of([float(by_place[name][seed][0] - by_place["none"][seed][0]) for seed in seeds])
-        cells.append(larger(f"{name}: first word", gain, 0.01))
+        seeds = sorted(firsts[name].keys() & firsts["none"].keys())
+        gains = [(firsts[name][seed] - firsts["none"][seed]).tolist() for seed in seeds]
+        cells.append(larger(f"{name}: first word", Interval.across(gains), 0.01))
     run = next(iter(compared.folders("none").values()))
     first, all_words = _verbs(examples(run, "train"))
     cells.append(larger("verbs are rarer at the beginning", Interval.exact(all_words - first), 0.01))
     return cells, [guessed("parts of speech", compared, 0.2)]
 
 
-def _right_by_place(run: Path) -> np.ndarray:
-    """The share of words that are tagged right: the first, the second, and all others."""
+def _first_right(run: Path) -> np.ndarray:
+    """Whether the first word of each test sentence is tagged right."""
     sentences = examples(run, "test")
-    right: list[list[bool]] = [[], [], []]
     predictor: Any = load(run)
-    for sentence, tags in zip(sentences, predictor.tag(sentences), strict=True):
-        for place, (tag, correct) in enumerate(zip(tags, sentence.tags or (), strict=True)):
-            right[min(place, 2)].append(tag == correct)
-    return np.array([np.mean(part) for part in right])
+    pairs = zip(sentences, predictor.tag(sentences), strict=True)
+    return np.array([tags[0] == sentence.tags[0] for sentence, tags in pairs if sentence.tags], dtype=float)
 
 
 def _verbs(sentences: Iterable[Any]) -> tuple[float, float]:
@@ -146,11 +154,18 @@ CLAIMS = [
         sentence="Recurrent networks forget what was far back.",
         source="lecture notes, row S131; Bengio et al. 1994, Learning long-term dependencies is difficult",
         rule=(
-            "errors in naming the first symbol rise with the distance from up to 10 over 11 to 25 to more (Page's test,"
-            " p < 0.05) by 5 points or more, over seeds; refuted where the 95 % interval of the rise is below that; a"
-            " cell for each kind of cell, each with the rate that validation chose"
+            "errors in naming the first symbol rise with the distance from up to 8 over 9 to 16 to more (Page's test,"
+            " p < 0.05) by 5 points or more; refuted where the 95 % interval of the rise, over seeds and examples, is"
+            " below that; a condition for each kind of cell, each with the rate that validation chose; a kind that does"
+            " no better than guessing where it is near has nothing to forget, and is dropped"
         ),
-        written=_WRITTEN,
+        weakness=(
+            "forgetting is told by the first symbol of drawn inputs up to a fixed length; rates are tuned on all "
+            "distances together; attention has parameters for its score"
+        ),
+        across="rise of errors, far - near",
+        written=datetime.date(2026, 11, 27),
+        version=2,
         trial=_forgetting,
     ),
     Claim(
@@ -162,6 +177,11 @@ CLAIMS = [
             " all of the 95 % interval over seeds; a cell for each distance; controls: before training it is below"
             " 0.25, and a head that is trained for one distance has less than 0.3 at another"
         ),
+        weakness=(
+            "the task asks for one distance, text for many; t5 has a number for each distance below 8 and shares one"
+            " from 8 on, so that 8 back (full) tells of the scheme as much as of training"
+        ),
+        across="mean weight at the distance",
         written=_WRITTEN,
         trial=_field,
     ),
@@ -171,10 +191,16 @@ CLAIMS = [
         source="lecture notes, row S143",
         rule=(
             "the accuracy of first words with positions is 1 point or more above that without, with all of the 95 %"
-            " interval over seeds above 0, a cell for each kind of position; and the share of verbs among first words"
-            " is 1 point or more below that among all"
+            " interval over seeds and sentences above 0, a cell for each kind of position; and the share of verbs"
+            " among first words is 1 point or more below that among all"
         ),
-        written=_WRITTEN,
+        weakness=(
+            "places help by neighbours too, which a flag of first words alone would tell apart; the best rate is "
+            "the largest one tried, for both sides alike"
+        ),
+        across="right first words, difference",
+        written=datetime.date(2026, 11, 27),
+        version=2,
         trial=_first_word,
     ),
     Claim(
@@ -183,10 +209,16 @@ CLAIMS = [
         source="lecture notes, row S144; Wiegreffe and Pinter 2019, arXiv:1908.04626, finds the mean level",
         rule=(
             "the accuracy of attention pooling is 1 point or more above that of the best one of last, mean and max,"
-            " with all of the 95 % interval over seeds above 0; a cell for each data set; data at which all are above"
-            " 98 % or at chance are dropped"
+            " with all of the 95 % interval over seeds and examples above 0; a cell for each data set; data at which"
+            " all are above 98 % or at chance are dropped"
         ),
-        written=_WRITTEN,
+        weakness=(
+            "attention pooling has more parameters than its rivals (30 against 13 thousand); last and mean have "
+            "their best rate at the end of those tried; sentiment is in the full variant alone"
+        ),
+        across="accuracy, attention - the best other",
+        written=datetime.date(2026, 11, 27),
+        version=2,
         trial=_pooling,
     ),
 ]

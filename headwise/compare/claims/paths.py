@@ -62,6 +62,8 @@ CLAIMS = [
             "a further token adds no operation to the longest chain of the traced graph of attention and convolution,"
             " and one or more to that of a recurrent layer, at every length"
         ),
+        weakness="each operation of PyTorch counts as one; a sum or a softmax over n takes log n steps at best",
+        across="operations a token adds",
         written=datetime.date(2026, 11, 25),
         measure=_sequential,
     ),
@@ -77,6 +79,8 @@ CLAIMS = [
             " token is exactly 1, ceil((n - 1) / (k - 1)) causal, ceil((n - 1) / ((k - 1) / 2)) centred, n - 1, at "
             "every length"
         ),
+        weakness="that a gradient can flow says nothing of how much does",
+        across="difference from the formula",
         written=datetime.date(2026, 11, 25),
         measure=_paths,
     ),

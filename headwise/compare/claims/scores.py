@@ -165,6 +165,11 @@ CLAIMS = [
             "scores with one of 0 +- 0.02, with all of the 95 % interval; a cell for each distribution and "
             "correlation"
         ),
+        weakness=(
+            "vectors are drawn; those of trained models are correlated, whose scores keep their size in part "
+            "alone, as two conditions show"
+        ),
+        across="power of the width",
         written=_WRITTEN,
         measure=_variance,
     ),
@@ -176,6 +181,11 @@ CLAIMS = [
             "scaling raises the entropy of weights over 32 keys, and the trace of the softmax's derivative, by 0.1 or"
             " more, with all of the 95 % interval of paired draws above 0; a cell for each width"
         ),
+        weakness=(
+            "queries and keys are drawn with variance 1, and nothing is trained: smaller initial matrices shrink "
+            "scores as well, and training may undo either"
+        ),
+        across="gain by scaling",
         written=_WRITTEN,
         measure=_saturation,
     ),
@@ -187,6 +197,11 @@ CLAIMS = [
             "the mean weight of a token on itself is above 0.9 with all of its 95 % interval, refuted where all of it"
             " is below; a cell for each width and kind of token"
         ),
+        weakness=(
+            "tokens and projections are drawn; training can move both, and real tokens lie between independent "
+            "and smooth ones"
+        ),
+        across="mean weight on itself",
         written=_WRITTEN,
         measure=_tied,
     ),
@@ -198,6 +213,8 @@ CLAIMS = [
             "the best fit of drawn weights by scores of that rank loses 0.01 nats or more, with all of the 95 % "
             "interval above 0; a cell for each width"
         ),
+        weakness="weights are drawn, with full rank; those that a task needs may not have it",
+        across="nats lost",
         written=_WRITTEN,
         measure=_narrow_heads,
     ),
@@ -209,6 +226,8 @@ CLAIMS = [
             "the best fit of drawn tables of following words by logits of that rank loses 0.1 nats or more, with all "
             "of the 95 % interval above 0; a cell for each width"
         ),
+        weakness="tables are drawn, with full rank; following words in a language may need less",
+        across="nats lost",
         written=_WRITTEN,
         measure=_bottleneck,
     ),

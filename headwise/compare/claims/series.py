@@ -47,6 +47,11 @@ CLAIMS = [
             "the same history, or more, with all of the 95 % interval of its logarithm over seeds above 0; a cell for "
             "each drawn series"
         ),
+        weakness=(
+            "two drawn series, one a sum of waves, which a line forecasts without error, one that no line can; "
+            "real series lie between"
+        ),
+        across="log of the ratio of errors",
         written=datetime.date(2026, 11, 26),
         trial=_linear_wins,
     ),
