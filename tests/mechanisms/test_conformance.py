@@ -87,6 +87,7 @@ PROMISES = {
     "gated_delta": 19,
     "kimi_delta": 19,
     "mamba2": 19,
+    "log_linear": 19,
     "hgrn2": 19,
     "mlstm": 19,
     "rwkv6": 19,
