@@ -367,7 +367,9 @@ class MultiHeadAttention(nn.Module):
             first.value = value
             return value
         if first is None or first.value is None or self.value_mix is None:
-            raise ConfigError("a layer that gives or takes values stands in a stack: pass one first=FirstValues() to all")
+            raise ConfigError(
+                "a layer that gives or takes values stands in a stack: pass one first=FirstValues() to all"
+            )
         own, other = self.value_mix.to(value.dtype).unbind()
         return own * value + other * first.value
 

@@ -102,6 +102,7 @@ PROMISES = {
     "forgetting": 18,
     "moba": 18,
     "multi_token": 17,
+    "native_sparse": 17,
     "path": 18,
     "selective": 17,
     "stick_breaking": 18,

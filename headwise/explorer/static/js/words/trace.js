@@ -215,6 +215,8 @@ export const WORDS = {
   "what_log gates": ["logarithm of what the tokens so far leave of a score", "至此各词元给得分留下的比例的对数"],
   what_directions: ["the direction along which each token reflects", "每个词元反射的方向"],
   what_strengths: ["how strongly each token reflects", "每个词元反射的强度"],
+  "what_block weights": ["what the summary of each block counts", "每个块的摘要所占的权重"],
+  "what_branch gates": ["how much of summaries, blocks and window", "摘要、所选块与窗口各取多少"],
   what_levels: ["what each query makes of each level", "查询给每一层的权重"],
   what_blocks: ["blocks that each query sees", "每个查询看到的块"],
   what_products: ["products", "点积"],
