@@ -105,6 +105,8 @@ class Mechanism(nn.Module, ABC):
     facts: ClassVar[Facts] = Facts()
     # whether calls go to the planner as they are, which zeroes what they hide
     planned: ClassVar[bool] = False
+    # whether its parameters learn from a loss of its own beside the output's
+    teaches: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
