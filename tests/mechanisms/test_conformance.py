@@ -102,6 +102,7 @@ PROMISES = {
     "forgetting": 18,
     "moba": 18,
     "multi_token": 17,
+    "inverted": 17,
     "lightning_indexer": 17,
     "native_sparse": 18,
     "path": 18,
