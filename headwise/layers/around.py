@@ -45,6 +45,12 @@ class Around:
     values: Values = "own"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.conv, int):
+            raise ConfigError(f"conv is a whole number of taps, got {type(self.conv).__name__}")
+        if not (self.head_norm is None or callable(self.head_norm)):
+            raise ConfigError(
+                f"head_norm makes a norm of a width, such as nn.RMSNorm, got {type(self.head_norm).__name__}"
+            )
         if self.conv < 0:
             raise ConfigError(f"conv ({self.conv}) is a number of taps: 0 for none, 4 is usual")
         if self.gate not in ("none", "head", "element"):

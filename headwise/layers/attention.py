@@ -142,6 +142,7 @@ class MultiHeadAttention(nn.Module):
         self.value_dim = value_dim or self.head_dim
         self.memory_dim, self.shared, self.combine = memory_dim, shared, combine
         self._check_shared()
+        _check_kinds(around, latent)
         self.mechanism = _mechanism(mechanism, self.head_dim, num_heads)
         self.position = position
         query, *others = self.widths()
@@ -404,6 +405,8 @@ class MultiHeadAttention(nn.Module):
             raise ShapeError(f"the memory is {memory.shape[-1]} wide, but the layer was built for {width}{advice}")
 
     def _check_ids(self, ids: Ids, x: Tensor, memory: Tensor | None, cache: AttentionStep | None) -> None:
+        if not isinstance(ids, Tensor) or ids.ndim != 3 or ids.is_complex():
+            raise ShapeError("ids of tokens are a tensor (batch or 1, axes, length), as positions take them")
         axes, (batch, length, _) = 0 if self.position is None else self.position.axes, x.shape
         if not axes:
             name = "without positions" if self.position is None else f"with {type(self.position).__name__} positions"
@@ -504,6 +507,12 @@ def _check_convolved(call: Call) -> None:
                 f"a convolution mixes each token with those before it, whatever the mask {type(part).__name__} hides;"
                 " it takes Causal(), padding of keys, or both: leave conv out"
             )
+
+
+def _check_kinds(around: object, latent: object) -> None:
+    for name, option, kind in (("around", around, Around), ("latent", latent, Latent)):
+        if not isinstance(option, kind | None):
+            raise ConfigError(f"{name} must be {kind.__name__}(...), got {type(option).__name__}")
 
 
 def _heads(columns: Tensor, dim: int) -> Tensor:
