@@ -136,19 +136,18 @@ class MultiHeadAttention(nn.Module):
         latent: Latent | None = None,
     ):
         super().__init__()
+        _check_kinds(around, latent)
         check_heads(d_model, num_heads, num_kv_heads, head_dim, value_dim, rank)
         self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads or num_heads
         self.head_dim = head_dim or d_model // num_heads
         self.value_dim = value_dim or self.head_dim
         self.memory_dim, self.shared, self.combine = memory_dim, shared, combine
         self._check_shared()
-        _check_kinds(around, latent)
-        self.mechanism = _mechanism(mechanism, self.head_dim, num_heads)
-        self.position = position
+        self.mechanism, self.position = _mechanism(mechanism, self.head_dim, num_heads), position
         query, *others = self.widths()
-        own = [query] if memory_dim is not None else [query, *others]
+        own = [query, *(others if memory_dim is None else ())]
         self.latent = latent is not None
-        if latent is not None:
+        if self.latent:
             self._check_latent(norm, rank, around)
         self.projection = self._own_projection(own, rank, latent, bias=bool(bias))
         self.memory_projection = None if memory_dim is None else _projection(memory_dim, others, rank, bias=bool(bias))

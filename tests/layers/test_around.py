@@ -271,7 +271,7 @@ def test_options_of_a_wrong_kind_are_named(untyped):
 
     with pytest.raises(ConfigError, match="conv is a whole number of taps, got str"):
         Around(conv="4")
-    with pytest.raises(ConfigError, match="head_norm makes a norm of a width, .*, got str"):
+    with pytest.raises(ConfigError, match=r"head_norm makes a norm of a width, .*, got str"):
         Around(head_norm="rms")
     with pytest.raises(ConfigError, match="ranks of latent are whole numbers, got 'x' and None"):
         Latent("x")
