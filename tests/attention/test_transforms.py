@@ -152,7 +152,9 @@ def family_of(family, transform):
     return Several([built(kind)[0] for kind in kinds]), *built(kinds[0])[1:]
 
 
-@every_family
+@pytest.mark.parametrize(
+    "family", ["kernel", "mask", *(pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES[1:3])]
+)
 def test_compiled_without_a_graph_break(family):
     module, *tensors = family_of(family, "compile")
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")

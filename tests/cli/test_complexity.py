@@ -10,6 +10,7 @@ from headwise.cli.main import main
 SMALL = ["--from", "8", "--to", "64", "--sizes", "4", "--fixed", "8", "--rounds", "1"]
 
 
+@pytest.mark.slow
 def test_costs_and_powers_as_rows_a_file_and_a_figure(tmp_path, capsys):
     figure, table = tmp_path / "a.png", tmp_path / "a.csv"
     assert main(["complexity", "cnn", "plain", *SMALL, "--json", "--figure", str(figure), "--output", str(table)]) == 0
@@ -21,6 +22,7 @@ def test_costs_and_powers_as_rows_a_file_and_a_figure(tmp_path, capsys):
     assert len(table.read_text().splitlines()) == len(rows) + 1
 
 
+@pytest.mark.slow
 def test_paths_in_place_of_costs(capsys):
     assert main(["complexity", "--paths", "plain", "rnn", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -30,22 +32,27 @@ def test_paths_in_place_of_costs(capsys):
 
 
 def test_the_table_gives_advice(tmp_path, capsys):
-    table, report = str(tmp_path / "m.jsonl"), tmp_path / "report"
-    command = ["complexity", "scored", "rnn", *SMALL, "--table", table, "--report", str(report)]
-    assert main(command) == 0
+    table = str(tmp_path / "m.jsonl")
+    assert main(["complexity", "scored", "rnn", *SMALL, "--table", table]) == 0
     assert len(Path(table).read_text().splitlines()) == 8
-    figures = {path.name for path in report.glob("*.png")}
-    assert figures >= {"operations.png", "CPU-time.png", "layers-between-the-ends.png"}
-    whole = json.loads((report / "results.json").read_text())
-    assert {figure["down"] for figure in whole["figures"]} >= {"operations, millions", "operations one after another"}
-    assert [row["path 9"] for row in whole["paths"]] == [1, 8]
     capsys.readouterr()
     size = ["advise", "--length", "20", "--width", "8", "--memory", "1GiB", "--table", table]
     assert main(size) == 0
     assert "between measured sizes" in capsys.readouterr().out
     assert main([*size, "--json", "--streaming"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {row["name"]: row["state_bytes"] for row in found["fits"]} == {"scored": 2 * 20 * 8 * 4, "rnn": 32}
+    advice = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["state_bytes"] for row in advice["fits"]} == {"scored": 2 * 20 * 8 * 4, "rnn": 32}
+
+
+@pytest.mark.slow
+def test_a_report_has_all_figures(tmp_path):
+    report = tmp_path / "report"
+    assert main(["complexity", "scored", "rnn", *SMALL, "--report", str(report)]) == 0
+    figures = {path.name for path in report.glob("*.png")}
+    assert figures >= {"operations.png", "CPU-time.png", "layers-between-the-ends.png"}
+    whole = json.loads((report / "results.json").read_text())
+    assert {figure["down"] for figure in whole["figures"]} >= {"operations, millions", "operations one after another"}
+    assert [row["path 9"] for row in whole["paths"]] == [1, 8]
 
 
 def test_the_same_work_on_several_threads(tmp_path, capsys):

@@ -78,6 +78,7 @@ def test_a_claim_is_trained_once_and_kept_with_its_sides(tmp_path):
     assert (again.cells, again.sides, again.notes) == (record.cells, record.sides, record.notes)
 
 
+@pytest.mark.slow
 def test_a_claim_that_is_broken_off_goes_on(monkeypatch):
     real, trained = experiment.train, []
 
@@ -119,6 +120,7 @@ def test_a_run_that_diverges_has_the_worst_score_and_the_record_says_so():
         )
 
 
+@pytest.mark.slow
 def test_tuning_goes_on_for_all_sides_where_one_is_at_an_end():
     sides = {"sinusoidal": PLAIN["sinusoidal"], "none": Arm("tiny.toml", ("model.position=none",))}
     low = Swept("training.learning_rate", ("0.00001", "0.00002", "0.00004"))

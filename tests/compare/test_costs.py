@@ -98,6 +98,7 @@ def test_a_recurrent_layer_is_its_cell_step_by_step(name):
     torch.testing.assert_close(layer(subject(name), 9, 8)(x), layer(subject(name), 9, 8, unrolled=True)(x))
 
 
+@pytest.mark.slow
 def test_every_mechanism_states_powers_that_its_operations_have():
     at = [128, 181, 256, 362, 512]
     for name in mechanisms.names():

@@ -27,9 +27,11 @@ def test_a_chain_has_the_operations_of_its_longest_branch():
     assert chain(steps, 8) - chain(steps, 4) == 4 * 2
 
 
-@pytest.mark.parametrize("name", ["plain", "scored", "linear", "retention", "gated_linear", "cnn"])
+@pytest.mark.parametrize(
+    "name", ["plain", "scored", "linear", pytest.param("retention", marks=pytest.mark.slow), "cnn"]
+)
 def test_what_computes_all_at_once_has_one_chain_for_all_lengths(name):
-    assert len({chain(subject(name), length) for length in (8, 16, 32)}) == 1
+    assert len({chain(subject(name), length) for length in (6, 18)}) == 1
 
 
 @pytest.mark.parametrize("name", ["rnn", "gru", "lstm"])

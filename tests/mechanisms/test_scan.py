@@ -136,6 +136,7 @@ def test_doubling_is_the_loop_over_chunks(name, monkeypatch):
         check(actual, other, 1e-13)
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_a_delta_rule():
     terms = made("diagonal two vectors", 5, batch=1, heads=1)
     assert torch.autograd.gradgradcheck(lambda *x: scan(Terms(*x), None)[0], tuple(x for x in terms if x is not None))

@@ -36,6 +36,9 @@ RULES = [
     {"eos_token_id": None, "decoder_start_token_id": 4, "min_new_tokens": 3},
 ]
 
+# the writers that are tried under each rule at once; the others wait for `make test-all`
+ALL_RULES = ("GPT2LMHeadModel", "MarianMTModel")
+
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
@@ -68,8 +71,15 @@ def cut(row, start, ends):
     return row[: next((place + 1 for place, token in enumerate(row) if token in ends), len(row))]
 
 
-@pytest.mark.parametrize("rules", RULES, ids=lambda rules: "-".join(rules) or "none")
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        pytest.param(name, rules, marks=[pytest.mark.slow] if rules and name not in ALL_RULES else [])
+        for name in WRITERS
+        for rules in RULES
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value) or "none",
+)
 def test_greedy_search_is_that_of_generate(models, name, rules):
     eager, predictor = loaded(models, name, rules)
     # that length counts padding too

@@ -114,6 +114,7 @@ def test_a_process_that_dies_ends_the_others_with_a_clear_line(tmp_path, victim)
     assert [code for code, _, _ in found] == [0, 0], found
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_process_stops_and_saves_all(tmp_path):
     processes = started(2, SCRIPT, "long", "ddp", tmp_path / "run")
     _until(lambda: Checkpoints(tmp_path / "run").entries(), processes)
@@ -196,6 +197,7 @@ def test_a_launcher_that_makes_no_sense(monkeypatch, place):
         launched()
 
 
+@pytest.mark.slow
 def test_wrong_starts_are_refused_once(tmp_path):
     found = ended(started(2, SCRIPT, "cases", "none", "plain", tmp_path))
     assert [code for code, _, _ in found] == [2, 2]
@@ -213,7 +215,7 @@ def test_wrong_starts_are_refused_once(tmp_path):
 @pytest.mark.parametrize(
     ("files", "codes", "told"),
     [
-        (("a", "a"), [3, 3], ["a", ""]),
+        pytest.param(("a", "a"), [3, 3], ["a", ""], marks=SLOW),
         pytest.param(("a", "b"), [3, 3], ["a", "b"], marks=SLOW),
         pytest.param(("-", "b", "b"), [5, 3, 3], ["", "b", ""], marks=SLOW),
     ],
@@ -258,6 +260,7 @@ def test_what_all_do_together_fails_in_all_and_is_reported_where_it_failed(texts
         assert failed.value.reported == reported[rank]
 
 
+@pytest.mark.slow
 def test_two_processes_answer_as_one(tmp_path, monkeypatch):
     from headwise.cli.main import main
 

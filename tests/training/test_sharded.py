@@ -63,6 +63,7 @@ def _went_on(run, steps):
     return told.getvalue()
 
 
+@pytest.mark.slow
 def test_one_process_goes_on_from_the_parts_of_two(copied, tmp_path):
     folder = _newest(copied)
     names = ["part-1-of-2.safetensors", "part-2-of-2.safetensors", "parts.json"]
