@@ -130,6 +130,7 @@ NEUTRAL: Flat = {
     "model.reversible": False,
     "model.convolution_heads": False,
     "model.conv": 0,
+    "model.value_residual": False,
     "model.gate": "none",
     "model.gate_activation": "sigmoid",
     "model.head_norm": "none",

@@ -13,6 +13,7 @@ from headwise.attention.scores.score import times
 from headwise.errors import ConfigError
 
 Gate = Literal["none", "head", "element"]
+Values = Literal["own", "give", "take"]
 GateActivation = Literal["sigmoid", "silu"]
 Columns = Float[Tensor, "rows length columns"]
 Before = Float[Tensor, "rows before columns"]
@@ -30,23 +31,41 @@ class Around:
         gate: "head" or "element" multiplies each head's output, or each of its numbers, by a gate of the layer's input.
         gate_activation: of the gate; "silu" in Gated DeltaNet and Qwen3-Next's linear layers.
         head_norm: of each head's output, before the gate, as a function from the width of a head to a module.
-    Raises: ConfigError: a negative number of taps, an unknown gate or activation.
+        values: of a stack whose layers mix the first layer's values into their own: the first one's are "give", the
+            others' "take": a v_l + b v_1 with two learned numbers that start as 0.5.
+    Raises: ConfigError: a negative number of taps, an unknown gate, activation or part of values.
     Source: Qiu et al. 2025, arXiv:2505.06708, eq. 5 (gate, position G1); Yang et al. 2024, arXiv:2412.06464, section
-        3.4 (all three).
+        3.4 (all three); Zhou et al. 2024, arXiv:2410.17897 (values; the variant with learned numbers).
     """
 
     conv: int = 0
     gate: Gate = "none"
     gate_activation: GateActivation = "sigmoid"
     head_norm: Callable[[int], nn.Module] | None = None
+    values: Values = "own"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.conv, int):
+            raise ConfigError(f"conv is a whole number of taps, got {type(self.conv).__name__}")
+        if not (self.head_norm is None or callable(self.head_norm)):
+            raise ConfigError(
+                f"head_norm makes a norm of a width, such as nn.RMSNorm, got {type(self.head_norm).__name__}"
+            )
         if self.conv < 0:
             raise ConfigError(f"conv ({self.conv}) is a number of taps: 0 for none, 4 is usual")
         if self.gate not in ("none", "head", "element"):
             raise ConfigError(f"gate is 'none', 'head' or 'element', not '{self.gate}'")
         if self.gate_activation not in _ACTIVATIONS:
             raise ConfigError(f"gate_activation is 'sigmoid' or 'silu', not '{self.gate_activation}'")
+        if self.values not in ("own", "give", "take"):
+            raise ConfigError(f"values are 'own', or a layer gives or takes them: 'give', 'take', not '{self.values}'")
+
+
+@dataclass(slots=True)
+class FirstValues:
+    """The values of the first layer of a stack in one pass, which it puts here for the others."""
+
+    value: Tensor | None = None
 
 
 class ShortConvolution(nn.Module):

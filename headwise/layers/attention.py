@@ -19,7 +19,7 @@ from headwise.attention.scores.score import times
 from headwise.attention.zeros import zeroed
 from headwise.caches import AttentionStep, KeyValues, Segments, States
 from headwise.errors import ConfigError, ShapeError, Unsupported
-from headwise.layers.around import Around, Closing, ShortConvolution
+from headwise.layers.around import Around, Closing, FirstValues, ShortConvolution
 from headwise.layers.latent import Latent, LatentProjection, turned_columns
 from headwise.positions.position import Ids, Position
 
@@ -136,18 +136,18 @@ class MultiHeadAttention(nn.Module):
         latent: Latent | None = None,
     ):
         super().__init__()
+        _check_kinds(around, latent)
         check_heads(d_model, num_heads, num_kv_heads, head_dim, value_dim, rank)
         self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads or num_heads
         self.head_dim = head_dim or d_model // num_heads
         self.value_dim = value_dim or self.head_dim
         self.memory_dim, self.shared, self.combine = memory_dim, shared, combine
         self._check_shared()
-        self.mechanism = _mechanism(mechanism, self.head_dim, num_heads)
-        self.position = position
+        self.mechanism, self.position = _mechanism(mechanism, self.head_dim, num_heads), position
         query, *others = self.widths()
-        own = [query] if memory_dim is not None else [query, *others]
+        own = [query, *(others if memory_dim is None else ())]
         self.latent = latent is not None
-        if latent is not None:
+        if self.latent:
             self._check_latent(norm, rank, around)
         self.projection = self._own_projection(own, rank, latent, bias=bool(bias))
         self.memory_projection = None if memory_dim is None else _projection(memory_dim, others, rank, bias=bool(bias))
@@ -171,6 +171,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
         cache: AttentionStep | None = None,
         ids: Ids | None = None,
+        first: FirstValues | None = None,
     ) -> Float[Tensor, "batch length width"]:
         """Self-attention over x, or cross-attention from x to a memory.
 
@@ -180,6 +181,7 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             ids: where each token of x stands along each axis of the position scheme, in place of counting them.
+            first: where the first layer of a stack leaves its values for the others, if they take them.
         """
         self._check(x, memory)
         stored = None if cache is None else cache.memory
@@ -191,12 +193,12 @@ class MultiHeadAttention(nn.Module):
             assert cache is not None
             return self._join(self._attend_latents(x, mask, cache, ids), x)
         if cache is not None and not isinstance(stored, Segments):
-            return self._join(self._attend_step(self._project(x, mask, cache)._replace(ids=ids), mask, cache), x)
+            return self._join(self._attend_step(self._project(x, mask, cache, first)._replace(ids=ids), mask, cache), x)
         if not isinstance(stored, Segments):
-            return self._join(self._attend(self._project(x, mask)._replace(ids=ids), mask, 0), x)
+            return self._join(self._attend(self._project(x, mask, first=first)._replace(ids=ids), mask, 0), x)
         if self.convolution is not None:
             raise Unsupported("a convolution cannot read on from a memory of segments: leave conv out, or the memory")
-        projected = self._project(stored.extend(x))
+        projected = self._project(stored.extend(x), first=first)
         start = projected.key.shape[2] - x.shape[1]
         return self._join(self._attend(projected._replace(query=projected.query[:, :, start:]), mask, start), x)
 
@@ -333,7 +335,13 @@ class MultiHeadAttention(nn.Module):
         distances = (step.key_positions - start).expand(query.shape[2], -1)
         return None if relative is None else relative.placed(distances)
 
-    def _project(self, x: Tensor, mask: Mask | None = None, cache: AttentionStep | None = None) -> Projected:
+    def _project(
+        self,
+        x: Tensor,
+        mask: Mask | None = None,
+        cache: AttentionStep | None = None,
+        first: FirstValues | None = None,
+    ) -> Projected:
         """Queries, keys, values and gates of one input; with a cache, behind what that holds."""
         if self.memory_projection is not None:
             raise ShapeError("this layer was built for cross-attention (memory_dim): pass memory")
@@ -348,7 +356,22 @@ class MultiHeadAttention(nn.Module):
         key = query if self.shared in ("qk", "qkv") else key
         value = key if self.shared in ("kv", "qkv") else value
         gates = None if self.gates is None else self.gates(x)
+        value = self._mixed(value, first)
         return Projected(times(self.query_norm, query), times(self.key_norm, key), value, gates)
+
+    def _mixed(self, value: Tensor, first: FirstValues | None) -> Tensor:
+        """The values with those of the first layer, or left for the others."""
+        if self.values == "own":
+            return value
+        if first is not None and self.value_mix is None:
+            first.value = value
+            return value
+        if first is None or first.value is None or self.value_mix is None:
+            raise ConfigError(
+                "a layer that gives or takes values stands in a stack: pass one first=FirstValues() to all"
+            )
+        own, other = self.value_mix.to(value.dtype).unbind()
+        return own * value + other * first.value
 
     def _convolved(
         self, convolution: nn.Module, columns: Tensor, mask: Mask | None, cache: AttentionStep | None
@@ -381,6 +404,8 @@ class MultiHeadAttention(nn.Module):
             raise ShapeError(f"the memory is {memory.shape[-1]} wide, but the layer was built for {width}{advice}")
 
     def _check_ids(self, ids: Ids, x: Tensor, memory: Tensor | None, cache: AttentionStep | None) -> None:
+        if not isinstance(ids, Tensor) or ids.ndim != 3 or ids.is_complex():
+            raise ShapeError("ids of tokens are a tensor (batch or 1, axes, length), as positions take them")
         axes, (batch, length, _) = 0 if self.position is None else self.position.axes, x.shape
         if not axes:
             name = "without positions" if self.position is None else f"with {type(self.position).__name__} positions"
@@ -405,6 +430,8 @@ class MultiHeadAttention(nn.Module):
         if around.conv and self.memory_dim is not None:
             raise ConfigError("conv reads the tokens of a self-attention; a layer with memory_dim has none")
         self.convolution = ShortConvolution(columns, around.conv, bias=bias) if around.conv else None
+        self.values = around.values
+        self.value_mix = nn.Parameter(torch.full((2,), 0.5)) if around.values == "take" else None
         closes = around.gate != "none" or around.head_norm is not None
         self.closing = Closing(self.d_model, self.num_heads, self.value_dim, around, bias=bias) if closes else None
 
@@ -417,6 +444,7 @@ class MultiHeadAttention(nn.Module):
             "shared": self.shared != "none",
             "rank": rank is not None,
             "conv": around is not None and around.conv > 0,
+            "value_residual": around is not None and around.values != "own",
             f"mechanism {type(self.mechanism).__name__}": self.mechanism.gate_module(self.d_model, self.num_heads)
             is not None,
         }
@@ -478,6 +506,12 @@ def _check_convolved(call: Call) -> None:
                 f"a convolution mixes each token with those before it, whatever the mask {type(part).__name__} hides;"
                 " it takes Causal(), padding of keys, or both: leave conv out"
             )
+
+
+def _check_kinds(around: object, latent: object) -> None:
+    for name, option, kind in (("around", around, Around), ("latent", latent, Latent)):
+        if not isinstance(option, kind | None):
+            raise ConfigError(f"{name} must be {kind.__name__}(...), got {type(option).__name__}")
 
 
 def _heads(columns: Tensor, dim: int) -> Tensor:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from headwise.attention.dropout import drop, dropout_add
 from headwise.attention.masks import Mask
 from headwise.caches import AttentionStep
+from headwise.layers.around import FirstValues
 from headwise.layers.attention import MultiHeadAttention, Vectors
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import normed
@@ -79,11 +80,17 @@ class EncoderBlock(Block):
         return [(self.self_attention, self.attention_residual)]
 
     def forward(
-        self, x: Vectors, mask: Mask | None, cache: AttentionStep | None = None, valid_lens: Lens = None
+        self,
+        x: Vectors,
+        mask: Mask | None,
+        cache: AttentionStep | None = None,
+        valid_lens: Lens = None,
+        first: FirstValues | None = None,
     ) -> Vectors:
         """With a cache, x follows the tokens that the cache holds; a batch norm reads `valid_lens` (None: all)."""
         entering = self.attention_residual.entering(x, valid_lens)
-        x = self.attention_residual(x, self.self_attention(entering, mask=mask, cache=cache), valid_lens)
+        attended = self.self_attention(entering, mask=mask, cache=cache, first=first)
+        x = self.attention_residual(x, attended, valid_lens)
         if self.feed_forward is None or self.feed_forward_residual is None:
             return x
         entering = self.feed_forward_residual.entering(x, valid_lens)
@@ -126,9 +133,11 @@ class DecoderBlock(Block):
         memory_mask: Mask | None,
         self_cache: AttentionStep | None = None,
         cross_cache: AttentionStep | None = None,
+        first: FirstValues | None = None,
     ) -> Vectors:
         """`memory` may be left out once the cross cache holds it."""
-        x = self.self_residual(x, self.self_attention(self.self_residual.before(x), mask=mask, cache=self_cache))
+        attended = self.self_attention(self.self_residual.before(x), mask=mask, cache=self_cache, first=first)
+        x = self.self_residual(x, attended)
         if self.cross_attention is not None and self.cross_residual is not None:
             query = self.cross_residual.before(x)
             x = self.cross_residual(x, self.cross_attention(query, memory, mask=memory_mask, cache=cross_cache))

@@ -324,6 +324,7 @@ def _attends_plainly(attention: MultiHeadAttention) -> bool:
         or attention.convolution is not None
         or attention.closing is not None
         or attention.gates is not None
+        or attention.values != "own"
     ):
         return False
     return isinstance(attention.query_norm, nn.Identity)

@@ -30,6 +30,8 @@ class Latent:
     query_rank: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.rank, int) or not isinstance(self.query_rank, int | None):
+            raise ConfigError(f"ranks of latent are whole numbers, got {self.rank!r} and {self.query_rank!r}")
         if self.rank < 1 or (self.query_rank is not None and self.query_rank < 1):
             raise ConfigError(f"latent needs a rank ({self.rank}) and a query_rank ({self.query_rank}) of 1 or more")
 

@@ -11,6 +11,7 @@ from headwise.attention.masks import Causal, Mask, Padding, Shifts
 from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import AttentionStep, Cache, Segments
 from headwise.errors import ConfigError, ShapeError
+from headwise.layers.around import FirstValues
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.inference import DecodingBlock, EncodingBlock, Read, Step
@@ -56,6 +57,7 @@ class TransformerEncoder(Encoder):
     ):
         super().__init__()
         self.embedding, self.blocks, self.norm = embedding, nn.ModuleList(blocks), norm
+        self.shares_values = _share_values(blocks)
         self.mask, self.segment = mask, segment
 
     def forward(
@@ -82,8 +84,9 @@ class TransformerEncoder(Encoder):
 
     def _encode(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         mask = self._visible(valid_lens).shared()
+        first = _first_values(self.shares_values)
         for block in self.blocks:
-            x = block(x, mask, valid_lens=valid_lens)
+            x = block(x, mask, valid_lens=valid_lens, **first)
         return x
 
     def _visible(self, valid_lens: Tensor) -> Mask:
@@ -101,8 +104,9 @@ class TransformerEncoder(Encoder):
             # keys count from the start of the segment before
             before = max(0, start - self.segment)
             mask = Padding((valid_lens - before).clamp(0, start - before + part.shape[1])).shared()
+            first = _first_values(self.shares_values)
             for block, segments in zip(self.blocks, memories, strict=True):
-                part = block(part, mask, AttentionStep(segments, 0), inside)
+                part = block(part, mask, AttentionStep(segments, 0), inside, **first)
             states.append(part)
         return torch.cat(states, dim=1) if states else x
 
@@ -118,6 +122,7 @@ class TransformerDecoder(Decoder):
     def __init__(self, embedding: nn.Module, blocks: list[DecoderBlock], norm: nn.Module, output: nn.Linear):
         super().__init__()
         self.embedding, self.blocks, self.norm, self.output = embedding, nn.ModuleList(blocks), norm, output
+        self.shares_values = _share_values(blocks)
 
     def hidden(
         self,
@@ -137,10 +142,10 @@ class TransformerDecoder(Decoder):
             )
         mask, memory_mask = Causal().shared(), None if memory_lens is None else Padding(memory_lens).shared()
         states = None if memory is None else memory.states
-        x = self.embedding(tokens)
+        x, first = self.embedding(tokens), _first_values(self.shares_values)
         for layer, block in enumerate(self.blocks):
             before = None if segments is None else AttentionStep(segments[layer], 0)
-            x = block(x, states, mask=mask, memory_mask=memory_mask, self_cache=before)
+            x = block(x, states, mask=mask, memory_mask=memory_mask, self_cache=before, **first)
         return self.norm(x)
 
     def start(self, memory: Memory, memory_lens: Lens) -> TransformerCache:
@@ -167,9 +172,10 @@ class TransformerDecoder(Decoder):
         """Adds many tokens to the cache in one pass, before there are beams; what the closing norm would read."""
         assert cache.beams == 1, "the tokens of a prompt come before there are beams"
         x, mask = self.embedding(tokens, cache.length), Causal().shared()
+        first, memory_mask = _first_values(self.shares_values), cache.memory_mask
         for block, (own, cross) in zip(self.blocks, cache.layers, strict=True):
             steps = AttentionStep(own, cache.length), AttentionStep(cross, 0) if cross.fixed else None
-            x = block(x, None, mask=mask, memory_mask=cache.memory_mask, self_cache=steps[0], cross_cache=steps[1])
+            x = block(x, None, mask=mask, memory_mask=memory_mask, self_cache=steps[0], cross_cache=steps[1], **first)
         cache.length += tokens.shape[1]
         return x
 
@@ -187,15 +193,26 @@ class TransformerDecoder(Decoder):
             embedded.append(self.embedding(last[:, None], cache.length).squeeze(1))
             parts.append(cache.next_step())
         x = torch.cat(embedded) if len(embedded) > 1 else embedded[0]
+        first = [_first_values(self.shares_values) for _ in parts]
         for layer, block in enumerate(self.blocks):
             own = [part[layer] for part in parts]
-            x = block.together(x, own) if isinstance(block, DecodingBlock) else _one_by_one(block, x, own)
+            x = block.together(x, own) if isinstance(block, DecodingBlock) else _one_by_one(block, x, own, first)
         x = self.norm(x)
         beside()
         return self.output(x)
 
 
-def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Step]) -> Tensor:
+def _share_values(blocks: Sequence[nn.Module]) -> bool:
+    """Whether the layers of a stack mix the values of the first into theirs."""
+    return any(getattr(block, "self_attention", None) and block.self_attention.values != "own" for block in blocks)
+
+
+def _first_values(shared: bool) -> dict[str, FirstValues]:
+    """What the blocks are given beside their input, new for each pass."""
+    return {"first": FirstValues()} if shared else {}
+
+
+def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Step], first: Sequence[dict[str, FirstValues]]) -> Tensor:
     """One cached step of each search; the beams lie along the sequence axis."""
     rows = [x] if len(parts) == 1 else x.split([part.sentences * part.width for part in parts])
     outputs = [
@@ -206,8 +223,9 @@ def _one_by_one(block: nn.Module, x: Tensor, parts: Sequence[Step]) -> Tensor:
             memory_mask=part.memory_mask,
             self_cache=part.own,
             cross_cache=part.cross,
+            **shared,
         ).flatten(0, 1)
-        for own, part in zip(rows, parts, strict=True)
+        for own, part, shared in zip(rows, parts, first, strict=True)
     ]
     return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
 
@@ -259,7 +277,7 @@ def build_encoder(
         position: acts inside its attention.
         mask: which pairs may meet, where heads are not those of a convolution; None: all.
     """
-    blocks = [encoder_block(config, position) for _ in range(config.encoder_layers)]
+    blocks = [encoder_block(config, position, layer) for layer in range(config.encoder_layers)]
     steps = tuple(head - config.num_heads // 2 for head in range(config.num_heads))
     mask = config.limited(Shifts(steps) if config.convolution_heads else mask)
     stack = [ReversibleEncoder(blocks)] if config.reversible else blocks
@@ -278,7 +296,7 @@ def build_writer(
     """The decoder over these embeddings; `cross`: its blocks attend to a memory."""
     vocab_size = embedding.weight.shape[0]
     output = nn.Linear(config.d_model, vocab_size, bias=output_bias)
-    blocks = [decoder_block(config, embedding.position, mechanism, cross=cross) for _ in range(num_layers)]
+    blocks = [decoder_block(config, embedding.position, mechanism, layer, cross=cross) for layer in range(num_layers)]
     return TransformerDecoder(embedding, blocks, closing_norm(config), output)
 
 

@@ -10,7 +10,7 @@ from headwise.attention import masks, mechanisms, normalizers
 from headwise.attention.masks import Mask
 from headwise.config import Config, StartFile
 from headwise.errors import ConfigError
-from headwise.layers.around import Around, Gate, GateActivation
+from headwise.layers.around import Around, Gate, GateActivation, Values
 from headwise.layers.attention import Combine, SharedProjection, check_heads
 from headwise.layers.blocks import Residual
 from headwise.layers.latent import Latent
@@ -93,6 +93,9 @@ class StackConfig(SublayerConfig):
     head_norm: Literal["none", "layer", "rms"] = Field(
         "none", description="norm of each head's output, before the gate"
     )
+    value_residual: bool = Field(
+        False, description="whether each layer mixes the values of the first one into its own, by two learned numbers"
+    )
     dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and on the output of every sublayer")
     attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights; as dropout if absent")
     activation_dropout: float | None = Field(
@@ -120,10 +123,16 @@ class StackConfig(SublayerConfig):
         """Of keys and values through one narrow vector; None: they have matrices of their own."""
         return None if self.latent is None else Latent(self.latent, self.latent_queries)
 
-    def around(self, *, conv: bool = True) -> Around:
-        """What stands around the heads of an attention; `conv`: whether it reads its own tokens."""
+    def around(self, layer: int | None = None, *, conv: bool = True) -> Around:
+        """What stands around the heads of an attention.
+
+        Args:
+            layer: which one of a stack whose layers may share values; None: it is in none.
+            conv: whether it reads its own tokens.
+        """
+        values: Values = "own" if layer is None or not self.value_residual else "take" if layer else "give"
         norm = None if self.head_norm == "none" else partial(build_norm, self.head_norm)
-        return Around(self.conv if conv else 0, self.gate, self.gate_activation, norm)
+        return Around(self.conv if conv else 0, self.gate, self.gate_activation, norm, values)
 
     def residual_around(self, width: int, dropout: float) -> Residual:
         """A new residual around a sublayer, its norm in front or behind."""
@@ -189,6 +198,8 @@ class BlocksConfig(StackConfig):
             raise ConfigError(
                 "segment encodes the source in segments: leave out reversible, convolution_heads and mask"
             )
+        if self.value_residual and self.reversible:
+            raise ConfigError("reversible layers keep nothing of one another: leave reversible or value_residual out")
         if self.conv and (self.segment is not None or self.mask):
             raise ConfigError(
                 "conv mixes each token with those before it, which mask or segment may hide: leave conv out"

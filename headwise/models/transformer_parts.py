@@ -53,9 +53,13 @@ def _mechanism(config: StackConfig, name: str) -> Mechanism:
 
 
 def attention_of(
-    config: StackConfig, position: Position | None, name: str, memory_dim: int | None = None
+    config: StackConfig, position: Position | None, name: str, memory_dim: int | None = None, layer: int | None = None
 ) -> MultiHeadAttention:
-    """An attention of a configuration, by the name of its mechanism; with `memory_dim`, over a memory of that width."""
+    """An attention of a configuration, by the name of its mechanism; with `memory_dim`, over a memory of that width.
+
+    Args:
+        layer: which one of a stack whose layers may share values.
+    """
     acting = position if position is not None and position.acts_in_attention() else None
     return MultiHeadAttention(
         config.d_model,
@@ -72,7 +76,7 @@ def attention_of(
         shared=config.shared,
         combine=config.combine,
         rank=config.projection_rank,
-        around=config.around(conv=memory_dim is None),
+        around=config.around(layer, conv=memory_dim is None),
         latent=config.latent_sizes() if memory_dim is None else None,
     )
 
@@ -87,16 +91,16 @@ def _feed_forward(config: StackConfig) -> tuple[FeedForward | None, Residual | N
     return (feed_forward_of(config), _residual(config)) if config.d_ff else (None, None)
 
 
-def encoder_block(config: StackConfig, position: Position) -> EncoderBlock:
-    """An encoder block."""
-    own = attention_of(config, position, config.mechanism)
+def encoder_block(config: StackConfig, position: Position, layer: int) -> EncoderBlock:
+    """The encoder block of a layer."""
+    own = attention_of(config, position, config.mechanism, layer=layer)
     feed_forward, residual = _feed_forward(config)
     return EncoderBlock(own, feed_forward, _residual(config), residual)
 
 
-def decoder_block(config: StackConfig, position: Position, mechanism: str, *, cross: bool) -> DecoderBlock:
-    """A decoder block; `cross`: with attention to a memory."""
-    own = attention_of(config, position, mechanism)
+def decoder_block(config: StackConfig, position: Position, mechanism: str, layer: int, *, cross: bool) -> DecoderBlock:
+    """The decoder block of a layer; `cross`: with attention to a memory."""
+    own = attention_of(config, position, mechanism, layer=layer)
     feed_forward, residual = _feed_forward(config)
     if not cross:
         return DecoderBlock(own, None, feed_forward, _residual(config), None, residual)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ConfigError, ShapeError
 from headwise.positions.position import Key, Position, Query
-from headwise.positions.sinusoidal_2d import places, square
+from headwise.positions.sinusoidal_2d import grid_of, places
 
 
 class Relative2d(Position):
@@ -44,8 +44,8 @@ class Relative2d(Position):
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Relative2d":
-        width = square("relative_2d", max_len)
-        return cls(num_heads, height=width, width=width)
+        height, width = grid_of(cls, "relative_2d", max_len)
+        return cls(num_heads, height=height, width=width)
 
     @classmethod
     def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Relative2d":

@@ -7,7 +7,7 @@ from headwise.errors import ConfigError
 from headwise.positions.position import Ids, Position, Projected
 from headwise.positions.rotary import Layout, angles_of, check_turns, check_width, turned
 from headwise.positions.sinusoidal import exact, frequencies
-from headwise.positions.sinusoidal_2d import places, square
+from headwise.positions.sinusoidal_2d import grid_of, places
 
 
 class Rotary2d(Position):
@@ -47,7 +47,7 @@ class Rotary2d(Position):
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Rotary2d":
-        return cls(head_dim, square("rotary_2d", max_len))
+        return cls(head_dim, grid_of(cls, "rotary_2d", max_len)[1])
 
     @classmethod
     def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Rotary2d":

@@ -44,7 +44,7 @@ class Sinusoidal2d(Position):
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal2d":
-        return cls(d_model, square("sinusoidal_2d", max_len))
+        return cls(d_model, grid_of(cls, "sinusoidal_2d", max_len)[1])
 
     @classmethod
     def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Sinusoidal2d":
@@ -56,13 +56,25 @@ class Sinusoidal2d(Position):
         return x + moved(torch.cat([waves(axis[:, None] * turns) for axis in coordinates], dim=-1), x)
 
 
+def grid_of(kind: object, name: str, max_len: int) -> tuple[int, int]:
+    """(height, width) of the grid of `max_len` patches: as a recipe writes them after the name, else a square.
+
+    Raises: ConfigError: neither is written, and max_len is no square.
+    """
+    written = getattr(kind, "written", {})
+    height, width = written.get("height"), written.get("width")
+    if width is None:
+        width = square(name, max_len) if height is None else -(-max_len // max(1, height))
+    return -(-max_len // max(1, width)) if height is None else height, width
+
+
 def square(name: str, length: int) -> int:
     """The width of the square grid of `length` patches. Raises: ConfigError if there is none, naming the nearest."""
     width = math.isqrt(max(0, length))
     if width < 1 or width * width != length:
         raise ConfigError(
             f"{name} positions need a square max_len, the patches of a square image, got {length}; use"
-            f" {max(1, width) ** 2} or {(width + 1) ** 2}, or construct the scheme for another grid"
+            f" {max(1, width) ** 2} or {(width + 1) ** 2}, or name the grid, such as {name}:width=5"
         )
     return width
 

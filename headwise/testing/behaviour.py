@@ -16,10 +16,12 @@ from headwise.attention.normalizers import Hard
 from headwise.testing.case import DTYPES, EVAL, EXACT, Case, called, over
 from headwise.testing.invariant import Invariant
 from headwise.testing.numbers import RESULTS, TOLERANCE, apart, drawn, gradients, nonzero, not_finite, results_apart
-from headwise.testing.subject import Subject, inputs
+from headwise.testing.subject import Subject, inputs, own_mechanism
 
 
 def _jumps(subject: Subject) -> str | None:
+    if own_mechanism(subject.module(1)).teaches:
+        return "its parameters learn from a loss of their own, which the output does not show"
     jumps = subject.normalizes_as((Hard,))
     return "its gradient stands in for that of a step, which has none" if jumps else None
 

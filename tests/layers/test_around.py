@@ -264,3 +264,24 @@ def test_a_cached_convolution_reads_zeros_where_the_mask_hides_a_token():
     x, mask = torch.randn(2, 10, 24), Causal() & ~Padding(torch.tensor([0, 6]))
     cached = layer(x, mask=mask, cache=AttentionStep(layer.new_cache(), 0))
     torch.testing.assert_close(cached[1, 6:], layer(x, mask=mask)[1, 6:])
+
+
+def test_options_of_a_wrong_kind_are_named(untyped):
+    from headwise.layers.latent import Latent
+
+    with pytest.raises(ConfigError, match="conv is a whole number of taps, got str"):
+        Around(conv="4")
+    with pytest.raises(ConfigError, match=r"head_norm makes a norm of a width, .*, got str"):
+        Around(head_norm="rms")
+    with pytest.raises(ConfigError, match="ranks of latent are whole numbers, got 'x' and None"):
+        Latent("x")
+    with pytest.raises(ConfigError, match=r"around must be Around\(...\), got int"):
+        MultiHeadAttention(8, 2, around=4)
+    with pytest.raises(ConfigError, match=r"latent must be Latent\(...\), got int"):
+        MultiHeadAttention(8, 2, latent=4)
+    with pytest.raises(ShapeError, match="ids of tokens are a tensor"):
+        MultiHeadAttention(8, 2)(torch.ones(1, 3, 8), ids=[0, 1, 2])
+    with pytest.raises(ConfigError, match=r"rank \(0\) of rwkv6 must be 1 or more"):
+        MultiHeadAttention(8, 2, "rwkv6:rank=0")
+    with pytest.raises(ConfigError, match=r"rank \(-1\) of rwkv7 must be 1 or more"):
+        MultiHeadAttention(8, 2, "rwkv7:rank=-1")

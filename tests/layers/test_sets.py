@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from headwise import record
 from headwise.attention.masks import Padding
-from headwise.layers.sets import InducedSetBlock, LatentArray, SetBlock, SetPooling
+from headwise.errors import ConfigError
+from headwise.layers.sets import ExternalAttention, InducedSetBlock, LatentArray, SetBlock, SetPooling, SlotAttention
 
 D_MODEL, HEADS = 6, 2
 MAKES = {
@@ -99,3 +101,68 @@ def test_order_is_nothing_and_padding_is_not_there(name):
     for b, length in enumerate(lens.tolist()):
         alone = module(x[b : b + 1, :length])[0]
         torch.testing.assert_close(padded[b, : len(alone)], alone, rtol=0, atol=1e-10)
+
+
+def shares(scores):
+    """Softmax over the first axis, then each row over its sum, pair by pair."""
+    columns = torch.stack([column.softmax(0) for column in scores.unbind(1)], 1)
+    return torch.stack([row / row.sum() for row in columns])
+
+
+def test_slots_in_loops():
+    """Locatello et al. 2020, algorithm 1, with gradients; then in a padded batch, with more slots, and recorded."""
+    module = SlotAttention(D_MODEL, slots=3, d_ff=7, rounds=2).double()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    x, cell = torch.randn(2, 5, D_MODEL).double().requires_grad_(), module.cell
+    output = module(x, generator=torch.Generator().manual_seed(1))
+    drawn = torch.randn(2, 3, D_MODEL, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    results = []
+    for b in range(2):
+        state = module.mean + module.log_deviation.exp() * drawn[b]
+        key, value = (normed(module.of_elements, x[b]) @ module.attention.memory_projection.weight.mT).split(
+            D_MODEL, -1
+        )
+        for _ in range(2):
+            query = normed(module.of_slots, state) @ module.attention.projection.weight.mT
+            read = shares(query @ key.mT / D_MODEL**0.5) @ value @ module.attention.output.weight.mT
+            inner, outer = read @ cell.weight_ih.mT + cell.bias_ih, state @ cell.weight_hh.mT + cell.bias_hh
+            (r, z, n), (r_, z_, n_) = inner.split(D_MODEL, -1), outer.split(D_MODEL, -1)
+            z = torch.sigmoid(z + z_)
+            state = (1 - z) * torch.tanh(n + torch.sigmoid(r + r_) * n_) + z * state
+            state = state + feed(module.feed_forward, normed(module.inner, state))
+        results.append(state)
+    expected, of = torch.stack(results), [x, *module.parameters()]
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-10)
+    gradient = torch.randn_like(expected)
+    found, wanted = (torch.autograd.grad(result, of, gradient) for result in (output, expected))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+    padded = module(x, Padding(torch.tensor([4, 5])), slots=4, generator=torch.Generator().manual_seed(1))
+    alone = module(x[:, :4], slots=4, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(padded[:1], alone[:1], rtol=0, atol=1e-10)
+    with record(module) as trace:
+        module(x, generator=torch.Generator().manual_seed(1))
+    weights = trace["attention"].calls[-1].call
+    assert weights.shape == (2, 1, 3, 5)
+
+
+def test_external_attention_in_loops():
+    """Guo et al. 2021, eq. 5 to 7, with gradients; a padded set is the set alone, in any order."""
+    module = ExternalAttention(D_MODEL, HEADS, memory=4).double()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    x, width, rows = torch.randn(2, 5, D_MODEL).double().requires_grad_(), D_MODEL // HEADS, []
+    for b in range(2):
+        query = x[b] @ module.query.weight.mT + module.query.bias
+        parts = [shares(query[:, h * width :][:, :width] @ module.keys.mT) @ module.values for h in range(HEADS)]
+        rows.append(torch.cat(parts, -1) @ module.output.weight.mT + module.output.bias)
+    output, expected, of = module(x), torch.stack(rows), [x, *module.parameters()]
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-10)
+    gradient = torch.randn_like(expected)
+    found, wanted = (torch.autograd.grad(result, of, gradient) for result in (output, expected))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+    padded, order = module(x, Padding(torch.tensor([3, 5]))), torch.tensor([2, 0, 4, 1, 3])
+    torch.testing.assert_close(padded[:1, :3], module(x[:1, :3]), rtol=0, atol=1e-10)
+    torch.testing.assert_close(module(x[:, order]), output[:, order], rtol=0, atol=1e-10)
+    with pytest.raises(ConfigError, match="num_heads"):
+        ExternalAttention(D_MODEL, 4)

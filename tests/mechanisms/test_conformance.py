@@ -87,6 +87,7 @@ PROMISES = {
     "gated_delta": 19,
     "kimi_delta": 19,
     "mamba2": 19,
+    "log_linear": 19,
     "hgrn2": 19,
     "mlstm": 19,
     "rwkv6": 19,
@@ -101,6 +102,10 @@ PROMISES = {
     "forgetting": 18,
     "moba": 18,
     "multi_token": 17,
+    "inverted": 17,
+    "lightning_indexer": 17,
+    "native_sparse": 18,
+    "path": 18,
     "selective": 17,
     "stick_breaking": 18,
 }

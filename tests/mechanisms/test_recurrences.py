@@ -23,6 +23,7 @@ from headwise.attention.mechanisms.gated_delta import GatedDelta
 from headwise.attention.mechanisms.hedgehog import Hedgehog
 from headwise.attention.mechanisms.hgrn2 import Hgrn2
 from headwise.attention.mechanisms.kimi_delta import KimiDelta
+from headwise.attention.mechanisms.log_linear import LogLinear
 from headwise.attention.mechanisms.mamba2 import Mamba2
 from headwise.attention.mechanisms.mlstm import Mlstm
 from headwise.attention.mechanisms.rwkv6 import Rwkv6
@@ -50,7 +51,7 @@ def delta_rule(m, h, q, k, v, gates):
 
 
 def gated_delta(m, h, q, k, v, gates):
-    state, outputs = k.new_zeros(VALUES, DIM), []
+    state, outputs = k.new_zeros(v.shape[1], DIM), []
     for i in range(len(q)):
         key, share = unit(k[i]), gates[i, 1].sigmoid()
         state = state * torch.exp(-m.log_rate[h].exp() * F.softplus(gates[i, 0] + m.shift[h]))
@@ -70,7 +71,7 @@ def kimi_delta(m, h, q, k, v, gates):
 
 
 def mamba2(m, h, q, k, v, gates):
-    state, outputs = k.new_zeros(VALUES, DIM), []
+    state, outputs = k.new_zeros(v.shape[1], DIM), []
     for i in range(len(q)):
         step = F.softplus(gates[i, 0] + m.shift[h])
         state = torch.exp(-m.log_rate[h].exp() * step) * state + step * torch.outer(v[i], k[i])
@@ -121,6 +122,18 @@ def rwkv7(m, h, q, k, v, gates):
     return outputs
 
 
+def log_linear(m, h, q, k, v, gates):
+    """The base's weights, each times what the query makes of the level at which it meets the key."""
+    own, levels = gates[:, : m.width], F.softplus(gates[:, m.width :] + m.level_shift[h])
+    skip = m.base.skip[h] if m.width == 1 else 0.0
+    weights = torch.stack((mamba2 if m.width == 1 else gated_delta)(m.base, h, q, k, torch.eye(len(q)).double(), own))
+    weights = weights - skip * torch.eye(len(q)).double()
+    apart = [
+        [levels[i, (i ^ j).bit_length()] if j <= i else v.new_zeros(()) for j in range(len(q))] for i in range(len(q))
+    ]
+    return (weights * torch.stack([torch.stack(row) for row in apart])) @ v + skip * v
+
+
 def shares(weight: Callable):
     """Causal normalised attention with these weights of pairs."""
 
@@ -161,6 +174,8 @@ CASES = {
     "gated_delta": Case(lambda: GatedDelta(HEADS), 2, gated_delta),
     "kimi_delta": Case(lambda: KimiDelta(DIM, HEADS), 1 + DIM, kimi_delta),
     "mamba2": Case(lambda: Mamba2(HEADS), 1, mamba2),
+    "log_linear": Case(lambda: LogLinear(HEADS, 200), 1 + 9, log_linear),
+    "log_linear, gated_delta": Case(lambda: LogLinear(HEADS, 75, "gated_delta"), 2 + 8, log_linear),
     "hgrn2": Case(Hgrn2, 0, hgrn2),
     "hgrn2, lower": Case(lambda: Hgrn2(0.3), 0, hgrn2),
     "mlstm": Case(lambda: Mlstm(HEADS), 2, mlstm),
@@ -209,7 +224,8 @@ def by_loop(name, mechanism, inputs):
         for h in range(HEADS):
             group = h * key.shape[1] // HEADS
             own = None if gates is None else gates[b, h]
-            heads.append(torch.stack(CASES[name].loop(mechanism, h, query[b, h], key[b, group], value[b, group], own)))
+            rows = CASES[name].loop(mechanism, h, query[b, h], key[b, group], value[b, group], own)
+            heads.append(rows if isinstance(rows, torch.Tensor) else torch.stack(rows))
     return torch.stack(heads).unflatten(0, (-1, HEADS))
 
 
@@ -252,7 +268,7 @@ def test_a_padded_sentence_is_the_sentence_alone(name):
 
 @each
 def test_hidden_tokens_in_front_and_between_neither_add_nor_fade(name):
-    if name == "cosformer":
+    if name == "cosformer" or name.startswith("log_linear"):
         pytest.skip("distances count positions, those of hidden keys included")
     mechanism, inputs = built(name), drawn(name, 9)
     shown = torch.tensor([False, False, True, True, False, True, True, False, True])
@@ -284,7 +300,8 @@ def test_it_is_traced_by_its_terms(name):
         products = stages["products"].values.tril()
         checks.near(products / products.sum(-1, keepdim=True).clamp(min=1e-300), stages["weights"].values)
     else:
-        assert list(stages)[:2] == ["query vectors", "key vectors"]
+        start = int(name.startswith("log_linear"))
+        assert list(stages)[start : start + 2] == ["query vectors", "key vectors"]
         assert ("log decays" in stages) == (not name.startswith("delta_rule"))
         assert ("read vectors" in stages) == ("delta" in name or name == "rwkv7")
         assert ("erase vectors" in stages) == (name == "rwkv7")
@@ -333,6 +350,24 @@ def test_what_it_cannot_do_is_refused(name):
             mechanism(replace(call, gates=None))
         with pytest.raises(ShapeError, match=rf"takes {CASES[name].gates} gates of each head, got"):
             mechanism(replace(call, gates=torch.zeros(BATCH, HEADS, 5, CASES[name].gates + 1).double()))
+
+
+def test_a_tree_of_one_weight_is_its_base_and_has_a_longest_sequence():
+    """Across 300 tokens, in chunks and by the digits of the state that is kept."""
+    tree = LogLinear(HEADS, 300, "gated_delta").double()
+    torch.nn.init.constant_(tree.level_shift, math.log(math.expm1(1.0)))
+    query, key, value = (x.detach() for x in checks.tensors(300, 300, batch=2))
+    gates = torch.cat((torch.randn(2, HEADS, 300, 2), torch.zeros(2, HEADS, 300, 10)), -1).double()
+    call = Call(query, key, value, mask=Causal(), gates=gates)
+    expected = tree.base(replace(call, gates=gates[..., :2]))
+    checks.near(tree(call), expected)
+    state = tree.resume(called([x[:, :, :299] for x in (query, key, value, gates)]), None)[1]
+    last, _ = tree.resume(called([x[:, :, 299:] for x in (query, key, value, gates)]), state)
+    checks.near(last, expected[:, :, 299:])
+    with pytest.raises(ShapeError, match=r"built for max_len \(200\) positions, got 300"):
+        LogLinear(HEADS, 200, "gated_delta").double()(replace(call, gates=gates[..., :-1]))
+    with pytest.raises(ConfigError, match=r"max_len \(0\) of 1 or more and base mamba2 or gated_delta: mamba2"):
+        LogLinear(HEADS, 0)
 
 
 @pytest.mark.parametrize("name", ["gated_delta", "kimi_delta", "mamba2", "mlstm", "rwkv6", "rwkv7", "hedgehog"])

@@ -37,6 +37,8 @@ KINDS = [
     {"position": "rotary", "mechanism": "rwkv6"},
     {"position": "none", "mechanism": "mlstm", "head_norm": "layer"},
     {"position": "none", "mechanism": "cosformer"},
+    {"position": "rotary", "value_residual": True, "num_layers": 3, "num_kv_heads": 1},
+    {"position": "none", "value_residual": True, "mechanism": "gated_delta", "conv": 3},
 ]
 RELATIVE = ["none", "rotary", "alibi", "t5", "shaw", "transformer_xl"]
 

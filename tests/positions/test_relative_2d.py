@@ -56,3 +56,17 @@ def test_grids_that_are_none():
     with pytest.raises(ConfigError, match=r"relative_2d positions need a square max_len, .* got 512; use 484 or 529"):
         Relative2d.sized(12, 4, 3, 512)
     assert Relative2d.sized(12, 4, 3, 49).width == 7
+
+
+def test_a_recipe_names_the_grid():
+    """max_len need be no square where the grid is written after the name."""
+    from headwise.positions import build
+
+    sizes = {"d_model": 8, "head_dim": 4, "num_heads": 2, "max_len": 30}
+    for name in ("rotary_2d:width=5", "sinusoidal_2d:width=5", "relative_2d:width=5,height=6", "relative_2d:width=5"):
+        assert build(name, **sizes).width == 5
+    assert build("relative_2d:height=6", **sizes).width == build("relative_2d:width=5", **sizes).width == 5
+    with pytest.raises(ConfigError, match="need a grid of at least 1 x 1 patches, got 30 x 0"):
+        build("relative_2d:width=0", **sizes)
+    with pytest.raises(ConfigError, match="or name the grid, such as rotary_2d:width=5"):
+        build("rotary_2d", **sizes)

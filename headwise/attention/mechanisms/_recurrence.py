@@ -63,6 +63,16 @@ class Recurrence(Recurrent, ABC):
         """The output of each token from that of the recurrence; the terms lie beside it."""
         return divided(output) if self.normalised else output
 
+    def whole(self, terms: Terms) -> Output:
+        """The outputs of the recurrence over whole sequences."""
+        return scan(terms, None, self.floor)[0]
+
+    def advance(self, terms: Terms, sums: Tensor | None) -> tuple[Output, Tensor]:
+        """The outputs of new tokens, and S after them; None: nothing was before."""
+        if sums is None or torch.compiler.is_compiling() or terms.query.shape[2] != 1:
+            return scan(terms, sums, self.floor)
+        return step(terms, sums)
+
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         with uncast(call.query):
             terms, causal = self._visible(call)
@@ -74,7 +84,7 @@ class Recurrence(Recurrent, ABC):
             start = call.query_start
             if start:
                 terms = terms._replace(query=F.pad(terms.query, (0, 0, start, 0)))
-            output, _ = scan(_delayed(terms, None)[0] if self.late else terms, None, self.floor)
+            output = self.whole(_delayed(terms, None)[0] if self.late else terms)
             return self.finish(output, terms)[:, :, start:].to(call.value.dtype)
 
     def resume(self, call: Call, state: State | None) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
@@ -89,10 +99,7 @@ class Recurrence(Recurrent, ABC):
             terms, kept = self.terms(new, kept, None)
             terms = self._spread(terms)
             read, own = _delayed(terms, own or None) if self.late else (terms, ())
-            if not torch.compiler.is_compiling() and call.shape[2] == 1 and sums is not None:
-                output, sums = step(read, sums)
-            else:
-                output, sums = scan(read, sums, self.floor)
+            output, sums = self.advance(read, sums)
             return self.finish(output, terms).to(call.value.dtype), (sums, *own, *kept)
 
     def compute_stages(self, call: Call) -> list[Stage]:

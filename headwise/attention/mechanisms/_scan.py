@@ -35,6 +35,7 @@ Query = Float[Tensor, "batch heads length features"]
 Key = Float[Tensor, "batch kv_heads length features"]
 Value = Float[Tensor, "batch kv_heads length wide"]
 Output = Float[Tensor, "batch heads length wide"]
+Levels = Float[Tensor, "batch heads length levels"]
 Sums = Float[Tensor, "batch kv_heads features wide"]
 
 
@@ -69,14 +70,9 @@ def scan(terms: Terms, sums: Sums | None, floor: float = float("-inf")) -> tuple
     Args:
         floor: the least log decay that there can be, which makes tables of bounded ones cheap.
     """
-    length, kv_heads = terms.query.shape[2], terms.key.shape[1]
-    traced = torch.compiler.is_compiling()
-    # the smallest power of two that holds the length, which a traced program does not know
-    size = CHUNK if traced else min(CHUNK, 1 << max(0, length - 1).bit_length())
-    padded_len = size * chunks(length, size)
-    q, k, v, g, r, e, _ = terms.map(lambda x: _chunked(x, kv_heads, padded_len, size))
-    pairs = _pairs(g, size, floor)
-    near, far, steps, share = _erasing(pairs, q, k, v, r, e) if r is not None else _adding(pairs, q, k, v)
+    traced, length = torch.compiler.is_compiling(), terms.query.shape[2]
+    size = _chunk_size(length)
+    near, far, steps, share = _chunk_terms(_in_chunks(terms, size), size, floor)
     before, last = (_doubled if traced else _carried)(
         steps.new_zeros(steps[:, :, 0].shape) if sums is None else sums, steps, share
     )
@@ -99,6 +95,77 @@ def step(terms: Terms, sums: Sums) -> tuple[Output, Sums]:
     sums = sums + added
     rows = query.squeeze(2).unflatten(1, (key.shape[1], -1)) @ sums
     return rows.flatten(1, 2).unsqueeze(2), sums
+
+
+def tree(terms: Terms, levels: Levels) -> Output:
+    """The outputs of `scan` where query i weighs what it reads of each level of a Fenwick tree by its levels[i].
+
+    Level 0 is the token itself, level l a block of 2^(l - 1) tokens before it (`level_of`). Inside a chunk the table is
+    weighted; between chunks states are merged in pairs, of which the later one's chunks read the earlier one. A traced
+    program has one chunk. Something must fade or go, so that every head has its own keys.
+
+    Source: Guo et al. 2025, arXiv:2506.04761, section 3.
+    """
+    traced, length = torch.compiler.is_compiling(), terms.query.shape[2]
+    size = length if traced else _chunk_size(length)
+    parts = terms.map(lambda x: x.unsqueeze(2)) if traced else _in_chunks(terms, size)
+    unit = torch.eye(size, dtype=levels.dtype, device=levels.device).expand(*parts.query.shape[:3], -1, -1)
+    table, far, taken, share = _chunk_terms(parts._replace(value=unit), size, float("-inf"))
+    weights = levels.unsqueeze(2) if traced else _chunked(levels, levels.shape[1], size * far.shape[2], size)
+    place = torch.arange(size, device=levels.device)
+    number = level_of(place.unsqueeze(-1), place).clamp(max=levels.shape[-1] - 1)
+    rows = (table * weights.gather(-1, number.expand_as(table))) @ parts.value
+    if not traced:
+        inside = (size - 1).bit_length() + 1
+        rows = rows + _read_before(far, taken @ parts.value, share, weights[..., inside:])
+    return front(rows.flatten(2, 3), length)
+
+
+def _read_before(far: Tensor, states: Tensor, share: Tensor | None, weights: Tensor) -> Tensor:
+    """What the rows of each chunk read of the chunks before theirs, in blocks that double."""
+    count = far.shape[2]
+    doublings = (count - 1).bit_length()
+    fill = (0, 0, 0, 0, 0, (1 << doublings) - count)
+    share = states.new_ones(*states.shape[:3], 1, 1) if share is None else share
+    # `met` meets the state before the block: (batch, heads, blocks, chunks of a block, rows, features)
+    states, share, met, weights = (
+        F.pad(states, fill),
+        F.pad(share, fill),
+        F.pad(far, fill).unsqueeze(3),
+        F.pad(weights, fill),
+    )
+    rows = states.new_zeros(*met.shape[:3], far.shape[3], states.shape[-1])
+    for level in range(doublings):
+        (early, late), (kept, passed), (first, second) = (_halved(x, 2) for x in (states, share, met))
+        _, own = _halved(weights[..., level : level + 1].unflatten(2, (-1, 1 << level)), 2)
+        read = (second @ early.unsqueeze(3) * own).unsqueeze(3)
+        rows = rows + F.pad(read, (0, 0, 0, 0, 0, 0, 1, 0)).flatten(2, 4)
+        if share.shape[-1] == 1:
+            states, share, second = passed * early + late, passed * kept, second * kept.mT.unsqueeze(3)
+        else:
+            states, share, second = passed @ early + late, passed @ kept, second @ kept.unsqueeze(3)
+        met = torch.cat((first, second), 3)
+    return rows[:, :, :count]
+
+
+def level_of(query: Tensor, key: Tensor) -> Tensor:
+    """The level at which a query meets a key before it: 0 is itself, l a block of 2^(l - 1) tokens.
+
+    >>> level_of(torch.tensor(6), torch.arange(7)).tolist()
+    [3, 3, 3, 3, 2, 2, 0]
+    """
+    powers = 2 ** torch.arange(31, device=key.device)
+    return torch.bucketize(query ^ key, powers, right=True)
+
+
+def _chunk_size(length: int) -> int:
+    """The smallest power of two that holds the length, which a traced program does not know."""
+    return CHUNK if torch.compiler.is_compiling() else min(CHUNK, 1 << max(0, length - 1).bit_length())
+
+
+def _in_chunks(terms: Terms, size: int) -> Terms:
+    kv_heads, padded_len = terms.key.shape[1], size * chunks(terms.query.shape[2], size)
+    return terms.map(lambda x: _chunked(x, kv_heads, padded_len, size))
 
 
 class Pairs(ABC):
@@ -194,9 +261,9 @@ class HalvedPairs(Pairs):
         return tables.squeeze(3).tril(diagonal)
 
 
-def _halved(blocks: Tensor) -> tuple[Tensor, Tensor]:
+def _halved(blocks: Tensor, axis: int = 3) -> tuple[Tensor, Tensor]:
     """Blocks in pairs: the first of each, and the second."""
-    first, second = blocks.unflatten(3, (-1, 2)).unbind(4)
+    first, second = blocks.unflatten(axis, (-1, 2)).unbind(axis + 1)
     return first, second
 
 
@@ -210,6 +277,12 @@ def _pairs(g: Tensor | None, size: int, floor: float) -> Pairs:
 
 # what a chunk gives by itself, what its rows meet of the sums before it, what it adds to them, what is left of them
 Chunks = tuple[Tensor, Tensor, Tensor, Tensor | None]
+
+
+def _chunk_terms(parts: Terms, size: int, floor: float) -> Chunks:
+    q, k, v, g, r, e, _ = parts
+    pairs = _pairs(g, size, floor)
+    return _erasing(pairs, q, k, v, r, e) if r is not None else _adding(pairs, q, k, v)
 
 
 def _adding(pairs: Pairs, q: Tensor, k: Tensor, v: Tensor) -> Chunks:

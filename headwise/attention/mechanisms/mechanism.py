@@ -1,7 +1,7 @@
 """The base of every attention mechanism, and what `headwise list mechanisms` says of one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import ClassVar, Literal, final
@@ -11,9 +11,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwise.attention import planner
-from headwise.attention.call import Call
+from headwise.attention.call import Call, per_head
+from headwise.attention.kernels import plain
 from headwise.attention.masks import Mask, parts
 from headwise.attention.normalizers import Softmax
+from headwise.attention.precision import uncast, wide
 from headwise.attention.scores import ScaledDot
 from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.attention.weights import select_weights
@@ -79,6 +81,7 @@ State = tuple[Tensor, ...]
 # numbers of query heads; None: all
 Heads = Sequence[int] | None
 Weights = Float[Tensor, "batch heads queries keys"]
+Rule = Callable[..., Tensor]
 # what a mechanism defines in place of what checks its calls
 _DEFINED = {"forward": "compute", "weights": "compute_weights", "stages": "compute_stages"}
 
@@ -102,6 +105,8 @@ class Mechanism(nn.Module, ABC):
     facts: ClassVar[Facts] = Facts()
     # whether calls go to the planner as they are, which zeroes what they hide
     planned: ClassVar[bool] = False
+    # whether its parameters learn from a loss of its own beside the output's
+    teaches: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -257,6 +262,37 @@ class Rescored(Mechanism, ABC):
     def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
         """The weights before dropout; only what is asked for is computed."""
         return exact_weights(self.as_scored(call, 0.0), heads, queries, keys)
+
+
+class Written(Mechanism, ABC):
+    """Attention as its definition writes it, pair by pair, with a score or normalizer that knows more than one pair."""
+
+    dropout: float
+
+    @abstractmethod
+    def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
+        """The table of what may meet, what makes scores of query and key, weights of scores; None: as the call says."""
+
+    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
+        with uncast(call.query):
+            dropped = replace(call, dropout=self.dropout if self.training else 0.0)
+            return plain.attention(dropped, *self.written(call))
+
+    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
+        """The weights before dropout; a row need not sum to 1."""
+        with uncast(call.query):
+            return select_weights(plain.normalized(call, *self.written(call)), heads, queries, keys)
+
+    def compute_stages(self, call: Call) -> list[Stage]:
+        """The scores, before bias and mask, and the weights."""
+        with uncast(call.query):
+            _, score, _ = self.written(call)
+            scores = (score or call.score)(wide(call.query), wide(per_head(call.key, call.shape[1])))
+        text = "what query and key make of one another, before a mask hides some of it"
+        pairs = Working("formula", ("query", "key"))
+        stage = Stage("scores", "S", r"S_{ij} = s(q_i, k_j)", PAIRS, scores, text, pairs)
+        text, weights = "what each value counts for each query", self.weights(call)
+        return [stage, Stage("weights", "A", r"A = a(S)", PAIRS, weights, text, Working("formula", ("scores",)))]
 
 
 class Recurrent(Mechanism, ABC):

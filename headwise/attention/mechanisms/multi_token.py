@@ -1,24 +1,17 @@
 """Multi-token attention: scores of neighbouring queries and keys, and weights of neighbouring heads, are convolved."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.kernels import plain
-from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
-from headwise.attention.precision import uncast
+from headwise.attention.mechanisms.mechanism import Facts, Rule, Written
 from headwise.attention.scores.score import check_built
-from headwise.attention.weights import select_weights
-from headwise.attention.zeros import zeroed
+from headwise.attention.zeros import hide
 from headwise.errors import ConfigError
 
 
-class MultiToken(Mechanism):
+class MultiToken(Written):
     """softmax(mask(sum over a, b of C_ab z_(i-a)(j+b))) mixed over groups of heads, z = mask_0(q k^T / sqrt(d)).
 
     C is learned for each head, over this query and the queries before it, and over keys on both sides: a weight can
@@ -75,23 +68,12 @@ class MultiToken(Mechanism):
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "MultiToken":
         return cls(num_heads, group=1 if num_heads % 2 else 2, dropout=dropout)
 
-    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        with uncast(call.query):
-            return plain.attention(*self._convolved(call))
-
-    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
-        """The mixed weights before dropout; a row need not sum to 1."""
-        with uncast(call.query):
-            weights = plain.normalized(*self._convolved(call))
-        return select_weights(weights, heads, queries, keys)
-
-    def _convolved(self, call: Call) -> tuple[Call, Tensor | None, Callable[..., Tensor], Callable[..., Tensor]]:
-        """The call as the definition takes it: with dropout, its table, and what makes scores and weights."""
+    def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         check_built(self, "heads", self.num_heads, call.shape[1])
         keep = call.keep()
 
         def score(query: Tensor, key: Tensor) -> Tensor:
-            scores = _shown(call.score(query, key), keep)
+            scores = hide(call.score(query, key), keep, 0.0)
             if 0 in scores.shape:
                 return scores
             padded = F.pad(scores, (self.keys // 2, self.keys // 2, self.queries - 1, 0))
@@ -100,11 +82,6 @@ class MultiToken(Mechanism):
         def normalizer(scores: Tensor, keep: Tensor | None) -> Tensor:
             grouped = call.normalizer(scores, keep).unflatten(1, (-1, self.group))
             mixed = torch.einsum("bnhqk,nhg->bngqk", grouped, self.mixture.to(scores.dtype))
-            return _shown(mixed.flatten(1, 2), keep)
+            return hide(mixed.flatten(1, 2), keep, 0.0)
 
-        return replace(call, dropout=self.dropout if self.training else 0.0), keep, score, normalizer
-
-
-def _shown(table: Tensor, keep: Tensor | None) -> Tensor:
-    """Zero for pairs that are forbidden."""
-    return table if keep is None else zeroed(table, keep)
+        return keep, score, normalizer

@@ -13,6 +13,7 @@ from headwise.attention.mechanisms._recurrence import FADING, Recurrence
 from headwise.attention.mechanisms._scan import Output, Terms
 from headwise.attention.mechanisms.mechanism import State
 from headwise.attention.scores.score import check_built
+from headwise.errors import ConfigError
 
 # exp of more than this leaves nothing of a state in any type
 _STRONGEST = 8.0
@@ -30,6 +31,7 @@ class Rwkv6(Recurrence):
         head_dim: width of a key.
         rank: width between A and B; 64 in the paper.
     Raises:
+        ConfigError: a rank below 1.
         ShapeError: another number of heads, or keys of another width.
         Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
     Source: Peng et al. 2024, arXiv:2404.05892, eq. 16 to 19. The paper's layer mixes each input with the one before it
@@ -52,6 +54,8 @@ class Rwkv6(Recurrence):
 
     def __init__(self, head_dim: int, num_heads: int, rank: int = 64):
         super().__init__()
+        if rank < 1:
+            raise ConfigError(f"rank ({rank}) of rwkv6 must be 1 or more")
         # as in the paper's code: from slow to fast over the features
         speeds = torch.linspace(0, 1, head_dim).pow(0.9) * 5.0 - 6.0
         self.shift = nn.Parameter(speeds.repeat(num_heads, 1))

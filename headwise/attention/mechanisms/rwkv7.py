@@ -14,6 +14,7 @@ from headwise.attention.mechanisms._recurrence import FADING, Recurrence
 from headwise.attention.mechanisms._scan import Output, Terms
 from headwise.attention.mechanisms.mechanism import State
 from headwise.attention.scores.score import check_built
+from headwise.errors import ConfigError
 
 # exp(-0.5): the strongest decay is exp(-exp(-0.5)) = 0.545
 _RATE = 0.6065306597126334
@@ -35,6 +36,7 @@ class Rwkv7(Recurrence):
         head_dim: width of a key.
         rank: width between each A and B.
     Raises:
+        ConfigError: a rank below 1.
         ShapeError: another number of heads, or keys of another width.
         Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
     Source: Peng et al. 2025, arXiv:2503.14456, eq. 16 to 20. Equal to `naive` of fla's generalized_delta_rule.dplr with
@@ -57,6 +59,8 @@ class Rwkv7(Recurrence):
 
     def __init__(self, head_dim: int, num_heads: int, rank: int = 64):
         super().__init__()
+        if rank < 1:
+            raise ConfigError(f"rank ({rank}) of rwkv7 must be 1 or more")
         speeds = torch.linspace(0, 1, head_dim) * 6.0 - 6.0
         self.decay_shift = nn.Parameter(speeds.repeat(num_heads, 1))
         self.rate_shift = nn.Parameter(torch.zeros(num_heads, head_dim))

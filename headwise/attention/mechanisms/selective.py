@@ -1,22 +1,16 @@
 """Selective attention: the first head's scores also say which tokens later queries may forget."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.kernels import plain
-from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
-from headwise.attention.precision import uncast
-from headwise.attention.weights import select_weights
+from headwise.attention.mechanisms.mechanism import Facts, Rule, Written
 from headwise.attention.zeros import zeroed
 
 
-class Selective(Mechanism):
+class Selective(Written):
     """softmax(z_ij - F_ij), F_ij = sum over l < i of relu(z_lj of head 0), z = q k^T / sqrt(d) (selective attention).
 
     What queries of head 0 point at, later queries of all heads see less of; nothing is learned for it. A token does not
@@ -53,24 +47,14 @@ class Selective(Mechanism):
         super().__init__()
         self.dropout = dropout
 
-    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        with uncast(call.query):
-            return plain.attention(*self._selected(call))
-
-    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
-        with uncast(call.query):
-            weights = plain.normalized(*self._selected(call))
-        return select_weights(weights, heads, queries, keys)
-
-    def _selected(self, call: Call) -> tuple[Call, Tensor | None, Callable[[Tensor, Tensor], Tensor]]:
-        """The call as the definition takes it: with dropout, its table, and what makes its scores."""
+    def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         keep = call.keep()
 
         def score(query: Tensor, key: Tensor) -> Tensor:
             scores = call.score(query, key)
             return scores - forgotten(scores[:, :1], None if keep is None else keep[:, :1])
 
-        return replace(call, dropout=self.dropout if self.training else 0.0), keep, score
+        return keep, score, None
 
 
 def forgotten(

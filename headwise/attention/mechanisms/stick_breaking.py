@@ -1,21 +1,15 @@
 """Stick-breaking attention: each key takes its share of what the keys after it left over."""
 
-from dataclasses import replace
-
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.kernels import plain
-from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
+from headwise.attention.mechanisms.mechanism import Facts, Rule, Written
 from headwise.attention.normalizers import Keep, Scores
-from headwise.attention.precision import uncast
-from headwise.attention.weights import select_weights
 
 
-class StickBreaking(Mechanism):
+class StickBreaking(Written):
     """W_ij = sigmoid(z_ij) prod over j < l < i of (1 - sigmoid(z_il)), z = q k^T / sqrt(d), for keys j < i.
 
     The nearest key breaks its share off a stick of length 1, the next one of what is left: recent keys come first,
@@ -50,14 +44,8 @@ class StickBreaking(Mechanism):
         super().__init__()
         self.dropout = dropout
 
-    def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        with uncast(call.query):
-            dropped = replace(call, dropout=self.dropout if self.training else 0.0)
-            return plain.attention(dropped, _before(call), None, broken)
-
-    def compute_weights(self, call: Call, heads: Heads, queries: slice, keys: slice) -> Weights:
-        with uncast(call.query):
-            return select_weights(plain.normalized(call, _before(call), None, broken), heads, queries, keys)
+    def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
+        return _before(call), None, broken
 
 
 def broken(scores: Scores, keep: Keep | None) -> Scores:

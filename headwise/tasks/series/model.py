@@ -227,6 +227,8 @@ def build_forecaster(
 
 def _stack(config: StepwiseConfig, columns: int) -> TransformerDecoder:
     position = build_positions(config)
-    blocks = [decoder_block(config, position, config.mechanism, cross=False) for _ in range(config.num_layers)]
+    blocks = [
+        decoder_block(config, position, config.mechanism, layer, cross=False) for layer in range(config.num_layers)
+    ]
     entry = Entry(columns, config.d_model, position, config.dropout)
     return TransformerDecoder(entry, blocks, closing_norm(config), nn.Linear(config.d_model, columns))
