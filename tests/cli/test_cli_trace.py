@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from headwise.predictors.saying import said_of
 
 from headwise import load
 from headwise.predictors.looking import passes
-from headwise.predictors.saying import said_of
 
 
 def test_the_steps_of_a_translator_are_printed(headwise, trained):
