@@ -133,11 +133,11 @@ def _draw_probabilities(
     from headwise.explain.figures import page
     from headwise.explain.values import Legend
     from headwise.labels import visible
-    from headwise.predictors.saying import likeliest, said_of
+    from headwise.predictors.outputs import likeliest, outputs_for
 
     run, text = _given(run, text, columns_alone=False)
     predictor = headwise.load(run)
-    answer = said_of(predictor, predictor.parse(text), target)
+    answer = outputs_for(predictor, predictor.parse(text), target)
     names, shares = likeliest(answer, top)
     outputs = [answer.name(choice) for choice in answer.chosen or ()]
     for output, row in zip(outputs, shares, strict=True):

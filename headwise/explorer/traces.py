@@ -344,7 +344,7 @@ def _of(layer: Layer, record: LayerRecord) -> Layer:
     if layer.kind != "cross":
         return layer
     pairs = allowed(record)
-    causal = kind == "self" and pairs is not None and bool((pairs == np.tri(*pairs.shape[1:], dtype=bool)).all())
+    causal = kind == "self" and pairs is not None and bool((pairs == (np.tri(*pairs.shape[1:]) > 0)).all())
     return replace(layer, kind=kind, causal=causal)
 
 

@@ -99,24 +99,24 @@ def outputs_of(predictor: Predictor[Any, Any, Any], model_pass: Pass, edits: Seq
     return Outputs(logs, _chosen(predictor, logs, model_pass), names)
 
 
-def said_of(predictor: Predictor[Any, Any, Any], item: Any, target: Any = None) -> Said:
+def outputs_for(predictor: Predictor[Any, Any, Any], item: Any, target: Any = None) -> Outputs:
     """What a model says of an input, as it answers, or were the target its answer.
 
-    Raises: as `said` and `explain`; Unsupported for a model without attention.
+    Raises: as `outputs_of` and `explain`; Unsupported for a model without attention.
     """
     with passes() as model_passes:
         predictor.explain(item, target)
     if not model_passes:
         raise Unsupported("this model has no attention, and what it says is not watched")
-    return said(predictor, model_passes[-1].model_pass)
+    return outputs_of(predictor, model_passes[-1].model_pass)
 
 
-def likeliest(answer: Said, count: int) -> tuple[list[str], Float[np.ndarray, "places choices"]]:
+def likeliest(answer: Outputs, count: int) -> tuple[list[str], Float[np.ndarray, "places choices"]]:
     """The choices that are among so many likeliest ones of some place, by name, and the probability of each.
 
     Raises: Unsupported for a model that says numbers.
 
-    >>> names, shares = likeliest(Said(np.log([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), [0, 2], "abc"), 1)
+    >>> names, shares = likeliest(Outputs(np.log([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), [0, 2], "abc"), 1)
     >>> names, shares.round(2).tolist()
     (['a', 'c'], [[0.7, 0.1], [0.1, 0.6]])
     """
