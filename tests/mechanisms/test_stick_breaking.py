@@ -8,7 +8,7 @@ import torch
 from mechanism_checks import CAUSAL_CASES, run
 
 from headwise.attention.masks import Causal, Table
-from headwise.attention.mechanisms.stick_breaking import StickBreaking
+from headwise.attention.mechanisms.stick_breaking import StickBreaking, broken
 from headwise.errors import Unsupported
 
 
@@ -70,3 +70,9 @@ def test_what_it_needs():
         run(StickBreaking(), x, x, x)
     with pytest.raises(Unsupported, match="StickBreaking got the mask Table"):
         run(StickBreaking(), x, x, x, mask=Table(torch.ones(3, 3, dtype=torch.bool)))
+
+
+def test_a_sure_key_takes_no_digits_from_the_others():
+    scores = torch.randn(1, 1, 4, 8) * 3
+    scores[..., 5] = 3e4
+    torch.testing.assert_close(broken(scores, None), broken(scores.double(), None).float(), rtol=1e-4, atol=1e-7)

@@ -57,8 +57,8 @@ def broken(scores: Scores, keep: Keep | None) -> Scores:
     shares, rests = F.logsigmoid(scores), F.logsigmoid(-scores)
     if keep is not None:
         rests = rests.masked_fill(~keep, 0.0)
-    # of the keys behind each one
-    left = rests.flip(-1).cumsum(-1).flip(-1) - rests
+    # of the keys behind each one, not a difference, which would lose small sums beside a large one
+    left = F.pad(rests.flip(-1).cumsum(-1), (1, 0))[..., :-1].flip(-1)
     weights = (shares + left).exp()
     return weights if keep is None else weights.masked_fill(~keep, 0.0)
 
