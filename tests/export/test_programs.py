@@ -127,7 +127,7 @@ def test_what_loops_is_refused_by_its_key(run_of, tmp_path, name, format):
 
 def test_a_task_of_no_texts_is_refused_by_formats_of_texts(run_of, tmp_path):
     with pytest.raises(Unsupported, match="task tag cannot be exported to this format"):
-        formats.export(run_of("tag"), "huggingface", tmp_path / "out")
+        formats.export(run_of("tag"), "ctranslate2", tmp_path / "out")
 
 
 def test_options_are_those_of_the_format(run_of, tmp_path):

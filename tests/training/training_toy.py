@@ -68,6 +68,9 @@ class ToyModel(nn.Module):
     def twin(self):
         return None
 
+    def engines(self):
+        return None
+
     def forward(self, source: Tensor, inputs: Tensor) -> Tensor:
         context = self.embedding(source).mean(1, keepdim=True)
         return self.output(self.dropout(self.norm(self.mix(self.embedding(inputs) + context))))
