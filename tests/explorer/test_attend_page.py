@@ -58,8 +58,10 @@ def screen(request, browser):
 
 
 def test_it_opens_on_what_a_translation_reads_and_on_the_cell_that_tells_most(page, site):
-    opened(page, site + ATTEND, "decoder cross/0/0/heat")
-    weights, group = matrix(page, site, head=0)
+    opened(page, site + ATTEND, "decoder cross/0/")
+    # in the clearest head
+    head = int(page.locator("html").get_attribute("data-ready").split("/")[2])
+    weights, group = matrix(page, site, head=head)
     words = weights[: group["queries"].index("<eos>"), : group["keys"].index("<eos>")]
     apart = np.abs(
         np.arange(weights.shape[0])[:, None] / weights.shape[0] - np.arange(weights.shape[1]) / weights.shape[1]
@@ -76,7 +78,7 @@ def test_it_opens_on_what_a_translation_reads_and_on_the_cell_that_tells_most(pa
 
 
 def test_the_answer_stands_above_the_map_and_chooses_rows(page, site):
-    opened(page, site + ATTEND)
+    opened(page, f"{site}{ATTEND}&l=0&h=0")
     _, group = matrix(page, site, head=0)
     answer, read = page.locator(".answer button"), page.locator(".input button")
     assert answer.all_inner_texts() == group["queries"]
@@ -126,7 +128,7 @@ def test_layers_and_heads_are_counted_from_1_and_named(page, site):
 @pytest.mark.parametrize("size", SCREENS, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_one_control_shows_raw_scores(browser, site, size):
     page = browser.new_context(viewport=dict(zip(("width", "height"), size, strict=True))).new_page()
-    opened(page, f"{site}{ATTEND}&g=decoder+cross")
+    opened(page, f"{site}{ATTEND}&g=decoder+cross&l=0&h=0")
     exact, _ = matrix(page, site, head=0, stage="masked")
     page.get_by_role("button", name="Raw scores").click()
     page.wait_for_selector(".colours:has-text('raw score')")

@@ -103,7 +103,7 @@ function axes(context, x, y, width, height, soft, line, font) {
   for (const value of ticks(x, Math.max(2, width / 70))) {
     const { left } = placed(x, y, { x: value, y: y.low }, width, height);
     stroke(context, left, EDGE, left, height - BELOW);
-    context.fillText(number(value), left, height - BELOW + 4);
+    context.fillText(number(value).replaceAll("-", "−"), left, height - BELOW + 4);
   }
   context.fillText(x.name, (LEFT + width - EDGE) / 2, height - 15);
   context.textAlign = "right";
@@ -111,7 +111,7 @@ function axes(context, x, y, width, height, soft, line, font) {
   for (const value of ticks(y, Math.max(2, height / 45))) {
     const { top } = placed(x, y, { x: x.low, y: value }, width, height);
     stroke(context, LEFT, top, width - EDGE, top);
-    context.fillText(number(Number(value.toPrecision(6))), LEFT - 5, top);
+    context.fillText(number(Number(value.toPrecision(6))).replaceAll("-", "−"), LEFT - 5, top);
   }
 }
 
