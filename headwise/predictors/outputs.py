@@ -99,7 +99,7 @@ def outputs_of(predictor: Predictor[Any, Any, Any], model_pass: Pass, edits: Seq
     return Outputs(logs, _chosen(predictor, logs, model_pass), names)
 
 
-def said_of(predictor: Predictor[Any, Any, Any], item: Any, target: Any = None) -> Said:
+def said_of(predictor: Predictor[Any, Any, Any], item: Any, target: Any = None) -> Outputs:
     """What a model says of an input, as it answers, or were the target its answer.
 
     Raises: as `said` and `explain`; Unsupported for a model without attention.
@@ -111,12 +111,12 @@ def said_of(predictor: Predictor[Any, Any, Any], item: Any, target: Any = None) 
     return said(predictor, model_passes[-1].model_pass)
 
 
-def likeliest(answer: Said, count: int) -> tuple[list[str], Float[np.ndarray, "places choices"]]:
+def likeliest(answer: Outputs, count: int) -> tuple[list[str], Float[np.ndarray, "places choices"]]:
     """The choices that are among so many likeliest ones of some place, by name, and the probability of each.
 
     Raises: Unsupported for a model that says numbers.
 
-    >>> names, shares = likeliest(Said(np.log([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), [0, 2], "abc"), 1)
+    >>> names, shares = likeliest(Outputs(np.log([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), [0, 2], "abc"), 1)
     >>> names, shares.round(2).tolist()
     (['a', 'c'], [[0.7, 0.1], [0.1, 0.6]])
     """
