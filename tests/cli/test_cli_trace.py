@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from headwise.predictors.saying import said_of
 
 from headwise import load
 from headwise.predictors.looking import passes
+from headwise.predictors.outputs import outputs_for
 
 
 def test_the_steps_of_a_translator_are_printed(headwise, trained):
@@ -106,7 +106,7 @@ def test_probabilities_of_each_output_are_a_table_and_a_picture(headwise, traine
     *lines, path = out.splitlines()
     assert path == str(tmp_path / "probabilities.png")
     predictor = load(trained)
-    answer = said_of(predictor, predictor.parse("one and two ."), "zwei .")
+    answer = outputs_for(predictor, predictor.parse("one and two ."), "zwei .")
     assert len(lines) == len(answer.values) == len(answer.chosen)
     for line, row in zip(lines, answer.values, strict=True):
         best = np.sort(np.exp(row))[::-1]

@@ -255,7 +255,7 @@ def test_the_explorer_shows_every_run_that_attends(run):
     for group in found.groups:
         shapes = {found.weights(layer).shape for layer in group.layers}
         assert shapes == {(group.heads, len(group.queries), len(group.keys))}
-        assert axes[group.name]["keys"]["kind"] in ("tokens", "patches", "nodes", "frames")
+        assert axes[group.name]["keys"]["kind"] in ("tokens", "patches", "nodes", "frames", "steps")
     attended = [name for name, layer in explained.layers.items() if layer.kind != "tags"]
     assert not attended or sum(len(group.layers) for group in found.groups) >= 1
 

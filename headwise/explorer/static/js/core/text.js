@@ -69,7 +69,12 @@ export const shown = (token) => apart(visible(token));
 const visible = (token) =>
   /^[\d.]+ s$/.test(token)
     ? token
-    : token.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/ /g, "␣").replace(HIDDEN, escaped) || "∅";
+    : token
+        .replace(/(?:\\x[89a-f][0-9a-f])+/g, "\ufffd")
+        .replace(/\n/g, "↵")
+        .replace(/\t/g, "⇥")
+        .replace(/ /g, "␣")
+        .replace(HIDDEN, escaped) || "∅";
 
 /** @param {string} letter */
 function escaped(letter) {

@@ -32,6 +32,8 @@ const LARGE = {
 };
 const pictures = async () => import("../views/pictures.js");
 const LAYERS = 64;
+/** Pixels of a screen on which the map comes before what saves it. */
+const NARROW = 760;
 /** Milliseconds after which what is not seen yet is loaded too. */
 const REST = 1200;
 
@@ -82,7 +84,10 @@ export function mount(place) {
       void [screen.value, state.language.value];
       fill(answerLine, answer(trace, group));
     }),
-    effect(() => refill(tabs, ...[groups(), views(), stages()].flat())),
+    effect(() => {
+      void screen.value;
+      refill(tabs, ...[groups(), views(), stages()].flat());
+    }),
     effect(() => {
       tabs.hidden = !state.trace.value;
       edits.hidden = tabs.hidden || !(state.view.value in LARGE);
@@ -154,12 +159,15 @@ const opening = (all) => {
   return [first, ...all.filter((one) => one !== first)];
 };
 
+/** A title as a narrow screen has room for it. @param {string} title */
+const short = (title) => (innerWidth > NARROW ? title : title.replace("-attention", ""));
+
 /** Which groups of layers there are. */
 function groups() {
   const trace = state.trace.value;
   const now = state.chosen();
   return trace && trace.groups.length > 1 && !ofMethod()
-    ? pick(opening(trace.groups).map((one) => [groupTitle(one), now === one, () => state.inGroup(one.name)]))
+    ? pick(opening(trace.groups).map((one) => [short(groupTitle(one)), now === one, () => state.inGroup(one.name)]))
     : null;
 }
 
@@ -228,7 +236,10 @@ function thumbs(trace, group, node, alive) {
     inside() ? null : saving.trace(trace, group),
   ];
   const more = toolbar(() => t("save"), "more", tools());
-  node.append(grid, more);
+  node.append(
+    grid,
+    innerWidth > NARROW ? more : h("details", {}, h("summary", { class: "side" }, t("save_and_show")), more),
+  );
   if (group.long) {
     // the map comes first
     let gone = false;

@@ -48,7 +48,7 @@ export function mount(place, trace, group) {
   const list = toolbar(() => t("find"), "finder");
   fill(
     place,
-    h("h2", {}, t("find")),
+    h("h2", {}, t("find"), state.method() ? h("span", { class: "side" }, " ", t("by_weights")) : null),
     list,
     h("p", { class: "note" }, t("find_limit"), " ", inside() ? null : muting(group)),
   );

@@ -12,6 +12,7 @@ export const WORDS = {
   say_rollout: ["Through all layers, {0} takes {1} from {2}.", "贯穿各层，{0} 有 {1} 取自 {2}。"],
   say_most: ["More, {0}, comes from {1}.", "更多的 {0} 取自 {1}。"],
   say_hidden: ["{0} cannot attend to {2}: the mask hides it.", "{0} 不能关注 {2}：掩码将其遮住。"],
+  save_and_show: ["Save, tokens shown", "保存、词元的显示"],
   begin_with: ["Or begin with one of these:", "或从其中一个开始："],
   watch_written: ["Watch it being written →", "看它逐词写出 →"],
   see_made: ["See how this number is made →", "看这个数怎样算出来 →"],
@@ -21,6 +22,8 @@ export const WORDS = {
   separator: ["separators", "分隔符"],
   // one head of many
   find: ["Find a head", "找一个头"],
+  by_weights: ["(by weights)", "（按权重）"],
+  part_of_character: ["� stands for part of a character.", "� 表示一个字符的一部分。"],
   finds_previous: ["previous token", "前一个词元"],
   finds_previous_step: ["the step before", "前一步"],
   finds_next_step: ["the step after", "后一步"],
