@@ -22,7 +22,8 @@ class LightningIndexer(Choosing):
     heads see the same keys. No gradient goes through the choice and none from the indexer to the input: its maps learn
     from a loss of their own, KL(mean weights of the heads || softmax(I) over the chosen keys), summed over queries,
     whose gradient is added where the output's passes, unscaled. The exact reference, in the time of all pairs: no key
-    is skipped. A cache keeps a, w and b of each token. A token's own key counts as any other.
+    is skipped. A cache keeps a, w and b of each token. A token's own key counts as any other. Mapped by `torch.vmap`
+    the indexer learns nothing.
 
     Args:
         top: keys that a query sees; 2048 in DeepSeek-V3.2.
