@@ -174,11 +174,7 @@ function lastInputs() {
       h(
         "li",
         {},
-        h(
-          "a",
-          { href: examples.address("attend", input) },
-          h("bdi", {}, input.x ?? input.title ?? t("example_n", input.ex)),
-        ),
+        h("a", { href: examples.address("attend", input) }, h("bdi", {}, input.x ?? t("example_n", input.ex))),
         served.size > 1 ? h("span", { class: "side" }, ` ${input.m}`) : null,
       );
     fill(
