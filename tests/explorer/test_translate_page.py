@@ -116,6 +116,7 @@ def test_a_beam_shows_its_own_hypothesis(page, site, lines):
     ended = [beam for line in lines["run"][1:-1] for beam in line["step"]["beams"] if beam["done"]]
     best = lines["run"][-1]["end"]["hypotheses"][0]["id"]
     other = next(beam for beam in ended if beam["id"] != best)
+    page.keyboard.press("End")
     page.locator(f".leaf[data-id='{other['id']}']").click()
     assert rows(page) == [beam["text"] for beam in path_of(lines["run"], other["id"])]
     assert f"nd={other['id']}" in page.url
