@@ -56,3 +56,9 @@ def explored_at(runs, *options):
             yield line.split()[2].rstrip(";")
         finally:
             process.terminate()
+
+
+def unfold(page):
+    """Opens what saves and shows a map, which is behind a line on narrow screens."""
+    for summary in page.locator("details:not([open]) > summary.side").all():
+        summary.click()

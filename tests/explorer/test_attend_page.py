@@ -156,7 +156,7 @@ def test_one_control_shows_raw_scores(browser, site, size):
 
 def test_a_map_of_few_tokens_has_large_cells_with_numbers(browser, site):
     page = browser.new_context(viewport={"width": 1280, "height": 1000}).new_page()
-    opened(page, f"{site}{ATTEND}&sc=linear")
+    opened(page, f"{site}{ATTEND}&sc=linear&l=0&h=0")
     exact, _ = matrix(page, site, head=0)
     box = page.locator("canvas.heat").bounding_box()
     side = round(box["width"] / exact.shape[1])

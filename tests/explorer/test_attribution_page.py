@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from browsing import IN_BROWSER, explored_at
+from browsing import IN_BROWSER, explored_at, unfold
 from serving_runs import TEXT, folder_of
 
 import headwise
@@ -134,9 +134,7 @@ def test_a_cell_is_read_in_a_sentence_of_its_method(page, site, by):
 def test_a_method_is_saved_as_it_is_shown(page, site, browser, tmp_path):
     opened(page, f"{site}{ATTEND}&by=occlusion", "decoder cross/occlusion/heat")
     assert page.locator(".heads-of-all + .more").get_by_role("button", name="PNG").count() == 0
-    for summary in page.locator("details > summary.side").all():
-        # what saves is behind a line on narrow screens
-        summary.click()
+    unfold(page)
     for kind in ("SVG", "HTML", "npz"):
         with page.expect_download() as download:
             page.get_by_role("button", name=f"Save {kind}").click()

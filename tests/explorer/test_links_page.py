@@ -94,7 +94,7 @@ def test_the_tokens_of_links_are_one_stop_with_arrows(page, site):
 
 
 def test_text_shows_both_directions(page, site):
-    opened(page, site, "&v=text&q=1&k=2")
+    opened(page, site, "&v=text&q=1&k=2&l=0&h=0")
     at, group = traced(page, site, "decoder cross")
     weights = heads_of(page, at, group)[0]
     titles = "(all) => all.map((one) => one.title)"

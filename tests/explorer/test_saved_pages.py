@@ -7,7 +7,7 @@ import xml.etree.ElementTree as tree
 import numpy as np
 import pytest
 import torch
-from browsing import IN_BROWSER
+from browsing import IN_BROWSER, unfold
 
 from headwise.attention.masks import Table
 from headwise.explain.explanation import Explanation, Layer
@@ -161,6 +161,7 @@ def test_words_and_rollout_are_inside(page, tmp_path):
     drawn = "[...document.querySelectorAll('canvas.thumb')].every((one) => one.width * one.height === 4)"
     page.wait_for_function(drawn)
     assert page.locator("canvas.thumb").count() == 6
+    unfold(page)
     page.get_by_role("button", name="Rollout").click()
     page.wait_for_selector("html[data-ready='encoder self/rollout/heat']")
 
@@ -222,6 +223,7 @@ def test_pictures_are_saved(page, tmp_path, view):
 
 
 def saved(page, kind, place):
+    unfold(page)
     with page.expect_download() as waiting:
         page.locator(f"{place} .saving button", has_text=kind).click()
     return waiting.value.path().read_bytes()
