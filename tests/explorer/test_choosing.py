@@ -90,19 +90,20 @@ LINES = """(() => { const kind = CanvasRenderingContext2D.prototype, { stroke, m
     const size = Object.getOwnPropertyDescriptor(HTMLCanvasElement.prototype, 'height');
     Object.defineProperty(HTMLCanvasElement.prototype, 'height', { ...size,
         set(value) { this.lines = []; size.set.call(this, value); } }); })()"""
-DRAWN = "canvas => ({ size: [canvas.width, canvas.height], lines: canvas.lines })"
+DRAWN = "canvas => canvas.lines"
 
 
 def widths(page, drawn):
     """How wide the line of each pair (query, key) is, and whether it goes all the way."""
-    found = page.locator("canvas.edges").evaluate(DRAWN)
-    (width, height), nodes = found["size"], drawn["nodes"]
-    spots = [((0.06 + 0.88 * one["x"]) * width, (0.07 + 0.84 * one["y"]) * height) for one in nodes]
+    strokes = page.locator("canvas.edges").evaluate(DRAWN)
+    canvas = page.locator("canvas.edges").bounding_box()
+    boxes = [node.bounding_box() for node in page.locator("button.node").all()]
+    spots = [[box[at] + box[size] / 2 - canvas[at] for at, size in (("x", "width"), ("y", "height"))] for box in boxes]
     lines = {}
     for q, k in drawn["pairs"]:
         for length in (0.5, 1):
             end = [start + length * (stop - start) for start, stop in zip(spots[q], spots[k], strict=True)]
-            near = [line[4] for line in found["lines"] if line[:4] == pytest.approx([*spots[q], *end], abs=0.5)]
+            near = [line[4] for line in strokes if line[:4] == pytest.approx([*spots[q], *end], abs=1)]
             if q != k and near:
                 lines[q, k, length] = near[-1]
     return lines
@@ -110,7 +111,7 @@ def widths(page, drawn):
 
 def test_a_line_is_as_wide_as_the_weight_of_the_node_at_its_end(page, site):
     page.add_init_script(LINES)
-    opened(page, site, "#/graph?m=node-classify&hp=2")
+    opened(page, site, "#/graph?m=node-classify&hp=2&l=0&h=0")
     told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "example": 0}).json()
     asked, at = {"group": "mixers self", "hops": 2}, f"{site}api/v1/traces/{told['trace_id']}"
     drawn = page.request.get(f"{at}/graph", params=asked).json()
