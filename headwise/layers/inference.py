@@ -152,7 +152,7 @@ class RoundedLinear(nn.Module):
         super().__init__()
         self.linear = linear
         self._product = product(linear)
-        self._states = [_state(parameter) for parameter in linear.parameters()]
+        self._states = [state_of(parameter) for parameter in linear.parameters()]
         self._sums = [_sums(parameter) for parameter in linear.parameters()]
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
@@ -176,7 +176,7 @@ class RoundedLinear(nn.Module):
         requires no gradient is not trained, and its bits are not summed, which takes as long as a short search.
         """
         for parameter, state, sums in zip(self.linear.parameters(), self._states, self._sums, strict=True):
-            if state != _state(parameter):
+            if state != state_of(parameter):
                 return False
             if (parameter.requires_grad or parameter.is_inference()) and not torch.equal(sums, _sums(parameter)):
                 return False
@@ -191,7 +191,7 @@ def is_rounded(linear: nn.Module, precision: Precision = "bf16") -> TypeGuard[nn
     return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= smallest
 
 
-def _state(weight: Tensor) -> tuple[object, ...]:
+def state_of(weight: Tensor) -> tuple[object, ...]:
     """Where a weight is, its type, and how often it was changed in place."""
     return weight.data_ptr(), weight.dtype, 0 if weight.is_inference() else weight._version
 

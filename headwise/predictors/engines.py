@@ -13,6 +13,7 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.decoding.hypotheses import Hypothesis
 from headwise.decoding.search import DecodingConfig
 from headwise.errors import HeadwiseError
+from headwise.layers.inference import state_of
 from headwise.records.watching import watched
 
 Name = Literal["headwise", "ctranslate2", "auto"]
@@ -115,7 +116,7 @@ class Engines:
             except HeadwiseError as error:
                 self._opened[precision] = Opened(None, str(error), error=error)
             else:
-                self._opened[precision] = Opened(engine, reason, _states(model))
+                self._opened[precision] = Opened(engine, reason, tuple(map(state_of, model.parameters())))
         opened = self._opened[precision]
         if opened.error is not None and requested != "auto":
             raise opened.error
@@ -156,9 +157,8 @@ class Engines:
 def _changed(model: nn.Module, opened: Opened) -> str | None:
     if any(watched(module) for module in model.modules() if isinstance(module, Mechanism)):
         return "attention is recorded"
-    return None if _states(model) == opened.parameters else "the weights have changed since the engine was opened"
-
-
-def _states(model: nn.Module) -> tuple[object, ...]:
-    """Where each parameter is, and how often it was changed in place."""
-    return tuple((tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in model.parameters())
+    return (
+        None
+        if tuple(map(state_of, model.parameters())) == opened.parameters
+        else "the weights have changed since the engine was opened"
+    )
