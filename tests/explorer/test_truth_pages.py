@@ -13,7 +13,7 @@ from serving_runs import folder_of, writer_of
 import headwise
 
 pytestmark = IN_BROWSER
-WRITTEN = "#/attend?m=text&x=a1+b1&g=decoder+self&sc=linear"
+WRITTEN = "#/attend?m=text&x=a1+b1&g=decoder+self&sc=linear&l=0&h=0"
 FORBIDDEN = "forbidden by the mask"
 
 
