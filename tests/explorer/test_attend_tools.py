@@ -6,15 +6,15 @@ import re
 
 import numpy as np
 import pytest
-from browsing import IN_BROWSER, explored_at
+from browsing import IN_BROWSER, explored_at, unfold
 from serving_runs import small, task_run, writer_of
 
 from headwise.explain.alignment import merge
 
 pytestmark = IN_BROWSER
 TEXT = "cats and dogs sleep ."
-MERGED = f"#/attend?m=pieces&x={TEXT.replace(' ', '+')}&g=decoder+cross&sc=linear"
-LONG = "#/attend?m=text&x=" + "+".join(["a1+b1+c"] * 13)
+MERGED = f"#/attend?m=pieces&x={TEXT.replace(' ', '+')}&g=decoder+cross&sc=linear&l=0&h=0"
+LONG = "#/attend?m=text&l=0&h=0&x=" + "+".join(["a1+b1+c"] * 13)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,7 @@ def opened(page, site, path, ready=""):
     page.goto(site + path)
     page.wait_for_selector(f"html[data-ready^='{ready}']" if ready else "html[data-ready]")
     page.wait_for_timeout(100)
+    unfold(page)
 
 
 def hovered(page, shape, q, k):
@@ -334,7 +335,7 @@ def test_times_stand_beside_what_was_heard(page, site):
 
 
 def test_steps_are_supposed_and_go_back(page, site):
-    opened(page, site, "#/trace?m=text&x=a1+b1&tr=weights", "steps")
+    opened(page, site, "#/trace?m=text&x=a1+b1&tr=weights&l=0&h=0", "steps")
     note = page.get_by_text("no longer what the model did")
     assert not note.is_visible()
     weights = page.locator("[role=grid]").last

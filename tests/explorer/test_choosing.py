@@ -176,3 +176,20 @@ def test_a_muted_map_says_that_it_is_muted(page, site):
     page.wait_for_selector(".folded:has-text('muted')")
     opened(page, site, f"{at}&l=0&h=1&e=mute~encoder.blocks.0.self_attention~0")
     assert page.locator(".folded").count() == 0
+
+
+def test_a_graph_shows_each_head_that_is_chosen(page, site):
+    """The first one too, where it opens on another."""
+
+    def opening_on_the_second(route):
+        answer = route.fetch()
+        trace = answer.json()
+        groups = [{**group, "opens": [0, 1]} for group in trace["groups"]]
+        route.fulfill(response=answer, json={**trace, "groups": groups})
+
+    page.route("**/api/v1/traces", opening_on_the_second)
+    opened(page, site, "#/graph?m=node-classify&hp=2")
+    shown = "import('/static/js/state.js').then((state) => state.place(state.chosen()).head)"
+    assert page.evaluate(shown) == 1
+    page.get_by_label("head", exact=True).select_option(index=0)
+    assert page.evaluate(shown) == 0

@@ -108,7 +108,7 @@ function controls() {
   const now = layers.findIndex(({ one, place }) => one === group && place === at);
   return [
     choice("layer", names, now, (number) => toLayer(layers[number])),
-    choice("head", upTo(group.heads), head, (number) => (state.head.value = number)),
+    choice("head", upTo(group.heads), head, (number) => state.go(group, { head: number })),
     trace.places.chosen === null
       ? null
       : choice(
