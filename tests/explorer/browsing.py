@@ -59,6 +59,9 @@ def explored_at(runs, *options):
 
 
 def unfold(page):
-    """Opens what saves and shows a map, which is behind a line on narrow screens."""
+    """Opens what is behind a line on narrow screens: what saves and shows a map, and the settings of Trace."""
+    settings = page.locator("button.settings[aria-expanded=false]:visible")
+    if settings.count():
+        settings.click()
     for summary in page.locator("details:not([open]) > summary.side").all():
         summary.click()

@@ -350,6 +350,7 @@ def test_steps_are_supposed_and_go_back(page, site):
     assert re.search(r"te=1\.06&um=causal", page.url)
     page.reload()
     page.wait_for_selector("[role=tab]:has-text('Temperature')")
+    unfold(page)
     page.get_by_role("button", name="Back to what the model did").click()
     page.wait_for_selector("html[data-ready$='/0']")
     assert weights.inner_text() == before
