@@ -345,7 +345,7 @@ def test_cells_and_hands_of_positions_say_their_angle_and_period(page, site):
 
 
 def test_every_scheme_of_the_library_has_its_chinese_words(page, site):
-    opened(page, site, "#/positions?lang=zh&pa=none", "")
+    opened(page, site, "#/positions?lang=zh&pa=none", "positions/")
     script = page.evaluate("performance.getEntriesByType('resource').map((e) => e.name)")
     address = next(name for name in script if name.endswith("words/positions.js"))
     words = page.evaluate("(address) => import(address).then((found) => found.SCHEMES)", address)

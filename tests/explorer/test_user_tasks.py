@@ -74,7 +74,7 @@ def test_which_source_word_each_target_word_looks_at(user):
 
 def test_a_head_that_looks_at_the_token_before(user):
     user.open_example()
-    user.click(user.page.get_by_role("button", name="encoder self-attention"))
+    user.click(user.page.get_by_role("button", name=re.compile("^encoder self")))
     previous = user.page.locator(".finder button", has_text="previous token")
     user.click(previous)
     layer, head = re.search(r"layer (\d+), head (\d+)", previous.inner_text()).groups()
@@ -158,7 +158,10 @@ def test_what_a_model_of_transformers_writes(user):
     user.page.locator(".examples .story", has_text="%").first.wait_for()
     assert "100.0 %" not in user.page.locator(".examples .story").first.inner_text()
     user.open_example()
-    user.click(user.page.get_by_role("link", name="Watch it being written"))
+    # on a narrow screen the bar of pages leads there alone
+    user.click(
+        user.page.get_by_role("link", name=re.compile("Watch it being written|^Translate")).locator("visible=true").last
+    )
     user.page.wait_for_selector("html[data-ready^=written]", timeout=60_000)
     written = user.page.locator(".strip .tokens").nth(1).locator(".token")
     assert written.count() >= 1

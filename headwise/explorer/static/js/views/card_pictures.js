@@ -59,7 +59,8 @@ export async function image(place, trace) {
   }, canvas);
   const from = writes ? word(group.queries[q]) : q < axis.before ? t("the_class") : named(q, axis);
   const story = phrase("story_place", from, percent(weights[k], 1), named(k, axis));
-  return { story, where: { g: group.name, ...(writes ? { q } : {}) } };
+  // the numbers are means of the heads
+  return { story, where: { g: group.name, ea: "mean", ...(writes ? { q } : {}) } };
 }
 
 /**
