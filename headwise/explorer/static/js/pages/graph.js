@@ -13,7 +13,6 @@ import { fitting } from "../views/fitting.js";
 import * as heat from "../views/heat.js";
 import { nothing } from "../views/nothing.js";
 import * as nodeLink from "../views/node_link.js";
-import * as spread from "../views/spread.js";
 import { WORDS } from "../words/graph.js";
 
 learn(WORDS);
@@ -73,9 +72,21 @@ export function mount(place) {
     drawn(drawing, nodeLink.mount),
     drawn(read, nodeLink.reading),
     drawn(matrix, adjacency),
-    drawn(chart, spread.mount),
+    drawn(chart, charted),
   ];
   return () => ends.forEach((end) => end());
+}
+
+/** The chart below, which comes when there is something in it. @param {HTMLElement} node @param {Seen} seen */
+function charted(node, seen) {
+  let [alive, end] = [true, () => {}];
+  import("../views/spread.js").then((spread) => {
+    if (alive) end = spread.mount(node, seen);
+  });
+  return () => {
+    alive = false;
+    end();
+  };
 }
 
 /** The groups whose rows and columns are the nodes. */

@@ -8,7 +8,6 @@ import * as state from "../state.js";
 import { effect } from "../store.js";
 import { learn, t } from "../strings.js";
 import { WORDS } from "../words/examples.js";
-import { listed } from "./series.js";
 
 learn(WORDS);
 
@@ -46,10 +45,13 @@ export function mount(place) {
       );
       select.value = state.example.peek() >= 0 ? String(state.example.peek()) : "";
     };
-    getJson(`/api/v1/examples?${query({ model: run })}`).then(
-      (found) => {
+    const words = kind === "series" ? import("./series.js") : null;
+    Promise.all([getJson(`/api/v1/examples?${query({ model: run })}`), words]).then(
+      ([found, series]) => {
         if (!alive) return;
-        listed = found.examples;
+        listed = found.examples.map((/** @type {any} */ one) =>
+          series ? { ...one, title: series.listed(one.title) } : one,
+        );
         shown();
         // a model from elsewhere has none
         list.forEach((node) => (node.hidden = !listed.length));
@@ -87,7 +89,7 @@ const opening = (kind, listed) =>
 /** @param {{ title: string, label: string }} one @param {number} number */
 const told = (one, number) => {
   if (state.reads() === "sound") return t(one.label ? "recording_of" : "recording_n", number, one.label);
-  return `${number}: ${listed(one.title)}${one.label ? ` (${one.label})` : ""}`;
+  return `${number}: ${one.title}${one.label ? ` (${one.label.replace(/^-(?=\d)/, "−")})` : ""}`;
 };
 
 /** The next example, or the one before. @param {number} by */
