@@ -140,6 +140,8 @@ NEUTRAL: Flat = {
     "model.memory_len": 0,
     "model.causal": False,
     "model.tie_positions": True,
+    "model.decoder_position": None,
+    "model.output_scale": False,
     "model.embedding_scale": True,
 }
 # keys that change nothing of what a trained model computes

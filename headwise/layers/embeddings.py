@@ -64,6 +64,30 @@ class TokenEmbedding(nn.Module):
         return f"vocab_size={self.weight.shape[0]}, d_model={self.weight.shape[1]}"
 
 
+class VocabularyOutput(nn.Linear):
+    """W (scale h) + b: the logits of scaled states.
+
+    Args:
+        width: of the states.
+        scale: what they are multiplied by.
+    Source: Raffel et al. 2020, arXiv:1910.10683, whose code scales where the output shares its matrix with embeddings.
+
+    >>> output = VocabularyOutput(4, 3, bias=False, scale=0.5)
+    >>> torch.equal(output(2 * torch.ones(1, 4)), nn.functional.linear(torch.ones(1, 4), output.weight))
+    True
+    """
+
+    def __init__(self, width: int, vocab_size: int, *, bias: bool, scale: float = 1.0):
+        super().__init__(width, vocab_size, bias=bias)
+        self.scale = scale
+
+    def forward(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
+        return super().forward(states * self.scale)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, scale={self.scale:.4g}"
+
+
 class Placed(nn.Module):
     """norm(position(x)): vectors that get to know where they stand.
 

@@ -59,8 +59,8 @@ class StackConfig(SublayerConfig):
     norm_eps: float | None = Field(
         None, gt=0, le=1, description="added to the variance in every norm; if absent 1e-6 for rms, else 1e-5"
     )
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"] = Field(
-        "relu", description="of the feed-forward network"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"] = Field(
+        "relu", description="of the feed-forward network; those ending in glu have a gate"
     )
     bias: Literal["all", "qkv", "none"] = Field(
         "all", description="linear layers of a block with a bias: all, those of queries, keys and values, or none"
@@ -109,14 +109,14 @@ class StackConfig(SublayerConfig):
     def model_post_init(self, context: object) -> None:
         check_heads(self.d_model, self.num_heads, self.num_kv_heads, self.head_dim)
         normalizers.build(self.normalizer, self.num_heads)
-        position = position_type(self.position)
         for name in self.mechanisms():
             if not mechanisms.is_scored(name) and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
                 raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{name}'")
             facts = mechanisms.mechanism_type(name).facts
-            if position.where.startswith("scores") and not (facts.bias and facts.relative):
+            entering = [own for own in self.positions() if position_type(own).where.startswith("scores")]
+            if entering and not (facts.bias and facts.relative):
                 raise ConfigError(
-                    f"mechanism '{name}' has no scores that position '{self.position}' could enter; use 'scored'"
+                    f"mechanism '{name}' has no scores that position '{entering[0]}' could enter; use 'scored'"
                 )
 
     def latent_sizes(self) -> Latent | None:
@@ -152,9 +152,15 @@ class StackConfig(SublayerConfig):
         """The mechanisms of self-attention; that of the decoder comes last."""
         return (self.mechanism,)
 
+    def positions(self) -> tuple[str, ...]:
+        """The position schemes; those of the decoder come last."""
+        return (self.position,)
+
     def places(self) -> int | None:
         """The longest input in tokens, where there are weights for each position."""
-        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
+        tabled = (
+            "learned" in self.positions() or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
+        )
         return self.max_len if tabled else None
 
     def check_steps(self, key: str) -> None:
@@ -164,10 +170,10 @@ class StackConfig(SublayerConfig):
                 "norm 'batch' cannot be in a decoder: while training, the mean over a batch shows a token what comes"
                 " after it; use 'layer', 'rms' or 'none'"
             )
-        if not position_type(self.position).steps:
+        if not position_type(self.positions()[-1]).steps:
             fitting = ", ".join(name for name in position_names() if position_type(name).steps)
             raise ConfigError(
-                f"position '{self.position}' cannot go step by step, as a decoder does; these can: {fitting}"
+                f"position '{self.positions()[-1]}' cannot go step by step, as a decoder does; these can: {fitting}"
             )
         writer = self.mechanisms()[-1]
         if not _writes(writer):
@@ -235,10 +241,14 @@ class TransformerConfig(BlocksConfig):
     kind: Literal["transformer"] = Field("transformer", description="the family of the model")
     decoder_layers: int = Field(6, ge=1, le=1024, description="decoder blocks")
     decoder_mechanism: MechanismName | None = Field(None, description="the decoder's; as mechanism if absent")
+    decoder_position: PositionName | None = Field(None, description="the decoder's; as position if absent")
     tie_positions: bool = Field(True, description="both sides share one learned table of positions")
     embedding_scale: bool = Field(True, description="embeddings are multiplied by the square root of d_model")
     embedding_norm: bool = Field(False, description="normalization of the sum of embedding and position")
     output_bias: bool = Field(False, description="the output has a bias")
+    output_scale: bool = Field(
+        False, description="the states that the output reads are divided by the square root of d_model (T5)"
+    )
     tie_embeddings: bool = Field(True, description="share the embedding tables when both sides share a tokenizer")
     tie_output: bool = Field(True, description="the output matrix is the target embedding")
 
@@ -248,6 +258,9 @@ class TransformerConfig(BlocksConfig):
 
     def mechanisms(self) -> tuple[str, ...]:
         return self.mechanism, self.decoder_mechanism or self.mechanism
+
+    def positions(self) -> tuple[str, ...]:
+        return self.position, self.decoder_position or self.position
 
     def fewest_tensors(self) -> int:
         return super().fewest_tensors() + 4 * self.decoder_layers

@@ -9,7 +9,7 @@ from headwise.attention import mechanisms
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
-from headwise.layers.embeddings import TokenEmbedding
+from headwise.layers.embeddings import TokenEmbedding, VocabularyOutput
 from headwise.layers.feed_forward import FeedForward
 from headwise.models.transformer_config import DecoderConfig, StackConfig, TransformerConfig
 from headwise.positions import Position
@@ -18,9 +18,9 @@ from headwise.positions import build as build_position
 _BIAS: dict[str, bool | Literal["qkv"]] = {"all": True, "qkv": "qkv", "none": False}
 
 
-def build_positions(config: StackConfig) -> Position:
-    """The position scheme of a configuration, for all of its stacks."""
-    return build_position(config.position, config.d_model, config.head_width, config.num_heads, config.max_len)
+def build_positions(config: StackConfig, name: str | None = None) -> Position:
+    """The position scheme of a configuration, for all of its stacks; `name`: another one of its size."""
+    return build_position(name or config.position, config.d_model, config.head_width, config.num_heads, config.max_len)
 
 
 def token_embedding(config: TransformerConfig | DecoderConfig, vocab_size: int, position: Position) -> TokenEmbedding:
@@ -28,6 +28,15 @@ def token_embedding(config: TransformerConfig | DecoderConfig, vocab_size: int, 
     norm = config.new_norm(config.d_model) if config.embedding_norm else None
     scaled = config.embedding_scale
     return TokenEmbedding(vocab_size, config.d_model, position, config.dropout, scaled=scaled, norm=norm)
+
+
+def vocabulary_output(config: TransformerConfig | DecoderConfig, vocab_size: int) -> nn.Linear:
+    """What maps states to the logits of tokens."""
+    if not isinstance(config, TransformerConfig):
+        return nn.Linear(config.d_model, vocab_size, bias=False)
+    if not config.output_scale:
+        return nn.Linear(config.d_model, vocab_size, bias=config.output_bias)
+    return VocabularyOutput(config.d_model, vocab_size, bias=config.output_bias, scale=config.d_model**-0.5)
 
 
 def closing_norm(config: StackConfig) -> nn.Module:

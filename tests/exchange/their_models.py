@@ -39,6 +39,17 @@ FAMILIES = {
         "",
     ),
 }
+T5 = {**TOKENS, "d_model": 18, "d_kv": 5, "d_ff": 22, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 3}
+T5 |= {"decoder_start_token_id": PAD, "n_positions": PLACES, "relative_attention_num_buckets": 8}
+T5 |= {"relative_attention_max_distance": 10}
+FAMILIES |= {
+    "t5": ("T5ForConditionalGeneration", T5, ""),
+    "t5-gated": (
+        "T5ForConditionalGeneration",
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        "",
+    ),
+}
 TRANSLATORS = list(FAMILIES)
 GROUPED = {**STACK, "num_key_value_heads": 1}
 STRETCHED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
@@ -65,7 +76,7 @@ FAMILIES |= {
 DECODERS = [name for name in FAMILIES if name not in TRANSLATORS]
 # of random weights, and a bias of the end with which outputs have several lengths
 NOISE = 0.25
-ENDS = {"marian": 4.0, "marian-silu": 6.0, "pegasus": 4.0, "bart": 3.0, "blenderbot": 4.0}
+ENDS = {"marian": 4.0, "marian-silu": 6.0, "pegasus": 4.0, "bart": 3.0, "blenderbot": 4.0, "t5": 2.5, "t5-gated": 2.5}
 
 
 def tokenizer(folder, before="", *, ends=True):
@@ -89,6 +100,13 @@ def tokenizer(folder, before="", *, ends=True):
     return words
 
 
+def _vary_t5(model, name):
+    """Outputs of several lengths, and an output with a matrix of its own where the shape has one."""
+    if name == "t5-gated":
+        model.lm_head.weight = torch.nn.Parameter(0.6 * NOISE * torch.randn_like(model.lm_head.weight))
+    model.lm_head.weight[EOS] *= ENDS[name]
+
+
 def made(folder, name, **changes):
     """A model with random weights, large enough that its outputs differ and end, and its tokenizer."""
     kind, values, before = FAMILIES[name]
@@ -100,6 +118,8 @@ def made(folder, name, **changes):
         for key, tensor in model.state_dict().items():
             if tensor.is_floating_point() and not (sinusoids and "embed_positions" in key):
                 tensor.copy_(tensor + NOISE * torch.randn_like(tensor))
+        if name.startswith("t5"):
+            _vary_t5(model, name)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_(std=0.3)
             # outputs of several lengths
