@@ -44,6 +44,9 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "segment": (None,),
     "memory_len": (0,),
     "output_scale": (False,),
+    "output_cap": (None,),
+    "norm_order": ("pre", "post"),
+    "local_mask": (None,),
     "decoder_position": (None,),
 }
 

@@ -142,6 +142,10 @@ NEUTRAL: Flat = {
     "model.tie_positions": True,
     "model.decoder_position": None,
     "model.output_scale": False,
+    "model.output_cap": None,
+    "model.local_mask": None,
+    "model.local_layers": "l",
+    "model.local_position": None,
     "model.embedding_scale": True,
 }
 # keys that change nothing of what a trained model computes
@@ -166,7 +170,7 @@ def effective(flat: Flat) -> Flat:
         "model.attention_dropout": dropout,
         "model.activation_dropout": dropout,
         "model.decoder_mechanism": filled.get("model.mechanism"),
-        "model.norm_eps": 1e-6 if filled.get("model.norm") == "rms" else 1e-5,
+        "model.norm_eps": 1e-6 if filled.get("model.norm") in ("rms", "rms_1p") else 1e-5,
         **natural(filled),
     }
     for key, value in defaults.items():

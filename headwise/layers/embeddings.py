@@ -65,27 +65,30 @@ class TokenEmbedding(nn.Module):
 
 
 class VocabularyOutput(nn.Linear):
-    """W (scale h) + b: the logits of scaled states.
+    """cap tanh((W (scale h) + b) / cap): the logits of scaled states, which may be bent to lie between -cap and cap.
 
     Args:
         width: of the states.
         scale: what they are multiplied by.
-    Source: Raffel et al. 2020, arXiv:1910.10683, whose code scales where the output shares its matrix with embeddings.
+        cap: the bound; None: there is none.
+    Source: scale: Raffel et al. 2020, arXiv:1910.10683, whose code scales where the output shares its matrix with
+        embeddings; cap: Gemma team 2024, arXiv:2408.00118, section 2.
 
     >>> output = VocabularyOutput(4, 3, bias=False, scale=0.5)
     >>> torch.equal(output(2 * torch.ones(1, 4)), nn.functional.linear(torch.ones(1, 4), output.weight))
     True
     """
 
-    def __init__(self, width: int, vocab_size: int, *, bias: bool, scale: float = 1.0):
+    def __init__(self, width: int, vocab_size: int, *, bias: bool, scale: float = 1.0, cap: float | None = None):
         super().__init__(width, vocab_size, bias=bias)
-        self.scale = scale
+        self.scale, self.cap = scale, cap
 
     def forward(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
-        return super().forward(states * self.scale)
+        logits = super().forward(states * self.scale)
+        return logits if self.cap is None else self.cap * (logits / self.cap).tanh()
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, scale={self.scale:.4g}"
+        return f"{super().extra_repr()}, scale={self.scale:.4g}, cap={self.cap}"
 
 
 class Placed(nn.Module):

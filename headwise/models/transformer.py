@@ -26,6 +26,7 @@ from headwise.models.transformer_parts import (
     closing_norm,
     decoder_block,
     encoder_block,
+    layer_positions,
     token_embedding,
     vocabulary_output,
 )
@@ -279,7 +280,8 @@ def build_encoder(
         position: acts inside its attention.
         mask: which pairs may meet, where heads are not those of a convolution; None: all.
     """
-    blocks = [encoder_block(config, position, layer) for layer in range(config.encoder_layers)]
+    positions = layer_positions(config, position, config.encoder_layers)
+    blocks = [encoder_block(config, own, layer) for layer, own in enumerate(positions)]
     steps = tuple(head - config.num_heads // 2 for head in range(config.num_heads))
     mask = config.limited(Shifts(steps) if config.convolution_heads else mask)
     stack = [ReversibleEncoder(blocks)] if config.reversible else blocks
@@ -296,7 +298,8 @@ def build_writer(
 ) -> TransformerDecoder:
     """The decoder over these embeddings; `cross`: its blocks attend to a memory."""
     output = vocabulary_output(config, embedding.weight.shape[0])
-    blocks = [decoder_block(config, embedding.position, mechanism, layer, cross=cross) for layer in range(num_layers)]
+    positions = layer_positions(config, embedding.position, num_layers)
+    blocks = [decoder_block(config, own, mechanism, layer, cross=cross) for layer, own in enumerate(positions)]
     return TransformerDecoder(embedding, blocks, closing_norm(config), output)
 
 

@@ -1,11 +1,13 @@
 """The parts of a Transformer from its configuration: positions, attention, feed-forward networks, blocks."""
 
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Literal
 
 from torch import nn
 
-from headwise.attention import mechanisms
+from headwise.attention import masks, mechanisms
+from headwise.attention.masks import Mask
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
@@ -33,7 +35,9 @@ def token_embedding(config: TransformerConfig | DecoderConfig, vocab_size: int, 
 def vocabulary_output(config: TransformerConfig | DecoderConfig, vocab_size: int) -> nn.Linear:
     """What maps states to the logits of tokens."""
     if not isinstance(config, TransformerConfig):
-        return nn.Linear(config.d_model, vocab_size, bias=False)
+        if config.output_cap is None:
+            return nn.Linear(config.d_model, vocab_size, bias=False)
+        return VocabularyOutput(config.d_model, vocab_size, bias=False, cap=config.output_cap)
     if not config.output_scale:
         return nn.Linear(config.d_model, vocab_size, bias=config.output_bias)
     return VocabularyOutput(config.d_model, vocab_size, bias=config.output_bias, scale=config.d_model**-0.5)
@@ -41,7 +45,19 @@ def vocabulary_output(config: TransformerConfig | DecoderConfig, vocab_size: int
 
 def closing_norm(config: StackConfig) -> nn.Module:
     """The norm after the last block of a pre-norm stack."""
-    return config.new_norm(config.d_model) if config.norm_order == "pre" else nn.Identity()
+    return nn.Identity() if config.norm_order == "post" else config.new_norm(config.d_model)
+
+
+def layer_positions(config: StackConfig, position: Position, num_layers: int) -> list[Position]:
+    """The position scheme of each layer of a stack: `position`, and in local layers that of these, one for all."""
+    local = position if config.local_position is None else build_positions(config, config.local_position)
+    return [local if config.is_local(layer) else position for layer in range(num_layers)]
+
+
+@lru_cache
+def _limit(text: str, length: int) -> Mask:
+    # one object, so that layers share what they ask of it
+    return masks.build(text, length)
 
 
 def _residual(config: StackConfig) -> Residual:
@@ -69,6 +85,7 @@ def attention_of(
     Args:
         layer: which one of a stack whose layers may share values.
     """
+    local = layer is not None and config.is_local(layer)
     acting = position if position is not None and position.acts_in_attention() else None
     return MultiHeadAttention(
         config.d_model,
@@ -80,14 +97,22 @@ def attention_of(
         # queries and a memory cannot share a matrix
         memory_dim=None if config.shared in ("qk", "qkv") else memory_dim,
         position=acting,
-        norm=partial(nn.RMSNorm, eps=config.norm_eps) if config.qk_norm else None,
+        norm=_head_norm(config),
         bias=_BIAS[config.bias],
         shared=config.shared,
         combine=config.combine,
         rank=config.projection_rank,
         around=config.around(layer, conv=memory_dim is None),
         latent=config.latent_sizes() if memory_dim is None else None,
+        limit=_limit(str(config.local_mask), config.max_len) if local else None,
     )
+
+
+def _head_norm(config: StackConfig) -> Callable[[int], nn.Module] | None:
+    """The norm of the queries and keys of a head."""
+    if config.norm == "rms_1p" and config.qk_norm:
+        return config.new_norm
+    return partial(nn.RMSNorm, eps=config.norm_eps) if config.qk_norm else None
 
 
 def feed_forward_of(config: StackConfig) -> FeedForward:

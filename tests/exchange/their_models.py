@@ -70,8 +70,29 @@ FAMILIES |= {
         "<s> ",
     ),
     "mistral": ("MistralForCausalLM", GROUPED, "<s> "),
+    "mistral-windowed": ("MistralForCausalLM", GROUPED | {"sliding_window": 5}, "<s> "),
     "qwen2": ("Qwen2ForCausalLM", GROUPED | {"bos_token_id": None}, ""),
     "qwen3": ("Qwen3ForCausalLM", GROUPED | {"head_dim": 8, "bos_token_id": None}, ""),
+    "qwen3-windowed": (
+        "Qwen3ForCausalLM",
+        GROUPED | {"head_dim": 8, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+        "",
+    ),
+    "gemma2": (
+        "Gemma2ForCausalLM",
+        GROUPED
+        | {"head_dim": 8, "query_pre_attn_scalar": 7, "sliding_window": 4}
+        | {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 5.0},
+        "<s> ",
+    ),
+    "gemma3_text": (
+        "Gemma3ForCausalLM",
+        GROUPED
+        | {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4, "num_hidden_layers": 3}
+        | {"layer_types": ["sliding_attention", "sliding_attention", "full_attention"]}
+        | {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e3}}},
+        "<s> ",
+    ),
 }
 DECODERS = [name for name in FAMILIES if name not in TRANSLATORS]
 # of random weights, and a bias of the end with which outputs have several lengths

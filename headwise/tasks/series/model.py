@@ -27,7 +27,7 @@ from headwise.models.token_encoders import (
 from headwise.models.transformer import TransformerDecoder
 from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import StackConfig
-from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block
+from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block, layer_positions
 from headwise.positions import Position
 
 
@@ -228,7 +228,8 @@ def build_forecaster(
 def _stack(config: StepwiseConfig, columns: int) -> TransformerDecoder:
     position = build_positions(config)
     blocks = [
-        decoder_block(config, position, config.mechanism, layer, cross=False) for layer in range(config.num_layers)
+        decoder_block(config, own, config.mechanism, layer, cross=False)
+        for layer, own in enumerate(layer_positions(config, position, config.num_layers))
     ]
     entry = Entry(columns, config.d_model, position, config.dropout)
     return TransformerDecoder(entry, blocks, closing_norm(config), nn.Linear(config.d_model, columns))
