@@ -47,6 +47,8 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "output_cap": (None,),
     "norm_order": ("pre", "post"),
     "local_mask": (None,),
+    "norm_bias": (True,),
+    "first_norm": (True,),
     "decoder_position": (None,),
 }
 

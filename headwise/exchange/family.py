@@ -78,7 +78,8 @@ class Family:
         flat = {**self.constants, **read_keys((*COMMON, *self.keys), self.prepare(values, where), where)}
         own = self.by_task.get(task, {})
         for key in self.keys:
-            if key.ours in own and flat[key.ours] != own[key.ours]:
+            ours = str(key.ours)
+            if ours.startswith("model.") and ours in own and flat[ours] != own[ours]:
                 raise refused(f"{where}: with a head for task {task}", key.name, values.get(key.name, key.default))
         return {**flat, **own}
 
@@ -146,6 +147,8 @@ NEUTRAL: Flat = {
     "model.local_mask": None,
     "model.local_layers": "l",
     "model.local_position": None,
+    "model.norm_bias": True,
+    "model.first_norm": True,
     "model.embedding_scale": True,
 }
 # keys that change nothing of what a trained model computes

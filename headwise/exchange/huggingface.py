@@ -226,7 +226,7 @@ def write(
         if not any(flat["task"] in tasks for tasks in family.classes.values()):
             continue
         flat, tensors = as_it_is if family.constants.get("model.embedding_scale") else unscaled
-        flat = {**flat, **family.assumed}
+        flat = {**family.assumed, **flat}
         try:
             config = family.write_config(flat)
         except Unsupported as error:

@@ -91,11 +91,12 @@ class OffsetRMSNorm(nn.Module):
         return f"{self.weight.numel()}, eps={self.eps}"
 
 
-def build_norm(name: str, width: int, eps: float | None = None) -> nn.Module:
+def build_norm(name: str, width: int, eps: float | None = None, bias: bool = True) -> nn.Module:
     """A new norm of vectors of this width; "none" is an identity. Raises: ConfigError for another name.
 
     Args:
         eps: added to the variance; None: 1e-6 for "rms" and "rms_1p", else 1e-5.
+        bias: of "layer", which alone has one.
 
     >>> build_norm("rms", 8)
     RMSNorm((8,), eps=1e-06, elementwise_affine=True)
@@ -108,7 +109,7 @@ def build_norm(name: str, width: int, eps: float | None = None) -> nn.Module:
         return nn.RMSNorm(width, eps=1e-6 if eps is None else eps)
     if name == "rms_1p":
         return OffsetRMSNorm(width, 1e-6 if eps is None else eps)
-    return nn.LayerNorm(width, 1e-5 if eps is None else eps) if name == "layer" else nn.Identity()
+    return nn.LayerNorm(width, 1e-5 if eps is None else eps, bias=bias) if name == "layer" else nn.Identity()
 
 
 def normed(norm: nn.Module, x: Tokens, valid_lens: Int[Tensor, "batch"] | None) -> Tokens:

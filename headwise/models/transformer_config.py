@@ -66,6 +66,10 @@ class StackConfig(SublayerConfig):
         le=1,
         description="added to the variance in every norm; if absent 1e-6 for rms and rms_1p, else 1e-5",
     )
+    norm_bias: bool = Field(True, description="norms of kind layer have a bias")
+    first_norm: bool = Field(
+        True, description="a norm stands before the first sublayer too; false: as in ModernBERT, with embedding_norm"
+    )
     activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"] = Field(
         "relu", description="of the feed-forward network; those ending in glu have a gate"
     )
@@ -134,6 +138,10 @@ class StackConfig(SublayerConfig):
                     f"mechanism '{name}' has no scores that position '{entering[0]}' could enter; use 'scored'"
                 )
         self._check_local()
+        if not self.norm_bias and self.norm != "layer":
+            raise ConfigError(f"norm '{self.norm}' has no bias: leave norm_bias out")
+        if not self.first_norm and self.norm_order == "post":
+            raise ConfigError("first_norm = false leaves out a norm before a sublayer, and norm_order 'post' has none")
 
     def _check_local(self) -> None:
         if self.local_mask is None:
@@ -178,7 +186,7 @@ class StackConfig(SublayerConfig):
         return Residual(nn.Identity(), self.new_norm(width), dropout, skip=self.residual)
 
     def new_norm(self, width: int) -> nn.Module:
-        return build_norm(self.norm, width, self.norm_eps)
+        return build_norm(self.norm, width, self.norm_eps, self.norm_bias)
 
     @property
     def head_width(self) -> int:

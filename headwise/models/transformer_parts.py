@@ -60,8 +60,11 @@ def _limit(text: str, length: int) -> Mask:
     return masks.build(text, length)
 
 
-def _residual(config: StackConfig) -> Residual:
-    return config.residual_around(config.d_model, config.dropout)
+def _residual(config: StackConfig, *, first: bool = False) -> Residual:
+    residual = config.residual_around(config.d_model, config.dropout)
+    if first and not config.first_norm:
+        residual.before = nn.Identity()
+    return residual
 
 
 def _mechanism(config: StackConfig, name: str) -> Mechanism:
@@ -129,7 +132,7 @@ def encoder_block(config: StackConfig, position: Position, layer: int) -> Encode
     """The encoder block of a layer."""
     own = attention_of(config, position, config.mechanism, layer=layer)
     feed_forward, residual = _feed_forward(config)
-    return EncoderBlock(own, feed_forward, _residual(config), residual)
+    return EncoderBlock(own, feed_forward, _residual(config, first=layer == 0), residual)
 
 
 def decoder_block(config: StackConfig, position: Position, mechanism: str, layer: int, *, cross: bool) -> DecoderBlock:
@@ -137,7 +140,8 @@ def decoder_block(config: StackConfig, position: Position, mechanism: str, layer
     own = attention_of(config, position, mechanism, layer=layer)
     feed_forward, residual = _feed_forward(config)
     if not cross:
-        return DecoderBlock(own, None, feed_forward, _residual(config), None, residual)
+        return DecoderBlock(own, None, feed_forward, _residual(config, first=layer == 0), None, residual)
     # cross-attention is always scored: the other mechanisms are for self-attention over long sequences
     memory = attention_of(config, None, "scored", config.d_model)
-    return DecoderBlock(own, memory, feed_forward, _residual(config), _residual(config), residual)
+    first, cross_residual = _residual(config, first=layer == 0), _residual(config)
+    return DecoderBlock(own, memory, feed_forward, first, cross_residual, residual)

@@ -1,6 +1,8 @@
 """Language models of transformers: imported they compute, write and learn as there, and they come back bit by bit."""
 
+import json
 import random
+import shutil
 
 import pytest
 import torch
@@ -107,6 +109,16 @@ def test_fine_tuning_lowers_the_loss_and_resumes_exactly(folders, name, tmp_path
     parts = train(read_recipe(values), tmp_path / "parts")
     expected, resumed = (load_file(done.folder / "model.safetensors") for done in (whole, parts))
     assert all(torch.equal(expected[key], resumed[key]) for key in expected)
+
+
+def test_keys_of_older_gemma_folders_are_read(folders, tmp_path):
+    folder = folders["gemma3_text"][2]
+    shutil.copytree(folder, tmp_path / "old")
+    values = json.loads((folder / "config.json").read_text())
+    del values["layer_types"], values["rope_parameters"]
+    older = {"sliding_window_pattern": 3, "rope_theta": 1e3, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    (tmp_path / "old" / "config.json").write_text(json.dumps(values | older | {"rope_local_base_freq": 1e4}))
+    assert Start.read(tmp_path / "old").recipe == Start.read(folder).recipe
 
 
 @pytest.mark.parametrize(

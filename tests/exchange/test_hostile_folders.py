@@ -30,6 +30,7 @@ OTHERS = {
     "distilbert": ("dim", "distilbert.transformer.layer.0.ffn.lin1.weight"),
     "vit": ("hidden_size", "vit.encoder.layer.0.output.dense.weight"),
     "t5": ("d_model", "encoder.block.0.layer.1.DenseReluDense.wi.weight"),
+    "modernbert": ("hidden_size", "model.layers.0.mlp.Wo.weight"),
     "gemma2": ("hidden_size", "model.layers.0.mlp.down_proj.weight"),
     "opt": ("hidden_size", "model.decoder.layers.0.fc1.weight"),
 }

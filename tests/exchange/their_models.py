@@ -157,6 +157,7 @@ ENCODERS = {
     "xlm-roberta": "XLMRoberta",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "modernbert": "ModernBert",
 }
 HEADS = {"classify": "SequenceClassification", "regress": "SequenceClassification"}
 HEADS |= {"tag": "TokenClassification", "masked-lm": "MaskedLM"}
@@ -204,7 +205,13 @@ def encoder(folder, name, task, **changes):
         values |= {"dim": 18, "n_layers": 2, "n_heads": 3, "hidden_dim": 22}
     else:
         values |= {key: STACK[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads")}
-        values |= {"intermediate_size": 22, "type_vocab_size": 1 if "roberta" in name else 2}
+        values |= {"intermediate_size": 22}
+    if name == "modernbert":
+        values |= {"num_hidden_layers": 3, "local_attention": 4, "eos_token_id": 3}
+        values |= {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}
+        values |= {"bos_token_id": 2, "classifier_pooling": "mean" if task == "regress" else "cls"}
+    elif name != "distilbert":
+        values |= {"type_vocab_size": 1 if "roberta" in name else 2}
     values |= {"embedding_size": 18} if name == "electra" else {}
     if labels := LABELS[task]:
         values |= {"id2label": dict(enumerate(labels)), "label2id": {label: n for n, label in enumerate(labels)}}

@@ -11,6 +11,7 @@ from headwise.layers.inference import for_inference
 from headwise.layers.loss import output_loss
 from headwise.layers.norms import OffsetRMSNorm, norm_parts
 from headwise.models.decoder_only import build_decoder
+from headwise.models.pooling import SequencePoolingConfig, norm_above
 from headwise.models.token_encoders import AttentionConfig
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import DecoderConfig, TransformerConfig
@@ -115,3 +116,37 @@ def test_the_loss_of_bounded_logits_is_their_cross_entropy():
     assert logits.abs().max() <= 1.5
     expected = torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
     torch.testing.assert_close(output_loss(output, hidden, targets), expected)
+
+
+def test_the_first_norm_and_biases_of_norms_may_be_left_out():
+    torch.manual_seed(0)
+    config = AttentionConfig(**SIZES, encoder_layers=2, first_norm=False, norm_bias=False, position="none")
+    encoder = config.encoder().train(False)
+    names = [name for name in encoder.state_dict() if "residual" in name or name.endswith("norm.bias")]
+    assert [name for name in names if "blocks.0.attention" in name or name.endswith(".bias")] == []
+    x, lens = torch.randn(1, 3, 12), torch.tensor([3])
+    block = encoder.encoder.blocks[0]
+    heads = x + block.self_attention(x)
+    torch.testing.assert_close(block(x, None), heads + block.feed_forward(block.feed_forward_residual.before(heads)))
+    torch.testing.assert_close(for_inference(encoder)(x, lens), encoder(x, lens))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [({"norm": "rms", "norm_bias": False}, "has no bias"), ({"norm_order": "post", "first_norm": False}, "has none")],
+)
+def test_a_norm_that_is_not_there_is_not_left_out(keys, message):
+    with pytest.raises(ConfigError, match=message):
+        AttentionConfig(**SIZES, **keys)
+
+
+def test_a_pooling_has_a_norm_behind_its_layer():
+    pooling = SequencePoolingConfig(kind="first", transform="gelu", transform_bias=False, transform_norm=True)
+    x = torch.randn(2, 3, 5)
+    layer = pooling.pooling(5, 0)
+    dense, norm = layer.transform.dense, layer.transform.norm
+    assert dense.bias is None
+    expected = norm(torch.nn.functional.gelu(dense(x[:, 0])))
+    torch.testing.assert_close(layer(x, torch.tensor([3, 1])), expected)
+    assert isinstance(norm_above(AttentionConfig(norm="rms"))(5), torch.nn.RMSNorm)
+    assert isinstance(norm_above(AttentionConfig(norm="batch"))(5), torch.nn.LayerNorm)

@@ -1,7 +1,7 @@
 """Language models: GPT-2, OPT, and Llama with its relatives Mistral, Qwen2 and Qwen3."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -235,6 +235,36 @@ def rotary_parameters(text: str) -> dict[str, Any]:
     return values
 
 
+_NESTED = "rope_parameters"
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+
+
+def with_nested(values: Mapping[str, Any], where: str, usual: Mapping[str, Any], *, local: bool) -> dict[str, Any]:
+    """The keys with the parameters of the positions of both kinds of layers.
+
+    Args:
+        usual: those that no key says.
+        local: whether there are local layers.
+    """
+    parameters = values.get(_NESTED) or {}
+    if not isinstance(parameters, dict) or parameters.keys() - {LOCAL, GLOBAL}:
+        raise refused(where, _NESTED, parameters)
+    if not all(isinstance(own, dict | None) for own in parameters.values()):
+        raise refused(where, _NESTED, parameters)
+    own = {kind: {**usual[kind], **(parameters.get(kind) or {})} for kind in (LOCAL, GLOBAL)}
+    return {**values, _NESTED: own if local else {**own, LOCAL: None}}
+
+
+def _of_kind(kind: str) -> Callable[[Any], str | None]:
+    return lambda parameters: None if parameters[kind] is None else rotary_text(parameters[kind])
+
+
+def describe_nested(flat: Flat) -> dict[str, Any]:
+    """The parameters of both kinds of layers."""
+    local = flat["model.local_position"] or "rotary:layout=half"
+    return {_NESTED: {GLOBAL: rotary_parameters(flat["model.position"]), LOCAL: rotary_parameters(local)}}
+
+
 def _prepared(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The keys with those of older folders as newer ones have them."""
     prepared = dict(values)
@@ -254,17 +284,20 @@ def _prepared(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 _KINDS = {"full_attention": "g", "sliding_attention": "l"}
 
 
-def with_windows(values: Mapping[str, Any], where: str, usual: str, *, whole: bool) -> dict[str, Any]:
+def with_windows(
+    values: Mapping[str, Any], where: str, usual: str, *, whole: bool, name: str = "sliding_window"
+) -> dict[str, Any]:
     """The keys with the window of local layers, or None, and which layers are local.
 
     Args:
         usual: kinds of the layers in turn, where no key says them.
         whole: whether a window that is as long as the longest text is none.
+        name: the key of the window.
     """
     prepared, layers = dict(values), values.get("num_hidden_layers", 32)
-    window, kinds, places = (values.get(key) for key in ("sliding_window", "layer_types", "max_position_embeddings"))
+    window, kinds, places = (values.get(key) for key in (name, "layer_types", "max_position_embeddings"))
     if window is not None and (type(window) is not int or window < 1):
-        raise refused(where, "sliding_window", window)
+        raise refused(where, name, window)
     if kinds is not None:
         known = isinstance(kinds, list) and all(isinstance(kind, str) and kind in _KINDS for kind in kinds)
         # a number of layers that is not there is refused by its own key
@@ -276,7 +309,7 @@ def with_windows(values: Mapping[str, Any], where: str, usual: str, *, whole: bo
     if window is None and "l" in usual and kinds is not None:
         raise refused(where, "layer_types", kinds)
     slides = window is not None and "l" in usual
-    return {**prepared, "sliding_window": window if slides else None, "layer_types": _period(usual) if slides else "l"}
+    return {**prepared, name: window if slides else None, "layer_types": _period(usual) if slides else "l"}
 
 
 def _period(kinds: str) -> str:
@@ -297,6 +330,7 @@ def _window(text: str | None) -> int | None:
     return mask.left + 1
 
 
+KINDS_OF_LAYERS = Key("layer_types", "model.local_layers", "l", str)
 WINDOWS = (
     Key(
         "sliding_window",
@@ -305,7 +339,7 @@ WINDOWS = (
         lambda window: None if window is None else f"window:left={window - 1},right=0",
         _window,
     ),
-    Key("layer_types", "model.local_layers", "l", str),
+    KINDS_OF_LAYERS,
 )
 
 
@@ -313,7 +347,15 @@ def describe_windows(flat: Flat) -> dict[str, Any]:
     """The kinds of all layers."""
     names = {letter: name for name, letter in _KINDS.items()}
     kinds = flat["model.local_layers"] if flat["model.local_mask"] is not None else "g"
-    return {"layer_types": [names[kinds[layer % len(kinds)]] for layer in range(flat["model.num_layers"])]}
+    layers = flat.get("model.num_layers", flat.get("model.encoder_layers"))
+    return {"layer_types": [names[kinds[layer % len(kinds)]] for layer in range(layers or 0)]}
+
+
+# positions of both kinds of layers
+NESTED = (
+    Key(_NESTED, "model.position", {}, _of_kind(GLOBAL), rotary_parameters),
+    Key(_NESTED, "model.local_position", {}, _of_kind(LOCAL), lambda text: text and rotary_parameters(text)),
+)
 
 
 def _prepared_whole(values: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -172,9 +172,11 @@ _CONSTANTS: Flat = {
 
 def _by_task(transform: str, **masked: str) -> dict[str, Flat]:
     """What a recipe says above the encoder; `masked`: keys of [model] that a class for masked tokens needs."""
-    whole = {"pooling.kind": "first", "pooling.transform": transform}
+    plain = {"pooling.transform_bias": True, "pooling.transform_norm": False}
+    whole = {"pooling.kind": "first", "pooling.transform": transform, **plain}
     words = {"pooling.kind": "first", "pooling.place": "after", "output.kind": "softmax", "spelling.longest": 0}
-    filled = {"tie_output": True, **{f"model.{key}": value for key, value in masked.items()}}
+    words |= {"pooling.transform": "none", **plain}
+    filled = {"tie_output": True, "transform_bias": True, **{f"model.{key}": value for key, value in masked.items()}}
     return {"classify": whole, "regress": whole, "tag": words, "masked-lm": filled}
 
 

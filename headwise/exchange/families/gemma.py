@@ -1,14 +1,18 @@
 """Gemma 2 and Gemma 3 of text: local and global layers, norms on both sides of a sublayer, soft caps."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from headwise.attention import scores
 from headwise.attention.scores import Dot, SoftCap
 from headwise.errors import ConfigError
 from headwise.exchange.families.decoders import (
+    GLOBAL,
+    LOCAL,
+    NESTED,
     WINDOWS,
+    describe_nested,
     describe_windows,
     llama_rows,
     rotary_parameters,
@@ -16,6 +20,7 @@ from headwise.exchange.families.decoders import (
     spares_of,
     specials_of,
     tokens_of,
+    with_nested,
     with_windows,
 )
 from headwise.exchange.family import Family
@@ -23,7 +28,6 @@ from headwise.exchange.keys import Flat, Key, fixed, free, mapped, refused
 
 _ACTIVATIONS = {"gelu_pytorch_tanh": "geglu_tanh", "gelu_new": "geglu_tanh", "gelu": "geglu", "silu": "swiglu"}
 _SCALAR, _CAP, _ROTARY = "query_pre_attn_scalar", "attn_logit_softcapping", "rope_parameters"
-_LOCAL, _GLOBAL = "sliding_attention", "full_attention"
 
 
 def _score(numbers: Any) -> str:
@@ -82,22 +86,19 @@ def _prepare_3(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     pattern = values.get("sliding_window_pattern", values.get("_sliding_window_pattern", 6))
     if type(pattern) is not int or not 0 < pattern <= 1024:
         raise refused(where, "sliding_window_pattern", pattern)
-    parameters = values.get(_ROTARY) or {}
-    if not isinstance(parameters, dict) or parameters.keys() - {_LOCAL, _GLOBAL}:
-        raise refused(where, _ROTARY, parameters)
     usual = {
-        _GLOBAL: {"rope_theta": values.get("rope_theta", 1e6), **(values.get("rope_scaling") or {})},
-        _LOCAL: {"rope_theta": values.get("rope_local_base_freq", 1e4)},
+        GLOBAL: {"rope_theta": values.get("rope_theta", 1e6), **(values.get("rope_scaling") or {})},
+        LOCAL: {"rope_theta": values.get("rope_local_base_freq", 1e4)},
     }
-    own = {kind: {**usual[kind], **(parameters.get(kind) or {})} for kind in usual}
-    prepared = {"sliding_window": 4096, **_prepare({_CAP: None, **values}, where), _ROTARY: own}
+    prepared = {"sliding_window": 4096, **_prepare({_CAP: None, **values}, where)}
     for key in ("sliding_window_pattern", "_sliding_window_pattern", "rope_theta", "rope_scaling"):
         prepared.pop(key, None)
     prepared.pop("rope_local_base_freq", None)
     if prepared[_SCALAR][1] is not None:
         # their class has the key, and does not read it
         raise refused(where, _CAP, values[_CAP])
-    return with_windows(prepared, where, "l" * (pattern - 1) + "g", whole=False)
+    prepared = with_windows(prepared, where, "l" * (pattern - 1) + "g", whole=False)
+    return with_nested(prepared, where, usual, local=prepared["sliding_window"] is not None)
 
 
 def _describe(flat: Flat) -> dict[str, Any]:
@@ -106,11 +107,7 @@ def _describe(flat: Flat) -> dict[str, Any]:
 
 
 def _describe_3(flat: Flat) -> dict[str, Any]:
-    local = flat["model.local_position"]
-    if local is None:
-        raise refused("gemma3_text", "model.local_position", local)
-    kinds = {_GLOBAL: rotary_parameters(flat["model.position"]), _LOCAL: rotary_parameters(local)}
-    return {**_describe(flat), _ROTARY: kinds}
+    return {**_describe(flat), **describe_nested(flat)}
 
 
 def _family(name: str, kind: str, keys: tuple[Key, ...], prepare: Any, describe: Any, **model: Any) -> Family:
@@ -147,10 +144,6 @@ def _family(name: str, kind: str, keys: tuple[Key, ...], prepare: Any, describe:
     )
 
 
-def _nested(kind: str) -> Callable[[Any], str]:
-    return lambda parameters: rotary_text(parameters[kind])
-
-
 GEMMA2 = _family(
     "gemma2",
     "Gemma2ForCausalLM",
@@ -168,8 +161,7 @@ GEMMA3 = _family(
     (
         Key("max_position_embeddings", "model.max_len", 131072),
         Key("final_logit_softcapping", "model.output_cap", None, _bound),
-        Key(_ROTARY, "model.position", {}, _nested(_GLOBAL), rotary_parameters),
-        Key(_ROTARY, "model.local_position", {}, _nested(_LOCAL), rotary_parameters),
+        *NESTED,
     ),
     _prepare_3,
     _describe_3,
