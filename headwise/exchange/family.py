@@ -149,6 +149,7 @@ NEUTRAL: Flat = {
     "model.local_position": None,
     "model.norm_bias": True,
     "model.first_norm": True,
+    "model.embedding_dim": None,
     "model.embedding_scale": True,
 }
 # keys that change nothing of what a trained model computes

@@ -92,21 +92,23 @@ class VocabularyOutput(nn.Linear):
 
 
 class Placed(nn.Module):
-    """norm(position(x)): vectors that get to know where they stand.
+    """project(norm(position(x))): vectors that get to know where they stand.
 
     Args:
         position: adds or changes nothing, sines, or a learned table.
         norm: of the sum; None: an identity.
+        project: to the width of the layers above; None: an identity.
     """
 
-    def __init__(self, position: Position, norm: nn.Module | None = None):
+    def __init__(self, position: Position, norm: nn.Module | None = None, project: nn.Module | None = None):
         super().__init__()
         self.position = position
         self.norm = nn.Identity() if norm is None else norm
+        self.project = nn.Identity() if project is None else project
 
-    def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
-        normed: Tensor = self.norm(self.position.embed(x, 0))
-        return normed
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length d_model"]:
+        placed: Tensor = self.project(self.norm(self.position.embed(x, 0)))
+        return placed
 
 
 def _outside(tokens: Tensor, vocab_size: int) -> str:

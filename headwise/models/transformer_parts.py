@@ -20,9 +20,16 @@ from headwise.positions import build as build_position
 _BIAS: dict[str, bool | Literal["qkv"]] = {"all": True, "qkv": "qkv", "none": False}
 
 
-def build_positions(config: StackConfig, name: str | None = None) -> Position:
-    """The position scheme of a configuration, for all of its stacks; `name`: another one of its size."""
-    return build_position(name or config.position, config.d_model, config.head_width, config.num_heads, config.max_len)
+def build_positions(config: StackConfig, name: str | None = None, width: int | None = None) -> Position:
+    """The position scheme of a configuration, for all of its stacks.
+
+    Args:
+        name: another one of its size.
+        width: of the embeddings, where they are not as wide as the model.
+    """
+    return build_position(
+        name or config.position, width or config.d_model, config.head_width, config.num_heads, config.max_len
+    )
 
 
 def token_embedding(config: TransformerConfig | DecoderConfig, vocab_size: int, position: Position) -> TokenEmbedding:

@@ -264,7 +264,7 @@ def test_a_long_sentence_is_tagged_in_parts(folders, name):
         ("bert", "tag", "id2label", {"0": "a", "2": "b"}),
         ("bert", "tag", "pad_token_id", -4),
         ("bert", "tag", "type_vocab_size", 0),
-        ("electra", "tag", "embedding_size", 9),
+        ("electra", "tag", "embedding_size", 0),
         ("roberta", "masked-lm", "tie_word_embeddings", False),
         ("modernbert", "masked-lm", "decoder_bias", False),
         ("modernbert", "classify", "classifier_bias", True),

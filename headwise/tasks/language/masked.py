@@ -19,7 +19,7 @@ from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
 from headwise.layers.norms import build_norm
 from headwise.models.recurrent import initialize_with_cells
-from headwise.models.token_encoders import EncoderConfig, TokenEncoder
+from headwise.models.token_encoders import EncoderConfig, TokenEncoder, input_width
 from headwise.tasks.text.plain import SPECIALS
 
 # no text has the number of padding, which elsewhere stands only behind texts: within one it is a masked token
@@ -208,12 +208,13 @@ def build_masked_encoder(
     >>> model(torch.tensor([[4, 0, 6]]), torch.tensor([3]), torch.tensor([1])).shape
     torch.Size([1, 11])
     """
-    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, config.d_model)
+    width = input_width(config)
+    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, width)
     nn.init.normal_(embedding.weight, std=embedding_std)
-    dense = nn.Linear(encoder.width, config.d_model, bias=transform_bias)
-    norm = build_norm("layer", config.d_model, getattr(config, "norm_eps", None), getattr(config, "norm_bias", True))
+    dense = nn.Linear(encoder.width, width, bias=transform_bias)
+    norm = build_norm("layer", width, getattr(config, "norm_eps", None), getattr(config, "norm_bias", True))
     transform = nn.Sequential(dense, nn.GELU(), norm)
-    model = MaskedEncoder(embedding, encoder, transform, nn.Linear(config.d_model, vocab_size), config.dropout)
+    model = MaskedEncoder(embedding, encoder, transform, nn.Linear(width, vocab_size), config.dropout)
     initialize_with_cells(model, config.initializer)
     if tie_output:
         model.output.weight = embedding.weight

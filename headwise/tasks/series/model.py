@@ -23,6 +23,7 @@ from headwise.models.token_encoders import (
     EncoderConfig,
     TokenEncoder,
     WindowConfig,
+    input_width,
 )
 from headwise.models.transformer import TransformerDecoder
 from headwise.models.transformer_cache import TransformerCache
@@ -212,10 +213,10 @@ def build_forecaster(
     else:
         encoder = config.encoder()
         model = PooledForecaster(
-            nn.Linear(columns, config.d_model),
+            nn.Linear(columns, input_width(config)),
             encoder,
             pooling.pooling(encoder.width, encoder.backward),
-            front=nn.Parameter(torch.randn(config.d_model)) if pooling.kind == "cls" else None,
+            front=nn.Parameter(torch.randn(input_width(config))) if pooling.kind == "cls" else None,
             dropout=config.dropout,
             targets=targets,
             horizon=horizon,

@@ -19,7 +19,7 @@ from headwise.config import Config
 from headwise.errors import ConfigError, ShapeError
 from headwise.models.pooling import TransformConfig, norm_above
 from headwise.models.recurrent import initialize_with_cells
-from headwise.models.token_encoders import EncoderConfig, TokenEncoder
+from headwise.models.token_encoders import EncoderConfig, TokenEncoder, input_width
 
 Scores = Float[Tensor, "batch words tags"]
 # a number for each word: its tag, or its tokens
@@ -368,7 +368,7 @@ def build_token_tagger(
     >>> model(torch.tensor([[4, 5, 6]]), torch.tensor([[1, 2]])).shape
     torch.Size([1, 2, 3])
     """
-    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, config.d_model)
+    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, input_width(config))
     pool, head = POOLINGS[pooling.kind](), nn.Linear(encoder.width, num_tags)
     pool.transform = pooling.transform_layer(encoder.width, norm_above(config))
     model = TokenTagger(
