@@ -75,7 +75,7 @@ class OffsetRMSNorm(nn.Module):
         eps: added to the mean of the squares.
     Source: the code of Gemma team 2024, arXiv:2403.08295.
 
-    >>> OffsetRMSNorm(2)(torch.tensor([[3.0, -3.0]])).tolist()
+    >>> OffsetRMSNorm(2)(torch.tensor([[3.0, -3.0]])).round().tolist()
     [[1.0, -1.0]]
     """
 
