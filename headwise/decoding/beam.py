@@ -255,7 +255,7 @@ class BeamSearch:
         return PartialHypotheses(sentences, self._history[rows, : self.step].copy(), totals.copy())
 
 
-def attainable(log_probs: np.ndarray, norms: np.ndarray) -> np.ndarray:
+def attainable(log_probs: np.ndarray, norms: np.ndarray | np.floating) -> np.ndarray:
     """The best score that a partial hypothesis can still reach: no further loss, at the longest length."""
     return log_probs / norms
 

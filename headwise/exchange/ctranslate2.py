@@ -16,14 +16,14 @@ from headwise.exchange.family import effective
 from headwise.exchange.tokens import theirs_of_tokenizers
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Residual
-from headwise.layers.feed_forward import FeedForward
+from headwise.layers.feed_forward import GATED, FeedForward
 from headwise.positions.learned import Learned
 from headwise.positions.rotary import Rotary
 from headwise.positions.sinusoidal import sinusoids
 from headwise.runs.commits import Writable
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
-_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 # rows among which the probability of a token that is suppressed is divided
 SHARES = 64
 # values of [model] that CTranslate2 computes, where only some are
@@ -43,6 +43,13 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "mask": (None,),
     "segment": (None,),
     "memory_len": (0,),
+    "output_scale": (False,),
+    "output_cap": (None,),
+    "norm_order": ("pre", "post"),
+    "local_mask": (None,),
+    "norm_bias": (True,),
+    "first_norm": (True,),
+    "decoder_position": (None,),
 }
 
 
@@ -107,11 +114,12 @@ def positions(flat: dict[str, Any]) -> int | None:
 
 def _kinds(library: Any, flat: dict[str, Any]) -> dict[str, Any]:
     """Arguments of a stack."""
+    activation = flat["model.activation"]
     return {
         "pre_norm": flat["model.norm_order"] == "pre",
-        "activation": library.specs.common_spec.Activation[_ACTIVATIONS[flat["model.activation"]]],
+        "activation": library.specs.common_spec.Activation[_ACTIVATIONS[GATED.get(activation, activation)]],
         "layernorm_embedding": flat["model.embedding_norm"],
-        "ffn_glu": flat["model.activation"] == "swiglu",
+        "ffn_glu": activation in GATED,
         "rms_norm": flat["model.norm"] == "rms",
         "num_heads_kv": flat["model.num_kv_heads"] if flat["model.num_kv_heads"] != flat["model.num_heads"] else None,
         "head_dim": flat["model.head_dim"],
@@ -206,7 +214,7 @@ def _attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> 
 def _feed_forward(spec: Any, feed_forward: FeedForward, residual: Residual) -> None:
     _norm(spec.layer_norm, _of(residual))
     _linear(spec.linear_1, feed_forward.outer)
-    if feed_forward.activation != "swiglu":
+    if feed_forward.activation not in GATED:
         _linear(spec.linear_0, feed_forward.inner)
         return
     weights, bias = feed_forward.inner.weight.chunk(2), feed_forward.inner.bias

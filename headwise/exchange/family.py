@@ -78,7 +78,8 @@ class Family:
         flat = {**self.constants, **read_keys((*COMMON, *self.keys), self.prepare(values, where), where)}
         own = self.by_task.get(task, {})
         for key in self.keys:
-            if key.ours in own and flat[key.ours] != own[key.ours]:
+            ours = str(key.ours)
+            if ours.startswith("model.") and ours in own and flat[ours] != own[ours]:
                 raise refused(f"{where}: with a head for task {task}", key.name, values.get(key.name, key.default))
         return {**flat, **own}
 
@@ -140,6 +141,15 @@ NEUTRAL: Flat = {
     "model.memory_len": 0,
     "model.causal": False,
     "model.tie_positions": True,
+    "model.decoder_position": None,
+    "model.output_scale": False,
+    "model.output_cap": None,
+    "model.local_mask": None,
+    "model.local_layers": "l",
+    "model.local_position": None,
+    "model.norm_bias": True,
+    "model.first_norm": True,
+    "model.embedding_dim": None,
     "model.embedding_scale": True,
 }
 # keys that change nothing of what a trained model computes
@@ -164,7 +174,7 @@ def effective(flat: Flat) -> Flat:
         "model.attention_dropout": dropout,
         "model.activation_dropout": dropout,
         "model.decoder_mechanism": filled.get("model.mechanism"),
-        "model.norm_eps": 1e-6 if filled.get("model.norm") == "rms" else 1e-5,
+        "model.norm_eps": 1e-6 if filled.get("model.norm") in ("rms", "rms_1p") else 1e-5,
         **natural(filled),
     }
     for key, value in defaults.items():

@@ -217,14 +217,16 @@ def write(
         raise Unsupported(f"no class of transformers is for task '{flat['task']}'")
     flat = _described(effective(flat), tokenizers) if pictures is None else with_pictures(effective(flat), pictures)
     if flat.get("model.kind") == "decoder":
-        flat, tensors = decoders.by_halves(*decoders.unscaled(flat, tensors))
+        flat, tensors = decoders.by_halves(flat, tensors)
     if flat.get("pooling.kind") == "cls":
         flat, tensors = fronted(flat, tensors, tokenizers[0])
     reasons, known = [], tokenizers[0].imported if tokenizers else None
+    as_it_is, unscaled = (flat, tensors), decoders.unscaled(flat, tensors)
     for family in sorted(FAMILIES.values(), key=lambda family: known is None or family.name != known.family):
         if not any(flat["task"] in tasks for tasks in family.classes.values()):
             continue
-        flat = {**flat, **family.assumed}
+        flat, tensors = as_it_is if family.constants.get("model.embedding_scale") else unscaled
+        flat = {**family.assumed, **flat}
         try:
             config = family.write_config(flat)
         except Unsupported as error:

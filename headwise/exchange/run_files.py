@@ -33,7 +33,7 @@ ENCODED = ("classify", "regress", "tag", "masked-lm")
 # the tasks whose models write
 WRITE = ("translate", "summarise", "language-model")
 # sections of a recipe that follow from an imported model, and keys without one
-_SECTIONS, _KEYS = ("model", "pooling", "output", "decoding"), ("tie_output",)
+_SECTIONS, _KEYS = ("model", "pooling", "output", "decoding"), ("tie_output", "transform_bias")
 
 
 def _token(value: Any, name: str, size: int, where: str) -> int | None:
@@ -271,6 +271,7 @@ def recipe_of(flat: Flat, task: str) -> dict[str, Any]:
         values["tokenizer"]["spaces"] = "joined"
         values["data"] = {"train": NO_DATA, **({"max_len": max_len} if task in ("classify", "regress") else {})}
     if task == "masked-lm":
+        values.pop("pooling", None)
         values["length"] = min(max_len, _WINDOW)
     if task == "language-model":
         values["tokenizer"]["spaces"] = "kept"

@@ -160,9 +160,9 @@ def _below(model: nn.Module, name: str, *, first: bool) -> list[str]:
     lines += [f"and {len(tables) - 2} more" for _ in tables[2:3]]
     around = next((module for module in inside if isinstance(module, Residual)), None)
     if around is not None:
-        norms = ((around.before, "before"), (around.after, "after"))
+        norms = ((around.before, "before"), (around.inside, "behind"), (around.after, "after"))
         words = [f"{type(norm).__name__} {place}" for norm, place in norms if not isinstance(norm, nn.Identity)]
-        lines.append("around each part: " + ("no norm" if not words else words[0]))
+        lines.append("around each part: " + " and ".join(words or ["no norm"]))
         lines.append("and a residual" if around.skip else "and no residual")
     return lines
 

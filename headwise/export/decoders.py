@@ -143,10 +143,13 @@ class _Decoder(Traced):
 
 
 def _keeps_keys(layer: MultiHeadAttention) -> bool:
-    """Whether keys and values are all that the layer remembers."""
-    others = layer.convolution, layer.gates
+    """Whether keys and values are all that the layer remembers.
+
+    Those of a local layer are read from a window, which a program of any length of the past cannot cut out.
+    """
+    others = layer.convolution, layer.gates, layer.limit
     narrow = isinstance(layer.projection, LatentProjection)
-    return others == (None, None) and not narrow and isinstance(layer.new_cache(), KeyValues)
+    return others == (None, None, None) and not narrow and isinstance(layer.new_cache(), KeyValues)
 
 
 def described_past(names: Mapping[str, Any]) -> list[str]:

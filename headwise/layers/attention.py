@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwise.attention import mechanisms
 from headwise.attention.call import Call
-from headwise.attention.masks import Mask, Place, parts
+from headwise.attention.masks import Mask, Place, Shared, parts
 from headwise.attention.mechanisms.mechanism import Mechanism, Recurrent, is_of_keys
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.relative import Relative
@@ -105,6 +105,8 @@ class MultiHeadAttention(nn.Module):
             one, so it takes no masks but `Causal()` and those of keys.
         latent: keys and values are made of one narrow vector for all heads, which is what a cache keeps (MLA), see
             `LatentProjection`; position is then `Rotary` with some of the columns, or None.
+        limit: which pairs its self-attention is limited to besides the mask of a call, as `Window(127, 0)` in the local
+            layers of Gemma; None: all.
     Raises:
         ConfigError: sizes that do not divide, or do not fit what is shared; the message names those that do.
         ShapeError: inputs of another width than the layer was built for.
@@ -134,6 +136,7 @@ class MultiHeadAttention(nn.Module):
         rank: int | None = None,
         around: Around | None = None,
         latent: Latent | None = None,
+        limit: Mask | None = None,
     ):
         super().__init__()
         _check_kinds(around, latent)
@@ -146,7 +149,7 @@ class MultiHeadAttention(nn.Module):
         self.mechanism, self.position = _mechanism(mechanism, self.head_dim, num_heads), position
         query, *others = self.widths()
         own = [query, *(others if memory_dim is None else ())]
-        self.latent = latent is not None
+        self.latent, self.limit = latent is not None, limit
         if self.latent:
             self._check_latent(norm, rank, around)
         self.projection = self._own_projection(own, rank, latent, bias=bool(bias))
@@ -154,7 +157,6 @@ class MultiHeadAttention(nn.Module):
         joined = self.value_dim * (num_heads if combine == "concat" else 1)
         self.output = nn.Linear(joined, d_model, bias=bias is True)
         self.query_norm, self.key_norm = (nn.Identity() if norm is None else norm(self.head_dim) for _ in range(2))
-        self.gates = self.mechanism.gate_module(d_model, num_heads)
         self._surround(sum(own), around or Around(), bias=bool(bias))
 
     def widths(self) -> tuple[int, int, int]:
@@ -189,6 +191,7 @@ class MultiHeadAttention(nn.Module):
             self._check_ids(ids, x, memory, cache)
         if memory is not None or (isinstance(stored, KeyValues) and stored.fixed):
             return self._join(self._attend_memory(x, memory, mask, stored), x)
+        mask = self._limited(mask)
         if self.latent and isinstance(stored, KeyValues):
             assert cache is not None
             return self._join(self._attend_latents(x, mask, cache, ids), x)
@@ -206,8 +209,9 @@ class MultiHeadAttention(nn.Module):
         """An empty cache for this layer's self-attention."""
         if isinstance(self.mechanism, Recurrent):
             return States()
-        # a convolution reads the past of each hypothesis
-        placed = (self.position is None or self.position.side_by_side()) and self.convolution is None
+        # a convolution reads the past of each hypothesis, and a limit counts its keys
+        placed = self.convolution is None and self.limit is None
+        placed = placed and (self.position is None or self.position.side_by_side())
         return KeyValues(shares_beams=placed and self.mechanism.facts.cache == "shared")
 
     def project_memory(
@@ -231,6 +235,11 @@ class MultiHeadAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, heads={self.num_heads}, kv_heads={self.num_kv_heads}, head_dim={self.head_dim}"
+
+    def _limited(self, mask: Mask | None) -> Mask | None:
+        if self.limit is None or mask is None:
+            return self.limit or mask
+        return mask.limited(self.limit) if isinstance(mask, Shared) else mask & self.limit
 
     def _attend(self, projected: Projected, mask: Mask | None, start: int, step: AttentionStep | None = None) -> Tensor:
         """Self-attention; with a step, queries and keys were turned before the keys were stored."""
@@ -427,6 +436,7 @@ class MultiHeadAttention(nn.Module):
 
     def _surround(self, columns: int, around: Around, *, bias: bool) -> None:
         """What stands before and behind the heads."""
+        self.gates = self.mechanism.gate_module(self.d_model, self.num_heads)
         if around.conv and self.memory_dim is not None:
             raise ConfigError("conv reads the tokens of a self-attention; a layer with memory_dim has none")
         self.convolution = ShortConvolution(columns, around.conv, bias=bias) if around.conv else None

@@ -24,19 +24,29 @@ class Block(nn.Module):
 
 
 class Residual(nn.Module):
-    """after(x + dropout(sublayer(before(x)))): pre-norm fills `before`, post-norm `after`; the other is an identity.
+    """after(x + dropout(inside(sublayer(before(x))))): pre-norm fills `before`, post-norm `after`.
 
     Args:
         before: norm of the sublayer's input, or Identity.
         after: norm of the sum, or Identity.
         dropout: on the sublayer's output.
         skip: whether x is added; without, what comes out is what the sublayer says.
+        inside: norm of the sublayer's output (sandwich, as in Gemma 2); None: an identity.
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 5.4 (post); Xiong et al. 2020, arXiv:2002.04745 (pre).
     """
 
-    def __init__(self, before: nn.Module, after: nn.Module, dropout: float, *, skip: bool = True):
+    def __init__(
+        self,
+        before: nn.Module,
+        after: nn.Module,
+        dropout: float,
+        *,
+        skip: bool = True,
+        inside: nn.Module | None = None,
+    ):
         super().__init__()
         self.before, self.after, self.dropout, self.skip = before, after, dropout, skip
+        self.inside = nn.Identity() if inside is None else inside
 
     @classmethod
     def pre_norm(cls, d_model: int, dropout: float) -> "Residual":
@@ -54,6 +64,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Vectors, branch: Vectors, valid_lens: Lens = None) -> Vectors:
         """Joins a sublayer's output to its input."""
+        branch = normed(self.inside, branch, valid_lens)
         dropout = self.dropout if self.training else 0.0
         joined = dropout_add(x, branch, dropout) if self.skip else drop(branch.to(x.dtype), dropout)
         return normed(self.after, joined, valid_lens)

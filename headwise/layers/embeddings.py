@@ -64,22 +64,51 @@ class TokenEmbedding(nn.Module):
         return f"vocab_size={self.weight.shape[0]}, d_model={self.weight.shape[1]}"
 
 
+class VocabularyOutput(nn.Linear):
+    """cap tanh((W (scale h) + b) / cap): the logits of scaled states, which may be bent to lie between -cap and cap.
+
+    Args:
+        width: of the states.
+        scale: what they are multiplied by.
+        cap: the bound; None: there is none.
+    Source: scale: Raffel et al. 2020, arXiv:1910.10683, whose code scales where the output shares its matrix with
+        embeddings; cap: Gemma team 2024, arXiv:2408.00118, section 2.
+
+    >>> output = VocabularyOutput(4, 3, bias=False, scale=0.5)
+    >>> torch.equal(output(2 * torch.ones(1, 4)), nn.functional.linear(torch.ones(1, 4), output.weight))
+    True
+    """
+
+    def __init__(self, width: int, vocab_size: int, *, bias: bool, scale: float = 1.0, cap: float | None = None):
+        super().__init__(width, vocab_size, bias=bias)
+        self.scale, self.cap = scale, cap
+
+    def forward(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
+        logits = super().forward(states * self.scale)
+        return logits if self.cap is None else self.cap * (logits / self.cap).tanh()
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, scale={self.scale:.4g}, cap={self.cap}"
+
+
 class Placed(nn.Module):
-    """norm(position(x)): vectors that get to know where they stand.
+    """project(norm(position(x))): vectors that get to know where they stand.
 
     Args:
         position: adds or changes nothing, sines, or a learned table.
         norm: of the sum; None: an identity.
+        project: to the width of the layers above; None: an identity.
     """
 
-    def __init__(self, position: Position, norm: nn.Module | None = None):
+    def __init__(self, position: Position, norm: nn.Module | None = None, project: nn.Module | None = None):
         super().__init__()
         self.position = position
         self.norm = nn.Identity() if norm is None else norm
+        self.project = nn.Identity() if project is None else project
 
-    def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
-        normed: Tensor = self.norm(self.position.embed(x, 0))
-        return normed
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length d_model"]:
+        placed: Tensor = self.project(self.norm(self.position.embed(x, 0)))
+        return placed
 
 
 def _outside(tokens: Tensor, vocab_size: int) -> str:

@@ -17,20 +17,23 @@ _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
-ACTIVATIONS = (*_FUNCTIONS, "swiglu")
+# names of those with a gate, by the function of the gate
+GATED = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "reglu": "relu"}
+ACTIVATIONS = (*_FUNCTIONS, *GATED)
 
 
 class FeedForward(nn.Module):
-    """W_2 dropout(f(W_1 x)), the same for every position; "swiglu" has a gate: f = silu(W_1 x) * W_3 x.
+    """W_2 dropout(f(W_1 x)), the same for every position; with a gate f = g(W_1 x) * W_3 x.
 
     Args:
         d_model: width of input and output.
-        d_ff: width inside; with "swiglu" there are two such products.
-        activation: "relu", "gelu", "gelu_tanh", "silu" or "swiglu".
+        d_ff: width inside; with a gate there are two such products.
+        activation: "relu", "gelu", "gelu_tanh" or "silu"; with a gate g of that kind "reglu", "geglu", "geglu_tanh" or
+            "swiglu".
         dropout: on the inner activations.
         bias: whether the linear layers have biases.
     Raises: ConfigError: another activation.
-    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; Shazeer 2020, arXiv:2002.05202, eq. 6 (SwiGLU, with biases).
+    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; Shazeer 2020, arXiv:2002.05202, eqs. 5 and 6 (gates).
 
     >>> import torch
     >>> FeedForward(8, 16)(torch.ones(2, 3, 8)).shape
@@ -42,7 +45,7 @@ class FeedForward(nn.Module):
         if activation not in ACTIVATIONS:
             raise ConfigError(unknown("activation", activation, ACTIVATIONS))
         self.activation = activation
-        self.inner = nn.Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff, bias)
+        self.inner = nn.Linear(d_model, 2 * d_ff if activation in GATED else d_ff, bias)
         self.outer = nn.Linear(d_ff, d_model, bias)
         self.dropout = Dropout(dropout)
 
@@ -53,7 +56,7 @@ class FeedForward(nn.Module):
         return f"activation={self.activation}"
 
     def _activated(self, inner: Tensor) -> Tensor:
-        if self.activation != "swiglu":
+        if self.activation not in GATED:
             return _FUNCTIONS[self.activation](inner)
         gate, linear = inner.chunk(2, dim=-1)
-        return F.silu(gate) * linear
+        return _FUNCTIONS[GATED[self.activation]](gate) * linear

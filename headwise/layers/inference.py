@@ -306,7 +306,9 @@ def _is_common(residual: Residual | None) -> bool:
     if residual is None:
         return True
     # statistics of a batch leave padding out, and here nobody knows what is padding
-    return residual.skip and not any(isinstance(norm, TokenBatchNorm) for norm in (residual.before, residual.after))
+    norms = (residual.before, residual.after)
+    plain = residual.skip and isinstance(residual.inside, nn.Identity)
+    return plain and not any(isinstance(norm, TokenBatchNorm) for norm in norms)
 
 
 def _attends_plainly(attention: MultiHeadAttention) -> bool:
@@ -321,6 +323,7 @@ def _attends_plainly(attention: MultiHeadAttention) -> bool:
         return False
     if (
         attention.latent
+        or attention.limit is not None
         or attention.convolution is not None
         or attention.closing is not None
         or attention.gates is not None

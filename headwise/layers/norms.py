@@ -5,13 +5,14 @@ from typing import Literal, get_args
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headwise.attention.precision import uncast
 from headwise.attention.zeros import zeroed_beyond
 from headwise.errors import ConfigError, Unsupported, unknown
 
 Tokens = Float[Tensor, "batch length width"]
-Norm = Literal["none", "layer", "batch", "rms"]
+Norm = Literal["none", "layer", "batch", "rms", "rms_1p"]
 
 
 class TokenBatchNorm(nn.Module):
@@ -66,11 +67,36 @@ class TokenBatchNorm(nn.Module):
         return f"{self.weight.numel()}, momentum={self.momentum}, eps={self.eps}"
 
 
-def build_norm(name: str, width: int, eps: float | None = None) -> nn.Module:
+class OffsetRMSNorm(nn.Module):
+    """(1 + w) x / sqrt(mean(x^2) + eps): the gain is stored less 1, so that weight decay draws it towards 1.
+
+    Args:
+        width: features.
+        eps: added to the mean of the squares.
+    Source: the code of Gemma team 2024, arXiv:2403.08295.
+
+    >>> OffsetRMSNorm(2)(torch.tensor([[3.0, -3.0]])).round().tolist()
+    [[1.0, -1.0]]
+    """
+
+    def __init__(self, width: int, eps: float = 1e-6):
+        super().__init__()
+        self.eps, self.weight = eps, nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Float[Tensor, "*axes width"]) -> Float[Tensor, "*axes width"]:
+        gain = 1.0 + self.weight
+        return F.rms_norm(x, gain.shape, gain.to(x.dtype), self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.numel()}, eps={self.eps}"
+
+
+def build_norm(name: str, width: int, eps: float | None = None, bias: bool = True) -> nn.Module:
     """A new norm of vectors of this width; "none" is an identity. Raises: ConfigError for another name.
 
     Args:
-        eps: added to the variance; None: 1e-6 for "rms", else 1e-5.
+        eps: added to the variance; None: 1e-6 for "rms" and "rms_1p", else 1e-5.
+        bias: of "layer", which alone has one.
 
     >>> build_norm("rms", 8)
     RMSNorm((8,), eps=1e-06, elementwise_affine=True)
@@ -81,7 +107,9 @@ def build_norm(name: str, width: int, eps: float | None = None) -> nn.Module:
         return TokenBatchNorm(width, eps=1e-5 if eps is None else eps)
     if name == "rms":
         return nn.RMSNorm(width, eps=1e-6 if eps is None else eps)
-    return nn.LayerNorm(width, 1e-5 if eps is None else eps) if name == "layer" else nn.Identity()
+    if name == "rms_1p":
+        return OffsetRMSNorm(width, 1e-6 if eps is None else eps)
+    return nn.LayerNorm(width, 1e-5 if eps is None else eps, bias=bias) if name == "layer" else nn.Identity()
 
 
 def normed(norm: nn.Module, x: Tokens, valid_lens: Int[Tensor, "batch"] | None) -> Tokens:
@@ -112,10 +140,12 @@ def norm_parts(
         return parts
     if isinstance(norm, TokenBatchNorm):
         return parts * norm.weight * torch.rsqrt(norm.variance + norm.eps)
-    if not isinstance(norm, nn.LayerNorm | nn.RMSNorm):
+    if not isinstance(norm, nn.LayerNorm | nn.RMSNorm | OffsetRMSNorm):
         raise Unsupported(f"{type(norm).__name__} is no norm whose output is a sum over parts of its input")
     if isinstance(norm, nn.LayerNorm):
         total, parts = (vectors - vectors.mean(-1, keepdim=True) for vectors in (total, parts))
     eps = torch.finfo(total.dtype).eps if norm.eps is None else norm.eps
     scaled = parts * torch.rsqrt(total.square().mean(-1, keepdim=True) + eps)[..., None, :]
+    if isinstance(norm, OffsetRMSNorm):
+        return scaled * (1.0 + norm.weight)
     return scaled if norm.weight is None else scaled * norm.weight

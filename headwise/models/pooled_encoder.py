@@ -5,9 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.dropout import Dropout
-from headwise.models.pooling import SequencePooling, SequencePoolingConfig
+from headwise.models.pooling import SequencePooling, SequencePoolingConfig, norm_above
 from headwise.models.recurrent import initialize_with_cells
-from headwise.models.token_encoders import EncoderConfig, Lens, TokenEncoder
+from headwise.models.token_encoders import EncoderConfig, Lens, TokenEncoder, input_width
 
 Tokens = Int[Tensor, "batch length"]
 
@@ -79,10 +79,10 @@ def build_pooled_encoder(
     >>> model(torch.tensor([[4, 5, 6]]), torch.tensor([3])).shape
     torch.Size([1, 3])
     """
-    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, config.d_model)
+    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, input_width(config))
     nn.init.normal_(embedding.weight, std=embedding_std)
-    front = nn.Parameter(embedding_std * torch.randn(config.d_model)) if pooling.kind == "cls" else None
-    pool = pooling.pooling(encoder.width, encoder.backward)
+    front = nn.Parameter(embedding_std * torch.randn(input_width(config))) if pooling.kind == "cls" else None
+    pool = pooling.pooling(encoder.width, encoder.backward, norm_above(config))
     head = nn.Linear(encoder.width, outputs)
     model = PooledEncoder(
         embedding, encoder, pool, head, front=front, dropout=config.dropout, token_dropout=token_dropout

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -146,16 +147,41 @@ class AttentionOverSequence(SequencePooling):
         return pooled[:, 0]
 
 
-class SequencePoolingConfig(Config):
+class TransformConfig(Config):
+    """A layer between a pooling and the head above it."""
+
+    transform: Literal["none", "tanh", "relu", "gelu"] = Field(
+        "none", description="function of a linear layer between pooling and head, as in BERT (tanh); none: no layer"
+    )
+    transform_bias: bool = Field(True, description="that layer has a bias")
+    transform_norm: bool = Field(False, description="a norm stands behind that layer, as in ModernBERT")
+
+    def transform_layer(self, width: int, norm: Callable[[int], nn.Module] = nn.LayerNorm) -> nn.Module:
+        """A new layer of this width, an identity without one; `norm`: makes what stands behind it."""
+        if self.transform == "none":
+            return nn.Identity()
+        functions = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "gelu": nn.GELU()}
+        dense = nn.Linear(width, width, bias=self.transform_bias)
+        layers: OrderedDict[str, nn.Module] = OrderedDict(dense=dense, function=functions[self.transform])
+        if self.transform_norm:
+            layers["norm"] = norm(width)
+        return nn.Sequential(layers)
+
+
+def norm_above(config: EncoderConfig | BlocksConfig) -> Callable[[int], nn.Module]:
+    """What makes the norm of a layer above an encoder: as inside it, where that is one of single vectors."""
+    if isinstance(config, BlocksConfig) and config.norm not in ("none", "batch"):
+        return config.new_norm
+    return nn.LayerNorm
+
+
+class SequencePoolingConfig(TransformConfig):
     """How the states of a text become one vector."""
 
     kind: Literal["mean", "max", "last", "attention", "cls", "first"] = Field(
         "mean",
         description="mean or max over all places, the last state, attention with one query, the state of a learned "
         "token in front (cls), or that of the first token (first), as of an imported BERT",
-    )
-    transform: Literal["none", "tanh", "relu", "gelu"] = Field(
-        "none", description="function of a linear layer between pooling and head, as in BERT (tanh); none: no layer"
     )
     query: Literal["learned", "last"] = Field("learned", description="of attention: learned, or the last state")
     num_heads: int = Field(1, ge=1, description="of attention: heads, each with a query of its own")
@@ -181,10 +207,10 @@ class SequencePoolingConfig(Config):
             width = 2 * encoder.hidden_dim if isinstance(encoder, BidirectionalConfig) else encoder.d_model
             check_heads(width, self.num_heads, None)
 
-    def pooling(self, width: int, backward: int) -> SequencePooling:
-        """A new pooling of states of this width, the last columns of which were read backwards."""
+    def pooling(self, width: int, backward: int, norm: Callable[[int], nn.Module] = nn.LayerNorm) -> SequencePooling:
+        """A new pooling of states of this width, the last columns of which were read backwards; `norm`: behind it."""
         pooling = self._pooling(width, backward)
-        pooling.transform = self._transform(width)
+        pooling.transform = self.transform_layer(width, norm)
         return pooling
 
     def _pooling(self, width: int, backward: int) -> SequencePooling:
@@ -204,9 +230,3 @@ class SequencePoolingConfig(Config):
         mechanism = Scored(score, normalizers.build(self.normalizer, self.num_heads))
         attention = MultiHeadAttention(width, self.num_heads, mechanism, memory_dim=width)
         return AttentionOverSequence(attention, last if self.query == "last" else None)
-
-    def _transform(self, width: int) -> nn.Module:
-        if self.transform == "none":
-            return nn.Identity()
-        functions = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "gelu": nn.GELU()}
-        return nn.Sequential(OrderedDict(dense=nn.Linear(width, width), function=functions[self.transform]))

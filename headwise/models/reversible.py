@@ -149,6 +149,8 @@ def _parts(residual: Residual) -> tuple[nn.Module, Dropout]:
         raise ConfigError(
             "reversible layers need pre-norm blocks: a norm after the sum cannot be undone; set norm_order=pre"
         )
+    if not isinstance(residual.inside, nn.Identity):
+        raise ConfigError("reversible layers have one norm for each sublayer; set norm_order=pre")
     if isinstance(residual.before, TokenBatchNorm):
         raise ConfigError("reversible layers run twice, so a batch norm would count a batch twice; set norm=layer")
     if not residual.skip:

@@ -26,6 +26,7 @@ from headwise.models.recurrent import build_layer, read_both
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig, SublayerConfig
 from headwise.models.transformer_parts import build_positions
+from headwise.positions import position_type
 
 Lens = Int[Tensor, "batch"]
 States = Float[Tensor, "batch length width"]
@@ -240,6 +241,9 @@ class AttentionConfig(BlocksConfig):
         False, description="each position attends only to itself and those before it, as in a language model"
     )
     embedding_norm: bool = Field(False, description="normalization of the sum of embedding and position")
+    embedding_dim: int | None = Field(
+        None, ge=1, le=2**20, description="width of the embeddings, if a linear layer widens them to d_model (ELECTRA)"
+    )
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
@@ -250,8 +254,11 @@ class AttentionConfig(BlocksConfig):
         return not self.causal
 
     def encoder(self) -> TokenEncoder:
-        position = build_positions(self)
-        placed = Placed(position, self.new_norm(self.d_model) if self.embedding_norm else None)
+        width = input_width(self)
+        # of a scheme inside attention the width is that of the model
+        position = build_positions(self, width=width if position_type(self.position).where == "embeddings" else None)
+        project = None if self.embedding_dim is None else nn.Linear(width, self.d_model)
+        placed = Placed(position, self.new_norm(width) if self.embedding_norm else None, project)
         stack = build_encoder(self, placed, position, Causal() if self.causal else None)
         return AttentionEncoder(stack, self.d_model)
 
@@ -259,6 +266,12 @@ class AttentionConfig(BlocksConfig):
 EncoderConfig = Annotated[
     AloneConfig | WindowConfig | ConvolutionConfig | BidirectionalConfig | AttentionConfig, Field(discriminator="kind")
 ]
+
+
+def input_width(config: "EncoderConfig | BlocksConfig") -> int:
+    """Width of the vectors that an encoder reads."""
+    own = config.embedding_dim if isinstance(config, AttentionConfig) else None
+    return own or config.d_model
 
 
 def _alone(config: SublayerConfig, d_model: int, d_ff: int, dropout: float) -> AloneEncoder:

@@ -20,13 +20,15 @@ from headwise.models.initializers import Scheme, initialize
 from headwise.models.protocols import Decoder, Encoder, Lens, Memory, Seq2Seq
 from headwise.models.reversible import ReversibleEncoder
 from headwise.models.transformer_cache import TransformerCache
-from headwise.models.transformer_config import BlocksConfig, StackConfig, TransformerConfig
+from headwise.models.transformer_config import BlocksConfig, DecoderConfig, TransformerConfig
 from headwise.models.transformer_parts import (
     build_positions,
     closing_norm,
     decoder_block,
     encoder_block,
+    layer_positions,
     token_embedding,
+    vocabulary_output,
 )
 from headwise.positions import Position
 
@@ -256,14 +258,15 @@ def build_transformer(config: TransformerConfig, src_vocab: int, tgt_vocab: int,
     if joint and config.tie_embeddings and src_vocab != tgt_vocab:
         raise ConfigError(f"a joint vocabulary has one size, got {src_vocab} and {tgt_vocab}")
     position = build_positions(config)
-    written = position if config.tie_positions else build_positions(config)
+    shared = config.tie_positions and config.decoder_position is None
+    written = position if shared else build_positions(config, config.decoder_position)
     source = token_embedding(config, src_vocab, position)
     target = token_embedding(config, tgt_vocab, written)
     if joint and config.tie_embeddings:
         target.weight = source.weight
     encoder = build_encoder(config, source, position)
     mechanism = config.decoder_mechanism or config.mechanism
-    decoder = build_writer(config, target, mechanism, config.decoder_layers, cross=True, output_bias=config.output_bias)
+    decoder = build_writer(config, target, mechanism, config.decoder_layers, cross=True)
     model = Seq2Seq(encoder, decoder)
     return initialize_and_tie(model, model.decoder, config.initializer, config.tie_output)
 
@@ -277,7 +280,8 @@ def build_encoder(
         position: acts inside its attention.
         mask: which pairs may meet, where heads are not those of a convolution; None: all.
     """
-    blocks = [encoder_block(config, position, layer) for layer in range(config.encoder_layers)]
+    positions = layer_positions(config, position, config.encoder_layers)
+    blocks = [encoder_block(config, own, layer) for layer, own in enumerate(positions)]
     steps = tuple(head - config.num_heads // 2 for head in range(config.num_heads))
     mask = config.limited(Shifts(steps) if config.convolution_heads else mask)
     stack = [ReversibleEncoder(blocks)] if config.reversible else blocks
@@ -285,18 +289,17 @@ def build_encoder(
 
 
 def build_writer(
-    config: StackConfig,
+    config: TransformerConfig | DecoderConfig,
     embedding: TokenEmbedding,
     mechanism: str,
     num_layers: int,
     *,
     cross: bool,
-    output_bias: bool = False,
 ) -> TransformerDecoder:
     """The decoder over these embeddings; `cross`: its blocks attend to a memory."""
-    vocab_size = embedding.weight.shape[0]
-    output = nn.Linear(config.d_model, vocab_size, bias=output_bias)
-    blocks = [decoder_block(config, embedding.position, mechanism, layer, cross=cross) for layer in range(num_layers)]
+    output = vocabulary_output(config, embedding.weight.shape[0])
+    positions = layer_positions(config, embedding.position, num_layers)
+    blocks = [decoder_block(config, own, mechanism, layer, cross=cross) for layer, own in enumerate(positions)]
     return TransformerDecoder(embedding, blocks, closing_norm(config), output)
 
 

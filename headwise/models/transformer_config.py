@@ -25,7 +25,10 @@ class SublayerConfig(Config):
     """The norm and the residual around every sublayer."""
 
     kind: str = Field(description="the family of the model")
-    norm: Norm = Field("layer", description="normalization: over the features of a token (layer, rms), batch, or none")
+    norm: Norm = Field(
+        "layer",
+        description="normalization over the features of a token (layer, rms, rms_1p with gains less 1), batch, or none",
+    )
     residual: bool = Field(True, description="whether a sublayer's input is added to its output")
 
     def residual_around(self, width: int, dropout: float) -> Residual:
@@ -53,19 +56,35 @@ class StackConfig(SublayerConfig):
     head_dim: int | None = Field(
         None, ge=1, le=2**20, description="width of a head's queries and keys; d_model / num_heads if absent"
     )
-    norm_order: Literal["pre", "post"] = Field(
-        "pre", description="the norm stands before each sublayer, or after the residual"
+    norm_order: Literal["pre", "post", "sandwich"] = Field(
+        "pre",
+        description="the norm stands before each sublayer, after the residual, or before and behind each sublayer",
     )
     norm_eps: float | None = Field(
-        None, gt=0, le=1, description="added to the variance in every norm; if absent 1e-6 for rms, else 1e-5"
+        None,
+        gt=0,
+        le=1,
+        description="added to the variance in every norm; if absent 1e-6 for rms and rms_1p, else 1e-5",
     )
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"] = Field(
-        "relu", description="of the feed-forward network"
+    norm_bias: bool = Field(True, description="norms of kind layer have a bias")
+    first_norm: bool = Field(
+        True, description="a norm stands before the first sublayer too; false: as in ModernBERT, with embedding_norm"
+    )
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"] = Field(
+        "relu", description="of the feed-forward network; those ending in glu have a gate"
     )
     bias: Literal["all", "qkv", "none"] = Field(
         "all", description="linear layers of a block with a bias: all, those of queries, keys and values, or none"
     )
     position: PositionName = Field("sinusoidal", description="where position enters; `headwise list positions`")
+    local_mask: MaskText | None = Field(
+        None,
+        description="pairs that local layers are limited to, such as window:left=127,right=0; none: no such layers",
+    )
+    local_layers: str = Field(
+        "l", pattern="^[gl]+$", description="which layers are local (l) and which global (g), in turn, such as lllllg"
+    )
+    local_position: PositionName | None = Field(None, description="of local layers; as position if absent")
     max_len: int = Field(512, ge=1, description="size of a learned table of positions, in tokens")
     mechanism: MechanismName = Field("scored", description="what self-attention computes; `headwise list mechanisms`")
     score: ScoreName = Field("scaled_dot", description="how alike query and key are; `headwise list scores`")
@@ -109,15 +128,38 @@ class StackConfig(SublayerConfig):
     def model_post_init(self, context: object) -> None:
         check_heads(self.d_model, self.num_heads, self.num_kv_heads, self.head_dim)
         normalizers.build(self.normalizer, self.num_heads)
-        position = position_type(self.position)
         for name in self.mechanisms():
             if not mechanisms.is_scored(name) and (self.score, self.normalizer) != ("scaled_dot", "softmax"):
                 raise ConfigError(f"score and normalizer belong to mechanism 'scored', not to '{name}'")
             facts = mechanisms.mechanism_type(name).facts
-            if position.where.startswith("scores") and not (facts.bias and facts.relative):
+            entering = [own for own in self.positions() if position_type(own).where.startswith("scores")]
+            if entering and not (facts.bias and facts.relative):
                 raise ConfigError(
-                    f"mechanism '{name}' has no scores that position '{self.position}' could enter; use 'scored'"
+                    f"mechanism '{name}' has no scores that position '{entering[0]}' could enter; use 'scored'"
                 )
+        self._check_local()
+        if not self.norm_bias and self.norm != "layer":
+            raise ConfigError(f"norm '{self.norm}' has no bias: leave norm_bias out")
+        if not self.first_norm and self.norm_order == "post":
+            raise ConfigError("first_norm = false leaves out a norm before a sublayer, and norm_order 'post' has none")
+
+    def _check_local(self) -> None:
+        if self.local_mask is None:
+            if self.local_layers != "l" or self.local_position is not None:
+                raise ConfigError("local_layers and local_position belong to local_mask, which says what layers see")
+            return
+        for name in self.mechanisms():
+            if mechanisms.mechanism_type(name).facts.honours != "any":
+                raise ConfigError(f"mechanism '{name}' does not honour every mask; leave local_mask out")
+        if self.local_position is not None and position_type(self.local_position).where == "embeddings":
+            raise ConfigError(
+                f"local_position '{self.local_position}' changes embeddings, which all layers read; take one that acts"
+                " inside attention, such as rotary"
+            )
+
+    def is_local(self, layer: int) -> bool:
+        """Whether a layer is limited to the pairs of `local_mask`."""
+        return self.local_mask is not None and self.local_layers[layer % len(self.local_layers)] == "l"
 
     def latent_sizes(self) -> Latent | None:
         """Of keys and values through one narrow vector; None: they have matrices of their own."""
@@ -138,10 +180,13 @@ class StackConfig(SublayerConfig):
         """A new residual around a sublayer, its norm in front or behind."""
         if self.norm_order == "pre":
             return super().residual_around(width, dropout)
+        if self.norm_order == "sandwich":
+            norms = self.new_norm(width), nn.Identity()
+            return Residual(*norms, dropout, skip=self.residual, inside=self.new_norm(width))
         return Residual(nn.Identity(), self.new_norm(width), dropout, skip=self.residual)
 
     def new_norm(self, width: int) -> nn.Module:
-        return build_norm(self.norm, width, self.norm_eps)
+        return build_norm(self.norm, width, self.norm_eps, self.norm_bias)
 
     @property
     def head_width(self) -> int:
@@ -152,9 +197,15 @@ class StackConfig(SublayerConfig):
         """The mechanisms of self-attention; that of the decoder comes last."""
         return (self.mechanism,)
 
+    def positions(self) -> tuple[str, ...]:
+        """The position schemes; those of the decoder come behind the first."""
+        return (self.position, *([self.local_position] if self.local_position else []))
+
     def places(self) -> int | None:
         """The longest input in tokens, where there are weights for each position."""
-        tabled = self.position == "learned" or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
+        tabled = (
+            "learned" in self.positions() or mechanisms.mechanism_type(self.mechanism).facts.cache == "per_hypothesis"
+        )
         return self.max_len if tabled else None
 
     def check_steps(self, key: str) -> None:
@@ -164,11 +215,10 @@ class StackConfig(SublayerConfig):
                 "norm 'batch' cannot be in a decoder: while training, the mean over a batch shows a token what comes"
                 " after it; use 'layer', 'rms' or 'none'"
             )
-        if not position_type(self.position).steps:
+        written = self.positions()[1 if key == "decoder_mechanism" else 0 :]
+        if whole := [name for name in written if not position_type(name).steps]:
             fitting = ", ".join(name for name in position_names() if position_type(name).steps)
-            raise ConfigError(
-                f"position '{self.position}' cannot go step by step, as a decoder does; these can: {fitting}"
-            )
+            raise ConfigError(f"position '{whole[0]}' cannot go step by step, as a decoder does; these can: {fitting}")
         writer = self.mechanisms()[-1]
         if not _writes(writer):
             raise ConfigError(
@@ -194,15 +244,15 @@ class BlocksConfig(StackConfig):
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
-        if self.segment is not None and (self.reversible or self.convolution_heads or self.mask):
+        if self.segment is not None and (self.reversible or self.convolution_heads or self.mask or self.local_mask):
             raise ConfigError(
-                "segment encodes the source in segments: leave out reversible, convolution_heads and mask"
+                "segment encodes the source in segments: leave out reversible, convolution_heads, mask and local_mask"
             )
         if self.value_residual and self.reversible:
             raise ConfigError("reversible layers keep nothing of one another: leave reversible or value_residual out")
-        if self.conv and (self.segment is not None or self.mask):
+        if self.conv and (self.segment is not None or self.mask or self.local_mask):
             raise ConfigError(
-                "conv mixes each token with those before it, which mask or segment may hide: leave conv out"
+                "conv mixes each token with those before it, which mask, local_mask or segment may hide: leave conv out"
             )
         if self.mask is not None and mechanisms.mechanism_type(self.mechanism).facts.honours != "any":
             raise ConfigError(f"mechanism '{self.mechanism}' does not honour every mask; leave mask out")
@@ -235,10 +285,14 @@ class TransformerConfig(BlocksConfig):
     kind: Literal["transformer"] = Field("transformer", description="the family of the model")
     decoder_layers: int = Field(6, ge=1, le=1024, description="decoder blocks")
     decoder_mechanism: MechanismName | None = Field(None, description="the decoder's; as mechanism if absent")
+    decoder_position: PositionName | None = Field(None, description="the decoder's; as position if absent")
     tie_positions: bool = Field(True, description="both sides share one learned table of positions")
     embedding_scale: bool = Field(True, description="embeddings are multiplied by the square root of d_model")
     embedding_norm: bool = Field(False, description="normalization of the sum of embedding and position")
     output_bias: bool = Field(False, description="the output has a bias")
+    output_scale: bool = Field(
+        False, description="the states that the output reads are divided by the square root of d_model (T5)"
+    )
     tie_embeddings: bool = Field(True, description="share the embedding tables when both sides share a tokenizer")
     tie_output: bool = Field(True, description="the output matrix is the target embedding")
 
@@ -248,6 +302,10 @@ class TransformerConfig(BlocksConfig):
 
     def mechanisms(self) -> tuple[str, ...]:
         return self.mechanism, self.decoder_mechanism or self.mechanism
+
+    def positions(self) -> tuple[str, ...]:
+        first, *local = super().positions()
+        return first, self.decoder_position or first, *local
 
     def fewest_tensors(self) -> int:
         return super().fewest_tensors() + 4 * self.decoder_layers
@@ -264,10 +322,15 @@ class DecoderConfig(StackConfig):
     embedding_scale: bool = Field(True, description="embeddings are multiplied by the square root of d_model")
     embedding_norm: bool = Field(False, description="normalization of the sum of embedding and position")
     tie_output: bool = Field(True, description="the output matrix is the embedding")
+    output_cap: float | None = Field(
+        None, gt=0, description="logits are bent to lie between -cap and cap: cap tanh(logit / cap) (Gemma 2)"
+    )
 
     def model_post_init(self, context: object) -> None:
         super().model_post_init(context)
         self.check_steps("mechanism")
+        if self.conv and self.local_mask:
+            raise ConfigError("conv mixes each token with those before it, which local_mask may hide: leave conv out")
         if self.memory_len:
             self._check_memory()
 
@@ -275,6 +338,8 @@ class DecoderConfig(StackConfig):
         return 4 * self.num_layers
 
     def _check_memory(self) -> None:
+        if self.local_mask is not None:
+            raise ConfigError("local_mask counts the tokens of one segment: leave out local_mask or memory_len")
         if self.conv:
             raise ConfigError("conv cannot read on from the memory of earlier segments: leave out conv or memory_len")
         position, facts = position_type(self.position), mechanisms.mechanism_type(self.mechanism).facts

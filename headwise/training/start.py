@@ -13,7 +13,8 @@ from headwise.data.files import resolve, sha256
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import CheckpointError, ConfigError
 from headwise.exchange import huggingface
-from headwise.exchange.family import effective
+from headwise.exchange.families import FAMILIES
+from headwise.exchange.family import Family, effective
 from headwise.exchange.folder import CONFIG as THEIR_CONFIG
 from headwise.exchange.folder import Folder
 from headwise.exchange.huggingface import Origin
@@ -29,7 +30,10 @@ from headwise.tasks import registry
 from headwise.tasks.task import Assets, Task
 from headwise.training.recipe import Recipe, flattened, parse_recipe, read_recipe
 
-_SECTIONS = ("model", "tokenizer", "decoding", "length", "pooling", "output", "spelling", "tie_output")
+_SECTIONS = (
+    *("model", "tokenizer", "decoding", "length", "pooling", "output", "spelling", "tie_output"),
+    "transform_bias",
+)
 _LENGTHS = ("max_source_len", "max_target_len", "max_len", "size", "channels")
 # a low rate that falls to zero, in few passes over the data
 _FINE_TUNING = {"learning_rate": 5e-5, "schedule": "budget", "warmup_share": 0.1, "max_epochs": 3, "batch_tokens": 1024}
@@ -136,14 +140,16 @@ class Start:
         """What stands above an encoder that was trained for another task, as BERT has it."""
         if task not in ENCODED or self.recipe.task not in ENCODED:
             raise ConfigError(f"{self.origin.name}: is a model of task {self.recipe.task}, not of {task}")
+        (files,) = (self.files[name] for name in FILES[self.recipe.task] if name in self.files)
+        tokenizer = Tokenizer.from_bytes(files, self.origin.name)
+        if tokenizer.imported is not None and tokenizer.imported.family in FAMILIES:
+            return _head_of(FAMILIES[tokenizer.imported.family], task)
         if task == "tag":
             above = {"pooling": {"kind": "first", "place": "after"}, "output": {"kind": "softmax"}}
             return {**above, "spelling": {"longest": 0}}
         if task == "masked-lm":
             return {}
-        (files,) = (self.files[name] for name in FILES[self.recipe.task] if name in self.files)
-        before, _ = Tokenizer.from_bytes(files, self.origin.name).around
-        return {"pooling": {"kind": "first", "transform": "tanh"} if before else {"kind": "mean"}}
+        return {"pooling": {"kind": "first", "transform": "tanh"} if tokenizer.around[0] else {"kind": "mean"}}
 
     def load_into(self, model: nn.Module, recipe: Recipe, task: Task[Any]) -> str:
         """Puts the weights into a new model; returns the line for log and card.
@@ -178,6 +184,18 @@ class Start:
             return lambda name: name.partition(".")[0] not in ("embedding", "encoder")
         before = registry.task_type(self.recipe.task)(self.recipe, Assets(self.files)).outputs
         return None if before == task.outputs else lambda name: name.partition(".")[0] in ("head", "tagging")
+
+
+def _head_of(family: Family, task: str) -> dict[str, Any]:
+    """The sections of a recipe that say what a family has above its encoder for a task."""
+    sections: dict[str, Any] = {}
+    for key, value in {**family.assumed, **family.by_task.get(task, {})}.items():
+        section, _, name = key.partition(".")
+        if not name and key in _SECTIONS:
+            sections[key] = value
+        elif name and section in ("pooling", "output", "spelling") and task != "masked-lm":
+            sections.setdefault(section, {})[name] = value
+    return sections
 
 
 def value_of_start(recipe: Config) -> str | None:

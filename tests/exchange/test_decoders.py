@@ -1,6 +1,8 @@
 """Language models of transformers: imported they compute, write and learn as there, and they come back bit by bit."""
 
+import json
 import random
+import shutil
 
 import pytest
 import torch
@@ -84,13 +86,14 @@ def test_tensors_come_back_bit_by_bit(folders, name):
     assert all(torch.equal(exported.tensors[key], before[key]) for key in before)
 
 
-def test_fine_tuning_lowers_the_loss(folders, tmp_path):
-    run = folders["llama"][3]
+@pytest.mark.parametrize("name", ["llama", pytest.param("gemma3_text", marks=pytest.mark.slow)])
+def test_fine_tuning_lowers_the_loss_and_resumes_exactly(folders, name, tmp_path):
+    run = folders[name][3]
     (tmp_path / "text.txt").write_text("".join(f"{text}\n" for text in texts(300)))
     start = Start.read(run)
     data = {"train": str(tmp_path / "text.txt"), "valid_fraction": 0.1, "test_fraction": 0.0}
     values = {"task": "language-model", "seed": 0, **start.settings(run, data), "ngram": 0}
-    limits = {"max_steps": 20, "validate_every": 10, "learning_rate": 3e-3, "batch_tokens": 256}
+    limits = {"max_steps": 20, "validate_every": 10, "learning_rate": 3e-3, "batch_tokens": 256, "save_every": 10}
     values["training"] = {
         **values["training"],
         "schedule": "constant",
@@ -99,25 +102,55 @@ def test_fine_tuning_lowers_the_loss(folders, tmp_path):
         **limits,
     }
     events = []
-    train(read_recipe(values), tmp_path / "run", on_event=events.append)
+    whole = train(read_recipe(values), tmp_path / "run", on_event=events.append)
     losses = [event["metrics"]["loss"] for event in events if event["event"] == "validation"]
     assert losses[-1] < losses[0]
+    train(read_recipe(values, ["training.max_steps=10"]), tmp_path / "parts")
+    parts = train(read_recipe(values), tmp_path / "parts")
+    expected, resumed = (load_file(done.folder / "model.safetensors") for done in (whole, parts))
+    assert all(torch.equal(expected[key], resumed[key]) for key in expected)
+
+
+def test_keys_of_older_gemma_folders_are_read(folders, tmp_path):
+    folder = folders["gemma3_text"][2]
+    shutil.copytree(folder, tmp_path / "old")
+    values = json.loads((folder / "config.json").read_text())
+    del values["layer_types"], values["rope_parameters"]
+    older = {"sliding_window_pattern": 3, "rope_theta": 1e3, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    (tmp_path / "old" / "config.json").write_text(json.dumps(values | older | {"rope_local_base_freq": 1e4}))
+    assert Start.read(tmp_path / "old").recipe == Start.read(folder).recipe
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("name", "key", "value"),
     [
-        ("sliding_window", 8),
-        ("hidden_act", "gelu"),
-        ("rope_parameters", {"rope_type": "yarn", "factor": 2.0}),
-        ("rope_parameters", {"rope_theta": -1.0}),
-        ("rope_theta", -1),
-        ("eos_token_id", -4),
-        ("pad_token_id", True),
+        ("llama", "sliding_window", 8),
+        ("mistral", "sliding_window", 0),
+        ("mistral-windowed", "layer_types", ["full_attention", "sliding_attention"]),
+        ("mistral", "hidden_act", "gelu"),
+        ("mistral", "rope_parameters", {"rope_type": "yarn", "factor": 2.0}),
+        ("mistral", "rope_parameters", {"rope_theta": -1.0}),
+        ("mistral", "rope_theta", -1),
+        ("mistral", "eos_token_id", -4),
+        ("mistral", "pad_token_id", True),
+        ("qwen3-windowed", "layer_types", ["sliding_attention"]),
+        ("qwen3-windowed", "layer_types", ["chunked_attention", "sliding_attention"]),
+        ("gemma2", "query_pre_attn_scalar", 0),
+        ("gemma2", "attn_logit_softcapping", -1.0),
+        ("gemma2", "final_logit_softcapping", "5"),
+        ("gemma2", "use_bidirectional_attention", True),
+        ("gemma2", "attention_bias", True),
+        ("gemma2", "sliding_window", 4.0),
+        ("gemma2", "rope_parameters", {"rope_type": "yarn"}),
+        ("gemma3_text", "attn_logit_softcapping", 50.0),
+        ("gemma3_text", "rope_parameters", {"chunked_attention": {}}),
+        ("gemma3_text", "rope_parameters", {"full_attention": {"rope_type": "dynamic"}}),
+        ("gemma3_text", "sliding_window_pattern", 0),
+        ("gemma3_text", "surprise", 1),
     ],
 )
-def test_what_has_no_counterpart_is_refused_by_its_key(tmp_path, key, value):
-    made(tmp_path, "mistral")
+def test_what_has_no_counterpart_is_refused_by_its_key(tmp_path, name, key, value):
+    made(tmp_path, name)
     edited(tmp_path, **{key: value})
     with pytest.raises(headwise.Unsupported, match=key):
         Start.read(tmp_path)

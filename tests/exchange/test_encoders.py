@@ -175,7 +175,7 @@ TUNING += ["training.warmup_steps=0", "training.baseline_cpu_s=0"]
 
 
 @pytest.mark.parametrize("task", HEADS)
-@pytest.mark.parametrize("name", ["bert", "roberta"])
+@pytest.mark.parametrize("name", ["bert", "roberta", pytest.param("modernbert", marks=pytest.mark.slow)])
 def test_an_encoder_of_masked_words_learns_other_tasks(folders, name, task, tmp_path):
     _, _, folder, run = folders[name, "masked-lm"]
     data = write_data(task, tmp_path)
@@ -201,8 +201,9 @@ def test_a_head_stays_where_the_labels_are_the_same(folders, tmp_path):
     assert list(headwise.load(tmp_path / "other").classes) == ["bad", "best"]
 
 
-def test_resuming_is_exact(folders, tmp_path):
-    _, _, folder, _ = folders["bert", "masked-lm"]
+@pytest.mark.parametrize("name", ["bert", pytest.param("modernbert", marks=pytest.mark.slow)])
+def test_resuming_is_exact(folders, name, tmp_path):
+    _, _, folder, _ = folders[name, "masked-lm"]
     data = write_data("classify", tmp_path)
     whole = tuned(folder, "classify", data, tmp_path / "whole", "training.save_every=10")[2]
     tuned(folder, "classify", data, tmp_path / "parts", "training.save_every=10", "training.max_steps=10")
@@ -263,8 +264,18 @@ def test_a_long_sentence_is_tagged_in_parts(folders, name):
         ("bert", "tag", "id2label", {"0": "a", "2": "b"}),
         ("bert", "tag", "pad_token_id", -4),
         ("bert", "tag", "type_vocab_size", 0),
-        ("electra", "tag", "embedding_size", 9),
+        ("electra", "tag", "embedding_size", 0),
         ("roberta", "masked-lm", "tie_word_embeddings", False),
+        ("modernbert", "masked-lm", "decoder_bias", False),
+        ("modernbert", "classify", "classifier_bias", True),
+        ("modernbert", "classify", "classifier_activation", "relu"),
+        ("modernbert", "classify", "classifier_pooling", "max"),
+        ("modernbert", "classify", "hidden_activation", "tanh"),
+        ("modernbert", "tag", "local_attention", "4"),
+        ("modernbert", "tag", "layer_types", ["full_attention"]),
+        ("modernbert", "tag", "rope_parameters", {"full_attention": {"rope_type": "yarn"}}),
+        ("modernbert", "tag", "mlp_bias", True),
+        ("modernbert", "tag", "global_attn_every_n_layers", 0),
         ("distilbert", "classify", "surprise", 1),
     ],
 )
@@ -273,6 +284,21 @@ def test_what_has_no_counterpart_is_refused_by_its_key(folders, tmp_path, name, 
     edited(tmp_path / "copy", **{key: value})
     with pytest.raises(headwise.Unsupported, match=key):
         Start.read(tmp_path / "copy")
+
+
+def test_keys_of_older_modernbert_folders_are_read(folders, tmp_path):
+    folder = folders["modernbert", "classify"][2]
+    shutil.copytree(folder, tmp_path / "old")
+    values = json.loads((folder / "config.json").read_text())
+    del values["layer_types"], values["rope_parameters"]
+    older = {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
+    (tmp_path / "old" / "config.json").write_text(json.dumps(values | older))
+    assert Start.read(tmp_path / "old").recipe == Start.read(folder).recipe
+
+
+def test_a_new_head_is_that_of_the_family(folders, tmp_path):
+    values = start_settings(folders["modernbert", "masked-lm"][2], "classify", write_data("classify", tmp_path))
+    assert values["pooling"] == {"transform": "gelu", "transform_bias": False, "transform_norm": True, "kind": "first"}
 
 
 def test_names_of_older_folders_are_read(folders, tmp_path):

@@ -10,7 +10,7 @@ import torch
 transformers = pytest.importorskip("transformers")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
-from their_models import edited, encoder, made, picture_reader  # noqa: E402
+from their_models import FAMILIES, edited, encoder, made, picture_reader  # noqa: E402
 
 from headwise.errors import CheckpointError, HeadwiseError, Unsupported  # noqa: E402
 from headwise.training.start import Start  # noqa: E402
@@ -29,6 +29,9 @@ OTHERS = {
     "roberta": ("hidden_size", "roberta.encoder.layer.0.output.dense.weight"),
     "distilbert": ("dim", "distilbert.transformer.layer.0.ffn.lin1.weight"),
     "vit": ("hidden_size", "vit.encoder.layer.0.output.dense.weight"),
+    "t5": ("d_model", "encoder.block.0.layer.1.DenseReluDense.wi.weight"),
+    "modernbert": ("hidden_size", "model.layers.0.mlp.Wo.weight"),
+    "gemma2": ("hidden_size", "model.layers.0.mlp.down_proj.weight"),
     "opt": ("hidden_size", "model.decoder.layers.0.fc1.weight"),
 }
 
@@ -37,8 +40,12 @@ OTHERS = {
 def other_folders(tmp_path_factory):
     place = tmp_path_factory.mktemp("others")
     for name in OTHERS:
-        make = {"vit": picture_reader, "opt": lambda folder: made(folder, "opt")}.get(name)
-        make(place / name) if make else encoder(place / name, name, "classify")
+        if name == "vit":
+            picture_reader(place / name)
+        elif name in FAMILIES:
+            made(place / name, name)
+        else:
+            encoder(place / name, name, "classify")
         Start.read(place / name)
     return place
 

@@ -110,7 +110,7 @@ def test_tensors_come_back_bit_by_bit(folders, name):
         assert torch.equal(exported.tensors[key], tensor), key
 
 
-@pytest.mark.parametrize("name", ["marian", "bart"])
+@pytest.mark.parametrize("name", ["marian", "bart", pytest.param("t5", marks=pytest.mark.slow)])
 def test_fine_tuning_lowers_the_loss_and_resumes_exactly(folders, name, tmp_path):
     run = folders[name][3]
     (tmp_path / "pairs.tsv").write_text("".join(f"{text}\t{' '.join(reversed(text.split()))}\n" for text in texts(200)))
@@ -151,20 +151,30 @@ def test_a_start_of_another_shape_is_refused_by_key(folders, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("name", "key", "value"),
     [
-        ("encoder_layerdrop", 0.1),
-        ("activation_function", "tanh"),
-        ("surprise", 1),
-        ("repetition_penalty", 1.3),
-        ("encoder_attention_heads", 2),
-        ("is_decoder", True),
-        ("tie_word_embeddings", False),
-        ("forced_eos_token_id", 7),
+        ("marian", "encoder_layerdrop", 0.1),
+        ("marian", "activation_function", "tanh"),
+        ("marian", "surprise", 1),
+        ("marian", "repetition_penalty", 1.3),
+        ("marian", "encoder_attention_heads", 2),
+        ("marian", "is_decoder", True),
+        ("marian", "tie_word_embeddings", False),
+        ("marian", "forced_eos_token_id", 7),
+        ("t5", "feed_forward_proj", "gated-tanh"),
+        ("t5", "dense_act_fn", "gelu"),
+        ("t5", "is_gated_act", True),
+        ("t5", "relative_attention_num_buckets", 7),
+        ("t5", "relative_attention_num_buckets", 1 << 40),
+        ("t5", "relative_attention_max_distance", "10"),
+        ("t5", "tie_word_embeddings", 3),
+        ("t5", "scale_decoder_outputs", 0.5),
+        ("t5", "surprise", 1),
+        ("t5", "num_decoder_layers", "2"),
     ],
 )
-def test_what_has_no_counterpart_is_refused_by_its_key(tmp_path, key, value):
-    made(tmp_path, "marian")
+def test_what_has_no_counterpart_is_refused_by_its_key(tmp_path, name, key, value):
+    made(tmp_path, name)
     generation = key in ("repetition_penalty", "forced_eos_token_id")
     edited(tmp_path, "generation_config.json" if generation else "config.json", **{key: value})
     with pytest.raises(headwise.Unsupported, match=f"{key}|decoder_attention_heads"):

@@ -39,6 +39,17 @@ FAMILIES = {
         "",
     ),
 }
+T5 = {**TOKENS, "d_model": 18, "d_kv": 5, "d_ff": 22, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 3}
+T5 |= {"decoder_start_token_id": PAD, "n_positions": PLACES, "relative_attention_num_buckets": 8}
+T5 |= {"relative_attention_max_distance": 10}
+FAMILIES |= {
+    "t5": ("T5ForConditionalGeneration", T5, ""),
+    "t5-gated": (
+        "T5ForConditionalGeneration",
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        "",
+    ),
+}
 TRANSLATORS = list(FAMILIES)
 GROUPED = {**STACK, "num_key_value_heads": 1}
 STRETCHED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
@@ -59,13 +70,34 @@ FAMILIES |= {
         "<s> ",
     ),
     "mistral": ("MistralForCausalLM", GROUPED, "<s> "),
+    "mistral-windowed": ("MistralForCausalLM", GROUPED | {"sliding_window": 5}, "<s> "),
     "qwen2": ("Qwen2ForCausalLM", GROUPED | {"bos_token_id": None}, ""),
     "qwen3": ("Qwen3ForCausalLM", GROUPED | {"head_dim": 8, "bos_token_id": None}, ""),
+    "qwen3-windowed": (
+        "Qwen3ForCausalLM",
+        GROUPED | {"head_dim": 8, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+        "",
+    ),
+    "gemma2": (
+        "Gemma2ForCausalLM",
+        GROUPED
+        | {"head_dim": 8, "query_pre_attn_scalar": 7, "sliding_window": 4}
+        | {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 5.0},
+        "<s> ",
+    ),
+    "gemma3_text": (
+        "Gemma3ForCausalLM",
+        GROUPED
+        | {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4, "num_hidden_layers": 3}
+        | {"layer_types": ["sliding_attention", "sliding_attention", "full_attention"]}
+        | {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e3}}},
+        "<s> ",
+    ),
 }
 DECODERS = [name for name in FAMILIES if name not in TRANSLATORS]
 # of random weights, and a bias of the end with which outputs have several lengths
 NOISE = 0.25
-ENDS = {"marian": 4.0, "marian-silu": 6.0, "pegasus": 4.0, "bart": 3.0, "blenderbot": 4.0}
+ENDS = {"marian": 4.0, "marian-silu": 6.0, "pegasus": 4.0, "bart": 3.0, "blenderbot": 4.0, "t5": 2.5, "t5-gated": 2.5}
 
 
 def tokenizer(folder, before="", *, ends=True):
@@ -89,6 +121,13 @@ def tokenizer(folder, before="", *, ends=True):
     return words
 
 
+def _vary_t5(model, name):
+    """Outputs of several lengths, and an output with a matrix of its own where the shape has one."""
+    if name == "t5-gated":
+        model.lm_head.weight = torch.nn.Parameter(0.6 * NOISE * torch.randn_like(model.lm_head.weight))
+    model.lm_head.weight[EOS] *= ENDS[name]
+
+
 def made(folder, name, **changes):
     """A model with random weights, large enough that its outputs differ and end, and its tokenizer."""
     kind, values, before = FAMILIES[name]
@@ -100,6 +139,8 @@ def made(folder, name, **changes):
         for key, tensor in model.state_dict().items():
             if tensor.is_floating_point() and not (sinusoids and "embed_positions" in key):
                 tensor.copy_(tensor + NOISE * torch.randn_like(tensor))
+        if name.startswith("t5"):
+            _vary_t5(model, name)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_(std=0.3)
             # outputs of several lengths
@@ -116,6 +157,7 @@ ENCODERS = {
     "xlm-roberta": "XLMRoberta",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "modernbert": "ModernBert",
 }
 HEADS = {"classify": "SequenceClassification", "regress": "SequenceClassification"}
 HEADS |= {"tag": "TokenClassification", "masked-lm": "MaskedLM"}
@@ -163,8 +205,15 @@ def encoder(folder, name, task, **changes):
         values |= {"dim": 18, "n_layers": 2, "n_heads": 3, "hidden_dim": 22}
     else:
         values |= {key: STACK[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads")}
-        values |= {"intermediate_size": 22, "type_vocab_size": 1 if "roberta" in name else 2}
-    values |= {"embedding_size": 18} if name == "electra" else {}
+        values |= {"intermediate_size": 22}
+    if name == "modernbert":
+        values |= {"num_hidden_layers": 3, "local_attention": 4, "eos_token_id": 3}
+        values |= {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}
+        values |= {"bos_token_id": 2, "classifier_pooling": "mean" if task == "regress" else "cls"}
+    elif name != "distilbert":
+        values |= {"type_vocab_size": 1 if "roberta" in name else 2}
+    # with a head for whole texts of the small shape, whose embeddings are narrower
+    values |= {"embedding_size": 18 if task == "tag" else 7} if name == "electra" else {}
     if labels := LABELS[task]:
         values |= {"id2label": dict(enumerate(labels)), "label2id": {label: n for n, label in enumerate(labels)}}
     torch.manual_seed(len(name) + len(task))

@@ -79,6 +79,16 @@ def test_a_language_model_of_another_mechanism_goes_on_from_its_past(run_of, tmp
 
 
 @pytest.mark.slow
+def test_a_language_model_with_local_layers_reads_its_past_again(run_of, tmp_path, untyped):
+    sizes = {"kind": "decoder", "d_model": 8, "d_ff": 8, "num_heads": 2, "num_layers": 2}
+    run = run_of("language-model", model={**sizes, "local_mask": "window:left=3,right=0", "local_layers": "lg"})
+    parity = formats.export(run, "torch", tmp_path / "out")
+    assert parity.identical == parity.compared > 0
+    programs = json.loads((tmp_path / "out" / "meta.json").read_text())["programs"]
+    assert "past_tokens" in [entry["name"] for entry in programs["decoder"]["inputs"]]
+
+
+@pytest.mark.slow
 def test_what_is_exported_is_checked_or_not_there(run_of, tmp_path, untyped, capsys, monkeypatch):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")

@@ -199,6 +199,7 @@ class Shared(Mask):
 
     mask: Mask
     _latest: list[Structure] = field(default_factory=list, init=False, repr=False)
+    _limited: list[tuple[Mask, Mask]] = field(default_factory=list, init=False, repr=False)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return self.mask(batch, head, query, key)
@@ -219,8 +220,16 @@ class Shared(Mask):
     def shared(self) -> "Mask":
         return self
 
+    def limited(self, limit: Mask) -> Mask:
+        """This mask and another one, one object for all layers that ask with the same limit."""
+        for other, both in self._limited:
+            if other is limit:
+                return both
+        self._limited.append((limit, (self.mask & limit).shared()))
+        return self._limited[-1][1]
+
     def __getstate__(self) -> dict[str, object]:
-        return {"mask": self.mask, "_latest": []}
+        return {"mask": self.mask, "_latest": [], "_limited": []}
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,14 @@ SCORES: dict[str, type[Score]] = {
     "activation_unit": ActivationUnit,
 }
 SIZES = ("query_dim", "key_dim", "hidden", "num_heads", "dim")
-REGISTRY = Registry("score", Score, lambda: SCORES, SIZES)  # type: ignore[type-abstract]
+REGISTRY = Registry(
+    "score",
+    Score,  # type: ignore[type-abstract]
+    lambda: SCORES,
+    SIZES,
+    # the score that another one bends
+    nested={"score": lambda text: build(text, 0, 0, 0, 0)},
+)
 
 find = REGISTRY.find
 catalogue = REGISTRY.catalogue

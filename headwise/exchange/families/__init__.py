@@ -1,11 +1,13 @@
 """The families of transformers that have a counterpart here: one module for each shape of model."""
 
 from headwise.errors import Unsupported
-from headwise.exchange.families import decoders, encoders, images, translators
+from headwise.exchange.families import decoders, encoders, gemma, images, modernbert, t5, translators
 from headwise.exchange.family import Family
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for module in (translators, decoders, encoders, images) for family in module.FAMILIES
+    family.name: family
+    for module in (translators, t5, decoders, gemma, encoders, modernbert, images)
+    for family in module.FAMILIES
 }
 
 

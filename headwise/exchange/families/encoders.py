@@ -1,12 +1,12 @@
 """Encoders of texts: BERT, RoBERTa, XLM-R, DistilBERT and ELECTRA, with a head for each task."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headwise.exchange.family import Family, Spare
 from headwise.exchange.forms import SAME, Added, Below, Form, Packed, Row
-from headwise.exchange.keys import Flat, Key, fixed, free, mapped, token
+from headwise.exchange.keys import Flat, Key, fixed, free, mapped, refused, token
 
 _ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 _ACTIVATIONS |= {"silu": "silu", "swish": "silu"}
@@ -50,6 +50,8 @@ class _Shape:
             Row(f"{_STACK}.embedding.position.table", tuple(f"{own}.{name}.weight" for name in places), form),
             *_affine(f"{_STACK}.embedding.norm", f"{own}.LayerNorm"),
         ]
+        if flat.get("model.embedding_dim"):
+            rows += _affine(f"{_STACK}.embedding.project", f"{self.root}.embeddings_project")
         for layer in range(flat["model.encoder_layers"]):
             rows += self._block(f"{_STACK}.blocks.{layer}", f"{self.root}.{self.layers}.{layer}", flat)
         heads = {"tag": (("head", "classifier"),), "masked-lm": self.masked}
@@ -172,9 +174,11 @@ _CONSTANTS: Flat = {
 
 def _by_task(transform: str, **masked: str) -> dict[str, Flat]:
     """What a recipe says above the encoder; `masked`: keys of [model] that a class for masked tokens needs."""
-    whole = {"pooling.kind": "first", "pooling.transform": transform}
+    plain = {"pooling.transform_bias": True, "pooling.transform_norm": False}
+    whole = {"pooling.kind": "first", "pooling.transform": transform, **plain}
     words = {"pooling.kind": "first", "pooling.place": "after", "output.kind": "softmax", "spelling.longest": 0}
-    filled = {"tie_output": True, **{f"model.{key}": value for key, value in masked.items()}}
+    words |= {"pooling.transform": "none", **plain}
+    filled = {"tie_output": True, "transform_bias": True, **{f"model.{key}": value for key, value in masked.items()}}
     return {"classify": whole, "regress": whole, "tag": words, "masked-lm": filled}
 
 
@@ -234,10 +238,28 @@ _DISTILBERT_KEYS = (
 )
 _ELECTRA_KEYS = (
     *_bert_keys((256, 4, 1024)),
-    Key("embedding_size", "model.d_model", 128),
+    Key("embedding_size", "model.embedding_dim", 128, lambda width: width),
     *free("summary_type", "summary_use_proj", "summary_activation", "summary_last_dropout", "summary_proj_to_labels"),
     *free("summary_first_dropout"),
 )
+
+
+def _prepare_electra(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The keys, with the width of embeddings where it is not that of the model."""
+    prepared = _ELECTRA.prepare(values, where)
+    own = prepared.get("embedding_size", 128)
+    # theirs has no layer between equal widths
+    return {**prepared, "embedding_size": None if own == prepared.get("hidden_size", 256) else _named(own, where)}
+
+
+def _named(width: Any, where: str) -> int:
+    if type(width) is not int or width < 1:
+        raise refused(where, "embedding_size", width)
+    return width
+
+
+def _describe_electra(flat: Flat) -> dict[str, Any]:
+    return {**_ELECTRA.describe(flat), "embedding_size": flat.get("model.embedding_dim") or flat["model.d_model"]}
 
 
 def _family(
@@ -278,5 +300,9 @@ FAMILIES = (
         _by_task("relu", activation="gelu"),
         norm_eps=1e-12,
     ),
-    _family("electra", "Electra", _ELECTRA, (*_ELECTRA_KEYS, *_shared(0, None, None)), _by_task("gelu")),
+    replace(
+        _family("electra", "Electra", _ELECTRA, (*_ELECTRA_KEYS, *_shared(0, None, None)), _by_task("gelu")),
+        prepare=_prepare_electra,
+        describe=_describe_electra,
+    ),
 )

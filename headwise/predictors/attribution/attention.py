@@ -246,12 +246,17 @@ def _decomposed(
     parts = torch.einsum("hk,hkd->kd", weights.to(written.vectors), written.vectors)
     if residual is None or before is None:
         return parts, parts.sum(0) + written.bias
+    inside, dtype = residual.inside, next(residual.inside.parameters(), parts).dtype
+    said = parts.sum(0) + written.bias
+    normed_said = normed(inside, said.to(dtype)[None, None], None)[0, 0].to(said.dtype)
+    parts = norm_parts(inside, said, parts)
+    bias = normed_said - parts.sum(0)
     own = before[row] if residual.skip else torch.zeros_like(before[row])
     if kind == "cross":
         parts = torch.cat([parts, own[None]])
     else:
         parts[row] += own
-    total = parts.sum(0) + written.bias
+    total = parts.sum(0) + bias
     after, dtype = residual.after, next(residual.after.parameters(), total).dtype
     output = normed(after, total.to(dtype)[None, None], None)[0, 0]
     return norm_parts(after, total, parts), output.double()

@@ -20,7 +20,7 @@ from headwise.explain.places import Grid
 from headwise.layers.attention import MultiHeadAttention
 from headwise.models.initializers import Scheme
 from headwise.models.names import MechanismName, NormalizerName, PositionName, ScoreName
-from headwise.models.token_encoders import EncoderConfig, TokenEncoder
+from headwise.models.token_encoders import EncoderConfig, TokenEncoder, input_width
 from headwise.models.transformer import TransformerEncoder, build_encoder
 from headwise.models.transformer_config import BlocksConfig
 from headwise.positions import Position, position_type
@@ -365,7 +365,7 @@ class PixelConfig(Config):
 
     def encoder(self, sizes: Sizes) -> ImageEncoder:
         height, width, channels = sizes
-        return PixelEncoder(nn.Linear(channels, self.sequence.d_model), self.sequence.encoder(), (height, width))
+        return PixelEncoder(nn.Linear(channels, input_width(self.sequence)), self.sequence.encoder(), (height, width))
 
 
 class ResidualConfig(Config):

@@ -17,8 +17,9 @@ from headwise.data.sources import Drawn
 from headwise.data.streams import Text, text_batch, windows
 from headwise.data.tokenizers import Tokenizer
 from headwise.errors import ConfigError
+from headwise.layers.norms import build_norm
 from headwise.models.recurrent import initialize_with_cells
-from headwise.models.token_encoders import EncoderConfig, TokenEncoder
+from headwise.models.token_encoders import EncoderConfig, TokenEncoder, input_width
 from headwise.tasks.text.plain import SPECIALS
 
 # no text has the number of padding, which elsewhere stands only behind texts: within one it is a masked token
@@ -193,12 +194,13 @@ class MaskedEncoder(nn.Module):
 
 
 def build_masked_encoder(
-    config: EncoderConfig, vocab_size: int, *, embedding_std: float, tie_output: bool
+    config: EncoderConfig, vocab_size: int, *, embedding_std: float, tie_output: bool, transform_bias: bool = True
 ) -> MaskedEncoder:
     """The model of a configuration.
 
     Args:
         tie_output: the output's matrix is that of the embeddings.
+        transform_bias: the layer below it has a bias.
 
     >>> import torch
     >>> from headwise.models.token_encoders import WindowConfig
@@ -206,12 +208,13 @@ def build_masked_encoder(
     >>> model(torch.tensor([[4, 0, 6]]), torch.tensor([3]), torch.tensor([1])).shape
     torch.Size([1, 11])
     """
-    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, config.d_model)
+    width = input_width(config)
+    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, width)
     nn.init.normal_(embedding.weight, std=embedding_std)
-    dense = nn.Linear(encoder.width, config.d_model)
-    eps = getattr(config, "norm_eps", None)
-    transform = nn.Sequential(dense, nn.GELU(), nn.LayerNorm(config.d_model, 1e-5 if eps is None else eps))
-    model = MaskedEncoder(embedding, encoder, transform, nn.Linear(config.d_model, vocab_size), config.dropout)
+    dense = nn.Linear(encoder.width, width, bias=transform_bias)
+    norm = build_norm("layer", width, getattr(config, "norm_eps", None), getattr(config, "norm_bias", True))
+    transform = nn.Sequential(dense, nn.GELU(), norm)
+    model = MaskedEncoder(embedding, encoder, transform, nn.Linear(width, vocab_size), config.dropout)
     initialize_with_cells(model, config.initializer)
     if tie_output:
         model.output.weight = embedding.weight

@@ -270,6 +270,7 @@ class MaskedLMConfig(Config):
     masking: MaskingConfig = Field(MaskingConfig(), description="which tokens are predicted, and what replaces them")
     length: int = Field(128, ge=1, description="length of a window, in tokens")
     tie_output: bool = Field(True, description="the matrix before the vocabulary is that of the embeddings")
+    transform_bias: bool = Field(True, description="the layer below the one before the vocabulary has a bias")
     embedding_std: float = Field(0.05, gt=0, description="standard deviation of the first embeddings")
     show: list[str] = Field(default=[], description=f"texts with {MASK} that are filled at each validation")
 
@@ -334,7 +335,11 @@ class MaskedLM(running.RunningText):
     def build(self) -> MaskedEncoder:
         config = self.config
         return build_masked_encoder(
-            config.model, self.tokenizer.vocab_size, embedding_std=config.embedding_std, tie_output=config.tie_output
+            config.model,
+            self.tokenizer.vocab_size,
+            embedding_std=config.embedding_std,
+            tie_output=config.tie_output,
+            transform_bias=config.transform_bias,
         )
 
     def source(self, split: str, limits: Limits) -> Source[MaskedBatch] | None:

@@ -23,11 +23,12 @@ from headwise.models.token_encoders import (
     EncoderConfig,
     TokenEncoder,
     WindowConfig,
+    input_width,
 )
 from headwise.models.transformer import TransformerDecoder
 from headwise.models.transformer_cache import TransformerCache
 from headwise.models.transformer_config import StackConfig
-from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block
+from headwise.models.transformer_parts import build_positions, closing_norm, decoder_block, layer_positions
 from headwise.positions import Position
 
 
@@ -212,10 +213,10 @@ def build_forecaster(
     else:
         encoder = config.encoder()
         model = PooledForecaster(
-            nn.Linear(columns, config.d_model),
+            nn.Linear(columns, input_width(config)),
             encoder,
             pooling.pooling(encoder.width, encoder.backward),
-            front=nn.Parameter(torch.randn(config.d_model)) if pooling.kind == "cls" else None,
+            front=nn.Parameter(torch.randn(input_width(config))) if pooling.kind == "cls" else None,
             dropout=config.dropout,
             targets=targets,
             horizon=horizon,
@@ -228,7 +229,8 @@ def build_forecaster(
 def _stack(config: StepwiseConfig, columns: int) -> TransformerDecoder:
     position = build_positions(config)
     blocks = [
-        decoder_block(config, position, config.mechanism, layer, cross=False) for layer in range(config.num_layers)
+        decoder_block(config, own, config.mechanism, layer, cross=False)
+        for layer, own in enumerate(layer_positions(config, position, config.num_layers))
     ]
     entry = Entry(columns, config.d_model, position, config.dropout)
     return TransformerDecoder(entry, blocks, closing_norm(config), nn.Linear(config.d_model, columns))

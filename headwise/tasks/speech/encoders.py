@@ -201,7 +201,8 @@ class ConformerConfig(BlocksConfig):
         if self.kernel % 2 == 0:
             raise ConfigError(f"kernel ({self.kernel}) must be odd, so that a filter has a middle")
         # the keys of other stacks for what the Conformer's definition says
-        others = ("segment", "reversible", "convolution_heads", "norm", "norm_order", "residual", "value_residual")
+        others = ["segment", "reversible", "convolution_heads", "norm", "norm_order", "residual", "value_residual"]
+        others += ["local_mask", "norm_bias", "first_norm"]
         if set_ := [key for key in others if getattr(self, key) != BlocksConfig.model_fields[key].default]:
             raise ConfigError(f"a conformer has norms, residuals and a convolution of its own; leave out {set_[0]}")
         if not self.d_ff:

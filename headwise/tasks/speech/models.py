@@ -14,7 +14,7 @@ from headwise.errors import ConfigError
 from headwise.models.pooling import SequencePooling, SequencePoolingConfig
 from headwise.models.protocols import Encoder, Memory, Seq2Seq
 from headwise.models.recurrent import initialize_with_cells
-from headwise.models.token_encoders import TokenEncoder
+from headwise.models.token_encoders import TokenEncoder, input_width
 from headwise.models.transformer import build_writer, initialize_and_tie
 from headwise.models.transformer_config import DecoderConfig
 from headwise.models.transformer_parts import build_positions, token_embedding
@@ -129,7 +129,7 @@ def build_speech_encoder(config: FrameEncoderConfig, frames: FramesConfig, const
     )
     if isinstance(config, FrameWindowConfig):
         return SpeechEncoder(constants, masks, EveryFrame(), config.encoder(frames.bands), config.dropout)
-    subsampling = Subsampling(frames.bands, config.d_model, frames.subsampling)
+    subsampling = Subsampling(frames.bands, input_width(config), frames.subsampling)
     return SpeechEncoder(constants, masks, subsampling, config.encoder(), config.dropout)
 
 

@@ -17,8 +17,9 @@ from headwise.attention.precision import uncast, wide
 from headwise.attention.zeros import zeroed, zeroed_beyond
 from headwise.config import Config
 from headwise.errors import ConfigError, ShapeError
+from headwise.models.pooling import TransformConfig, norm_above
 from headwise.models.recurrent import initialize_with_cells
-from headwise.models.token_encoders import EncoderConfig, TokenEncoder
+from headwise.models.token_encoders import EncoderConfig, TokenEncoder, input_width
 
 Scores = Float[Tensor, "batch words tags"]
 # a number for each word: its tag, or its tokens
@@ -29,8 +30,13 @@ Lens = Int[Tensor, "batch"]
 class Pooling(nn.Module, ABC):
     """One vector for each word, from those of its tokens, which stand side by side in the order of the words.
 
-    A word of no tokens is padding and becomes zero; tokens beyond those of all words are never read.
+    A word of no tokens is padding and becomes zero; tokens beyond those of all words are never read. `transform` is a
+    layer below the head; an identity at first.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transform: nn.Module = nn.Identity()
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "batch length width"], pieces: Words) -> Float[Tensor, "batch words width"]:
@@ -279,7 +285,7 @@ def _inside(scores: Tensor, lens: Tensor) -> Tensor:
 Place = Literal["before", "after"]
 
 
-class PoolingConfig(Config):
+class PoolingConfig(TransformConfig):
     """How subwords become words."""
 
     kind: Literal["mean", "first"] = Field("mean", description="the mean of a word's tokens, or the first of them")
@@ -337,7 +343,8 @@ class TokenTagger(nn.Module):
         else:
             words = self.pooling(self.encoder(self.dropout(x), lens)[:, first:], pieces)
         # what is said beyond the last word means nothing: it shall not be NaN
-        logits: Tensor = self.head(self.dropout(zeroed(words, (pieces > 0)[..., None])))
+        words = self.pooling.transform(zeroed(words, (pieces > 0)[..., None]))
+        logits: Tensor = self.head(self.dropout(words))
         return logits
 
 
@@ -361,12 +368,13 @@ def build_token_tagger(
     >>> model(torch.tensor([[4, 5, 6]]), torch.tensor([[1, 2]])).shape
     torch.Size([1, 2, 3])
     """
-    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, config.d_model)
-    head = nn.Linear(encoder.width, num_tags)
+    encoder, embedding = config.encoder(), nn.Embedding(vocab_size, input_width(config))
+    pool, head = POOLINGS[pooling.kind](), nn.Linear(encoder.width, num_tags)
+    pool.transform = pooling.transform_layer(encoder.width, norm_above(config))
     model = TokenTagger(
         embedding,
         encoder,
-        POOLINGS[pooling.kind](),
+        pool,
         head,
         tagging or Independent(),
         pooling.place,
