@@ -203,3 +203,18 @@ def test_another_size_of_the_window_is_another_size_of_the_map(screen, site):
     smaller = """async (height) => { const now = () => document.querySelector('canvas.heat')?.clientHeight ?? height;
         while (now() >= height) await new Promise(requestAnimationFrame); }"""
     screen.evaluate(smaller, before["height"] - 4)
+
+
+def test_a_small_map_leaves_its_room_to_what_reads_it(browser, site):
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    opened(page, f"{site}{ATTEND}&l=0&h=0")
+    before = page.locator("canvas.heat").bounding_box()
+    wide = page.locator(".panel.read").bounding_box()["width"]
+    assert 288 < wide <= 480
+    page.locator(".cell").nth(1).click()
+    page.wait_for_selector("html[data-ready$='/1/heat']")
+    assert page.locator("canvas.heat").bounding_box() == before
+    page.get_by_role("button", name="Links", exact=True).click()
+    page.wait_for_selector("html[data-ready$='/links']")
+    assert page.locator(".panel.read").bounding_box()["width"] == 288
+    page.context.close()

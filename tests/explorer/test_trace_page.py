@@ -471,3 +471,17 @@ def test_vectors_as_columns_are_the_same_numbers_turned(page, site, language):
     assert re.search("q=1&k=0", page.url)
     page.locator("td[data-at='products.0.1'][aria-selected=true]").wait_for()
     assert "vc=1" in page.url
+
+
+def test_settings_stand_beside_the_pair_on_a_narrow_screen_and_boxes_have_a_border(browser, site):
+    page = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark").new_page()
+    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr=score")
+    # a pair and what is folded are one line
+    settings, pair = (page.locator(f".choices {one}").first.bounding_box() for one in (".settings", "select"))
+    assert abs(settings["y"] + settings["height"] / 2 - pair["y"] - pair["height"] / 2) < pair["height"] / 2
+    page.locator(".settings").click()
+    box = page.locator("input[type=checkbox]").first
+    # of the colour of what is pressed, for it is ticked
+    assert box.evaluate("(one) => getComputedStyle(one).borderTopColor") == "rgb(155, 188, 255)"
+    assert box.evaluate("(one) => getComputedStyle(one).appearance") == "none"
+    page.context.close()

@@ -271,6 +271,8 @@ function chosen(trace, group, node, read, alive) {
   const view = state.view.value;
   const at = `/api/v1/traces/${trace.trace_id}`;
   read.hidden = !(view in LARGE);
+  // a map gives its reading what it leaves
+  if (view !== "heat" || group.long) node.parentElement?.style.removeProperty("--read");
   // what is written later has the words of the language
   void [screen.value, state.language.value, view === "links" && state.beside.value];
   // it shows all heads, whichever is chosen

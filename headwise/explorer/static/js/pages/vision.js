@@ -39,15 +39,15 @@ export function mount(place) {
   const large = h("section", { class: "panel wide seen" });
   const read = h("section", { class: "panel read" });
   const labels = h("section", { class: "panel wide", hidden: true });
-  const rolled = h("section", { class: "panel seen" });
-  const shown = h("div", { class: "attend pictured" }, grid, large, read);
+  const rolled = h("section", { class: "panel seen find" });
+  const shown = h("div", { class: "attend pictured" }, grid, large, read, rolled);
   place.append(
     h("h1", { class: "unseen" }, () => t("vision")),
     top,
     answerLine,
     tabs,
     shown,
-    h("div", { class: "panels below" }, labels, rolled),
+    h("div", { class: "panels below" }, labels),
   );
   const seen = signal(/** @type {Seen | null} */ (null));
   const ends = [

@@ -9,7 +9,8 @@ import { effect } from "../store.js";
 import { cut, number, shown } from "../core/text.js";
 import * as state from "../state.js";
 
-const [WIDE, TALL, ROOT] = [86, 34, 14];
+/** Pixels of a step, of one that has room; of a lane; of the root. */
+const [WIDE, ROOMY, TALL, ROOT] = [86, 140, 34, 14];
 /** What goes on beyond an edge fades over so much. */
 const FADE = "2.5rem";
 /** No browser draws on a wider canvas. */
@@ -24,10 +25,12 @@ const WIDEST = 32000;
 export function mount(place, search, found, follow) {
   const canvas = h("canvas", { class: "branches", "aria-hidden": "true" });
   const area = h("div", { class: "tree", role: "group" }, canvas);
-  const size = { width: ROOT + WIDE * found.steps, height: TALL * Math.max(1, found.lanes) };
+  // a short tree takes the room that there is
+  const wide = Math.floor(Math.max(WIDE, Math.min(ROOMY, (place.clientWidth - ROOT) / found.steps)));
+  const size = { wide, width: ROOT + wide * found.steps, height: TALL * Math.max(1, found.lanes) };
   area.style.width = canvas.style.width = `${size.width}px`;
   area.style.height = canvas.style.height = `${size.height}px`;
-  for (const beam of search.beams.values()) area.append(leaf(beam, found, follow));
+  for (const beam of search.beams.values()) area.append(leaf(beam, found, wide, follow));
   fill(place, area);
   const faded = () => {
     const beyond = place.scrollWidth - place.clientWidth - place.scrollLeft;
@@ -40,8 +43,8 @@ export function mount(place, search, found, follow) {
     void state.dark.value;
     const [step, path] = [follow.step(), follow.path()];
     draw(canvas, size, search, found, step, path);
-    const right = ROOT + WIDE * (step + 1);
-    if (right > place.scrollLeft + place.clientWidth || right - WIDE < place.scrollLeft)
+    const right = ROOT + wide * (step + 1);
+    if (right > place.scrollLeft + place.clientWidth || right - wide < place.scrollLeft)
       place.scrollLeft = right - place.clientWidth / 2;
     faded();
   });
@@ -49,9 +52,10 @@ export function mount(place, search, found, follow) {
 
 /**
  * @param {import("../core/search.js").Beam} beam @param {import("../core/tree.js").Layout} found
+ * @param {number} wide pixels of a step
  * @param {{ step: () => number, path: () => Set<number>, choose: (id: number) => void }} follow
  */
-function leaf(beam, found, follow) {
+function leaf(beam, found, wide, follow) {
   const { x, y } = /** @type {{ x: number, y: number }} */ (found.places.get(beam.id));
   const told = `${shown(beam.text)} ${number(Math.exp(beam.logp))} · ${number(beam.score)}`;
   const button = h(
@@ -65,15 +69,16 @@ function leaf(beam, found, follow) {
       "data-id": beam.id,
       onclick: () => follow.choose(beam.id),
     },
-    cut(beam.text, 9),
+    cut(beam.text, Math.floor(wide / 9)),
   );
-  button.style.left = `${ROOT + WIDE * x + 12}px`;
+  button.style.left = `${ROOT + wide * x + 12}px`;
+  button.style.width = `${wide - 18}px`;
   button.style.top = `${TALL * y + 4}px`;
   return button;
 }
 
 /**
- * @param {HTMLCanvasElement} canvas @param {{ width: number, height: number }} size
+ * @param {HTMLCanvasElement} canvas @param {{ wide: number, width: number, height: number }} size
  * @param {import("../core/search.js").Search} search @param {import("../core/tree.js").Layout} found
  * @param {number} step @param {Set<number>} path
  */
@@ -96,8 +101,8 @@ function draw(canvas, size, search, found, step, path) {
   for (const beam of beams) {
     const to = /** @type {{ x: number, y: number }} */ (found.places.get(beam.id));
     const from = found.places.get(beam.parent);
-    const left = from ? ROOT + WIDE * (from.x + 1) - 6 : ROOT / 2;
-    const right = ROOT + WIDE * to.x + 12;
+    const left = from ? ROOT + size.wide * (from.x + 1) - 6 : ROOT / 2;
+    const right = ROOT + size.wide * to.x + 12;
     const bend = (left + right) / 2;
     context.strokeStyle = path.has(beam.id) ? marked : plain;
     context.globalAlpha = path.has(beam.id) ? 1 : 0.6;

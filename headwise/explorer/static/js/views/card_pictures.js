@@ -19,7 +19,7 @@ learn(WORDS);
 /** @typedef {{ story: any[], where: Record<string, string | number> }} Told the story of a picture, and its cell */
 
 /** Pixels of a picture's height and of a drawing's width; of its widest line. */
-const [HIGH, WIDE, WIDEST] = [92, 190, 7];
+const [HIGH, WIDE, WIDEST] = [150, 240, 7];
 const word = (/** @type {string} */ text) => h("bdi", {}, `“${cut(text.trim(), 14)}”`);
 
 /** @param {ArrayLike<number>} row */

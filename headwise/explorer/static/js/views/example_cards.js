@@ -12,7 +12,7 @@ import { classOf, said } from "./answer.js";
 import { followDark } from "./follow_dark.js";
 
 /** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
-const [SIDE, MOST, LETTERS, LONGEST] = [92, 64, 14, 60];
+const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
 
 /**
  * The address of an input on a page. @param {string} page

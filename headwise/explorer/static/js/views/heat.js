@@ -20,6 +20,8 @@ import * as zooming from "./zooming.js";
 const SPARE = 16;
 /** Pixels below the cells: the legend, the padding of the panel, the line that tells of a cell. */
 const BELOW = 96;
+/** Pixels of a panel beside a map and its labels, of a legend, and of the widest reading beside a map. */
+const [FRAMED, LEGEND, READING] = [72, 410, 480];
 /** Letters of a token beside its number. */
 const LETTERS = 60;
 /** Pixels that the longer title of an axis needs. */
@@ -71,10 +73,13 @@ export function mount(place, head) {
   );
   const heard = head.beside ? head.beside(sides) : null;
   const margin = axis.longest(group.queries) + 16;
+  const shared = /** @type {HTMLElement | null} */ (place.closest(".attend"));
+  shared?.style.removeProperty("--read");
   const { bounds, turn, band } = boundsOf(head, place, canvas, margin);
   const labelled = [axis.mount(left, group.queries, "rows", margin), axis.mount(top, group.keys, turn, band)];
   cell.style.width = `${bounds.width}px`;
   cell.style.height = `${bounds.height}px`;
+  if (shared) spared(shared, place, margin + bounds.width);
   const names = head.sides || sidesOf(group);
   // a long title would be higher than a low map
   // of a single row its label says it
@@ -147,6 +152,16 @@ export function mount(place, head) {
     cancelAnimationFrame(frameAsked);
     state.hovered.value = null;
   };
+}
+
+/**
+ * What a small map leaves of its panel is for the reading beside it.
+ * @param {HTMLElement} shared @param {HTMLElement} place @param {number} taken pixels of the map with its labels
+ */
+function spared(shared, place, taken) {
+  const read = /** @type {HTMLElement | null} */ (shared.querySelector(":scope > .read"));
+  const spare = place.clientWidth - FRAMED - Math.max(taken, LEGEND);
+  if (read && spare > 0) shared.style.setProperty("--read", `${Math.min(READING, read.offsetWidth + spare)}px`);
 }
 
 /**

@@ -165,6 +165,7 @@ function marker(cells, names, heads) {
 
 /** Scrolls a matrix to what is marked in it. @param {HTMLElement} box */
 export function reveal(box) {
+  box.classList.toggle("beyond", box.scrollWidth > box.clientWidth);
   const cell = /** @type {HTMLElement | null} */ (box.querySelector("td.on, tr.on") || box.querySelector("td.line"));
   if (!cell) return;
   const [outer, inner] = [box.getBoundingClientRect(), cell.getBoundingClientRect()];

@@ -9,10 +9,10 @@ export const WORDS = {
   evenly: ["evenly: {0}", "均匀时 {0}"],
   layer_n: ["layer {0}", "第 {0} 层"],
   find_limit: [
-    "Mean share of a row, read from this input only. A hint, no proof:",
-    "数值为各行平均占比，仅据这一个输入；只是线索，并非证明：",
+    "Mean share of a row, read from this input only. A hint, no proof.",
+    "数值为各行平均占比，仅据这一个输入；只是线索，并非证明。",
   ],
-  mute_see: ["mute layer {0}, head {1}, and see", "屏蔽第 {0} 层第 {1} 头再看"],
+  mute_see: ["Mute layer {0}, head {1}, and see", "屏蔽第 {0} 层第 {1} 头再看"],
   heads_in_numbers: ["Heads in numbers: {0}", "各头的数值：{0}"],
   heads_table_note: [
     "Means over the rows of this input; a bar is a share of 1 where the number is one, else of the largest of its" +
