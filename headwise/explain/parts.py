@@ -40,7 +40,9 @@ def stages_of(model: nn.Module) -> list[dict[str, Any]]:
     stages: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for (stage, _), part in parts.items():
         stages.setdefault((stage, len(part.pop("blocks"))), []).append(part)
-    drawn = [{"name": name, "count": count, "parts": members} for (name, count), members in stages.items()]
+    drawn: list[dict[str, Any]] = [
+        {"name": name, "count": count, "parts": members} for (name, count), members in stages.items()
+    ]
     if getattr(model, "config", None) is not None:
         for block in drawn:
             block["parts"] += _inner(modules, block["name"], mechanisms.values())
