@@ -11,7 +11,7 @@ import pkgutil
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import starmap
 from types import NoneType, UnionType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -37,8 +37,14 @@ class Spec(NamedTuple):
 
 def members(package: str, base: str) -> dict[str, str]:
     """The modules of a package by name; those that start with an underscore and the one of the base class are none."""
-    names = [module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__)]
+    names = _modules(tuple(importlib.import_module(package).__path__))
     return {name: f"{package}.{name}" for name in names if name != base and not name.startswith("_")}
+
+
+@cache
+def _modules(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of what can be imported from these folders, listed once: names are looked up by the thousand."""
+    return tuple(module.name for module in pkgutil.iter_modules(folders))
 
 
 class Registry(Generic[T]):

@@ -1,6 +1,7 @@
 """Every command that README and docs show runs, or is at least understood: pages in order, each from top to bottom."""
 
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -67,9 +68,14 @@ def words(line):
     return shlex.split(line, comments=True)
 
 
+@functools.cache
+def the_command():
+    return typer.main.get_command(application())
+
+
 def understood(arguments):
     """The parser takes the verb, its options and their values."""
-    command = typer.main.get_command(application())
+    command = the_command()
     # it stands anywhere
     arguments = [argument for argument in arguments if argument != "--trust"]
     context = command.make_context("headwise", arguments)
@@ -175,7 +181,7 @@ def quicker(line):
 
 
 # drawing, and several runs, take time
-SLOW = {"seeing.md", "scale.md", "blocks.md", "attribution.md"}
+SLOW = {"seeing.md", "scale.md", "blocks.md", "attribution.md", "language_model.md", "masked_lm.md"}
 RUN = [name for name, text in PAGES.items() if shown(text) and name not in ELSEWHERE]
 
 

@@ -21,10 +21,10 @@ catalogue = REGISTRY.catalogue
 
 def details() -> dict[str, list[tuple[str, str]]]:
     """(what, value) of every scheme, as `headwise list positions` shows them."""
-    kinds = {name: position_type(name) for name in names()}
+    kinds, written = {name: position_type(name) for name in names()}, REGISTRY.details()
     return {
         name: [
-            *REGISTRY.details().get(name, []),
+            *written.get(name, []),
             ("where", kind.where),
             ("longer", kind.extrapolates),
             ("paper", kind.paper),

@@ -31,6 +31,7 @@ def test_paths_in_place_of_costs(capsys):
     assert rows[1]["chain 64"] > rows[1]["chain 16"] + 48
 
 
+@pytest.mark.slow
 def test_the_table_gives_advice(tmp_path, capsys):
     table = str(tmp_path / "m.jsonl")
     assert main(["complexity", "scored", "rnn", *SMALL, "--table", table]) == 0

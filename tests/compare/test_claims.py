@@ -38,7 +38,14 @@ CHEAP = {
 }
 
 
-@pytest.mark.parametrize(("name", "verdicts"), CHEAP.items())
+# those of them that take seconds
+LONG = {"narrow-outputs-limit-language-models", "narrow-heads-limit-weights", "path-lengths"}
+
+
+@pytest.mark.parametrize(
+    ("name", "verdicts"),
+    [pytest.param(*item, marks=[pytest.mark.slow] if item[0] in LONG else []) for item in CHEAP.items()],
+)
 def test_a_drawn_experiment_has_its_verdict(name, verdicts):
     record = run_claim(CLAIMS[name])
     assert record.verdict in verdicts, record.why

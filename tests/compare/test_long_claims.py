@@ -272,7 +272,7 @@ class Tagger(NamedTuple):
         return self.tags
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("slow", "verdict"), [((True, False, True), "holds"), ((False, True, False), "does not hold")])
 def test_medium_lengths(monkeypatch, slow, verdict, full):
     """Full attention is as good as the others; where it is slower it is off the front."""

@@ -34,7 +34,7 @@ def test_what_computes_all_at_once_has_one_chain_for_all_lengths(name):
     assert len({chain(subject(name), length) for length in (6, 18)}) == 1
 
 
-@pytest.mark.parametrize("name", ["rnn", "gru", "lstm"])
+@pytest.mark.parametrize("name", ["rnn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gru", "lstm"))])
 def test_a_recurrent_chain_grows_with_each_token(name):
     first, second, third = (chain(subject(name), length) for length in (4, 8, 12))
     assert third - second == second - first >= 4

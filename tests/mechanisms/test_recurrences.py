@@ -229,8 +229,18 @@ def by_loop(name, mechanism, inputs):
     return torch.stack(heads).unflatten(0, (-1, HEADS))
 
 
-@each
-@pytest.mark.parametrize("length", [1, 3, 70])
+# a sum of many features by a loop takes seconds at more than one chunk
+WIDE = ("based", "cosformer", "hedgehog")
+
+
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [
+        pytest.param(name, length, marks=[pytest.mark.slow] if length == 70 and name in WIDE else [])
+        for name in CASES
+        for length in (1, 3, 70)
+    ],
+)
 def test_it_is_the_loop_of_its_formula_with_gradients(name, length):
     mechanism, inputs = built(name), drawn(name, length)
     wanted = [*inputs, *mechanism.parameters()]

@@ -85,7 +85,7 @@ REFUSED = {
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 # a loop over steps, or many layers, makes a program of thousands of lines
-LONG = ("reversible", "relative", "segments", "lstm", "without attention")
+LONG = ("attention", "reversible", "relative", "segments", "lstm", "without attention")
 every_program = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in MODELS]
 )

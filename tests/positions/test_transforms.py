@@ -67,6 +67,7 @@ def inputs(batch: int, queries: int, keys: int) -> tuple[torch.Tensor, ...]:
     return tuple(torch.randn(batch, *shape) for shape in widths)
 
 
+@pytest.mark.slow
 def test_compiled_as_one_graph():
     torch.compiler.reset()
     schemes, given = Schemes(NAMES), inputs(2, 5, 7)

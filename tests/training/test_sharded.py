@@ -87,6 +87,7 @@ def test_one_process_goes_on_from_the_parts_of_two(copied, tmp_path):
     assert_close(_tensors(copied), _tensors(tmp_path / "alone"), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["part-1-of-2.safetensors", "part-2-of-2.safetensors"])
 def test_a_run_goes_on_from_before_a_damaged_part(copied, part):
     path = _newest(copied) / part

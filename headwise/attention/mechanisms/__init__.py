@@ -47,13 +47,13 @@ def is_scored(name: str) -> bool:
 
 def details() -> dict[str, list[tuple[str, str]]]:
     """(what, value) of every mechanism that states its facts: formula, paper, cost, what it can do."""
-    rows = {}
+    rows, written = {}, REGISTRY.details()
     for name in names():
         if (facts := getattr(mechanism_type(name), "facts", None)) is not None:
             can = {"causal": facts.causal, "cross-attention": facts.cross, "recurrent form": facts.recurrent}
             can |= {"bias": facts.bias, "relative positions": facts.relative}
             rows[name] = [
-                *REGISTRY.details().get(name, []),
+                *written.get(name, []),
                 ("formula", facts.formula),
                 ("paper", facts.paper),
                 ("family", facts.family),
