@@ -27,6 +27,7 @@ _FLOOR = 0.85
 # heads that are drawn one behind the other; the text says how many there are
 _DRAWN = 4
 _COLOURS = dict(zip(("self", "cross", "feed_forward", "pooled", "recurrent", "plain"), LINES["light"], strict=False))
+_COLOURS["convolution"] = _COLOURS["feed_forward"]
 _NAMES = {"self": "self-attention", "cross": "cross-attention", "pooled": "attention pooling"}
 
 
@@ -143,6 +144,8 @@ def _said(part: dict[str, Any]) -> str:
     if part["kind"] in _NAMES:
         heads = f"{part['heads']} head{'s' if part['heads'] > 1 else ''}"
         return f"{_NAMES[part['kind']]}\n{heads}{', causal' if part['causal'] else ''}"
+    if part["kind"] == "convolution":
+        return f"{part['layers']} convolutions\n{part['width']:,} channels"
     name = "feed-forward" if part["kind"] == "feed_forward" else "recurrent layer"
     return f"{name}\n{part['width']:,} wide"
 

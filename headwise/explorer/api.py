@@ -131,10 +131,12 @@ def _heads(app: FastAPI, explorer: Explorer) -> None:
         return await explorer.numbers(request, name, lambda traced: traced.thumbnails(layer_group, size, chosen, fold))
 
     @app.get(f"{at}/salient")
-    async def salient(request: Request, name: str, layer: Name) -> Response:
+    async def salient(request: Request, name: str, layer: Name, merged: bool = False) -> Response:
         """The pair of words of a layer that tells most: its head, query, key and weight."""
         traced = explorer.trace(name)
-        return as_json(await explorer.service.compute(lambda: traced.salient_pair(layer), request), headers=KEPT)
+        return as_json(
+            await explorer.service.compute(lambda: traced.salient_pair(layer, merged), request), headers=KEPT
+        )
 
     @app.get(f"{at}/alike", response_class=Numbers)
     async def alike(request: Request, name: str, layer: Name) -> Response:

@@ -46,6 +46,7 @@ def _card(run: LoadedRun, explorer: Explorer, inputs: bool) -> dict[str, Any]:
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "stages": stages_of(model),
         **_training(run),
+        "adopted": _adopted(run),
         "examples": _inputs(run, explorer) if inputs else [],
     }
 
@@ -65,6 +66,27 @@ def _training(run: LoadedRun) -> dict[str, Any]:
     }
 
 
+def _adopted(run: LoadedRun) -> dict[str, Any] | None:
+    """What a model of transformers says of itself: its class, whether it reads, writes or both, sizes, and its origin.
+
+    Its origin is the name that it was loaded by, else that of its folder; None: it is no such model.
+    """
+    config = getattr(run.predictor.model, "config", None)
+    if config is None or not hasattr(config, "model_type"):
+        return None
+    origin = str(getattr(config, "_name_or_path", "") or "")
+    # of a path its end says what, the rest is nobody's business
+    named = origin if origin.count("/") < 2 and not PurePath(origin).is_absolute() else PurePath(origin).name
+    return {
+        "class": type(run.predictor.model).__name__,
+        "kind": getattr(getattr(run.predictor, "saved", None), "kind", "encoder"),
+        "width": getattr(config, "hidden_size", None),
+        "vocabulary": getattr(config, "vocab_size", None),
+        "reads": getattr(getattr(run.predictor, "saved", None), "longest", None),
+        "origin": named,
+    }
+
+
 def _inputs(run: LoadedRun, explorer: Explorer) -> list[dict[str, Any]]:
     """Inputs to begin with: examples of the run's own data, else what its recipe shows, else sentences."""
     try:
@@ -75,10 +97,18 @@ def _inputs(run: LoadedRun, explorer: Explorer) -> list[dict[str, Any]]:
     if not pairs:
         if run.predictor.given != "text":
             return []
-        return [{"text": text, "title": text, "label": ""} for text in [*_shown(run), *SENTENCES][:SHOWN]]
+        texts = [*_shown(run), *(SENTENCES if run.task != "masked-lm" else _masked(run))]
+        return [{"text": text, "title": text, "label": ""} for text in texts[:SHOWN]]
     titled = [(number, title_of(*pair)) for number, pair in enumerate(pairs)]
     read = run.predictor.given == "text" and run.predictor.reads == "text"
     return [_input(number, example, read) for number, example in _varied(titled, by_length=read)]
+
+
+def _masked(run: LoadedRun) -> Iterator[str]:
+    """The sentences with a mask for their last word, which a model of masked words fills in."""
+    mask = getattr(getattr(getattr(run.predictor, "saved", None), "tokenizer", None), "mask_token", None)
+    for sentence in SENTENCES:
+        yield f"{sentence.rpartition(' ')[0]} {mask}" if mask else sentence
 
 
 def _shown(run: LoadedRun) -> Iterator[str]:

@@ -16,7 +16,7 @@ from headwise.errors import ConfigError, Unsupported, unknown
 from headwise.explain import heads as of_heads
 from headwise.explain.attribution import Attribution, rollout_within
 from headwise.explain.explanation import Layer, part_of
-from headwise.explain.folding import Fold, fold_labels, fold_weights, tokens_of
+from headwise.explain.folding import Fold, fold_labels, fold_weights, group_numbers, tokens_of
 from headwise.explain.layer_trace import LayerTrace, layer_trace
 from headwise.explain.places import Places, Tokens
 from headwise.explorer.long_maps import How, Maps, is_long, on_demand
@@ -232,19 +232,20 @@ class Traced:
         """How alike the heads of a layer are, from 0 to 1."""
         return of_heads.similarity(self.weights(layer))
 
-    def salient_pair(self, layer: str) -> dict[str, Any]:
+    def salient_pair(self, layer: str, merged: bool = False) -> dict[str, Any]:
         """The pair of words that tells most of a layer, where a picture of it begins.
+
+        A merged word is named by its first token; "piece" is the pair of its tokens with the largest weight.
 
         Between two sequences the largest product of a weight and of how far the pair is from the diagonal, over all
         heads; within one sequence the largest weight on another token than its own and the first one. Weights above
         0.9 count less the nearer they are to 1: such a row compares nothing. Special tokens, punctuation and parts of
         words take part only where there is nothing else.
         """
-        group, weights = self.group_of(layer), self.weights(layer)
-        rows, columns = (
-            np.array([_is_word(side, place, self.tokens) for place in range(len(side))])
-            for side in (group.queries, group.keys)
-        )
+        group, exact, fold = self.group_of(layer), self.weights(layer), Fold(merged)
+        sides = group.queries, group.keys
+        weights = fold_weights(exact, sides, self.tokens, fold)
+        rows, columns = (np.array(_are_words(side, self.tokens, fold)) for side in sides)
         at_rows, at_columns = np.arange(len(rows))[:, None], np.arange(len(columns))
         if group.one_sequence:
             far = ((at_rows != at_columns) & (at_columns > 0)).astype(float)
@@ -257,7 +258,15 @@ class Traced:
         # a row that sees one key alone has all of its weight there
         place = next((table for table in merits if table.max(initial=0.0) > 0), weights).argmax()
         head, query, key = (int(index) for index in np.unravel_index(place, weights.shape))
-        return {"head": head, "query": query, "key": key, "weight": float(weights[head, query, key])}
+        pair = {"head": head, "query": query, "key": key, "weight": float(weights[head, query, key])}
+        if not merged:
+            return pair
+        numbers = (group_numbers(side, self.tokens, fold) for side in sides)
+        held = [np.flatnonzero(np.array(of) == place) for of, place in zip(numbers, (query, key), strict=True)]
+        block = exact[head][np.ix_(*held)]
+        q, k = (int(side[at]) for side, at in zip(held, np.unravel_index(block.argmax(), block.shape), strict=True))
+        piece = {"query": q, "key": k, "weight": float(exact[head, q, k])}
+        return pair | {"query": int(held[0][0]), "key": int(held[1][0]), "piece": piece}
 
     def opening(self, group: Group) -> list[int] | None:
         """The layer, by its place in the group, and the head on which a group opens.
@@ -304,6 +313,13 @@ class Traced:
         self.group_of(layer)
         record: LayerRecord = self.trace[layer]
         return record
+
+
+def _are_words(labels: Sequence[str], tokens: Sequence[Tokens], fold: Fold) -> list[bool]:
+    """Whether each row or column is a whole word: no special token, no punctuation, no part of one."""
+    if fold.merged:
+        return [not separator for separator in fold_labels(labels, tokens, fold)[1]]
+    return [_is_word(labels, place, tokens) for place in range(len(labels))]
 
 
 def _is_word(labels: Sequence[str], place: int, tokens: Sequence[Tokens]) -> bool:

@@ -24,6 +24,8 @@ from headwise.predictors.saved import Message, Saved, in_memory, saved
 
 # tokens of a continuation, and of an output that an encoder-decoder writes
 _BEHIND, _WRITTEN = 24, 64
+# as those of Headwise's own tasks
+_VERBS = {"language-model": "complete", "masked-lm": "fill", "classify": "classify", "tag": "tag"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Adopted(Predictor[Prompt, str, str]):
     """
 
     def __init__(self, saved: Saved) -> None:
-        self.saved, self.model = saved, saved.model
+        self.saved, self.model, self.task = saved, saved.model, saved.task
+        self.verb = _VERBS.get(self.task, "predict")
         # what it writes with
         self.writing = None if saved.kind == "encoder" else saved
         self.draws = Draws()

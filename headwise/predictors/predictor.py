@@ -122,7 +122,7 @@ class Predictor(ABC, Generic[I, O, E]):
     reads: ClassVar[Literal["text", "file"]] = "text"
     ending: ClassVar[str] = ""
     given: ClassVar[Given] = "text"
-    verb: ClassVar[str] = "predict"
+    verb: str = "predict"
     streams: ClassVar[bool] = False
     option: ClassVar[str] = ""
     passes: ClassVar[bool] = True

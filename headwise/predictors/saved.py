@@ -30,6 +30,13 @@ _TOKENS = ("bos", "eos", "pad", "decoder_start", "forced_bos", "forced_eos")
 _FORBIDDEN = ("suppress_tokens", "begin_suppress_tokens", "bad_words_ids")
 _INDEX = f"{_WEIGHTS}.index.json"
 _MOST_LABELS = 1_000_000
+# in names of classes
+_TASKS = {
+    "ForMaskedLM": "masked-lm",
+    "ForSequenceClassification": "classify",
+    "ForTokenClassification": "tag",
+    "ForImageClassification": "image-classify",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +67,12 @@ class Saved:
         if ids and max(ids) >= rows:
             raise ConfigError(f"{self.name}: the tokenizer has token {max(ids)}, and the model knows {rows} tokens")
         return self.fitting(ids)
+
+    @property
+    def task(self) -> str:
+        """What it does, as `task_of` names it; "write" for what reads and writes."""
+        by_kind = {"decoder": "language-model", "encoder-decoder": "write"}
+        return by_kind.get(self.kind) or task_of(self.model)
 
     @property
     def longest(self) -> int | None:
@@ -238,6 +251,15 @@ def _text_model(name: str, model: Any, tokenizer: Any, files: tuple[Path, ...]) 
         raise Unsupported(f"{name}: {kind} reads and writes, and has no head that says what it writes")
     adopt_named(name, model)
     return Saved(name, files, model, tokenizer)
+
+
+def task_of(model: Any) -> str:
+    """The task of an encoder of transformers, which the name of its class says; "encode": it makes vectors alone.
+
+    >>> task_of(type("BertForMaskedLM", (), {})())
+    'masked-lm'
+    """
+    return next((task for ending, task in _TASKS.items() if ending in type(model).__name__), "encode")
 
 
 def adopt_named(name: str, model: Any) -> None:

@@ -69,7 +69,7 @@ def texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
 
 
 def texts_alone(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
-    """What each token says by itself; parts of a character are escapes."""
+    """What each token says by itself; parts of a character are replacement signs."""
     return [spelled([part])[0] for part in _bytes(tokenizer, tokens)]
 
 
@@ -95,10 +95,10 @@ def _bytes(tokenizer: Any, tokens: Sequence[int]) -> list[bytes]:
 def spelled(parts: Sequence[bytes]) -> list[str]:
     r"""Each part of a text in UTF-8 as characters; of a character in several parts, which one it is.
 
-    Bytes that make no character are written as escapes.
+    A byte that makes no character is the replacement sign, which no escape that somebody typed can be taken for.
 
     >>> spelled([b"a ", "é".encode()[:1], "é".encode()[1:] + b"!", b"\xff"])
-    ['a ', 'é(1/2)', 'é(2/2)!', '\\xff']
+    ['a ', 'é(1/2)', 'é(2/2)!', '�']
     """
     owners = [part for part, content in enumerate(parts) for _ in content]
     labels, text = [""] * len(parts), b"".join(parts)
@@ -119,7 +119,7 @@ def _character(text: bytes) -> tuple[str, int]:
             return text[:length].decode(), length
         except UnicodeDecodeError:
             continue
-    return f"\\x{text[0]:02x}", 1
+    return "\ufffd", 1
 
 
 def _of_letters(piece: str) -> bytes:

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from headwise.errors import HeadwiseError
+from headwise.runs.film import has_film
 from headwise.service.error_handlers import add_error_handlers, to_problem
 from headwise.service.guard import LOOPBACK, NO_FRAMES, Guard, Straight
 from headwise.service.limits import Limits
@@ -180,7 +181,7 @@ def _add_status(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/v1/meta")
     async def meta() -> Response:
-        """The runs, what each is asked for, and the limits."""
+        """The runs, what each is asked for, whether it writes token by token and has a film, and the limits."""
         runs = [
             {
                 "name": run.name,
@@ -189,6 +190,8 @@ def _add_status(app: FastAPI, service: Service) -> None:
                 "model": type(run.predictor.model).__name__,
                 "input": run.predictor.given,
                 "chat": run.predictor.has_chat_template,
+                "writes": run.decoding(None) is not None,
+                "film": run.folder is not None and has_film(run.folder),
             }
             for run in service.runs.values()
         ]

@@ -25,9 +25,6 @@ from headwise.tasks.options import Options
 from headwise.tasks.registry import task_type
 from headwise.training.loading import load, recipe_of
 
-# the task of models of transformers
-ADOPTED = "adopted"
-
 
 @dataclass(frozen=True, eq=False)
 class LoadedRun:
@@ -155,7 +152,7 @@ def load_runs(folders: Sequence[Path], others: Sequence[Path] = (), *, files: bo
         runs[name] = LoadedRun(name, task, predictor, options, _identity([folder / MODEL]), folder)
     for name, folder in zip(names[len(folders) :], others, strict=True):
         adopted = _adopted_type(str(folder), input_of_folder(folder)).at(folder)
-        runs[name] = LoadedRun(name, ADOPTED, adopted, (), _identity(adopted.files))
+        runs[name] = LoadedRun(name, adopted.task, adopted, (), _identity(adopted.files))
     return runs
 
 
@@ -173,7 +170,7 @@ def adopted_run(model: Any, preparation: Any) -> LoadedRun:
     name = type(model).__name__
     predictor = _adopted_type(name, model.main_input_name).of(model, preparation)
     # what tells its traces from those of other models
-    return LoadedRun(name, ADOPTED, predictor, (), secrets.token_hex(10))
+    return LoadedRun(name, predictor.task, predictor, (), secrets.token_hex(10))
 
 
 def _adopted_type(name: str, reads: str) -> Any:

@@ -52,3 +52,37 @@ def test_the_chat_template_is_said_and_can_be_left_out(page, site):
     # another model has none
     page.locator("form select").select_option("bytes")
     assert not box.is_visible()
+
+
+def test_home_says_what_a_model_is_and_which_pages_it_lacks(page, site):
+    page.goto(f"{site}#/?m=bytes")
+    page.wait_for_selector("html[data-ready='home/bytes']")
+    card = page.locator(".card-of-run").inner_text()
+    for part in ("language model", "A decoder", "GPT2LMHeadModel", "2 × 4", "self-attention, causal", "from\nbytes"):
+        assert part in card, part
+    lacking = {link.inner_text(): link.get_attribute("title") for link in page.locator("nav .lacking").all()}
+    assert set(lacking) == {"Vision", "Graph", "Film"}
+    assert lacking["Vision"] == "needs a run that reads pictures"
+
+
+def test_a_card_shows_words_and_names_the_pieces_that_meet(page, site):
+    page.goto(f"{site}#/?m=bytes")
+    page.wait_for_selector("html[data-ready='home/bytes']")
+    link = page.locator("a.example").first
+    link.locator("canvas").wait_for()
+    words = [word.inner_text().strip("“”") for word in link.locator(".story bdi").all()]
+    sentence = link.locator("p.side").first.inner_text().split()
+    assert {words[0], words[1]} <= set(sentence)
+    assert " of " in link.locator(".story").inner_text()
+    link.click()
+    page.wait_for_selector("html[data-ready^='transformer self']")
+    assert "w=1" in page.url
+    assert page.locator("p.say strong").first.inner_text() == words[0]
+
+
+def test_what_is_typed_stays_and_a_space_is_an_open_box(page, site):
+    shown = (
+        """async (texts) => { const { shown } = await import('/static/js/core/text.js'); return texts.map(shown); }"""
+    )
+    page.goto(site)
+    assert page.evaluate(shown, ["\\xe4", "\u2581", "\ufffd\ufffd"]) == ["\\xe4", "␣", "\ufffd"]

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from serving_runs import TEXT, filler_of, folder_of, task_run, writer_of
+from torch import nn
 
+from headwise import MultiHeadAttention
+from headwise.explain.parts import stages_of
 from headwise.explorer.api import add_explorer
 from headwise.explorer.cards import SENTENCES, SHOWN
 from headwise.service.app import create_app
@@ -117,3 +120,29 @@ def test_within_one_sequence_the_head_opens_that_points_most(client):
             points[layer, head] = sum(rows) / len(rows)
     assert points[tuple(group["opens"])] == pytest.approx(max(points.values()), abs=1e-3)
     assert max(points.values()) > 0
+
+
+def test_cross_attention_over_convolutions_has_its_encoder_drawn():
+    """Keys and values come from somewhere: an encoder without attention is a stage before the decoder."""
+    encoder = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Conv2d(5, 7, 3), nn.Conv2d(7, 7, 1))
+    decoder = nn.ModuleDict({"cross_attention": MultiHeadAttention(8, 2)})
+    first, second = stages_of(nn.ModuleDict({"encoder": encoder, "decoder": decoder}))
+    assert first == {"name": "encoder", "count": 1, "parts": [{"kind": "convolution", "layers": 2, "width": 7}]}
+    assert [part["kind"] for part in second["parts"]] == ["cross"]
+
+
+def test_merged_words_have_the_pair_of_their_means_and_sums(client):
+    trace = client.post("/api/v1/traces", json={"model": "text", "text": "a1 b1 a2"}).json()
+    (group,) = trace["groups"]
+    at, layer = f"/api/v1/traces/{trace['trace_id']}", group["layers"][0]
+    found = client.get(f"{at}/salient", params={"layer": layer, "merged": True}).json()
+    words = trace["axes"][group["name"]]["keys"]["words"]
+    tokens = {side: [n for n, word in enumerate(words) if word == words[found[side]]] for side in ("query", "key")}
+    assert len(tokens["query"]) > 1
+    assert (found["query"], found["key"]) == (tokens["query"][0], tokens["key"][0])
+    answer = client.get(f"{at}/matrix", params={"layer": layer, "head": found["head"]})
+    weights = np.load(io.BytesIO(answer.content)).astype(float)
+    rows = [sum(weights[q, k] for k in tokens["key"]) for q in tokens["query"]]
+    assert found["weight"] == pytest.approx(sum(rows) / len(rows), rel=1e-3)
+    pairs = {(q, k): weights[q, k] for q in tokens["query"] for k in tokens["key"]}
+    assert weights[found["piece"]["query"], found["piece"]["key"]] == pytest.approx(max(pairs.values()), rel=1e-3)

@@ -21,7 +21,7 @@ from headwise.labels import decimals, visible
 from headwise.predictors import looking
 from headwise.predictors.evaluating import evaluating
 from headwise.predictors.predictor import Form, Predictor, several
-from headwise.predictors.saved import PICTURE, adopt_named, read_folder
+from headwise.predictors.saved import PICTURE, adopt_named, read_folder, task_of
 from headwise.tasks.images.maps import ImageMap
 from headwise.tasks.images.picture_files import decode
 from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape, adapted
@@ -44,6 +44,7 @@ class AdoptedImages(Predictor[Image, str, Image]):
 
     def __init__(self, name: str, model: Any, processor: Any, files: Sequence[Path] = ()) -> None:
         self.name, self.model, self.files = name, model, tuple(files)
+        self.task = task_of(model)
         size = getattr(processor, "size", None) or {}
         if any(isinstance(side, int) and side > _MOST_SIDE for side in dict(size).values()):
             raise Unsupported(f"{name}: its image processor makes pictures of more than {_MOST_SIDE:,} pixels a side")

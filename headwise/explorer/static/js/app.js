@@ -117,8 +117,15 @@ function skip(main) {
 /** The pages there are. */
 function rail() {
   const links = Object.entries(PAGES).map(([path, name]) =>
-    h("a", { href: () => state.address(path), "aria-current": () => (state.page.value === path ? "page" : null) }, () =>
-      t(name),
+    h(
+      "a",
+      {
+        href: () => state.address(path),
+        "aria-current": () => (state.page.value === path ? "page" : null),
+        class: () => (state.lacks(path) ? "lacking" : null),
+        title: () => (state.lacks(path) ? t(`needs_${state.lacks(path)}`) : null),
+      },
+      () => t(name),
     ),
   );
   const bar = h("nav", { "aria-label": "pages" }, links);

@@ -460,6 +460,18 @@ export function chosenRun() {
 /** What the chosen run reads: "text", "image", "node" ... @returns {string} */
 export const reads = () => (chosenRun() ? chosenRun().input : "");
 
+/**
+ * Which page's need the chosen run does not meet: that of the page, "any" where there is no run; "": none.
+ * @param {string} page
+ */
+export function lacks(page) {
+  const run = chosenRun();
+  if (!run) return ["attend", "translate", "vision", "graph", "film"].includes(page) ? "any" : "";
+  const graph = ["node", "molecule"].includes(run.input);
+  const can = { vision: run.input === "image", graph, translate: run.writes, film: run.film }[page];
+  return can === false ? page : "";
+}
+
 /** Whether a chat template writes what the chosen run reads. @returns {boolean} */
 export const chats = () => Boolean(chosenRun() && chosenRun().chat);
 

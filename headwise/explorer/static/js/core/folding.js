@@ -71,7 +71,7 @@ export const holding = (held, token) => (token < 0 ? -1 : held.findIndex((part) 
 const PARTS = /(.)\(1\/([2-4])\)(?:\1\([2-4]\/\2\))+/gu;
 
 /** @param {string[]} labels @param {number[]} part */
-const joined = (labels, part) =>
+export const joined = (labels, part) =>
   part.length < 2
     ? labels[part[0]]
     : part

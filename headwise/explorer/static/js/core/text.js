@@ -70,10 +70,11 @@ const visible = (token) =>
   /^[\d.]+ s$/.test(token)
     ? token
     : token
-        .replace(/(?:\\x[89a-f][0-9a-f])+/g, "\ufffd")
+        // bytes that are no letters say nothing one by one
+        .replace(/\ufffd+/g, "\ufffd")
         .replace(/\n/g, "↵")
         .replace(/\t/g, "⇥")
-        .replace(/ /g, "␣")
+        .replace(/[ \u2581]/g, "␣")
         .replace(HIDDEN, escaped) || "∅";
 
 /** @param {string} letter */

@@ -12,17 +12,7 @@ import { WORDS } from "../words/home.js";
 
 learn(WORDS);
 
-/** Pages and what one sees there; what each needs of a run, if anything. @type {[string, string | null][]} */
-const PAGES = [
-  ["attend", "any"],
-  ["trace", null],
-  ["translate", "text"],
-  ["vision", "image"],
-  ["graph", "graph"],
-  ["positions", null],
-  ["compare", null],
-  ["film", "any"],
-];
+const PAGES = ["attend", "trace", "translate", "vision", "graph", "positions", "compare", "film"];
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -114,9 +104,7 @@ function choice(models, now) {
 
 /** A line for each page: what one sees there, of a run that reads this. @param {string} [input] none without a run */
 function pages(input) {
-  const kind = input === "molecule" || input === "node" ? "graph" : input;
-  const shows = (/** @type {string | null} */ needs) =>
-    needs === null || (needs === "any" ? Boolean(kind) : kind === needs);
+  const needs = (/** @type {string} */ name) => t("needs_in", t(`needs_${state.lacks(name)}`));
   return h(
     "section",
     { class: "panel", "aria-label": t("pages") },
@@ -124,7 +112,7 @@ function pages(input) {
     h(
       "ul",
       { class: "lines" },
-      PAGES.map(([name, needs]) =>
+      PAGES.map((name) =>
         h(
           "li",
           {},
@@ -133,9 +121,9 @@ function pages(input) {
             "span",
             {},
             t(name === "attend" && input === "sound" ? "see_sound" : `see_${name}`),
-            shows(needs)
-              ? null
-              : h("span", { class: "side" }, `${state.language.value === "zh" ? "" : " "}${t(`needs_${needs}`)}`),
+            state.lacks(name)
+              ? h("span", { class: "side" }, `${state.language.value === "zh" ? "" : " "}${needs(name)}`)
+              : null,
           ),
         ),
       ),

@@ -3,6 +3,7 @@
 
 import { getJson, getNumbers, post, query } from "../api.js";
 import { colour, entries } from "../core/color.js";
+import { folded, joined, parts, splits } from "../core/folding.js";
 import { cut, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
@@ -93,20 +94,48 @@ async function drawn(card, trace) {
     return undefined;
   }
   const path = { layer: group.layers[layer] };
-  const pair = await getJson(`${at}/salient?${query(path)}`);
-  card.link.href = address("attend", { ...card.where, l: layer, h: pair.head, q: pair.query, k: pair.key });
-  const word = (/** @type {string} */ label) => h("bdi", {}, `“${cut(label.trim(), LETTERS)}”`);
-  const share = percent(pair.weight, 1);
-  fill(card.story, phrase("story", word(group.queries[pair.query]), share, word(group.keys[pair.key])));
+  const spelled = trace.axes[group.name];
+  // words in place of their letters or pieces
+  const merged = splits(spelled.queries) || splits(spelled.keys);
+  /** @type {Record<string, string>} */
+  const fold = merged ? { merged: "true" } : {};
+  const pair = await getJson(`${at}/salient?${query({ ...path, ...fold })}`);
+  const cell = { l: layer, h: pair.head, q: pair.query, k: pair.key };
+  card.link.href = address("attend", { ...card.where, ...cell, ...(merged ? { w: "1" } : {}) });
+  fill(card.story, ...story(group, spelled, pair));
   const title = headTitle(group, layer, pair.head);
   if (group.queries.length > MOST || group.keys.length > MOST) {
-    const small = await getNumbers(`${at}/thumbs?${query({ group: group.name, first: layer, count: 1, size: MOST })}`);
+    const which = { group: group.name, first: layer, count: 1, size: MOST, ...fold };
+    const small = await getNumbers(`${at}/thumbs?${query(which)}`);
     const [, , rows, columns] = small.shape;
     const part = small.data.subarray(pair.head * rows * columns, (pair.head + 1) * rows * columns);
     return map(card.picture, part, rows, columns, title);
   }
   const weights = await getNumbers(`${at}/matrix?${query({ ...path, head: pair.head })}`);
-  map(card.picture, weights.data, group.queries.length, group.keys.length, title);
+  const exact = { weights: Float32Array.from(weights.data), queries: group.queries, keys: group.keys };
+  const shown = folded(exact, spelled, { merged, special: "" });
+  map(card.picture, shown.weights, shown.queries.length, shown.keys.length, title);
+}
+
+/**
+ * Which word takes how much from which; of words in pieces also the pieces that meet most.
+ * @param {state.Group} group @param {{ queries: state.Axis, keys: state.Axis }} spelled
+ * @param {{ query: number, key: number, weight: number, piece?: { query: number, key: number, weight: number } }} pair
+ */
+function story(group, spelled, { query, key, weight, piece }) {
+  const quoted = (/** @type {string} */ text) => h("bdi", {}, `“${cut(text.trim(), LETTERS)}”`);
+  const told = (/** @type {"queries" | "keys"} */ side, /** @type {number} */ token, /** @type {number} */ inner) => {
+    const labels = group[side];
+    const held = parts(labels.length, spelled[side], { merged: Boolean(piece), special: "" });
+    const tokens = held.find((all) => all.includes(token)) || [token];
+    const word = () => quoted(joined(labels, tokens));
+    return { word, piece: tokens.length > 1 ? phrase("piece_of", quoted(labels[inner]), word()) : [word()] };
+  };
+  const [from, to] = [told("queries", query, piece?.query ?? query), told("keys", key, piece?.key ?? key)];
+  const whole = phrase("story", from.word(), percent(weight, 1), to.word());
+  if (!piece || (from.piece.length < 2 && to.piece.length < 2)) return whole;
+  const strongest = [h("span", {}, from.piece), percent(piece.weight, 1), h("span", {}, to.piece)];
+  return [...whole, ...phrase("story_piece", ...strongest)];
 }
 
 /** Whether the data has the same answer, or which. @param {any} card @param {state.Trace} trace */

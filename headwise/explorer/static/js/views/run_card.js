@@ -4,7 +4,7 @@
 import { COLOURED } from "../core/color.js";
 import { decimals, number } from "../core/text.js";
 import { fill, h } from "../dom.js";
-import { learn, named, t } from "../strings.js";
+import { knows, learn, named, t } from "../strings.js";
 import { WORDS } from "../words/metrics.js";
 
 learn(WORDS);
@@ -15,25 +15,48 @@ const HUNDRED = new Set(["bleu", "chrf", "wer", "cer", "ter"]);
 /** Tasks whose accuracy is of the next token. */
 const WRITERS = new Set(["translate", "summarise", "dialogue", "language-model", "caption", "transcribe"]);
 
-/** @typedef {{ kind: string, causal?: boolean, heads?: number, width?: number }} Part */
+/** @typedef {{ kind: string, causal?: boolean, heads?: number, width?: number, layers?: number }} Part */
 /** @typedef {{ name: string, count: number, parts: Part[] }} Stage */
 
 /** @param {HTMLElement} place @param {any} run */
 export function mount(place, run) {
   fill(
     place,
-    h("div", { class: "heading" }, h("h2", {}, run.model), h("span", { class: "side" }, named("task", run.task))),
+    h("div", { class: "heading" }, h("h2", {}, run.model), h("span", { class: "side" }, kindOf(run))),
+    run.adopted ? h("p", {}, t(knows(`is_${run.task}`) ? `is_${run.task}` : `is_${run.adopted.kind}`)) : null,
     run.stages.length ? drawing(run.stages) : h("p", {}, t("no_attention_model")),
     h("dl", { class: "measures" }, facts(run)),
     Object.keys(run.metrics).length ? h("p", { class: "note" }, t("validated")) : null,
   );
 }
 
+/** What a run is: its task; of a model from elsewhere also that. @param {any} run */
+const kindOf = ({ task, adopted }) => (adopted ? `${t("adopted")} · ${named("task", task)}` : named("task", task));
+
+/** What a model from elsewhere is, and how large. @param {any} adopted @param {Stage[]} stages */
+function itself(adopted, stages) {
+  if (!adopted) return [];
+  const layers = stages.flatMap(({ count, parts }) =>
+    parts.filter(({ heads }) => heads).map(({ heads }) => [count, heads]),
+  );
+  const tokens = (/** @type {number} */ count) => t("tokens_n", count.toLocaleString("en"));
+  const known = (/** @type {string} */ title, /** @type {any} */ value) => (value ? [[t(title), value]] : []);
+  return [
+    ...known("model_class", adopted.class),
+    ...known("layers_heads", layers.map((sizes) => sizes.join(" × ")).join(", ")),
+    ...known("model_width", adopted.width),
+    ...known("vocabulary", adopted.vocabulary && tokens(adopted.vocabulary)),
+    ...known("reads_most", adopted.reads && tokens(adopted.reads)),
+    ...known("origin", adopted.origin),
+  ];
+}
+
 /** @param {any} run */
-function facts({ task, parameters, data, step, metrics, stages, settings }) {
+function facts({ task, parameters, data, step, metrics, stages, settings, adopted }) {
   let count = 0;
   for (const stage of stages) for (const part of stage.parts) count += stage.count * (part.heads || 0);
   const pairs = [
+    ...itself(adopted, stages),
     [t("parameters"), parameters.toLocaleString("en")],
     [t("attention_heads"), count.toLocaleString("en")],
     ...(settings?.["model.d_model"] ? [[t("model_width"), settings["model.d_model"]]] : []),
@@ -80,8 +103,9 @@ function block({ name, count, parts }) {
 }
 
 /** @param {Part} part */
-function box({ kind, causal, heads = 0, width }) {
-  const name = kind === "feed_forward" || kind === "recurrent" ? t(kind, width) : causal ? t("causal_self") : t(kind);
+function box({ kind, causal, heads = 0, width, layers }) {
+  const sizes = { feed_forward: [width], recurrent: [width], convolution: [layers, width] }[kind] || [];
+  const name = t(causal ? "causal_self" : kind, ...sizes);
   return h(
     "li",
     { class: `part ${kind}` },

@@ -4,6 +4,11 @@
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
   home: ["Home", "首页"],
+  needs_any: ["needs a run", "需要一个模型"],
+  needs_translate: ["needs a run that writes: a translator, a language model", "需要能写出文本的模型：翻译或语言模型"],
+  needs_vision: ["needs a run that reads pictures", "需要读图像的模型"],
+  needs_graph: ["needs a run that reads graphs", "需要读图结构的模型"],
+  needs_film: ["needs a run trained with film.every=50", "需要以 film.every=50 训练的模型"],
   attend: ["Attend", "注意力"],
   trace: ["Trace", "逐步计算"],
   model: ["Model", "模型"],
