@@ -76,6 +76,7 @@ bench-kernels: .venv/.ready  ## attention kernels against the usual ways: time, 
 	$(BIN)/python -W ignore -m benchmarks.kernels
 	$(BIN)/python -W ignore -m benchmarks.planner
 	$(BIN)/python -W ignore -m benchmarks.recurrences
+	$(BIN)/python -W ignore -m benchmarks.sparse
 
 pictures: .venv/.ready  ## the pictures of README and the explorer, from a phrasebook trained in a minute
 	$(BIN)/python -W ignore -m tools.pictures
