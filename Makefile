@@ -91,6 +91,9 @@ config-docs: .venv/.ready  ## docs/config.md, and what `headwise list` prints, f
 	$(BIN)/python -m tools.config_docs
 	$(BIN)/python -m tools.catalogue
 
+mechanism-table: .venv/.ready  ## docs/mechanisms.md; FOLDER=... trains there what has no record yet
+	$(BIN)/python -m tools.mechanism_table $(if $(FOLDER),--train $(FOLDER))
+
 clean:  ## remove what the other targets made
 	rm -rf .venv node_modules build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
