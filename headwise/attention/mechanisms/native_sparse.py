@@ -50,7 +50,7 @@ class NativeSparse(Mechanism):
     Raises:
         ConfigError: a block or window below 1, `top` below 2.
         ShapeError: keys of another width than it was built for.
-    Source: Yuan et al. 2025, arXiv:2502.11089, eq. 5 to 12. The paper sums up a block by a network with positions
+    Source: Yuan et al. 2025, arXiv:2502.11089. The paper sums up a block by a network with positions
         inside it; here, as the output is linear in values, by learned numbers that start as the mean, as fla does. One
         key and value serve all three (the paper has three of each). The two blocks behind the own one are not forced.
 
