@@ -76,6 +76,7 @@ bench-kernels: .venv/.ready  ## attention kernels against the usual ways: time, 
 	$(BIN)/python -W ignore -m benchmarks.kernels
 	$(BIN)/python -W ignore -m benchmarks.planner
 	$(BIN)/python -W ignore -m benchmarks.recurrences
+	$(BIN)/python -W ignore -m benchmarks.sparse
 
 pictures: .venv/.ready  ## the pictures of README and the explorer, from a phrasebook trained in a minute
 	$(BIN)/python -W ignore -m tools.pictures
@@ -89,6 +90,9 @@ mutants: .venv/.ready  ## show that the tests notice every fault of a long list
 config-docs: .venv/.ready  ## docs/config.md, and what `headwise list` prints, from the code
 	$(BIN)/python -m tools.config_docs
 	$(BIN)/python -m tools.catalogue
+
+mechanism-table: .venv/.ready  ## docs/mechanisms.md; FOLDER=... trains there what has no record yet
+	$(BIN)/python -m tools.mechanism_table $(if $(FOLDER),--train $(FOLDER))
 
 clean:  ## remove what the other targets made
 	rm -rf .venv node_modules build dist runs figures .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -202,7 +202,7 @@ class ExternalAttention(nn.Module):
         num_heads: heads; they divide d_model.
         memory: m; 64 in the paper.
     Raises: ConfigError: heads that do not divide d_model.
-    Source: Guo et al. 2021, arXiv:2105.02358, eq. 5 to 7 and algorithm 2 (several heads).
+    Source: Guo et al. 2021, arXiv:2105.02358, its form of several heads.
 
     >>> ExternalAttention(8, 2, memory=3)(torch.ones(2, 5, 8)).shape
     torch.Size([2, 5, 8])

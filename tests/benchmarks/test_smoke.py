@@ -52,6 +52,7 @@ def test_the_planner_is_measured_beside_every_kernel_but_the_compiled_one() -> N
         ("copies", "--batch-tokens", "128"),
         ("lengths", "--quick"),
         ("recurrences", "--quick"),
+        ("sparse", "--quick"),
         ("processes", "--quick"),
         ("shares", "--quick"),
     ],

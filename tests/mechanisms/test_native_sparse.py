@@ -36,7 +36,7 @@ def softmax_of(query, keys, values):
 @pytest.mark.parametrize("mask", MASKS, ids=lambda mask: type(mask).__name__)
 @pytest.mark.parametrize("sizes", [(2, 3, 3), (3, 2, 1), (1, 4, 2), (4, 9, 20)], ids=str)
 def test_the_definition_in_loops(mask, sizes):
-    """Yuan et al. 2025, eq. 5 to 12, forward and backward."""
+    """Yuan et al. 2025, forward and backward."""
     (block, top, window), mechanism = sizes, sparse(*sizes)
     query, key, value = inputs = checks.tensors(11, 11)
     gates = torch.randn(3, 4, 11, 3).double().requires_grad_()

@@ -104,7 +104,7 @@ def tree(terms: Terms, levels: Levels) -> Output:
     weighted; between chunks states are merged in pairs, of which the later one's chunks read the earlier one. A traced
     program has one chunk. Something must fade or go, so that every head has its own keys.
 
-    Source: Guo et al. 2025, arXiv:2506.04761, section 3.
+    Source: Guo et al. 2025, arXiv:2506.04761.
     """
     traced, length = torch.compiler.is_compiling(), terms.query.shape[2]
     size = length if traced else _chunk_size(length)

@@ -16,7 +16,7 @@ class Inverted(Written):
 
     Args:
         dropout: probability of dropping a weight while training.
-    Source: Locatello et al. 2020, arXiv:2006.15055, eq. 1 and 2, whose code adds 1e-8 to A.
+    Source: Locatello et al. 2020, arXiv:2006.15055, whose code adds 1e-8 to A.
 
     >>> import torch
     >>> x = torch.eye(2).view(1, 1, 2, 2)

@@ -30,7 +30,7 @@ class LightningIndexer(Choosing):
         width: of a and b; b is the mean of what the heads hold of it.
         dropout: probability of dropping a weight while training.
     Raises: ConfigError: `top` or `width` below 1.
-    Source: DeepSeek-AI 2025, DeepSeek-V3.2-Exp, eq. 1 to 4. There a and b are 128 wide, with 64 heads, a is made of the
+    Source: DeepSeek-AI 2025, DeepSeek-V3.2-Exp, eq. 1, 2. There a and b are 128 wide, with 64 heads, a is made of the
         narrow queries of MLA, and some columns are turned by rotary positions; here nothing is turned. Its warm-up,
         where the indexer learns from dense attention, is `top` as large as the length.
 

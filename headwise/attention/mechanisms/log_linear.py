@@ -47,7 +47,7 @@ class LogLinear(Recurrence):
         ConfigError: max_len below 1, another base.
         ShapeError: another number of heads, or more tokens.
         Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
-    Source: Guo et al. 2025, arXiv:2506.04761, section 3. `naive_log_linear_attn` of fla takes log decays and c. Here c
+    Source: Guo et al. 2025, arXiv:2506.04761. `naive_log_linear_attn` of fla takes log decays and c. Here c
         starts as 1 but for w x.
 
     >>> from headwise.attention.masks import Causal

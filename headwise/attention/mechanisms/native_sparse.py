@@ -15,10 +15,10 @@ from headwise.attention.masks import Table, Window
 from headwise.attention.mechanisms._blocks import (
     CHOOSING,
     Chosen,
+    attend_blocks,
     best,
     blocked,
     choice_stage,
-    limited,
     places,
     shown_keys,
 )
@@ -38,8 +38,8 @@ class NativeSparse(Mechanism):
     Blocks are `block` tokens; k'_b = sum_t a_t (k_t + e_t) and v'_b = sum_t c_t v_t sum up a block that ends before the
     query, or with it, with learned a, c and e. Their weights P, summed over the heads of a group, choose `top` blocks:
     the first, the query's own, and the best between. Keys that the mask hides from all queries are in no summary. The
-    choice is a step, so no gradient goes through it. The exact reference, in the time of all pairs: no block is
-    skipped.
+    choice is a step, so no gradient goes through it. Of a long sequence the chosen blocks and the window alone are
+    computed, see `attend_blocks`.
 
     Args:
         head_dim: width of a key.
@@ -50,7 +50,7 @@ class NativeSparse(Mechanism):
     Raises:
         ConfigError: a block or window below 1, `top` below 2.
         ShapeError: keys of another width than it was built for.
-    Source: Yuan et al. 2025, arXiv:2502.11089, eq. 5 to 12. The paper sums up a block by a network with positions
+    Source: Yuan et al. 2025, arXiv:2502.11089. The paper sums up a block by a network with positions
         inside it; here, as the output is linear in values, by learned numbers that start as the mean, as fla does. One
         key and value serve all three (the paper has three of each). The two blocks behind the own one are not forced.
 
@@ -64,6 +64,8 @@ class NativeSparse(Mechanism):
         CHOOSING,
         formula="g_1 softmax(q k'^T) v' + g_2 softmax(q k^T) v over top blocks + g_3 that over a window",
         paper="Yuan et al. 2025, arXiv:2502.11089",
+        time="n (top block + window) d + n^2 d / block",
+        memory="n (top block + window) + n^2 / block",
         bias=False,
         relative=False,
         # the heads of a group choose together
@@ -95,7 +97,8 @@ class NativeSparse(Mechanism):
         bare = replace(call, gates=None, dropout=dropout)
         window = Window(self.window - 1, 0)
         near = replace(bare, mask=window if call.mask is None else call.mask & window)
-        read = [sums, *(planner.run(one).to(sums.dtype) for one in (limited(bare, chosen, self.block, dropout), near))]
+        whole = attend_blocks(bare, chosen, self.block, self.top, dropout)
+        read = [sums, whole.to(sums.dtype), planner.run(near).to(sums.dtype)]
         return torch.stack([gate * rows for gate, rows in zip(gates, read, strict=True)]).sum(0).to(call.value.dtype)
 
     def branch_gates(self, call: Call) -> Float[Tensor, "batch heads query_len 3"]:

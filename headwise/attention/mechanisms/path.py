@@ -35,7 +35,7 @@ class Path(Written):
     Raises:
         ConfigError: `conv` or `rank` below 1.
         ShapeError: other heads or keys of another width than it was built for.
-    Source: Yang et al. 2025, arXiv:2505.16381, eq. 3 and section 3. Equal to `naive_path_attn` of fla, whose table is
+    Source: Yang et al. 2025, arXiv:2505.16381. Equal to `naive_path_attn` of fla, whose table is
         float32; its layer's w_proj loads as gates.maps.1, bt_proj as gates.maps.0 and `shift`, w_conv1d as `taps`.
         PaTH-FoX, with a forget gate beside it, is not built.
 
