@@ -41,7 +41,7 @@ function ask() {
     type: "text",
     autocomplete: "off",
     "aria-label": () => t("input"),
-    placeholder: () => t(`type_${state.reads() || "text"}`),
+    placeholder: () => t(`type_${state.readsFiles() ? "number" : state.reads() || "text"}`),
     value: () => (state.example.value >= 0 ? String(state.example.value) : state.text.value),
   });
   const look = (/** @type {Event} */ event) => {
@@ -122,8 +122,8 @@ function rail() {
       {
         href: () => state.address(path),
         "aria-current": () => (state.page.value === path ? "page" : null),
-        class: () => (state.lacks(path) ? "lacking" : null),
-        title: () => (state.lacks(path) ? t(`needs_${state.lacks(path)}`) : null),
+        class: () => state.lacks(path) && "lacking",
+        title: () => state.lacks(path) && t(`needs_${state.lacks(path)}`),
       },
       () => t(name),
     ),

@@ -460,16 +460,13 @@ export function chosenRun() {
 /** What the chosen run reads: "text", "image", "node" ... @returns {string} */
 export const reads = () => (chosenRun() ? chosenRun().input : "");
 
-/**
- * Which page's need the chosen run does not meet: that of the page, "any" where there is no run; "": none.
- * @param {string} page
- */
+/** What the run lacks for a page: its own need, "any" run, or "". @param {string} page */
 export function lacks(page) {
   const run = chosenRun();
   if (!run) return ["attend", "translate", "vision", "graph", "film"].includes(page) ? "any" : "";
-  const graph = ["node", "molecule"].includes(run.input);
-  const can = { vision: run.input === "image", graph, translate: run.writes, film: run.film }[page];
-  return can === false ? page : "";
+  const { input, writes, film } = run;
+  const graph = /^(node|molecule)$/.test(input);
+  return { vision: input === "image", graph, translate: writes, film }[page] === false ? page : "";
 }
 
 /** Whether a chat template writes what the chosen run reads. @returns {boolean} */

@@ -195,7 +195,7 @@ function side(one, other) {
     const text = h("input", {
       type: "text",
       "aria-label": `${one.name}: ${t("input")}`,
-      placeholder: other ? t("sameinput") : t("type"),
+      placeholder: other ? t("sameinput") : t("type_text"),
       value: other || state.example.value < 0 ? one.text.value : String(state.example.value),
     });
     text.addEventListener("change", () => (other ? (one.text.value = text.value) : state.type(text.value)));

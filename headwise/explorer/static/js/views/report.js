@@ -112,7 +112,7 @@ function cell(row, name) {
  */
 function attention(place, report) {
   const [text, layer, head] = [signal(""), signal(0), signal(0)];
-  const input = h("input", { type: "text", "aria-label": t("input"), placeholder: t("type") });
+  const input = h("input", { type: "text", "aria-label": t("input"), placeholder: t("type_text") });
   input.addEventListener("change", () => (text.value = input.value));
   const counter = (/** @type {string} */ name, /** @type {any} */ of) => {
     const field = h("input", { type: "number", min: 1, value: 1, size: 3 });

@@ -5,9 +5,11 @@ import { COLOURED } from "../core/color.js";
 import { decimals, number } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { knows, learn, named, t } from "../strings.js";
+import { WORDS as ADOPTED } from "../words/adopted.js";
 import { WORDS } from "../words/metrics.js";
 
 learn(WORDS);
+learn(ADOPTED);
 
 /** Metrics of 0 to 100; those of 0 to 1 have three decimals. */
 const HUNDRED = new Set(["bleu", "chrf", "wer", "cer", "ter"]);

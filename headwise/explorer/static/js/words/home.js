@@ -52,7 +52,6 @@ export const WORDS = {
   heads_n: ["{0} heads", "{0} 个头"],
   causal_self: ["self-attention, causal", "自注意力，因果"],
   feed_forward: ["feed-forward {0}", "前馈 {0}"],
-  convolution: ["{0} convolutions, {1} channels", "{0} 个卷积层，{1} 通道"],
   recurrent: ["recurrent {0}", "循环 {0}"],
   stage_pooling: ["pooling", "池化"],
   stage_mixers: ["graph layers", "图层"],
@@ -80,32 +79,6 @@ export const WORDS = {
   "task_graph-regress": ["graph regression", "图回归"],
   task_rank: ["ranking", "推荐排序"],
   task_forecast: ["forecasting", "时间序列预测"],
-  task_write: ["reads and writes text", "读文本、写文本"],
-  task_encode: ["vectors for each token or patch", "逐词元（块）的向量"],
-  adopted: ["Hugging Face model", "Hugging Face 模型"],
-  is_encoder: [
-    "An encoder: every token looks at all others, before it and behind it. It writes nothing on.",
-    "编码器：每个词元看前后所有词元，不续写文本。",
-  ],
-  "is_masked-lm": [
-    "An encoder: every token looks at all others, before it and behind it. Put a mask in place of a word, and it " +
-      "says which word stands there.",
-    "编码器：每个词元看前后所有词元。把一个词换成掩码，它会说出那里是什么词。",
-  ],
-  is_decoder: [
-    "A decoder: each token looks at itself and at those before it, and the last one says which token comes next.",
-    "解码器：每个词元只看自己与之前的词元，最后一个词元预测下一个。",
-  ],
-  "is_encoder-decoder": [
-    "An encoder reads the text whole; a decoder writes the answer and looks back at what was read.",
-    "编码器读完整个文本；解码器写出输出，并回看所读内容。",
-  ],
-  model_class: ["class", "类"],
-  vocabulary: ["vocabulary", "词表"],
-  tokens_n: ["{0} tokens", "{0} 个词元"],
-  reads_most: ["reads at most", "最多读入"],
-  layers_heads: ["layers × heads", "层 × 头"],
-  origin: ["from", "来源"],
   where_it: ["What does “it” look at?", "“it” 在看什么？"],
   it_heads: [
     "In {0} of {1} heads more on {2} than on {3}; an even row gives them {4} and {5}.",
