@@ -195,7 +195,9 @@ def _summary(recipe: "Recipe") -> str:
     if isinstance(tokenizer, Mapping):
         parts.append(f"{tokenizer['kind']} tokens, at most {tokenizer['vocab_size']}")
     if isinstance(model, Mapping):
-        layers = [str(value) for key, value in model.items() if key.endswith("layers") and value]
+        layers = [
+            str(value) for key, value in model.items() if key.endswith("layers") and isinstance(value, int) and value
+        ]
         wide = f", {model['d_model']} wide" if "d_model" in model else ""
         count = f" of {'+'.join(layers)} layers" if layers else ""
         parts.append(f"{model.get('kind', 'model')}{count}{wide}")
