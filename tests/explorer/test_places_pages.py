@@ -392,7 +392,7 @@ def test_the_cards_of_home_say_where_the_model_looks(page, site, run):
     card.locator(".story bdi, .story:has-text('looks most at')").first.wait_for()
     assert page.locator(".examples .failed").count() == 0
     story = card.locator(".story").inner_text()
-    share = re.search(r"([\d.]+) %", story)[1]
+    share = re.search(r"([\d.]+)\s%", story)[1]
     card.click()
     page.wait_for_selector("html[data-ready^='vision/'], html[data-ready^='graph/']")
     # the page opens on what the card tells

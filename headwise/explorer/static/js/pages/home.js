@@ -87,7 +87,7 @@ function choice(models, now) {
   if (models.length < 2) return null;
   return h(
     "div",
-    { class: "tabs", role: "group", "aria-label": t("models") },
+    { class: "tabs runs", role: "group", "aria-label": t("models") },
     models.map(({ name }) =>
       h(
         "button",

@@ -44,8 +44,9 @@ export function mount(place, search, found, follow) {
     const [step, path] = [follow.step(), follow.path()];
     draw(canvas, size, search, found, step, path);
     const right = ROOT + wide * (step + 1);
-    if (right > place.scrollLeft + place.clientWidth || right - wide < place.scrollLeft)
-      place.scrollLeft = right - place.clientWidth / 2;
+    // no further than the step needs: what came before it stays in sight
+    if (right > place.scrollLeft + place.clientWidth) place.scrollLeft = right - place.clientWidth;
+    else if (right - wide < place.scrollLeft) place.scrollLeft = right - wide;
     faded();
   });
 }

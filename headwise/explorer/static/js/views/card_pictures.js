@@ -22,6 +22,9 @@ learn(WORDS);
 const [HIGH, WIDE, WIDEST] = [150, 240, 7];
 const word = (/** @type {string} */ text) => h("bdi", {}, `“${cut(text.trim(), 14)}”`);
 
+/** A number and its sign stay in one line. @param {string} share */
+const together = (share) => share.replace(" ", "\u00a0");
+
 /** @param {ArrayLike<number>} row */
 const largest = (row) => Array.from(row).reduce((most, value, at, all) => (value > all[most] ? at : most), 0);
 
@@ -58,7 +61,7 @@ export async function image(place, trace) {
     gridded(canvas, axis, { lines: null, marks: [[k, mark]], page, dots: 1.5 });
   }, canvas);
   const from = writes ? word(group.queries[q]) : q < axis.before ? t("the_class") : named(q, axis);
-  const story = phrase("story_place", from, percent(weights[k], 1), named(k, axis));
+  const story = phrase("story_place", from, together(percent(weights[k], 1)), named(k, axis));
   // the numbers are means of the heads
   return { story, where: { g: group.name, ea: "mean", ...(writes ? { q } : {}) } };
 }
@@ -86,7 +89,7 @@ export async function sound(place, trace, group, layer) {
   });
   place.classList.add("across");
   place.append(canvas, h("span", { class: "bars", "aria-hidden": "true" }, bars));
-  const story = phrase("story_moment", percent(row[pair.key], 1), group.keys[pair.key]);
+  const story = phrase("story_moment", together(percent(row[pair.key], 1)), group.keys[pair.key]);
   return { story, where: { l: layer, h: pair.head, q: pair.query, k: pair.key } };
 }
 

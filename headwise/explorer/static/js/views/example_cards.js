@@ -11,6 +11,7 @@ import { phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { classOf, said } from "./answer.js";
 import { followDark } from "./follow_dark.js";
+import { called } from "./naming.js";
 
 /** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
 const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
@@ -27,6 +28,10 @@ export function address(page, selection) {
 
 /** @param {{ text?: string, example?: number }} input */
 const source = ({ text, example }) => (text === undefined ? { example } : { text });
+
+/** @param {{ input: string }} run @param {any} example */
+const nameOf = ({ input }, { title, label, example }) =>
+  example === undefined ? title : called(input, { title, label: label || "" }, example);
 
 /**
  * @param {HTMLElement} place
@@ -47,7 +52,7 @@ export function mount(place, run) {
       "a",
       { class: "example", href: address(page, where) },
       picture,
-      h("p", { class: "side" }, h("bdi", {}, example.title)),
+      h("p", { class: "side" }, h("bdi", {}, nameOf(run, example))),
       answer,
       truth,
       story,
@@ -83,8 +88,8 @@ async function drawn(card, trace) {
   card.answer.textContent = answer.length > LONGEST ? `${answer.slice(0, LONGEST)}…` : answer;
   const group = state.groupOf(trace.groups, "");
   const layer = state.layerWithin(group, -1);
+  checked(card, trace);
   if (card.page !== "attend" || trace.places?.kind === "sound") {
-    checked(card, trace);
     const pictures = await import("./card_pictures.js");
     const [image, graph, sound] = [pictures.image, pictures.graph, pictures.sound];
     const draw = { vision: image, graph }[/** @type {string} */ (card.page)] || sound;

@@ -8,6 +8,7 @@ import * as state from "../state.js";
 import { effect } from "../store.js";
 import { learn, t } from "../strings.js";
 import { WORDS } from "../words/examples.js";
+import { called } from "./naming.js";
 
 learn(WORDS);
 
@@ -88,8 +89,8 @@ const opening = (kind, listed) =>
 
 /** @param {{ title: string, label: string }} one @param {number} number */
 const told = (one, number) => {
-  if (state.reads() === "sound") return t(one.label ? "recording_of" : "recording_n", number, one.label);
-  return `${number}: ${one.title}${one.label ? ` (${one.label.replace(/^-(?=\d)/, "−")})` : ""}`;
+  const name = called(state.reads(), one, number);
+  return name.startsWith(one.title) ? `${number}: ${name}` : name;
 };
 
 /** The next example, or the one before. @param {number} by */

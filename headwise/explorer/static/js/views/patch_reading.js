@@ -19,13 +19,15 @@ export function mount(place, seen, what, mean) {
   const { axis } = seen;
   const row = Array.from(what.weights);
   const order = row.map((_, k) => k).sort((one, two) => row[two] - row[one]);
+  // what stands before the patches is no place in the picture
+  const strongest = order.find((k) => k >= axis.before) ?? order[0];
   const before = row.slice(0, axis.before).reduce((sum, weight) => sum + weight, 0);
   const from = what.places && what.q >= 0 ? named(what.q, axis) : what.words[what.q] || "";
   const template =
     what.q < 0 ? "say_mean" : !what.places ? "say_word" : what.q < axis.before ? "say_class" : "say_patch";
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   return effect(() => {
-    const k = pointed.value < 0 ? order[0] : pointed.value;
+    const k = pointed.value < 0 ? strongest : pointed.value;
     const sentence = [
       strong(from),
       strong(percent(row[k], 1)),

@@ -177,11 +177,7 @@ function summed(number) {
     .slice(0, spelled)
     .flatMap((value, at) => [
       at ? " + " : "",
-      "(",
-      plain(fixed(value, bases[0])),
-      ")(",
-      plain(fixed(right[at], bases[1])),
-      ")",
+      h("span", { class: "whole" }, "(", plain(fixed(value, bases[0])), ")(", plain(fixed(right[at], bases[1])), ")"),
     ]);
   const of = label(number, 0, row);
   const vectors = {

@@ -7,6 +7,8 @@ export const WORDS = {
   example_before: ["example before", "上一个示例"],
   recording_n: ["recording {0}", "录音 {0}"],
   recording_of: ["recording {0} (said: {1})", "录音 {0}（读的是 {1}）"],
+  picture_n: ["picture {0}", "图像 {0}"],
+  picture_of: ["picture {0} ({1})", "图像 {0}（{1}）"],
   own_picture: ["Your picture (PNG, JPEG) …", "自选图片（PNG、JPEG）…"],
   too_large: ["The file is larger than 8 MB; make the picture smaller.", "文件超过 8 MB，请缩小图片。"],
   unread: ["The file cannot be read.", "无法读取该文件。"],

@@ -1,0 +1,21 @@
+// @ts-check
+/** What an example is called: its text, or which picture or recording of its set it is. */
+
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/examples.js";
+
+learn(WORDS);
+
+/** One of a set, as `set.npz[3]`. */
+const OF_A_SET = /\[\d+\]$/;
+
+/**
+ * @param {string} kind what the run reads @param {{ title: string, label: string }} example
+ * @param {number} number counted from 0
+ */
+export function called(kind, { title, label }, number) {
+  const right = label.replace(/^-(?=\d)/, "−");
+  const noun = { sound: "recording", image: "picture" }[kind];
+  if (!noun || !OF_A_SET.test(title)) return right ? `${title} (${right})` : title;
+  return right ? t(`${noun}_of`, number + 1, right) : t(`${noun}_n`, number + 1);
+}
