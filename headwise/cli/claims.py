@@ -46,14 +46,14 @@ def show(
     figure: Annotated[Path | None, typer.Option(help="Draw its conditions: a .png, .svg or .pdf file.")] = None,
 ) -> None:
     """A claim: its source, the rule of its verdict, and what its newest run found."""
-    from headwise.compare.claim import newest, read_records
+    from headwise.compare.claim import earlier, newest, read_records
     from headwise.compare.claims import CLAIMS
     from headwise.compare.report import draw as picture_of
     from headwise.compare.report import section
 
-    claim = CLAIMS[_known(name)]
-    record = newest(read_records(records), [claim]).get(name)
-    typer.echo(section(claim, record))
+    claim, kept = CLAIMS[_known(name)], read_records(records)
+    record = newest(kept, [claim]).get(name)
+    typer.echo(section(claim, record, None, earlier(kept, [claim]).get(name, ())))
     if figure is None:
         return
     if record is None:
@@ -100,21 +100,22 @@ def page(
     ] = None,
 ) -> None:
     """All claims with their verdicts and numbers as a page of Markdown."""
-    from headwise.compare.claim import newest, read_records
+    from headwise.compare.claim import earlier, newest, read_records
     from headwise.compare.claims import CLAIMS
     from headwise.compare.report import draw as picture_of
     from headwise.compare.report import page as text
     from headwise.compare.report import picture_names
     from headwise.explain.canvas import save
 
-    latest = newest(read_records(records), CLAIMS.values())
+    kept = read_records(records)
+    latest = newest(kept, CLAIMS.values())
     links = None
     if figures is not None:
         links = Path(os.path.relpath(figures, output.parent if output is not None else None)).as_posix()
         for name, file in picture_names(latest).items():
             save(picture_of(CLAIMS[name], latest[name]), figures / file)
     with opened(output) as stream:
-        stream.write(text(CLAIMS.values(), latest, links))
+        stream.write(text(CLAIMS.values(), latest, links, earlier(kept, CLAIMS.values())))
 
 
 def _known(name: str) -> str:

@@ -254,7 +254,7 @@ class Bench:
 
     def _keep(self, where: str, name: str, arm: Arm, metric: str, side: Trained) -> None:
         rows = list(side.rows.values())
-        self.cpu_s += sum(row.cpu_s for row in rows)
+        self.cpu_s += sum(row.cpu_s for row in rows) + side.tuning_cpu_s
         self.sides.append(
             SideRecord(
                 where=where,

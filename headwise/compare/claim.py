@@ -12,7 +12,7 @@ from pydantic import Field
 
 from headwise import runtime
 from headwise.compare.bench import Bench, SideRecord
-from headwise.compare.lines import read_lines, write_lines
+from headwise.compare.lines import add_line, read_lines
 from headwise.compare.verdicts import Cell, Control, Verdict, verdict, why
 from headwise.config import Config
 from headwise.errors import ConfigError
@@ -81,6 +81,15 @@ class ClaimRecord(Config):
     release: str
     torch: str
 
+    @property
+    def left_out(self) -> list[Verdict]:
+        """The verdicts without each seed in turn; empty where no condition is over three seeds or more."""
+        count = max((len(cell.left_out) for cell in self.cells), default=0)
+        return [
+            verdict([cell.without(seed) if len(cell.left_out) == count else cell for cell in self.cells], self.controls)
+            for seed in range(count)
+        ]
+
 
 def run_claim(claim: Claim, *, full: bool = False, bench: Bench | None = None) -> ClaimRecord:
     """Runs the experiment on one thread, and judges by its rule.
@@ -111,7 +120,7 @@ def run_claim(claim: Claim, *, full: bool = False, bench: Bench | None = None) -
         cells=list(cells),
         controls=list(controls),
         sides=bench.sides if bench is not None and claim.trial else [],
-        notes=[*bench.notes, *_detectable(cells, bench)] if bench is not None and claim.trial else [],
+        notes=[*bench.notes, *_detectable(cells)] if bench is not None and claim.trial else [],
         cpu_s=round(spent, 1),
         processor=runtime.processor(),
         ran=datetime.datetime.now(datetime.UTC).date(),
@@ -126,12 +135,12 @@ def _why(cells: Sequence[Cell], controls: Sequence[Control], bench: Bench | None
     return why(cells, controls)
 
 
-def _detectable(cells: Sequence[Cell], bench: Bench) -> list[str]:
-    """For each condition that is undecided, how large a difference would have been clear."""
+def _detectable(cells: Sequence[Cell]) -> list[str]:
+    """For each condition over seeds that is undecided, how large a mean would have been clear of 0."""
     return [
-        f"{cell.where}: {len(bench.seeds)} seeds would show a difference of {(cell.high - cell.low) / 2:.2g} or more"
+        f"{cell.where}: with {len(cell.left_out)} seeds, half of the interval is {(cell.high - cell.low) / 2:.2g}"
         for cell in cells
-        if cell.outcome == "undecided" and cell.low is not None and cell.high is not None
+        if cell.outcome == "undecided" and cell.left_out and cell.low is not None and cell.high is not None
     ]
 
 
@@ -150,12 +159,13 @@ def read_records(path: Path) -> list[ClaimRecord]:
 
 
 def add_record(path: Path, record: ClaimRecord) -> None:
-    """Adds a record to a file, which is replaced in one step; several processes take turns.
+    """Adds a record to a file, which is replaced in one step and checked before; several processes take turns.
 
     Raises: as `read_records` and `turn`.
     """
     with turn(path):
-        write_lines(path, [*read_records(path), record])
+        read_records(path)
+        add_line(path, record)
 
 
 def newest(records: Iterable[ClaimRecord], claims: Iterable[Claim]) -> dict[str, ClaimRecord]:
@@ -169,3 +179,14 @@ def newest(records: Iterable[ClaimRecord], claims: Iterable[Claim]) -> dict[str,
         ):
             chosen[record.name] = record
     return chosen
+
+
+def earlier(records: Iterable[ClaimRecord], claims: Iterable[Claim]) -> dict[str, list[ClaimRecord]]:
+    """For each claim the last record of each version before the present one, the oldest first."""
+    versions = {claim.name: claim.version for claim in claims}
+    last = {(record.name, record.version): record for record in records}
+    history: dict[str, list[ClaimRecord]] = {}
+    for (name, version), record in sorted(last.items()):
+        if version < versions.get(name, 0):
+            history.setdefault(name, []).append(record)
+    return history

@@ -114,7 +114,7 @@ class Trained:
         rows: of the runs that have a score, by seed.
         scores: by seed; of a run that failed the worst one.
         measured: what else was found of the runs that have a score; failures: why the others have none.
-        tuned, at_edge: as of `Side`.
+        tuned, at_edge: as of `Side`; tuning_cpu_s: of the runs that chose it.
         crashes: runs that ended for a reason that says nothing of the side, those of tuning too, in words.
     """
 
@@ -126,6 +126,7 @@ class Trained:
     measured: Mapping[int, Measured] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
     crashes: Sequence[str] = ()
+    tuning_cpu_s: float = 0.0
 
     @property
     def diverged(self) -> list[int]:
@@ -143,11 +144,12 @@ class Trained:
 
 @dataclass(frozen=True)
 class Choice:
-    """The tuned value of a side, whether it is the first or last one, and which runs crashed on the way, in words."""
+    """The tuned value of a side, whether it is the first or last one, which runs crashed on the way, and their time."""
 
     value: str | None
     at_edge: bool
     crashes: Sequence[str] = ()
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,9 @@ def _trained_side(
     rows = {seed: scored.row for seed, scored in accounts.items()}
     by_seed = {cell.recipe.seed: cell for cell in cells}
     scores = {seed: rows[seed].scores[metric] if seed in rows else lost for seed in by_seed}
-    return Trained(by_seed, rows, scores, chosen.value, chosen.at_edge, accounts, failures, chosen.crashes)
+    return Trained(
+        by_seed, rows, scores, chosen.value, chosen.at_edge, accounts, failures, chosen.crashes, chosen.cpu_s
+    )
 
 
 def _crashes(cells: Sequence[Cell], failures: Mapping[Path, Outcome], doing: str = "") -> list[str]:
@@ -314,6 +318,7 @@ def _tuned(plan: Plan, sides: Mapping[str, Cell], tokens: Mapping[str, float], s
     crashes: dict[str, list[str]] = {name: [] for name in sides}
     seed, values = max(plan.seeds) + 1, list(plan.tune.values)
     scores: dict[tuple[str, str], float] = {}
+    cpu_s = dict.fromkeys(sides, 0.0)
     for times in range(plan.extensions + 1):
         for name, side in sides.items():
             cells = {
@@ -323,10 +328,10 @@ def _tuned(plan: Plan, sides: Mapping[str, Cell], tokens: Mapping[str, float], s
             }
             failures = _train_all(list(cells.values()), plan, say)
             crashes[name] += _crashes(list(cells.values()), failures, " of tuning")
-            scores |= {
-                (name, value): -math.inf if cell.folder in failures else _tuning_score(plan, cell, say)
-                for value, cell in cells.items()
-            }
+            for value, cell in cells.items():
+                score, spent_s = _tuning_score(plan, cell, say) if cell.folder not in failures else (-math.inf, 0.0)
+                scores[name, value] = score
+                cpu_s[name] += spent_s
         best = {name: _best([scores[name, value] for value in values]) for name in sides}
         ends = 0 in best.values(), len(values) - 1 in best.values()
         if times == plan.extensions or not any(ends):
@@ -335,18 +340,21 @@ def _tuned(plan: Plan, sides: Mapping[str, Cell], tokens: Mapping[str, float], s
         say(f"{plan.tune.key} goes on for all sides: {', '.join(values)}")
     for name, place in best.items():
         say(f"{name}: {plan.tune.key} = {values[place]}")
-    return {name: Choice(values[place], place in (0, len(values) - 1), crashes[name]) for name, place in best.items()}
+    return {
+        name: Choice(values[place], place in (0, len(values) - 1), crashes[name], cpu_s[name])
+        for name, place in best.items()
+    }
 
 
-def _tuning_score(plan: Plan, cell: Cell, say: Say) -> float:
-    """On the validation data, larger is better; the least of all where there is none."""
+def _tuning_score(plan: Plan, cell: Cell, say: Say) -> tuple[float, float]:
+    """On the validation data, larger is better, the least of all where there is none; and CPU seconds of training."""
     try:
         scored = account_each(cell.folder, "valid", plan.limit).row
     except DataError as error:
         say(f"{error}; it counts as the worst")
-        return -math.inf
+        return -math.inf, 0.0
     metric, better = _metric(plan, scored)
-    return scored.scores[metric] * (1 if better == "high" else -1)
+    return scored.scores[metric] * (1 if better == "high" else -1), scored.cpu_s
 
 
 def _best(scores: Sequence[float]) -> int:

@@ -14,6 +14,7 @@ from headwise.data.files import resolve
 from headwise.data.synthetic import TIMES
 from headwise.errors import ConfigError, DataError, ShapeError
 from headwise.explain.curves import Mean, lines
+from headwise.predictors.intervals import Resampled
 from headwise.predictors.lengths import metric_of
 from headwise.training.loading import examples, load, recipe_of
 
@@ -76,6 +77,15 @@ def scores_at(
         except ShapeError as error:
             reason = str(error)
     return scores, reason
+
+
+def resampled_at(run: Path, times: int, metric: str) -> Resampled:
+    """A score of `scores_at` at one length as a function of the examples, of a task that has a file for each length.
+
+    Raises: as `scores_at`; ShapeError: inputs that the model cannot read; ConfigError: no such score.
+    """
+    cases = examples(run, "test", {"test": str(_file(recipe_of(run), times))})
+    return load(run).evaluate_each(cases).rows.resampled(metric)
 
 
 def extrapolate(sides: Sequence[Side], metric: str | None, times: Sequence[int], limit: int | None = None) -> Lengths:

@@ -33,6 +33,14 @@ def read_lines(path: Path, kind: type[C], what: str, advice: str) -> list[C]:
     return rows
 
 
+def add_line(path: Path, row: Config) -> None:
+    """Adds a line to a file, which is replaced in one step; the lines before it stay as they are."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    before += "\n" if before and not before.endswith("\n") else ""
+    with replacing(path) as temporary:
+        temporary.write_text(f"{before}{row.model_dump_json()}\n", encoding="utf-8", newline="\n")
+
+
 def write_lines(path: Path, rows: Iterable[Config]) -> None:
     """Replaces a file in one step."""
     with replacing(path) as temporary:

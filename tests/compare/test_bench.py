@@ -250,7 +250,9 @@ def test_a_width_of_nothing_is_not_called_exact(tmp_path):
     alike = record.model_copy(update={"cells": [type(cell)("copies", 0.5, 0.5, 0.5, "undecided")]})
     assert "| copies | 0.5 | no width: a count, or all runs agree | undecided |" in section(claim(), alike)
     assert "| copies | 0.5 | exact |" in section(claim(), alike.model_copy(update={"sides": []}))
-    single = record.model_copy(update={"cells": [type(cell).of("copies", Interval.of([0.5]), "undecided")]})
+    single = record.model_copy(
+        update={"cells": [type(cell).of("copies", Interval.of([0.5]), lambda interval: "undecided")]}
+    )
     assert "no limit to no limit" in section(claim(), single)
     add_record(tmp_path / "records.jsonl", single)
     assert read_records(tmp_path / "records.jsonl") == [single]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from headwise.compare.claim import Claim, add_record, newest, read_records, run_claim
+from headwise.compare.claim import Claim, add_record, earlier, newest, read_records, run_claim
 from headwise.compare.claims import CLAIMS
 from headwise.compare.claims.costs import crossings
 from headwise.compare.claims.scores import excess
 from headwise.compare.costs import Growth
 from headwise.compare.report import draw, page, picture_names
-from headwise.compare.verdicts import Control, Interval, near
+from headwise.compare.verdicts import Control, Interval, larger, near
 from headwise.errors import DataError
 
 
@@ -29,12 +29,12 @@ def claim(value=1.0, *, version=1, passed=True):
 # those whose numbers are drawn or counted: no clock decides them
 CHEAP = {
     "score-variance-grows-with-width": {"holds only where"},
-    "scaling-prevents-saturation": {"holds"},
+    "scaling-prevents-saturation": {"holds only where"},
     "tied-queries-and-keys-give-the-identity": {"holds only where"},
     "narrow-heads-limit-weights": {"holds"},
     "narrow-outputs-limit-language-models": {"holds"},
     "path-lengths": {"holds"},
-    "norm-keeps-order": {"holds only where"},
+    "norm-keeps-order": {"holds"},
 }
 
 
@@ -112,7 +112,7 @@ def test_threads_are_as_they_were():
 def test_the_page_has_every_claim_and_every_number(tmp_path):
     one = claim()
     text = page([one, *CLAIMS.values()], {"one": run_claim(one)})
-    assert "| here | 1 | exact | holds |" in text
+    assert "| here | 1 | exact | holds | – | – |" in text
     assert "](images/" not in text
     assert "](images/" not in page([one], {"one": run_claim(one)}, "images")
     assert "Weakness: a weak one." in page([dataclasses.replace(one, weakness="a weak one")], {})
@@ -141,7 +141,8 @@ def test_records_in_the_repository_are_of_claims_that_are_there():
     # what trains models takes hours in all; the page says what has not been run
     assert {name for name, claim in CLAIMS.items() if claim.measure} <= set(records) <= set(CLAIMS)
     # the page is what the records say
-    assert path.with_suffix(".md").read_text(encoding="utf-8") == page(CLAIMS.values(), records, "images")
+    history = earlier(read_records(path), CLAIMS.values())
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == page(CLAIMS.values(), records, "images", history)
     assert all((path.parent / "images" / name).exists() for name in picture_names(records).values())
     assert all(json.loads(line)["written"] <= json.loads(line)["ran"] for line in path.read_text().splitlines())
 
@@ -161,3 +162,55 @@ def test_a_crossing_beyond_what_was_measured_has_no_limit_there():
     # it is larger than any that was measured: as large as the width it is not
     assert near("", crossings([never, never], 200), 1.0, 0.2).outcome == "refuted"
     assert near("", crossings([never, inside], 200), 1.0, 0.2).outcome == "undecided"
+
+
+def over_seeds(*draws, version=1):
+    def measure(full):
+        return [larger("here", Interval.of(draws), 0.1), near("there", Interval.exact(1.0), 1.0, 0.1)], []
+
+    return dataclasses.replace(claim(version=version), measure=measure)
+
+
+def test_the_page_says_which_verdict_hangs_on_a_seed():
+    for draws, words in (
+        ((0.5, 0.5, 0.51, 0.5), "the same"),
+        ((0.5, 0.6, 0.4, -0.1), "holds 1 of 4"),
+        ((0.5, 0.6), "–"),
+    ):
+        one = over_seeds(*draws)
+        record = run_claim(one)
+        text = page([one], {"one": record})
+        assert f"| [One is one.](#one) | **{record.verdict}** (quick) | {words} |" in text, record.left_out
+    assert "| there | 1 | exact | holds | – | – |" in text
+
+
+def test_a_verdict_without_a_seed_is_that_of_all_conditions_and_controls():
+    one = over_seeds(0.5, 0.6, 0.4, 0.5)
+    record = run_claim(one)
+    assert record.left_out == ["holds"] * 4
+    failed = record.model_copy(update={"controls": [Control("a floor", False, 0.0)]})
+    assert failed.left_out == ["invalid"] * 4
+
+
+def test_the_page_keeps_what_earlier_versions_came_to():
+    records = [run_claim(claim(value, version=version)) for value, version in ((3.0, 1), (1.0, 2), (3.0, 3))]
+    latest = claim(version=3)
+    history = earlier(records, [latest])
+    assert [record.version for record in history["one"]] == [1, 2]
+    text = page([latest], newest(records, [latest]), None, history)
+    today = records[0].ran
+    assert f"Version 3 of the experiment. Earlier: 1 does not hold (quick, {today}), 2 holds (quick, {today})." in text
+    assert earlier(records, [claim(version=1)]) == {}
+
+
+def test_a_record_is_added_and_those_before_stay_as_they_are(tmp_path):
+    path = tmp_path / "claims.jsonl"
+    add_record(path, run_claim(claim()))
+    # one of a release before the seeds were left out, and no line end
+    old = json.loads(path.read_text())
+    del old["cells"][0]["left_out"], old["cells"][0]["turned"]
+    path.write_text(json.dumps(old))
+    add_record(path, run_claim(claim()))
+    first, second = path.read_text().splitlines()
+    assert json.loads(first) == old
+    assert json.loads(second)["cells"][0]["left_out"] == []

@@ -190,3 +190,57 @@ def test_a_difference_that_changes_its_sign(first, last, outcome):
         return Interval(sum(ends) / 2, float(ends[0]), float(ends[1]))
 
     assert crosses("here", interval(first), interval(last)).outcome == outcome
+
+
+def test_what_each_seed_left_out_makes_of_an_outcome():
+    draws = [0.5, 0.6, 0.4, 0.55, -0.6, 0.5]
+    cell = larger("", Interval.of(draws), 0.1)
+    assert cell.outcome == "undecided"
+    by_hand = [larger("", Interval.of(draws[:at] + draws[at + 1 :]), 0.1).outcome for at in range(6)]
+    assert cell.left_out == by_hand
+    # the one that is the other way round decides alone
+    assert by_hand == ["undecided"] * 4 + ["holds", "undecided"]
+    # what examples add stays, whoever is left out
+    assert larger("", Interval.of(draws, variance=1.0), 0.1).left_out == ["undecided"] * 6
+
+
+@pytest.mark.parametrize("draws", [[0.5], [0.5, 0.6]])
+def test_of_fewer_than_three_seeds_none_is_left_out(draws):
+    assert larger("", Interval.of(draws), 0.1).left_out == []
+    assert Cell.of("", Interval.exact(1.0), lambda interval: "holds").turned is None
+
+
+def test_leaving_out_goes_through_every_rule():
+    level, rise = [0.001, -0.002, 0.0, 0.001], [[0.1, 0.5, 0.9], [0.2, 0.4, 0.9], [0.1, 0.6, 0.8], [0.1, 0.5, 0.8]]
+    assert equal("", partial(Interval.of, level), 0.1).left_out == ["holds"] * 4
+    assert trend("", rise, 0.1).left_out == ["holds"] * 4
+    first, last = Interval.of([1.0, 1.1, 0.9, 1.0]), Interval.of([-1.0, -1.1, -0.9, -1.0])
+    assert crosses("", first, last).left_out == ["holds"] * 4
+    assert above("", first, 0.5).left_out == near("", first, 1.0, 0.9).left_out == ["holds"] * 4
+    table = [[1.0, 3.0], [1.2, 2.9], [0.9, 3.2]]
+    assert len(above("", Interval.across(table), 0.5).left_out) == 3
+    assert Interval.across(table).left_out[0] != Interval.across(table[1:])
+
+
+def test_a_trend_whose_interval_holds_0_does_not_hold():
+    """Page's test may see an order in a rise that is anything from seed to seed."""
+    cell = trend("", [[0.0, 0.1, 0.2], [0.0, 0.1, 0.9], [0.0, 0.1, 0.12]], 0.05)
+    assert "p = 0.0046" in cell.where
+    assert (cell.low < 0, cell.outcome) == (True, "undecided")
+
+
+@pytest.mark.parametrize(("spread", "least", "most"), [(0.01, 0.0, 0.0), (1.0, 0.02, 0.6)])
+def test_how_often_another_seed_would_turn_it(spread, least, most):
+    draws = [1.0, 1.0 - spread / 4, 1.0 + spread / 4, 1.0 + spread / 8, 1.0 - spread / 8, 1.0]
+    assert least <= larger("", Interval.of(draws), 0.5).turned <= most
+
+
+def test_predictions_of_one_more_seed_are_as_wide_as_they_say():
+    """By drawing: of n + 1 numbers of one distribution the last is below the places of the first n as often as said."""
+    random, below = np.random.default_rng(5), []
+    for _ in range(400):
+        *known, last = random.normal(0.0, 1.0, 5).tolist()
+        more = [interval.draws[-1] for interval in Interval.of(known).one_more]
+        below.append(np.searchsorted(more, last) / 99)
+    assert abs(np.mean(below) - 0.5) < 0.05
+    assert stats.kstest(below, "uniform").pvalue > 0.001

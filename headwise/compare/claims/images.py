@@ -1,7 +1,7 @@
 """Claims about convolution and attention over images, by models that are trained on few and on more of them."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -10,23 +10,26 @@ from headwise.compare.claim import Claim, Evidence
 from headwise.compare.claims.weighing import guessed
 from headwise.compare.experiment import Arm
 from headwise.compare.sides import examples_variance
-from headwise.compare.verdicts import Interval, crosses, larger, trend
+from headwise.compare.verdicts import Interval, crosses, larger
 from headwise.predictors.intervals import Resampled
 from headwise.training.ledger import account_each
 
 _WRITTEN = datetime.date(2026, 11, 26)
 
 
-def _by_count(bench: Bench) -> dict[int, Comparison]:
+def _counts(bench: Bench) -> Sequence[int]:
+    return (600, 6000, 60_000) if bench.full else (300, 3000)
+
+
+def _by_count(bench: Bench, counts: Sequence[int]) -> dict[int, Comparison]:
     """Both models trained on so many images, with equal steps; the same runs for both claims."""
     full = bench.full
-    counts = (600, 6000, 60_000) if full else (300, 1000, 3000)
-    # about as many parameters
-    cnn = () if full else ("model.width=12", "model.stages=2")
-    vit = () if full else ("model.d_model=32", "model.d_ff=64", "model.encoder_layers=2", "model.patch=7")
+    # as many parameters, within 3 %
+    cnn = () if full else ("model.width=8", "model.stages=2")
+    vit = () if full else ("model.d_model=16", "model.d_ff=24", "model.encoder_layers=2", "model.patch=7")
     sides = {"cnn": Arm("fashion-mnist", cnn), "vit": Arm("fashion-mnist-vit", vit)}
     # the same changes of images, and numbers of one kind on every machine
-    alike = ["augmentation.shift=1", 'training.precision="fp32"', *budget(700 if full else 60, 64, "sentences")]
+    alike = ["augmentation.shift=1", 'training.precision="fp32"', *budget(700 if full else 120, 64, "sentences")]
     alike += [] if full else ["training.valid_limit=500"]
     return {
         count: bench.train(
@@ -35,7 +38,8 @@ def _by_count(bench: Bench) -> dict[int, Comparison]:
                 sides,
                 "accuracy",
                 [f"data.limit={count}", *alike],
-                rates(4e-3),
+                rates(4e-3 if full else 1.6e-2),
+                extensions=int(full),
                 limit=None if full else 1000,
             ),
         )
@@ -44,14 +48,13 @@ def _by_count(bench: Bench) -> dict[int, Comparison]:
 
 
 def _data_hunger(bench: Bench) -> Evidence:
-    by_count = _by_count(bench)
-    gaps = [compared.ahead("cnn", "vit") for compared in by_count.values()]
-    rows = [[-gap for gap in row] for row in zip(*gaps, strict=True)]
+    by_count = _by_count(bench, _counts(bench))
     first, *_, last = by_count.values()
+    fallen = [early - late for early, late in zip(first.ahead("cnn", "vit"), last.ahead("cnn", "vit"), strict=True)]
     # the same test images at both ends; the larger value, as if they were others
     spread = first.variance("cnn", "vit") + last.variance("cnn", "vit")
     cells = [
-        trend("the lead of the convolution shrinks with data", rows, 0.01, spread),
+        larger("the lead of the convolution shrinks with data", Interval.of(fallen, variance=spread), 0.01),
         crosses("attention is ahead at the most data", first.difference("cnn", "vit"), last.difference("cnn", "vit")),
     ]
     return cells, [guessed(f"{count:,} images", compared, 0.1) for count, compared in by_count.items()]
@@ -59,7 +62,7 @@ def _data_hunger(bench: Bench) -> Evidence:
 
 def _overfitting(bench: Bench) -> Evidence:
     """What is lost from training to test images, at the fewest images."""
-    count, compared = next(iter(_by_count(bench).items()))
+    ((count, compared),) = _by_count(bench, _counts(bench)[:1]).items()
     limit = None if bench.full else 1000
     fitted = {side: _in_training(compared.folders(side), limit) for side in compared.sides}
     seeds = sorted(fitted["vit"].keys() & fitted["cnn"].keys())
@@ -90,16 +93,17 @@ CLAIMS = [
         source="lecture notes, row S89; Dosovitskiy et al. 2021, An image is worth 16x16 words, arXiv:2010.11929",
         rule=(
             "at equal steps, with rates that validation chose for each number of images, the lead of the convolution"
-            " falls (Page's test, p < 0.05) by 1 point or more from the fewest to the most images; and it is above 0 at"
-            " the fewest and below 0 at the most, each with all of the 95 % interval over seeds and examples"
+            " is 1 point or more smaller at the most images than at the fewest, with all of the 95 % interval over"
+            " seeds and examples above 0; and it is above 0 at the fewest and below 0 at the most, each with all of it"
         ),
         weakness=(
-            "60 steps (full: 700) are few passes over many images, and the same for both; the attention model has "
-            "1.7 times the parameters; the convolution's best rate is the largest one tried"
+            "120 steps of 64 (300 and 3,000 images; full: 700) cannot decide where attention overtakes, which takes"
+            " millions of images in the source; they are many passes over few images and few over many; a model that"
+            " is slow to learn is behind for that alone"
         ),
         across="accuracy, difference",
         written=datetime.date(2026, 11, 27),
-        version=2,
+        version=3,
         trial=_data_hunger,
     ),
     Claim(
@@ -117,7 +121,7 @@ CLAIMS = [
         ),
         across="points lost, difference",
         written=datetime.date(2026, 11, 27),
-        version=2,
+        version=3,
         trial=_overfitting,
     ),
 ]

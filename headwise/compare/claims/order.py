@@ -22,16 +22,17 @@ _GUESSED = 0.25
 
 
 def _forgetting(bench: Bench) -> Evidence:
-    """The first of 2 to 24 symbols, named after all were read, by how many they were."""
+    """The first of 2 to 12 symbols (full: 48), named after all were read, by how many they were."""
     full = bench.full
-    longest = 48 if full else 24
+    # a plain recurrent network learns nothing of inputs of up to 24 in a quick run, so that it has nothing to forget
+    longest, near, between = (48, 8, 16) if full else (12, 6, 9)
     data = bench.drawn("recall", 10_000 if full else 4000, symbols=4, shortest=2, longest=longest)
-    spans = {"near": range(9), "between": range(9, 17), "far": range(17, longest + 1)}
-    # a plain recurrent network learns it all of a sudden, between 400 and 800 steps
-    settings = [*data, *budget(2000 if full else 800, 512)]
+    spans = {"near": range(near + 1), "between": range(near + 1, between + 1), "far": range(between + 1, longest + 1)}
+    settings = [*data, *budget(2000 if full else 500, 512)]
     cells = ("rnn", "gru", "lstm") if full else ("rnn", "gru")
     sides = {cell: Arm("recall", (f"model.cell={cell}", "model.score=none")) for cell in cells}
-    sides["attention"] = Arm("recall", ("model.cell=gru",))
+    if full:
+        sides["attention"] = Arm("recall", ("model.cell=gru",))
     where = "recall"
     compared = bench.train(where, Design(sides, "exact", settings, rates(5e-3)))
 
@@ -54,7 +55,8 @@ def _forgetting(bench: Bench) -> Evidence:
 
 def _field(bench: Bench) -> Evidence:
     """One head that has to look so many symbols back, before and after training."""
-    distances = (1, 2, 8) if bench.full else (1, 4)
+    # below 8, where t5 has a number for each distance
+    distances = (1, 2, 6) if bench.full else (1, 4)
     data = {
         amount: bench.drawn("shift", 4000 if bench.full else 1000, test=300, symbols=12, shortest=10, amount=amount)
         for amount in distances
@@ -154,18 +156,21 @@ CLAIMS = [
         sentence="Recurrent networks forget what was far back.",
         source="lecture notes, row S131; Bengio et al. 1994, Learning long-term dependencies is difficult",
         rule=(
-            "errors in naming the first symbol rise with the distance from up to 8 over 9 to 16 to more (Page's test,"
-            " p < 0.05) by 5 points or more; refuted where the 95 % interval of the rise, over seeds and examples, is"
+            "errors in naming the first symbol of up to 12 rise with the distance from up to 6 over 7 to 9 to more"
+            " (full: of up to 48, from up to 8 over 9 to 16 to more; Page's test, p < 0.05) by 5 points or more, with"
+            " all of the 95 % interval above 0; refuted where the 95 % interval of the rise, over seeds and"
+            " examples, is"
             " below that; a condition for each kind of cell, each with the rate that validation chose; a kind that does"
             " no better than guessing where it is near has nothing to forget, and is dropped"
         ),
         weakness=(
-            "forgetting is told by the first symbol of drawn inputs up to a fixed length; rates are tuned on all "
-            "distances together; attention has parameters for its score"
+            "one symbol of short drawn inputs (version 3 counted up to 4 as near, of which the test has 19);"
+            " rates are tuned on all distances together; a plain network that is"
+            " trained for longer goes on to learn far ones, so that errors are of one point of training"
         ),
         across="rise of errors, far - near",
         written=datetime.date(2026, 11, 27),
-        version=2,
+        version=4,
         trial=_forgetting,
     ),
     Claim(
@@ -179,10 +184,12 @@ CLAIMS = [
         ),
         weakness=(
             "the task asks for one distance, text for many; t5 has a number for each distance below 8 and shares one"
-            " from 8 on, so that 8 back (full) tells of the scheme as much as of training"
+            " from 8 on: version 1 asked for 8 back too, where a head reaches 0.47, which tells of the scheme, not of"
+            " training; the best rate is among the largest tried"
         ),
         across="mean weight at the distance",
-        written=_WRITTEN,
+        written=datetime.date(2026, 11, 27),
+        version=2,
         trial=_field,
     ),
     Claim(
@@ -213,8 +220,9 @@ CLAIMS = [
             " all are above 98 % or at chance are dropped"
         ),
         weakness=(
-            "attention pooling has more parameters than its rivals (30 against 13 thousand); last and mean have "
-            "their best rate at the end of those tried; sentiment is in the full variant alone"
+            "attention pooling has more parameters than its rivals (30 against 13 thousand); the best other is chosen"
+            " by the same scores, against the claim; last and mean have their best rate at the end of those tried, and"
+            " all are near the ceiling; sentiment is in the full variant alone"
         ),
         across="accuracy, attention - the best other",
         written=datetime.date(2026, 11, 27),

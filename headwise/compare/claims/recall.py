@@ -32,16 +32,16 @@ def _model(width: int, layers: int, **keys: Any) -> str:
 def _fixed_state(bench: Bench) -> Evidence:
     """Pairs of a key and a letter, with a short convolution on all sides."""
     full = bench.full
-    others = ("linear", "retention", *(["gated_linear", "performer"] if full else []))
+    others = ("linear", *(["retention", "gated_linear", "performer"] if full else []))
     cells, controls = list[Cell](), list[Control]()
     for pairs in (8, 16, 32) if full else (16,):
         data = bench.drawn("mqar", 20_000 if full else 6000, test=300, shortest=pairs, longest=pairs, symbols=12)
         convolution = '"convolutional:kernel_size=3,causal=true"'
-        settings = [*data, _model(32, 2, position=convolution), *budget(1500 if full else 500, 2048 if full else 1024)]
-        settings += [] if full else ["training.learning_rate=4e-3"]
+        settings = [*data, _model(32, 2, position=convolution), *budget(1500 if full else 250, 2048 if full else 1024)]
         sides = {name: Arm("mqar", (f"model.mechanism={name}",)) for name in ("scored", *others)}
         where = f"{pairs} pairs"
-        compared = bench.train(where, Design(sides, "accuracy", settings, rates(4e-3) if full else None))
+        # linear attention wants a rate that is several times as high
+        compared = bench.train(where, Design(sides, "accuracy", settings, rates(1.6e-2)))
         if min(map(compared.mean, sides)) > CEILING:
             bench.notes.append(f"{where}: dropped by rule, all sides at the ceiling")
             continue
@@ -144,15 +144,18 @@ CLAIMS = [
             " of a mechanism with a state of fixed size, with all of the 95 % interval over seeds and examples above"
             " 0; refuted where all of it is below 20 points; a cell for each mechanism and number of pairs; numbers"
             " at which all are above 98 % are dropped; every side has a causal convolution of three symbols before"
-            " its layers; nothing is tuned in the quick variant"
+            " its layers, and the rate that validation chose"
         ),
         weakness=(
-            "steps and rate are the same for all, not tuned in the quick variant; a wider state or more steps "
-            "narrow the difference"
+            "one mechanism in the quick variant, and 16 pairs, which are few for its two states of 512 numbers"
+            " (full: up"
+            " to 32); a wider state or more steps narrow the"
+            " difference. Version 2 tuned nothing, and a rate that is low for linear attention made it fail: 0.21 at"
+            " 0.004, where it reaches 0.94 at 0.032"
         ),
         across="accuracy, attention - the other",
         written=datetime.date(2026, 11, 27),
-        version=2,
+        version=3,
         trial=_fixed_state,
     ),
     Claim(

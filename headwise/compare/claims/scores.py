@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwise.compare.claim import Claim, Evidence
 from headwise.compare.costs import exponent
-from headwise.compare.verdicts import Control, Interval, above, larger, near
+from headwise.compare.verdicts import Control, Interval, above, below, larger, near
 
 _WRITTEN = datetime.date(2026, 11, 25)
 Draw = Callable[[tuple[int, ...], torch.Generator], Tensor]
@@ -64,6 +64,7 @@ def _saturation(full: bool) -> Evidence:
     entropies: list[float] = []
     for width in (8, 64, 512) if full else (8, 64):
         gains: dict[str, list[float]] = {"entropy, nats": [], "trace of the derivative": []}
+        unscaled = list[float]()
         for seed in range(draws):
             generator = torch.Generator().manual_seed(seed)
             scores = (_normal((64, width), generator) @ _normal((keys, width), generator).mT).double()
@@ -72,8 +73,10 @@ def _saturation(full: bool) -> Evidence:
             trace = [float((w * (1 - w)).sum(-1).mean()) for w in (plain, scaled)]
             gains["entropy, nats"].append(entropy[1] - entropy[0])
             gains["trace of the derivative"].append(trace[1] - trace[0])
+            unscaled.append(trace[0] / (1 - 1 / keys))
             entropies += entropy
-        cells += [larger(f"{what}, width {width}", Interval.of(gain), 0.1) for what, gain in gains.items()]
+        cells.append(below(f"unscaled, share of the largest derivative, width {width}", Interval.of(unscaled), 0.5))
+        cells += [larger(f"gain of {what}, width {width}", Interval.of(gain), 0.1) for what, gain in gains.items()]
     return cells, [
         Control("no entropy exceeds that of uniform weights", max(entropies) <= math.log(keys), max(entropies))
     ]
@@ -127,6 +130,14 @@ def excess(target: Float[Tensor, "rows columns"], rank: int, steps: int, seed: i
         return divergence().item()
 
 
+def _planted(count: int, rank: int, steps: int, spread: float) -> Control:
+    """The ceiling: weights that have a rank are fitted by it, so that what others lose is no failure of the search."""
+    generator = torch.Generator().manual_seed(50)
+    factors = [_normal((count, rank), generator).double() / rank**0.25 for _ in range(2)]
+    lost = excess((spread * (factors[0] @ factors[1].mT) / rank**0.5).softmax(-1), rank, steps, 0)
+    return Control(f"weights of rank {rank} are fitted by scores of that rank", lost < 1e-3, lost)
+
+
 def _fits(count: int, ranks: tuple[int, ...], draws: int, steps: int, spread: float) -> dict[int, Interval]:
     """By rank, what is lost of drawn rows of weights that have full rank."""
     excesses: dict[int, list[float]] = {rank: [] for rank in ranks}
@@ -143,7 +154,10 @@ def _narrow_heads(full: bool) -> Evidence:
     fits = _fits(length, (*ranks, length), 10 if full else 5, 2000, 2.0)
     cells = [larger(f"{length} tokens, heads of {rank}", fits[rank], 0.01) for rank in ranks]
     return cells, [
-        Control("a head as wide as the sequence is long fits any weights", fits[length].high < 1e-3, fits[length].value)
+        *(_planted(length, rank, 2000, 2.0) for rank in ranks),
+        Control(
+            "a head as wide as the sequence is long fits any weights", fits[length].high < 1e-3, fits[length].value
+        ),
     ]
 
 
@@ -152,7 +166,8 @@ def _bottleneck(full: bool) -> Evidence:
     ranks = (words // 16, words // 8, words // 4)
     fits = _fits(words, (*ranks, words), 5 if full else 3, 2000, 2.0)
     cells = [larger(f"{words} words, width {rank}", fits[rank], 0.1) for rank in ranks]
-    return cells, [Control("a width of all words fits any table", fits[words].high < 1e-3, fits[words].value)]
+    planted = [_planted(words, rank, 2000, 2.0) for rank in ranks]
+    return cells, [*planted, Control("a width of all words fits any table", fits[words].high < 1e-3, fits[words].value)]
 
 
 CLAIMS = [
@@ -178,15 +193,17 @@ CLAIMS = [
         sentence="Without 1 / sqrt(d) softmax saturates, and its derivative vanishes.",
         source="Vaswani et al. 2017, Attention is all you need, section 3.2.1, arXiv:1706.03762",
         rule=(
-            "scaling raises the entropy of weights over 32 keys, and the trace of the softmax's derivative, by 0.1 or"
-            " more, with all of the 95 % interval of paired draws above 0; a cell for each width"
+            "without scaling the trace of the softmax's derivative over 32 keys is below half of its largest, that of"
+            " even weights, with all of the 95 % interval over draws; scaling raises it, and the entropy of weights, by"
+            " 0.1 or more, with all of the interval of paired draws above 0; a cell for each width"
         ),
         weakness=(
             "queries and keys are drawn with variance 1, and nothing is trained: smaller initial matrices shrink "
             "scores as well, and training may undo either"
         ),
-        across="gain by scaling",
-        written=_WRITTEN,
+        across="share, or gain by scaling",
+        written=datetime.date(2026, 11, 27),
+        version=2,
         measure=_saturation,
     ),
     Claim(
@@ -198,8 +215,8 @@ CLAIMS = [
             " is below; a cell for each width and kind of token"
         ),
         weakness=(
-            "tokens and projections are drawn; training can move both, and real tokens lie between independent "
-            "and smooth ones"
+            "16 tokens, and more of them share the weight; tokens and projections are drawn; training can move both, "
+            "and real tokens lie between independent and smooth ones"
         ),
         across="mean weight on itself",
         written=_WRITTEN,
@@ -213,9 +230,14 @@ CLAIMS = [
             "the best fit of drawn weights by scores of that rank loses 0.01 nats or more, with all of the 95 % "
             "interval above 0; a cell for each width"
         ),
-        weakness="weights are drawn, with full rank; those that a task needs may not have it",
+        weakness=(
+            "weights are drawn, with full rank and sharp, of scores of standard deviation 2; those that a task"
+            " needs may"
+            " be neither"
+        ),
         across="nats lost",
-        written=_WRITTEN,
+        written=datetime.date(2026, 11, 27),
+        version=2,
         measure=_narrow_heads,
     ),
     Claim(
@@ -228,7 +250,8 @@ CLAIMS = [
         ),
         weakness="tables are drawn, with full rank; following words in a language may need less",
         across="nats lost",
-        written=_WRITTEN,
+        written=datetime.date(2026, 11, 27),
+        version=2,
         measure=_bottleneck,
     ),
 ]

@@ -17,17 +17,16 @@ def _heads(bench: Bench) -> Evidence:
     full = bench.full
     data = bench.drawn("sort", 10_000 if full else 4000, symbols=12, longest=10 if full else 6)
     settings = [*data, "model.d_model=32", "model.d_ff=64", *budget(900 if full else 250, 1024)]
-    sides = scores("sort", "model.num_heads", ("1", "2", "4", "8", "16") if full else ("1", "2", "4"))
+    sides = scores("sort", "model.num_heads", ("1", "2", "4", "8", "16") if full else ("1", "4"))
     where = "sorting"
     compared = bench.train(where, Design(sides, "exact", settings, rates(4e-3)))
     if dropped(bench, where, compared, 0.02):
         return [], [told_apart([])]
-    rows = list(zip(*(compared.scores(name) for name in ("1", "2", "4")), strict=True))
-    best = compared.best([name for name in sides if name != "1"])
-    cells = [
-        trend("sorting, by 1, 2 and 4 heads", rows, 0.01, compared.variance("4", "1")),
-        larger(f"sorting, the best number of heads ({best}) over one", compared.difference(best, "1"), 0.01),
-    ]
+    # a number that is the best of several would be ahead by chance
+    cells = [larger("sorting, four heads over one", compared.difference("4", "1"), 0.01)]
+    if full:
+        rows = list(zip(*(compared.scores(name) for name in ("1", "2", "4")), strict=True))
+        cells.append(trend("sorting, by 1, 2 and 4 heads", rows, 0.01, compared.variance("4", "1")))
     return cells, [learned(where, compared, compared.best(), 0.3)]
 
 
@@ -51,10 +50,13 @@ def _width(bench: Bench) -> Evidence:
 _UNKNOWING = 4.17
 # as many parameters, within 2 %, in so many blocks: width, and width inside the feed-forward network
 _EQUAL = {1: (64, 128), 2: (44, 98), 4: (32, 64)}
+# the accuracy of a model that can do it
+_LEARNED = 0.9
 
 
 def _depth(bench: Bench) -> Evidence:
     """Looking up a letter and then what that one leads to, by the number of blocks at equal parameters."""
+    depths = (1, 2, 4) if bench.full else (1, 2)
     cells, controls = list[Cell](), list[Control]()
     for hops in (2, 4) if bench.full else (2,):
         data = bench.drawn(
@@ -70,18 +72,23 @@ def _depth(bench: Bench) -> Evidence:
                 "hops", (f"model.encoder_layers={layers}", f"model.d_model={d}", f"model.d_ff={ff}")
             )
             for layers, (d, ff) in _EQUAL.items()
+            if layers in depths
         }
-        where = f"{hops} hop{'s' * (hops > 1)}"
+        where = f"{hops} hop{'s' * (hops > 1)} of {'5 to 9' if bench.full else '5'} pairs"
         steps = 1500 if bench.full else 600
         compared = bench.train(where, Design(sides, "accuracy", [*data, *budget(steps, 512)], rates(4e-3)))
         if dropped(bench, where, compared, 0.3):
             continue
-        rows = list(zip(*(compared.scores(name) for name in sides), strict=True))
-        cells += [
-            trend(f"{where}, by 1, 2 and 4 layers", rows, 0.05, compared.variance("4 layers", "1 layers")),
-            below(f"{where}: one layer is below 60 %", compared.interval("1 layers"), 0.6),
-        ]
-        controls.append(learned(where, compared, compared.best(), 0.9))
+        cells.append(below(f"{where}: one layer is below 60 %", compared.interval("1 layers"), 0.6))
+        # one that has not learned the problem yet says nothing of what its depth can express
+        behind = [name for name in sides if compared.mean(name) < _LEARNED and name != "1 layers"]
+        if behind:
+            bench.notes.append(f"{where}: no trend is judged, {' and '.join(behind)} not trained to {_LEARNED:g}")
+        elif bench.full:
+            rows = list(zip(*(compared.scores(name) for name in sides), strict=True))
+            spread = compared.variance("4 layers", "1 layers")
+            cells.append(trend(f"{where}, by 1, 2 and 4 layers", rows, 0.05, spread))
+        controls.append(learned(where, compared, compared.best(), _LEARNED))
     return cells, [*controls, told_apart(cells)]
 
 
@@ -97,8 +104,7 @@ def _residuals(bench: Bench) -> Evidence:
             f"{norm} norm, {'residual' if residual == 'true' else 'no residual'}": Arm(
                 "sort", (f"model.norm={norm}", f"model.residual={residual}")
             )
-            for norm in ("layer", "none")
-            for residual in ("true", "false")
+            for norm, residual in (("layer", "true"), ("layer", "false"), ("none", "true"))
         }
         where = f"sorting, {depth} blocks a side"
         compared = bench.train(where, Design(sides, "accuracy", settings, rates(2e-3), extensions=2 if full else 1))
@@ -132,7 +138,7 @@ def _query_norm(bench: Bench) -> Evidence:
     settings = ["length=64", 'tokenizer={kind="char",spaces="kept"}', "ngram=0", "show=[]", "model.dropout=0"]
     settings += [*(f"model.{size}" for size in model), "training.schedule=budget", "training.warmup_steps=20"]
     settings += [*budget(1000 if full else 120, 1024), "training.valid_limit=64"]
-    tried = (*(("1e-4", "3e-4") if full else ()), "1e-3", "3e-3", "1e-2", "3e-2", "1e-1")
+    tried = (*(("1e-4", "3e-4", "1e-3", "3e-3", "1e-2") if full else ()), "3e-2", "1e-1", "3e-1")
     sides = {
         f"qk_norm {norm}, rate {rate}": Arm(
             "tiny-shakespeare", (f"model.qk_norm={norm}", f"training.learning_rate={rate}")
@@ -167,17 +173,17 @@ CLAIMS = [
         sentence="More heads are better than one.",
         source="lecture notes, row S58; Vaswani et al. 2017, table 3, arXiv:1706.03762",
         rule=(
-            "exact answers rise from 1 over 2 to 4 heads at equal parameters (Page's test, p < 0.05, by 1 point or"
-            " more), and the best number of heads is 1 point or more above one head, with all of the 95 % interval over"
-            " seeds and examples above 0; each number has the rate that validation chose"
+            "exact answers of four heads are 1 point or more above those of one at equal parameters, with all of the"
+            " 95 % interval over seeds and examples above 0, and (full) they rise so from 1 over 2 to 4 heads (Page's"
+            " test, p < 0.05); each number has the rate that validation chose"
         ),
         weakness=(
             "heads become narrower as there are more, so that width of heads and their number change together; "
-            "one problem"
+            "one drawn problem in place of translation"
         ),
         across="exact answers, difference",
         written=datetime.date(2026, 11, 27),
-        version=2,
+        version=3,
         trial=_heads,
     ),
     Claim(
@@ -190,7 +196,7 @@ CLAIMS = [
         ),
         weakness=(
             "parameters grow with the width (2.6 against 0.6 million), on 1,500 sentences; three seeds tell apart "
-            "3 points, and the rule asks for 1"
+            "4 points, and the rule asks for 1, which the 1,821 test sentences alone hardly allow"
         ),
         across="accuracy, difference",
         written=datetime.date(2026, 11, 27),
@@ -202,17 +208,19 @@ CLAIMS = [
         sentence="What follows in several steps needs several layers.",
         source="lecture notes, row S148; Olsson et al. 2022, In-context learning and induction heads, arXiv:2209.11895",
         rule=(
-            "at equal parameters accuracy rises from 1 over 2 to 4 layers (Page's test, p < 0.05, by 5 points or more),"
-            " and one layer stays below 60 % with all of the 95 % interval over seeds and examples; a cell for each"
-            " number of hops; control: the best depth is above 90 %"
+            "one layer stays below 60 %, with all of the 95 % interval over seeds and examples, where another depth of"
+            " as many parameters, or the same, is above 90 % (a control); and (full) accuracy rises from 1 over 2 to 4"
+            " layers (Page's test, p < 0.05, by 5 points or more, with all of the interval above 0), which is judged"
+            " where the deeper ones are above 90 %, so that they are trained far enough; a cell for each number of hops"
         ),
         weakness=(
-            "equal parameters make the shallow model wide (64 against 32), and five pairs are few enough for one "
-            "wide layer to try all; after the same steps deeper models are behind, and may not be later"
+            "five pairs are few enough for one wide layer to try all, so that this refutes the sentence for few pairs"
+            " alone; equal parameters make the shallow model wide (64 against 44). Version 3 counted deeper models that"
+            " were half trained as worse"
         ),
         across="accuracy",
         written=datetime.date(2026, 11, 27),
-        version=3,
+        version=4,
         trial=_depth,
     ),
     Claim(
@@ -226,11 +234,12 @@ CLAIMS = [
         ),
         weakness=(
             "without residuals even four rates may all be wrong, and no other initialization is tried, which is "
-            "known to replace norms (arXiv:1901.09321)"
+            "known to replace norms (arXiv:1901.09321); with residuals both are near the ceiling after these steps, so "
+            "that a norm has little to gain"
         ),
         across="accuracy, with - without",
         written=datetime.date(2026, 11, 27),
-        version=2,
+        version=3,
         trial=_residuals,
     ),
     Claim(
@@ -255,17 +264,19 @@ CLAIMS = [
             " in Wortsman et al. 2023, Small-scale proxies, arXiv:2309.14322"
         ),
         rule=(
-            "over rates from 0.001 (full: 0.0001) to 0.1, the mean excess of the loss over that at the best rate, of"
+            "over rates from 0.03 (full: 0.0001) to 0.3, the mean excess of the loss over that at the best rate, of"
             " losses of at most that of even guesses, is smaller by a quarter or more with qk_norm, with all of the"
             " 95 % interval over seeds above 0; and at the best rate of each the loss with it is at most 0.02 nats"
             " above that without, with all of the interval"
         ),
         weakness=(
             "a small model after a few steps: divergence by large scores, which the norm prevents, is seen in "
-            "large ones"
+            "large ones; intervals are over seeds alone. Version 1 asked for rates below 0.03, where both learn too "
+            "slowly for these steps, and for none that is too high"
         ),
         across="difference",
-        written=_WRITTEN,
+        written=datetime.date(2026, 11, 27),
+        version=2,
         trial=_query_norm,
     ),
 ]

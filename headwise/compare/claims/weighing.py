@@ -66,7 +66,7 @@ def _relu(bench: Bench) -> Evidence:
 def _additive(bench: Bench) -> Evidence:
     """Recall of one of a few pairs by a single head, by its width."""
     full = bench.full
-    widths = (16, 64, 256, 512) if full else (16, 64, 256)
+    widths = (16, 64, 256, 512) if full else (16, 32, 64)
     data = bench.drawn("hops", 10_000 if full else 4000, symbols=12, shortest=4, longest=8, amount=1)
     one_head = ["model.num_heads=1", "model.encoder_layers=1", "model.d_ff=64"]
     leads, variances, last = list[list[float]](), list[float](), list[Interval]()
@@ -75,7 +75,7 @@ def _additive(bench: Bench) -> Evidence:
         settings = [*data, *one_head, f"model.d_model={width}", *budget(400 if full else 200, 512)]
         sides = scores("hops", "model.score", ("additive", "dot", "scaled_dot"))
         where = f"width {width}"
-        compared = bench.train(where, Design(sides, "accuracy", settings, rates(4e-3), extensions=1 if full else 0))
+        compared = bench.train(where, Design(sides, "accuracy", settings, rates(4e-3 if full else 1.6e-2)))
         if dropped(bench, where, compared, 0.35):
             continue
         leads.append(compared.ahead("additive", "dot"))
@@ -183,17 +183,19 @@ CLAIMS = [
         source="lecture notes, row S35; Vaswani et al. 2017, section 3.2.1, arXiv:1706.03762",
         rule=(
             "the lead of additive over dot grows with the width (Page's test, p < 0.05, by 1 point or more from the"
-            " least to the largest), is 1 point or more at the largest width, and there scaled dot is less than 1"
+            " least to the largest, with all of the 95 % interval above 0), is 1 point or more at the largest"
+            " width, and there scaled dot is less than 1"
             " point behind additive, by accuracy over seeds and examples; widths at which all are above 98 % or"
             " at chance are dropped"
         ),
         weakness=(
-            "the width of the head is that of the whole model here; additive has two matrices more at the same width;"
-            " rates are tuned with one seed"
+            "the width of the head is that of the whole model here; additive has two matrices more at the same width,"
+            " a fifth of the parameters, and none is made up for; widths of 16 to 64 in the quick variant. Version 2"
+            " went to 256, where the best rate of all sides was the lowest one tried"
         ),
         across="accuracy, difference",
         written=datetime.date(2026, 11, 27),
-        version=2,
+        version=3,
         trial=_additive,
     ),
     Claim(
@@ -206,8 +208,9 @@ CLAIMS = [
             " steps; cells at which all are above 98 % or at chance are dropped"
         ),
         weakness=(
-            "one drawn problem at one point of training, the one at which sides differ: later all sides solve it; "
-            "additive has a vector more"
+            "one drawn problem at one point of training, the one at which sides differed when it was built: later all"
+            " sides solve it, and here all are near the ceiling; the best other is chosen by the same scores, against"
+            " the claim; additive has a vector more"
         ),
         across="accuracy, distance - the best other",
         written=datetime.date(2026, 11, 27),
@@ -225,7 +228,8 @@ CLAIMS = [
         ),
         weakness=(
             "the random synthesizer has a table of all places, 40 times as many parameters, and loses "
-            "nevertheless; translation is compared in docs/experiments.md"
+            "nevertheless; brackets are learned by luck of the seed after these steps (0.43 to 0.85), so that they "
+            "decide nothing; translation is compared in docs/experiments.md"
         ),
         across="accuracy, attention - the best other",
         written=datetime.date(2026, 11, 27),
@@ -243,7 +247,7 @@ CLAIMS = [
         ),
         weakness=(
             "phrases in place of sentences in the quick variant; differences of the original are below 1 BLEU, "
-            "and intervals here are wider"
+            "and three seeds tell apart 8, so that the quick variant cannot decide half a point"
         ),
         across="BLEU ahead",
         written=datetime.date(2026, 11, 27),
