@@ -81,7 +81,8 @@ def item_of(run: LoadedRun, ask: AskInput, examples: Examples, limits: Limits) -
     if ask.example is not None:
         pairs = examples.of(run)
         if ask.example >= len(pairs):
-            raise Problem(404, f"there is no example {ask.example}; the last is {len(pairs) - 1}")
+            there = f"the last is {len(pairs) - 1}" if pairs else "this run has none"
+            raise Problem(404, f"there is no example {ask.example}; {there}")
         return pairs[ask.example][0], f"example {ask.example}"
     assert ask.file is not None, "it was checked"
     data = _decoded(ask.file)

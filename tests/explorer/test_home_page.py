@@ -111,3 +111,20 @@ def test_without_a_run_home_shows_what_needs_none(page, site):
     ]
     assert "headwise demo translate" in page.locator(".demos").inner_text()
     assert not page.locator("form").is_visible()
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("there is no example 999; the last is 41", "没有第 999 个示例，最后一个是 41"),
+        ("texts.0: has 70,000 characters; at most 65,536 are read", "输入有 70,000 个字符，最多读 65,536 个"),
+        ("nothing known", "英文：nothing known"),
+    ],
+)
+def test_what_the_server_refuses_is_told_in_chinese(page, site, said, words):
+    """By the words of the page; a sentence that they do not know stands behind one that says so."""
+    opened(page, f"{site}#/?lang=zh")
+    told = page.evaluate(
+        "said => import('/static/js/words/refusals.js').then(({ inChinese }) => inChinese(said))", said
+    )
+    assert told.endswith(words)

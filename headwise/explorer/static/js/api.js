@@ -111,7 +111,7 @@ async function asked(path, options) {
   const held = inside();
   if (held) {
     const kept = answered(held, path, /** @type {string | undefined} */ (options.body));
-    if (!kept) throw new Refused(404, "this file holds what its page showed; `headwise explore` shows the rest");
+    if (!kept) throw await refused(404, "this file holds what its page showed; `headwise explore` shows the rest");
     return kept;
   }
   let answer;
@@ -120,13 +120,21 @@ async function asked(path, options) {
     answer = await fetch(path, options);
   } catch (error) {
     if (/** @type {any} */ (error).name === "AbortError") throw error;
-    throw new Refused(0, "the server does not answer; is `headwise explore` still running?");
+    throw await refused(0, "the server does not answer; is `headwise explore` still running?");
   } finally {
     waiting -= 1;
   }
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({}));
-  throw new Refused(answer.status, [told.detail || answer.statusText, told.hint].filter(Boolean).join("; "));
+  throw await refused(answer.status, [told.detail || answer.statusText, told.hint].filter(Boolean).join("; "));
+}
+
+/** In the words of the page. @param {number} status @param {string} message */
+async function refused(status, message) {
+  if (!document.documentElement.lang.startsWith("zh")) return new Refused(status, message);
+  // where the server is gone the words are not to be had either
+  const words = await import("./words/refusals.js").catch(() => null);
+  return new Refused(status, words ? words.inChinese(message) : message);
 }
 
 /**
