@@ -57,7 +57,7 @@ export function mount(place) {
   const ends = [
     effect(() => {
       fill(top);
-      if (!fitting(top, ["node", "molecule"], "no_graph")) return undefined;
+      if (!fitting(top, ({ input }) => /^(node|molecule)$/.test(input), "no_graph")) return undefined;
       const end = examples.mount(top);
       top.append(nothing());
       return end;

@@ -9,9 +9,9 @@ import { effect, signal } from "../store.js";
 import { learn, phrase, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import * as beamTree from "../views/beam_tree.js";
-import * as examples from "../views/examples.js";
 import { field } from "../views/forcing.js";
 import * as heat from "../views/heat.js";
+import { later } from "../views/later.js";
 import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
 import { tint } from "../views/tint.js";
@@ -43,11 +43,12 @@ export function mount(place) {
   const any = field(path, (token) => force(path.peek(), token));
   panels.forcing.append(any.node);
   const given = h("div");
+  const work = h("div", { class: "writing" }, play.node, chosen.node);
   fill(
     place,
     h("h1", { class: "unseen" }, () => t("translate")),
     given,
-    h("div", { class: "writing" }, play.node, chosen.node),
+    work,
     panels.all,
   );
   const ends = [
@@ -58,8 +59,14 @@ export function mount(place) {
     any.end,
     effect(() => {
       fill(given);
+      const lacking = state.lacks("translate") === "translate";
+      [work, panels.all].flat().forEach((part) => (part.hidden = lacking));
+      if (lacking) {
+        import("../views/fitting.js").then(({ fitting }) => fitting(given, ({ writes }) => writes, "no_writer"));
+        return undefined;
+      }
       // what is not typed is chosen from a list
-      return ["image", "sound", "series"].includes(state.reads()) ? examples.mount(given) : undefined;
+      return state.readsFiles() ? later(() => import("../views/examples.js"), given) : undefined;
     }),
     keyboard(self, count, search),
     opening(search, open, self),

@@ -95,7 +95,7 @@ export function mount(place) {
 /** What is to be looked at, or which runs can be. @param {HTMLElement} top */
 function given(top) {
   fill(top);
-  if (!fitting(top, ["image"], "no_images")) return undefined;
+  if (!fitting(top, ({ input }) => input === "image", "no_images")) return undefined;
   const end = examples.mount(top);
   top.append(nothing());
   return end;

@@ -6,13 +6,13 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 
 /**
- * Whether the chosen run reads what a page shows; where it does not, the runs that do are offered.
- * @param {HTMLElement} place @param {string[]} kinds @param {string} word
+ * Whether a page can show the chosen run; where it cannot, the runs that it can are offered.
+ * @param {HTMLElement} place @param {(run: any) => boolean} fits @param {string} word
  */
-export function fitting(place, kinds, word) {
-  if (kinds.includes(state.reads())) return true;
-  const models = state.meta.value ? state.meta.value.models : [];
-  const others = models.filter((/** @type {any} */ one) => kinds.includes(one.input));
+export function fitting(place, fits, word) {
+  const run = state.chosenRun();
+  if (run && fits(run)) return true;
+  const others = (state.meta.value ? state.meta.value.models : []).filter(fits);
   place.append(
     h("p", {}, t(word)),
     h(

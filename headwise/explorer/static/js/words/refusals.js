@@ -16,7 +16,6 @@ const REFUSALS = [
   [/^the file is larger than ([\d,]+) bytes/, "文件超过 {1} 字节，请缩小图片"],
   [/^this file holds what its page showed/, "此文件只含保存时显示的内容，其余请用 headwise explore 查看"],
   [/([\d,]+) characters; at most ([\d,]+) are read/, "输入有 {1} 个字符，最多读 {2} 个"],
-  [/([\d,]+) tokens, .*at most ([\d,]+)/, "输入有 {1} 个词元，最多 {2} 个"],
   [/unknown node '([^']*)'/, "图中没有节点“{1}”"],
 ];
 

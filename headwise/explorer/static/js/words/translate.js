@@ -3,6 +3,10 @@
 
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
+  no_writer: [
+    "The chosen run writes nothing step by step; the page Attend shows it. Runs that write:",
+    "所选模型不逐步输出文字，请在“注意力”页查看。可逐步输出的模型：",
+  ],
   back: ["Step back", "后退一步"],
   forward: ["Step forward", "前进一步"],
   stopped: ["stopped", "已停止"],
