@@ -43,13 +43,12 @@ export function mount(place) {
   const any = field(path, (token) => force(path.peek(), token));
   panels.forcing.append(any.node);
   const given = h("div");
-  const work = h("div", { class: "writing" }, play.node, chosen.node);
+  const work = h("div", {}, h("div", { class: "writing" }, play.node, chosen.node), panels.all);
   fill(
     place,
     h("h1", { class: "unseen" }, () => t("translate")),
     given,
     work,
-    panels.all,
   );
   const ends = [
     asked.end,
@@ -60,7 +59,7 @@ export function mount(place) {
     effect(() => {
       fill(given);
       const lacking = state.lacks("translate") === "translate";
-      [work, panels.all].flat().forEach((part) => (part.hidden = lacking));
+      work.hidden = lacking;
       if (lacking) {
         import("../views/fitting.js").then(({ fitting }) => fitting(given, ({ writes }) => writes, "no_writer"));
         return undefined;
