@@ -59,7 +59,7 @@ class Interval:
         mean = math.fsum(draws) / len(draws)
         if len(draws) == 1:
             return cls(mean, -math.inf, math.inf)
-        error = math.hypot(float(stats.sem(draws)), math.sqrt(variance))
+        error = math.hypot(float(np.std(draws, ddof=1)) / math.sqrt(len(draws)), math.sqrt(variance))
         interval = cls.around(mean, error, len(draws) - 1, level)
         return replace(interval, draws=tuple(map(float, draws)), variance=variance, level=level)
 

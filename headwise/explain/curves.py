@@ -91,9 +91,9 @@ def half_width(error: float, freedom: int, level: float = 0.95) -> float:
     4.303
     """
     # scipy takes longer to import than a plot to draw
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    return float(t.ppf((1 + level) / 2, freedom)) * error
+    return float(stdtrit(freedom, (1 + level) / 2)) * error
 
 
 @dataclass(frozen=True)

@@ -109,27 +109,32 @@ def test_a_claim_is_listed_run_shown_and_put_on_a_page(tmp_path, capsys):
     records, text = str(tmp_path / "claims.jsonl"), tmp_path / "claims.md"
     assert main(["claims", "list", "--records", records]) == 0
     assert "not run" in capsys.readouterr().out
-    assert main(["claims", "run", "norm-keeps-order", "--records", records]) == 0
+    assert main(["claims", "run", "tied-queries-and-keys-give-the-identity", "--records", records]) == 0
     assert "holds only where" in capsys.readouterr().out
     assert main(["claims", "list", "--records", records, "--json"]) == 0
     rows = {row["name"]: row["verdict"] for row in map(json.loads, capsys.readouterr().out.splitlines())}
-    assert rows["norm-keeps-order"] == "holds only where"
+    assert rows["tied-queries-and-keys-give-the-identity"] == "holds only where"
     assert rows["path-lengths"] is None
-    assert main(["claims", "show", "norm-keeps-order", "--records", records]) == 0
+    assert main(["claims", "show", "tied-queries-and-keys-give-the-identity", "--records", records]) == 0
     assert "| condition |" in capsys.readouterr().out
     figure = tmp_path / "claim.svg"
-    assert main(["claims", "show", "norm-keeps-order", "--records", records, "--figure", str(figure)]) == 0
+    assert (
+        main(
+            ["claims", "show", "tied-queries-and-keys-give-the-identity", "--records", records, "--figure", str(figure)]
+        )
+        == 0
+    )
     assert figure.stat().st_size > 1000
     assert main(["claims", "show", "path-lengths", "--records", records, "--figure", str(figure)]) == 2
     assert "has no record in" in capsys.readouterr().err
     assert main(["claims", "page", "--records", records, "--output", str(text)]) == 0
-    assert "## norm-keeps-order" in text.read_text()
+    assert "## tied-queries-and-keys-give-the-identity" in text.read_text()
     assert "](images/" not in text.read_text()
     figures = tmp_path / "images"
     pictured = ["claims", "page", "--records", records, "--output", str(text), "--figures", str(figures)]
     assert main(pictured) == 0
-    assert "](images/claim-norm-keeps-order.png)" in text.read_text()
-    assert [path.name for path in figures.iterdir()] == ["claim-norm-keeps-order.png"]
+    assert "](images/claim-tied-queries-and-keys-give-the-identity.png)" in text.read_text()
+    assert [path.name for path in figures.iterdir()] == ["claim-tied-queries-and-keys-give-the-identity.png"]
 
 
 def test_a_damaged_file_of_records_is_refused_before_anything_runs(tmp_path, capsys):

@@ -106,7 +106,7 @@ def test_all_conditions_are_named_where_they_differ():
 @pytest.mark.parametrize(("truth", "least", "most"), [(2.0, 0.9, 1.0), (0.0, 0.0, 0.025)])
 def test_how_often_six_draws_say_that_it_holds(truth, least, most):
     # the spread over seeds is as large as the effect that matters
-    draws = np.random.default_rng(0).normal(truth, 1.0, (4000, 6))
+    draws = np.random.default_rng(0).normal(truth, 1.0, (500, 6))
     held = [larger("", Interval.of(row.tolist()), 1.0).outcome == "holds" for row in draws]
     assert least <= sum(held) / len(held) <= most
 
@@ -142,10 +142,10 @@ def test_two_sides_that_are_level(differences, outcome):
     assert equal("here", partial(Interval.of, differences), 1.0).outcome == outcome
 
 
-@pytest.mark.parametrize(("truth", "least", "most"), [(0.0, 0.7, 1.0), (1.0, 0.0, 0.06)])
+@pytest.mark.parametrize(("truth", "least", "most"), [(0.0, 0.7, 1.0), (1.0, 0.0, 0.075)])
 def test_how_often_six_draws_say_that_sides_are_level(truth, least, most):
-    """At the bound itself it errs in 5 % at most, which is the level of each of the two tests."""
-    draws = np.random.default_rng(2).normal(truth, 0.6, (2000, 6))
+    """At the bound itself it errs in 5 % at most, the level of each of the two tests; of 500 up to 7.5 % by chance."""
+    draws = np.random.default_rng(2).normal(truth, 0.6, (500, 6))
     held = [equal("", partial(Interval.of, row.tolist()), 1.0).outcome == "holds" for row in draws]
     assert least <= sum(held) / len(held) <= most
 
@@ -168,6 +168,8 @@ def test_a_trend(rows, outcome):
     assert cell.value == pytest.approx(sum(row[-1] - row[0] for row in rows) / len(rows))
 
 
+# the exact distribution of Page's test takes 30 ms a call
+@pytest.mark.slow
 @pytest.mark.parametrize(("slope", "least", "most"), [(1.0, 0.9, 1.0), (0.0, 0.0, 0.05)])
 def test_how_often_six_draws_have_a_trend(slope, least, most):
     draws = np.random.default_rng(3).normal(0.0, 0.7, (200, 6, 4)) + slope * np.arange(4)
@@ -229,8 +231,9 @@ def test_a_trend_whose_interval_holds_0_does_not_hold():
     assert (cell.low < 0, cell.outcome) == (True, "undecided")
 
 
-@pytest.mark.parametrize(("spread", "least", "most"), [(0.01, 0.0, 0.0), (1.0, 0.02, 0.6)])
+@pytest.mark.parametrize(("spread", "least", "most"), [(0.01, 0.0, 0.0), (4.0, 0.03, 0.08), (5.0, 0.12, 0.18)])
 def test_how_often_another_seed_would_turn_it(spread, least, most):
+    """40,000 draws of the prediction turn it in 5.6 and 15.4 % of the last two."""
     draws = [1.0, 1.0 - spread / 4, 1.0 + spread / 4, 1.0 + spread / 8, 1.0 - spread / 8, 1.0]
     assert least <= larger("", Interval.of(draws), 0.5).turned <= most
 
