@@ -63,14 +63,13 @@ def milliseconds(run: Callable[[], None], rounds: int) -> float:
     return 1e3 * min(spent)
 
 
-def measure(name: str, length: int, rounds: int) -> dict[str, Any]:
-    """A record of one mechanism at one length; memory is weighed in a process of its own."""
+def costs(module: str, build: Callable[..., Callable[[], None]], name: str, length: int, rounds: int) -> dict[str, Any]:
+    """Times of the passes that `build` makes, and memory, weighed by this module in a process of its own."""
     return {
-        "mechanism": name,
         "n": length,
-        "forward_ms": round(milliseconds(build_pass(name, length, learns=False), rounds), 2),
-        "training_ms": round(milliseconds(build_pass(name, length, learns=True), rounds), 2),
-        "training_mib": round(peak_apart("benchmarks.recurrences", "--weigh", name, length), 1),
+        "forward_ms": round(milliseconds(build(name, length, learns=False), rounds), 2),
+        "training_ms": round(milliseconds(build(name, length, learns=True), rounds), 2),
+        "training_mib": round(peak_apart(module, "--weigh", name, length), 1),
     }
 
 
@@ -109,7 +108,9 @@ def main() -> None:
     for name in sorted({"linear", *wanted}, key=lambda name: (name != "linear", name)):
         for length in lengths:
             print(f"  {name}, {length}", file=sys.stderr, flush=True)
-            records.append(measure(name, length, options.rounds))
+            records.append(
+                {"mechanism": name} | costs("benchmarks.recurrences", build_pass, name, length, options.rounds)
+            )
     print(f"{runtime.processor()}; one thread; causal, {HEADS} heads, {WIDTH} wide, float32\n")
     header = ["mechanism", "n", "forward ms", "training ms", "training MiB", "times n/2", "times linear"]
     print_table(header, rows_of(records))

@@ -13,8 +13,8 @@ from unittest import mock
 
 import torch
 
-from benchmarks.memory import growth, peak_apart
-from benchmarks.recurrences import LENGTHS, milliseconds
+from benchmarks.memory import growth
+from benchmarks.recurrences import LENGTHS, costs
 from benchmarks.tables import print_table, write_json
 from headwise import runtime
 from headwise.attention.call import Call
@@ -58,17 +58,6 @@ def build_pass(name: str, length: int, *, learns: bool) -> Callable[[], None]:
     return run
 
 
-def measure(name: str, length: int, rounds: int) -> dict[str, Any]:
-    """A record of one way at one length; memory is weighed in a process of its own."""
-    return {
-        "way": name,
-        "n": length,
-        "forward_ms": round(milliseconds(build_pass(name, length, learns=False), rounds), 2),
-        "training_ms": round(milliseconds(build_pass(name, length, learns=True), rounds), 2),
-        "training_mib": round(peak_apart("benchmarks.sparse", "--weigh", name, length), 1),
-    }
-
-
 def rows_of(records: list[dict[str, Any]]) -> list[list[str]]:
     """A row for each record: how it grows from the length before, and how many times as fast as over all pairs."""
     by_place = {(record["way"], record["n"]): record for record in records}
@@ -106,7 +95,7 @@ def main() -> None:
             if name.endswith("all pairs") and length > MOST_OF_ALL:
                 continue
             print(f"  {name}, {length}", file=sys.stderr, flush=True)
-            records.append(measure(name, length, options.rounds))
+            records.append({"way": name} | costs("benchmarks.sparse", build_pass, name, length, options.rounds))
     print(f"{runtime.processor()}; one thread; causal, {HEADS} heads, {WIDTH} wide, float32\n")
     header = ["way", "n", "forward ms", "training ms", "training MiB", "times n/2", "faster than all pairs"]
     print_table(header, rows_of(records))

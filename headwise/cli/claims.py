@@ -107,15 +107,15 @@ def page(
     from headwise.compare.report import picture_names
     from headwise.explain.canvas import save
 
-    kept = read_records(records)
-    latest = newest(kept, CLAIMS.values())
+    history = read_records(records)
+    latest = newest(history, CLAIMS.values())
     links = None
     if figures is not None:
         links = Path(os.path.relpath(figures, output.parent if output is not None else None)).as_posix()
         for name, file in picture_names(latest).items():
             save(picture_of(CLAIMS[name], latest[name]), figures / file)
     with opened(output) as stream:
-        stream.write(text(CLAIMS.values(), latest, links, earlier(kept, CLAIMS.values())))
+        stream.write(text(CLAIMS.values(), latest, links, earlier(history, CLAIMS.values())))
 
 
 def _known(name: str) -> str:

@@ -179,22 +179,22 @@ def _of_threads(
     from headwise.compare.costs import parallel
 
     rows, panels = [], dict[str, Any]()
-    for one in subjects:
-        typer.echo(f"measuring {one.name}", err=True)
-        gains = parallel(one, at, width, threads, rounds=rounds)
+    for subject in subjects:
+        typer.echo(f"measuring {subject.name}", err=True)
+        gains = parallel(subject, at, width, threads, rounds=rounds)
         for number in threads:
             times, power = [1e3 * value for value in gains.seconds[number]], gains.exponent(number)
-            row: dict[str, Any] = {"name": one.name, "threads": number}
+            row: dict[str, Any] = {"name": subject.name, "threads": number}
             row |= {str(size): float(f"{value:.4g}") for size, value in zip(at, times, strict=True)}
             row |= {"power": power.value, "low": power.low, "high": power.high}
             rows.append(row | {"gain": statistics.median(gains.gain(number))})
             unit = f"wall time of the same work, ms, {number} thread{'s' * (number > 1)}"
-            panels.setdefault(unit, {})[one.name] = [*zip(map(float, at), times, strict=True)]
+            panels.setdefault(unit, {})[subject.name] = [*zip(map(float, at), times, strict=True)]
     return rows, panels
 
 
 def _of_paths(subjects: "list[Subject]") -> tuple[Rows, Panels]:
-    rows = [_path_row(one) for one in subjects]
+    rows = [_path_row(subject) for subject in subjects]
     panels: Panels = {}
     for row in rows:
         for what, unit in _PATHS.items():
@@ -227,8 +227,12 @@ def _draw_arcs(subjects: "list[Subject]", path: Path) -> None:
     from headwise.explain.diagrams import arcs
 
     ways = {
-        one.name: (links(one, _ARC_TOKENS), 1 if one.recurrent else path_length(one, _ARC_TOKENS), one.recurrent)
-        for one in subjects
+        subject.name: (
+            links(subject, _ARC_TOKENS),
+            1 if subject.recurrent else path_length(subject, _ARC_TOKENS),
+            subject.recurrent,
+        )
+        for subject in subjects
     }
     draw(arcs(ways), path)
 
@@ -256,7 +260,7 @@ def _add_to_table(path: Path, subjects: "list[Subject]", at: list[int], over: st
     from headwise.compare.measured import add_to_table, measure
 
     shapes = [(number, fixed) if over == "length" else (fixed, number) for number in at]
-    measured = [measure(one, *shape, rounds) for one in subjects for shape in shapes]
+    measured = [measure(subject, *shape, rounds) for subject in subjects for shape in shapes]
     add_to_table(path, measured)
     typer.echo(f"{len(measured)} measurements in {path}", err=True)
 

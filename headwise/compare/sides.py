@@ -152,7 +152,9 @@ def _difference(best: Side, side: Side, seeds: Sequence[int], sign: float) -> Di
         sign * (best.scores[seed] - side.scores[seed]) if best.scores[seed] != side.scores[seed] else 0.0
         for seed in seeds
     ]
-    several, others = ([one.resampled[seed] for seed in seeds if seed in one.resampled] for one in (best, side))
+    several, others = (
+        [sampled.resampled[seed] for seed in seeds if seed in sampled.resampled] for sampled in (best, side)
+    )
     if not all(map(math.isfinite, ahead)):
         unknown_ends = Interval(math.fsum(ahead), -math.inf, math.inf)
         return Difference(unknown_ends, _of_signs(ahead))

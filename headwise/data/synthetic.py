@@ -331,9 +331,9 @@ def _match(numbers: random.Random, length: int, letters: list[str], amount: int)
     numbers.shuffle(places)
     values = [str(numbers.randrange(10)) for _ in places]
     index = numbers.randrange(count)
-    asked = letters[(places[index] + numbers.randint(-amount, amount)) % len(letters)]
+    question = letters[(places[index] + numbers.randint(-amount, amount)) % len(letters)]
     pairs = [word for place, value in zip(places, values, strict=True) for word in (letters[place], value)]
-    return " ".join([*pairs, asked]), values[index]
+    return " ".join([*pairs, question]), values[index]
 
 
 def _shift(numbers: random.Random, length: int, letters: list[str], amount: int) -> tuple[str, str]:

@@ -262,11 +262,11 @@ class Traced:
         if not merged:
             return pair
         numbers = (group_numbers(side, self.tokens, fold) for side in sides)
-        held = [np.flatnonzero(np.array(of) == place) for of, place in zip(numbers, (query, key), strict=True)]
-        block = exact[head][np.ix_(*held)]
-        q, k = (int(side[at]) for side, at in zip(held, np.unravel_index(block.argmax(), block.shape), strict=True))
+        members = [np.flatnonzero(np.array(of) == place) for of, place in zip(numbers, (query, key), strict=True)]
+        block = exact[head][np.ix_(*members)]
+        q, k = (int(side[at]) for side, at in zip(members, np.unravel_index(block.argmax(), block.shape), strict=True))
         piece = {"query": q, "key": k, "weight": float(exact[head, q, k])}
-        return pair | {"query": int(held[0][0]), "key": int(held[1][0]), "piece": piece}
+        return pair | {"query": int(members[0][0]), "key": int(members[1][0]), "piece": piece}
 
     def opening(self, group: Group) -> list[int] | None:
         """The layer, by its place in the group, and the head on which a group opens.

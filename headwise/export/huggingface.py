@@ -91,7 +91,7 @@ class HuggingFaceRunner(Runner):
         options: dict[str, Any] = {"num_beams": beams, "do_sample": False, "max_new_tokens": limit, "max_length": None}
         options |= {"min_new_tokens": config.min_len or None, "min_length": 0, "pad_token_id": pad}
         options |= {"length_penalty": config.length_penalty, "early_stopping": _STOPPING[config.stopping]}
-        found = self._model.generate(
+        generated = self._model.generate(
             input_ids=tokens,
             attention_mask=(torch.arange(tokens.shape[1]) < lens[:, None]).long(),
             return_dict_in_generate=True,
@@ -99,8 +99,8 @@ class HuggingFaceRunner(Runner):
             **options,
         )
         start = 1 if self._subject.reads else tokens.shape[1]
-        scores = found.get("sequences_scores")
-        rows = [self._cut(row[start:].tolist()) for row in found.sequences]
+        scores = generated.get("sequences_scores")
+        rows = [self._cut(row[start:].tolist()) for row in generated.sequences]
         return [Written(row, float("nan") if scores is None else float(scores[n])) for n, row in enumerate(rows)]
 
     def _cut(self, row: list[int]) -> list[int]:

@@ -60,17 +60,17 @@ def adapt(model: nn.Module, spec: str) -> list[str]:
     Raises: ConfigError for another spec, or if the model has none of these projections.
     """
     rank, names = _parsed(spec)
-    found: dict[str, tuple[nn.Module, str, nn.Linear]] = {}
+    layers: dict[str, tuple[nn.Module, str, nn.Linear]] = {}
     for path, module in model.named_modules():
         if isinstance(module, MultiHeadAttention | FeedForward):
             children = [(name, child) for name, child in module.named_children() if name in names]
-            found |= {f"{path}.{name}": (module, name, c) for name, c in children if type(c) is nn.Linear}
-    if not found:
+            layers |= {f"{path}.{name}": (module, name, c) for name, c in children if type(c) is nn.Linear}
+    if not layers:
         raise ConfigError(f"training.adapter = '{spec}': this model has no plain projection {' or '.join(names)}")
     model.requires_grad_(False)
-    for module, name, linear in found.values():
+    for module, name, linear in layers.values():
         setattr(module, name, AdaptedLinear(linear, rank))
-    return list(found)
+    return list(layers)
 
 
 def _parsed(spec: str) -> tuple[int, Sequence[str]]:

@@ -157,7 +157,7 @@ def _unknown(unknown: Unknown) -> list[str]:
 def _summary(probes: Mapping[Sentence, Probe]) -> list[str]:
     if not probes:
         return []
-    score = np.mean([found.score for found in probes.values()])
+    score = np.mean([probe.score for probe in probes.values()])
     shown = [
         "",
         f"score: {score:.2f} of the heads prefer the word that is meant (chance: 0.50), {len(probes)} sentences",

@@ -72,9 +72,9 @@ def _induction(bench: Bench) -> Evidence:
         ]
         settings += [] if full else ["training.learning_rate=3e-3"]
         compared = bench.train(position, Design(sides, "accuracy", settings, rates(4e-3) if full else None))
-        one, two = (compared.interval(name) for name in sides)
-        cells.append(above(f"{position}: two layers", two, 0.95))
-        cells.append(below(f"{position}: one layer", one, 0.5))
+        shallow, deep = (compared.interval(name) for name in sides)
+        cells.append(above(f"{position}: two layers", deep, 0.95))
+        cells.append(below(f"{position}: one layer", shallow, 0.5))
         cells.append(above(f"{position}: weight on what came after the same symbol", _matching(compared), 0.5))
         controls.append(guessed(position, compared, 1 / symbols))
     return cells, controls

@@ -247,10 +247,10 @@ def _decomposed(
     if residual is None or before is None:
         return parts, parts.sum(0) + written.bias
     inside, dtype = residual.inside, next(residual.inside.parameters(), parts).dtype
-    said = parts.sum(0) + written.bias
-    normed_said = normed(inside, said.to(dtype)[None, None], None)[0, 0].to(said.dtype)
-    parts = norm_parts(inside, said, parts)
-    bias = normed_said - parts.sum(0)
+    summed = parts.sum(0) + written.bias
+    normed_sum = normed(inside, summed.to(dtype)[None, None], None)[0, 0].to(summed.dtype)
+    parts = norm_parts(inside, summed, parts)
+    bias = normed_sum - parts.sum(0)
     own = before[row] if residual.skip else torch.zeros_like(before[row])
     if kind == "cross":
         parts = torch.cat([parts, own[None]])

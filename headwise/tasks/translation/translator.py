@@ -404,11 +404,11 @@ class Translator(Predictor[str, list[Output], Pair]):
         """The translations of these rows by another engine, and by our own decoder where it leaves one to that."""
         eos = self.target_tokenizer.eos_id
         tokens = [[*sources[row].tolist(), eos] for row in rows]
-        found = engine.search(tokens, [config.limit(len(source)) for source in tokens], config)
-        left = [row for row, hypotheses in zip(rows, found, strict=True) if isinstance(hypotheses, str)]
+        searched = engine.search(tokens, [config.limit(len(source)) for source in tokens], config)
+        left = [row for row, hypotheses in zip(rows, searched, strict=True) if isinstance(hypotheses, str)]
         by_row = dict(zip(left, own(left), strict=True)) if left else {}
         results = []
-        for row, hypotheses in zip(rows, found, strict=True):
+        for row, hypotheses in zip(rows, searched, strict=True):
             if isinstance(hypotheses, str):
                 self._engines.fell(hypotheses, 1)
                 results.append(by_row[row])
