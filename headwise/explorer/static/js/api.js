@@ -1,9 +1,10 @@
 // @ts-check
 /** What the pages ask of the server, once each: answers are kept within a number of bytes. */
 
-import { parse } from "./core/npy.js";
 import { answered, inside } from "./inside.js";
 import { note, noteAnswer } from "./keeping.js";
+
+/** @typedef {Promise<import("./core/npy.js").Numbers>} Numbers */
 
 const LIMIT = 64 * 2 ** 20;
 /** @type {Map<string, { bytes: number, found: Promise<any> }>} */
@@ -44,8 +45,9 @@ export const getNow = async (path) => {
   return (await asked(path, {})).json();
 };
 
-/** @param {string} path @returns {Promise<import("./core/npy.js").Numbers>} */
-export const getNumbers = (path) => once(path, async (answer) => parse(await answer.arrayBuffer()));
+/** The worked examples need none, so what reads them comes with the first. @param {string} path @returns {Numbers} */
+export const getNumbers = (path) =>
+  once(path, async (answer) => (await import("./core/npy.js")).parse(await answer.arrayBuffer()));
 
 /**
  * An answer as a saved page keeps it: text, or bytes in base64.
