@@ -44,6 +44,8 @@ def kept(page, site, tmp_path):
         page.goto(site + address)
         page.wait_for_selector(f"html[data-ready{ready}]")
         before()
+        # a chart comes later than what it is of
+        page.wait_for_load_state("networkidle")
         shown = page.locator("main canvas").count()
         with page.expect_download() as waiting:
             page.locator("header .keeps").click()

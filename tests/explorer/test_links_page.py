@@ -117,6 +117,6 @@ def test_a_head_is_found_by_what_it_looks_at_and_muted(page, site):
     assert f"{100 * table.max():.1f} %" in button.inner_text()
     button.click()
     page.wait_for_selector(f"html[data-ready='encoder self/{layer}/{head}/heat']")
-    page.get_by_role("button", name=re.compile("^mute layer")).click()
+    page.get_by_role("button", name=re.compile("^Mute layer")).click()
     page.wait_for_selector("ol.edits li")
     page.wait_for_selector(".legend:has-text('every weight is 0')")

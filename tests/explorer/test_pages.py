@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from browsing import IN_BROWSER, explored_at
+from browsing import IN_BROWSER, explored_at, unfold
 from serving_runs import TEXT, folder_of
 
 from headwise.explain.ramps import CONTROLS, LINES, PALETTE, hexadecimal, ramp, to_rgb
@@ -68,7 +68,7 @@ def test_the_tables_of_the_pages_are_those_of_the_figures(page, site):
 
 
 def test_cells_have_the_colours_of_the_ramp(page, site):
-    opened(page, site, "#/attend?x=a+and+g+.&g=decoder+cross&sc=linear")
+    opened(page, site, "#/attend?x=a+and+g+.&g=decoder+cross&l=0&h=0&sc=linear")
     exact = number_of(page, site, "matrix", layer=LAYER, head=0)
     page.wait_for_timeout(100)
     read = """(canvas) => { const c = canvas.getContext('2d'), n = [canvas.height, canvas.width];
@@ -84,7 +84,7 @@ def test_cells_have_the_colours_of_the_ramp(page, site):
 
 
 def test_the_address_holds_what_is_shown(page, site):
-    opened(page, site, "#/attend?x=a+and+g+.&g=decoder+cross")
+    opened(page, site, "#/attend?x=a+and+g+.&g=decoder+cross&l=0&h=0")
     page.locator("canvas.heat").click(position={"x": 5, "y": 5})
     page.keyboard.press(".")
     page.wait_for_selector("html[data-ready='decoder cross/0/1/heat']")
@@ -155,6 +155,7 @@ def test_both_languages_have_every_word(page, site):
 def test_all_that_is_shown_is_saved_as_one_file(page, site, kind):
     opened(page, site, "#/attend?x=a+and+g+.&g=decoder+cross&h=1")
     exact = number_of(page, site, "matrix", layer=LAYER, head=1)
+    unfold(page)
     with page.expect_download() as waiting:
         page.locator(".saving button", has_text=kind).click()
     assert waiting.value.suggested_filename == f"attention.{kind.lower()}"

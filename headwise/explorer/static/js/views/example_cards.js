@@ -29,9 +29,9 @@ export function address(page, selection) {
 /** @param {{ text?: string, example?: number }} input */
 const source = ({ text, example }) => (text === undefined ? { example } : { text });
 
-/** @param {{ input: string }} run @param {any} example */
-const nameOf = ({ input }, { title, label, example }) =>
-  example === undefined ? title : called(input, { title, label: label || "" }, example);
+/** What is right stands below the answer. @param {{ input: string }} run @param {any} example */
+const nameOf = ({ input }, { title, example }) =>
+  example === undefined ? title : called(input, { title, label: "" }, example);
 
 /**
  * @param {HTMLElement} place
