@@ -8,6 +8,7 @@ More drawn examples: `pytest --hypothesis-profile=thorough`. `HEADWISE_TEST_DEVI
 that device: see devices.py.
 """
 
+import gc
 import os
 import random
 import sys
@@ -39,6 +40,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return True if apart and ANNOTATIONS != "none" else None
 
 
+def pytest_collection_finish() -> None:
+    """Cases live until the end: nothing looks among them for what can go."""
+    gc.freeze()
+
+
 _slow_is_fine = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
     "quick", max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=_slow_is_fine
@@ -48,6 +54,8 @@ settings.register_profile(
 )
 settings.load_profile("quick")
 
+# a fifteenth of the time went into looking for cycles, most of it among cases: see pytest_collection_finish
+gc.set_threshold(20_000, 20, 20)
 devices.choose()
 torch.set_num_threads(1)
 # memory that nobody initialised is NaN, so a test that depends on it fails

@@ -15,7 +15,17 @@ from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Hard
 from headwise.testing.case import DTYPES, EVAL, EXACT, Case, called, over
 from headwise.testing.invariant import Invariant
-from headwise.testing.numbers import RESULTS, TOLERANCE, apart, drawn, gradients, nonzero, not_finite, results_apart
+from headwise.testing.numbers import (
+    RESULTS,
+    TOLERANCE,
+    apart,
+    drawn,
+    gradients,
+    nonzero,
+    not_finite,
+    results_apart,
+    seeded,
+)
 from headwise.testing.subject import Subject, inputs, own_mechanism
 
 
@@ -143,8 +153,7 @@ def _once(subject: Subject, quick: bool) -> Iterator[Case]:
 
 
 def _dropped(subject: Subject, case: Case, call: Call) -> Tensor:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
+    with seeded(1):
         return subject.run(case, call, dropout=0.5)
 
 

@@ -14,7 +14,7 @@ from headwise.layers.attention import MultiHeadAttention
 from headwise.records import record
 from headwise.testing.case import EVAL, HEAD_DIM, WIDE, Case, over
 from headwise.testing.invariant import Invariant
-from headwise.testing.numbers import TOLERANCE, apart, drawn, gradients, not_finite
+from headwise.testing.numbers import TOLERANCE, apart, drawn, gradients, not_finite, seeded
 from headwise.testing.subject import Subject, own_mechanism
 
 # beyond the blocks and chunks of most mechanisms; the longest of the cases
@@ -23,8 +23,7 @@ _LONG = 71
 
 def layer(subject: Subject, case: Case) -> MultiHeadAttention:
     """The layer around the mechanism of a case, the same at each call."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(case.seed)
+    with seeded(case.seed):
         mechanism = own_mechanism(subject.of(case))
         attention = MultiHeadAttention(case.heads * HEAD_DIM, case.heads, mechanism, num_kv_heads=case.kv_heads)
     return attention.to(case.dtype).train(case.training)

@@ -1,6 +1,7 @@
 """Comparing tensors, in words: what differs, by how much, where."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -59,6 +60,16 @@ def not_finite(what: str, tensor: Tensor, *, infinite: bool = False) -> str | No
         return None
     place = tuple(bad.nonzero()[0].tolist())
     return f"{what} is {tensor.detach()[place].item()} at {place}"
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draws inside follow from the seed; outside, the random state of the host stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        # torch.manual_seed takes down a traceback for every kind of device, here or not: half a millisecond
+        on_host = torch.get_default_device().type == "cpu"
+        (torch.default_generator if on_host else torch).manual_seed(seed)
+        yield
 
 
 def drawn(shape: Sequence[int], dtype: torch.dtype, seed: int, size: float = 1.0) -> Tensor:

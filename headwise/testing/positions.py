@@ -12,7 +12,7 @@ from headwise.errors import HeadwiseError
 from headwise.layers.attention import MultiHeadAttention
 from headwise.positions.position import Position
 from headwise.testing.invariant import Invariant
-from headwise.testing.numbers import apart, drawn, not_finite
+from headwise.testing.numbers import apart, drawn, not_finite, seeded
 
 HEADS, HEAD_DIM = 4, 4
 D_MODEL = HEADS * HEAD_DIM
@@ -34,8 +34,7 @@ class PositionSubject:
 
     def position(self, dtype: torch.dtype = torch.float64) -> Position:
         """A fresh scheme with the same parameters at each call."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        with seeded(0):
             scheme = self.make()
             for parameter in scheme.parameters():
                 # numbers that bfloat16 has too: every type computes the same function
@@ -44,8 +43,7 @@ class PositionSubject:
 
     def layer(self, dtype: torch.dtype) -> MultiHeadAttention:
         """A layer around the scheme."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        with seeded(0):
             return MultiHeadAttention(D_MODEL, HEADS, position=self.position(dtype)).to(dtype)
 
 

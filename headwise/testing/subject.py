@@ -19,7 +19,7 @@ from headwise.attention.scores import ScaledDot, Score
 from headwise.attention.stages import Stage
 from headwise.errors import ShapeError, Unsupported
 from headwise.testing.case import CAUSAL, HEAD_DIM, KEYS, MASKS, Case
-from headwise.testing.numbers import gradients
+from headwise.testing.numbers import gradients, seeded
 
 
 def inputs(call: Call) -> tuple[Tensor, Tensor, Tensor]:
@@ -133,8 +133,7 @@ class Subject:
         """The mechanism for so many heads, with the same numbers as parameters whatever their type."""
         kind = (heads, dtype, dropout, seed)
         if kind not in self._cache:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+            with seeded(seed):
                 mechanism = self.make(heads, dropout)
                 whole = mechanism if isinstance(mechanism, Mechanism) else Function(mechanism)
                 self._cache[kind] = _settled(with_gates(whole), dtype)
