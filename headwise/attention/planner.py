@@ -71,14 +71,17 @@ def _is_tiled_well(call: Call) -> bool:
 def _most_pairs_untiled(call: Call) -> float:
     """Pairs of a head up to which `plain` is faster than SDPA on a CPU; `python -m benchmarks.planner` checks them.
 
-    oneDNN prepares each product of a tile anew, some 20 us of it. One query in half precision fills no tile. Without
-    AVX-512, SDPA's gradient in half precision is 3 to 7 times slower than the definition, which computes in float32.
+    oneDNN prepares each product of a tile anew, some 20 us of it. For one query in half precision SDPA is up to 4 times
+    slower on AMD, and 1 to 14 times faster on Intel, each measured. Without AVX-512, SDPA's gradient in half precision
+    is 3 to 7 times slower than the definition, which computes in float32.
     """
-    vectors, through_onednn = _products()
+    vectors, through_onednn, intel = _products()
     # enough numbers to repay the dozen operators of the definition
     many = math.prod(call.shape) >= 2 * _SHORT
     if call.query.element_size() == 2:
-        if call.shape[2] == 1 or (vectors == "AVX2" and call.learns):
+        if call.shape[2] == 1:
+            return 0.0 if intel else math.inf
+        if vectors == "AVX2" and call.learns:
             return math.inf
         if through_onednn and (many or call.learns):
             return _MIDDLE
@@ -93,9 +96,11 @@ def _takes_onednn(call: Call) -> bool:
     return call.shape[2] * call.shape[3] * call.query.shape[-1] > 16**3
 
 
-def _products() -> tuple[str, bool]:
-    """How a CPU multiplies matrices here: its vector instructions, and whether oneDNN takes those of float32."""
-    return torch.backends.cpu.get_cpu_capability(), _mkldnn.matmul.fp32_precision not in ("none", "ieee")
+def _products() -> tuple[str, bool, bool]:
+    """How a CPU multiplies matrices: its vector instructions, whether oneDNN takes float32's, whether it is Intel's."""
+    through_onednn = _mkldnn.matmul.fp32_precision not in ("none", "ieee")
+    intel = str(torch.cpu.get_capabilities().get("cpu_name", "")).startswith("Intel")
+    return torch.backends.cpu.get_cpu_capability(), through_onednn, intel
 
 
 # what `torch.compiler.assume_constant_result` does, and that imports the compiler, which takes as long as PyTorch

@@ -80,7 +80,6 @@ def test_the_kernel_for_each_kind_of_call(call, options, kernel):
         ("AVX512", True, torch.float64, False, 1),
         # 11 x 11 x 32 numbers are too few for oneDNN
         ("AVX512", True, torch.float32, False, 11),
-        # one query in half precision fills no tile
         ("AVX512", False, torch.bfloat16, False, 2),
         ("AVX512", True, torch.bfloat16, True, 513),
         ("AVX512", False, torch.bfloat16, True, 129),
@@ -90,7 +89,7 @@ def test_the_kernel_for_each_kind_of_call(call, options, kernel):
 def test_rows_too_short_for_tiles_are_computed_by_the_definition(
     monkeypatch, vectors, through_onednn, dtype, grad, tiled_from
 ):
-    monkeypatch.setattr(planner, "_products", lambda: (vectors, through_onednn))
+    monkeypatch.setattr(planner, "_products", lambda: (vectors, through_onednn, False))
     assert plan(*tensors(tiled_from, tiled_from, dtype=dtype, grad=grad)).kernel == "fused"
     if tiled_from not in (1, 11):
         assert plan(*tensors(tiled_from - 1, tiled_from - 1, dtype=dtype, grad=grad)).kernel == "plain"
@@ -98,7 +97,7 @@ def test_rows_too_short_for_tiles_are_computed_by_the_definition(
 
 @on_the_host("these are rules for a CPU")
 def test_many_short_rows_learn_by_the_definition(monkeypatch):
-    monkeypatch.setattr(planner, "_products", lambda: ("AVX512", False))
+    monkeypatch.setattr(planner, "_products", lambda: ("AVX512", False, False))
     for batch, length, kernel in ((1, 32, "fused"), (16, 32, "plain"), (16, 33, "fused")):
         x = torch.zeros(batch, 4, length, 8, requires_grad=True)
         assert plan(x, x, x).kernel == kernel
@@ -107,14 +106,23 @@ def test_many_short_rows_learn_by_the_definition(monkeypatch):
 @on_the_host("these are rules for a CPU")
 @pytest.mark.parametrize(("length", "kernel"), [(63, "fused"), (64, "plain"), (512, "plain"), (513, "fused")])
 def test_half_precision_beside_onednn_needs_many_numbers_for_the_definition(monkeypatch, length, kernel):
-    monkeypatch.setattr(planner, "_products", lambda: ("AVX512", True))
+    monkeypatch.setattr(planner, "_products", lambda: ("AVX512", True, False))
     x = torch.zeros(2, 4, length, 8, dtype=torch.bfloat16)
     assert plan(x, x, x).kernel == kernel
 
 
 @on_the_host("these are rules for a CPU")
+@pytest.mark.parametrize(("intel", "kernel"), [(True, "fused"), (False, "plain")])
+@pytest.mark.parametrize("grad", [False, True])
+def test_one_query_in_half_precision_is_tiled_on_intel_alone(monkeypatch, intel, kernel, grad):
+    monkeypatch.setattr(planner, "_products", lambda: ("AVX512", False, intel))
+    for dtype in (torch.bfloat16, torch.float16):
+        assert plan(*tensors(1, 300, dtype=dtype, grad=grad)).kernel == kernel
+
+
+@on_the_host("these are rules for a CPU")
 def test_without_wide_vectors_half_precision_learns_without_tiles(monkeypatch):
-    monkeypatch.setattr(planner, "_products", lambda: ("AVX2", False))
+    monkeypatch.setattr(planner, "_products", lambda: ("AVX2", False, False))
     call = tensors(1024, 1024, dtype=torch.bfloat16, grad=True)
     assert plan(*call).kernel == "plain"
     assert plan(*tensors(2048, 2048, dtype=torch.bfloat16, grad=True)).kernel == "strips"
