@@ -120,6 +120,7 @@ class InGraph(Places):
         chosen: the node that an explanation shows; None: all nodes.
         bonds: (node, node) to the order of their bond, in a graph with bonds.
         spots: where each node is drawn, downwards; all bonds are as long. None: where a layout puts it.
+        quantity: what the predicted number is, with its unit where the data names one; empty: no number is predicted.
     """
 
     names: Sequence[str]
@@ -128,13 +129,15 @@ class InGraph(Places):
     chosen: int | None = None
     bonds: dict[tuple[int, int], float] = field(default_factory=dict)
     spots: Float[np.ndarray, "nodes 2"] | None = None
+    quantity: str = ""
     advice = "look at a node on the page Graph"
 
     def place_names(self) -> Sequence[str]:
         return self.names
 
     def description(self) -> dict[str, Any]:
-        return {"kind": "graph", "nodes": len(self.names), "chosen": self.chosen}
+        quantity = {"quantity": self.quantity} if self.quantity else {}
+        return {"kind": "graph", "nodes": len(self.names), "chosen": self.chosen} | quantity
 
     def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
         return {"kind": "nodes"} if len(labels) == len(self.names) else None

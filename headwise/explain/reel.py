@@ -92,6 +92,25 @@ class Reel:
         """The heads that choose no key at the last step, by layer."""
         return {layer: [Flag(*flag) for flag in flags] for layer, flags in self._facts(self.steps[-1]).flags.items()}
 
+    def telling(self, layer: str) -> int:
+        """The probe with the most weight off the diagonal at the last step, where a film of the layer opens.
+
+        A weight counts by how far its key is from its query, both as shares of their sequences; means over rows and
+        heads are compared.
+
+        Raises: ConfigError for an unknown layer.
+        """
+        if layer not in self.layers:
+            raise ConfigError(unknown("layer", layer, self.layers))
+        last = self.steps[-1]
+        probes = self._facts(last).probes
+        apart = {
+            number: off_diagonal(self.weights(last, number, layer))
+            for number, probe in enumerate(probes)
+            if layer in probe.layers
+        }
+        return max(apart, key=lambda number: apart[number])
+
     def axes(self, step: int, probe: int, layer: str) -> Axes:
         """The rows and columns of a layer. Raises: ConfigError for an unknown step, probe or layer."""
         layers = self._probe(step, probe).layers
@@ -188,6 +207,14 @@ class Reel:
             raise CheckpointError(f"{name} is damaged: {error}") from None
         _check(arrays, facts, name)
         return arrays, facts
+
+
+def off_diagonal(weights: Float[np.ndarray, "heads queries keys"]) -> float:
+    """How far, as a share of the sequence, the weight of a row lies from the diagonal: a mean over rows and heads."""
+    _, queries, keys = weights.shape
+    far = np.abs(np.arange(queries)[:, None] / max(1, queries) - np.arange(keys) / max(1, keys))
+    rows = (weights * far).sum(-1)
+    return float(rows.mean()) if rows.size else 0.0
 
 
 def _check(tensors: Mapping[str, np.ndarray], facts: _Facts, name: str) -> None:

@@ -1,9 +1,11 @@
 """The card of a run: its model as blocks, its data and metrics, and inputs to begin with."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI, Request, Response
 
 from headwise.errors import HeadwiseError
@@ -25,19 +27,32 @@ SHOWN = 5
 _FEWEST_WORDS, _MOST_WORDS = 3, 12
 # that many different answers are classes, of which each is shown once
 _MOST_CLASSES = 10
+# examples of which the answers are compared with what is right, and of the right ones those whose attention is read
+_POOL, _TURNED = 60, 12
+# an example and its number
+Numbered = tuple[int, Example]
 # for a model of texts whose data gives no single inputs: the first of each pair
 SENTENCES = tuple(sentence.text for sentence in pronouns.SENTENCES[::2])
 
 
 def add_cards(app: FastAPI, explorer: Explorer) -> None:
+    # the inputs of each run, whose answers are made once
+    chosen: dict[str, list[dict[str, Any]]] = {}
+
     @app.get("/api/v1/cards")
     async def card(request: Request, model: Name, inputs: bool = True) -> Response:
         """What a run is, and inputs to begin with; `inputs=false`: without these, for which its data is read."""
         run = explorer.service.find(model, "trace")
-        return as_json(await explorer.service.compute(lambda: _card(run, explorer, inputs), request))
+
+        def described() -> dict[str, Any]:
+            if inputs and run.name not in chosen:
+                chosen[run.name] = _inputs(run, explorer)
+            return _card(run) | {"examples": chosen[run.name] if inputs else []}
+
+        return as_json(await explorer.service.compute(described, request))
 
 
-def _card(run: LoadedRun, explorer: Explorer, inputs: bool) -> dict[str, Any]:
+def _card(run: LoadedRun) -> dict[str, Any]:
     model = run.predictor.model
     return {
         "model": run.name,
@@ -47,7 +62,6 @@ def _card(run: LoadedRun, explorer: Explorer, inputs: bool) -> dict[str, Any]:
         "stages": stages_of(model),
         **_training(run),
         "adopted": _adopted(run),
-        "examples": _inputs(run, explorer) if inputs else [],
     }
 
 
@@ -101,7 +115,57 @@ def _inputs(run: LoadedRun, explorer: Explorer) -> list[dict[str, Any]]:
         return [{"text": text, "title": text, "label": ""} for text in texts[:SHOWN]]
     titled = [(number, title_of(*pair)) for number, pair in enumerate(pairs)]
     read = run.predictor.given == "text" and run.predictor.reads == "text"
-    return [_input(number, example, read) for number, example in _varied(titled, by_length=read)]
+    if run.predictor.given == "series":
+        # neighbours of a series are nearly the same
+        chosen = [titled[place * (len(titled) - 1) // max(1, SHOWN - 1)] for place in range(min(SHOWN, len(titled)))]
+    else:
+        items = [item for item, _ in pairs]
+        chosen = _varied(_telling(run.predictor, items, _fitting(titled, read)), by_length=read)
+    return [_input(number, example, read) for number, example in chosen]
+
+
+def _telling(predictor: Any, items: Sequence[Any], examples: Sequence[Numbered]) -> list[Numbered]:
+    """Those with most to show first: of great variety, then with a right answer, of texts one that turns the order."""
+    varieties = {number: predictor.variety(items[number]) for number, _ in examples}
+    pool = sorted(_some_of_each(examples), key=lambda pair: -varieties[pair[0]])[:_POOL]
+    if not any(example.label for _, example in pool):
+        return pool
+    outputs = predictor.predict([items[number] for number, _ in pool])
+    right = {
+        number for (number, example), output in zip(pool, outputs, strict=True) if _answer(output) == example.label
+    }
+    reads_text = predictor.given == "text"
+    turned = {number: _turns(predictor, items[number]) for number in sorted(right)[:_TURNED] if reads_text}
+    ordered = sorted(pool, key=lambda pair: (-varieties[pair[0]], pair[0] not in right, -turned.get(pair[0], 0)))
+    return [pair for pair in ordered if pair[0] in right] if turned and len(right) >= SHOWN else ordered
+
+
+def _some_of_each(examples: Sequence[Numbered]) -> Iterator[Numbered]:
+    """As many of each class, so that the pool has all of them."""
+    each = max(1, _POOL // max(1, len({example.label for _, example in examples})))
+    counts: Counter[str] = Counter()
+    for number, example in examples:
+        counts[example.label] += 1
+        if counts[example.label] <= each:
+            yield number, example
+
+
+def _answer(output: Any) -> str | None:
+    """The text or the class that a predictor gives; None: a number, or what else is right by degrees."""
+    first = output[0] if isinstance(output, list) and output else output
+    if isinstance(first, Mapping):
+        return str(max(first, key=lambda name: first[name]))
+    return next((str(getattr(first, name)) for name in ("text", "label") if hasattr(first, name)), None)
+
+
+def _turns(predictor: Any, item: Any) -> int:
+    """How many words of an answer look most at a word before the one that the word before them looks at."""
+    layers = [layer for layer in predictor.explain(item).layers.values() if layer.kind == "cross"]
+    if not layers:
+        return 0
+    words = [row for row, label in enumerate(layers[-1].queries) if any(map(str.isalpha, label)) and "<" not in label]
+    peaks = layers[-1].weights.mean(0)[words].argmax(-1)
+    return int((np.diff(peaks) < 0).sum())
 
 
 def _masked(run: LoadedRun) -> Iterator[str]:
@@ -121,21 +185,31 @@ def _input(number: int, example: Example, read: bool) -> dict[str, Any]:
     return source | {"title": example.title, "label": example.label}
 
 
-def _varied(examples: Sequence[tuple[int, Example]], by_length: bool) -> list[tuple[int, Example]]:
-    """A few examples unlike each other: of different classes where there are few, else texts of different lengths."""
-    words = {number: len(example.title.split()) for number, example in examples}
+def _fitting(examples: Sequence[Numbered], by_length: bool) -> list[Numbered]:
+    """Of texts those whose map is seen whole, where there are any."""
     fitting = [
         (number, example)
         for number, example in examples
-        if not by_length or (example.whole and _FEWEST_WORDS <= words[number] <= _MOST_WORDS)
-    ] or list(examples)
-    classes = {example.label for _, example in fitting}
+        if not by_length or (example.whole and _FEWEST_WORDS <= len(example.title.split()) <= _MOST_WORDS)
+    ]
+    return fitting or list(examples)
+
+
+def _varied(examples: Sequence[Numbered], by_length: bool) -> list[Numbered]:
+    """A few examples unlike each other: of different classes where there are few, else texts of different lengths."""
+    words = {number: len(example.title.split()) for number, example in examples}
+    classes = {example.label for _, example in examples}
     of_class = 1 < len(classes) <= _MOST_CLASSES
     chosen = list(
-        _first_of_each((example.label if of_class else words[number], (number, example)) for number, example in fitting)
+        _first_of_each(
+            (example.label if of_class else words[number], (number, example)) for number, example in examples
+        )
     )
-    rest = [pair for pair in fitting if pair not in chosen]
-    return sorted([*chosen, *rest][:SHOWN], key=lambda pair: (words[pair[0]], pair[0]) if by_length else pair[0])
+    rest = [pair for pair in examples if pair not in chosen]
+    shown = [*chosen, *rest][:SHOWN]
+    if by_length and not of_class:
+        return shown
+    return sorted(shown, key=lambda pair: (words[pair[0]] if by_length else 0, pair[0]))
 
 
 def _first_of_each(items: Iterable[tuple[Any, Any]]) -> Iterator[Any]:

@@ -123,7 +123,7 @@ def described(reel: Reel) -> dict[str, Any]:
         "steps": reel.steps,
         "statistics": reel.statistics,
         "probes": reel.probes,
-        "layers": [{"name": name, "heads": heads} for name, heads in reel.layers.items()],
+        "layers": [{"name": name, "heads": heads, "opens": reel.telling(name)} for name, heads in reel.layers.items()],
         "flags": {layer: [flag._asdict() for flag in flags] for layer, flags in reel.flags.items()},
     }
 

@@ -147,8 +147,16 @@ def _drawn(traced: Traced, selection: Around) -> dict[str, Any]:
         if first in number and second in number
     ]
     present = {node["kind"] for node in nodes}
-    kinds = [(kind, colour) for kind, colour in class_colours(traced.places.classes).items() if kind in present]
-    drawing = {"nodes": nodes, "kinds": kinds, "pairs": part.pairs.T.tolist(), "bonds": bonds, "left": part.left}
+    colours = class_colours(traced.places.classes)
+    kinds = [(kind, colour) for kind, colour in colours.items() if kind in present]
+    drawing = {
+        "nodes": nodes,
+        "kinds": kinds,
+        "colours": colours,
+        "pairs": part.pairs.T.tolist(),
+        "bonds": bonds,
+        "left": part.left,
+    }
     return drawing | {"total": len(traced.places.names)}
 
 

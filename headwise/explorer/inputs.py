@@ -99,11 +99,20 @@ def check_input(ask: AskInput, limits: Limits) -> None:
 def add_examples(app: FastAPI, service: Service, examples: Examples) -> None:
     @app.get("/api/v1/examples")
     async def list_examples(request: Request, model: Annotated[str, Query(max_length=200)]) -> Response:
-        """The examples of a run by number, each with a title and, where there is one, what is right."""
+        """The examples of a run by number, each with a title and, where there is one, what is right.
+
+        `opens`: the first of those that have most to show.
+        """
         run = service.find(model, "trace")
-        titles = await service.compute(lambda: [title_of(*pair) for pair in examples.of(run)], request)
+
+        def listing() -> tuple[list[Example], int]:
+            pairs = examples.of(run)
+            varieties = [run.predictor.variety(item) for item, _ in pairs]
+            return [title_of(*pair) for pair in pairs], varieties.index(max(varieties)) if varieties else 0
+
+        titles, opens = await service.compute(listing, request)
         listed = [{"title": example.title, "label": example.label} for example in titles]
-        return as_json({"model": run.name, "input": run.predictor.given, "examples": listed})
+        return as_json({"model": run.name, "input": run.predictor.given, "examples": listed, "opens": opens})
 
 
 class Example(NamedTuple):

@@ -18,7 +18,7 @@ from headwise.explain.attribution import Attribution, rollout_within
 from headwise.explain.explanation import Layer, part_of
 from headwise.explain.folding import Fold, fold_labels, fold_weights, group_numbers, tokens_of
 from headwise.explain.layer_trace import LayerTrace, layer_trace
-from headwise.explain.places import Places, Tokens
+from headwise.explain.places import InGraph, Places, Tokens
 from headwise.explorer.long_maps import How, Maps, is_long, on_demand
 from headwise.predictors.looking import Attended, Pass, allowed, fitting
 from headwise.predictors.watched_heads import look_at
@@ -272,11 +272,17 @@ class Traced:
         """The layer, by its place in the group, and the head on which a group opens.
 
         Between two sequences that of the salient pair of the last layer. Within one sequence the head whose rows look
-        most at a single key other than their own, the first and special ones. None: where pictures or graphs are looked
-        at, and where there are too many weights to make all of them first.
+        most at a single key other than their own, the first and special ones. In a graph that of the first layer whose
+        rows are least even, of one node that row. None: where pictures are looked at, and where there are too many
+        weights to make all of them first.
         """
-        pairs = len(group.queries) * len(group.keys)
         described = axis(group.keys, self.tokens, self.places)["kind"]
+        chosen = self.places.chosen if isinstance(self.places, InGraph) else None
+        pairs = len(group.keys) * (len(group.queries) if chosen is None else 1)
+        if described == "nodes" and 0 < pairs * group.heads <= _MOST_OPENING:
+            rows = slice(None) if chosen is None else slice(chosen, chosen + 1)
+            own = range(len(group.queries))[rows]
+            return [0, _least_even(self.weights(group.layers[0], None, rows), own)]
         if described in ("patches", "nodes") or not 0 < pairs * group.heads * len(group.layers) <= _MOST_OPENING:
             return None
         if not group.one_sequence:
@@ -396,6 +402,18 @@ def grouped(layers: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
         named_groups.append(Group(name, kind, members, heads, list(queries), list(keys), causal))
     return named_groups
+
+
+def _least_even(weights: Float[np.ndarray, "heads rows keys"], own: Sequence[int]) -> int:
+    """The head whose rows look most at one key other than their own, beyond what equal weights would give it.
+
+    Args:
+        own: the key of each row that is the row itself.
+    """
+    others = weights.copy()
+    others[:, np.arange(len(own)), own] = 0
+    even = 1 / np.maximum(1, (weights > 0).sum(-1))
+    return int((others.max(-1) - even).mean(-1).argmax())
 
 
 def shape_of(record: LayerRecord) -> Shape:

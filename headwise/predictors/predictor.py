@@ -142,6 +142,10 @@ class Predictor(ABC, Generic[I, O, E]):
         """The inputs in a file, one after another, however long it is; here its lines, but for blank ones."""
         return (self.parse(text) for _, text in read_lines(path) if text and not text.isspace())
 
+    def variety(self, item: I) -> int:
+        """How much an input has to show, to choose those that a page begins with; here all inputs are alike: 0."""
+        return 0
+
     @property
     def has_chat_template(self) -> bool:
         """Whether a text is written as a message of a chat."""

@@ -2,6 +2,7 @@
 
 import io
 import json
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,9 +11,12 @@ from serving_runs import TEXT, filler_of, folder_of, task_run, writer_of
 from torch import nn
 
 from headwise import MultiHeadAttention
+from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.parts import stages_of
 from headwise.explorer.api import add_explorer
-from headwise.explorer.cards import SENTENCES, SHOWN
+from headwise.explorer.cards import SENTENCES, SHOWN, _answer, _telling
+from headwise.explorer.inputs import Example
+from headwise.predictors.predictor import Predictor
 from headwise.service.app import create_app
 from headwise.service.limits import Limits
 from headwise.service.loaded import load_runs
@@ -68,6 +72,62 @@ def test_examples_are_of_the_own_data_and_can_be_traced(client):
     assert answer.status_code == 201
     pictures = card(client, "image-classify-patches")["examples"]
     assert [set(one) for one in pictures] == [{"example", "title", "label"}] * len(pictures)
+
+
+class Parrot(Predictor):
+    """Gives each item in capitals, and says how much it has to show."""
+
+    def __init__(self, varieties=()):
+        self.varieties = dict(varieties)
+
+    def predict(self, items, options=None):
+        return [[Spoken(item.upper())] for item in items]
+
+    def write(self, item, output, form, options=None):
+        raise NotImplementedError
+
+    def scored(self, examples, options=None):
+        raise NotImplementedError
+
+    def variety(self, item):
+        return self.varieties.get(item, 0)
+
+    def explain(self, item, target=None):
+        """One head that reads the words of the item backwards where it begins with b."""
+        words = item.split()
+        order = np.eye(len(words))[:: -1 if item.startswith("b") else 1]
+        return Explanation(item, item, {"cross": Layer(order[None], words, words, "cross")})
+
+
+class Spoken(NamedTuple):
+    text: str
+
+
+def numbered(*pairs):
+    return [(number, Example(title, label, True)) for number, (title, label) in enumerate(pairs)]
+
+
+def test_right_answers_that_turn_the_order_come_first():
+    pairs = [("a c", "wrong"), ("c d", "C D"), ("b d e", "B D E"), ("a b", "A B"), ("c e", "C E"), ("d e", "D E")]
+    items = [title for title, _ in pairs]
+    assert [number for number, _ in _telling(Parrot(), items, numbered(*pairs))] == [2, 1, 3, 4, 5]
+    # too few are right: the others stand behind them
+    few = numbered(*pairs[:3])
+    assert [number for number, _ in _telling(Parrot(), items, few)] == [2, 1, 0]
+
+
+def test_what_has_more_to_show_comes_before_what_is_right():
+    pairs = [("a", "A"), ("b", "x"), ("c", "y")]
+    parrot = Parrot([("b", 1), ("c", 2)])
+    assert [number for number, _ in _telling(parrot, ["a", "b", "c"], numbered(*pairs))] == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [([Spoken("un"), Spoken("deux")], "un"), ({"cat": 0.2, "dog": 0.8}, "dog"), (-1.5, None), ([], None)],
+)
+def test_an_answer_is_a_text_or_the_likeliest_class(output, answer):
+    assert _answer(output) == answer
 
 
 def test_a_model_without_examples_has_sentences(client):

@@ -258,13 +258,18 @@ def test_what_differs_is_said_in_sentences_and_shown_in_a_row(page, site):
 
 def test_two_runs_are_compared_by_the_mean_of_their_heads_with_their_metrics(page, site):
     sides = "g=decoder+cross&g2=decoder+cross"
-    opened(page, site, f"#/compare?m=run&m2=twin&x=a+and+g+.&h=-1&{sides}", "data-ready^=compare")
+    opened(page, site, f"#/compare?m=run&m2=twin&x=a+and+g+.&{sides}", "data-ready^=compare")
     assert page.locator("html").get_attribute("data-ready").split("/")[2::2] == ["-1", "-1"]
     mean = np.mean([matrix(page, site, traced(page, site), head) for head in (0, 1)], axis=0)
     shown = under(page, page.locator("canvas.heat").first, mean.shape, 1, 2)
     assert shown == [pytest.approx(mean[1, 2], rel=6e-3), pytest.approx(mean[1, 2], rel=6e-3), 0]
     assert "Both maps are the same." in page.locator(".differs").inner_text()
     assert "do not correspond" in page.locator("main").inner_text()
+    # the first head, which an address need not name, can be chosen, and stays
+    unfolded(page).first.get_by_label("head").select_option("0")
+    page.wait_for_selector("html[data-ready*='/0/'][data-ready$='/-1']")
+    page.reload()
+    page.wait_for_selector("html[data-ready*='/0/'][data-ready$='/-1']")
 
 
 def test_the_second_head_of_a_layer_is_beside_the_first(page, site):

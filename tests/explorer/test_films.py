@@ -47,6 +47,7 @@ def test_a_film_tells_what_it_has(client, told, folder):
     assert (told["film_id"], told["steps"]) == (reel.identity, [0, 1, 2, 3])
     assert [one["name"] for one in told["layers"]] == list(reel.layers)
     assert told["layers"][0]["name"].startswith("encoder.")
+    assert all(one["opens"] in range(len(told["probes"])) for one in told["layers"])
     assert told["probes"][0] == {"source": "a and g .", "target": "g und a .", "output": "g und a ."}
 
 

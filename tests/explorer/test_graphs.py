@@ -66,6 +66,28 @@ def test_edges_have_the_weights_of_the_whole_graph(client, runs):
                 assert [one["heard"] for one in drawn["nodes"]] == [len(row) for row in rows]
 
 
+@pytest.mark.parametrize(("model", "text"), [("node-classify", "n5"), ("graph-regress", "CCNCCO")])
+def test_a_graph_opens_on_the_head_that_chooses_most(client, model, text):
+    told = traced(client, model=model, text=text)
+    group = next(one for one in told["groups"] if one["opens"])
+    excess = []
+    for head in range(group["heads"]):
+        whole = part(client, told, "matrix", layer=group["layers"][0], head=head).astype(float)
+        rows = range(len(whole)) if told["places"]["chosen"] is None else [told["places"]["chosen"]]
+        others = [max(w for k, w in enumerate(whole[q]) if k != q) - 1 / sum(w > 0 for w in whole[q]) for q in rows]
+        excess.append(sum(others) / len(others))
+    assert group["opens"][0] == 0
+    assert excess[group["opens"][1]] == pytest.approx(max(excess), abs=1e-3)
+
+
+def test_the_number_of_a_molecule_is_called_as_in_its_data(client, runs):
+    column = runs["graph-regress"].predictor.data.target_column
+    assert traced(client, model="graph-regress", text="CCO")["places"]["quantity"] == column
+    rings = {text: runs["graph-regress"].predictor.parse(text) for text in ("CCCCCC", "C1CCCCC1", "C1CNCCC1Cl")}
+    shown = [runs["graph-regress"].predictor.variety(item) for item in rings.values()]
+    assert shown == [0, 1, 3]
+
+
 def test_pages_and_figures_give_a_class_the_same_colour(client, runs):
     told = traced(client, model="node-classify", text="n5")
     drawn = part(client, told, "graph", group=told["groups"][0]["name"], hops=3)

@@ -41,6 +41,8 @@ from headwise.tasks.graphs.molecules import (
 
 # atoms that are read together
 _ATOMS = 20_000
+# of a molecule whose atoms have room for their numbers in a drawing
+_DRAWN = 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +156,12 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
             predictions, targets, self.scale.deviation, [(item.smiles, item.target) for item in examples]
         )
 
+    def variety(self, item: Compound) -> int:
+        """How many elements a molecule has, where it has a ring and can be drawn large; else 0."""
+        elements = [atom.GetSymbol() for atom in item.molecule.GetAtoms()]
+        rings = item.molecule.GetRingInfo().NumRings()
+        return len(set(elements)) if rings and len(elements) <= _DRAWN else 0
+
     def baselines(self, examples: Sequence[Compound]) -> Iterator[Baseline]:
         gold = [item.target for item in examples if item.target is not None]
         yield of_numbers("mean of training", [self.scale.mean] * len(gold), gold)
@@ -176,7 +184,9 @@ class MoleculeRegressor(Predictor[Compound, float, Compound]):
         (prediction,) = self.predict([item])
         kinds = [*ELEMENTS, *sorted({*elements} - {*ELEMENTS})]
         spots = drawing_of(item.molecule)
-        places = InGraph(atoms, elements, kinds, bonds=bond_orders(item.molecule), spots=spots)
+        places = InGraph(
+            atoms, elements, kinds, bonds=bond_orders(item.molecule), spots=spots, quantity=self.data.target_column
+        )
         return Explanation(item.smiles, f"{prediction:.4g}", layers, places=places)
 
 

@@ -42,8 +42,10 @@ function ask() {
     autocomplete: "off",
     "aria-label": () => t("input"),
     placeholder: () => t(`type_${state.readsFiles() ? "number" : state.reads() || "text"}`),
-    value: () => (state.example.value >= 0 ? String(state.example.value) : state.text.value),
+    value: () => (state.example.value < 0 ? state.text.value : named() || String(state.example.value)),
   });
+  // a node and a molecule are called by a name, which is what is typed
+  const named = () => (/^(node|molecule)$/.test(state.reads()) && state.trace.value ? state.trace.value.source : "");
   const look = (/** @type {Event} */ event) => {
     event.preventDefault();
     state.type(input.value);
@@ -178,7 +180,7 @@ function follow() {
         busy(false);
         state.trace.value = found;
         import("./recent.js").then(({ remember }) =>
-          remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (asks)),
+          remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (asks), found),
         );
         const answer = ANSWERED.has(state.page.peek()) ? [] : [`${t("answer")}: ${found.output}`];
         state.status.value = [...answer, ...found.warnings].join(" · ");

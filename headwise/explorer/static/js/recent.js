@@ -3,11 +3,11 @@
 
 import { signal } from "./store.js";
 
-/** @typedef {{ m: string, x?: string, ex?: number }} Recent a run, and a text or the number of an example */
+/** @typedef {{ m: string, x?: string, ex?: number, n?: string }} Recent a run, a text or an example, and its name */
 
 const NAME = "headwise.inputs";
-/** Inputs, and characters of a text, that are kept at most. */
-const [MOST, LONGEST] = [8, 1000];
+/** Inputs, and characters of a text and of a name, that are kept at most. */
+const [MOST, LONGEST, NAMED] = [8, 1000, 80];
 
 /** The latest first. */
 export const recent = signal(stored());
@@ -32,11 +32,16 @@ function store(inputs) {
   }
 }
 
-/** @param {string} run @param {{ text?: string, example?: number }} input */
-export function remember(run, { text, example }) {
+/**
+ * @param {string} run @param {{ text?: string, example?: number }} input
+ * @param {{ source: string, output: string, label?: string }} trace by which an example is named
+ */
+export function remember(run, { text, example }, { source, output, label }) {
   if (text === undefined ? example === undefined : text.length > LONGEST) return;
-  const latest = text === undefined ? { m: run, ex: example } : { m: run, x: text };
-  const others = recent.peek().filter((input) => JSON.stringify(input) !== JSON.stringify(latest));
+  // the name of a file says less than what is in it
+  const name = /\.[a-z]{2,4}\b|\[\d+\]$/i.test(source) ? label || output : source;
+  const latest = text === undefined ? { m: run, ex: example, n: name.slice(0, NAMED) } : { m: run, x: text };
+  const others = recent.peek().filter(({ m, x, ex }) => m !== run || x !== text || ex !== example);
   store([latest, ...others].slice(0, MOST));
 }
 

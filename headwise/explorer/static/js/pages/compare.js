@@ -148,9 +148,18 @@ function placed(one, other) {
   const group = state.groupOf(trace.groups, one.group.value);
   const at = state.layerWithin(group, one.layer.value);
   const layer = group.layers[at];
-  const head = one.head.value < -1 && other ? beside(other, trace, layer) : one.head.value;
+  const next = one.head.value < -1 && other ? beside(other, trace, layer) : one.head.value;
+  const head = openMeans() ? -1 : next;
   return { trace, group, at, layer, head: Math.max(-1, Math.min(head, group.heads - 1)) };
 }
+
+/** Heads of two trainings do not correspond: until one is chosen, both sides are means. */
+const openMeans = () =>
+  !state.averaged.value &&
+  state.other.model.value &&
+  state.other.model.value !== state.model.value &&
+  !state.head.value &&
+  state.other.head.value < -1;
 
 /**
  * The head of the first side, or the one behind it where nothing else differs.
@@ -232,7 +241,16 @@ function side(one, other) {
             (value) => (one.layer.value = Number(value)),
           )
         : null,
-      at ? list("head", heads(at.group.heads), at.head, (value) => (one.head.value = Number(value))) : null,
+      at
+        ? list("head", heads(at.group.heads), at.head, (value) =>
+            batch(() => {
+              // the other side stays what it is
+              if (openMeans()) state.head.value = state.other.head.value = -1;
+              one.head.value = Number(value);
+              state.averaged.value = "0";
+            }),
+          )
+        : null,
       at
         ? list(
             "mechanism",

@@ -18,14 +18,13 @@ import { WORDS } from "../words/film.js";
 learn(WORDS);
 
 const PAUSE_MS = 250;
-/** Letters of the probe that a film opens at. */
-const LONGEST = 60;
 
 /** @typedef {{ head: number, why: string, other: number }} Flag */
 /**
  * @typedef {{ film_id: string, model: string, steps: number[], statistics: string[], probes: {
- * source: string, target: string | null, output: string }[], layers: { name: string, heads: number }[], flags:
- * Record<string, Flag[]> }} Film
+ * source: string, target: string | null, output: string }[], layers: { name: string, heads: number, opens?: number }[],
+ * flags: Record<string, Flag[]> }} Film
+ * `opens`: the probe at which a layer opens
  */
 
 const film = signal(/** @type {Film | null} */ (null));
@@ -39,7 +38,7 @@ function place(found) {
   const at = state.frame.value < 0 ? found.steps.length - 1 : nearest(found.steps, state.frame.value);
   const number = within(state.layer.value < 0 ? opening(found) : state.layer.value, found.layers.length);
   const layer = found.layers[number];
-  const probe = within(state.probe.value < 0 ? telling(found) : state.probe.value, found.probes.length);
+  const probe = within(state.probe.value < 0 ? layer.opens || 0 : state.probe.value, found.probes.length);
   return {
     at,
     step: found.steps[at],
@@ -53,12 +52,6 @@ function place(found) {
 
 /** The layer that a film opens at: the last that reads another sequence, else the first. @param {Film} found */
 const opening = ({ layers }) => layers.findLastIndex(({ name }) => name.includes("cross"));
-
-/** The probe that a film opens at: the longest, with its output, whose map is seen whole. @param {Film} found */
-function telling({ probes }) {
-  const lengths = probes.map(({ source, output }) => (source.length > LONGEST ? 0 : (source + output).length));
-  return lengths.indexOf(Math.max(...lengths));
-}
 
 /** The place of the last of these steps that is not beyond one. @param {number[]} steps @param {number} step */
 const nearest = (steps, step) =>
@@ -253,6 +246,7 @@ function shown(large, now, axes, matrix) {
   const group = { name: now.layer, layers: [now.layer], heads: now.heads, ...axes };
   const head = t("layer_head", layerTitle(now.layer, now.number), headName(now.head));
   const title = t("film_frame", head, t("step_n", now.step));
+  large.parentElement?.style.setProperty("--keys", String(group.keys.length));
   fill(large, h("h2", { title: now.layer }, title), h("p", { class: "side" }, `${t("answer")}: ${axes.output}`));
   return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title, fitsScreen: true });
 }

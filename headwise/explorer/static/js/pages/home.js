@@ -6,11 +6,20 @@ import { fill, h } from "../dom.js";
 import { forgetAll, recent } from "../recent.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
-import { learn, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
 import * as examples from "../views/example_cards.js";
 import { WORDS } from "../words/home.js";
 
 learn(WORDS);
+
+/** The command that makes a run which a page can show. @type {Record<string, string>} */
+const COMMANDS = {
+  any: "headwise demo translate",
+  translate: "headwise demo translate",
+  vision: "headwise demo image-classify",
+  graph: "headwise demo graph-regress",
+  film: "headwise train RECIPE film.every=50",
+};
 
 const PAGES = ["attend", "trace", "translate", "vision", "graph", "positions", "compare", "film"];
 
@@ -104,7 +113,8 @@ function choice(models, now) {
 
 /** A line for each page: what one sees there, of a run that reads this. @param {string} [input] none without a run */
 function pages(input) {
-  const needs = (/** @type {string} */ name) => t("needs_in", t(`needs_${state.lacks(name)}`));
+  const needs = (/** @type {string} */ name) =>
+    phrase("needs_in", t(`needs_${state.lacks(name)}`), h("code", {}, COMMANDS[state.lacks(name)]));
   return h(
     "section",
     { class: "panel", "aria-label": t("pages") },
@@ -122,7 +132,7 @@ function pages(input) {
             {},
             t(name === "attend" && input === "sound" ? "see_sound" : `see_${name}`),
             state.lacks(name)
-              ? h("span", { class: "side" }, `${state.language.value === "zh" ? "" : " "}${needs(name)}`)
+              ? h("span", { class: "side" }, state.language.value === "zh" ? "" : " ", needs(name))
               : null,
           ),
         ),
@@ -162,7 +172,11 @@ function lastInputs() {
       h(
         "li",
         {},
-        h("a", { href: examples.address("attend", input) }, h("bdi", {}, input.x ?? t("example_n", input.ex))),
+        h(
+          "a",
+          { href: examples.address("attend", input) },
+          h("bdi", {}, input.x ?? input.n ?? t("example_n", input.ex)),
+        ),
         served.size > 1 ? h("span", { class: "side" }, ` ${input.m}`) : null,
       );
     fill(

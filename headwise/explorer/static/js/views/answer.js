@@ -29,9 +29,11 @@ export function answer(trace, group) {
   const inColumns = group.kind !== "self" && same(group.keys);
   return [
     unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
-    unit("answer", said(trace.output), written, "q", writes ? choose : null),
+    unit(NUMBER.test(trace.output) ? "predicted" : "answer", said(trace.output), written, "q", writes ? choose : null),
     writer(trace),
     verdict(trace),
+    // what the number is, as the data calls it
+    trace.places?.quantity ? h("div", {}, h("span", { class: "side" }, trace.places.quantity)) : null,
     state.checkpoint.value < 0
       ? null
       : h(
@@ -105,7 +107,7 @@ function put(q, k) {
 }
 
 /**
- * @param {"input" | "answer" | "label" | "value"} name
+ * @param {"input" | "answer" | "predicted" | "label" | "value"} name
  * @param {string} text
  * @param {string[] | null} tokens
  * @param {"q" | "k"} side
@@ -130,8 +132,13 @@ function unit(name, text, tokens, side, pick) {
     );
   return h(
     "div",
-    { class: name },
-    h("span", { class: "side" }, name === "answer" ? "→ " : "", t(name === "value" ? "value_in_data" : name)),
+    { class: name === "predicted" ? "answer" : name },
+    h(
+      "span",
+      { class: "side" },
+      /^(answer|predicted)$/.test(name) ? "→ " : "",
+      t(name === "value" ? "value_in_data" : name),
+    ),
     tokens
       ? h("div", { class: "toks" }, tokens.map(token))
       : h("bdi", { title: text }, plain.trim() ? plain : shown(plain)),

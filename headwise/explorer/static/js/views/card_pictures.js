@@ -16,7 +16,10 @@ import { named } from "./overlay.js";
 learn(WORDS);
 
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
-/** @typedef {{ story: any[], where: Record<string, string | number> }} Told the story of a picture, and its cell */
+/**
+ * The story of a picture, its cell, and the colours of classes.
+ * @typedef {{ story: any[], where: Record<string, string | number>, colours?: Record<string, string> }} Told
+ */
 
 /** Pixels of a picture's height and of a drawing's width; of its widest line. */
 const [HIGH, WIDE, WIDEST] = [150, 240, 7];
@@ -42,10 +45,18 @@ export async function image(place, trace) {
     height: 2 * HIGH,
     role: "img",
   });
+  const plain = { weights: null, axis: { grid: [1, 1], before: 0 }, strength: 0, covered, shape, ramp: "" };
   place.append(canvas);
   if (!group) {
-    drawn(canvas, pixels, { weights: null, axis: { grid: [1, 1], before: 0 }, strength: 0, covered, shape, ramp: "" });
+    drawn(canvas, pixels, plain);
     return null;
+  }
+  // what is said of colours can be seen beside the picture in grey
+  if (hasColours(pixels)) {
+    const original = h("canvas", { width: canvas.width, height: canvas.height, "aria-hidden": "true" });
+    drawn(original, pixels, plain);
+    place.classList.add("two");
+    place.prepend(original);
   }
   const { queries, keys } = trace.axes[group.name];
   const axis = /** @type {import("../core/overlay.js").Patches} */ (keys);
@@ -64,6 +75,14 @@ export async function image(place, trace) {
   const story = phrase("story_place", from, together(percent(weights[k], 1)), named(k, axis));
   // the numbers are means of the heads
   return { story, where: { g: group.name, ea: "mean", ...(writes ? { q } : {}) } };
+}
+
+/** Whether a picture has another colour than grey. @param {HTMLCanvasElement} image */
+function hasColours(image) {
+  const context = /** @type {CanvasRenderingContext2D} */ (image.getContext("2d"));
+  const { data } = context.getImageData(0, 0, image.width, image.height);
+  for (let at = 0; at < data.length; at += 4) if (data[at] !== data[at + 1] || data[at] !== data[at + 2]) return true;
+  return false;
 }
 
 /**
@@ -112,14 +131,13 @@ export async function graph(place, trace) {
   const all = shown.flatMap((/** @type {any} */ one) =>
     Array.from({ length: heads }, (_, head) => ({ ...one, head, weight: edges.data[head * count + one.edge] })),
   );
-  const best = all.reduce(
-    (/** @type {any} */ most, /** @type {any} */ one) => (most && most.weight >= one.weight ? most : one),
-    null,
-  );
+  const strongest = (/** @type {any[]} */ edges) =>
+    edges.reduce((most, one) => (most && most.weight >= one.weight ? most : one), null);
+  const head = group.opens ? group.opens[1] : (strongest(all)?.head ?? 0);
+  const best = strongest(all.filter((/** @type {any} */ one) => one.head === head));
   const canvas = h("canvas", { width: 2 * WIDE, height: 2 * HIGH, role: "img", "aria-label": t("graph") });
   canvas.style.width = `${WIDE}px`;
   place.append(canvas);
-  const head = best ? best.head : 0;
   followDark(
     () =>
       lines(
@@ -133,7 +151,7 @@ export async function graph(place, trace) {
   if (!best) return null;
   const name = (/** @type {number} */ node) => word(part.nodes[node].name);
   const story = phrase("story", name(best.q), percent(best.weight, 1), name(best.k));
-  return { story, where: { g: group.name, l: 0, h: head, ...(alone ? {} : { q: best.q }) } };
+  return { story, where: { g: group.name, l: 0, h: head, ...(alone ? {} : { q: best.q }) }, colours: part.colours };
 }
 
 /**

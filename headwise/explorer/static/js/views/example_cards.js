@@ -12,6 +12,7 @@ import { headTitle } from "../titles.js";
 import { classOf, said } from "./answer.js";
 import { followDark } from "./follow_dark.js";
 import { called } from "./naming.js";
+import { swatch } from "./swatch.js";
 
 /** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
 const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
@@ -52,7 +53,7 @@ export function mount(place, run) {
       "a",
       { class: "example", href: address(page, where) },
       picture,
-      h("p", { class: "side" }, h("bdi", {}, nameOf(run, example))),
+      h("p", { class: "side" }, h("bdi", {}, ended(nameOf(run, example)))),
       answer,
       truth,
       story,
@@ -83,9 +84,7 @@ async function follow(cards, run, signal) {
 /** @param {any} card @param {state.Trace} trace */
 async function drawn(card, trace) {
   const at = `/api/v1/traces/${trace.trace_id}`;
-  // bytes that are no letters say nothing one by one
-  const answer = said(trace.output.trim()).replace(/\ufffd+/g, "\ufffd");
-  card.answer.textContent = answer.length > LONGEST ? `${answer.slice(0, LONGEST)}…` : answer;
+  fill(card.answer, ...answered(trace));
   const group = state.groupOf(trace.groups, "");
   const layer = state.layerWithin(group, -1);
   checked(card, trace);
@@ -96,6 +95,7 @@ async function drawn(card, trace) {
     const drawing = await draw(card.picture, trace, group, layer);
     fill(card.story, ...(drawing ? drawing.story : []));
     if (drawing) card.link.href = address(card.page, { ...card.where, ...drawing.where });
+    if (drawing?.colours) coloured(card, trace, drawing.colours);
     return undefined;
   }
   const path = { layer: group.layers[layer] };
@@ -128,7 +128,7 @@ async function drawn(card, trace) {
  * @param {{ query: number, key: number, weight: number, piece?: { query: number, key: number, weight: number } }} pair
  */
 function story(group, spelled, { query, key, weight, piece }) {
-  const quoted = (/** @type {string} */ text) => h("bdi", {}, `“${cut(text.trim(), LETTERS)}”`);
+  const quoted = (/** @type {string} */ text) => h("bdi", {}, signed(`“${cut(text.trim(), LETTERS)}”`));
   const told = (/** @type {"queries" | "keys"} */ side, /** @type {number} */ token, /** @type {number} */ inner) => {
     const labels = group[side];
     const held = parts(labels.length, spelled[side], { merged: Boolean(piece), special: "" });
@@ -143,13 +143,41 @@ function story(group, spelled, { query, key, weight, piece }) {
   return [...whole, ...phrase("story_piece", ...strongest)];
 }
 
+/** What a model answers; bytes that are no letters say nothing one by one. @param {state.Trace} trace */
+function answered({ output, places }) {
+  const answer = ended(said(output.trim()).replace(/\ufffd+/g, "\ufffd"));
+  const whole = answer.length > LONGEST ? `${answer.slice(0, LONGEST)}…` : answer;
+  if (places?.kind === "series") return [signed(whole)];
+  if (/^−?[\d.]+$/.test(whole)) return [h("span", { class: "side" }, `${t("predicted")} `), whole];
+  const broken = () => h("span", { class: "side" }, `[${t("no_character")}]`);
+  return whole.split("\ufffd").flatMap((part, at) => (at ? [broken(), part] : [part]));
+}
+
+/** A sign at the end stays with its word. @param {string} text */
+const ended = (text) => text.replace(/ (?=[.?!]$)/, "\u00a0");
+
+/** With true minus signs. @param {string} text */
+const signed = (text) => text.replace(/(^|[\s“])-(?=\d)/g, "$1−");
+
+/**
+ * The colours of classes, as dots before their names.
+ * @param {any} card @param {state.Trace} trace @param {Record<string, string>} colours
+ */
+function coloured({ answer, truth, example }, { output }, colours) {
+  const name = classOf(output.trim())?.name;
+  if (name && colours[name]) answer.prepend(swatch(colours[name]), " ");
+  if (name !== example.label && colours[example.label]) truth.append(" ", swatch(colours[example.label]));
+}
+
 /** Whether the data has the same answer, or which. @param {any} card @param {state.Trace} trace */
-function checked({ example, truth }, { output }) {
+function checked({ example, truth }, { output, places }) {
   if (!example.label) return;
   const found = classOf(output.trim());
   truth.hidden = false;
   if ((found ? found.name : output.trim()) === example.label) truth.textContent = `✓ ${t("as_in_data")}`;
-  else truth.textContent = `${found ? "✗ " : ""}${t("truth", example.label)}`;
+  else truth.textContent = `${found ? "✗ " : ""}${t("truth", signed(ended(example.label)))}`;
+  // the number of a molecule as its data calls it
+  if (places?.quantity) truth.append(` · ${places.quantity}`);
 }
 
 /**

@@ -58,8 +58,7 @@ export function mount(place) {
         list.forEach((node) => (node.hidden = !listed.length));
         // a page of pictures begins with one
         const none = state.example.peek() < 0 && !state.text.peek() && !state.upload.peek();
-        if (none && listed.length && kind !== "text")
-          state.instead(() => (state.example.value = opening(kind, listed)));
+        if (none && listed.length && kind !== "text") state.instead(() => (state.example.value = found.opens || 0));
       },
       (error) => {
         if (alive) state.status.value = error.message;
@@ -74,18 +73,6 @@ export function mount(place) {
     };
   });
 }
-
-/**
- * The example that a page begins with: of molecules the first with a ring and an atom other than carbon.
- * @param {string} kind @param {{ title: string }[]} listed
- */
-const opening = (kind, listed) =>
-  kind === "molecule"
-    ? Math.max(
-        0,
-        listed.findIndex(({ title }) => /\d/.test(title) && /[NOSPFI]|[nos]|Br|Cl/.test(title)),
-      )
-    : 0;
 
 /** @param {{ title: string, label: string }} one @param {number} number */
 const told = (one, number) => {

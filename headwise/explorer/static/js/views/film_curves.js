@@ -6,7 +6,7 @@ import { effect } from "../store.js";
 import { COLOURED } from "../core/color.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { knows, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import { headColours } from "./head_colours.js";
 import { swatch } from "./swatch.js";
@@ -15,6 +15,12 @@ const LEFT = 40;
 const BOTTOM = 18;
 // what is a share lies between 0 and 1
 const UNBOUNDED = "distance";
+
+/** Statistics whose titles here are others than in a table. @type {Record<string, string>} */
+const TITLES = { entropy: "evenness", first: "on_first" };
+
+/** What a statistic is. @param {string} name */
+const explained = (name) => (knows(`what_${name}`) ? t(`what_${name}`) : "\u00a0");
 
 /** @typedef {import("../pages/film.js").Film} Film */
 /**
@@ -77,7 +83,7 @@ function chart(name, at, shown) {
   const node = h(
     "figure",
     {},
-    h("figcaption", {}, h("span", {}, t(name === "entropy" ? "evenness" : name)), told),
+    h("figcaption", {}, h("span", {}, t(TITLES[name] || name)), told, h("p", { class: "side" }, explained(name))),
     canvas,
   );
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
@@ -95,10 +101,8 @@ function chart(name, at, shown) {
     const value = cell(shown, now, at, head);
     told.textContent = ` ${number(value)}`;
     const end = shown.found.steps.length - 1;
-    canvas.setAttribute(
-      "aria-label",
-      `${t(name)}, ${headName(head)}: ${number(cell(shown, 0, at, head))} → ${number(cell(shown, end, at, head))}`,
-    );
+    const [from, to] = [0, end].map((step) => number(cell(shown, step, at, head)));
+    canvas.setAttribute("aria-label", `${t(TITLES[name] || name)}, ${headName(head)}: ${from} → ${to}`);
     drawn(canvas, name, at, shown, now, head);
   };
   return { node, draw };

@@ -34,7 +34,8 @@ export function show(place, thumbs, flags, dark) {
     );
   });
   const told = flags.map((flag) => h("p", { class: "flag" }, `⚑ ${headName(flag.head)}: ${reason(flag)}`));
-  fill(place, h("div", { class: "gridrow filmstrip", role: "group", "aria-label": t("heads") }, buttons), told);
+  const strip = h("div", { class: "gridrow filmstrip", role: "group", "aria-label": t("heads") }, buttons);
+  fill(place, h("div", { class: "strip-of-heads" }, h("span", { class: "side" }, t("heads")), strip), told);
   if (focused) buttons[chosen(heads)].focus();
 }
 

@@ -69,11 +69,14 @@ export function mount(place, seen) {
     note,
   );
   const tallest = field.clientHeight;
+  // from here on it may be lower, and fills the height of what stands beside it
+  field.classList.toggle("fills", chemical);
   const placed = () => {
     if (!chemical) return stretched(part.nodes, field.clientWidth, field.clientHeight);
-    const found = molecule(part.nodes, part.bonds, field.clientWidth, tallest);
-    field.style.height = `${found.height}px`;
-    return found;
+    field.style.minHeight = `${molecule(part.nodes, part.bonds, field.clientWidth, tallest).height}px`;
+    const high = field.clientHeight;
+    const { spots, bond, height } = molecule(part.nodes, part.bonds, field.clientWidth, Math.max(tallest, high));
+    return { spots: spots.map(([x, y]) => [x, y + Math.max(0, high - height) / 2]), bond };
   };
   const paint = () => {
     void [state.dark.value, state.loops.value];

@@ -80,16 +80,27 @@ export function metric(name, value) {
 
 /** The model from what it reads to what it answers. @param {Stage[]} stages */
 function drawing(stages) {
-  const crossed = stages.findIndex(({ parts }) => parts.some(({ kind }) => kind === "cross"));
   return h(
     "div",
     { class: "stages" },
-    stages.flatMap((stage, at) => [
-      at
-        ? h("span", { class: "flow" }, at === crossed ? t("keys_values") : "", h("i", { "aria-hidden": "true" }, "→"))
-        : null,
-      block(stage),
-    ]),
+    stages.flatMap((stage, at) => [at ? arrow(stage) : null, block(stage)]),
+  );
+}
+
+/** From one stage to the next, at the height of the part that reads the one before. @param {Stage} stage */
+function arrow({ parts }) {
+  const crossed = parts.findIndex(({ kind }) => kind === "cross");
+  const line = () => h("i", { "aria-hidden": "true" });
+  const words = crossed < 0 ? "" : h("span", {}, t("keys_values"));
+  return h(
+    "div",
+    { class: crossed < 0 ? "flow" : "flow crosses" },
+    h("p", { class: "side" }, "\u00a0"),
+    h(
+      "ul",
+      {},
+      crossed < 0 ? h("li", {}, line()) : parts.map((_, at) => h("li", {}, at === crossed ? [words, line()] : null)),
+    ),
   );
 }
 

@@ -7,8 +7,56 @@ import * as state from "../state.js";
 import { effect } from "../store.js";
 import { t } from "../strings.js";
 
-/** @param {HTMLElement} place @param {import("../pages/graph.js").Seen} seen @returns {() => void} */
-export function mount(place, seen) {
+/** So many nodes have a bar each; more are points of a chart. */
+const LISTED = 24;
+
+/** @typedef {import("../pages/graph.js").Seen} Seen */
+
+/** @param {HTMLElement} place @param {Seen} seen @returns {() => void} */
+export const mount = (place, seen) => (seen.part.nodes.length > LISTED ? chart : bars)(place, seen);
+
+/** The entropy of equal weights. @param {{ heard: number }} node */
+const evenOf = ({ heard }) => Math.log(Math.max(1, heard));
+
+/** A bar for each node, as long as its share of the entropy of equal weights. @type {typeof mount} */
+function bars(place, seen) {
+  const { nodes } = seen.part;
+  const share = (/** @type {number} */ at) => Math.min(1, seen.entropy[at] / (evenOf(nodes[at]) || 1));
+  const order = nodes.map((_, at) => at).sort((one, two) => share(one) - share(two));
+  const lines = order.map((at) => {
+    const track = h("span", { class: "track" });
+    track.style.width = `${100 * share(at)}%`;
+    const value = t("of_even", seen.entropy[at].toFixed(2), evenOf(nodes[at]).toFixed(2));
+    return h(
+      "div",
+      {
+        class: () => (state.lookedAt() === at ? "on" : null),
+        onpointerenter: () => (state.hovered.value = { q: at, k: -1 }),
+        onpointerleave: () => (state.hovered.value = null),
+      },
+      h("bdi", {}, nodes[at].name),
+      h("span", { class: "full" }, track),
+      h("span", {}, value),
+    );
+  });
+  place.append(
+    h("h2", {}, t("spread")),
+    h("p", { class: "side" }, t("spread_bars")),
+    h("div", { class: "shares" }, lines),
+    h("p", { class: "legend" }, meanOf(seen)),
+  );
+  return () => {};
+}
+
+/** @param {Seen} seen */
+function meanOf({ part: { nodes }, entropy }) {
+  const even = nodes.reduce((all, one) => all + evenOf(one), 0) / nodes.length;
+  const mean = Array.from(entropy).reduce((all, one) => all + one, 0) / nodes.length;
+  return t("mean_entropy", mean.toFixed(2), even.toFixed(2));
+}
+
+/** @type {typeof mount} */
+function chart(place, seen) {
   const { nodes } = seen.part;
   const most = Math.max(2, ...nodes.map((one) => one.heard));
   const x = { low: 1, high: most, log: most > 20, whole: true, name: t("heard_of") };
@@ -18,9 +66,7 @@ export function mount(place, seen) {
   const dashes = h("span", { class: "dashes", "aria-hidden": "true" });
   const explained = h("div", { class: "legend kinds" }, h("span", { class: "kind" }, dashes, t("allAlike")));
   place.append(h("h2", {}, t("spread")), h("div", { class: "axis-title" }, y.name), canvas, explained, line);
-  const even = nodes.reduce((all, one) => all + Math.log(Math.max(1, one.heard)), 0) / nodes.length;
-  const mean = Array.from(seen.entropy).reduce((all, one) => all + one, 0) / nodes.length;
-  const summary = t("mean_entropy", mean.toFixed(2), even.toFixed(2));
+  const summary = meanOf(seen);
   canvas.setAttribute("aria-label", `${t("spread")}: ${summary}`);
   const points = nodes.map((one, at) => ({ x: Math.max(1, one.heard), y: seen.entropy[at] }));
   const paint = () => {

@@ -36,7 +36,7 @@ export const WORDS = {
   samemodel: ["the same run", "相同模型"],
   difference: ["Difference, B − A", "差：B − A"],
   meanheads: ["mean of the heads", "各头平均"],
-  signs: ["blue: less in B, orange: more", "蓝：B 较小，橙：B 较大"],
+  signs: ["blue: B less, orange: B more", "蓝：B 较小，橙：B 较大"],
   meandifference: ["mean size of a difference", "差的平均大小"],
   othertokens: ["the tokens differ: places are compared", "词元不同：按位置比较"],
   unlike: [

@@ -16,6 +16,11 @@ export const WORDS = {
   line_width: ["Line width, weight:", "线宽（权重）："],
   adjacency: ["Weights between them", "节点间的权重"],
   spread: ["Entropy of each node's weights", "各节点权重的熵"],
+  spread_bars: [
+    "Nats, of those that equal weights would give. A short bar: the node chooses among those it hears of.",
+    "单位奈特；“共”后为均匀权重时的熵。条越短，该节点越有选择。",
+  ],
+  of_even: ["{0} of {1}", "{0}，共 {1}"],
   rows_cut: [
     "A row adds up to less than 1 where not all neighbours of its node are drawn.",
     "若节点的邻居未全部画出，其所在行之和小于 1。",

@@ -26,7 +26,7 @@ export const WORDS = {
   reports: ["Reports", "报告"],
   see_compare: ["two heads, models or mechanisms on one input", "同一输入上的两个头、模型或机制"],
   see_film: ["the alignment appearing during training", "训练中对齐怎样出现"],
-  needs_in: ["({0})", "（{0}）"],
+  needs_in: ["({0}: {1})", "（{0}：{1}）"],
   last_inputs: ["Last inputs", "最近的输入"],
   forget: ["Forget them", "清除记录"],
   none_yet: [
@@ -39,6 +39,7 @@ export const WORDS = {
   piece_of: ["the {0} of {1}", "{1} 的 {0}"],
   story_place: ["{0} looks most at {2}: {1}", "{0} 主要看{2}：{1}"],
   story_moment: ["most weight at {1}: {0}", "权重最大处 {1}：{0}"],
+  no_character: ["a byte that is no character", "不成字符的字节"],
   truth: ["in the data: {0}", "数据中为：{0}"],
   no_attention_model: [
     "This model has no attention, so its pages are empty. A recipe with model.kind=vit, attention or transformer has.",
