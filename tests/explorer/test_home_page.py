@@ -114,17 +114,23 @@ def test_without_a_run_home_shows_what_needs_none(page, site):
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("refusal", "english", "chinese"),
     [
-        ("there is no example 999; the last is 41", "没有第 999 个示例，最后一个是 41"),
-        ("texts.0: has 70,000 characters; at most 65,536 are read", "输入有 70,000 个字符，最多读 65,536 个"),
-        ("nothing known", "英文：nothing known"),
+        (
+            "there is no example 999; the last is 41",
+            "There is no example 999. Type a number from 0 to 41, or take one below.",
+            "没有示例 999。请输入 0 到 41 之间的编号，或从下方选取。",
+        ),
+        (
+            "unknown node 'z'; known: 0, 1, 10, 100 and 2,628 more",
+            "There is no node “z” in this graph. Type the name of a node, such as 0, 1 or 10, or take one below.",
+            "图中没有节点“z”。请输入节点名称，例如 0、1 或 10，或从下方选取。",
+        ),
+        ("nothing known", "This failed: nothing known", "服务器拒绝了请求，它的说明是英文：nothing known"),
     ],
 )
-def test_what_the_server_refuses_is_told_in_chinese(page, site, said, words):
-    """By the words of the page; a sentence that they do not know stands behind one that says so."""
-    opened(page, f"{site}#/?lang=zh")
-    told = page.evaluate(
-        "said => import('/static/js/words/refusals.js').then(({ inChinese }) => inChinese(said))", said
-    )
-    assert told.endswith(words)
+def test_refusals_say_what_to_do_in_both_languages(page, site, refusal, english, chinese):
+    opened(page, f"{site}#/")
+    worded = "([text, chinese]) => import('/static/js/words/refusals.js').then((words) => words.worded(text, chinese))"
+    assert page.evaluate(worded, [refusal, False]) == english
+    assert page.evaluate(worded, [refusal, True]) == chinese

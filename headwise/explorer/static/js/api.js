@@ -133,10 +133,10 @@ async function asked(path, options) {
 
 /** In the words of the page. @param {number} status @param {string} message */
 async function refused(status, message) {
-  if (!document.documentElement.lang.startsWith("zh")) return new Refused(status, message);
   // where the server is gone the words are not to be had either
   const words = await import("./words/refusals.js").catch(() => null);
-  return new Refused(status, words ? words.inChinese(message) : message);
+  const chinese = document.documentElement.lang.startsWith("zh");
+  return new Refused(status, words ? words.worded(message, chinese) : message);
 }
 
 /**

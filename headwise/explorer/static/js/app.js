@@ -8,11 +8,10 @@ import { fill, h } from "./dom.js";
 import { forget } from "./keeping.js";
 import { pressed } from "./keys.js";
 import * as state from "./state.js";
-import { effect } from "./store.js";
+import { effect, signal } from "./store.js";
 import { t } from "./strings.js";
 import { followTheme } from "./theme.js";
 import { controls } from "./views/controls.js";
-import { explained } from "./views/nothing.js";
 
 const PAGES = {
   "": "home",
@@ -58,6 +57,9 @@ function ask() {
       models,
       all.map((/** @type {any} */ one) => h("option", { value: one.name }, one.name)),
     );
+    // a name that the address has wrong stands there, so that no other run seems chosen
+    if (state.strays())
+      models.prepend(h("option", { value: state.model.value, disabled: true }, `${state.model.value} ?`));
     if (state.model.value) models.value = state.model.value;
   });
   return h(
@@ -152,7 +154,7 @@ function follow() {
     const [model, meta, edits] = [state.model.value, state.meta.value, read(state.edits.value)];
     const step = state.checkpoint.value;
     const asks = state.asked();
-    if (!asks || !meta || !meta.models.length) {
+    if (!asks || !meta || !meta.models.length || state.strays()) {
       // what was asked before may still come
       turn += 1;
       if (asked) state.status.value = "";
@@ -175,7 +177,9 @@ function follow() {
     if (state.page.peek() !== "compare") forget();
     post("/api/v1/traces", { model: step < 0 ? name : `${name}@${step}`, ...asks, options: { edits } }).then(
       async (given) => {
-        const found = given.places?.kind === "series" ? (await import("./views/series.js")).worded(given) : given;
+        const named = /\[\d+\]$/.test(given.source) && "example" in asks ? "naming" : "";
+        const view = given.places?.kind === "series" ? "series" : named;
+        const found = view ? (await import(`./views/${view}.js`)).worded(given, asks.example) : given;
         if (mine !== turn) return;
         busy(false);
         state.trace.value = found;
@@ -190,7 +194,8 @@ function follow() {
         busy(false);
         state.trace.value = null;
         state.problem.value = error.message;
-        state.status.value = explained(error.message);
+        // the page says why
+        state.status.value = "";
       },
     );
   });
@@ -217,11 +222,14 @@ function sheet(name) {
 
 /** @param {HTMLElement} main */
 function pages(main) {
+  const strays = signal(false);
+  effect(() => void (strays.value = state.strays()));
   effect(() => {
     const name = /** @type {any} */ (PAGES)[state.page.value] || "home";
+    const view = strays.value && !ASKLESS.has(name) ? "views/unknown_run" : `pages/${name}`;
     let alive = true;
     let end = () => {};
-    Promise.all([import(`./pages/${name}.js`), sheet(name)]).then(([module]) => {
+    Promise.all([import(`./${view}.js`), sheet(name)]).then(([module]) => {
       if (!alive) return;
       fill(main);
       forget();
@@ -237,7 +245,11 @@ function pages(main) {
 
 async function begin() {
   const main = h("main", { id: "main", tabindex: -1 });
-  const line = h("p", { class: "status", role: "status", "aria-live": "polite" }, () => state.status.value);
+  const line = h(
+    "p",
+    { class: "status", role: "status", "aria-live": "polite", title: () => state.status.value },
+    () => state.status.value,
+  );
   fill(/** @type {Element} */ (document.querySelector("#app")), skip(main), bar(), ask(), main, line);
   followTheme();
   state.followAddress();

@@ -460,6 +460,11 @@ export function chosenRun() {
 /** What the chosen run reads: "text", "image", "node" ... @returns {string} */
 export const reads = () => (chosenRun() ? chosenRun().input : "");
 
+/** Whether the address names a run that is not served. */
+export const strays = () =>
+  Boolean(model.value && meta.value?.models.length) &&
+  !meta.value.models.some((/** @type {any} */ one) => one.name === model.value);
+
 /** What the run lacks for a page: its own need, "any" run, or "". @param {string} page */
 export function lacks(page) {
   const run = chosenRun();

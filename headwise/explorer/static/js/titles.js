@@ -71,4 +71,6 @@ const kindOf = (path) => (/cross/.test(path) ? "cross" : /^pooling\b/.test(path)
 export const sidesOf = ({ kind, causal }) =>
   kind === "cross"
     ? { from: "from_written", to: "to_read" }
-    : { from: "attends_from", to: causal ? "to_before" : "attends_to" };
+    : causal
+      ? { from: "from_read", to: "to_before" }
+      : { from: "attends_from", to: "attends_to" };

@@ -70,6 +70,14 @@ export function largest(weights, axis) {
   return found;
 }
 
+/** Whether a picture has colours, which the grey below the weights hides. @param {HTMLCanvasElement} image */
+export function coloured(image) {
+  const context = /** @type {CanvasRenderingContext2D} */ (image.getContext("2d"));
+  const { data } = context.getImageData(0, 0, image.width, image.height);
+  for (let at = 0; at < data.length; at += 4) if (data[at] !== data[at + 1] || data[at] !== data[at + 2]) return true;
+  return false;
+}
+
 /** A picture in shades of grey, as eyes weigh its colours. @param {HTMLCanvasElement} image */
 function grey(image) {
   const known = greys.get(image);

@@ -2,6 +2,7 @@
 /** All heads as small pictures, one of them large: as a map, as links, over the text; all in a table. */
 
 import { getJson, getNumbers, query } from "../api.js";
+import { LARGEST } from "../core/fit.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
 import { extend, reset } from "../keys.js";
@@ -14,7 +15,7 @@ import * as folding from "../views/folding.js";
 import { sideOf } from "../views/grid.js";
 import * as headGrid from "../views/head_grid.js";
 import { METHODS, choice } from "../views/methods.js";
-import { explained, nothing } from "../views/nothing.js";
+import { nothing, others } from "../views/nothing.js";
 import * as saving from "../views/saving.js";
 import { openingCell, spelled } from "../views/largest.js";
 import { later } from "../views/later.js";
@@ -34,6 +35,8 @@ const pictures = async () => import("../views/pictures.js");
 const LAYERS = 64;
 /** Pixels of a screen on which the map comes before what saves it. */
 const NARROW = 760;
+/** Pixels around the cells of a map, about. */
+const FRAMED = 150;
 /** Milliseconds after which what is not seen yet is loaded too. */
 const REST = 1200;
 
@@ -51,10 +54,12 @@ export function mount(place) {
     h("section", { class: "panel whole", "aria-label": () => t("edit") }),
   ];
   const shown = h("div", { class: "attend" }, small, large, read, find);
+  const offered = h("div");
   place.append(
     h("h1", { class: "unseen" }, () => t("attend")),
     nothing(),
     given,
+    offered,
     answerLine,
     tabs,
     shown,
@@ -71,13 +76,14 @@ export function mount(place) {
   addEventListener("resize", resized);
   const ends = [
     keyed,
+    others(offered),
     // a page that was saved has nobody to ask
     inside() ? () => {} : edited(edits),
     effect(() => {
       fill(given);
       // what is not typed is chosen from a list
       if (!["", "text"].includes(state.reads())) return later(() => import("../views/examples.js"), given);
-      if (state.problem.value || state.meta.value?.models.length === 0) document.documentElement.dataset.ready = "none";
+      if (state.meta.value?.models.length === 0) document.documentElement.dataset.ready = "none";
       return state.reads() && !state.asked() ? later(() => import("../views/begin.js"), given) : undefined;
     }),
     drawn(answerLine, (trace, group) => {
@@ -106,7 +112,11 @@ export function mount(place) {
       if (group.long) return void fill(node, h("h2", {}, t("find")), h("p", { class: "note" }, t("long_find")));
       return later(() => import("../views/find_head.js"), node, trace, group);
     }),
-    drawn(large, (trace, group, node, alive) => chosen(trace, group, node, read, alive)),
+    drawn(large, (trace, group, node, alive, tall) => {
+      // what comes has the room of what was there, so that nothing below it jumps
+      node.style.minHeight = `${tall || roomOf(node, group)}px`;
+      return chosen(trace, group, node, read, alive);
+    }),
   ];
   return () => {
     mounted = false;
@@ -194,22 +204,29 @@ function stages() {
 /**
  * Follows the trace and its group; what was drawn before is taken away first.
  * @param {HTMLElement} node
- * @param {(trace: state.Trace, group: state.Group, node: HTMLElement, alive: () => boolean) => void | (() => void)}
- * work
+ * @param {(trace: state.Trace, group: state.Group, node: HTMLElement, alive: () => boolean, tall: number) => void |
+ * (() => void)} work `tall`: pixels of what was drawn before
  */
 function drawn(node, work) {
   return effect(() => {
     const [trace, group] = [state.trace.value, state.chosen()];
+    const tall = node.offsetHeight;
     fill(node);
     node.hidden = !trace || !group;
     if (!trace || !group) return undefined;
     let alive = true;
-    const end = work(trace, group, node, () => alive);
+    const end = work(trace, group, node, () => alive, tall);
     return () => {
       alive = false;
       if (end) end();
     };
   });
+}
+
+/** About the pixels of a map that is to come. @param {HTMLElement} node @param {state.Group} group */
+function roomOf(node, { queries, keys }) {
+  const side = Math.min(LARGEST, (node.clientWidth - FRAMED) / keys.length);
+  return Math.min(side * queries.length, innerHeight / 2) + FRAMED;
 }
 
 /** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {() => boolean} alive */
@@ -280,10 +297,12 @@ function chosen(trace, group, node, read, alive) {
   let end = () => {};
   const waiting = h("p", { class: "waiting" }, t("loading"));
   node.append(waiting);
+  const drawnNow = () => (node.style.minHeight = "");
   const unable = (/** @type {Error} */ error) => {
     if (!alive()) return;
     failed(error);
-    fill(node, h("p", { class: "failed" }, explained(error.message)));
+    drawnNow();
+    fill(node, h("p", { class: "failed" }, error.message));
   };
   if (state.method() && !group.long) {
     import("../views/attribution.js").then((attribution) => {
@@ -296,6 +315,7 @@ function chosen(trace, group, node, read, alive) {
   if (group.long && view !== "needs" && view !== "table") {
     if (view !== "heat") {
       read.hidden = true;
+      drawnNow();
       fill(node, h("p", { class: "note" }, t("long_map_alone", t(view))));
       document.documentElement.dataset.ready = `${group.name}/${view}/none`;
       return undefined;
@@ -304,6 +324,7 @@ function chosen(trace, group, node, read, alive) {
     void state.place(group);
     import("../views/long_map.js")
       .then((map) => map.mount(node, read, trace, group, alive))
+      .finally(() => alive() && drawnNow())
       .then((found) => (alive() ? (end = found) : found()), unable);
     return () => end();
   }
@@ -311,6 +332,7 @@ function chosen(trace, group, node, read, alive) {
     import("../views/needs.js").then((needs) => {
       if (!alive()) return;
       waiting.remove();
+      drawnNow();
       end = needs.mount(node, trace, group, alive);
     });
     return () => end();
@@ -320,6 +342,7 @@ function chosen(trace, group, node, read, alive) {
     Promise.all([import("../views/head_table.js"), summary]).then(([table, found]) => {
       if (!alive()) return;
       waiting.remove();
+      drawnNow();
       end = table.mount(node, group, found);
       node.append(saving.picture(`table ${group.name}`, async () => (await pictures()).table(group, found)));
       document.documentElement.dataset.ready = `${group.name}/table`;
@@ -349,6 +372,7 @@ function chosen(trace, group, node, read, alive) {
     end = () => ends.forEach((one) => one());
     // the keyboard comes to the map first
     node.append(saving.picture(`${view} ${found.title}`, picture));
+    drawnNow();
     document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
   }, unable);
   return () => end();

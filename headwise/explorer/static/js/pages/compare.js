@@ -15,7 +15,7 @@ import { sentence, swapName } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
-import { explained, nothing } from "../views/nothing.js";
+import { nothing, others } from "../views/nothing.js";
 import * as reported from "../views/report.js";
 import { WORDS } from "../words/compare.js";
 
@@ -114,7 +114,8 @@ function follow(one, other) {
       (error) => {
         if (mine !== turn) return;
         one.trace.value = null;
-        state.status.value = `${one.name}: ${explained(error.message)}`;
+        // of the same input the page says why
+        if (error.message !== state.problem.value) state.status.value = `${one.name}: ${error.message}`;
       },
     );
   });
@@ -308,7 +309,7 @@ function drawn({ report, maps, row, runs }, first, second) {
   for (const node of [report, row, runs]) node.hidden = !a || !b;
   if (!a || !b) {
     fill(maps, nothing());
-    return undefined;
+    return others(maps);
   }
   void state.language.value;
   let alive = true;

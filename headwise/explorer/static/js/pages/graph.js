@@ -11,7 +11,7 @@ import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import * as heat from "../views/heat.js";
-import { nothing } from "../views/nothing.js";
+import { nothing, others } from "../views/nothing.js";
 import * as nodeLink from "../views/node_link.js";
 import { WORDS } from "../words/graph.js";
 
@@ -60,7 +60,8 @@ export function mount(place) {
       if (!fitting(top, ({ input }) => /^(node|molecule)$/.test(input), "no_graph")) return undefined;
       const end = examples.mount(top);
       top.append(nothing());
-      return end;
+      const stop = others(top);
+      return () => [end, stop].forEach((one) => one());
     }),
     effect(() => {
       const [trace, group] = [state.trace.value, chosen()];

@@ -65,7 +65,7 @@ function withRun(place, meta) {
   let end = () => {};
   let alive = true;
   const failed = (/** @type {Error} */ error) => {
-    if (alive) fill(card, h("p", { class: "failed" }, t("failed", error.message)));
+    if (alive) fill(card, h("p", { class: "failed" }, error.message));
   };
   const path = `/api/v1/cards?${query({ model: served.name })}`;
   card.textContent = t("loading");

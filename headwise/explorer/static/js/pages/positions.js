@@ -103,11 +103,11 @@ function sliders() {
       ? slider(
           "head",
           state.head,
-          0,
-          7,
           1,
-          (value) => value,
-          (value) => value,
+          8,
+          1,
+          (value) => value - 1,
+          (value) => value + 1,
         )
       : null,
     does("turns")
@@ -145,7 +145,7 @@ function slider(name, of, min, max, step, value, position) {
     { class: "slider" },
     () => t(name),
     field,
-    h("output", {}, () => number(of.value)),
+    h("output", {}, () => number(name === "base" ? of.value : position(of.value))),
   );
 }
 

@@ -37,6 +37,7 @@ export function mount(place) {
   const notes = h("div", { class: "foot" });
   const parts = {
     title: h("div", { class: "row-of" }),
+    offered: h("div", { hidden: () => Boolean(steps.value) }),
     chosen: h(
       "div",
       { class: () => (unfolded.value ? "row-of choices unfolded" : "row-of choices") },
@@ -65,6 +66,10 @@ export function mount(place) {
   const arrows = (/** @type {KeyboardEvent} */ event) => arrowed(event);
   document.addEventListener("keydown", arrows);
   const ends = [
+    effect(() => {
+      fill(parts.offered);
+      return state.problem.value ? later(() => import("../views/nothing.js"), parts.offered) : undefined;
+    }),
     effect(() => request()),
     effect(() => fill(parts.title, heading())),
     effect(() => {
@@ -157,7 +162,7 @@ function request() {
 /** The pair in words, what it is of, and the way to the worked example. */
 function heading() {
   const all = steps.value;
-  if (!all) return [h("p", {}, state.status.value || t("loading")), sources()];
+  if (!all) return [h("p", {}, state.problem.value ? "" : state.status.value || t("loading")), sources()];
   const { q, k } = whereNow(all);
   const word = (/** @type {string} */ name, /** @type {string} */ label) =>
     h("bdi", { class: KINDS[name] }, cut(label, LETTERS));

@@ -271,7 +271,10 @@ function aligned(place, search, path, self) {
         if (image.isConnected) picture = seen.mount(image, it, now, self.go);
       });
     }
-    place.append(h("p", { class: "side whose" }, title), it.pixels ? "" : said(now[now.length - 1], weights, keys));
+    place.append(
+      h("p", { class: "side whose" }, title),
+      it.pixels ? "" : said(now[now.length - 1], weights, keys, head < 0 ? t("all_heads") : headName(head)),
+    );
     const more = Math.max(0, expected(search.value) - now.length);
     const end = heat.mount(place, { weights, group, title, fitsScreen: true, more });
     if (!it.pixels) place.scrollTop = place.scrollHeight;
@@ -290,14 +293,14 @@ const expected = (search) => Math.max(through(search).length, search.it.own ? 0 
 
 /**
  * Where the last token looks most, in a sentence.
- * @param {Beam} beam @param {Float32Array} weights a row for each token @param {string[]} keys
+ * @param {Beam} beam @param {Float32Array} weights a row for each token @param {string[]} keys @param {string} whose
  */
-function said(beam, weights, keys) {
+function said(beam, weights, keys, whose) {
   const row = weights.subarray(weights.length - keys.length);
   const [most] = keys.map((_, k) => k).sort((one, two) => row[two] - row[one]);
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const [from, to] = [shown(beam.text), cut(keys[most], LETTERS)];
-  return h("p", { class: "say" }, phrase("say_step", strong(from), strong(percent(row[most], 1)), strong(to)));
+  return h("p", { class: "say" }, phrase("say_step", strong(from), strong(percent(row[most], 1)), strong(to), whose));
 }
 
 /**

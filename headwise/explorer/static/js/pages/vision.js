@@ -13,7 +13,7 @@ import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
 import { fitting } from "../views/fitting.js";
 import { OF_INPUTS, choice } from "../views/methods.js";
-import { nothing } from "../views/nothing.js";
+import { nothing, others } from "../views/nothing.js";
 import * as overlay from "../views/overlay.js";
 import * as overlayGrid from "../views/overlay_grid.js";
 import * as patchReading from "../views/patch_reading.js";
@@ -98,7 +98,8 @@ function given(top) {
   if (!fitting(top, ({ input }) => input === "image", "no_images")) return undefined;
   const end = examples.mount(top);
   top.append(nothing());
-  return end;
+  const stop = others(top);
+  return () => [end, stop].forEach((one) => one());
 }
 
 /**

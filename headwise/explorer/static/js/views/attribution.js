@@ -16,7 +16,7 @@ import { spelled } from "./largest.js";
 import { facts } from "./method_facts.js";
 import { described as asked, numbersOf } from "./methods.js";
 import * as saving from "./saving.js";
-import { shares } from "./shares.js";
+import { apart, shares } from "./shares.js";
 
 learn(WORDS);
 
@@ -43,18 +43,21 @@ export function mount(node, read, trace, group) {
   other.value = "";
   const body = h("div", {}, h("p", { role: "status" }, t("by_working", t(`by_${by}`))));
   node.append(body);
-  read.hidden = true;
+  // what is read of the map has its place before it comes
+  read.hidden = false;
+  read.classList.add("to-come");
   let end = () => {};
   asked(trace, by, leaving.signal).then(
     (described) => {
       if (leaving.signal.aborted) return;
-      read.hidden = false;
       end = effect(() => {
         const map = chosen(described, group);
         const head = map.heads > 1 && !together.value ? state.place(group).head : -1;
         let [ends, current] = [() => {}, true];
         numbersOf(trace, by, map, head).then((found) => {
           if (!current) return;
+          read.classList.remove("to-come");
+          node.style.minHeight = "";
           ends = draw(body, read, described, map, head, group, /** @type {any} */ (found.data));
         }, failed);
         return () => {
@@ -67,11 +70,14 @@ export function mount(node, read, trace, group) {
   );
   /** @param {Error} error */
   function failed(error) {
+    read.hidden = true;
+    node.style.minHeight = "";
     fill(body, h("p", { class: "note" }, error.message));
     document.documentElement.dataset.ready = `${group.name}/${by}/refused`;
   }
   return () => {
     leaving.abort();
+    read.classList.remove("to-come");
     end();
   };
 }
@@ -82,6 +88,7 @@ export function mount(node, read, trace, group) {
  */
 function edited(node, read, group) {
   read.hidden = true;
+  node.style.minHeight = "";
   const back = h("button", { class: "main", onclick: () => (state.edits.value = "") }, t("clear"));
   node.append(h("p", { class: "state" }, t("by_edited")), back);
   document.documentElement.dataset.ready = `${group.name}/${state.by.value}/refused`;
@@ -228,7 +235,14 @@ function bars({ scores, group }, row, k) {
   const how = scores
     ? { full: size(row[order[0]]) || 1, told: (/** @type {number} */ value) => significant(value, 3) }
     : {};
-  return shares((at) => cut(word(group.keys, at), LETTERS), row, order, k, how);
+  const words = group.keys.map((_, at) => word(group.keys, at));
+  return shares(
+    apart(words, (label) => cut(label, LETTERS)),
+    row,
+    order,
+    k,
+    how,
+  );
 }
 
 /** The words for a number of a method. @param {string} by @param {number} value */

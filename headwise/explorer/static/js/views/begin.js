@@ -10,8 +10,8 @@ import * as examples from "./example_cards.js";
 
 learn(WORDS);
 
-/** @param {HTMLElement} place @returns {() => void} */
-export function mount(place) {
+/** @param {HTMLElement} place @param {string} [why] the words above them @returns {() => void} */
+export function mount(place, why = "begin_with") {
   let alive = true;
   let end = () => {};
   const cards = h("div", { class: "examples" });
@@ -21,7 +21,7 @@ export function mount(place) {
   getJson(`/api/v1/cards?${query({ model: state.chosenRun().name })}`)
     .then((run) => {
       if (!alive) return;
-      fill(place, run.stages.length ? h("p", {}, t("begin_with")) : null, cards);
+      fill(place, run.stages.length ? h("p", {}, t(why)) : null, cards);
       end = examples.mount(cards, run);
     })
     // without cards the line above says what to do

@@ -76,7 +76,7 @@ async function follow(cards, run, signal) {
       await drawn(card, trace);
     } catch (error) {
       if (signal.aborted) return;
-      card.story.textContent = t("failed", /** @type {Error} */ (error).message);
+      card.story.textContent = /** @type {Error} */ (error).message;
     }
   }
 }

@@ -21,6 +21,8 @@ learn(WORDS);
 const SHARES = ["previous", "next", "diagonal", "first", "separator", "same", "induction"];
 /** Those that look at a single key of a row, of which a head that looks nowhere gives one over their number. */
 const SINGLE = new Set(["previous", "next", "diagonal", "first"]);
+/** A share that is at least so many times that of a head that looks everywhere alike is a find. */
+const NOTABLE = 1.5;
 const SPREADS = /** @type {[string, number][]} */ ([
   ["sharpest", -1],
   ["evenest", 1],
@@ -39,6 +41,23 @@ export const best = (heads, name, sign = 1) =>
     // a muted head does nothing
     .filter(({ largest }, _, all) => largest !== 0 || all.every((one) => one.largest === 0))
     .reduce((most, one) => (sign * one.value > sign * most.value ? one : most));
+
+/**
+ * The best head of each kind: none that a head without a preference nearly reaches, and none of the same head and
+ * number as another one, as where the first token is the only separator.
+ * @param {Record<string, number>[][]} heads @param {string[]} kinds @param {number} even
+ * @returns {[string, Match][]}
+ */
+function notable(heads, kinds, even) {
+  const seen = new Set();
+  return kinds
+    .map((name) => /** @type {[string, Match]} */ ([name, best(heads, name)]))
+    .filter(([name, { layer, head, value }]) => {
+      const alike = `${layer}/${head}/${value.toFixed(6)}`;
+      if (seen.has(alike) || !(value > 0) || (SINGLE.has(name) && value < NOTABLE * even)) return false;
+      return Boolean(seen.add(alike));
+    });
+}
 
 /** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @returns {() => void} */
 export function mount(place, trace, group) {
@@ -65,12 +84,12 @@ export function mount(place, trace, group) {
       // a step has no words
       const shares = !tokens ? [] : steps ? open.filter((name) => SINGLE.has(name)) : open;
       const buttons = [
-        ...shares.map((name) => {
+        ...notable(heads, shares, 1 / group.keys.length).map(([name, match]) => {
           const kind = [
             t(`finds_${name}${steps ? "_step" : ""}`),
             SINGLE.has(name) ? h("span", { class: "side" }, even) : null,
           ];
-          return button(group, kind, best(heads, name), (value) => percent(value, 1));
+          return button(group, kind, match, (value) => percent(value, 1));
         }),
         ...SPREADS.map(([name, sign]) =>
           button(group, t(name), best(heads, "effective", sign), (value) => t("keys_a_row", value.toFixed(1))),
@@ -79,7 +98,7 @@ export function mount(place, trace, group) {
       fill(list, buttons);
       list.querySelectorAll("button").forEach((one, at) => (one.tabIndex = at ? -1 : 0));
     },
-    (error) => alive && fill(list, h("p", { class: "failed" }, t("failed", error.message))),
+    (error) => alive && fill(list, h("p", { class: "failed" }, error.message)),
   );
   return () => {
     alive = false;

@@ -81,9 +81,9 @@ export function mount(place, head) {
   cell.style.height = `${bounds.height}px`;
   if (shared) spared(shared, place, margin + bounds.width);
   const names = head.sides || sidesOf(group);
-  // a long title would be higher than a low map
-  // of a single row its label says it
-  from.textContent = rows < 2 ? "" : t(bounds.height < WRITTEN && !head.sides ? "attends_from" : names.from);
+  const whole = t(names.from);
+  // a long title would be higher than a low map: what the rows are says most; of a single row its label says it
+  from.textContent = rows < 2 ? "" : bounds.height < WRITTEN ? whole.split(/: |：/).slice(-1)[0] : whole;
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;

@@ -85,14 +85,15 @@ export function linesOf(head, between = "") {
   const { group, pair } = head;
   const [rows, columns] = [group.queries.length, group.keys.length];
   const [from, to] = between.split("").map(Number);
+  const whole = !between || !pair;
   const meets = (/** @type {number} */ q, /** @type {number} */ k) =>
-    !between || !pair || (partOf(head.rows, pair, q) === from && partOf(head.columns, pair, k) === to);
+    whole || !pair || (partOf(head.rows, pair, q) === from && partOf(head.columns, pair, k) === to);
   /** @type {Line[]} */
   const lines = [];
   let [all, cut] = [0, false];
   for (const { place, weights } of colouredOf(head)) {
     for (let at = 0; at < weights.length; at += 1)
-      if (weights[at] > 0 && meets(Math.floor(at / columns), at % columns)) all += 1;
+      if (weights[at] > 0 && (whole || meets(Math.floor(at / columns), at % columns))) all += 1;
     const found = strongest(weights, rows, columns, state.mass.value / 100, { q: -1, k: -1 });
     cut = cut || found.cut;
     for (const link of found.links) {
@@ -104,8 +105,12 @@ export function linesOf(head, between = "") {
 }
 
 /** As many of the strongest lines as are drawn at once; more could not be told apart. @param {Line[]} lines */
-export const strongestOf = (lines) =>
-  lines.length > DRAWN ? [...lines].sort((one, two) => two.weight - one.weight).slice(0, DRAWN) : lines;
+export function strongestOf(lines) {
+  if (lines.length <= DRAWN) return lines;
+  const least = Float32Array.from(lines, ({ weight }) => weight).sort()[lines.length - DRAWN];
+  let equal = DRAWN - lines.reduce((count, { weight }) => count + Number(weight > least), 0);
+  return lines.filter(({ weight }) => weight > least || (weight === least && (equal -= 1) >= 0));
+}
 
 /** The part of a pair that a row or column is in. @param {number[][] | undefined} held @param {number[]} pair @param
  * {number} at */
@@ -196,8 +201,8 @@ class Picture {
     this.colours = headColours();
     this.margin = SHARE * dots * colouredOf(head).length + 4 * dots;
     this.sharesLeft = false;
-    this.free = true;
-    this.background();
+    /** Whether all lines stand out; unknown until they are drawn. @type {boolean | null} */
+    this.free = null;
   }
 
   /** All lines, between the margin of the shares and the other side. */

@@ -1,6 +1,7 @@
 // @ts-check
 /** What an example is called: its text, or which picture or recording of its set it is. */
 
+import { reads } from "../state.js";
 import { learn, t } from "../strings.js";
 import { WORDS } from "../words/examples.js";
 
@@ -18,4 +19,18 @@ export function called(kind, { title, label }, number) {
   const noun = { sound: "recording", image: "picture" }[kind];
   if (!noun || !OF_A_SET.test(title)) return right ? `${title} (${right})` : title;
   return right ? t(`${noun}_of`, number + 1, right) : t(`${noun}_n`, number + 1);
+}
+
+/**
+ * A trace of one of a set with its name in the language of the page.
+ * @param {import("../state.js").Trace} trace @param {number} example
+ */
+export function worded(trace, example) {
+  const kind = reads();
+  return {
+    ...trace,
+    get source() {
+      return called(kind, { title: trace.source, label: "" }, example);
+    },
+  };
 }

@@ -3,26 +3,44 @@
 
 import { h } from "../dom.js";
 import * as state from "../state.js";
+import { effect } from "../store.js";
 import { t } from "../strings.js";
-
-/** A refusal of a text with more tokens than attention is shown of. */
-const TOO_MANY = /has ([\d,]+) tokens; attention is shown of at most ([\d,]+)/;
-
-/** What went wrong, and what to do. @param {string} message of the server */
-export function explained(message) {
-  const [, count, most] = message.match(TOO_MANY) || [];
-  if (message.includes("no attention to show")) return t("no_attention");
-  return count ? t("too_many_tokens", count, most) : t("failed", message);
-}
+import { later } from "./later.js";
 
 /** A line that follows what is asked for. */
 export const nothing = () =>
   h(
     "p",
-    { class: () => (state.problem.value ? "state failed" : "state"), hidden: () => Boolean(state.trace.value) },
+    {
+      class: () => (state.problem.value ? "state failed" : "state"),
+      role: "status",
+      hidden: () => Boolean(state.trace.value),
+    },
     () => {
-      if (state.problem.value) return explained(state.problem.value);
+      if (state.problem.value) return state.problem.value;
       if (state.meta.value && !state.meta.value.models.length) return t("no_runs");
       return state.asked() ? t("loading") : t("empty");
     },
   );
+
+/**
+ * Inputs that can be shown, while the one that was asked for cannot.
+ * @param {HTMLElement} place
+ * @returns {() => void}
+ */
+export function others(place) {
+  const node = h("div", { class: "offered" });
+  place.append(node);
+  return effect(() => {
+    node.replaceChildren();
+    if (!state.problem.value || !state.chosenRun()) return undefined;
+    document.documentElement.dataset.ready = "none";
+    return later(() => import("./begin.js"), node, "instead");
+  });
+}
+
+/** Both, of a page that needs them where it is refused alone. @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  place.append(nothing());
+  return others(place);
+}

@@ -76,8 +76,8 @@ export function mount(place, seen, what) {
     const fits = canvas.width / Math.max(rows, columns) >= 5 * dots;
     /** @type {[number, string][]} */
     const marks = on && pointed.value >= 0 ? [[pointed.value, link]] : [];
-    // what is written looks at a place, as a place looks at others
-    marks.push([what.places ? what.q : most(what.weights, axis), mark]);
+    // what is no place, as a word and a class token, looks at one, as a place looks at others
+    marks.push([what.places && (what.q < 0 || what.q >= axis.before) ? what.q : most(what.weights, axis), mark]);
     gridded(canvas, axis, { lines: lines.value && fits ? ink : null, marks, page, dots });
   };
   const end = effect(paint);

@@ -1,12 +1,16 @@
 // @ts-check
 /** Where the chosen query of an image looks, in a sentence and as bars; the key is the one under the pointer. */
 
+import { coloured } from "../core/overlay.js";
 import { percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { phrase, t } from "../strings.js";
 import { named, pointed, short } from "./overlay.js";
 import { fact, measures, shares } from "./shares.js";
+
+/** A weight that is written as less than 0.1 %. */
+const SMALL = 0.001;
 
 /**
  * @param {HTMLElement} place
@@ -26,6 +30,7 @@ export function mount(place, seen, what, mean) {
   const template =
     what.q < 0 ? "say_mean" : !what.places ? "say_word" : what.q < axis.before ? "say_class" : "say_patch";
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
+  const original = coloured(seen.image) ? asItIs(seen.image) : null;
   return effect(() => {
     const k = pointed.value < 0 ? strongest : pointed.value;
     const sentence = [
@@ -37,8 +42,15 @@ export function mount(place, seen, what, mean) {
     fill(
       place,
       h("p", { class: "say" }, phrase(template, ...sentence)),
+      original,
       h("h2", {}, t("by_weight")),
-      shares((at) => short(at, axis), row, order, k, { full: row[order[0]] || 1 }),
+      shares(
+        (at) => short(at, axis),
+        row,
+        order.filter((at) => row[at] >= SMALL || at === order[0]),
+        k,
+        { full: row[order[0]] || 1 },
+      ),
       h(
         "dl",
         { class: "facts" },
@@ -48,4 +60,16 @@ export function mount(place, seen, what, mean) {
       h("p", { class: "note" }, t("note")),
     );
   });
+}
+
+/** The picture with its colours, small beside what is read of it. @param {HTMLCanvasElement} image */
+function asItIs(image) {
+  const copy = h("canvas", { width: image.width, height: image.height });
+  copy.getContext("2d").drawImage(image, 0, 0);
+  return h(
+    "figure",
+    { class: "original" },
+    copy,
+    h("figcaption", { class: "side" }, () => t("original")),
+  );
 }

@@ -51,7 +51,7 @@ async function follow(rows, run, signal) {
       row.shares.replaceChildren(...shown(measured, row, run));
     } catch (error) {
       if (signal.aborted) return;
-      row.shares.textContent = t("failed", /** @type {Error} */ (error).message);
+      row.shares.textContent = /** @type {Error} */ (error).message;
     }
   }
 }

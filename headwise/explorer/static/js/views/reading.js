@@ -12,7 +12,7 @@ import { chosen } from "./heat.js";
 import { spelled } from "./largest.js";
 import { rolled } from "./seen.js";
 import { named } from "./series.js";
-import { fact, measures, shares } from "./shares.js";
+import { apart, fact, measures, shares } from "./shares.js";
 
 /** Letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
 const [LETTERS, CELLS] = [16, 128 * 128];
@@ -70,7 +70,13 @@ export function mount(place, head, trace, group) {
         : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, name(head.group.keys[largest])))),
       h("h2", {}, phrase("row_of", h("bdi", {}, from))),
       // few weights of many keys are compared with the largest of them
-      shares((at) => cut(head.group.keys[at], LETTERS), row, order, k, { full: fullOf(row[order[0]]) }),
+      shares(
+        apart(head.group.keys, (label) => cut(label, LETTERS)),
+        row,
+        order,
+        k,
+        { full: fullOf(row[order[0]]) },
+      ),
       facts,
     );
     return scored(facts, head, trace, group, q, k);

@@ -8,7 +8,6 @@ import { number, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { groupTitle, headTitle } from "../titles.js";
-import { explained } from "./nothing.js";
 import * as map from "./map.js";
 import { weightsOf } from "./marked.js";
 
@@ -144,7 +143,7 @@ function attention(place, report) {
       maps.append(panel);
       one(panel, side, given, at, which).then(
         (end) => (alive ? ends.push(end) : end()),
-        (error) => alive && panel.append(h("p", { class: "failed" }, explained(error.message))),
+        (error) => alive && panel.append(h("p", { class: "failed" }, error.message)),
       );
     }
     return () => {

@@ -24,6 +24,15 @@ export const shares = (label, row, order, marked, { most = BARS, full = 1, told 
     order.slice(0, most).map((at) => bar(label(at), row[at], at === marked, full, told)),
   );
 
+/**
+ * Names of tokens in bars, each with its position, counted from 1, where another one is written the same.
+ * @param {string[]} labels @param {(label: string) => string} write
+ */
+export const apart = (labels, write) => (/** @type {number} */ at) =>
+  labels.indexOf(labels[at]) === labels.lastIndexOf(labels[at])
+    ? write(labels[at])
+    : `${write(labels[at])} (${at + 1})`;
+
 /** @param {number} weight */
 const inPercent = (weight) => percent(weight, 1);
 

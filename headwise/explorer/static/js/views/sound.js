@@ -50,7 +50,8 @@ export const beside =
     const strip = () =>
       h("canvas", { class: "strip-of-sound", role: "img", "aria-label": t("spectrogram"), title: t("spectrogram") });
     const [top, left] = [keys ? strip() : null, queries ? strip() : null];
-    if (top) sides.top.append(top);
+    const upwards = h("span", { class: "axis-title upwards" }, t("frequency"));
+    if (top) sides.top.append(upwards, top);
     if (left) sides.left.append(left);
     if (left) left.style.width = `${DEEP}px`;
     return ({ x, y, side }, { rows, columns, width, height }, row) => {
@@ -60,6 +61,7 @@ export const beside =
         drawn(left, DEEP, height, painted(turned, frames, bands, name), [0, (y / rows) * frames, bands, down * frames]);
       if (!top) return;
       const deep = rows <= FEW ? ALONE : DEEP;
+      upwards.hidden = deep < ALONE;
       drawn(top, width, deep, painted(loud, bands, frames, name), [(x / columns) * frames, 0, across * frames, bands]);
       if (row) lined(top, row, x, top.width / (width / side));
     };

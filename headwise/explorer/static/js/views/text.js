@@ -18,6 +18,7 @@ learn(WORDS);
 
 /** Up to how many letters of both sides these have so many pixels. */
 const LETTERS = /** @type {[number, number][]} */ ([
+  [60, 34],
   [100, 26],
   [220, 20],
 ]);
@@ -52,6 +53,11 @@ export function mount(place, head) {
     bar,
   );
   const explain = legend.mount(bar);
+  /** The label of the largest of some weights, and how much that is. */
+  const largest = (/** @type {string[]} */ labels, /** @type {number} */ from, /** @type {number} */ step) => {
+    const most = mostOf(weights, from, labels.length, step);
+    return `${cut(labels[most], NAMED)} ${percent(Math.max(0, weights[from + most * step]), 0)}`;
+  };
   const end = [
     effect(() => explain(legend.shading({ weights }), weights, false)),
     effect(() => {
@@ -68,13 +74,12 @@ export function mount(place, head) {
         node.toggleAttribute("data-looked", at === q);
         if (k >= 0) sum += weights[at * columns + k];
         put(node, k < 0 ? null : weights[at * columns + k]);
-        if (k < 0) node.dataset.share = `→ ${cut(group.keys[mostOf(weights, at * columns, columns, 1)], NAMED)}`;
+        if (k < 0) node.dataset.share = `→ ${largest(group.keys, at * columns, 1)}`;
       });
       keys.forEach((node, at) => {
         node.toggleAttribute("data-looked", at === k);
         put(node, q < 0 ? null : weights[q * columns + at]);
-        if (q < 0)
-          node.dataset.share = `← ${cut(group.queries[mostOf(weights, at, group.queries.length, columns)], NAMED)}`;
+        if (q < 0) node.dataset.share = `← ${largest(group.queries, at, columns)}`;
       });
       const strong = (/** @type {string} */ label) => h("strong", {}, h("bdi", {}, shown(label)));
       if (q >= 0) fill(sentence, phrase("tint_row", strong(group.queries[q])));

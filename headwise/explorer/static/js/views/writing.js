@@ -81,7 +81,10 @@ function wanted() {
     ...(beams > 0 ? { beam: beams } : {}),
     ...(most > 0 ? { max_new: most } : {}),
   };
-  return { body: given && meta ? JSON.stringify(body) : "", about: JSON.stringify([model, given]) };
+  return {
+    body: given && meta && !state.lacks("translate") ? JSON.stringify(body) : "",
+    about: JSON.stringify([model, given]),
+  };
 }
 
 /**

@@ -24,8 +24,15 @@ export function options(search, open, stop, again) {
   const start = () => search.value.it.start;
   const heads = () => (start() && start().kept === "heads" ? start().heads : 0);
   const layers = () => (start() && start().kept !== "mean" ? start().layers : []);
+  let usual = 0;
+  // how many the recipe says is seen once it has written so
+  const recipe = () => {
+    const { steps, end } = search.value.it;
+    if (end && !state.beams.value) usual = Math.max(...steps.map(({ ids }) => ids.length));
+    return usual ? `${t("recipe")} (${usual})` : t("recipe");
+  };
   const selects = [
-    chosen("beams", state.beams, () => [[0, t("recipe")], ...BEAMS.map((count) => [count, String(count)])]),
+    chosen("beams", state.beams, () => [[0, recipe()], ...BEAMS.map((count) => [count, String(count)])]),
     chosen("layer", state.ofLayer, () => [
       [-1, t("mean")],
       ...layers().map((/** @type {string} */ name, /** @type {number} */ at) => [

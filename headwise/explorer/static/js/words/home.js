@@ -3,6 +3,7 @@
 
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
+  instead: ["Or take one of these:", "或选取其中一个："],
   welcome_text: ["See which words a trained model looks at", "看一个训练好的模型在看哪些词"],
   welcome_image: ["See which part of a picture a trained model looks at", "看一个训练好的模型在看图像的哪一处"],
   welcome_sound: ["See which moment of a recording a trained model looks at", "看一个训练好的模型在听录音的哪一刻"],

@@ -1,29 +1,134 @@
 // @ts-check
-/** What the server says where it refuses: a pattern of its English sentence, and the same in Chinese. */
+/** What the server says where it refuses: a pattern of its sentence, and what to do about it in English and Chinese. */
 
-/** @type {[RegExp, string][]} */
+/** @type {[RegExp, string, string][]} */
 const REFUSALS = [
-  [/^there is no example (\d+); the last is (\d+)/, "没有第 {1} 个示例，最后一个是 {2}"],
-  [/^there is no example .*this run has none/, "这个模型没有示例数据"],
-  [/^there is no such model/, "没有这个模型，请在上方另选一个"],
-  [/^this trace is not kept any more/, "这份记录已不再保存，请重新输入"],
-  [/^this film is not known any more/, "这段训练影片已改变，请刷新页面"],
-  [/^attribution is of a model without edits/, "归因针对未修改的模型，请先撤销修改"],
-  [/^too many requests wait/, "排队的请求过多，请稍后再试"],
-  [/^the request took too long/, "计算时间过长，请缩短输入或稍后再试"],
-  [/^the service ends/, "服务正在停止"],
-  [/^the server does not answer/, "服务器没有回应，headwise explore 还在运行吗？"],
-  [/^the file is larger than ([\d,]+) bytes/, "文件超过 {1} 字节，请缩小图片"],
-  [/^this file holds what its page showed/, "此文件只含保存时显示的内容，其余请用 headwise explore 查看"],
-  [/([\d,]+) characters; at most ([\d,]+) are read/, "输入有 {1} 个字符，最多读 {2} 个"],
-  [/unknown node '([^']*)'/, "图中没有节点“{1}”"],
+  [
+    /^there is no example (\d+); the last is (\d+)/,
+    "There is no example {1}. Type a number from 0 to {2}, or take one below.",
+    "没有示例 {1}。请输入 0 到 {2} 之间的编号，或从下方选取。",
+  ],
+  [
+    /^there is no example .*this run has none/,
+    "This model has no examples of its own. Type an input above.",
+    "这个模型没有示例数据。请在上方输入。",
+  ],
+  [
+    /reads files, and no path is taken/,
+    "This model reads pictures, recordings or series, not text. Type the number of an example, or take one below.",
+    "这个模型读取图像、录音或序列，不读取文本。请输入示例编号，或从下方选取。",
+  ],
+  [
+    /^there is no such model/,
+    "There is no such model. Choose one in the list above.",
+    "没有这个模型。请在上方列表中选择一个。",
+  ],
+  [
+    /^this trace is not kept any more/,
+    "This result is not kept any more. Press Look to compute it again.",
+    "这份结果已不再保存。请再按一次“查看”。",
+  ],
+  [
+    /^this film is not known any more/,
+    "The film of this training has changed. Reload the page.",
+    "这段训练影片已改变。请刷新页面。",
+  ],
+  [
+    /^(\S+) has no (folder, so no film|film of its training)/,
+    "{1} has no film of its training. Choose another model, or train with film.every=50.",
+    "{1} 没有训练影片。请选择其他模型，或以 film.every=50 训练。",
+  ],
+  [
+    /^(\S+) keeps no checkpoint of step (\d+), but of these: (.+?)(;|$)/,
+    "{1} keeps no checkpoint of step {2}. It keeps these steps: {3}.",
+    "{1} 没有第 {2} 步的检查点。现有各步：{3}。",
+  ],
+  [
+    /^attribution is of a model without edits/,
+    "Attribution is of the model as it was trained. Undo the edits first.",
+    "归因针对未修改的模型。请先撤销修改。",
+  ],
+  [
+    /too many to be attributed to/,
+    "This input is too long for attribution. Give a shorter one.",
+    "输入过长，无法归因。请缩短输入。",
+  ],
+  [
+    /^too many requests wait/,
+    "Many requests wait for this server. Try again in a moment.",
+    "排队的请求过多。请稍后再试。",
+  ],
+  [
+    /^the request took too long/,
+    "This took too long. Give a shorter input, or try again later.",
+    "计算时间过长。请缩短输入，或稍后再试。",
+  ],
+  [
+    /^the service ends/,
+    "The server is stopping. Start headwise explore again.",
+    "服务正在停止。请重新运行 headwise explore。",
+  ],
+  [
+    /^the server does not answer/,
+    "The server does not answer. Is headwise explore still running?",
+    "服务器没有回应。headwise explore 还在运行吗？",
+  ],
+  [
+    /^the file is larger than ([\d,]+) bytes/,
+    "The file has more than {1} bytes. Send a smaller picture.",
+    "文件超过 {1} 字节。请缩小图片。",
+  ],
+  [
+    /^the file\b/,
+    "This file cannot be read as a picture. Send a PNG or a JPEG, or take an example.",
+    "无法将此文件读作图像。请发送 PNG 或 JPEG，或选取示例。",
+  ],
+  [
+    /^this file holds what its page showed/,
+    "This saved page holds what it showed. headwise explore shows the rest.",
+    "此文件只含保存时显示的内容。其余请用 headwise explore 查看。",
+  ],
+  [
+    /([\d,]+) characters; at most ([\d,]+) are read/,
+    "This input has {1} characters; at most {2} are read. Give a shorter one.",
+    "输入有 {1} 个字符，最多读 {2} 个。请缩短输入。",
+  ],
+  [
+    /has ([\d,]+) tokens; attention is shown of at most ([\d,]+)/,
+    "This text has {1} tokens; attention is shown of at most {2}. Give a shorter text, or a part of it.",
+    "此文本有 {1} 个词元；最多显示 {2} 个词元的注意力。请缩短文本，或只取其中一部分。",
+  ],
+  [
+    /no attention to show/,
+    "This model has no attention to show. Choose another run, or train one whose layers attend (of pictures, " +
+      "model.kind=vit or attention_cnn).",
+    "此模型没有注意力可显示。请选择其他模型，或训练一个带注意力层的模型（图像：model.kind=vit 或 attention_cnn）。",
+  ],
+  [
+    /^unknown node '([^']*)'; did you mean '([^']*)'/,
+    "There is no node “{1}” in this graph. Did you mean “{2}”?",
+    "图中没有节点“{1}”。是否指“{2}”？",
+  ],
+  [
+    /^unknown node '([^']*)'; known: ([^,]*), ([^,]*), ([^,]*)/,
+    "There is no node “{1}” in this graph. Type the name of a node, such as {2}, {3} or {4}, or take one below.",
+    "图中没有节点“{1}”。请输入节点名称，例如 {2}、{3} 或 {4}，或从下方选取。",
+  ],
+  [
+    /^'(.*)': position (\d+): (.+)/,
+    "“{1}” is no molecule in SMILES: character {2}, {3}. Type one such as CCO, or take one below.",
+    "“{1}”不是合法的 SMILES：第 {2} 个字符处有误。请输入例如 CCO，或从下方选取。",
+  ],
 ];
 
-/** @param {string} text what the server said */
-export function inChinese(text) {
-  for (const [pattern, words] of REFUSALS) {
+/**
+ * A refusal in the language of the page; what is not known here stays as the server says it.
+ * @param {string} text what the server said @param {boolean} chinese
+ */
+export function worded(text, chinese) {
+  for (const [pattern, ...words] of REFUSALS) {
     const match = pattern.exec(text);
-    if (match) return words.replace(/\{(\d)\}/g, (_, place) => match[Number(place)]);
+    if (match) return words[Number(chinese)].replace(/\{(\d)\}/g, (_, place) => match[Number(place)]);
   }
-  return `服务器拒绝了请求，它的说明是英文：${text}`;
+  return chinese ? `服务器拒绝了请求，它的说明是英文：${text}` : `This failed: ${text}`;
 }

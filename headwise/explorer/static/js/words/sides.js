@@ -7,7 +7,7 @@ export const WORDS = {
     "spectrogram (log-mel), low bands next to the map; over it the weights of the chosen row",
     "语谱图（对数梅尔），低频靠近热图；其上为所选行的权重",
   ],
-  frequency: ["frequency", "频率"],
+  frequency: ["frequency, low to high", "频率（低到高）"],
   from_time: ["attends from: time in the recording", "看的一方：录音中的时间"],
   to_time: ["attends to: time in the recording", "被看的一方：录音中的时间"],
   to_step: ["attends to: step (0 is the last known one)", "被看的一方：步（0 为最后已知的一步）"],

@@ -7,6 +7,7 @@ export const WORDS = {
     "The chosen run reads no pictures; the page Attend shows it. Runs that read pictures:",
     "所选模型不读取图片，请在“注意力”页查看。可读取图片的模型：",
   ],
+  original: ["the picture", "原图"],
   mean_of_queries: ["mean of all queries", "所有查询的平均"],
   mean_of_heads: ["mean of heads", "各头平均"],
   class_token: ["class token", "类别标记"],
