@@ -31,6 +31,8 @@ from headwise.tasks.translation.translator import Translator
 
 # models at least as wide learn more slowly, with a longer warm-up
 _WIDE = 512
+# a film keeps the weights of such sentences at each of its frames
+_MOST_WORDS = 9
 SOURCE_FILE, TARGET_FILE = "source.tokenizer.json", "target.tokenizer.json"
 
 ModelConfig = Annotated[TransformerConfig | RecurrentConfig, Field(discriminator="kind")]
@@ -205,10 +207,12 @@ class TextToText(Writer[dict[str, Pairs]]):
 
     def probes(self, predictor: Any) -> list[Probe]:
         references = self._references()
-        pairs = (self.split("valid").pairs or self.split("train").pairs)[: self.config.num_shown]
+        pairs = self.split("valid").pairs or self.split("train").pairs
+        # a sentence of some words, in which their order can turn
+        longer = max(pairs, key=lambda pair: min(len(pair.source.split()), _MOST_WORDS), default=None)
         # what the model would write by itself has other rows in every frame
-        shown = [Probe(text, references[text]) for text in self._shown() if text in references]
-        return shown or [Probe(pair.source, pair.target) for pair in pairs]
+        sources = [*(text for text in self._shown() if text in references), *([longer.source] if longer else [])]
+        return [Probe(source, references[source]) for source in dict.fromkeys(sources)]
 
     def _references(self) -> dict[str, str]:
         """Targets by their sources; those of training before others."""
