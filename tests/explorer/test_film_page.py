@@ -124,7 +124,7 @@ def test_the_page_fits_and_has_targets_to_touch(page, site):
 
 def test_a_sentence_says_when_the_alignment_appears(page, site, reel):
     number, layer = len(reel.layers) - 1, list(reel.layers)[-1]
-    page.goto(f"{site}#/film?l={number}")
+    page.goto(f"{site}#/film?l={number}&p=0")
     at(page, 3, layer=layer)
     said = page.locator(".settled .say")
     said.wait_for()

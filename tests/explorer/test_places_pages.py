@@ -200,7 +200,7 @@ def test_the_heads_of_a_picture_stand_left_of_it(page, site):
 
 
 def test_nodes_show_what_they_attend_to(page, site):
-    opened(page, site, "#/graph?m=node-classify&hp=2", "graph/")
+    opened(page, site, "#/graph?m=node-classify&hp=2&l=0&h=0", "graph/")
     names = page.locator("button.node").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
     assert len(names) == 9
     asked = {"group": "mixers self", "hops": 2}

@@ -72,8 +72,7 @@ export function largest(weights, axis) {
 
 /** Whether a picture has colours, which the grey below the weights hides. @param {HTMLCanvasElement} image */
 export function coloured(image) {
-  const context = /** @type {CanvasRenderingContext2D} */ (image.getContext("2d"));
-  const { data } = context.getImageData(0, 0, image.width, image.height);
+  const { data } = readable(image).getImageData(0, 0, image.width, image.height);
   for (let at = 0; at < data.length; at += 4) if (data[at] !== data[at + 1] || data[at] !== data[at + 2]) return true;
   return false;
 }
@@ -82,18 +81,24 @@ export function coloured(image) {
 function grey(image) {
   const known = greys.get(image);
   if (known) return known;
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [image.width, image.height];
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.drawImage(image, 0, 0);
+  const context = readable(image);
   const pixels = context.getImageData(0, 0, image.width, image.height);
   for (let at = 0; at < pixels.data.length; at += 4) {
     const [red, green, blue] = pixels.data.subarray(at, at + 3);
     pixels.data.fill(0.299 * red + 0.587 * green + 0.114 * blue, at, at + 3);
   }
   context.putImageData(pixels, 0, 0);
-  greys.set(image, canvas);
-  return canvas;
+  greys.set(image, context.canvas);
+  return context.canvas;
+}
+
+/** A copy of a picture, in memory where its pixels are read. @param {HTMLCanvasElement} image */
+function readable(image) {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { willReadFrequently: true }));
+  context.drawImage(image, 0, 0);
+  return context;
 }
 
 /** The place of the largest weight, class tokens left out. @param {ArrayLike<number>} weights @param {Patches} axis */

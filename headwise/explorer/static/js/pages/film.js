@@ -24,7 +24,7 @@ const PAUSE_MS = 250;
  * @typedef {{ film_id: string, model: string, steps: number[], statistics: string[], probes: {
  * source: string, target: string | null, output: string }[], layers: { name: string, heads: number, opens?: number }[],
  * flags: Record<string, Flag[]> }} Film
- * `opens`: the probe at which a layer opens
+ * `opens`: the probe at which a film opens that opens at this layer
  */
 
 const film = signal(/** @type {Film | null} */ (null));
@@ -38,7 +38,7 @@ function place(found) {
   const at = state.frame.value < 0 ? found.steps.length - 1 : nearest(found.steps, state.frame.value);
   const number = within(state.layer.value < 0 ? opening(found) : state.layer.value, found.layers.length);
   const layer = found.layers[number];
-  const probe = within(state.probe.value < 0 ? layer.opens || 0 : state.probe.value, found.probes.length);
+  const probe = within(state.probe.value < 0 ? telling(found) : state.probe.value, found.probes.length);
   return {
     at,
     step: found.steps[at],
@@ -51,7 +51,14 @@ function place(found) {
 }
 
 /** The layer that a film opens at: the last that reads another sequence, else the first. @param {Film} found */
-const opening = ({ layers }) => layers.findLastIndex(({ name }) => name.includes("cross"));
+const opening = ({ layers }) =>
+  Math.max(
+    0,
+    layers.findLastIndex(({ name }) => name.includes("cross")),
+  );
+
+/** The probe that a film opens at, whatever layer is chosen then. @param {Film} found */
+const telling = (found) => found.layers[opening(found)].opens || 0;
 
 /** The place of the last of these steps that is not beyond one. @param {number[]} steps @param {number} step */
 const nearest = (steps, step) =>

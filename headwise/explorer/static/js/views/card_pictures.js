@@ -2,7 +2,7 @@
 /** Pictures of examples that are no texts: the weights of one query over an image, under a spectrogram, on edges. */
 
 import { getJson, getNumbers, query } from "../api.js";
-import { drawn, firstWord, gridded, of, picture } from "../core/overlay.js";
+import { coloured, drawn, firstWord, gridded, of, picture } from "../core/overlay.js";
 import { molecule, stretched } from "../core/placing.js";
 import { STRENGTH } from "../core/color.js";
 import { cut, percent } from "../core/text.js";
@@ -52,7 +52,7 @@ export async function image(place, trace) {
     return null;
   }
   // what is said of colours can be seen beside the picture in grey
-  if (hasColours(pixels)) {
+  if (coloured(pixels)) {
     const original = h("canvas", { width: canvas.width, height: canvas.height, "aria-hidden": "true" });
     drawn(original, pixels, plain);
     place.classList.add("two");
@@ -75,14 +75,6 @@ export async function image(place, trace) {
   const story = phrase("story_place", from, together(percent(weights[k], 1)), named(k, axis));
   // the numbers are means of the heads
   return { story, where: { g: group.name, ea: "mean", ...(writes ? { q } : {}) } };
-}
-
-/** Whether a picture has another colour than grey. @param {HTMLCanvasElement} image */
-function hasColours(image) {
-  const context = /** @type {CanvasRenderingContext2D} */ (image.getContext("2d"));
-  const { data } = context.getImageData(0, 0, image.width, image.height);
-  for (let at = 0; at < data.length; at += 4) if (data[at] !== data[at + 1] || data[at] !== data[at + 2]) return true;
-  return false;
 }
 
 /**
