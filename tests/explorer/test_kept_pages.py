@@ -103,7 +103,7 @@ def test_an_output_is_written_again(page, kept):
     assert not page.locator("#forced").is_visible()
     assert not page.locator(".again").is_visible()
     page.locator(".likely:not([disabled])").first.click()
-    page.locator("p.status", has_text="this file holds what its page showed").wait_for()
+    page.locator("p.status", has_text="This saved page holds what it showed").wait_for()
     assert "<\\/script" not in path.read_text()
 
 
