@@ -93,23 +93,16 @@ class Reel:
         return {layer: [Flag(*flag) for flag in flags] for layer, flags in self._facts(self.steps[-1]).flags.items()}
 
     def telling(self, layer: str) -> int:
-        """The probe with the most weight off the diagonal at the last step, where a film of the layer opens.
-
-        A weight counts by how far its key is from its query, both as shares of their sequences; means over rows and
-        heads are compared.
+        """The probe whose order turns most often at the last step, of several the longest, where a film opens.
 
         Raises: ConfigError for an unknown layer.
         """
         if layer not in self.layers:
             raise ConfigError(unknown("layer", layer, self.layers))
         last = self.steps[-1]
-        probes = self._facts(last).probes
-        apart = {
-            number: off_diagonal(self.weights(last, number, layer))
-            for number, probe in enumerate(probes)
-            if layer in probe.layers
-        }
-        return max(apart, key=lambda number: apart[number])
+        probes = [number for number, probe in enumerate(self._facts(last).probes) if layer in probe.layers]
+        maps = {number: self.weights(last, number, layer) for number in probes}
+        return max(maps, key=lambda number: (turns(maps[number]), maps[number].shape[1]))
 
     def axes(self, step: int, probe: int, layer: str) -> Axes:
         """The rows and columns of a layer. Raises: ConfigError for an unknown step, probe or layer."""
@@ -209,12 +202,14 @@ class Reel:
         return arrays, facts
 
 
-def off_diagonal(weights: Float[np.ndarray, "heads queries keys"]) -> float:
-    """How far, as a share of the sequence, the weight of a row lies from the diagonal: a mean over rows and heads."""
-    _, queries, keys = weights.shape
-    far = np.abs(np.arange(queries)[:, None] / max(1, queries) - np.arange(keys) / max(1, keys))
-    rows = (weights * far).sum(-1)
-    return float(rows.mean()) if rows.size else 0.0
+def turns(weights: Float[np.ndarray, "heads queries keys"]) -> int:
+    """How many rows, in the mean of the heads, look most at a key before the one that the row before them looks at.
+
+    >>> turns(np.eye(3)[None, [0, 2, 1]])
+    1
+    """
+    peaks = weights.mean(0).argmax(-1) if weights.size else np.zeros(0, int)
+    return int((np.diff(peaks) < 0).sum())
 
 
 def _check(tensors: Mapping[str, np.ndarray], facts: _Facts, name: str) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-import numpy as np
 from fastapi import FastAPI, Request, Response
 
 from headwise.errors import HeadwiseError
 from headwise.explain.parts import stages_of
+from headwise.explain.reel import turns
 from headwise.explorer.explorer import Explorer, Name
 from headwise.explorer.inputs import Example, title_of
 from headwise.predictors import pronouns
@@ -28,7 +28,7 @@ _FEWEST_WORDS, _MOST_WORDS = 3, 12
 # that many different answers are classes, of which each is shown once
 _MOST_CLASSES = 10
 # examples of which the answers are compared with what is right, and of the right ones those whose attention is read
-_POOL, _TURNED = 60, 12
+_POOL, _TURNED = 60, 40
 # an example and its number
 Numbered = tuple[int, Example]
 # for a model of texts whose data gives no single inputs: the first of each pair
@@ -164,8 +164,7 @@ def _turns(predictor: Any, item: Any) -> int:
     if not layers:
         return 0
     words = [row for row, label in enumerate(layers[-1].queries) if any(map(str.isalpha, label)) and "<" not in label]
-    peaks = layers[-1].weights.mean(0)[words].argmax(-1)
-    return int((np.diff(peaks) < 0).sum())
+    return turns(layers[-1].weights[:, words])
 
 
 def _masked(run: LoadedRun) -> Iterator[str]:
@@ -200,16 +199,20 @@ def _varied(examples: Sequence[Numbered], by_length: bool) -> list[Numbered]:
     words = {number: len(example.title.split()) for number, example in examples}
     classes = {example.label for _, example in examples}
     of_class = 1 < len(classes) <= _MOST_CLASSES
+    apart = list(examples) if of_class or not by_length else list(_first_of_each(_by_beginning(examples)))
     chosen = list(
-        _first_of_each(
-            (example.label if of_class else words[number], (number, example)) for number, example in examples
-        )
+        _first_of_each((example.label if of_class else words[number], (number, example)) for number, example in apart)
     )
-    rest = [pair for pair in examples if pair not in chosen]
+    rest = [pair for pair in dict.fromkeys([*apart, *examples]) if pair not in chosen]
     shown = [*chosen, *rest][:SHOWN]
     if by_length and not of_class:
         return shown
     return sorted(shown, key=lambda pair: (words[pair[0]] if by_length else 0, pair[0]))
+
+
+def _by_beginning(examples: Sequence[Numbered]) -> Iterator[tuple[str, Numbered]]:
+    """Examples by their first word."""
+    return ((example.title.split(maxsplit=1)[0], (number, example)) for number, example in examples)
 
 
 def _first_of_each(items: Iterable[tuple[Any, Any]]) -> Iterator[Any]:

@@ -1,5 +1,6 @@
 """The page of films in a browser: frames under the slider, the address, the keyboard, nothing from elsewhere."""
 
+import itertools
 import re
 
 import numpy as np
@@ -49,22 +50,12 @@ def test_each_frame_has_the_numbers_of_its_step(page, site, reel):
     assert float(entropy) == pytest.approx(float(reel.curves(LAYER)[0, 0, 1]), rel=6e-3)
 
 
-def off_diagonal(weights):
-    """How far the weight of a row lies from the diagonal, as a share of the sequence: a mean over rows and heads."""
-    heads, queries, keys = weights.shape
-    rows = [
-        sum(float(weights[head, q, k]) * abs(q / queries - k / keys) for k in range(keys))
-        for head in range(heads)
-        for q in range(queries)
-    ]
-    return sum(rows) / len(rows)
-
-
 def test_a_film_opens_on_what_reads_the_source_in_the_probe_that_turns_most(page, site, reel):
     page.goto(site + "#/film")
     cross = [name for name in reel.layers if "cross" in name][-1]
-    apart = [off_diagonal(reel.weights(3, probe, cross)) for probe in range(len(reel.probes))]
-    at(page, 3, apart.index(max(apart)), cross)
+    peaks = [reel.weights(3, probe, cross).mean(0).argmax(1).tolist() for probe in range(len(reel.probes))]
+    turned = [(sum(b < a for a, b in itertools.pairwise(rows)), len(rows)) for rows in peaks]
+    at(page, 3, turned.index(max(turned)), cross)
 
 
 def test_what_a_mask_forbids_is_hatched(page, site, reel):
