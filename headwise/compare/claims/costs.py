@@ -12,7 +12,7 @@ from torch import Tensor
 from headwise.attention import attend
 from headwise.attention.scores import Additive, Score
 from headwise.compare.claim import Claim, Evidence
-from headwise.compare.costs import Growth, Quantity, Size, crossing, exponent, growth, parallel, seconds, sizes
+from headwise.compare.costs import Growth, Size, crossing, exponent, growth, one_pass, parallel, seconds, sizes
 from headwise.compare.subjects import subject
 from headwise.compare.verdicts import Cell, Control, Interval, above, below, near
 from headwise.layers.attention import MultiHeadAttention
@@ -54,21 +54,27 @@ def _power(fit: Growth) -> Cell:
 def _crossings(full: bool) -> Evidence:
     """The length from which attention costs more than a recurrent layer, as a multiple of the width."""
     width, repeats = 256, 6 if full else 3
-    at = sizes(32, 2048, 9 if full else 7)
+    at = tuple(sizes(32, 2048, 9 if full else 7))
 
-    def costs(name: str, quantity: Quantity) -> Growth:
-        return growth(subject(name), "length", at, width, quantities=(quantity,), rounds=2)[0]
+    def counted(name: str) -> Growth:
+        return growth(subject(name), "length", at, width, quantities=("operations",))[0]
 
-    def shares(name: str, quantity: Quantity, count: int) -> Interval:
-        return crossings([(costs(name, quantity), costs("rnn", quantity)) for _ in range(count)], width)
+    def timed(*names: str) -> tuple[Growth, Growth]:
+        """Both in turn, so that what disturbs one disturbs the other."""
+        passes = [one_pass(subject(name), length, width, backward=False) for name in names for length in at]
+        times = seconds(passes, 5)
+        halves = times[: len(at)], times[len(at) :]
+        attention, recurrent = (
+            Growth(name, "length", "seconds", at, tuple(half), None) for name, half in zip(names, halves, strict=True)
+        )
+        return attention, recurrent
 
-    cells = []
+    cells, recurrent = list[Cell](), counted("rnn")
     for name, words in (("plain", "the product alone"), ("attention-layer", "the layer with its projections")):
-        counts: dict[Quantity, int] = {"operations": 1, "seconds": repeats}
-        for quantity, count in counts.items():
-            share = shares(name, quantity, count)
-            cells.append(above(f"{words}, {quantity}", share, 1 / 1.25))
-    ends = [growth(subject("plain"), "length", at, width, quantities=("operations",))[0].values[end] for end in (0, -1)]
+        operations = crossings([(counted(name), recurrent)], width)
+        times = crossings([timed(name, "rnn") for _ in range(repeats)], width)
+        cells += [above(f"{words}, operations", operations, 0.8), above(f"{words}, seconds", times, 0.8)]
+    ends = [counted("plain").values[end] for end in (0, -1)]
     return cells, [Control("more tokens cost more", ends[0] < ends[1], ends[1] / ends[0])]
 
 
