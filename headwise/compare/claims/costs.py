@@ -224,7 +224,8 @@ CLAIMS = [
         ),
         weakness=(
             "two threads at most, and small products: threads may cost more than they save there, whatever could "
-            "be computed at once"
+            "be computed at once; gains vary with what else the machine does. Version 1 counted new pages of memory, "
+            "which two threads may fill faster"
         ),
         written=datetime.date(2026, 11, 27),
         version=2,

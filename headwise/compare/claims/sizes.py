@@ -235,7 +235,7 @@ CLAIMS = [
         ),
         weakness=(
             "without residuals even four rates may all be wrong, and no other initialization is tried, which is "
-            "known to replace norms (arXiv:1901.09321); with residuals both are near the ceiling after these steps, so "
+            "known to replace norms (arXiv:1901.09321); with residuals both are above 0.85 after these steps, so "
             "that a norm has little to gain"
         ),
         across="accuracy, with - without",
