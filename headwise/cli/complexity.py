@@ -62,7 +62,7 @@ def complexity(
     first: Annotated[int, typer.Option("--from", min=1, help="The smallest size.")] = 256,
     last: Annotated[int, typer.Option("--to", min=2, help="The largest size.")] = 4096,
     count: Annotated[int, typer.Option("--sizes", min=4, help="How many sizes; eight or more decide.")] = 9,
-    fixed: Annotated[int, typer.Option("--fixed", min=1, help="The other size: width, or length.")] = 64,
+    fixed: Annotated[int, typer.Option("--fixed", min=1, help="The other size: width, or length.")] = 512,
     backward: Backward = False,
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of time, of which the least counts.")] = 5,
     paths: Paths = False,
@@ -75,7 +75,10 @@ def complexity(
     output: Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")] = False,
 ) -> None:
-    """Count operations, measure time and memory on one thread, and fit the power of the size that they grow with."""
+    """Count operations, measure time and memory on one thread, and fit the power of the size that they grow with.
+
+    The power of time is over the sizes at which products of matrices take half of it or more; `left out` names others.
+    """
     _check_alone(paths=paths, threads=threads, table=table, report=report, backward=backward, over=over, arcs=arcs)
     if sets is not None:
         return _draw_sets(sets, (names, arcs, paths, threads, table, report), as_json=as_json, output=output)
@@ -167,9 +170,17 @@ def _row(growth: "Growth") -> dict[str, Any]:
     try:
         power = growth.exponent
     except ConfigError:
-        # memory that a pass does not add grows with no power
-        return row | {"power": None, "low": None, "high": None, "theory": growth.theory}
-    return row | {"power": power.value, "low": power.low, "high": power.high, "theory": growth.theory}
+        # memory that a pass does not add grows with no power, and time where products dominate at too few sizes
+        row |= {"power": None, "low": None, "high": None}
+    else:
+        row |= {"power": power.value, "low": power.low, "high": power.high}
+    return row | {"theory": growth.theory, "fitted": len(growth.fitted), "left out": _left_out(growth)}
+
+
+def _left_out(growth: "Growth") -> str | None:
+    """The sizes at which products take less than half of the time, each with their share; None for other quantities."""
+    shares = dict(zip(growth.at, growth.shares, strict=False))
+    return ", ".join(f"{size} ({share:.2f})" for size, share in shares.items() if size not in growth.fitted) or None
 
 
 def _of_threads(

@@ -4,16 +4,18 @@ import ctypes
 import gc
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, Literal
 
 import torch
 from scipy import stats
-from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop_count
 
 from headwise import runtime
 from headwise.compare.subjects import Subject, layer, tokens
@@ -24,8 +26,21 @@ from headwise.errors import ConfigError, MachineError, Unsupported
 _LEAST_S = 0.02
 # with fewer sizes no interval is narrow enough to decide anything
 LEAST_SIZES = 4
-# parameter of mallopt(3) in glibc
-_M_MMAP_THRESHOLD = -3
+# where products take this share of the time of a pass, it is theirs that grows with the size
+DOMINANT = 0.5
+# parameters of mallopt(3) in glibc
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
+# what glibc's own adjustment comes to: larger blocks go back to the system when they are freed
+_AS_BEFORE = {_M_MMAP_MAX: 2**16, _M_MMAP_THRESHOLD: 2**25, _M_TRIM_THRESHOLD: 2**26}
+_FUSED = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+# what PyTorch counts operations of, and what it does not: fused attention on a CPU, and recurrent layers of oneDNN
+_PRODUCTS = {
+    *flop_registry,
+    _FUSED,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward,
+    torch.ops.aten.mkldnn_rnn_layer,
+    torch.ops.aten.mkldnn_rnn_layer_backward,
+}
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 Quantity = Literal["operations", "seconds", "bytes"]
@@ -84,7 +99,7 @@ def operations(what: Subject, length: int, width: int) -> int:
     def fused(query: Any, key: Any, value: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
         return sdpa_flop_count(query, key, value)
 
-    mapping = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: fused}
+    mapping = {_FUSED: fused}
     mixer, x = layer(what, length, width, unrolled=True), tokens(length, width)
     with FlopCounterMode(display=False, custom_mapping=mapping) as counter, torch.no_grad():
         mixer(x)
@@ -119,18 +134,23 @@ def seconds(
 def rounds_of(
     passes: Sequence[Callable[[], None]], rounds: int, clock: Callable[[], float] = process_time
 ) -> list[list[float]]:
-    """CPU seconds of each pass in each round; in each round the passes come in another order."""
-    repeats = []
-    for run in passes:
-        run()
-        repeats.append(max(1, math.ceil(_LEAST_S / max(_timed(run, 1, clock), 1e-6))))
-    times: list[list[float]] = [[] for _ in passes]
-    order, shuffled = list(range(len(passes))), random.Random(0)
-    for _ in range(rounds):
-        shuffled.shuffle(order)
-        for at in order:
-            times[at].append(_timed(passes[at], repeats[at], clock))
-    return times
+    """CPU seconds of each pass in each round; in each round the passes come in another order.
+
+    Tensors take the memory of those freed before them. That of new pages, which the system fills with zeros, is left
+    out: where scores are kept, they would be half of the time.
+    """
+    with _kept_pages():
+        repeats = []
+        for run in passes:
+            run()
+            repeats.append(max(1, math.ceil(_LEAST_S / max(_timed(run, 1, clock), 1e-6))))
+        times: list[list[float]] = [[] for _ in passes]
+        order, shuffled = list(range(len(passes))), random.Random(0)
+        for _ in range(rounds):
+            shuffled.shuffle(order)
+            for at in order:
+                times[at].append(_timed(passes[at], repeats[at], clock))
+        return times
 
 
 def _timed(run: Callable[[], None], repeats: int, clock: Callable[[], float]) -> float:
@@ -138,6 +158,66 @@ def _timed(run: Callable[[], None], repeats: int, clock: Callable[[], float]) ->
     for _ in range(repeats):
         run()
     return (clock() - start) / repeats
+
+
+def _allocator(options: Mapping[int, int]) -> None:
+    """Sets how the allocator of glibc takes memory from the system; nothing where there is another."""
+    if _CLEAR.exists() and hasattr(library := ctypes.CDLL(None), "mallopt"):
+        for option, value in options.items():
+            library.mallopt(option, value)
+
+
+@contextmanager
+def _kept_pages() -> Iterator[None]:
+    """What is freed stays in this process, for the next tensors."""
+    _allocator({_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 2**31 - 1})
+    try:
+        yield
+    finally:
+        _allocator(_AS_BEFORE)
+
+
+class _Products(TorchDispatchMode):
+    """Notes the calls of a pass that multiply matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Callable[[], object]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        call = partial(func, *args, **(kwargs or {}))
+        if func.overloadpacket in _PRODUCTS:
+            self.calls.append(call)
+        return call()
+
+
+def product_share(run: Callable[[], None], rounds: int = 3) -> float:
+    """The share of the CPU time of a pass that its products take, called alone with the same tensors.
+
+    Products are the operators that PyTorch counts operations of, and what fuses them. What calling them costs, which
+    is the time of as many products of two numbers, is not theirs. From 0 to 1.
+
+    >>> from headwise.compare.subjects import subject
+    >>> 0 < product_share(one_pass(subject("plain"), 256, 64, backward=False)) <= 1
+    True
+    """
+    with _Products() as products:
+        run()
+    number = torch.ones(1, 1)
+
+    def alone() -> None:
+        with torch.no_grad():
+            for call in products.calls:
+                call()
+
+    def called() -> None:
+        for _ in products.calls:
+            torch.ops.aten.mm.default(number, number)
+
+    if not products.calls:
+        return 0.0
+    whole, part, calling = seconds([run, alone, called], rounds)
+    return min(1.0, max(0.0, part - calling) / whole)
 
 
 def peak_bytes(run: Callable[[], None]) -> int:
@@ -149,16 +229,14 @@ def peak_bytes(run: Callable[[], None]) -> int:
     """
     if not _CLEAR.exists():
         raise MachineError("memory is measured by /proc/self/clear_refs, which only Linux has")
-    library = ctypes.CDLL(None)
     # tensors have pages of their own, which go back when they are freed: what is in use is measured, and not what
     # the allocator keeps or cannot join
-    if hasattr(library, "mallopt"):
-        library.mallopt(_M_MMAP_THRESHOLD, 2**16)
+    _allocator({_M_MMAP_THRESHOLD: 2**16, _M_TRIM_THRESHOLD: 2**17})
     # the first one compiles, and builds what is kept for later calls
     run()
     gc.collect()
     # what was freed must not count as room that is there already
-    if hasattr(library, "malloc_trim"):
+    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)
     _CLEAR.write_text("5")
     before = _peak()
@@ -179,6 +257,7 @@ class Growth:
     Args:
         size: which of them grows.
         theory: the power that is stated for it; None where none is.
+        shares: of its seconds, what products take, size by size; empty for what is no time.
     """
 
     subject: str
@@ -187,11 +266,25 @@ class Growth:
     at: tuple[int, ...]
     values: tuple[float, ...]
     theory: float | None
+    shares: tuple[float, ...] = ()
+
+    @property
+    def fitted(self) -> tuple[int, ...]:
+        """The sizes whose values tell how products grow: where these take half of the time or more; of counts all."""
+        return tuple(
+            size for size, share in zip(self.at, self.shares or (1.0,) * len(self.at), strict=True) if share >= DOMINANT
+        )
 
     @property
     def exponent(self) -> Interval:
-        """Raises: ConfigError as `exponent`."""
-        return exponent(self.at, self.values)
+        """Over the sizes that are fitted. Raises: ConfigError as `exponent`, so also where products dominate at few.
+
+        >>> shares = (0.1, 0.5, 0.6, 0.8, 0.9)
+        >>> Growth("a", "length", "seconds", (1, 2, 4, 8, 16), (9.0, 2.0, 4.0, 8.0, 16.0), 1.0, shares).exponent
+        Interval(value=1.0, low=1.0, high=1.0)
+        """
+        values = dict(zip(self.at, self.values, strict=True))
+        return exponent(self.fitted, [values[size] for size in self.fitted])
 
 
 def growth(
@@ -215,20 +308,18 @@ def growth(
     shapes = [(number, fixed) if size == "length" else (fixed, number) for number in at]
     theory = what.length if size == "length" else what.width
 
-    def measured(quantity: Quantity) -> list[float]:
+    def measured(quantity: Quantity) -> Growth:
+        # the space that is stated is not that of the time
+        facts = (what.name, size, quantity, tuple(at))
         if quantity == "operations":
-            return [float(operations(what, *shape)) for shape in shapes]
-        passes = (one_pass(what, *shape, backward=backward) for shape in shapes)
-        return seconds(list(passes), rounds) if quantity == "seconds" else [float(peak_bytes(run)) for run in passes]
+            return Growth(*facts, tuple(float(operations(what, *shape)) for shape in shapes), theory)
+        passes = [one_pass(what, *shape, backward=backward) for shape in shapes]
+        if quantity == "bytes":
+            return Growth(*facts, tuple(float(peak_bytes(run)) for run in passes), None)
+        return Growth(*facts, tuple(seconds(passes, rounds)), theory, tuple(map(product_share, passes)))
 
     with runtime.threads_of(1):
-        # the space that is stated is not that of the time
-        return [
-            Growth(
-                what.name, size, quantity, tuple(at), tuple(measured(quantity)), None if quantity == "bytes" else theory
-            )
-            for quantity in quantities
-        ]
+        return [measured(quantity) for quantity in quantities]
 
 
 @dataclass(frozen=True)
