@@ -10,6 +10,7 @@ from headwise.errors import CheckpointError, DataError, Unsupported
 from headwise.exchange.families.images import PROCESSOR, PROCESSOR_KEYS
 from headwise.exchange.folder import CONFIG, TARGET_TOKENIZER, TOKENIZER, Folder
 from headwise.exchange.keys import Flat, read_keys, refused, write_keys
+from headwise.exchange.vocabularies import pieces_behind, sides_differ, tokenizer_of
 
 # a search without a limit of its own
 _LONGEST = 256
@@ -181,12 +182,13 @@ def _tokenizers(folder: Folder, flat: Flat, specials: Specials, task: str) -> di
     if writes and not flat["model.tie_embeddings"]:
         rows[TARGET_TOKENIZER] = flat["target.vocab_size"]
     files = {}
+    target = tokenizer_of(folder, TARGET_TOKENIZER) if writes and len(rows) == 1 and sides_differ(folder) else None
     for (name, size), ours in zip(rows.items(), names, strict=False):
-        own = specials.model_copy(update={"rows": size})
-        described = folder.tokenizer(name)
+        described = tokenizer_of(folder, name)
+        own = specials.model_copy(update={"rows": size, "behind": pieces_behind(folder, size, described, target)})
         if task == "tag":
             described = _of_words(described)
-        tokenizer = _framed(described, config, own, str(folder.path / name), ends=writes)
+        tokenizer = _framed(described, config, own, str(folder.path / name), ends=writes, target=target)
         if task == "masked-lm":
             tokenizer = _with_mask(tokenizer, folder.token_names.get("mask_token"), str(folder.path / name))
         files[ours] = tokenizer.to_bytes()
@@ -223,12 +225,19 @@ def _of_words(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _framed(
-    described: Mapping[str, Any], config: TokenizerConfig, specials: Specials, name: str, *, ends: bool
+    described: Mapping[str, Any],
+    config: TokenizerConfig,
+    specials: Specials,
+    name: str,
+    *,
+    ends: bool,
+    target: Mapping[str, Any] | None,
 ) -> Tokenizer:
     """A tokenizer with what its post-processor puts around texts.
 
     Args:
         ends: texts end in the token of their end, which is added elsewhere.
+        target: the tokenizer of what is written, where it is another one.
     """
     try:
         framed = Tokenizer.of_imported(described, config, specials, name)
@@ -247,7 +256,7 @@ def _framed(
             )
         after = after[:-1]
     around = {"before": before, "after": after, "silent": silent, "unk": unk, "mask": mask}
-    return Tokenizer.of_imported(described, config, specials.model_copy(update=around), name)
+    return Tokenizer.of_imported(described, config, specials.model_copy(update=around), name, target)
 
 
 def recipe_of(flat: Flat, task: str) -> dict[str, Any]:
