@@ -15,7 +15,15 @@ from headwise.exchange.family import Family, Spare, effective
 from headwise.exchange.folder import CONFIG, Folder
 from headwise.exchange.forms import Row, interleaved
 from headwise.exchange.keys import Flat, write_keys
-from headwise.exchange.run_files import WRITE, described_labels, processor, read_files, recipe_of, with_pictures
+from headwise.exchange.run_files import (
+    WRITE,
+    described_labels,
+    processor,
+    read_files,
+    read_processor,
+    recipe_of,
+    with_pictures,
+)
 from headwise.exchange.tokens import theirs_of_tokenizers
 
 _SHOWN = 5
@@ -132,6 +140,8 @@ def read(folder: Folder, task: str | None = None) -> Imported:
     task = _task(family, config, task, where)
     own = {key: value for key, value in config.items() if key not in generation.NAMES}
     flat = {**family.read_config(own, where, task), "task": task}
+    if task == "image-classify":
+        flat |= read_processor(folder, flat)
     if task in WRITE:
         flat |= generation.read(config, folder.generation)
     if flat.get("target.vocab_size") is None and "tokenizer.vocab_size" in flat:

@@ -7,7 +7,7 @@ from typing import Any
 
 from headwise.data.tokenizers import Specials, Tokenizer, TokenizerConfig
 from headwise.errors import CheckpointError, DataError, Unsupported
-from headwise.exchange.families.images import PROCESSOR, PROCESSOR_KEYS
+from headwise.exchange.families.images import PROCESSOR, PROCESSOR_KEYS, processor_values
 from headwise.exchange.folder import CONFIG, TARGET_TOKENIZER, TOKENIZER, Folder
 from headwise.exchange.keys import Flat, read_keys, refused, write_keys
 from headwise.exchange.vocabularies import pieces_behind, sides_differ, tokenizer_of
@@ -96,11 +96,8 @@ def described_labels(task: str, labels: Sequence[str]) -> dict[str, Any]:
 
 def _pictures(folder: Folder, flat: Flat) -> dict[str, Any]:
     """What a classifier of images knows besides its weights."""
-    where, values = str(folder.path / PROCESSOR), folder.processor(PROCESSOR)
-    read = read_keys(PROCESSOR_KEYS, values, where)
+    where, read = str(folder.path / PROCESSOR), flat
     shape = [*flat["data.size"], flat["data.channels"]]
-    if read["images.size"] != shape[:2]:
-        raise refused(where, "size", values.get("size"))
     if abs(read["images.factor"] * 255 - 1) > 1e-6:
         raise refused(where, "rescale_factor", read["images.factor"])
     constants = {"mean": read["images.mean"], "deviation": read["images.deviation"]}
@@ -116,14 +113,27 @@ def _pictures(folder: Folder, flat: Flat) -> dict[str, Any]:
     return {"shape": shape, **constants, "classes": labels, "frequent": labels[0]}
 
 
+def read_processor(folder: Folder, flat: Flat) -> Flat:
+    """How pictures become what a model reads."""
+    where, values = str(folder.path / PROCESSOR), processor_values(folder.processor(PROCESSOR))
+    read = read_keys(PROCESSOR_KEYS, values, where)
+    cut, size, own = read["images.cut"], read["images.size"], flat["data.size"]
+    if cut and (read["images.middle"] != own or not all(map(int.__le__, own, size))):
+        raise refused(where, "crop_size", values.get("crop_size"))
+    if not cut and size != own:
+        raise refused(where, "size", values.get("size"))
+    fit = {"data.fit": "crop", "data.crop_from": size} if cut and size != own else {"data.fit": "resize"}
+    return {**read, **fit}
+
+
 def with_pictures(flat: Flat, pictures: Mapping[str, Any]) -> Flat:
     """The keys with what is known of the images of a run."""
     height, width, channels = pictures["shape"]
-    images = {"size": [height, width], "mean": pictures["mean"], "deviation": pictures["deviation"]}
-    images |= {"factor": 1 / 255, "normalized": True}
-    fit = flat.get("data.fit")
-    if fit != "resize":
-        raise Unsupported(f"data.fit = {fit!r} has no counterpart there: pictures are stretched")
+    fit, whole = flat.get("data.fit"), flat.get("data.crop_from") or [height, width]
+    images = {"size": [*whole], "mean": pictures["mean"], "deviation": pictures["deviation"]}
+    images |= {"factor": 1 / 255, "normalized": True, "cut": fit == "crop", "middle": [height, width]}
+    if fit == "pad":
+        raise Unsupported("data.fit = 'pad' has no counterpart there: pictures are stretched")
     own = {f"images.{name}": value for name, value in images.items()}
     return {**flat, **own, "data.size": [height, width], "data.channels": channels}
 
@@ -131,8 +141,10 @@ def with_pictures(flat: Flat, pictures: Mapping[str, Any]) -> Flat:
 def processor(flat: Flat) -> dict[str, bytes]:
     """The file that says how pictures become numbers."""
     values = write_keys(PROCESSOR_KEYS, flat)
-    height, width = values["size"]
-    values |= {"size": {"height": height, "width": width}, "image_processor_type": "ViTImageProcessor"}
+    for key in ("size", "crop_size"):
+        values[key] = dict(zip(("height", "width"), values[key], strict=True))
+    # older classes of ViT cut no middle
+    values["image_processor_type"] = f"{'DeiT' if values['do_center_crop'] else 'ViT'}ImageProcessor"
     return {PROCESSOR: _json(values)}
 
 
@@ -269,7 +281,9 @@ def recipe_of(flat: Flat, task: str) -> dict[str, Any]:
         if key in _KEYS:
             values[key] = value
     if task == "image-classify":
-        values["data"] = {"train": NO_DATA, "size": flat["data.size"], "channels": flat["data.channels"]}
+        keys = ("size", "channels", "fit", "crop_from", "resample")
+        own = {key: flat[f"data.{key}"] for key in keys if f"data.{key}" in flat}
+        values["data"] = {"train": NO_DATA, **own}
         return values
     max_len = flat["model.max_len"]
     values["tokenizer"] = {"kind": "imported", "vocab_size": flat["tokenizer.vocab_size"], "normalize": "none"}
