@@ -7,7 +7,7 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 from their_models import BOS, EOS, TRANSLATORS, WORDS, edited, made  # noqa: E402
 
 import headwise  # noqa: E402
@@ -108,6 +108,19 @@ def test_tensors_come_back_bit_by_bit(folders, name):
             # two rows in front are never read
             tensor[:2] = 0
         assert torch.equal(exported.tensors[key], tensor), key
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sinusoids_that_are_rounded_there_are_computed_here(folders, tmp_path, dtype):
+    type(folders["pegasus"][0]).from_pretrained(folders["pegasus"][2], dtype=dtype).save_pretrained(tmp_path / "half")
+    folders["pegasus"][1].save_pretrained(tmp_path / "half")
+    before, after = Start.read(folders["pegasus"][2]).tensors, Start.read(tmp_path / "half").tensors
+    assert all(torch.equal(after[key], before[key].to(dtype).float()) for key in before)
+    tensors = load_file(tmp_path / "half" / "model.safetensors")
+    tensors["model.encoder.embed_positions.weight"][3] += 0.1
+    save_file(tensors, tmp_path / "half" / "model.safetensors", {"format": "pt"})
+    with pytest.raises(headwise.Unsupported, match=r"'model\.encoder\.embed_positions\.weight'"):
+        Start.read(tmp_path / "half")
 
 
 def test_a_start_of_another_shape_is_refused_by_key(folders, tmp_path):
