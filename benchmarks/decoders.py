@@ -72,7 +72,8 @@ class Ours:
         decoder, lens = _Counted(self.model.decoder), batch.src_lens
         config = DecodingConfig.model_validate(options)
         rules = config.constraints(lens.tolist(), bos_id=BOS, eos_id=EOS, banned=(PAD, BOS, UNK))
-        found = search(decoder, self.model.decoder.start(self.model.encoder(batch.src, lens), lens), config, rules)
+        (memory,) = self.model.encoder.read_all([(batch.src, lens)])
+        found = search(decoder, self.model.decoder.start(memory, lens), config, rules)
         return [hypotheses[0].tokens for hypotheses in found], decoder.steps
 
 

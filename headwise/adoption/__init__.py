@@ -35,7 +35,7 @@ def adopt(model: nn.Module) -> nn.Module:
         ConfigError: not such a model, or no transformers of that version.
         Unsupported: a family that does not use the attention interface.
     """
-    modeling = _transformers("modeling_utils")
+    modeling = transformers_module("modeling_utils")
     if not isinstance(model, modeling.PreTrainedModel):
         raise ConfigError(f"adopt takes a model of transformers (a PreTrainedModel), not {type(model).__name__}")
     if is_adopted(model):
@@ -51,7 +51,7 @@ def adopt(model: nn.Module) -> nn.Module:
     before = _implementations(model.config) if asking else None
     if asking:
         modeling.AttentionInterface.register(NAME, attention)
-        _transformers("masking_utils").AttentionMaskInterface.register(NAME, pattern)
+        transformers_module("masking_utils").AttentionMaskInterface.register(NAME, pattern)
         model.set_attn_implementation(NAME)
     setattr(model, _BEFORE, before)
     for module, own in forwards.values():
@@ -84,10 +84,10 @@ def is_adopted(model: nn.Module) -> bool:
 
 def transformers_part(name: str) -> Any:
     """A public name of transformers; None where it has none such. Raises: ConfigError as `adopt`."""
-    return getattr(_transformers(), name, None)
+    return getattr(transformers_module(), name, None)
 
 
-def _transformers(module: str = "") -> ModuleType:
+def transformers_module(module: str = "") -> ModuleType:
     """A module of transformers, or all of it. Raises: ConfigError if it is not there, or too old."""
     try:
         package = importlib.import_module("transformers")

@@ -11,7 +11,14 @@ Row = tuple[str, str, str]
 
 PACKAGES = ("headwise", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "matplotlib", "pydantic")
 EXTRAS = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow-skinny": "mlflow", "trackio": "trackio"}
-EXTRAS |= {"transformers": "hf", "rdkit": "molecules", "soundfile": "audio", "soxr": "audio"}
+EXTRAS |= {
+    "transformers": "hf",
+    "sentencepiece": "hf",
+    "ctranslate2": "ctranslate2",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+}
+EXTRAS |= {"rdkit": "molecules", "soundfile": "audio", "soxr": "audio"}
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:

@@ -53,6 +53,7 @@ class Specials(Config):
 
     Args:
         rows: tokens that the model knows.
+        behind: entries of the tokenizer behind these, which are read as the unknown token.
         pad, bos, eos, unk, mask: their numbers; None: there is no such token. `bos` is what a decoder starts from.
         silent: tokens that stand for no text.
         banned: tokens that are never written.
@@ -62,6 +63,7 @@ class Specials(Config):
     """
 
     rows: int = Field(ge=1)
+    behind: int = Field(0, ge=0)
     pad: int | None = Field(None, ge=0)
     bos: int | None = Field(None, ge=0)
     eos: int | None = Field(None, ge=0)
@@ -76,7 +78,7 @@ class Specials(Config):
 
     def numbers(self) -> set[int]:
         """All of them."""
-        values = self.model_dump(exclude={"rows", "family"}).values()
+        values = self.model_dump(exclude={"rows", "behind", "family"}).values()
         return {token for value in values for token in (value if isinstance(value, tuple) else [value])} - {None}
 
 
@@ -139,10 +141,17 @@ class Tokenizer:
 
     @cached_property
     def target(self) -> "Tokenizer":
-        """The tokens of what is written in the same vocabulary: itself, unless texts that are read are framed."""
+        """The tokens of what is written in the same vocabulary: itself, unless texts that are read are framed.
+
+        An imported model may cut the texts that it writes in another way.
+        """
         if self.imported is None:
             return self
         framed = self.imported.model_copy(update={"before": self.imported.first, "after": ()})
+        document = json.loads(self._data)
+        if other := document.pop("target", None):
+            document |= {"tokenizer": other, "specials": framed.model_dump(mode="json")}
+            return Tokenizer.from_bytes(json.dumps(document, ensure_ascii=False, sort_keys=True).encode(), "target")
         return Tokenizer(self.config, self._spacing, self._backend, self._data, framed)
 
     @cached_property
@@ -167,9 +176,17 @@ class Tokenizer:
 
     @classmethod
     def of_imported(
-        cls, described: Mapping[str, Any], config: TokenizerConfig, specials: Specials, name: str
+        cls,
+        described: Mapping[str, Any],
+        config: TokenizerConfig,
+        specials: Specials,
+        name: str,
+        target: Mapping[str, Any] | None = None,
     ) -> "Tokenizer":
         """The tokenizer of a tokenizer.json.
+
+        Args:
+            target: of the texts that are written, where they are cut in another way into the same tokens.
 
         Raises: DataError naming it where it cannot be read, or has tokens that the model does not know.
         """
@@ -180,6 +197,7 @@ class Tokenizer:
             "spacing": Spacing().model_dump(mode="json"),
             "tokenizer": {**described, "padding": None, "truncation": None},
             "specials": specials.model_dump(mode="json"),
+            **({} if target is None else {"target": {**target, "padding": None, "truncation": None}}),
         }
         return cls.from_bytes(json.dumps(document, ensure_ascii=False, sort_keys=True).encode("utf-8"), name)
 
@@ -289,12 +307,18 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The token numbers of a text, without begin and end; with what stands around it if that is imported."""
-        return [*self._before, *self._backend.encode(self.clean(text), add_special_tokens=False).ids, *self._after]
+        ids = self._backend.encode(self.clean(text), add_special_tokens=False).ids
+        return [*self._before, *self._known(ids), *self._after]
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """`encode` for many texts, on all cores."""
         encodings = self._backend.encode_batch_fast([self.clean(text) for text in texts], add_special_tokens=False)
-        return [[*self._before, *encoding.ids, *self._after] for encoding in encodings]
+        return [[*self._before, *self._known(encoding.ids), *self._after] for encoding in encodings]
+
+    def _known(self, ids: list[int]) -> list[int]:
+        if self.imported is None or not self.imported.behind:
+            return ids
+        return [token if token < self.vocab_size else self.unk_id for token in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token numbers; padding, begin and end are left out, unknown shows as <unk>.
@@ -402,7 +426,7 @@ def _imported(document: Mapping[str, Any], config: TokenizerConfig, data: bytes)
         # a panic of the library is no Exception
         raise ValueError(str(error)) from None
     entries = backend.get_vocab().values()
-    if (largest := max([*entries, *specials.numbers()], default=0)) >= specials.rows:
+    if (largest := max([*entries, *specials.numbers()], default=0)) >= specials.rows + specials.behind:
         raise ValueError(f"it has token {largest}, and the model knows {specials.rows} tokens")
     return Tokenizer(config, Spacing(), backend, data, specials)
 

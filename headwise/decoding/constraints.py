@@ -176,7 +176,8 @@ def _forbid(log_probs: Tensor, rules: Constraints, history: np.ndarray) -> None:
         log_probs.index_fill_(1, torch.tensor(rules.banned, device=log_probs.device), float("-inf"))
     if step < rules.early_until:
         early = (rules.min_len > step).repeat(len(history) // rules.sentences)
-        log_probs[early.nonzero()[0], rules.eos_id] = float("-inf")
+        ends = log_probs[:, rules.eos_id]
+        ends.fill_(-math.inf) if early.all() else ends.masked_fill_(torch.from_numpy(early).to(ends.device), -math.inf)
     if 0 < rules.no_repeat_ngram <= step:
         log_probs[_repeats(history, rules.no_repeat_ngram)] = float("-inf")
     if saved is not None:

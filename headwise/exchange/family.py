@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwise.errors import Unsupported
 from headwise.exchange.forms import Row
-from headwise.exchange.keys import Flat, Key, free, read_keys, refused, write_keys
+from headwise.exchange.keys import Flat, Key, check_kinds, free, read_keys, refused, write_keys
 
 # a tensor of theirs by name, None where the folder has none
 Reader = Callable[[str], Tensor | None]
@@ -75,6 +75,7 @@ class Family:
 
     def read_config(self, values: Mapping[str, Any], where: str, task: str) -> Flat:
         """The keys of a recipe. Raises: Unsupported naming the key that has no counterpart."""
+        check_kinds(self.keys, values, where)
         flat = {**self.constants, **read_keys((*COMMON, *self.keys), self.prepare(values, where), where)}
         own = self.by_task.get(task, {})
         for key in self.keys:

@@ -66,27 +66,41 @@ class Folder:
     @cached_property
     def generation(self) -> dict[str, Any] | None:
         """generation_config.json, if there is one."""
-        return self._json(GENERATION) if os.path.lexists(self.path / GENERATION) else None
+        return self._json(GENERATION) if self.has(GENERATION) else None
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of this name, or a link."""
+        return os.path.lexists(self.path / name)
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """The object of a JSON file; an empty one where there is no file."""
+        return self._json(name) if self.has(name) else {}
+
+    def numbers(self, name: str) -> dict[str, int]:
+        """A JSON file that numbers texts from 0 on. Raises: CheckpointError for other content."""
+        values = self._json(name, _MAX_TOKENIZER_BYTES)
+        if {type(number) for number in values.values()} != {int} or sorted(values.values()) != [*range(len(values))]:
+            raise CheckpointError(f"{self.path / name}: does not number its pieces from 0 to {len(values) - 1}")
+        return values
 
     @cached_property
     def token_names(self) -> dict[str, str]:
         """What tokens are for, by names such as "mask_token", where tokenizer_config.json says it."""
-        name = "tokenizer_config.json"
-        values = self._json(name) if os.path.lexists(self.path / name) else {}
+        values = self.settings("tokenizer_config.json")
         texts = {key: value.get("content") if isinstance(value, dict) else value for key, value in values.items()}
         return {key: text for key, text in texts.items() if key.endswith("_token") and isinstance(text, str)}
 
     def processor(self, name: str) -> dict[str, Any]:
         """How pictures become numbers."""
-        if not os.path.lexists(self.path / name):
+        if not self.has(name):
             raise CheckpointError(f"{self.path}: has no {name}, which says how pictures become numbers; get it there")
         return self._json(name)
 
     def tokenizer(self, name: str = TOKENIZER) -> dict[str, Any]:
         """The content of a tokenizer.json."""
-        if not os.path.lexists(self.path / name):
+        if not self.has(name):
             raise CheckpointError(
-                f"{self.path}: has no {name}; write it with transformers:"
+                f"{self.path}: has no {name}, and no file that it follows from; write it with transformers:"
                 f" AutoTokenizer.from_pretrained({str(self.path)!r}).save_pretrained({str(self.path)!r})"
             )
         return self._json(name, _MAX_TOKENIZER_BYTES)
@@ -144,9 +158,9 @@ class Folder:
         return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def _weight_files(self) -> list[Path]:
-        if os.path.lexists(self.path / WEIGHTS):
+        if self.has(WEIGHTS):
             return [self.path / WEIGHTS]
-        if not os.path.lexists(self.path / _INDEX):
+        if not self.has(_INDEX):
             raise CheckpointError(self._no_weights())
         named = self._json(_INDEX).get("weight_map")
         names = sorted({str(name) for name in named.values()}) if isinstance(named, Mapping) else []
@@ -169,7 +183,8 @@ class Folder:
             f"    model.save_pretrained({str(self.path)!r})  # with the class of your task in place of AutoModel"
         )
 
-    def _json(self, name: str, limit: int = _MAX_JSON_BYTES) -> dict[str, Any]:
+    def content(self, name: str, limit: int) -> bytes:
+        """The bytes of a file. Raises: CheckpointError where it is missing, a link, or longer than `limit`."""
         path = self.path / name
         try:
             with open(open_regular(path), "rb") as file:
@@ -181,6 +196,10 @@ class Folder:
             raise CheckpointError(f"{error}; copy the folder with `cp -rL`") from None
         if len(data) > limit:
             raise CheckpointError(f"{path}: more than {limit:,} bytes are too many for a file of this kind")
+        return data
+
+    def _json(self, name: str, limit: int = _MAX_JSON_BYTES) -> dict[str, Any]:
+        path, data = self.path / name, self.content(name, limit)
         try:
             values = json.loads(data)
         except (ValueError, RecursionError):

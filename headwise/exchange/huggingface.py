@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from headwise.data.tokenizers import Tokenizer
@@ -15,8 +16,17 @@ from headwise.exchange.family import Family, Spare, effective
 from headwise.exchange.folder import CONFIG, Folder
 from headwise.exchange.forms import Row, interleaved
 from headwise.exchange.keys import Flat, write_keys
-from headwise.exchange.run_files import WRITE, described_labels, processor, read_files, recipe_of, with_pictures
+from headwise.exchange.run_files import (
+    WRITE,
+    described_labels,
+    processor,
+    read_files,
+    read_processor,
+    recipe_of,
+    with_pictures,
+)
 from headwise.exchange.tokens import theirs_of_tokenizers
+from headwise.runs.tensors import DTYPES
 
 _SHOWN = 5
 _TOLERANCE = 1e-6
@@ -115,7 +125,9 @@ class Imported:
             return False
         other = self.folder.read(spare.like) if spare.like else spare.value(self.flat)  # type: ignore[misc]
         tensor = self.folder.read(name)
-        return tensor.shape == other.shape and bool((tensor - other).abs().max() <= _TOLERANCE)
+        # what is computed here may be rounded there
+        rounding = 0.0 if spare.like else torch.finfo(DTYPES[self.folder.entries[name].dtype]).eps
+        return tensor.shape == other.shape and bool((tensor - other).abs().max() <= max(_TOLERANCE, rounding))
 
 
 def read(folder: Folder, task: str | None = None) -> Imported:
@@ -132,6 +144,8 @@ def read(folder: Folder, task: str | None = None) -> Imported:
     task = _task(family, config, task, where)
     own = {key: value for key, value in config.items() if key not in generation.NAMES}
     flat = {**family.read_config(own, where, task), "task": task}
+    if task == "image-classify":
+        flat |= read_processor(folder, flat)
     if task in WRITE:
         flat |= generation.read(config, folder.generation)
     if flat.get("target.vocab_size") is None and "tokenizer.vocab_size" in flat:
@@ -147,11 +161,11 @@ def read(folder: Folder, task: str | None = None) -> Imported:
 def _task(family: Family, config: Mapping[str, Any], task: str | None, where: str) -> str:
     named = config.get("architectures")
     kind = named[0] if isinstance(named, list) and len(named) == 1 else named
-    if kind not in family.classes:
+    if not isinstance(kind, str) or kind not in family.classes:
         raise Unsupported(
             f"{where}: architectures = {str(kind)[:80]!r}; these have a counterpart: {', '.join(family.classes)}"
         )
-    tasks = family.classes[str(kind)]
+    tasks = family.classes[kind]
     if task is None or (task in family.starts and task not in tasks):
         return _natural_task(config, tasks)
     if task not in tasks:
@@ -173,6 +187,11 @@ def _check_sizes(folder: Folder, flat: Flat) -> None:
     for key in ("tokenizer.vocab_size", "target.vocab_size"):
         if key in flat and (type(flat[key]) is not int or not 0 < flat[key] <= rows):
             raise CheckpointError(f"{folder.path}: {CONFIG} says {flat[key]!r} tokens; no tensor has so many rows")
+    widest = max((side for entry in folder.entries.values() for side in entry.shape), default=0)
+    for key in map("model.{}".format, ("d_model", "d_ff", "num_heads", "num_kv_heads", "head_dim")):
+        value = flat.get(key)
+        if value is not None and (type(value) is not int or not 0 < value <= widest):
+            raise CheckpointError(f"{folder.path}: {CONFIG} says {key} = {str(value)[:40]}; no tensor has such a side")
     for key, value in flat.items():
         if key.endswith("_layers") and isinstance(value, int) and value > tensors:
             raise CheckpointError(f"{folder.path}: {CONFIG} says {value:,} layers, and there are {tensors:,} tensors")

@@ -90,6 +90,14 @@ def refused(where: str, key: str, value: Any) -> Unsupported:
     return Unsupported(f"{where}: {key} = {text} has no counterpart here")
 
 
+def check_kinds(keys: Sequence[Key], values: Mapping[str, Any], where: str) -> None:
+    """Raises: Unsupported naming a key whose value is of another kind than its class has, before anything follows."""
+    for key in keys:
+        value = values.get(key.name)
+        if key.inward is _same and key.ours is not None and value is not None and not _is_like(value, key.default):
+            raise refused(where, key.name, value)
+
+
 def read_keys(keys: Sequence[Key], values: Mapping[str, Any], where: str) -> Flat:
     """Values of a recipe.
 
@@ -132,7 +140,7 @@ def _is_like(value: Any, default: Any) -> bool:
     kinds: dict[type, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float)}
     if type(default) in kinds:
         return type(value) in kinds[type(default)]
-    return not isinstance(value, str)
+    return not isinstance(value, str | dict)
 
 
 def _equal(value: Any, other: Any) -> bool:

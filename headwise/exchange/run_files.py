@@ -7,9 +7,10 @@ from typing import Any
 
 from headwise.data.tokenizers import Specials, Tokenizer, TokenizerConfig
 from headwise.errors import CheckpointError, DataError, Unsupported
-from headwise.exchange.families.images import PROCESSOR, PROCESSOR_KEYS
+from headwise.exchange.families.images import PROCESSOR, PROCESSOR_KEYS, processor_values
 from headwise.exchange.folder import CONFIG, TARGET_TOKENIZER, TOKENIZER, Folder
 from headwise.exchange.keys import Flat, read_keys, refused, write_keys
+from headwise.exchange.vocabularies import pieces_behind, sides_differ, tokenizer_of
 
 # a search without a limit of its own
 _LONGEST = 256
@@ -95,11 +96,8 @@ def described_labels(task: str, labels: Sequence[str]) -> dict[str, Any]:
 
 def _pictures(folder: Folder, flat: Flat) -> dict[str, Any]:
     """What a classifier of images knows besides its weights."""
-    where, values = str(folder.path / PROCESSOR), folder.processor(PROCESSOR)
-    read = read_keys(PROCESSOR_KEYS, values, where)
+    where, read = str(folder.path / PROCESSOR), flat
     shape = [*flat["data.size"], flat["data.channels"]]
-    if read["images.size"] != shape[:2]:
-        raise refused(where, "size", values.get("size"))
     if abs(read["images.factor"] * 255 - 1) > 1e-6:
         raise refused(where, "rescale_factor", read["images.factor"])
     constants = {"mean": read["images.mean"], "deviation": read["images.deviation"]}
@@ -115,14 +113,27 @@ def _pictures(folder: Folder, flat: Flat) -> dict[str, Any]:
     return {"shape": shape, **constants, "classes": labels, "frequent": labels[0]}
 
 
+def read_processor(folder: Folder, flat: Flat) -> Flat:
+    """How pictures become what a model reads."""
+    where, values = str(folder.path / PROCESSOR), processor_values(folder.processor(PROCESSOR))
+    read = read_keys(PROCESSOR_KEYS, values, where)
+    cut, size, own = read["images.cut"], read["images.size"], flat["data.size"]
+    if cut and (read["images.middle"] != own or not all(map(int.__le__, own, size))):
+        raise refused(where, "crop_size", values.get("crop_size"))
+    if not cut and size != own:
+        raise refused(where, "size", values.get("size"))
+    fit = {"data.fit": "crop", "data.crop_from": size} if cut and size != own else {"data.fit": "resize"}
+    return {**read, **fit}
+
+
 def with_pictures(flat: Flat, pictures: Mapping[str, Any]) -> Flat:
     """The keys with what is known of the images of a run."""
     height, width, channels = pictures["shape"]
-    images = {"size": [height, width], "mean": pictures["mean"], "deviation": pictures["deviation"]}
-    images |= {"factor": 1 / 255, "normalized": True}
-    fit = flat.get("data.fit")
-    if fit != "resize":
-        raise Unsupported(f"data.fit = {fit!r} has no counterpart there: pictures are stretched")
+    fit, whole = flat.get("data.fit"), flat.get("data.crop_from") or [height, width]
+    images = {"size": [*whole], "mean": pictures["mean"], "deviation": pictures["deviation"]}
+    images |= {"factor": 1 / 255, "normalized": True, "cut": fit == "crop", "middle": [height, width]}
+    if fit == "pad":
+        raise Unsupported("data.fit = 'pad' has no counterpart there: pictures are stretched")
     own = {f"images.{name}": value for name, value in images.items()}
     return {**flat, **own, "data.size": [height, width], "data.channels": channels}
 
@@ -130,8 +141,10 @@ def with_pictures(flat: Flat, pictures: Mapping[str, Any]) -> Flat:
 def processor(flat: Flat) -> dict[str, bytes]:
     """The file that says how pictures become numbers."""
     values = write_keys(PROCESSOR_KEYS, flat)
-    height, width = values["size"]
-    values |= {"size": {"height": height, "width": width}, "image_processor_type": "ViTImageProcessor"}
+    for key in ("size", "crop_size"):
+        values[key] = dict(zip(("height", "width"), values[key], strict=True))
+    # older classes of ViT cut no middle
+    values["image_processor_type"] = f"{'DeiT' if values['do_center_crop'] else 'ViT'}ImageProcessor"
     return {PROCESSOR: _json(values)}
 
 
@@ -181,12 +194,13 @@ def _tokenizers(folder: Folder, flat: Flat, specials: Specials, task: str) -> di
     if writes and not flat["model.tie_embeddings"]:
         rows[TARGET_TOKENIZER] = flat["target.vocab_size"]
     files = {}
+    target = tokenizer_of(folder, TARGET_TOKENIZER) if writes and len(rows) == 1 and sides_differ(folder) else None
     for (name, size), ours in zip(rows.items(), names, strict=False):
-        own = specials.model_copy(update={"rows": size})
-        described = folder.tokenizer(name)
+        described = tokenizer_of(folder, name)
+        own = specials.model_copy(update={"rows": size, "behind": pieces_behind(folder, size, described, target)})
         if task == "tag":
             described = _of_words(described)
-        tokenizer = _framed(described, config, own, str(folder.path / name), ends=writes)
+        tokenizer = _framed(described, config, own, str(folder.path / name), ends=writes, target=target)
         if task == "masked-lm":
             tokenizer = _with_mask(tokenizer, folder.token_names.get("mask_token"), str(folder.path / name))
         files[ours] = tokenizer.to_bytes()
@@ -223,12 +237,19 @@ def _of_words(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _framed(
-    described: Mapping[str, Any], config: TokenizerConfig, specials: Specials, name: str, *, ends: bool
+    described: Mapping[str, Any],
+    config: TokenizerConfig,
+    specials: Specials,
+    name: str,
+    *,
+    ends: bool,
+    target: Mapping[str, Any] | None,
 ) -> Tokenizer:
     """A tokenizer with what its post-processor puts around texts.
 
     Args:
         ends: texts end in the token of their end, which is added elsewhere.
+        target: the tokenizer of what is written, where it is another one.
     """
     try:
         framed = Tokenizer.of_imported(described, config, specials, name)
@@ -247,7 +268,7 @@ def _framed(
             )
         after = after[:-1]
     around = {"before": before, "after": after, "silent": silent, "unk": unk, "mask": mask}
-    return Tokenizer.of_imported(described, config, specials.model_copy(update=around), name)
+    return Tokenizer.of_imported(described, config, specials.model_copy(update=around), name, target)
 
 
 def recipe_of(flat: Flat, task: str) -> dict[str, Any]:
@@ -260,7 +281,9 @@ def recipe_of(flat: Flat, task: str) -> dict[str, Any]:
         if key in _KEYS:
             values[key] = value
     if task == "image-classify":
-        values["data"] = {"train": NO_DATA, "size": flat["data.size"], "channels": flat["data.channels"]}
+        keys = ("size", "channels", "fit", "crop_from", "resample")
+        own = {key: flat[f"data.{key}"] for key in keys if f"data.{key}" in flat}
+        values["data"] = {"train": NO_DATA, **own}
         return values
     max_len = flat["model.max_len"]
     values["tokenizer"] = {"kind": "imported", "vocab_size": flat["tokenizer.vocab_size"], "normalize": "none"}

@@ -21,6 +21,9 @@ def theirs_of_tokenizers(tokenizers: tuple[Tokenizer, ...], flat: Flat, longest:
     ends, fronted = flat.get("model.kind") == "transformer", flat.get("front", False)
     names = (TOKENIZER, TARGET_TOKENIZER)
     described = [_described(tokenizer, ends=ends, fronted=fronted) for tokenizer in tokenizers]
+    target = _described(tokenizers[0].target, ends=ends, fronted=fronted)
+    if len(tokenizers) == 1 and target != described[0]:
+        described.append(target)
     files = {name: as_json(values) for name, values in zip(names, described, strict=False)}
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -53,7 +56,7 @@ def _described(tokenizer: Tokenizer, *, ends: bool, fronted: bool) -> dict[str, 
     """
     described = tokenizer.described()
     if tokenizer.imported is not None:
-        return described
+        return described if not tokenizer.imported.behind else _without_behind(described, tokenizer.vocab_size)
     config, entries = tokenizer.config, tokenizer.entries()
     forms: list[dict[str, Any]] = [] if config.normalize == "none" else [{"type": config.normalize.upper()}]
     if config.spaces == "joined":
@@ -76,6 +79,19 @@ def _described(tokenizer: Tokenizer, *, ends: bool, fronted: bool) -> dict[str, 
     if ends:
         described["post_processor"] = _framed(entries[tokenizer.eos_id], tokenizer.eos_id, first=False)
     return described
+
+
+def _without_behind(described: dict[str, Any], rows: int) -> dict[str, Any]:
+    """A tokenizer without pieces that its model does not know; texts with them are cut into others there."""
+    model = dict(described["model"])
+    if isinstance(model["vocab"], list):
+        model["vocab"] = model["vocab"][:rows]
+    else:
+        known = {piece: number for piece, number in model["vocab"].items() if number < rows}
+        merges = [merge for merge in model["merges"] if {*merge, "".join(merge)} <= known.keys()]
+        model |= {"vocab": known, "merges": merges}
+    added = [entry for entry in described["added_tokens"] if entry["id"] < rows]
+    return {**described, "model": model, "added_tokens": added}
 
 
 def _decoder(kind: str, spaces: str) -> dict[str, Any] | None:

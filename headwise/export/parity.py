@@ -169,12 +169,14 @@ def compare(subject: Any, runner: Runner, name: str, options: Mapping[str, Any],
 
 
 def _difference(own: Any, their: Any) -> float:
-    """The largest difference of two rows of log-probabilities, or of other numbers, relative to those above 1."""
+    """The largest difference of two rows of log-probabilities, or of other numbers, relative to sizes above 1.
+
+    A log-probability of -6 in float32 is off by 1e-5 in CTranslate2 alone, measured against float64.
+    """
     ours, theirs = (torch.as_tensor(row, dtype=torch.float64) for row in (own, their))
     if ours.shape != theirs.shape:
         return float("inf")
-    size = 1.0 if isinstance(own, list) else ours.abs().clamp(min=1.0)
-    differences = ((ours - theirs).abs() / size).nan_to_num(float("inf"))
+    differences = ((ours - theirs).abs() / ours.abs().clamp(min=1.0)).nan_to_num(float("inf"))
     return float(differences.max()) if differences.numel() else 0.0
 
 

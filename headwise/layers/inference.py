@@ -32,8 +32,8 @@ Product = Callable[[Tensor], Tensor]
 SMALLEST, SMALLEST_INT8 = 500_000, 200_000
 # the largest 8-bit number, and the smallest step between two of them, so that a row of zeros has one
 _LARGEST, _STEP = 127, 1e-12
-# weights of a layer that has an 8-bit product for many rows too, and how many rows these are
-_PACKED_TWICE, _MANY_ROWS = 2_000_000, 16
+# rows from which on oneDNN's 8-bit product is the faster one, where the processor has VNNI
+_MANY_ROWS = 16
 
 
 def for_inference(model: M, precision: Precision = "fp32") -> M:
@@ -101,9 +101,9 @@ def int8_bits() -> int:
 def int8_product(linear: nn.Linear) -> Product:
     """x W^T + b with W rounded to 8 bits, a scale for each output, and x to `int8_bits`, one scale for all of its rows.
 
-    With one scale for all rows, what a row gives depends a little on those beside it. A large layer is packed twice:
-    oneDNN's product is the faster one of many rows (512 to 8,000 on a Xeon with AMX: 32 rows 1.9 times, 160 rows 1.7),
-    and the slower one of few.
+    With one scale for all rows, what a row gives depends a little on those beside it. Where the processor has VNNI a
+    layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few. On a Xeon with
+    AMX it is 1.2 to 2.0 times as fast with 32 rows, 1.7 to 2.7 times with 160 (512 x 512 to 512 x 8,000).
 
     Raises: MachineError where PyTorch has no such products.
     """
@@ -111,8 +111,8 @@ def int8_product(linear: nn.Linear) -> Product:
         raise MachineError("this PyTorch has no 8-bit products here; set decoding.precision to fp32 or bf16")
     weight, reduced = linear.weight.detach(), int8_bits() == 7
     few = _packed_int8(linear)
-    large = weight.numel() >= _PACKED_TWICE and "onednn" in torch.backends.quantized.supported_engines
-    many = _packed_int8(linear, "onednn") if large else few
+    twice = not reduced and "onednn" in torch.backends.quantized.supported_engines
+    many = _packed_int8(linear, "onednn") if twice else few
 
     def product(x: Tensor) -> Tensor:
         if not x.numel():

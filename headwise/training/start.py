@@ -34,7 +34,7 @@ _SECTIONS = (
     *("model", "tokenizer", "decoding", "length", "pooling", "output", "spelling", "tie_output"),
     "transform_bias",
 )
-_LENGTHS = ("max_source_len", "max_target_len", "max_len", "size", "channels")
+_LENGTHS = ("max_source_len", "max_target_len", "max_len", "size", "channels", "fit", "crop_from", "resample")
 # a low rate that falls to zero, in few passes over the data
 _FINE_TUNING = {"learning_rate": 5e-5, "schedule": "budget", "warmup_share": 0.1, "max_epochs": 3, "batch_tokens": 1024}
 # the fact of a published model: what it was imported from

@@ -201,17 +201,6 @@ def test_a_head_stays_where_the_labels_are_the_same(folders, tmp_path):
     assert list(headwise.load(tmp_path / "other").classes) == ["bad", "best"]
 
 
-@pytest.mark.parametrize("name", ["bert", pytest.param("modernbert", marks=pytest.mark.slow)])
-def test_resuming_is_exact(folders, name, tmp_path):
-    _, _, folder, _ = folders[name, "masked-lm"]
-    data = write_data("classify", tmp_path)
-    whole = tuned(folder, "classify", data, tmp_path / "whole", "training.save_every=10")[2]
-    tuned(folder, "classify", data, tmp_path / "parts", "training.save_every=10", "training.max_steps=10")
-    parts = tuned(folder, "classify", data, tmp_path / "parts", "training.save_every=10")[2]
-    expected, resumed = (load_file(done.folder / "model.safetensors") for done in (whole, parts))
-    assert all(torch.equal(expected[key], resumed[key]) for key in expected)
-
-
 @pytest.mark.parametrize("name", ["bert", "roberta"])
 def test_predictions_are_those_of_pipelines(folders, name):
     model, words, _, run = folders[name, "masked-lm"]

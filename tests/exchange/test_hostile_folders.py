@@ -1,5 +1,6 @@
 """Folders that are damaged or that want something: refused by name; nothing is run or allocated."""
 
+import contextlib
 import json
 import os
 import tracemalloc
@@ -91,6 +92,43 @@ def test_damage_is_named_in_other_families(other):
         finally:
             tracemalloc.stop()
         (folder / "config.json").write_text(json.dumps(settings))
+
+
+@pytest.mark.slow
+def test_any_value_of_any_key_is_read_or_refused_by_name(other):
+    folder, _, _ = other
+    settings = json.loads((folder / "config.json").read_bytes())
+    tracemalloc.start()
+    try:
+        for key in settings:
+            for value in ({"a": 1}, [1, 2], [[]], "x", 0, True, 10**12, float("inf")):
+                (folder / "config.json").write_text(json.dumps(settings | {key: value}))
+                with contextlib.suppress(HeadwiseError):
+                    Start.read(folder)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "message"),
+    [
+        ("t5", "num_heads", 10**12, r"says model\.num_heads = 1000000000000; no tensor has such a side"),
+        ("t5", "d_ff", 0, r"says model\.d_ff = 0"),
+        ("t5", "feed_forward_proj", [], "feed_forward_proj = "),
+        ("gemma2", "max_position_embeddings", [1, 2], "max_position_embeddings = "),
+        ("gemma2", "head_dim", {"a": 1}, "head_dim = "),
+        ("bert", "architectures", [[]], "architectures = "),
+    ],
+)
+def test_sizes_and_kinds_are_checked_before_anything_follows_from_them(
+    other_folders, tmp_path, name, key, value, message
+):
+    for path in (other_folders / name).iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    edited(tmp_path, **{key: value})
+    with pytest.raises(HeadwiseError, match=message):
+        Start.read(tmp_path)
 
 
 def test_links_and_headers_are_refused_in_other_families(other):

@@ -86,6 +86,50 @@ def test_what_comes_back_is_the_same(folders, name, tmp_path):
         torch.testing.assert_close(other(pixels).logits, model(pixels).logits, rtol=0, atol=1e-5)
 
 
+def test_the_middle_of_a_picture_is_read_as_there(tmp_path):
+    """As DeiT: stretched by cubic interpolation, then cut."""
+    model = picture_reader(tmp_path / "theirs", "DeiT", (10, 10))
+    keys = {"resample": 3, "do_center_crop": True, "size": {"height": 15, "width": 13}, "crop_size": 10}
+    edited(tmp_path / "theirs", "preprocessor_config.json", **keys, image_processor_type="DeiTImageProcessor")
+    start = Start.read(tmp_path / "theirs")
+    start.publish(tmp_path / "run")
+    predictor = headwise.load(tmp_path / "run")
+    processor = transformers.DeiTImageProcessorPil.from_pretrained(tmp_path / "theirs")
+    draw = np.random.default_rng(0)
+    for size in ((40, 31), (10, 10), (15, 13), (7, 9)):
+        picture = Image.fromarray(draw.integers(0, 256, (*size, 3), dtype=np.uint8))
+        picture.save(tmp_path / "image.png")
+        bytes_there = processor(picture, return_tensors="np", do_rescale=False, do_normalize=False)["pixel_values"]
+        (image,) = predictor.inputs([str(tmp_path / "image.png")])
+        # both round between the directions of a stretch; Pillow in its own whole numbers
+        assert np.abs(image.pixels.transpose(2, 0, 1) - bytes_there[0].astype(int)).max() <= 1
+        assert (image.pixels.transpose(2, 0, 1) == bytes_there[0]).mean() > 0.95
+        with torch.inference_mode():
+            logits = model(torch.tensor(processor(picture, return_tensors="np")["pixel_values"])).logits
+        expected = dict(zip(CLASSES, logits[0].softmax(-1).tolist(), strict=True))
+        assert predictor.predict([str(tmp_path / "image.png")])[0] == pytest.approx(expected, abs=2e-2)
+        assert predictor.predict([image]) == predictor.predict([str(tmp_path / "image.png")])
+    known = predictor.known
+    exported = huggingface.write(
+        flattened(recipe_of(tmp_path / "run")), start.tensors, (), known.classes, known.model_dump()
+    )
+    values = json.loads(exported.files["preprocessor_config.json"])
+    assert (values["size"], values["crop_size"]) == ({"height": 15, "width": 13}, {"height": 10, "width": 10})
+    assert (values["resample"], values["do_center_crop"]) == (3, True)
+    keys = {"train": "data", "valid_fraction": 0.2}
+    kept = Start.read(tmp_path / "run").settings(tmp_path / "run", keys)["data"]
+    assert (kept["fit"], kept["crop_from"], kept["resample"]) == ("crop", [15, 13], "cubic")
+
+
+def test_older_folders_of_deit_say_their_class_alone(folders, tmp_path):
+    shutil.copytree(folders["deit"][1], tmp_path / "copy")
+    path = tmp_path / "copy" / "preprocessor_config.json"
+    old = {"feature_extractor_type": "DeiTFeatureExtractor", "size": 12, "crop_size": 10}
+    path.write_text(json.dumps(old | {key: PROCESSOR[key] for key in ("image_mean", "image_std")}))
+    data = Start.read(tmp_path / "copy").recipe.data
+    assert (data.fit, data.crop_from, data.resample) == ("crop", (12, 12), "cubic")
+
+
 @pytest.mark.parametrize("labels", [["dog", "owl"], ["dog", "emu"]])
 def test_fine_tuning_lowers_the_loss(folders, labels, tmp_path):
     folder, draw = folders["vit"][1], np.random.default_rng(0)
@@ -112,8 +156,8 @@ def test_fine_tuning_lowers_the_loss(folders, labels, tmp_path):
 @pytest.mark.parametrize(
     ("file", "key", "value"),
     [
-        ("preprocessor_config.json", "do_center_crop", True),
-        ("preprocessor_config.json", "resample", 3),
+        ("preprocessor_config.json", "crop_size", {"height": 9}),
+        ("preprocessor_config.json", "resample", 4),
         ("preprocessor_config.json", "size", {"height": 9, "width": 9}),
         ("preprocessor_config.json", "size", {"shortest_edge": 9}),
         ("preprocessor_config.json", "rescale_factor", 1.0),

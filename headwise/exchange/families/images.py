@@ -139,22 +139,33 @@ def _family(name: str, kind: str, extra: int) -> Family:
 
 FAMILIES = (_family("vit", "ViT", 0), _family("deit", "DeiT", 1))
 PROCESSOR = "preprocessor_config.json"
-# pictures become numbers as here: stretched by linear interpolation, as parts of 255, then standardised
+# pictures become numbers as here: stretched, cut to their middle, as parts of 255, then standardised
 PROCESSOR_KEYS = (
     fixed("do_resize", True),
-    fixed("resample", 2),
+    mapped("resample", "data.resample", 2, {2: "linear", 3: "cubic"}),
     fixed("do_rescale", True),
-    fixed("do_center_crop", False, None, written=False),
+    Key("do_center_crop", "images.cut", False, bool),
+    Key("crop_size", "images.middle", {"height": 224, "width": 224}, lambda size: _of_size(size)),
     fixed("do_convert_rgb", None, True, written=False),
     Key("rescale_factor", "images.factor", 1 / 255),
     Key("do_normalize", "images.normalized", True),
     Key("size", "images.size", {"height": 224, "width": 224}, lambda size: _of_size(size)),
     Key("image_mean", "images.mean", [0.5, 0.5, 0.5], lambda values: [float(value) for value in values]),
     Key("image_std", "images.deviation", [0.5, 0.5, 0.5], lambda values: [float(value) for value in values]),
-    *free("image_processor_type", "feature_extractor_type", "processor_class", "crop_size", "default_to_square"),
+    *free("image_processor_type", "feature_extractor_type", "processor_class", "default_to_square"),
     *free("data_format", "input_data_format", "device", "return_tensors", "disable_grouping", "do_pad", "pad_size"),
     *free("_processor_class", "image_seq_length", "_valid_processor_keys"),
 )
+
+
+# what the class of DeiT has where its file says nothing
+_DEIT: dict[str, Any] = {"resample": 3, "do_center_crop": True, "size": 256, "crop_size": 224}
+
+
+def processor_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a processor, with those that its class has."""
+    kind = str(values.get("image_processor_type") or values.get("feature_extractor_type"))
+    return {**(_DEIT if kind.startswith("DeiT") else {}), **values}
 
 
 def _of_size(size: Any) -> list[int]:

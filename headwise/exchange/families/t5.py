@@ -89,7 +89,7 @@ def _prepare(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     layers = prepared.get("num_decoder_layers")
     prepared["num_decoder_layers"] = prepared.get("num_layers", 6) if layers is None else layers
     named, tied = prepared.get("feed_forward_proj", "relu"), prepared.get("tie_word_embeddings", True)
-    if named not in _PROJECTIONS:
+    if not isinstance(named, str) or named not in _PROJECTIONS:
         raise refused(where, "feed_forward_proj", named)
     parts = named.split("-")
     act = "gelu_new" if named == "gated-gelu" else parts[-1]

@@ -17,7 +17,7 @@ from headwise.tasks._files import as_json
 from headwise.tasks._labelling import Labelling
 from headwise.tasks.images.image_sets import ImageMetadata, ImageSet, Loaded, channels_first
 from headwise.tasks.images.picture_files import decode
-from headwise.tasks.images.pixels import MAX_PIXELS, Image, PicturesConfig, Shape, adapted, in_shape
+from headwise.tasks.images.pixels import MAX_PIXELS, Image, PicturesConfig, Shape
 from headwise.tasks.task import Assets
 
 O = TypeVar("O")  # noqa: E741
@@ -43,10 +43,10 @@ class ImagePredictor(Predictor[Image, O, Image]):
 
     def fitted(self, image: Image) -> Image:
         """As the model reads it: many may wait, each as large as pictures may be."""
-        return in_shape(image, self.shape, self.data.fit)
+        return Image(image.name, self.data.adapted(image, self.shape), image.label, fitted=True)
 
     def pixels(self, images: Sequence[Image]) -> UInt8[Tensor, "batch channels height width"]:
-        return channels_first(np.stack([adapted(image, self.shape, self.data.fit) for image in images]))
+        return channels_first(np.stack([self.data.adapted(image, self.shape) for image in images]))
 
 
 def made_assets(loaded: Loaded, metadata: ImageMetadata) -> Assets[dict[str, ImageSet]]:

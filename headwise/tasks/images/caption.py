@@ -56,7 +56,7 @@ from headwise.tasks.images.encoders import (
 )
 from headwise.tasks.images.image_sets import ImageMetadata, ImageSet, channels_first, examples_of, measured
 from headwise.tasks.images.maps import WordMaps
-from headwise.tasks.images.pixels import Image, adapted
+from headwise.tasks.images.pixels import Image
 from headwise.tasks.task import Assets, Description, Generator, Given
 from headwise.tasks.text.options import BleuOptions, WritingOptions
 from headwise.tasks.text.writer import (
@@ -278,7 +278,7 @@ class Captioner(ImagePredictor[list[Output]]):
     def _on(self, image: Image) -> OnImage:
         """What the encoder's attention, and then the decoder's, lies on."""
         encoder = self._reader.encoder
-        return OnImage(adapted(image, self.seen.shape, self.data.fit), [encoder.patches, Grid(*encoder.map)])
+        return OnImage(self.data.adapted(image, self.seen.shape), [encoder.patches, Grid(*encoder.map)])
 
     @property
     def _reader(self) -> ImageReader:

@@ -67,7 +67,7 @@ from headwise.tasks.images.image_sets import (
 )
 from headwise.tasks.images.images import ImagesConfig, scan_images, scan_of
 from headwise.tasks.images.maps import ImageMap
-from headwise.tasks.images.pixels import Image, adapted
+from headwise.tasks.images.pixels import Image
 from headwise.tasks.images.report import IMAGES
 from headwise.tasks.task import Assets, Description, Generator, Given, Probe
 
@@ -212,7 +212,7 @@ class Recogniser(ImagePredictor[dict[str, float]]):
             query = np.eye(1, count) if encoder.class_tokens else np.full((1, count), 1 / count)
             layers[name] = attention.layer(["class" if encoder.class_tokens else "mean"], grid.labels, rows=query)
         (label, share), *_ = self.predict([image])[0].items()
-        read = adapted(image, self.known.shape, self.data.fit)
+        read = self.data.adapted(image, self.known.shape)
         draw = ImageMap(read, encoder.grid)
         places = OnImage(read, [grid], chosen=0 if encoder.class_tokens else None)
         return Explanation(Path(image.name).name, f"{label} {decimals(share)}", layers, draw, places=places)

@@ -20,7 +20,7 @@ from headwise.data.splits import DataSet, Nouns, draw_limit
 from headwise.errors import DataError
 from headwise.tasks.images.images import Scanned
 from headwise.tasks.images.mask_pictures import fitted
-from headwise.tasks.images.pixels import Image, PicturesConfig, Shape, adapted
+from headwise.tasks.images.pixels import Image, PicturesConfig, Shape
 
 M = TypeVar("M", bound="ImageMetadata")
 
@@ -64,7 +64,7 @@ class ImageSet:
     def images(self) -> Iterator[Image]:
         masks = [None] * len(self) if self.masks is None else self.masks
         for pixels, label, name, mask in zip(self.pixels, self.labels, self.names, masks, strict=True):
-            yield Image(name, pixels, label, mask=mask)
+            yield Image(name, pixels, label, mask=mask, fitted=True)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def load_parts(config: PicturesConfig, scan: Scan) -> Loaded:
                     f" x {shape.width}; set data.size = [{shape.height}, {shape.width}] to fit all of them to it"
                 )
             try:
-                pixels = adapted(image, shape, config.fit)
+                pixels = config.adapted(image, shape)
             except DataError as error:
                 yield error
                 continue

@@ -57,6 +57,8 @@ class MasksConfig(PicturesConfig):
 
     @model_validator(mode="after")
     def _labels_differ(self) -> "MasksConfig":
+        if self.fit == "crop":
+            raise ValueError("fit = crop is for labels of whole images; use resize or pad")
         colours = [_colour(text) for text in self.colours]
         if len(set(self.classes)) != len(self.classes) or len(set(colours)) != len(colours):
             raise ValueError("classes must have different names, and colours must differ")

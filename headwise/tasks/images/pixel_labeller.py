@@ -33,7 +33,7 @@ from headwise.tasks.images.maps import Labelled, LabelMap
 from headwise.tasks.images.mask_pictures import LABELS, Legend, fitted, restored
 from headwise.tasks.images.masks import MasksConfig, classes_of, picture_with_mask, scan_masks
 from headwise.tasks.images.picture_files import decode, encode
-from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape, adapted
+from headwise.tasks.images.pixels import MAX_PIXELS, Image, Shape
 from headwise.tasks.images.segmenter import Segmenter
 
 # pairs of classes, and classes, that are told
@@ -278,7 +278,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
         model, (classes,) = self._model(shape, image.name), self._predicted([image], shape)
         colours = [*(self.legend.palette[label] for label in self.known.labels), _LACKED_COLOUR]
         draw = LabelMap(
-            adapted(image, shape, self.data.fit),
+            self.data.adapted(image, shape),
             model.encoder.grid,
             classes.astype(np.int64),
             None if image.mask is None else self._classes(fitted(image.mask, shape, self.data.fit)),
@@ -335,7 +335,7 @@ class PixelLabeller(Predictor[Image, Painted, Image]):
 
     def _pixels(self, images: Sequence[Image], shape: Shape) -> Tensor:
         height, width = (filled - side for filled, side in zip(self._filled(shape)[:2], shape[:2], strict=True))
-        read = [adapted(image, shape, self.data.fit) for image in images]
+        read = [self.data.adapted(image, shape) for image in images]
         pixels = np.pad(np.stack(read), ((0, 0), (0, height), (0, width), (0, 0)), "edge")
         return channels_first(pixels).to(next(self.model.parameters()).device)
 

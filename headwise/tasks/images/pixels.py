@@ -15,7 +15,8 @@ from headwise.data.bad_lines import BadRule
 from headwise.data.idx import MAX_BYTES
 from headwise.errors import ConfigError, DataError
 
-Fit = Literal["resize", "pad"]
+Fit = Literal["resize", "pad", "crop"]
+Resample = Literal["linear", "cubic"]
 Colour = tuple[int, int, int]
 
 # decoded, a pixel takes 12 bytes at the most until it has the size that the model reads
@@ -37,7 +38,14 @@ class PicturesConfig(Config):
         le=MAX_CHANNELS,
         description="channels the model reads; if absent, those of train's first, without transparency",
     )
-    fit: Fit = Field("resize", description="images of another size: resize stretches, pad keeps proportions")
+    fit: Fit = Field(
+        "resize",
+        description="images of another size: resize stretches, pad keeps proportions, crop takes the middle",
+    )
+    crop_from: tuple[int, int] | None = Field(
+        None, description="fit = crop: height and width to which images are stretched before their middle is read"
+    )
+    resample: Resample = Field("linear", description="how images get another size")
     bad_images: BadRule = Field("stop", description="an image that cannot be read: stop, or skip it")
     limit: int | None = Field(None, ge=1, description="use only so many images of train, drawn by split_seed")
     valid_fraction: float = Field(0.1, ge=0, lt=1, description="part of train's images held out to validate")
@@ -50,7 +58,23 @@ class PicturesConfig(Config):
     def _sizes_are_sizes(self) -> "PicturesConfig":
         if self.size is not None and not all(1 <= side <= 2**14 for side in self.size):
             raise ValueError(f"size {list(self.size)} must be a height and a width from 1 to 16384")
+        if (self.fit == "crop") != (self.crop_from is not None):
+            raise ValueError("fit = crop needs crop_from, which no other fit has")
+        if self.crop_from is not None:
+            if self.size is None or not all(map(int.__le__, self.size, self.crop_from)):
+                raise ValueError(f"crop_from {list(self.crop_from)} must hold size, which has to be set")
+            if max(self.crop_from) > 2**14:
+                raise ValueError(f"crop_from {list(self.crop_from)} must be a height and a width up to 16384")
         return self
+
+    def adapted(self, image: "Image", shape: "Shape") -> UInt8[np.ndarray, "height width channels"]:
+        """The pixels of an image as a model reads them, see `adapted`."""
+        if self.crop_from is None or image.fitted:
+            return adapted(image, shape, self.fit, self.resample)
+        whole = Shape(*self.crop_from, shape.channels)
+        top, left = (whole.height - shape.height) // 2, (whole.width - shape.width) // 2
+        stretched = adapted(image, whole, "resize", self.resample)
+        return stretched[top : top + shape.height, left : left + shape.width]
 
 
 class Shape(NamedTuple):
@@ -79,6 +103,7 @@ class Image:
         label: the class, where it is known.
         alpha: the last of the four channels says how opaque a pixel is.
         mask: the label of each pixel, where they are known; -1 where none counts.
+        fitted: it is as a model reads it.
     """
 
     name: str
@@ -86,13 +111,16 @@ class Image:
     label: str | None = None
     alpha: bool = False
     mask: Int16[np.ndarray, "height width"] | None = None
+    fitted: bool = False
 
     @property
     def shape(self) -> Shape:
         return Shape(*self.pixels.shape)
 
 
-def adapted(image: Image, shape: Shape, fit: Fit) -> UInt8[np.ndarray, "height width channels"]:
+def adapted(
+    image: Image, shape: Shape, fit: Fit, resample: Resample = "linear"
+) -> UInt8[np.ndarray, "height width channels"]:
     """The pixels of an image in another shape.
 
     Grey becomes colour by repetition and colour grey by its luma (ITU-R BT.601); what is transparent lies on white.
@@ -109,17 +137,8 @@ def adapted(image: Image, shape: Shape, fit: Fit) -> UInt8[np.ndarray, "height w
         return pixels
     canvas = np.zeros(shape, np.uint8)
     rows, columns = place(image.shape, shape, fit)
-    canvas[rows, columns] = _resized(pixels, rows.stop - rows.start, columns.stop - columns.start)
+    canvas[rows, columns] = _resized(pixels, rows.stop - rows.start, columns.stop - columns.start, resample)
     return canvas
-
-
-def in_shape(image: Image, shape: Shape, fit: Fit) -> Image:
-    """The image with its pixels in another shape, see `adapted`; its mask is left out.
-
-    >>> in_shape(Image("dot", np.full((1, 1, 1), 7, np.uint8)), Shape(2, 2, 3), "pad").shape
-    Shape(height=2, width=2, channels=3)
-    """
-    return Image(image.name, adapted(image, shape, fit), image.label)
 
 
 def place(image: Shape, shape: Shape, fit: Fit) -> tuple[slice, slice]:
@@ -131,7 +150,7 @@ def place(image: Shape, shape: Shape, fit: Fit) -> tuple[slice, slice]:
     scale = min(shape.height / image.height, shape.width / image.width)
     slices = []
     for side, available in zip(image[:2], shape[:2], strict=True):
-        covered = available if fit == "resize" else max(1, round(side * scale))
+        covered = max(1, round(side * scale)) if fit == "pad" else available
         slices.append(slice((available - covered) // 2, (available - covered) // 2 + covered))
     return slices[0], slices[1]
 
@@ -178,11 +197,10 @@ def _counted(channels: int) -> str:
     return f"{channels} channel{'' if channels == 1 else 's'}"
 
 
-def _resized(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    resized = np.empty((height, width, pixels.shape[-1]), np.uint8)
-    # one channel at a time: as float32 all of them take four times the memory of the picture
-    for channel in range(pixels.shape[-1]):
-        plane = torch.from_numpy(pixels[..., channel].astype(np.float32))[None, None]
-        channel_values = F.interpolate(plane, (height, width), mode="bilinear", antialias=True)[0, 0]
-        resized[..., channel] = np.rint(channel_values.numpy()).clip(0, 255)
-    return resized
+def _resized(pixels: np.ndarray, height: int, width: int, resample: Resample) -> np.ndarray:
+    """In another size by PyTorch's products of bytes, as torchvision has it: rounded between both directions."""
+    mode = {"linear": "bilinear", "cubic": "bicubic"}[resample]
+    # PyTorch 2.13 fails on some sizes of three channels at once
+    planes = [torch.from_numpy(pixels[..., channel].copy())[None, None] for channel in range(pixels.shape[-1])]
+    resized = [F.interpolate(plane, (height, width), mode=mode, antialias=True)[0, 0] for plane in planes]
+    return torch.stack(resized, -1).numpy()

@@ -4,15 +4,18 @@ import io
 import struct
 import sys
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pictures import encoded, grey
 from PIL import Image as Pillow
+from pydantic import ValidationError
 
 from headwise.errors import ConfigError, DataError
+from headwise.tasks.images.masks import MasksConfig
 from headwise.tasks.images.picture_files import decode
-from headwise.tasks.images.pixels import Image, Shape, adapted
+from headwise.tasks.images.pixels import Image, PicturesConfig, Shape, adapted
 
 RED = np.zeros((2, 3, 3), np.uint8)
 RED[..., 0] = 200
@@ -249,3 +252,49 @@ def test_sides_and_files_beyond_what_pixels_take_are_refused():
         decode(grey(size=(1, 65_536)), "a")
     with pytest.raises(DataError, match="a: has 1,048,677 bytes for 3 x 5 pixels; save it anew"):
         decode(grey(size=(3, 5)).ljust((1 << 20) + 101, b"\0"), "a", max_pixels=15)
+
+
+@pytest.mark.parametrize("resample", ["linear", "cubic"])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+def test_other_sizes_are_those_of_pillow(resample, mode):
+    # far from black and white, where cubic interpolation is cut after one direction, which is not the same there
+    picture = Pillow.fromarray(np.random.default_rng(0).integers(90, 160, (23, 17, 4), dtype=np.uint8), "RGBA")
+    pixels = np.asarray(picture.convert(mode)).reshape(23, 17, -1)
+    for height, width in ((7, 11), (40, 31), (1, 1), (23, 5)):
+        made = adapted(Image("a", pixels), Shape(height, width, pixels.shape[-1]), "resize", resample)
+        planes = [Pillow.fromarray(pixels[..., channel]) for channel in range(pixels.shape[-1])]
+        method = {"linear": Pillow.Resampling.BILINEAR, "cubic": Pillow.Resampling.BICUBIC}[resample]
+        expected = np.stack([np.asarray(plane.resize((width, height), method)) for plane in planes], -1)
+        assert np.abs(made.astype(int) - expected).max() <= 1
+
+
+def test_the_middle_of_a_stretched_picture_is_read():
+    data = PicturesConfig(size=(2, 3), fit="crop", crop_from=(5, 6))
+    pixels = np.arange(30, dtype=np.uint8).reshape(5, 6, 1)
+    image = Image("a", pixels)
+    middle = data.adapted(image, Shape(2, 3, 1))
+    assert (middle == pixels[1:3, 1:4]).all()
+    # one that has the size already is stretched too, unless it was read before
+    small = Image("a", pixels[:2, :3])
+    assert (data.adapted(small, Shape(2, 3, 1)) != pixels[:2, :3]).any()
+    assert (data.adapted(replace(small, fitted=True), Shape(2, 3, 1)) == pixels[:2, :3]).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"fit": "crop"}, "needs crop_from"),
+        ({"crop_from": (5, 6)}, "needs crop_from, which no other fit has"),
+        ({"fit": "crop", "crop_from": (5, 6)}, "must hold size"),
+        ({"fit": "crop", "crop_from": (5, 6), "size": (6, 5)}, "must hold size"),
+        ({"fit": "crop", "crop_from": (5, 1 << 15), "size": (5, 5)}, "up to 16384"),
+    ],
+)
+def test_middles_that_cannot_be_are_refused(values, message):
+    with pytest.raises(ValidationError, match=message):
+        PicturesConfig(**values)
+
+
+def test_masks_have_no_middle():
+    with pytest.raises(ValidationError, match="crop is for labels of whole images"):
+        MasksConfig(train="a.csv", size=(2, 2), fit="crop", crop_from=(3, 3))
