@@ -41,6 +41,9 @@ export const scored = (score) =>
 /** A share of 1 in percent; 0 % and 100 % only for none and all. @param {number} share @param {number} places */
 export const percent = (share, places) => `${beside(100 * share, (100 * share).toFixed(places), places, 100)} %`;
 
+/** A number and its sign of percent in one line. @param {string} text */
+export const together = (text) => text.replaceAll(" %", "\u00a0%");
+
 /**
  * A rounded number; where it reads as 0 or as the bound and is not, on which side of the last step it is, as in
  * ">0.999".

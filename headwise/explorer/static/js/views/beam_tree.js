@@ -45,8 +45,7 @@ export function mount(place, search, found, follow) {
     draw(canvas, size, search, found, step, path);
     const right = ROOT + wide * (step + 1);
     // no further than the step needs: what came before it stays in sight
-    if (right > place.scrollLeft + place.clientWidth) place.scrollLeft = right - place.clientWidth;
-    else if (right - wide < place.scrollLeft) place.scrollLeft = right - wide;
+    place.scrollLeft = Math.max(0, right - place.clientWidth);
     faded();
   });
 }

@@ -5,7 +5,7 @@ import { getJson, getNumbers, query } from "../api.js";
 import { coloured, drawn, firstWord, gridded, of, picture } from "../core/overlay.js";
 import { molecule, stretched } from "../core/placing.js";
 import { STRENGTH } from "../core/color.js";
-import { cut, percent } from "../core/text.js";
+import { cut, percent, together } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
@@ -24,9 +24,6 @@ learn(WORDS);
 /** Pixels of a picture's height and of a drawing's width; of its widest line. */
 const [HIGH, WIDE, WIDEST] = [150, 240, 7];
 const word = (/** @type {string} */ text) => h("bdi", {}, `“${cut(text.trim(), 14)}”`);
-
-/** A number and its sign stay in one line. @param {string} share */
-const together = (share) => share.replace(" ", "\u00a0");
 
 /** @param {ArrayLike<number>} row */
 const largest = (row) => Array.from(row).reduce((most, value, at, all) => (value > all[most] ? at : most), 0);

@@ -2,7 +2,7 @@
 /** Ready sentences in which "it" stands for one of two words, and how much of its attention goes to each of them. */
 
 import { getNumbers, post, query } from "../api.js";
-import { percent } from "../core/text.js";
+import { percent, together } from "../core/text.js";
 import { h } from "../dom.js";
 import { sentences, t } from "../strings.js";
 import { headTitle } from "../titles.js";
@@ -125,17 +125,19 @@ function shown({ reason, group, it, every, heads, places, even }, row, run) {
     h(
       "p",
       { class: "note" },
-      sentences(
-        t("it_heads", more, every.length, ...words, ...even.map((/** @type {number} */ share) => percent(share, 1))),
-        t(
-          "it_most",
-          headTitle(group, layer, head),
-          percent(every[best][0], 1),
-          words[0],
-          percent(every[best][1], 1),
-          words[1],
+      together(
+        sentences(
+          t("it_heads", more, every.length, ...words, ...even.map((/** @type {number} */ share) => percent(share, 1))),
+          t(
+            "it_most",
+            headTitle(group, layer, head),
+            percent(every[best][0], 1),
+            words[0],
+            percent(every[best][1], 1),
+            words[1],
+          ),
+          group.causal ? t("it_causal") : "",
         ),
-        group.causal ? t("it_causal") : "",
       ),
     ),
   ];

@@ -86,7 +86,7 @@ export const WORDS = {
     "In {0} of {1} heads more on {2} than on {3}; an even row gives them {4} and {5}.",
     "{1} 个头中有 {0} 个更看 {2} 而非 {3}；均匀的一行分别给 {4} 与 {5}。",
   ],
-  it_most: ["Most in {0}: {1} on {2}, {3} on {4}.", "最明显的是{0}：{1} 在 {2}，{3} 在 {4}。"],
+  it_most: ["The head that does so most: {0}, {1} on {2}, {3} on {4}.", "最明显的是{0}：{1} 在 {2}，{3} 在 {4}。"],
   it_causal: [
     "When it reads “it”, a causal model has not yet read what follows.",
     "因果模型读到 “it” 时，还没有读到后面的词。",
