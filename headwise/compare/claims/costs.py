@@ -210,7 +210,7 @@ CLAIMS = [
         across="crossing, as a multiple of the width",
         written=datetime.date(2026, 11, 27),
         measure=_crossings,
-        version=4,
+        version=5,
     ),
     Claim(
         name="recurrence-cannot-parallelise",
@@ -224,8 +224,8 @@ CLAIMS = [
         ),
         weakness=(
             "two threads at most, and small products: threads may cost more than they save there, whatever could "
-            "be computed at once; gains vary with what else the machine does. Version 1 counted new pages of memory, "
-            "which two threads may fill faster"
+            "be computed at once; gains vary with what else the machine does. Version 1 counted new pages of memory "
+            "too"
         ),
         written=datetime.date(2026, 11, 27),
         version=2,
