@@ -152,9 +152,8 @@ def family_of(family, transform):
     return Several([built(kind)[0] for kind in kinds]), *built(kinds[0])[1:]
 
 
-@pytest.mark.parametrize(
-    "family", ["mask", *(pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES if name != "mask")]
-)
+@pytest.mark.slow
+@every_family
 def test_compiled_without_a_graph_break(family):
     module, *tensors = family_of(family, "compile")
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")

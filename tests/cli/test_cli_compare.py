@@ -55,6 +55,7 @@ def test_tokens_are_a_budget(headwise):
 
 
 @pytest.mark.usefixtures("unweighed")
+@pytest.mark.slow
 def test_runs_of_another_length_are_other_runs(headwise):
     losses = []
     for steps in (2, 1):
@@ -92,6 +93,7 @@ def test_sides_have_the_scores_of_separate_runs_and_are_trained_once(headwise):
 
 
 @pytest.mark.usefixtures("unweighed")
+@pytest.mark.slow
 def test_each_side_takes_its_best_tuned_value(headwise):
     tune = ["--tune", "training.learning_rate=0.00001,0.01,1000"]
     code, out, err = headwise(*COMPARE, *tune, "--json")

@@ -59,6 +59,7 @@ def stamps():
     return {path: path.stat().st_mtime_ns for path in Path("runs").glob("tiny*/*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_claim_is_trained_once_and_kept_with_its_sides(tmp_path):
     record = run_claim(claim(), bench=bench())
     assert record.variant == "quick"
@@ -218,6 +219,7 @@ def test_a_crash_decides_nothing_and_is_named(monkeypatch):
     assert "crashed" not in run_claim(claim(tune=None), bench=bench()).why
 
 
+@pytest.mark.slow
 def test_a_crash_in_tuning_is_named_too(monkeypatch):
     real = experiment.train
 
@@ -232,6 +234,7 @@ def test_a_crash_in_tuning_is_named_too(monkeypatch):
     assert "seed 3 of tuning: ValueError: no room" in record.why
 
 
+@pytest.mark.slow
 def test_models_are_trained_the_same_way():
     place = bench()
     runs = place.models("copies", "tiny.toml", drawn(place), [0, 4])

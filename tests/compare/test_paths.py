@@ -40,7 +40,7 @@ def test_a_recurrent_chain_grows_with_each_token(name):
     assert third - second == second - first >= 4
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 6, 9, 16])
+@pytest.mark.parametrize("length", [1, 2, 3, 6, *(pytest.param(n, marks=pytest.mark.slow) for n in (9, 16))])
 def test_paths_are_those_of_the_theory(length):
     n = length - 1
     expected = {

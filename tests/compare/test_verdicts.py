@@ -103,6 +103,7 @@ def test_all_conditions_are_named_where_they_differ():
     assert text == "Holds for a. Does not hold for b. Undecided for c."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("truth", "least", "most"), [(2.0, 0.9, 1.0), (0.0, 0.0, 0.025)])
 def test_how_often_six_draws_say_that_it_holds(truth, least, most):
     # the spread over seeds is as large as the effect that matters
@@ -142,6 +143,7 @@ def test_two_sides_that_are_level(differences, outcome):
     assert equal("here", partial(Interval.of, differences), 1.0).outcome == outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("truth", "least", "most"), [(0.0, 0.7, 1.0), (1.0, 0.0, 0.075)])
 def test_how_often_six_draws_say_that_sides_are_level(truth, least, most):
     """At the bound itself it errs in 5 % at most, the level of each of the two tests; of 500 up to 7.5 % by chance."""

@@ -11,6 +11,7 @@ from their_models import WORDS, made  # noqa: E402
 from headwise.cli.main import main  # noqa: E402
 
 
+@pytest.mark.slow
 def test_from_a_folder_to_a_fine_tuned_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     made(tmp_path / "theirs", "marian")

@@ -54,8 +54,10 @@ def test_logits_are_those_of_transformers(folders, name):
     assert expected[real].abs().max() > 1
 
 
-@pytest.mark.parametrize("stopping", ["full", "estimate", "bound"])
-@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize(
+    ("beams", "stopping"),
+    [(1, "full"), (4, "full"), *(pytest.param(4, kind, marks=pytest.mark.slow) for kind in ("estimate", "bound"))],
+)
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_it_writes_what_generate_writes(folders, name, beams, stopping):
     model, words, _, run = folders[name]

@@ -34,7 +34,9 @@ def trace_of(client, **asked):
     return f"/api/v1/traces/{answer.json()['trace_id']}/attribution"
 
 
-@pytest.mark.parametrize("method", OFFERED)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=pytest.mark.slow if name == "integrated" else []) for name in OFFERED]
+)
 def test_maps_are_those_of_the_method(client, runs, method):
     at, expected = trace_of(client), attribute(runs["run"].predictor, TEXT, method)
     answer = client.get(at, params={"by": method})

@@ -22,8 +22,8 @@ LENS = torch.tensor([5, 3, 1])
 # (mechanism, transform): why
 REFUSED = {("location_aware", "export"): "export it for a fixed number of queries"}
 
-# a recurrence, a product with the keys, a softmax of two and one with a bias; the programs of all take minutes
-SHORT = ("linear", "dense_synthesizer", "differential", "selective")
+# a product with the keys, a softmax of two and one with a bias; the programs of all take minutes
+SHORT = ("dense_synthesizer", "differential", "selective")
 
 every_mechanism = pytest.mark.parametrize("name", NAMES)
 every_program = pytest.mark.parametrize(

@@ -445,7 +445,11 @@ def test_reversible_layers_are_patched_together(translator):
         attribute(predictor, SOURCE, "alti", TARGET)
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+# figures of one with signs and one without; those of all take seconds
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(name, marks=[] if name in ("gradient", "rollout") else pytest.mark.slow) for name in METHODS],
+)
 def test_figures_and_tables_name_the_method(translator, method, tmp_path):
     other = "the cat sleeps the" if method == "patching" else None
     attribution = attribute(translator, SOURCE, method, "le chat .", other)

@@ -15,7 +15,7 @@ from headwise.runs.checkpoints import Checkpoints
 from headwise.training.loading import load
 
 # a start of several processes takes seconds of each
-SLOW = pytest.mark.slow
+SLOW = pytestmark = pytest.mark.slow
 SCRIPT = [str(HERE / "sharded_checks.py")]
 FILES = ["model.safetensors", "ema.safetensors", "optimizer.safetensors"]
 
@@ -99,6 +99,7 @@ def test_a_run_goes_on_from_before_a_damaged_part(copied, part):
     assert Checkpoints(copied).newest(print).facts["step"] == 31
 
 
+@pytest.mark.slow
 def test_where_every_checkpoint_has_lost_a_part_nothing_is_made_up(copied):
     for entry in Checkpoints(copied).entries():
         (entry.path / "part-2-of-2.safetensors").unlink()
