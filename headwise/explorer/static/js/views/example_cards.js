@@ -149,8 +149,9 @@ function answered({ output, places }) {
   const whole = answer.length > LONGEST ? `${answer.slice(0, LONGEST)}…` : answer;
   if (places?.kind === "series") return [signed(whole)];
   if (/^−?[\d.]+$/.test(whole)) return [h("span", { class: "side" }, `${t("predicted")} `), whole];
-  const broken = () => h("span", { class: "side" }, `[${t("no_character")}]`);
-  return whole.split("\ufffd").flatMap((part, at) => (at ? [broken(), part] : [part]));
+  if (!whole.includes("\ufffd")) return [whole];
+  const readable = whole.split("\ufffd").filter(Boolean);
+  return [h("span", { class: "side" }, [...readable, `[${t("no_character")}]`].join(" "))];
 }
 
 /** A sign at the end stays with its word. @param {string} text */
