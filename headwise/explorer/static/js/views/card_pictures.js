@@ -2,7 +2,7 @@
 /** Pictures of examples that are no texts: the weights of one query over an image, under a spectrogram, on edges. */
 
 import { getJson, getNumbers, query } from "../api.js";
-import { coloured, drawn, firstWord, gridded, of, picture } from "../core/overlay.js";
+import { coloured, drawn, firstWord, gridded, of, picture, sharpest } from "../core/overlay.js";
 import { molecule, stretched } from "../core/placing.js";
 import { STRENGTH } from "../core/color.js";
 import { cut, percent, together } from "../core/text.js";
@@ -23,13 +23,16 @@ learn(WORDS);
 
 /** Pixels of a picture's height and of a drawing's width; of its widest line. */
 const [HIGH, WIDE, WIDEST] = [150, 240, 7];
+/** Words of a caption: what they are, and how many are asked for. */
+const [WORD, WORDS_READ] = [/^\p{L}{3,}/u, 12];
 const word = (/** @type {string} */ text) => h("bdi", {}, `“${cut(text.trim(), 14)}”`);
 
 /** @param {ArrayLike<number>} row */
 const largest = (row) => Array.from(row).reduce((most, value, at, all) => (value > all[most] ? at : most), 0);
 
 /**
- * An image in grey under what the query of the page Vision looks at; a caption's query is a word that tells most.
+ * An image in grey under what the query of the page Vision looks at; of a caption the word that looks most at one
+ * place, where it gives half of its weight to that, else the one on which the page opens.
  * @param {HTMLElement} place @param {state.Trace} trace @returns {Promise<Told | null>} null: no layer looks at places
  */
 export async function image(place, trace) {
@@ -57,11 +60,14 @@ export async function image(place, trace) {
   }
   const { queries, keys } = trace.axes[group.name];
   const axis = /** @type {import("../core/overlay.js").Patches} */ (keys);
-  const layer = group.layers.length - 1;
+  const layer = group.opens ? group.opens[0] : group.layers.length - 1;
   const writes = queries.kind !== "patches";
-  const q = writes ? firstWord(group.queries) : (trace.places.chosen ?? 0);
-  const weights = of(await getNumbers(`${at}/row?${query({ group: group.name, q })}`), layer, -1);
-  const k = axis.before + largest(Array.from(weights).slice(axis.before));
+  const looked = (/** @type {number} */ q) => lookedAt(at, group, layer, q, axis);
+  const first = await looked(writes ? firstWord(group.queries) : (trace.places.chosen ?? 0));
+  const words = writes ? group.queries.map((_, q) => q).filter((q) => WORD.test(group.queries[q].trim())) : [];
+  const others = await Promise.all(words.slice(0, WORDS_READ).map(looked));
+  const most = others.reduce((one, other) => (other.weights[other.k] > one.weights[one.k] ? other : one), first);
+  const { q, k, head, weights } = most.weights[most.k] < 0.5 ? first : most;
   canvas.setAttribute("aria-label", `${t("vision")}: ${named(k, axis)} ${percent(weights[k], 1)}`);
   followDark(() => {
     drawn(canvas, pixels, { weights, axis, strength: STRENGTH, covered, shape, ramp: state.inks() });
@@ -70,8 +76,19 @@ export async function image(place, trace) {
   }, canvas);
   const from = writes ? word(group.queries[q]) : q < axis.before ? t("the_class") : named(q, axis);
   const story = phrase("story_place", from, together(percent(weights[k], 1)), named(k, axis));
-  // the numbers are means of the heads
-  return { story, where: { g: group.name, ea: "mean", ...(writes ? { q } : {}) } };
+  return { story, where: { g: group.name, l: layer, h: head, ea: "1", ...(writes ? { q } : {}) } };
+}
+
+/**
+ * The head in which a query sees fewest places, as the page Vision opens, and the place that it looks at most.
+ * @param {string} at @param {state.Group} group @param {number} layer @param {number} q
+ * @param {import("../core/overlay.js").Patches} axis
+ */
+async function lookedAt(at, group, layer, q, axis) {
+  const rows = await getNumbers(`${at}/row?${query({ group: group.name, q })}`);
+  const head = sharpest(rows, layer, axis);
+  const weights = of(rows, layer, head);
+  return { q, head, weights, k: axis.before + largest(Array.from(weights).slice(axis.before)) };
 }
 
 /**

@@ -37,8 +37,8 @@ const part = (share) => (share === 0 || share === 1 ? `${100 * share} %` : perce
 const inColour = ({ name }, share) => h("b", { class: `of-${name}` }, part(share));
 
 /**
- * The cell of words in which two maps of the same rows and columns differ most, the first where they do not; `size`:
- * how much they differ anywhere.
+ * The cell of words in which two maps of the same rows and columns differ most, the first where they do not; `most`:
+ * how much they differ there; `size`: in any cell.
  * @param {Shown} a @param {Shown} b
  */
 export function largest(a, b) {
@@ -50,7 +50,7 @@ export function largest(a, b) {
     size = Math.max(size, apart);
     if (apart > most && rows[Math.floor(at / columns)] && keys[at % columns]) [best, most] = [at, apart];
   });
-  return { q: Math.floor(best / columns), k: best % columns, size };
+  return { q: Math.floor(best / columns), k: best % columns, most, size };
 }
 
 /**
@@ -140,7 +140,7 @@ function sentences(a, b) {
 
 /** @param {Shown} a @param {Shown} b */
 function ofMaps(a, b) {
-  const { q, k, size } = largest(a, b);
+  const { q, k, most, size } = largest(a, b);
   if (size < NOISE) return [[t("same_maps")]];
   const columns = a.group.keys.length;
   const at = q * columns + k;
@@ -148,7 +148,13 @@ function ofMaps(a, b) {
   const peaks = [a, b].map(({ marked }) => rows(marked, columns).map((row) => row.indexOf(Math.max(...row))));
   const agreed = peaks[0].filter((key, row) => key === peaks[1][row]).length;
   return [
-    phrase("differ_most", from, inColour(a, open(a.marked[at])), inColour(b, open(b.marked[at])), to),
+    phrase(
+      size > most ? "words_differ_most" : "differ_most",
+      from,
+      inColour(a, open(a.marked[at])),
+      inColour(b, open(b.marked[at])),
+      to,
+    ),
     phrase("same_peaks", String(agreed), String(peaks[0].length)),
     phrase("keys_each", ...[a, b].map((side) => h("b", { class: `of-${side.name}` }, spread(side).toFixed(1)))),
   ];

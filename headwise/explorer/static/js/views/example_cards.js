@@ -4,7 +4,7 @@
 import { getJson, getNumbers, post, query } from "../api.js";
 import { colour, entries } from "../core/color.js";
 import { folded, joined, parts, splits } from "../core/folding.js";
-import { cut, percent } from "../core/text.js";
+import { cut, percent, together } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
@@ -49,17 +49,18 @@ export function mount(place, run) {
     const [answer, truth] = [h("p", { class: "answer" }), h("p", { class: "side", hidden: true })];
     const story = h("p", { class: "story" });
     const page = { image: "vision", node: "graph", molecule: "graph" }[run.input] || "attend";
+    const name = h("bdi", {}, run.input === "series" ? "" : ended(nameOf(run, example)));
     const link = h(
       "a",
       { class: "example", href: address(page, where) },
       picture,
-      h("p", { class: "side" }, h("bdi", {}, ended(nameOf(run, example)))),
+      h("p", { class: "side" }, name),
       answer,
       truth,
       story,
     );
     place.append(link);
-    return { example, where, page, link, picture, answer, truth, story };
+    return { example, name, where, page, link, picture, answer, truth, story };
   });
   follow(cards, run, leaving.signal);
   return () => leaving.abort();
@@ -68,12 +69,14 @@ export function mount(place, run) {
 /** @param {any[]} cards @param {any} run @param {AbortSignal} signal */
 async function follow(cards, run, signal) {
   cards.forEach(({ story }) => (story.textContent = t("loading")));
+  const series = run.input === "series" ? await import("./series.js") : null;
+  if (series) cards.forEach(({ name, example }) => (name.textContent = series.listed(example.title)));
   for (const card of cards) {
     try {
       const body = { model: run.model, ...source(card.example), options: { edits: [] } };
       const trace = await post("/api/v1/traces", body, signal);
       if (signal.aborted) return;
-      await drawn(card, trace);
+      await drawn(card, series ? series.worded(trace) : trace, series?.told);
     } catch (error) {
       if (signal.aborted) return;
       card.story.textContent = /** @type {Error} */ (error).message;
@@ -81,8 +84,11 @@ async function follow(cards, run, signal) {
   }
 }
 
-/** @param {any} card @param {state.Trace} trace */
-async function drawn(card, trace) {
+/**
+ * @param {any} card @param {state.Trace} trace
+ * @param {(label: string, side: "from" | "to") => string | null} [step] names a step of a series
+ */
+async function drawn(card, trace, step) {
   const at = `/api/v1/traces/${trace.trace_id}`;
   fill(card.answer, ...answered(trace));
   const group = state.groupOf(trace.groups, "");
@@ -107,7 +113,9 @@ async function drawn(card, trace) {
   const pair = await getJson(`${at}/salient?${query({ ...path, ...fold })}`);
   const cell = { l: layer, h: pair.head, q: pair.query, k: pair.key };
   card.link.href = address("attend", { ...card.where, ...cell, ...(merged ? { w: "1" } : {}) });
-  fill(card.story, ...story(group, spelled, pair));
+  const ends = [step?.(group.queries[pair.query], "from"), step?.(group.keys[pair.key], "to")];
+  const steps = ends[0] && ends[1] && phrase("story_steps", ends[0], together(percent(pair.weight, 1)), ends[1]);
+  fill(card.story, ...(steps || story(group, spelled, pair)));
   const title = headTitle(group, layer, pair.head);
   if (group.queries.length > MOST || group.keys.length > MOST) {
     const which = { group: group.name, first: layer, count: 1, size: MOST, ...fold };

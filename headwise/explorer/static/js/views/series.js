@@ -68,6 +68,16 @@ export function named(label) {
 }
 
 /**
+ * A step in a story, counted from the last known one; null for what is no step.
+ * @param {string} label @param {"from" | "to"} side
+ */
+export function told(label, side) {
+  if (!/^[−+]?\d+$/.test(label)) return null;
+  const step = Number(label.replace("−", "-"));
+  return step ? t(`${side}_${step < 0 ? "before" : "ahead"}`, Math.abs(step)) : t("step_known");
+}
+
+/**
  * The numbers of a series above a map of a group whose keys are its steps; null where they are none.
  * @param {import("../state.js").Trace} trace @param {import("../state.js").Group} group
  * @returns {import("./sound.js").Beside | null}

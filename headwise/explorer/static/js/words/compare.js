@@ -19,6 +19,10 @@ export const WORDS = {
     "They differ most at {0}: A takes {1} and B {2} of its values from {3}.",
     "差别最大处是 {0}：从 {3} 取的值，A 占 {1}，B 占 {2}。",
   ],
+  words_differ_most: [
+    "Among the words, they differ most at {0}: A takes {1} and B {2} of its values from {3}.",
+    "只看词，差别最大处是 {0}：从 {3} 取的值，A 占 {1}，B 占 {2}。",
+  ],
   same_peaks: ["In {0} of {1} rows both look most at the same key.", "{1} 行中有 {0} 行，两者最看重的键相同。"],
   keys_each: ["A row looks at {0} keys in A and at {1} in B, on average.", "平均每行，A 看 {0} 个键，B 看 {1} 个。"],
   exact_zeros: ["A gives exactly 0 to {0} of the pairs, B to {1}.", "A 给 {0} 的配对恰好为 0，B 给 {1}。"],
