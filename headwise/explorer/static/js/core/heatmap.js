@@ -34,21 +34,21 @@ export function painted(entries, rows, columns, name) {
  * @param {HTMLCanvasElement} canvas where it is drawn @param {HTMLCanvasElement} cells @param {Int16Array} entries
  * @param {import("./zoom.js").Window} window in pixels of the canvas @param {number} columns
  */
-export function windowed(canvas, cells, entries, { x, y, side }, columns) {
+export function windowed(canvas, cells, entries, { x, y, side, tall = side }, columns) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.imageSmoothingEnabled = false;
   context.clearRect(0, 0, canvas.width, canvas.height);
-  context.drawImage(cells, -x * side, -y * side, cells.width * side, cells.height * side);
+  context.drawImage(cells, -x * side, -y * tall, cells.width * side, cells.height * tall);
   if (side < 6 * (globalThis.devicePixelRatio || 1)) return;
   context.save();
   context.beginPath();
   const last = {
-    q: Math.min(cells.height, Math.ceil(y + canvas.height / side)),
+    q: Math.min(cells.height, Math.ceil(y + canvas.height / tall)),
     k: Math.min(columns, Math.ceil(x + canvas.width / side)),
   };
   for (let q = Math.floor(y); q < last.q; q += 1) {
     for (let k = Math.floor(x); k < last.k; k += 1) {
-      if (entries[q * columns + k] < 0) context.rect((k - x) * side, (q - y) * side, side, side);
+      if (entries[q * columns + k] < 0) context.rect((k - x) * side, (q - y) * tall, side, tall);
     }
   }
   context.clip();
@@ -68,14 +68,14 @@ export function windowed(canvas, cells, entries, { x, y, side }, columns) {
  * @param {HTMLCanvasElement} canvas @param {import("./zoom.js").Window} window in pixels of the canvas @param {string}
  * colour
  */
-export function parted(canvas, { x, y, side }, colour) {
+export function parted(canvas, { x, y, side, tall = side }, colour) {
   const dots = globalThis.devicePixelRatio || 1;
   if (side < 16 * dots) return;
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.fillStyle = colour;
   for (let at = (Math.ceil(x) - x) * side; at <= canvas.width; at += side)
     context.fillRect(Math.round(at - dots), 0, dots, canvas.height);
-  for (let at = (Math.ceil(y) - y) * side; at <= canvas.height; at += side)
+  for (let at = (Math.ceil(y) - y) * tall; at <= canvas.height; at += tall)
     context.fillRect(0, Math.round(at - dots), canvas.width, dots);
 }
 
@@ -85,13 +85,13 @@ export function parted(canvas, { x, y, side }, colour) {
  * rows @param {number} columns
  * @param {(at: number) => { text: string, colour: string } | null} numeral of a cell
  */
-export function numbered(canvas, { x, y, side }, rows, columns, numeral) {
+export function numbered(canvas, { x, y, side, tall = side }, rows, columns, numeral) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const dots = globalThis.devicePixelRatio || 1;
   context.font = `${(side >= 50 * dots ? 14 : 12) * dots}px ${getComputedStyle(document.body).fontFamily}`;
   [context.textAlign, context.textBaseline] = ["center", "middle"];
   const last = {
-    q: Math.min(rows, Math.ceil(y + canvas.height / side)),
+    q: Math.min(rows, Math.ceil(y + canvas.height / tall)),
     k: Math.min(columns, Math.ceil(x + canvas.width / side)),
   };
   for (let q = Math.floor(y); q < last.q; q += 1) {
@@ -99,7 +99,7 @@ export function numbered(canvas, { x, y, side }, rows, columns, numeral) {
       const found = numeral(q * columns + k);
       if (!found) continue;
       context.fillStyle = found.colour;
-      context.fillText(found.text, (k - x + 0.5) * side, (q - y + 0.5) * side);
+      context.fillText(found.text, (k - x + 0.5) * side, (q - y + 0.5) * tall);
     }
   }
 }
@@ -109,17 +109,17 @@ export function numbered(canvas, { x, y, side }, rows, columns, numeral) {
  * @param {HTMLCanvasElement} canvas @param {{ q: number, k: number }} cell -1 for none
  * @param {import("./zoom.js").Window} window in pixels of the canvas
  */
-export function marked(canvas, { q, k }, { x, y, side }) {
+export function marked(canvas, { q, k }, { x, y, side, tall = side }) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const dots = globalThis.devicePixelRatio || 1;
-  const [left, top] = [(k - x) * side, (q - y) * side];
+  const [left, top] = [(k - x) * side, (q - y) * tall];
   context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--mark").trim() || "#d55e00";
   context.lineWidth = dots;
-  if (q >= 0) context.strokeRect(0.5, top, canvas.width - 1, side);
+  if (q >= 0) context.strokeRect(0.5, top, canvas.width - 1, tall);
   if (k >= 0) context.strokeRect(left, 0.5, side, canvas.height - 1);
   if (q < 0 || k < 0) return;
   context.lineWidth = (side < 16 * dots ? 2 : 3) * dots;
-  context.strokeRect(left, top, side, side);
+  context.strokeRect(left, top, side, tall);
 }
 
 /**

@@ -33,7 +33,7 @@ export function molecule(nodes, bonds, width, tallest, { edge } = {}) {
     nodes.map(({ x, y }) => ({ x: 1 - y, y: x })),
     bond,
     width,
-    2 * tallest,
+    tallest,
     EDGE,
     4 * EDGE,
   );

@@ -1,22 +1,27 @@
 // @ts-check
 /** A window on a matrix: the first column and row that are seen, and how many pixels a cell has. */
 
-/** @typedef {{ x: number, y: number, side: number }} Window */
+/** @typedef {{ x: number, y: number, side: number, tall?: number }} Window `tall`: pixels of a row, where not `side` */
 /**
- * @typedef {{ rows: number, columns: number, width: number, height: number, least: number, most: number }} Bounds in
- * pixels; cells have from `least` to `most`
+ * @typedef {{ rows: number, columns: number, width: number, height: number, least: number, most: number, tall?: number
+ * }} Bounds in pixels; cells have from `least` to `most`, rows are `tall` at least
  */
 
 /** All that can be seen at once. @param {Bounds} bounds @returns {Window} */
-export const whole = (bounds) => ({ x: 0, y: 0, side: bounds.least });
+export const whole = (bounds) => ({ x: 0, y: 0, side: bounds.least, tall: tallOf(bounds.least, bounds) });
+
+/** Pixels of a row whose cells are so wide. @param {number} side @param {Bounds} bounds */
+const tallOf = (side, { tall = 0 }) => Math.max(side, tall);
 
 /** The nearest window within the matrix. @param {Window} window @param {Bounds} bounds @returns {Window} */
 export function within({ x, y, side }, bounds) {
   const size = limited(side, bounds.least, bounds.most);
+  const tall = tallOf(size, bounds);
   return {
     x: limited(x, 0, Math.max(0, bounds.columns - bounds.width / size)),
-    y: limited(y, 0, Math.max(0, bounds.rows - bounds.height / size)),
+    y: limited(y, 0, Math.max(0, bounds.rows - bounds.height / tall)),
     side: size,
+    tall,
   };
 }
 
@@ -30,7 +35,8 @@ export function within({ x, y, side }, bounds) {
 export function zoomed(window, bounds, factor, point) {
   const side = limited(window.side * factor, bounds.least, bounds.most);
   const x = window.x + point.x / window.side - point.x / side;
-  return within({ x, y: window.y + point.y / window.side - point.y / side, side }, bounds);
+  const y = window.y + point.y / (window.tall || window.side) - point.y / tallOf(side, bounds);
+  return within({ x, y, side }, bounds);
 }
 
 /**
@@ -41,7 +47,7 @@ export function zoomed(window, bounds, factor, point) {
  * @param {number} down
  */
 export const moved = (window, bounds, right, down) =>
-  within({ ...window, x: window.x + right / window.side, y: window.y + down / window.side }, bounds);
+  within({ ...window, x: window.x + right / window.side, y: window.y + down / (window.tall || window.side) }, bounds);
 
 /**
  * The window moves no farther than it must to show a cell; -1 leaves it.
@@ -51,7 +57,7 @@ export const moved = (window, bounds, right, down) =>
  */
 export function showing(window, bounds, { q, k }) {
   const x = k < 0 ? window.x : limited(window.x, k + 1 - bounds.width / window.side, k);
-  const y = q < 0 ? window.y : limited(window.y, q + 1 - bounds.height / window.side, q);
+  const y = q < 0 ? window.y : limited(window.y, q + 1 - bounds.height / (window.tall || window.side), q);
   return within({ ...window, x, y }, bounds);
 }
 
@@ -63,7 +69,7 @@ export function showing(window, bounds, { q, k }) {
  */
 export function cellAt(window, bounds, point) {
   const k = Math.floor(window.x + point.x / window.side);
-  const q = Math.floor(window.y + point.y / window.side);
+  const q = Math.floor(window.y + point.y / (window.tall || window.side));
   return point.x >= 0 && point.y >= 0 && k >= 0 && k < bounds.columns && q >= 0 && q < bounds.rows ? { q, k } : null;
 }
 

@@ -16,21 +16,22 @@ export const longest = (labels) => Math.max(0, ...labels.map((label) => wide(cut
  * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn how they
  * lie
  * @param {number} size pixels that they take
- * @param {boolean} [numbered] whether labels are numbers from 1, of which round ones stay where not all have room
+ * @param {number} [start] the first label, where labels are numbers in order, of which round ones stay where not all
+ * have room
  * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so
  * many
  *   pixels; that of the chosen row or column always, and marked
  */
-export function mount(place, labels, turn, size, numbered = false) {
+export function mount(place, labels, turn, size, start = -1) {
   const down = turn === "rows";
   place.className = down ? "rows axis" : `columns axis ${turn}`;
   place.style[down ? "width" : "height"] = `${size}px`;
-  return ({ x, y, side }, length, chosen) => {
-    const from = down ? y : x;
+  return ({ x, y, side: across, tall = across }, length, chosen) => {
+    const [from, side] = down ? [y, tall] : [x, across];
     const needed = Math.max(1, Math.ceil(LINE / side));
-    const each = numbered ? round(needed) : needed;
-    // the number of a place is one more
-    const first = numbered && each > 1 ? each - 1 : 0;
+    const each = start < 0 ? needed : round(needed);
+    // the number of a place may be one more
+    const first = start > 0 && each > 1 ? each - start : 0;
     const room = Math.max(LINE, side * each);
     const last = Math.min(labels.length, Math.ceil(from + length / side));
     const seen = [];

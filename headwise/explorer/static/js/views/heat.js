@@ -33,6 +33,8 @@ const READABLE = 6;
 const [TALLEST, LOWEST, NARROW, SHARE] = [560, 200, 700, 0.6];
 /** Rows whose numbers are worth a page that scrolls, and pixels that they take of it, at most. */
 const [FEW, ROOM] = [32, 660];
+/** Pixels of a row, at least and at most, where there are few and their cells are narrower. */
+const [LOW, HIGH] = [14, 24];
 
 /**
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
@@ -193,7 +195,10 @@ function rowOf(head) {
 }
 
 /** The window in dots of the screen. @param {import("../core/zoom.js").Window} window */
-const dotted = ({ x, y, side }) => ({ x, y, side: side * (globalThis.devicePixelRatio || 1) });
+const dotted = ({ x, y, side, tall = side }) => {
+  const dots = globalThis.devicePixelRatio || 1;
+  return { x, y, side: side * dots, tall: tall * dots };
+};
 
 /**
  * What stands behind the marks of cells, as large as the canvas is seen.
@@ -260,7 +265,7 @@ function sentence(q, k, weights, group) {
  * @param {state.Group} group
  * @param {import("../core/zoom.js").Window} window
  */
-function tipped(tip, at, weights, group, { x, y, side }) {
+function tipped(tip, at, weights, group, { x, y, side, tall = side }) {
   // a row may be looked at without any of its cells
   tip.hidden = !at || at.k < 0;
   if (!at || at.k < 0) return;
@@ -270,7 +275,7 @@ function tipped(tip, at, weights, group, { x, y, side }) {
   // it flips where it would be cut
   const flips = box.getBoundingClientRect().left + left + tip.offsetWidth > globalThis.innerWidth - 8;
   tip.style.left = `${flips ? Math.max(-box.offsetLeft, (at.k - x) * side - tip.offsetWidth - 6) : left}px`;
-  tip.style.top = `${(at.q - y) * side}px`;
+  tip.style.top = `${(at.q - y) * tall}px`;
 }
 
 /**
@@ -298,11 +303,13 @@ function boundsOf({ group, fitsScreen, more = 0 }, place, canvas, margin) {
     label,
     most: LARGEST,
   });
+  // cells need not be square
+  const tall = side < LOW && LOW * rows <= LOWEST ? Math.min(HIGH, LOWEST / rows) : side;
   const size = {
     width: Math.min(width, side * columns),
-    height: Math.min(Math.max(LOWEST, height - band), side * rows),
+    height: Math.min(Math.max(LOWEST, height - band), tall * rows),
   };
-  return { bounds: { rows, columns, ...size, least: side, most: LARGEST }, turn, band };
+  return { bounds: { rows, columns, ...size, least: side, most: LARGEST, tall: tall > side ? tall : 0 }, turn, band };
 }
 
 /** Where the largest numbers are, the largest first. @param {ArrayLike<number>} values @param {number} most */

@@ -20,7 +20,8 @@ export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) 
 
 /**
  * The tokens of the cell that tells most: between two sequences that with the largest product of weight and distance
- * from the diagonal, within one the largest weight on another token than its own and the first; of a pooling, and where
+ * from the diagonal, within one the largest weight on another token than its own and the first (in a graph read for one
+ * node: of its row); of a pooling, and where
  * there is none, the largest weight. Special tokens take part only where there are no others.
  * `rows` and `columns` are the tokens of each; `marked` is minus infinity where a pair is forbidden.
  * @param {{ weights: Float32Array, marked: Float32Array, rows: number[][], columns: number[][] }} head
@@ -33,17 +34,25 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
     const left = parts.map((_, at) => at).filter((at) => !special.includes(parts[at][0]));
     return left.length ? left : parts.map((_, at) => at);
   };
+  const within = oneSequence(group);
+  // a graph that was read for a node opens on its row
+  const node = trace.places?.chosen ?? null;
+  const given = within && rows.some(([first]) => first === node);
   // a row that sees one key alone has no choice
   const choosing = common(rows, queries.special || []).filter(
     (q) =>
       marked.subarray(q * columns.length, (q + 1) * columns.length).filter((weight) => weight > -Infinity).length > 1,
   );
   const across = common(columns, keys.special || []);
-  const within = oneSequence(group);
   const far = (/** @type {number} */ q, /** @type {number} */ k) =>
-    within ? Number(q !== k && k > 0) : group.kind === "pooled" ? 1 : Math.abs(q / rows.length - k / columns.length);
+    within
+      ? Number(q !== k && (k > 0 || given))
+      : group.kind === "pooled"
+        ? 1
+        : Math.abs(q / rows.length - k / columns.length);
   let [best, cell] = [[-Infinity, -Infinity], { q: -1, k: -1 }];
-  for (const q of choosing.length ? choosing : rows.keys()) {
+  const from = given ? [rows.findIndex(([first]) => first === node)] : choosing.length ? choosing : rows.keys();
+  for (const q of from) {
     for (const k of across) {
       const weight = weights[q * columns.length + k];
       // a row that looks at one key alone has no shares to compare

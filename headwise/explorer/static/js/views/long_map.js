@@ -50,9 +50,12 @@ export async function mount(node, read, trace, group, alive) {
   const overview = /** @type {Overview} */ (await getJson(`${path}/overview?${query({ layer, head })}`));
   if (!alive()) return () => {};
   const title = headTitle(group, at, head);
-  state.strongest.value = { q: overview.largest.q, k: overview.largest.k };
   const rows = new Rows(path, layer, head);
-  const map = new LongMap({ path, layer, head, group, overview, title, rows });
+  state.strongest.value = await opening(overview, rows, trace.places?.chosen);
+  if (!alive()) return () => {};
+  // nodes that are numbers have these names everywhere
+  const start = Number(trace.axes[group.name].keys.kind !== "nodes" || group.keys[0] !== "0");
+  const map = new LongMap({ path, layer, head, group, overview, title, rows, start });
   fill(node, h("div", { class: "heading" }, h("h2", { title: layer }, title), hows()));
   fill(read);
   const place = h("div");
@@ -60,6 +63,17 @@ export async function mount(node, read, trace, group, alive) {
   const ends = [await map.mount(place), reading.mount(read, { group, row: rows.at }, trace, group)];
   document.documentElement.dataset.ready = `${group.name}/${at}/${head}/long`;
   return () => ends.forEach((end) => end());
+}
+
+/**
+ * The cell on which a map opens: in a graph read for one node, what this takes most from another.
+ * @param {Overview} overview @param {Rows} rows @param {number | null | undefined} node
+ */
+async function opening({ largest: { q, k } }, rows, node) {
+  if (node === null || node === undefined) return { q, k };
+  const row = await rows.load(node);
+  const best = row.reduce((most, weight, at) => (at !== node && weight > (row[most] || 0) ? at : most), -1);
+  return { q: node, k: best < 0 ? node : best };
 }
 
 /** Largest weights or means. */
@@ -89,12 +103,17 @@ class Rows {
   at = (/** @type {number} */ q) => {
     const latest = this.latest.value;
     if (latest && latest.q === q) return latest.row;
-    getNumbers(this.asked(q)).then(
-      ({ data }) => (this.latest.value = { q, row: /** @type {Float32Array} */ (data) }),
-      (error) => (state.status.value = error.message),
-    );
+    this.load(q).catch((error) => (state.status.value = error.message));
     return null;
   };
+
+  /** @param {number} q */
+  async load(q) {
+    const { data } = await getNumbers(this.asked(q));
+    const row = /** @type {Float32Array} */ (data);
+    this.latest.value = { q, row };
+    return row;
+  }
 }
 
 class LongMap {
@@ -118,10 +137,11 @@ class LongMap {
 
   /**
    * @param {{ path: string, layer: string, head: number, group: state.Group, overview: Overview, title: string, rows:
-   * Rows }} of
+   * Rows, start: number }} of `start`: the first number of a place
    */
-  constructor({ path, layer, head, group, overview, title, rows }) {
+  constructor({ path, layer, head, group, overview, title, rows, start }) {
     this.group = group;
+    this.start = start;
     this.overview = overview;
     this.title = title;
     this.rows = rows;
@@ -143,8 +163,8 @@ class LongMap {
     const band = axis.longest(group.keys) + 10;
     this.bounds = boundsOf(group, place, canvas, margin, band);
     const both = (/** @type {HTMLElement} */ side, /** @type {string[]} */ labels, /** @type {any} */ turn) =>
-      [labels.map((_, at) => (at + 1).toLocaleString("en")), labels].map((names, at) =>
-        axis.mount(side, names, turn, turn === "rows" ? margin : band, at === 0),
+      [labels.map((name, at) => (this.start ? (at + 1).toLocaleString("en") : name)), labels].map((names, at) =>
+        axis.mount(side, names, turn, turn === "rows" ? margin : band, at === 0 ? this.start : -1),
       );
     this.labelled = [both(left, group.queries, "rows"), both(top, group.keys, "upright")];
     cells.style.width = `${this.bounds.width}px`;
@@ -352,7 +372,7 @@ class LongMap {
     const [from, to] = [
       [group.queries, at.q],
       [group.keys, at.k],
-    ].map(([labels, place]) => stretch(/** @type {string[]} */ (labels), Number(place), block));
+    ].map(([labels, place]) => stretch(/** @type {string[]} */ (labels), Number(place), block, this.start));
     const kind = block > 1 ? `${t(state.pooled.value ? "block_mean" : "block_max")} ` : "";
     tip.textContent = `${from} → ${to} ${kind}${told}`;
     const box = /** @type {HTMLElement} */ (tip.parentElement);
@@ -402,12 +422,14 @@ class LongMap {
 
 /**
  * A place, or the first and the last of a block of them.
- * @param {string[]} labels @param {number} place @param {number} block
+ * @param {string[]} labels @param {number} place @param {number} block @param {number} start the number of the first
  */
-function stretch(labels, place, block) {
+function stretch(labels, place, block, start) {
   if (block === 1) return cut(labels[place], LETTERS);
   const first = Math.floor(place / block) * block;
-  return `${(first + 1).toLocaleString("en")}–${Math.min(labels.length, first + block).toLocaleString("en")}`;
+  return [first, Math.min(labels.length, first + block) - 1]
+    .map((at) => (start ? (at + 1).toLocaleString("en") : labels[at]))
+    .join("–");
 }
 
 /**

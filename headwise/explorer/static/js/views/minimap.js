@@ -28,21 +28,21 @@ export function mount(bounds) {
   let small = document.createElement("canvas");
   const paint = () => {
     const context = canvas.getContext("2d");
-    const { x, y, side } = zooming.now(bounds);
+    const { x, y, side, tall = side } = zooming.now(bounds);
     context.clearRect(0, 0, width, height);
     context.imageSmoothingEnabled = false;
     context.drawImage(small, 0, 0, width, height);
     context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--mark").trim();
     context.lineWidth = 2;
     const across = Math.min(width - 2, (bounds.width / side / columns) * width);
-    const down = Math.min(height - 2, (bounds.height / side / rows) * height);
+    const down = Math.min(height - 2, (bounds.height / tall / rows) * height);
     context.strokeRect((x / columns) * width + 1, (y / rows) * height + 1, across, down);
   };
   const move = (/** @type {PointerEvent} */ event) => {
     const box = canvas.getBoundingClientRect();
-    const { side } = zooming.now(bounds);
+    const { side, tall = side } = zooming.now(bounds);
     const x = ((event.clientX - box.left) / box.width) * columns - bounds.width / side / 2;
-    const y = ((event.clientY - box.top) / box.height) * rows - bounds.height / side / 2;
+    const y = ((event.clientY - box.top) / box.height) * rows - bounds.height / tall / 2;
     zooming.put(within({ x, y, side }, bounds), bounds);
   };
   canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {

@@ -23,6 +23,8 @@ const [SHORT, BELOW, NAMED] = [4, 12, 30];
 const [WIDEST, BAND] = [9, 18];
 /** Pixels of a node, and beside its name; of an atom at most and at least; bonds with room for the numbers of atoms. */
 const [NODE, BESIDE, ATOM, SMALLEST, NUMBERED] = [32, 12, 26, 18, 34];
+/** Pixels of the field of a molecule that grows with what it holds, at most. */
+const TALLEST = 500;
 /** A share of the entropy of equal weights from which on a row is as good as even. */
 const EVEN = 0.98;
 /** Widths in a legend. */
@@ -68,7 +70,7 @@ export function mount(place, seen) {
     widths,
     note,
   );
-  const tallest = field.clientHeight;
+  const tallest = Math.min(TALLEST, field.clientHeight);
   // from here on it may be lower, and fills the height of what stands beside it
   field.classList.toggle("fills", chemical);
   const placed = () => {

@@ -54,9 +54,9 @@ export const beside =
     if (top) sides.top.append(upwards, top);
     if (left) sides.left.append(left);
     if (left) left.style.width = `${DEEP}px`;
-    return ({ x, y, side }, { rows, columns, width, height }, row) => {
+    return ({ x, y, side, tall = side }, { rows, columns, width, height }, row) => {
       const name = state.dark.peek() ? "grey dark" : "grey light";
-      const [across, down] = [width / side / columns, height / side / rows];
+      const [across, down] = [width / side / columns, height / tall / rows];
       if (left)
         drawn(left, DEEP, height, painted(turned, frames, bands, name), [0, (y / rows) * frames, bands, down * frames]);
       if (!top) return;

@@ -9,11 +9,25 @@ import { t } from "../strings.js";
 
 /** So many nodes have a bar each; more are points of a chart. */
 const LISTED = 24;
+/** A share of the entropy of equal weights from which on the bars of all nodes would look full. */
+const EVEN = 0.97;
 
 /** @typedef {import("../pages/graph.js").Seen} Seen */
 
 /** @param {HTMLElement} place @param {Seen} seen @returns {() => void} */
-export const mount = (place, seen) => (seen.part.nodes.length > LISTED ? chart : bars)(place, seen);
+export const mount = (place, seen) =>
+  (alike(seen) ? sentence : seen.part.nodes.length > LISTED ? chart : bars)(place, seen);
+
+/** Whether every node looks at all that it hears of with almost the same weight. @param {Seen} seen */
+const alike = ({ part: { nodes }, entropy }) =>
+  nodes.every((node, at) => node.heard < 2 || entropy[at] >= EVEN * evenOf(node));
+
+/** There is nothing to compare. @type {typeof mount} */
+function sentence(place, seen) {
+  place.classList.add("alike");
+  place.append(h("h2", {}, t("spread")), h("p", {}, t("all_even")), h("p", { class: "legend" }, meanOf(seen)));
+  return () => place.classList.remove("alike");
+}
 
 /** The entropy of equal weights. @param {{ heard: number }} node */
 const evenOf = ({ heard }) => Math.log(Math.max(1, heard));

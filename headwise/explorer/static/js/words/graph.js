@@ -20,6 +20,10 @@ export const WORDS = {
     "Nats, of those that equal weights would give. A short bar: the node chooses among those it hears of.",
     "单位奈特；“共”后为均匀权重时的熵。条越短，该节点越有选择。",
   ],
+  all_even: [
+    "Every entropy is within 3 % of that of equal weights: by this measure all nodes spread almost evenly.",
+    "各熵与均匀权重的熵相差均不到 3 %：按此衡量，各节点都几乎均匀分配权重。",
+  ],
   of_even: ["{0} of {1}", "{0}，共 {1}"],
   rows_cut: [
     "A row adds up to less than 1 where not all neighbours of its node are drawn.",
