@@ -74,7 +74,7 @@ export function named(label) {
 export function told(label, side) {
   if (!/^[−+]?\d+$/.test(label)) return null;
   const step = Number(label.replace("−", "-"));
-  return step ? t(`${side}_${step < 0 ? "before" : "ahead"}`, Math.abs(step)) : t("step_known");
+  return step ? t(`step_${step < 0 ? "before" : "ahead"}_${side}`, Math.abs(step)) : t("step_known");
 }
 
 /**
