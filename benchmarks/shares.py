@@ -9,7 +9,6 @@ freed, above what it was before.
 """
 
 import argparse
-import ctypes
 import gc
 import json
 import os
@@ -26,9 +25,6 @@ import torch
 
 from benchmarks.tables import print_table, write_json
 from benchmarks.workers import peak_mib
-
-# parameter of mallopt(3) in glibc
-_M_MMAP_THRESHOLD = -3
 
 
 def main() -> None:
@@ -93,6 +89,7 @@ def _measured(kind: str, world: int, width: int) -> list[dict[str, float]]:
 
 def _work(run: Path, width: int, kind: str) -> dict[str, float]:
     """One process: a step, a checkpoint, a published model."""
+    from headwise import runtime
     from headwise.processes import process_group
     from headwise.runs.checkpoints import Checkpoints
     from headwise.runs.commits import probe
@@ -102,8 +99,7 @@ def _work(run: Path, width: int, kind: str) -> dict[str, float]:
     from headwise.training.saving import save_checkpoint, write_at_first
     from headwise.training.session import Session
 
-    # tensors have pages of their own, which go back when they are freed
-    ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2**16)
+    runtime.return_freed_memory()
     torch.set_num_threads(1)
     settings = [f"model.d_model={width}", f"model.d_ff={4 * width}", "model.num_heads=4", "model.dropout=0.0"]
     settings += [f"training.parallel={kind}", "training.ema_decay=0.9"]

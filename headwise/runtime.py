@@ -27,7 +27,7 @@ from headwise.errors import ConfigError
 _mkldnn: Any = torch.backends.mkldnn
 
 # parameters of mallopt(3) in glibc
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 # how the allocators of the host and of Metal say that memory is out
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "not enough memory", "out of memory")
 # the largest error of a float32 product in relation to its largest number; bfloat16 has some 3e-3
@@ -105,6 +105,16 @@ def keep_freed_memory() -> bool:
     if library is None:
         return False
     return bool(library.mallopt(_M_MMAP_MAX, 0)) and bool(library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def return_freed_memory() -> bool:
+    """Tells glibc to give every large tensor pages of its own, which go back when it is freed: so memory is measured.
+
+    Returns whether the C library took it. The opposite of `keep_freed_memory`, which is told again where speed counts.
+    """
+    library = _glibc()
+    options = {_M_MMAP_MAX: 2**16, _M_MMAP_THRESHOLD: 2**16, _M_TRIM_THRESHOLD: 2**17}
+    return library is not None and all(library.mallopt(option, value) for option, value in options.items())
 
 
 def release_freed_memory() -> bool:

@@ -208,8 +208,14 @@ def test_memory_setting_is_asked_of_glibc_alone(monkeypatch):
     assert runtime.keep_freed_memory()
     # no memory maps for large blocks, and no giving back from the end
     assert asked == [(-4, 0), (-1, 2**31 - 1)]
+    # large blocks have maps of their own again, and the end goes back
+    assert runtime.return_freed_memory()
+    assert {option for option, _ in asked[2:]} == {-4, -3, -1}
+    assert asked[2:][0] == (-4, 2**16)
+    del asked[2:]
     assert runtime.release_freed_memory()
     assert asked[2:] == [0]
     monkeypatch.setattr(runtime.platform, "libc_ver", lambda: ("", ""))
     assert not runtime.keep_freed_memory()
+    assert not runtime.return_freed_memory()
     assert not runtime.release_freed_memory()

@@ -1,11 +1,10 @@
 """Operations, time and memory of a pass, and the power of a size that they grow with."""
 
-import ctypes
 import gc
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,10 +27,6 @@ _LEAST_S = 0.02
 LEAST_SIZES = 4
 # where products take this share of the time of a pass, it is theirs that grows with the size
 DOMINANT = 0.5
-# parameters of mallopt(3) in glibc
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
-# what glibc's own adjustment comes to: larger blocks go back to the system when they are freed
-_AS_BEFORE = {_M_MMAP_MAX: 2**16, _M_MMAP_THRESHOLD: 2**25, _M_TRIM_THRESHOLD: 2**26}
 _FUSED = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 # what PyTorch counts operations of, and what it does not: fused attention on a CPU, and recurrent layers of oneDNN
 _PRODUCTS = {
@@ -137,20 +132,20 @@ def rounds_of(
     """CPU seconds of each pass in each round; in each round the passes come in another order.
 
     Tensors take the memory of those freed before them. That of new pages, which the system fills with zeros, is left
-    out: where scores are kept, they would be half of the time.
+    out: where scores are kept, they would be half of the time. The process keeps freed memory from here on.
     """
-    with _kept_pages():
-        repeats = []
-        for run in passes:
-            run()
-            repeats.append(max(1, math.ceil(_LEAST_S / max(_timed(run, 1, clock), 1e-6))))
-        times: list[list[float]] = [[] for _ in passes]
-        order, shuffled = list(range(len(passes))), random.Random(0)
-        for _ in range(rounds):
-            shuffled.shuffle(order)
-            for at in order:
-                times[at].append(_timed(passes[at], repeats[at], clock))
-        return times
+    runtime.keep_freed_memory()
+    repeats = []
+    for run in passes:
+        run()
+        repeats.append(max(1, math.ceil(_LEAST_S / max(_timed(run, 1, clock), 1e-6))))
+    times: list[list[float]] = [[] for _ in passes]
+    order, shuffled = list(range(len(passes))), random.Random(0)
+    for _ in range(rounds):
+        shuffled.shuffle(order)
+        for at in order:
+            times[at].append(_timed(passes[at], repeats[at], clock))
+    return times
 
 
 def _timed(run: Callable[[], None], repeats: int, clock: Callable[[], float]) -> float:
@@ -158,23 +153,6 @@ def _timed(run: Callable[[], None], repeats: int, clock: Callable[[], float]) ->
     for _ in range(repeats):
         run()
     return (clock() - start) / repeats
-
-
-def _allocator(options: Mapping[int, int]) -> None:
-    """Sets how the allocator of glibc takes memory from the system; nothing where there is another."""
-    if _CLEAR.exists() and hasattr(library := ctypes.CDLL(None), "mallopt"):
-        for option, value in options.items():
-            library.mallopt(option, value)
-
-
-@contextmanager
-def _kept_pages() -> Iterator[None]:
-    """What is freed stays in this process, for the next tensors."""
-    _allocator({_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 2**31 - 1})
-    try:
-        yield
-    finally:
-        _allocator(_AS_BEFORE)
 
 
 class _Products(TorchDispatchMode):
@@ -223,21 +201,19 @@ def product_share(run: Callable[[], None], rounds: int = 3) -> float:
 def peak_bytes(run: Callable[[], None]) -> int:
     """Bytes that a pass adds to the resident memory of this process at its height, after a first one.
 
-    From here on the allocator gives large blocks back at once.
+    From here on the process gives freed memory back at once, until passes are timed.
 
     Raises: MachineError where there is no /proc of Linux.
     """
     if not _CLEAR.exists():
         raise MachineError("memory is measured by /proc/self/clear_refs, which only Linux has")
-    # tensors have pages of their own, which go back when they are freed: what is in use is measured, and not what
-    # the allocator keeps or cannot join
-    _allocator({_M_MMAP_THRESHOLD: 2**16, _M_TRIM_THRESHOLD: 2**17})
+    # what is in use is measured, and not what the allocator keeps or cannot join
+    runtime.return_freed_memory()
     # the first one compiles, and builds what is kept for later calls
     run()
     gc.collect()
     # what was freed must not count as room that is there already
-    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
-        library.malloc_trim(0)
+    runtime.release_freed_memory()
     _CLEAR.write_text("5")
     before = _peak()
     run()

@@ -205,8 +205,8 @@ class Reel:
 def turns(weights: Float[np.ndarray, "heads queries keys"]) -> int:
     """How many rows, in the mean of the heads, look most at a key before the one that the row before them looks at.
 
-    >>> turns(np.eye(3)[None, [0, 2, 1]])
-    1
+    >>> turns(np.eye(4)[None, [0, 3, 2, 1]])
+    2
     """
     peaks = weights.mean(0).argmax(-1) if weights.size else np.zeros(0, int)
     return int((np.diff(peaks) < 0).sum())
