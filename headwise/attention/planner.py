@@ -72,8 +72,8 @@ def _most_pairs_untiled(call: Call) -> float:
     """Pairs of a head up to which `plain` is faster than SDPA on a CPU; `python -m benchmarks.planner` checks them.
 
     oneDNN prepares each product of a tile anew, some 20 us of it. For one query in half precision SDPA is up to 4 times
-    slower on AMD, and 1 to 14 times faster on Intel, each measured. Without AVX-512, SDPA's gradient in half precision
-    is 3 to 7 times slower than the definition, which computes in float32.
+    slower on AMD, and up to 3.5 times faster on Intel. Without AVX-512, SDPA's gradient in half precision is 3 to 7
+    times slower than the definition, which computes in float32.
     """
     vectors, through_onednn, intel = _products()
     # enough numbers to repay the dozen operators of the definition

@@ -102,8 +102,8 @@ def int8_product(linear: nn.Linear) -> Product:
     """x W^T + b with W rounded to 8 bits, a scale for each output, and x to `int8_bits`, one scale for all of its rows.
 
     With one scale for all rows, what a row gives depends a little on those beside it. Where the processor has VNNI a
-    layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few. On a Xeon with
-    AMX it is 1.2 to 2.0 times as fast with 32 rows, 1.7 to 2.7 times with 160 (512 x 512 to 512 x 8,000).
+    layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few.
+    `benchmarks.decoding` shows both, by sentences one by one and by 32.
 
     Raises: MachineError where PyTorch has no such products.
     """
