@@ -7,7 +7,7 @@ import { folded, joined, parts, splits } from "../core/folding.js";
 import { cut, percent, together } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { phrase, t } from "../strings.js";
+import { named, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { classOf, said } from "./answer.js";
 import { followDark } from "./follow_dark.js";
@@ -186,7 +186,7 @@ function checked({ example, truth }, { output, places }) {
   if ((found ? found.name : output.trim()) === example.label) truth.textContent = `✓ ${t("as_in_data")}`;
   else truth.textContent = `${found ? "✗ " : ""}${t("truth", signed(ended(example.label)))}`;
   // the number of a molecule as its data calls it
-  if (places?.quantity) truth.append(` · ${places.quantity}`);
+  if (places?.quantity) truth.append(` · ${named("quantity", places.quantity)}`);
 }
 
 /**
