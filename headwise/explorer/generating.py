@@ -143,7 +143,7 @@ def _written(
 def _opening(trace: Traced, layers: Sequence[str]) -> list[int] | None:
     """The layer, by its place, and the head on which the group of these layers opens; None: they are of several."""
     group = next((group for group in trace.groups if group.layers == list(layers)), None)
-    return group and trace.opening(group)
+    return None if group is None else trace.opening(group)
 
 
 def _store_trace(run: LoadedRun, store: Store, item: Any, key: str, output: str) -> Traced | None:

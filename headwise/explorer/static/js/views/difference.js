@@ -7,7 +7,6 @@ import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { named, phrase, t } from "../strings.js";
 import { spelled } from "./largest.js";
-import { metric } from "./run_card.js";
 
 /** @typedef {import("../state.js").Trace} Trace */
 /**
@@ -80,8 +79,8 @@ export function measured(place, a, b) {
   fill(place, h("h2", {}, t("two_trainings")), table, notes);
   const card = (/** @type {Shown} */ { trace }) =>
     getJson(`/api/v1/cards?${query({ model: trace.model, inputs: "false" })}`);
-  Promise.all([a, b].map(card)).then(
-    (cards) => fill(table, runs([a, b], cards)),
+  Promise.all([import("./run_card.js"), card(a), card(b)]).then(
+    ([{ metric }, ...cards]) => fill(table, runs([a, b], cards, metric)),
     // a page that was saved may have none
     () => {},
   );
@@ -90,8 +89,9 @@ export function measured(place, a, b) {
 /**
  * A line for each of two runs: what both were measured by.
  * @param {Shown[]} sides @param {{ metrics: Record<string, number> }[]} cards
+ * @param {typeof import("./run_card.js").metric} metric writes a number
  */
-function runs(sides, cards) {
+function runs(sides, cards, metric) {
   const names = Object.keys(cards[0].metrics)
     .filter((name) => name in cards[1].metrics)
     .slice(0, METRICS);
