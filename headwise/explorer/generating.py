@@ -21,7 +21,7 @@ from headwise.explain.places import OnImage
 from headwise.explorer.explorer import Explorer, Name, Store
 from headwise.explorer.images import thinned
 from headwise.explorer.inputs import AskInput, check_input, item_of
-from headwise.explorer.traces import axis, traced
+from headwise.explorer.traces import Traced, axis, traced
 from headwise.explorer.wire import halved
 from headwise.predictors.drafting import Draft, Follower, Looked, OutputTokens
 from headwise.service.app import Service, route
@@ -129,11 +129,24 @@ def _written(
         }
         for output in outputs
     ]
-    name = _store_trace(run, store, items[0], read.key, outputs[0].text) if outputs else None
-    return [{"trace_id": name, "output": outputs[0].text if outputs else "", "hypotheses": hypotheses}]
+    trace = _store_trace(run, store, items[0], read.key, outputs[0].text) if outputs else None
+    return [
+        {
+            "trace_id": trace and trace.id,
+            "output": outputs[0].text if outputs else "",
+            "opens": trace and _opening(trace, follower.layers),
+            "hypotheses": hypotheses,
+        }
+    ]
 
 
-def _store_trace(run: LoadedRun, store: Store, item: Any, key: str, output: str) -> str | None:
+def _opening(trace: Traced, layers: Sequence[str]) -> list[int] | None:
+    """The layer, by its place, and the head on which the group of these layers opens; None: they are of several."""
+    group = next((group for group in trace.groups if group.layers == list(layers)), None)
+    return None if group is None else trace.opening(group)
+
+
+def _store_trace(run: LoadedRun, store: Store, item: Any, key: str, output: str) -> Traced | None:
     """The trace of an output; None for a model without attention, or a text that it cannot read again."""
     try:
         trace = traced(run, item, output, key)
@@ -141,7 +154,7 @@ def _store_trace(run: LoadedRun, store: Store, item: Any, key: str, output: str)
         # the tokens of its text need not be those that were written
         return None
     store.put(trace)
-    return trace.id
+    return trace
 
 
 Key = tuple[int, ...]

@@ -1,5 +1,10 @@
 """Models of transformers in a browser: an output as it is written, and what a chat template makes of a text."""
 
+import io
+import math
+import re
+
+import numpy as np
 import pytest
 from browsing import IN_BROWSER, explored_at
 
@@ -18,7 +23,10 @@ def site(tmp_path_factory):
     words.chat_template = TEMPLATE
     words.save_pretrained(chat)
     bytes_ = made(place / "bytes", "GPT2LMHeadModel", byte_level=True, n_positions=80)
-    with explored_at([], *(part for folder in (chat, bytes_) for part in ("--hf", folder))) as address:
+    # scores so large that heads are far from even
+    wide = {"n_positions": 80, "n_embd": 64, "scale_attn_weights": False}
+    sharp = made(place / "sharp", "GPT2LMHeadModel", byte_level=True, **wide)
+    with explored_at([], *(part for folder in (chat, bytes_, sharp) for part in ("--hf", folder))) as address:
         yield address
 
 
@@ -58,16 +66,36 @@ def test_home_says_what_a_model_is_and_which_pages_it_lacks(page, site):
     page.goto(f"{site}#/?m=bytes")
     page.wait_for_selector("html[data-ready='home/bytes']")
     card = page.locator(".card-of-run").inner_text()
-    for part in ("language model", "A decoder", "GPT2LMHeadModel", "2 × 4", "self-attention, causal", "from\nbytes"):
+    for part in ("language model", "A decoder", "GPT2LMHeadModel", "2 × 4", "self-attention, causal"):
         assert part in card, part
     lacking = {link.inner_text(): link.get_attribute("title") for link in page.locator("nav .lacking").all()}
     assert set(lacking) == {"Vision", "Graph", "Film"}
     assert lacking["Vision"] == "needs a run that reads pictures"
 
 
-def test_a_card_shows_words_and_names_the_pieces_that_meet(page, site):
+def test_a_model_whose_heads_are_near_even_is_called_so_once(page, site):
     page.goto(f"{site}#/?m=bytes")
     page.wait_for_selector("html[data-ready='home/bytes']")
+    page.locator(".pronouns + .note:has-text('almost even')").wait_for()
+    least = []
+    for text in page.locator("a.example bdi").all_inner_texts():
+        trace = page.request.post(f"{site}api/v1/traces", data={"model": "bytes", "text": text}).json()
+        (group,) = trace["groups"]
+        asked = {"group": group["name"], "q": len(group["queries"]) - 1}
+        answer = page.request.get(f"{site}api/v1/traces/{trace['trace_id']}/row", params=asked)
+        rows = np.load(io.BytesIO(answer.body())).astype(float)
+        least.append((-rows * np.log(rows)).sum(-1).min() / math.log(rows.shape[-1]))
+    note = page.locator("main > .note, .note:has-text('Near even')").first.inner_text()
+    assert float(re.search(r"([\d.]+)\s%", note)[1]) == pytest.approx(100 * min(least), abs=0.2)
+    # what it answers and where it looks is not said card by card
+    assert not "".join(page.locator(".example :is(.answer, .story)").all_inner_texts()).strip()
+    # up to "it" two sentences are one to a causal model
+    assert page.locator(".pronouns > li:visible").count() == 2
+
+
+def test_a_card_shows_words_and_names_the_pieces_that_meet(page, site):
+    page.goto(f"{site}#/?m=sharp")
+    page.wait_for_selector("html[data-ready='home/sharp']")
     link = page.locator("a.example").first
     link.locator("canvas").wait_for()
     words = [word.inner_text().strip("“”") for word in link.locator(".story bdi").all()]

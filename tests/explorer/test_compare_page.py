@@ -67,6 +67,14 @@ def under(page, canvas, shape, q, k):
     return [float(tip.split()[-1]) for tip in page.locator(".tip:visible").all_inner_texts()]
 
 
+def bring(page, name):
+    """Where the maps lie above each other, this one is shown."""
+    button = page.locator(".which-map").get_by_role("button", name=name, exact=True)
+    if page.viewport_size["width"] <= 700:
+        button.click()
+    assert button.is_visible() == (page.viewport_size["width"] <= 700)
+
+
 def percents(text):
     return [float(part) / 100 for part in re.findall(r"(\d+(?:\.\d+)?) %", text)]
 
@@ -247,6 +255,7 @@ def test_what_differs_is_said_in_sentences_and_shown_in_a_row(page, site):
     assert percents(lines[4]) == [pytest.approx((two == 0).mean(), abs=6e-4)]
     # a click on another cell shows its row
     maps = page.locator("canvas.heat")
+    bring(page, "A")
     box = maps.first.bounding_box()
     maps.first.click(position={"x": box["width"] / one.shape[1] / 2, "y": 1.5 * box["height"] / one.shape[0]})
     page.mouse.move(0, 0)
@@ -261,6 +270,7 @@ def test_two_runs_are_compared_by_the_mean_of_their_heads_with_their_metrics(pag
     opened(page, site, f"#/compare?m=run&m2=twin&x=a+and+g+.&{sides}", "data-ready^=compare")
     assert page.locator("html").get_attribute("data-ready").split("/")[2::2] == ["-1", "-1"]
     mean = np.mean([matrix(page, site, traced(page, site), head) for head in (0, 1)], axis=0)
+    bring(page, "A")
     shown = under(page, page.locator("canvas.heat").first, mean.shape, 1, 2)
     assert shown == [pytest.approx(mean[1, 2], rel=6e-3), pytest.approx(mean[1, 2], rel=6e-3), 0]
     assert "Both maps are the same." in page.locator(".differs").inner_text()

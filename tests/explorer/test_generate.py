@@ -189,6 +189,8 @@ def test_the_end_names_the_trace_of_the_output(client):
     _, _, end = written(client)
     told = client.post("/api/v1/traces", json={"model": "run", "text": TEXT, "target": end["output"]}).json()
     assert told["trace_id"] == end["trace_id"]
+    cross = next(group for group in told["groups"] if group["kind"] == "cross")
+    assert end["opens"] == cross["opens"], "Translate and Attend open on one head"
 
 
 @pytest.mark.parametrize(

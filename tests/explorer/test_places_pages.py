@@ -244,6 +244,25 @@ def centres(page):
     return np.array([[box["x"] + box["width"] / 2, box["y"] + box["height"] / 2] for box in boxes])
 
 
+def test_heads_stand_where_all_nodes_spread_almost_evenly(page, site):
+    """Bars of nodes would all be full: a line for each head that lacks something of the entropy of equal weights."""
+    opened(page, site, "#/graph?m=graph-regress&x=CC(C)CO", "graph/")
+    page.locator(".spread .shares").wait_for()
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "graph-regress", "text": "CC(C)CO"}).json()
+    asked = {"group": told["groups"][0]["name"], "hops": 1, "most": 120}
+    drawn = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/graph", params=asked).json()
+    even = np.log([node["heard"] for node in drawn["nodes"]])
+    spread = numbers(page, site, "graph-regress", "spread", asked, text="CC(C)CO")
+    lacking = 100 * (1 - spread / even).mean(-1)
+    lines = [re.findall(r"[\d.]+", text) for text in page.locator(".spread .shares > div").all_inner_texts()]
+    shown = {(int(layer) - 1, int(head) - 1): float(percent) for layer, head, percent in lines}
+    assert {place for place in np.ndindex(lacking.shape) if lacking[place] >= 0.06} <= set(shown)
+    for place, percent in shown.items():
+        assert percent == pytest.approx(lacking[place], abs=0.1)
+    least = (spread / even)[tuple(told["groups"][0]["opens"])]
+    assert f"even {drawn['nodes'][least.argmin()]['name']}, which" in page.locator(".spread > p").first.inner_text()
+
+
 @pytest.mark.parametrize("width", [1440, 390])
 def test_a_molecule_has_bonds_of_one_length_and_all_of_its_rows(page, site, width):
     page.set_viewport_size({"width": width, "height": 900})

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import re
 
 import numpy as np
 import pytest
@@ -87,7 +88,9 @@ def test_the_matrix_grows_a_row_a_token(page, site, lines):
     assert rows(page) == best[:1]
 
 
-@pytest.mark.parametrize(("model", "asked"), [("run", ""), ("run", "&tl=0&th=1"), ("text", "&tl=1&th=0")])
+@pytest.mark.parametrize(
+    ("model", "asked"), [("run", ""), ("run", "&tl=-1&th=-1"), ("run", "&tl=0&th=1"), ("text", "&tl=1&th=0")]
+)
 def test_numbers_are_those_of_the_server(page, site, lines, model, asked):
     text = {"run": "a+and+g+.", "text": "a1&b=3"}[model]
     opened(page, site, f"#/translate?m={model}&x={text}{asked}")
@@ -99,7 +102,11 @@ def test_numbers_are_those_of_the_server(page, site, lines, model, asked):
     box = canvas.bounding_box()
     columns = weights[-1].shape[-1]
     for q in (0, len(weights) - 1):
-        wanted = weights[q].mean((0, 1)) if not asked else weights[q][int(asked[4]), int(asked[9])]
+        if "-" in asked:
+            wanted = weights[q].mean((0, 1))
+        else:
+            layer, head = map(int, re.findall(r"\d", asked)) if asked else lines[model][-1]["end"]["opens"]
+            wanted = weights[q][layer, head]
         for k in (0, len(wanted) - 1):
             place = {"x": (k + 0.5) * box["width"] / columns, "y": (q + 0.5) * box["height"] / len(weights)}
             canvas.hover(position=place)
@@ -184,7 +191,7 @@ def test_stop_ends_the_request(page, site):
 
 def test_the_keyboard_is_enough(page, site):
     page.emulate_media(reduced_motion="reduce")
-    page.goto(f"{site}#/translate?m=text")
+    page.goto(f"{site}#/translate?m=text&tl=-1&th=-1")
     page.wait_for_selector("html[data-shell]")
     page.keyboard.press("/")
     page.keyboard.type("a1")

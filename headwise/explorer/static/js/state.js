@@ -223,11 +223,13 @@ export const most = signal(0);
 export const forced = signal("");
 export const step = signal(-1);
 export const node = signal(-1);
-export const ofLayer = signal(-1);
-export const ofHead = signal(-1);
+/** -1: the mean; -2: where the page opens. */
+export const [ofLayer, ofHead] = [signal(-2), signal(-2)];
 Object.assign(PARTS, { b: beams, max: most, f: forced, t: step, nd: node, tl: ofLayer, th: ofHead });
-Object.assign(DEFAULTS, { b: 0, max: 0, f: "", t: -1, nd: -1, tl: -1, th: -1 });
+Object.assign(DEFAULTS, { b: 0, max: 0, f: "", t: -1, nd: -1, tl: -2, th: -2 });
 ["b", "max", "t", "nd", "tl", "th"].forEach((name) => NUMBERS.add(name));
+/** Numbers of which -2 says that none is chosen. */
+const UNSET = new Set(["h2", "tl", "th"]);
 /** What changes too often to be worth a way back. */
 const PASSING = ["t"];
 Object.assign(PARTS, {
@@ -412,7 +414,7 @@ export function readAddress() {
       const number = Number(value);
       if (value === null) /** @type {any} */ (part).value = fallback;
       else if (NUMBERS.has(name))
-        part.value = Number.isInteger(number) && number >= (name === "h2" ? -2 : -1) ? number : fallback;
+        part.value = Number.isInteger(number) && number >= (UNSET.has(name) ? -2 : -1) ? number : fallback;
       else if (name in CHOICES) part.value = CHOICES[name].includes(value) ? value : fallback;
       else if (name === "te")
         part.value = Number(value) >= 0.01 && Number(value) <= 100 ? String(Number(value)) : fallback;

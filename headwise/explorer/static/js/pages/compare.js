@@ -377,7 +377,7 @@ function shownOf({ report, maps, row, runs }, a, b) {
   const top = Math.max(largest(a.weights), largest(b.weights));
   // a map takes the width that its panel has beside the others
   const panels = [a, b, null].map(() => h("section", { class: "panel" }));
-  maps.append(...panels);
+  maps.append(switched(panels, alike ? 2 : 0), ...panels);
   // titles with the names of runs take two lines, that of the difference one
   maps.classList.toggle("named", a.trace.model !== b.trace.model);
   return [
@@ -386,6 +386,24 @@ function shownOf({ report, maps, row, runs }, a, b) {
     difference(panels[2], a, b, spot),
     alike ? differing.row(row, a, b, () => state.hovered.value || spot()) : () => {},
   ];
+}
+
+/**
+ * Buttons by which a narrow screen, where the maps lie above each other, shows one of them.
+ * @param {HTMLElement[]} panels @param {number} first
+ */
+function switched(panels, first) {
+  const names = ["A", "B", t("difference_short")];
+  const buttons = names.map((name, at) => h("button", { class: "tab", onclick: () => show(at) }, name));
+  const show = (/** @type {number} */ now) =>
+    panels.forEach((panel, at) => {
+      panel.classList.toggle("behind", at !== now);
+      panel.inert = at !== now && innerWidth <= NARROW;
+      buttons[at].classList.toggle("chosen", at === now);
+      buttons[at].setAttribute("aria-pressed", String(at === now));
+    });
+  show(first);
+  return h("div", { class: "tabs which-map", role: "group", "aria-label": t("shown_map") }, buttons);
 }
 
 /** What all maps of the page share. @param {() => { q: number, k: number }} spot */

@@ -26,8 +26,9 @@ const WHOLE = 0.995;
  * number }} Part
  */
 /**
+ * `entropies` of all layers and heads, one behind the other.
  * @typedef {{ trace: state.Trace, group: state.Group, part: Part, weights: ArrayLike<number>, entropy:
- * ArrayLike<number>, at: number, head: number, title: string, path: string }} Seen
+ * ArrayLike<number>, entropies: any, at: number, head: number, title: string, path: string }} Seen
  */
 
 /** @param {HTMLElement} place @returns {() => void} */
@@ -198,6 +199,7 @@ function followed(seen) {
         part,
         weights: cut(edges),
         entropy: cut(entropies),
+        entropies: entropies.data,
         at,
         head,
         title,

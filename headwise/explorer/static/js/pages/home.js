@@ -6,7 +6,7 @@ import { fill, h } from "../dom.js";
 import { forgetAll, recent } from "../recent.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
-import { learn, phrase, t } from "../strings.js";
+import { knows, learn, phrase, t } from "../strings.js";
 import * as examples from "../views/example_cards.js";
 import { WORDS } from "../words/home.js";
 
@@ -21,6 +21,8 @@ const COMMANDS = {
   film: "headwise train RECIPE film.every=50",
 };
 
+/** Inputs that can be typed; others are chosen. */
+const TYPED = new Set(["text", "node", "molecule"]);
 const PAGES = ["attend", "trace", "translate", "vision", "graph", "positions", "compare", "film"];
 
 /** @param {HTMLElement} place @returns {() => void} */
@@ -51,7 +53,7 @@ function withRun(place, meta) {
   fill(
     place,
     h("h1", {}, t(`welcome_${served.input}`)),
-    h("p", { class: "intro" }, t("lead")),
+    h("p", { class: "intro" }, t(TYPED.has(served.input) ? "lead" : "lead_pick")),
     choice(meta.models, served.name),
     cards,
     h(
@@ -94,7 +96,7 @@ function withRun(place, meta) {
 /** Which run is shown, where there are several. @param {any[]} models @param {string} now */
 function choice(models, now) {
   if (models.length < 2) return null;
-  return h(
+  const row = h(
     "div",
     { class: "tabs runs", role: "group", "aria-label": t("models") },
     models.map(({ name }) =>
@@ -109,6 +111,12 @@ function choice(models, now) {
       ),
     ),
   );
+  // once it is in the page, what is chosen is in sight
+  requestAnimationFrame(() => {
+    const chosen = /** @type {HTMLElement} */ (row.querySelector(".chosen"));
+    row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.offsetWidth) / 2;
+  });
+  return row;
 }
 
 /** A line for each page: what one sees there, of a run that reads this. @param {string} [input] none without a run */
@@ -130,7 +138,7 @@ function pages(input) {
           h(
             "span",
             {},
-            t(name === "attend" && input === "sound" ? "see_sound" : `see_${name}`),
+            t(name === "attend" && knows(`see_${input}`) ? `see_${input}` : `see_${name}`),
             state.lacks(name)
               ? h("span", { class: "side" }, state.language.value === "zh" ? "" : " ", needs(name))
               : null,

@@ -15,7 +15,7 @@ import { later } from "../views/later.js";
 import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
 import { tint } from "../views/tint.js";
-import { asking, drawn } from "../views/writing.js";
+import { asking, drawn, looking } from "../views/writing.js";
 import { keyboard } from "../views/writing_keys.js";
 import { options } from "../views/writing_options.js";
 import { WORDS } from "../words/translate.js";
@@ -84,7 +84,8 @@ export function mount(place) {
 }
 
 /**
- * Once an input is written, the step whose token looks at most words is open: the last, an end, shows least.
+ * Once an input is written, the step whose token looks at most words is open: the last, an end, shows least. Where
+ * all is one sequence, the last word is.
  * @param {{ value: ReturnType<typeof drawn>, peek: () => ReturnType<typeof drawn> }} search
  * @param {import("../views/writing.js").Open} open @param {ReturnType<typeof player>} self
  */
@@ -99,6 +100,8 @@ function opening(search, open, self) {
     const shared = through(search.peek()).map((beam, at, all) => {
       // neither a mark of punctuation nor what ends it is a word
       if (at === all.length - 1 || /^[\p{P}\p{S}\s]*$/u.test(beam.text)) return 0;
+      // of one sequence the map then has all rows
+      if (it.own) return at + 1;
       const [first = 0, second = 0] = Array.from(lookOf(it, beam, -1, -1) || []).sort((one, two) => two - one);
       return first * second;
     });
@@ -200,7 +203,8 @@ function strips(panels, search, path, self) {
     const { it } = search.value;
     const [now, far] = [path.value, state.forced.value ? state.forced.value.split(",").length : 0];
     const beam = now[now.length - 1];
-    const look = beam ? lookOf(it, beam, state.ofLayer.value, state.ofHead.value) : null;
+    const [layer, head] = looking(it);
+    const look = beam ? lookOf(it, beam, layer, head) : null;
     const read = it.own ? [...it.first, ...now.slice(0, -1).map((one) => one.text)] : it.first;
     // the places of a picture are shown on it
     const named = it.pixels ? [] : read;
@@ -251,7 +255,7 @@ function aligned(place, search, path, self) {
       );
       return undefined;
     }
-    const [layer, head] = [state.ofLayer.value, state.ofHead.value];
+    const [layer, head] = looking(it);
     if (!it.start.kind) {
       fill(place, h("p", {}, t("blind")));
       return undefined;

@@ -6,7 +6,7 @@ import { cut, percent, shown } from "../core/text.js";
 import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { named, t } from "../strings.js";
 
 /** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */
 const [MOST, FEW, NARROW] = [24, 12, 760];
@@ -33,7 +33,9 @@ export function answer(trace, group) {
     writer(trace),
     verdict(trace),
     // what the number is, as the data calls it
-    trace.places?.quantity ? h("div", {}, h("span", { class: "side" }, trace.places.quantity)) : null,
+    trace.places?.quantity
+      ? h("div", {}, h("span", { class: "legend" }, named("quantity", trace.places.quantity)))
+      : null,
     state.checkpoint.value < 0
       ? null
       : h(

@@ -7,7 +7,6 @@ import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { named, phrase, t } from "../strings.js";
 import { spelled } from "./largest.js";
-import { metric } from "./run_card.js";
 
 /** @typedef {import("../state.js").Trace} Trace */
 /**
@@ -38,19 +37,19 @@ const inColour = ({ name }, share) => h("b", { class: `of-${name}` }, part(share
 
 /**
  * The cell of words in which two maps of the same rows and columns differ most, the first where they do not; `most`:
- * how much they differ there; `size`: in any cell.
+ * how much they differ there; `any`: the cell of all in which they differ most, `size`: how much.
  * @param {Shown} a @param {Shown} b
  */
 export function largest(a, b) {
   const columns = a.group.keys.length;
   const [rows, keys] = [words(a, "queries"), words(a, "keys")];
-  let [best, most, size] = [0, -1, 0];
+  let [best, most, size, any] = [0, -1, 0, 0];
   a.marked.forEach((one, at) => {
     const apart = Math.abs(open(b.marked[at]) - open(one));
-    size = Math.max(size, apart);
+    if (apart > size) [any, size] = [at, apart];
     if (apart > most && rows[Math.floor(at / columns)] && keys[at % columns]) [best, most] = [at, apart];
   });
-  return { q: Math.floor(best / columns), k: best % columns, most, size };
+  return { q: Math.floor(best / columns), k: best % columns, most, size, any };
 }
 
 /**
@@ -80,8 +79,8 @@ export function measured(place, a, b) {
   fill(place, h("h2", {}, t("two_trainings")), table, notes);
   const card = (/** @type {Shown} */ { trace }) =>
     getJson(`/api/v1/cards?${query({ model: trace.model, inputs: "false" })}`);
-  Promise.all([a, b].map(card)).then(
-    (cards) => fill(table, runs([a, b], cards)),
+  Promise.all([import("./run_card.js"), card(a), card(b)]).then(
+    ([{ metric }, ...cards]) => fill(table, runs([a, b], cards, metric)),
     // a page that was saved may have none
     () => {},
   );
@@ -90,8 +89,9 @@ export function measured(place, a, b) {
 /**
  * A line for each of two runs: what both were measured by.
  * @param {Shown[]} sides @param {{ metrics: Record<string, number> }[]} cards
+ * @param {typeof import("./run_card.js").metric} metric writes a number
  */
-function runs(sides, cards) {
+function runs(sides, cards, metric) {
   const names = Object.keys(cards[0].metrics)
     .filter((name) => name in cards[1].metrics)
     .slice(0, METRICS);
@@ -135,7 +135,18 @@ function sentences(a, b) {
   const [full, sparse] = zero ? [b, a] : [a, b];
   if (zero && none) lines.push(phrase("exact_zeros", inColour(a, zero), inColour(b, none)));
   else if (zero || none) lines.push(phrase("zeros_of_one", full.name, inColour(sparse, zero || none), sparse.name));
+  if (alike(a, b)) lines.push(...ofAll(a, b));
   return lines.map((line) => h("li", {}, line));
+}
+
+/** The darkest cell of the difference, where it is not one of words. @param {Shown} a @param {Shown} b */
+function ofAll(a, b) {
+  const { most, size, any } = largest(a, b);
+  if (size <= most) return [];
+  const columns = a.group.keys.length;
+  const [from, to] = [a.group.queries[Math.floor(any / columns)], a.group.keys[any % columns]];
+  const shares = [a, b].map((side) => inColour(side, open(side.marked[any])));
+  return [phrase("all_differ_most", ...[from, to].map((label) => strong(cut(label, LETTERS))), ...shares)];
 }
 
 /** @param {Shown} a @param {Shown} b */

@@ -19,6 +19,7 @@ const [LETTERS, BOND, APART] = [12, 1.6, 5];
  * @param {HTMLCanvasElement} canvas
  * @param {Part} part
  * @param {How} how
+ * @returns {number} weights whose numbers have no room
  */
 export function draw(canvas, part, { spots, radius, now, shown, band, numbered }) {
   const dots = window.devicePixelRatio || 1;
@@ -52,9 +53,10 @@ export function draw(canvas, part, { spots, radius, now, shown, band, numbered }
   context.textAlign = "center";
   context.textBaseline = "middle";
   if (numbered) numbers(context, part, spots, radius, taken, soft);
+  let left = 0;
   for (const { q, k, weight } of shown) {
     const text = share(weight);
-    const [across, tall] = [wide(text, LETTERS) / 2 + 2, LETTERS / 2 + 1];
+    const [across, tall] = [wide(text, LETTERS) / 2 + 2, LETTERS / 2 + 2];
     const on = between(spots[q], spots[k], now < 0 ? 0.32 : 0.58);
     const aside = part.bonds.length
       ? besideOf(spots, part.bonds, q, k, [across, tall], (band * weight) / most / 2)
@@ -64,13 +66,17 @@ export function draw(canvas, part, { spots, radius, now, shown, band, numbered }
     const clear = (/** @type {number[]} */ [left, top, across, tall]) =>
       Math.abs(left - x) >= across + box[2] || Math.abs(top - y) >= tall + box[3];
     // the larger weights come first; what would cover one of them is in the list beside the drawing
-    if (!taken.every(clear)) continue;
+    if (!taken.every(clear)) {
+      left += 1;
+      continue;
+    }
     taken.push(box);
     context.fillStyle = page;
     if (!part.bonds.length) context.fillRect(x - across, y - tall, 2 * across, 2 * tall);
     context.fillStyle = ink;
     context.fillText(text, x, y);
   }
+  return left;
 }
 
 /** A point on the way from one to another. @param {number[]} from @param {number[]} to @param {number} along */

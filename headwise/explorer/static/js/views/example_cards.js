@@ -7,7 +7,7 @@ import { folded, joined, parts, splits } from "../core/folding.js";
 import { cut, percent, together } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { phrase, t } from "../strings.js";
+import { named, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { classOf, said } from "./answer.js";
 import { followDark } from "./follow_dark.js";
@@ -36,7 +36,7 @@ const nameOf = ({ input }, { title, example }) =>
 
 /**
  * @param {HTMLElement} place
- * @param {{ model: string, input: string, stages: any[], examples: any[] }} run
+ * @param {{ model: string, task: string, input: string, stages: any[], examples: any[] }} run
  * @returns {() => void} ends what is still being traced
  */
 export function mount(place, run) {
@@ -60,7 +60,8 @@ export function mount(place, run) {
       story,
     );
     place.append(link);
-    return { example, name, where, page, link, picture, answer, truth, story };
+    const writesOn = run.task === "language-model";
+    return { example, name, where, page, link, picture, answer, truth, story, writesOn };
   });
   follow(cards, run, leaving.signal);
   return () => leaving.abort();
@@ -71,12 +72,14 @@ async function follow(cards, run, signal) {
   cards.forEach(({ story }) => (story.textContent = t("loading")));
   const series = run.input === "series" ? await import("./series.js") : null;
   if (series) cards.forEach(({ name, example }) => (name.textContent = series.listed(example.title)));
-  for (const card of cards) {
+  const remark = remarks(cards, run);
+  for (const [number, card] of cards.entries()) {
     try {
       const body = { model: run.model, ...source(card.example), options: { edits: [] } };
       const trace = await post("/api/v1/traces", body, signal);
       if (signal.aborted) return;
-      await drawn(card, series ? series.worded(trace) : trace, series?.told);
+      if (series) await ofSeries(card, series.worded(trace), series, number);
+      else await drawn(card, trace, await remark(trace));
     } catch (error) {
       if (signal.aborted) return;
       card.story.textContent = /** @type {Error} */ (error).message;
@@ -85,12 +88,50 @@ async function follow(cards, run, signal) {
 }
 
 /**
- * @param {any} card @param {state.Trace} trace
- * @param {(label: string, side: "from" | "to") => string | null} [step] names a step of a series
+ * What is said once of all cards: that heads are near even, that continuations repeat themselves.
+ * @param {any[]} cards @param {any} run
  */
-async function drawn(card, trace, step) {
-  const at = `/api/v1/traces/${trace.trace_id}`;
+function remarks(cards, run) {
+  const line = h("p", { class: "note", hidden: true });
+  cards[0]?.link.parentElement.before(line);
+  let [least, every, repeats] = [1, true, false];
+  // whether what a card says means nothing
+  return async (/** @type {state.Trace} */ trace) => {
+    if (run.input !== "text") return false;
+    const share = await import("./near_even.js").then((view) => view.evenness(trace).then((at) => ({ at, view })));
+    const even = share.at >= share.view.EVEN;
+    [least, every] = [Math.min(least, share.at), every && even];
+    repeats ||= run.task === "language-model" && /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/.test(trace.output);
+    line.hidden = !every && !repeats;
+    line.textContent = every
+      ? t("all_near_even", together(percent(least, 1)), run.parameters.toLocaleString("en"))
+      : t("repeats");
+    return even;
+  };
+}
+
+/**
+ * A series with the weights of one step behind its lines; each card shows another head.
+ * @param {any} card @param {state.Trace} trace @param {typeof import("./series.js")} series @param {number} number
+ */
+async function ofSeries(card, trace, series, number) {
   fill(card.answer, ...answered(trace));
+  checked(card, trace);
+  const group = state.groupOf(trace.groups, "");
+  const layer = state.layerWithin(group, -1);
+  const head = number % group.heads;
+  const path = { layer: group.layers[layer], head };
+  const weights = await getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${query(path)}`);
+  const pair = series.strongest(group, weights.data);
+  card.link.href = address("attend", { ...card.where, g: group.name, l: layer, h: head, q: pair.query, k: pair.key });
+  fill(card.story, ...series.story(group, { ...pair, head }));
+  series.sketch(card.picture, trace, group, Array.from(pair.row));
+}
+
+/** @param {any} card @param {state.Trace} trace @param {boolean} mute its answer and its weights say nothing */
+async function drawn(card, trace, mute) {
+  const at = `/api/v1/traces/${trace.trace_id}`;
+  fill(card.answer, ...(mute ? [] : answered(trace, card.writesOn)));
   const group = state.groupOf(trace.groups, "");
   const layer = state.layerWithin(group, -1);
   checked(card, trace);
@@ -113,9 +154,7 @@ async function drawn(card, trace, step) {
   const pair = await getJson(`${at}/salient?${query({ ...path, ...fold })}`);
   const cell = { l: layer, h: pair.head, q: pair.query, k: pair.key };
   card.link.href = address("attend", { ...card.where, ...cell, ...(merged ? { w: "1" } : {}) });
-  const ends = [step?.(group.queries[pair.query], "from"), step?.(group.keys[pair.key], "to")];
-  const steps = ends[0] && ends[1] && phrase("story_steps", ends[0], together(percent(pair.weight, 1)), ends[1]);
-  fill(card.story, ...(steps || story(group, spelled, pair)));
+  fill(card.story, ...(mute ? [] : story(group, spelled, pair)));
   const title = headTitle(group, layer, pair.head);
   if (group.queries.length > MOST || group.keys.length > MOST) {
     const which = { group: group.name, first: layer, count: 1, size: MOST, ...fold };
@@ -151,13 +190,17 @@ function story(group, spelled, { query, key, weight, piece }) {
   return [...whole, ...phrase("story_piece", ...strongest)];
 }
 
-/** What a model answers; bytes that are no letters say nothing one by one. @param {state.Trace} trace */
-function answered({ output, places }) {
+/**
+ * What a model answers; bytes that are no letters say nothing one by one.
+ * @param {state.Trace} trace @param {boolean} [writesOn] it goes on from the input
+ */
+function answered({ output, places }, writesOn) {
   const answer = ended(said(output.trim()).replace(/\ufffd+/g, "\ufffd"));
   const whole = answer.length > LONGEST ? `${answer.slice(0, LONGEST)}…` : answer;
-  if (places?.kind === "series") return [signed(whole)];
+  // a number stays behind its name
+  if (places?.kind === "series") return [signed(whole).replace(/ (?=[−\d])/g, "\u00a0")];
   if (/^−?[\d.]+$/.test(whole)) return [h("span", { class: "side" }, `${t("predicted")} `), whole];
-  if (!whole.includes("\ufffd")) return [whole];
+  if (!whole.includes("\ufffd")) return writesOn ? [h("span", { class: "side" }, t("goes_on", whole))] : [whole];
   const readable = whole.split("\ufffd").filter(Boolean);
   return [h("span", { class: "side" }, [...readable, `[${t("no_character")}]`].join(" "))];
 }
@@ -186,7 +229,7 @@ function checked({ example, truth }, { output, places }) {
   if ((found ? found.name : output.trim()) === example.label) truth.textContent = `✓ ${t("as_in_data")}`;
   else truth.textContent = `${found ? "✗ " : ""}${t("truth", signed(ended(example.label)))}`;
   // the number of a molecule as its data calls it
-  if (places?.quantity) truth.append(` · ${places.quantity}`);
+  if (places?.quantity) truth.append(` · ${named("quantity", places.quantity)}`);
 }
 
 /**

@@ -7,6 +7,8 @@ import { t } from "../strings.js";
 
 /** Numbers below stand for padding, begin, end and unknown, which nothing written holds. */
 const SPECIALS = 4;
+/** So many are shown at least, and further ones down to this share. */
+const [FEWEST, LEAST] = [5, 0.001];
 
 /**
  * @param {HTMLElement} place @param {import("../core/search.js").Likely[]} tokens
@@ -14,7 +16,8 @@ const SPECIALS = 4;
  * @param {(token: number) => void} force
  */
 export function show(place, tokens, chosen, force) {
-  const rows = tokens.map(({ token, text, logp }) => {
+  const listed = tokens.filter(({ token, logp }, at) => at < FEWEST || token === chosen || Math.exp(logp) >= LEAST);
+  const rows = listed.map(({ token, text, logp }) => {
     const share = Math.exp(logp);
     const bar = h("span", { class: "bar" });
     bar.style.width = `${100 * share}%`;

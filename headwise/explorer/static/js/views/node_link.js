@@ -27,6 +27,8 @@ const [NODE, BESIDE, ATOM, SMALLEST, NUMBERED] = [32, 12, 26, 18, 34];
 const TALLEST = 500;
 /** A share of the entropy of equal weights from which on a row is as good as even. */
 const EVEN = 0.98;
+/** Points above equal weights up to which a row is as good as even; so many atoms that choose are named. */
+const [POINTS, NAMES] = [5, 4];
 /** Widths in a legend. */
 const SAMPLES = 3;
 
@@ -89,7 +91,7 @@ export function mount(place, seen) {
     nodes.forEach((node, at) => stand(node, spots[at], size));
     const numbered = chemical && bond >= NUMBERED;
     marked(nodes, seen, now);
-    draw(canvas, part, { spots, radius: size / 2, now, shown, band: chemical ? BAND : WIDEST, numbered });
+    const left = draw(canvas, part, { spots, radius: size / 2, now, shown, band: chemical ? BAND : WIDEST, numbered });
     const most = Math.max(1e-9, ...shown.map(({ weight }) => weight));
     fill(widths, h("span", {}, t("line_width")), ticks(most, "linear").slice(1).slice(-SAMPLES).map(sample));
     const counts = t(
@@ -99,7 +101,12 @@ export function mount(place, seen) {
       part.left,
     );
     const rings = state.loops.value ? "" : t("rings_note");
-    note.textContent = sentences(t(now < 0 ? "halves_note" : "lines_note"), rings, chemical ? "" : counts);
+    note.textContent = sentences(
+      t(now < 0 ? "halves_note" : "lines_note"),
+      rings,
+      chemical ? "" : counts,
+      left ? t("numbers_left", left, shown.length) : "",
+    );
   };
   const sample = (/** @type {[number, string]} */ [at, text]) => {
     const line = h("span", { class: "width", "aria-hidden": "true" });
@@ -255,6 +262,7 @@ export function reading(place, seen) {
         { class: "say" },
         phrase("say_node", strong(name(first.q)), strong(percent(first.weight, 1)), strong(to(first.q, first.k))),
       ),
+      now < 0 ? spreading(seen) : null,
       h("h2", {}, now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)}${kind(now)}`))),
       shares(now < 0 ? alikes : label, row, now < 0 ? firsts : [...row.keys()], 0, { most: ROWS, full: row[0] || 1 }),
       now < 0 && firsts.length < row.length ? h("p", { class: "legend" }, t("alike_pairs")) : null,
@@ -265,4 +273,28 @@ export function reading(place, seen) {
     );
     return undefined;
   });
+}
+
+/** How many atoms spread almost evenly, and those that choose where they are few. @param {Seen} seen */
+function spreading({ part: { nodes, pairs }, weights }) {
+  const most = new Float32Array(nodes.length);
+  const neighbours = new Uint32Array(nodes.length);
+  pairs.forEach(([q, k], edge) => {
+    most[q] = Math.max(most[q], weights[edge]);
+    if (q !== k) neighbours[q] += 1;
+  });
+  const heard = [...nodes.keys()].filter((at) => nodes[at].heard > 1);
+  const choosing = heard.filter((at) => most[at] >= 1 / nodes[at].heard + POINTS / 100);
+  if (!heard.length || choosing.length > heard.length / 2) return null;
+  const ends = choosing.every((at) => neighbours[at] === 1);
+  const named = choosing.length && choosing.length <= NAMES;
+  const names = choosing.map((at) => nodes[at].name).join(", ");
+  return h(
+    "p",
+    {},
+    sentences(
+      t("say_spread", heard.length - choosing.length, heard.length, POINTS),
+      named ? t(ends ? "say_ends" : "say_others", names) : "",
+    ),
+  );
 }

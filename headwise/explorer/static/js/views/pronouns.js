@@ -7,6 +7,7 @@ import { h } from "../dom.js";
 import { sentences, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { address } from "./example_cards.js";
+import { EVEN, leastShare } from "./near_even.js";
 
 /** A sentence, and the two words that "it" may stand for. @type {[string, string[]][]} */
 const SENTENCES = [
@@ -22,6 +23,7 @@ export function mount(place, run) {
     const [link, shares] = [h("a", { href: address("attend", { m: run, x: text }) }, text), h("div")];
     return { text, words, link, shares, node: h("li", {}, link, shares) };
   });
+  const limit = h("p", { class: "note" }, t("it_limit"));
   place.append(
     h(
       "section",
@@ -32,15 +34,18 @@ export function mount(place, run) {
         { class: "pronouns" },
         rows.map(({ node }) => node),
       ),
-      h("p", { class: "note" }, t("it_limit")),
+      limit,
     ),
   );
-  follow(rows, run, leaving.signal);
+  follow(rows, limit, run, leaving.signal);
   return () => leaving.abort();
 }
 
-/** @param {any[]} rows @param {string} run @param {AbortSignal} signal */
-async function follow(rows, run, signal) {
+/** @param {any[]} rows @param {HTMLElement} limit @param {string} run @param {AbortSignal} signal */
+async function follow(rows, limit, run, signal) {
+  /** Beginnings up to "it", of which a causal model knows nothing else. @type {Set<string>} */
+  const seen = new Set();
+  let [least, heads] = [1, 0];
   for (const row of rows) {
     row.shares.textContent = t("loading");
     try {
@@ -48,12 +53,17 @@ async function follow(rows, run, signal) {
       const trace = await post("/api/v1/traces", body, signal);
       const measured = await measure(trace, row.words);
       if (signal.aborted) return;
-      row.shares.replaceChildren(...shown(measured, row, run));
+      const [beginning] = row.text.split(" it ");
+      row.node.hidden = Boolean(measured.group?.causal) && seen.has(beginning);
+      seen.add(beginning);
+      [least, heads] = [Math.min(least, measured.spread ?? 0), measured.every?.length ?? heads];
+      row.shares.replaceChildren(...((measured.spread ?? 0) >= EVEN ? [] : shown(measured, row, run)));
     } catch (error) {
       if (signal.aborted) return;
       row.shares.textContent = /** @type {Error} */ (error).message;
     }
   }
+  if (least >= EVEN) limit.textContent = t("it_even", heads, together(percent(least, 1)));
 }
 
 /**
@@ -89,7 +99,8 @@ async function measure(trace, words) {
     tokens.reduce((sum, at) => sum + found.data[head * keys + at], 0);
   const every = Array.from({ length: layers * heads }, (_, head) => places.map((tokens) => share(head, tokens)));
   const visible = group.causal ? it + 1 : keys;
-  return { group, it, every, heads, places, even: places.map((tokens) => tokens.length / visible) };
+  const spread = leastShare(found, visible);
+  return { group, it, every, heads, places, spread, even: places.map((tokens) => tokens.length / visible) };
 }
 
 /** @param {any} measured @param {any} row @param {string} run */

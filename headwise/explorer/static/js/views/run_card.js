@@ -35,8 +35,8 @@ export function mount(place, run) {
 /** What a run is: its task; of a model from elsewhere also that. @param {any} run */
 const kindOf = ({ task, adopted }) => (adopted ? `${t("adopted")} · ${named("task", task)}` : named("task", task));
 
-/** What a model from elsewhere is, and how large. @param {any} adopted @param {Stage[]} stages */
-function itself(adopted, stages) {
+/** What a model from elsewhere is, and how large. @param {any} adopted @param {Stage[]} stages @param {string} name */
+function itself(adopted, stages, name) {
   if (!adopted) return [];
   const layers = stages.flatMap(({ count, parts }) =>
     parts.filter(({ heads }) => heads).map(({ heads }) => [count, heads]),
@@ -49,18 +49,18 @@ function itself(adopted, stages) {
     ...known("model_width", adopted.width),
     ...known("vocabulary", adopted.vocabulary && tokens(adopted.vocabulary)),
     ...known("reads_most", adopted.reads && tokens(adopted.reads)),
-    ...known("origin", adopted.origin),
+    ...known("origin", adopted.origin !== name && adopted.origin),
   ];
 }
 
 /** @param {any} run */
-function facts({ task, parameters, data, step, metrics, stages, settings, adopted }) {
+function facts({ model, task, parameters, data, step, metrics, stages, settings, adopted }) {
   let count = 0;
   for (const stage of stages) for (const part of stage.parts) count += stage.count * (part.heads || 0);
   const pairs = [
-    ...itself(adopted, stages),
+    ...itself(adopted, stages, model),
     [t("parameters"), parameters.toLocaleString("en")],
-    [t("attention_heads"), count.toLocaleString("en")],
+    ...(adopted ? [] : [[t("attention_heads"), count.toLocaleString("en")]]),
     ...(settings?.["model.d_model"] ? [[t("model_width"), settings["model.d_model"]]] : []),
     ...data.map((/** @type {string} */ name) => [t("data"), name]),
     ...(step ? [[t("trained_for"), t("steps_of_training", step.toLocaleString("en"))]] : []),

@@ -2,9 +2,12 @@
 /** A series as people read it: its steps in words, and its numbers as lines above a map whose keys are its steps. */
 
 import { significant } from "../core/digits.js";
+import { percent } from "../core/text.js";
 import { h } from "../dom.js";
-import { learn, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
+import { headName } from "../titles.js";
 import { WORDS } from "../words/sides.js";
+import { followDark } from "./follow_dark.js";
 
 learn(WORDS);
 
@@ -28,7 +31,7 @@ export function worded(trace) {
       trace.axes[group.name][side].kind === "steps" ? group[side].map(minus) : group[side];
     return { ...group, queries: of("queries"), keys: of("keys") };
   });
-  const next = columns.map((/** @type {Column} */ { name, ahead }) => `${name} ${significant(ahead[0])}`).join(", ");
+  const next = columns.map((/** @type {Column} */ { name, ahead }) => `${name} ${significant(ahead[0], 3)}`).join(", ");
   return {
     ...trace,
     groups,
@@ -67,14 +70,59 @@ export function named(label) {
   return Math.abs(step) === 1 ? t(one) : t(more, Math.abs(step));
 }
 
-/**
- * A step in a story, counted from the last known one; null for what is no step.
- * @param {string} label @param {"from" | "to"} side
- */
-export function told(label, side) {
-  if (!/^[−+]?\d+$/.test(label)) return null;
-  const step = Number(label.replace("−", "-"));
+/** The number of a step, counted from the last known one; NaN for what is no step. @param {string} label */
+const numberOf = (label) => (/^[−+]?\d+$/.test(label) ? Number(label.replace("−", "-")) : NaN);
+
+/** A step in a story. @param {string} label @param {"from" | "to"} side */
+function told(label, side) {
+  const step = numberOf(label);
+  if (Number.isNaN(step)) return `“${label}”`;
   return step ? t(`step_${step < 0 ? "before" : "ahead"}_${side}`, Math.abs(step)) : t("step_known");
+}
+
+/**
+ * The largest weight of a head on another step than its own, of the rows that forecast where there are any.
+ * @param {import("../state.js").Group} group @param {ArrayLike<number>} weights a row for each query
+ */
+export function strongest({ queries, keys }, weights) {
+  const ahead = queries.map((_, q) => q).filter((q) => numberOf(queries[q]) >= 0);
+  let best = { query: 0, key: 0, weight: -1 };
+  for (const query of ahead.length ? ahead : queries.keys())
+    for (let key = 1; key < keys.length; key += 1) {
+      const weight = weights[query * keys.length + key];
+      if (keys[key] !== queries[query] && weight > best.weight) best = { query, key, weight };
+    }
+  const row = Array.from({ length: keys.length }, (_, key) => weights[best.query * keys.length + key]);
+  return { ...best, row };
+}
+
+/**
+ * Which step takes how much from which, and how far apart they are.
+ * @param {import("../state.js").Group} group
+ * @param {{ head: number, query: number, key: number, weight: number }} pair
+ */
+export function story({ queries, keys }, { head, query, key, weight }) {
+  const [from, to] = [queries[query], keys[key]];
+  const far = numberOf(from) - numberOf(to);
+  const where = far > 0 ? t(far === 1 ? "story_one_back" : "story_back", far) : told(to, "to");
+  const said = phrase("story_steps", told(from, "from"), percent(weight, 1), where).join("");
+  return [`${headName(head)}${t("colon")}${said}`.replace(/(?<=\d) (?=[%步])|(?<=[第前后]) (?=\d)/g, "\u00a0")];
+}
+
+/**
+ * The columns as lines, on a card, behind them the weights of a row.
+ * @param {HTMLElement} place @param {import("../state.js").Trace} trace @param {import("../state.js").Group} group
+ * @param {number[]} row
+ */
+export function sketch(place, trace, group, row) {
+  const draw = lines(trace, group)?.beside({ top: place, left: place });
+  place.querySelector(".key-of-series")?.remove();
+  place.classList.add("lines-of-series");
+  const width = place.clientWidth;
+  const weights = Float32Array.from(row);
+  const window = { x: 0, y: 0, side: width / row.length };
+  const bounds = { width, height: 0, rows: 1, columns: row.length, least: window.side, most: window.side };
+  if (draw) followDark(() => draw(window, bounds, weights), place);
 }
 
 /**

@@ -2,15 +2,20 @@
 /** How evenly each node looks at those that it hears of: the entropy of its weights beside that of equal ones. */
 
 import { drawn, placed } from "../core/chart.js";
+import { percent } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { t } from "../strings.js";
+import { layerNumber } from "../titles.js";
 
 /** So many nodes have a bar each; more are points of a chart. */
 const LISTED = 24;
 /** A share of the entropy of equal weights from which on the bars of all nodes would look full. */
-const EVEN = 0.97;
+const EVEN = 0.9;
+
+/** What a head lacks that reads as more than none. */
+const SEEN = 0.0005;
 
 /** @typedef {import("../pages/graph.js").Seen} Seen */
 
@@ -22,12 +27,71 @@ export const mount = (place, seen) =>
 const alike = ({ part: { nodes }, entropy }) =>
   nodes.every((node, at) => node.heard < 2 || entropy[at] >= EVEN * evenOf(node));
 
-/** There is nothing to compare. @type {typeof mount} */
+/**
+ * Bars of nodes would all be full: the node that chooses most in a sentence, and in place of nodes the heads.
+ * @type {typeof mount}
+ */
 function sentence(place, seen) {
-  place.classList.add("alike");
-  place.append(h("h2", {}, t("spread")), h("p", {}, t("all_even")), h("p", { class: "legend" }, meanOf(seen)));
-  return () => place.classList.remove("alike");
+  const { nodes } = seen.part;
+  const counted = nodes.map((_, at) => at).filter((at) => nodes[at].heard > 1);
+  const least = counted.reduce((low, at) => (shareOf(seen, at) < shareOf(seen, low) ? at : low), counted[0]);
+  const said = () => t("all_even", nodes[least].name, seen.entropy[least].toFixed(2), evenOf(nodes[least]).toFixed(2));
+  place.append(
+    h("h2", {}, t("spread")),
+    h("p", {}, counted.length ? said() : t("hears_itself")),
+    h("p", { class: "legend" }, meanOf(seen)),
+    ...(counted.length ? ofHeads(seen) : []),
+  );
+  return () => {};
 }
+
+/** A line for each head, as long as what its nodes lack of the entropy of equal weights. @param {Seen} seen */
+function ofHeads(seen) {
+  const { group, at, head } = seen;
+  const { nodes } = seen.part;
+  const heads = Array.from({ length: group.layers.length * group.heads }, (_, place) => ({
+    layer: Math.floor(place / group.heads),
+    head: place % group.heads,
+    chooses: lacking(nodes, seen.entropies.subarray(place * nodes.length, (place + 1) * nodes.length)),
+  }));
+  if (heads.length < 2) return [];
+  heads.sort((one, two) => two.chooses - one.chooses);
+  const most = heads[0].chooses || 1;
+  const now = (/** @type {typeof heads[0]} */ one) => one.layer === at && one.head === head;
+  const listed = heads.slice(0, LISTED).filter((one) => one.chooses >= SEEN || now(one));
+  const line = (/** @type {typeof heads[0]} */ one) => {
+    const track = h("span", { class: "track" });
+    track.style.width = `${(100 * one.chooses) / most}%`;
+    const on = now(one);
+    const name = t("layer_head_n", layerNumber(group.layers[one.layer], one.layer), one.head + 1);
+    const go = () => state.go(group, { at: one.layer, head: one.head });
+    return h(
+      "div",
+      { class: on ? "on" : null },
+      h("button", { class: "small", "aria-pressed": String(on), onclick: go }, name),
+      h("span", {}, track),
+      h("span", {}, percent(one.chooses, 1)),
+    );
+  };
+  return [
+    h("h2", {}, t("heads_choosing")),
+    h("p", { class: "side" }, t("heads_choosing_bars", percent(most, 1))),
+    h("div", { class: "shares" }, listed.map(line)),
+    listed.length < heads.length ? h("p", { class: "legend" }, t("fewer", heads.length - listed.length)) : "",
+  ];
+}
+
+/**
+ * What the nodes lack of the entropy of equal weights, on average.
+ * @param {Seen["part"]["nodes"]} nodes @param {ArrayLike<number>} entropy
+ */
+function lacking(nodes, entropy) {
+  const counted = nodes.flatMap((node, at) => (node.heard > 1 ? [Math.max(0, 1 - entropy[at] / evenOf(node))] : []));
+  return counted.reduce((sum, one) => sum + one, 0) / Math.max(1, counted.length);
+}
+
+/** @param {Seen} seen @param {number} at */
+const shareOf = ({ part: { nodes }, entropy }, at) => Math.min(1, entropy[at] / (evenOf(nodes[at]) || 1));
 
 /** The entropy of equal weights. @param {{ heard: number }} node */
 const evenOf = ({ heard }) => Math.log(Math.max(1, heard));
@@ -35,7 +99,7 @@ const evenOf = ({ heard }) => Math.log(Math.max(1, heard));
 /** A bar for each node, as long as its share of the entropy of equal weights. @type {typeof mount} */
 function bars(place, seen) {
   const { nodes } = seen.part;
-  const share = (/** @type {number} */ at) => Math.min(1, seen.entropy[at] / (evenOf(nodes[at]) || 1));
+  const share = (/** @type {number} */ at) => shareOf(seen, at);
   const order = nodes.map((_, at) => at).sort((one, two) => share(one) - share(two));
   const lines = order.map((at) => {
     const track = h("span", { class: "track" });

@@ -6,7 +6,7 @@ import { begun, best, take } from "../core/search.js";
 import { layout } from "../core/tree.js";
 import { forget } from "../keeping.js";
 import * as state from "../state.js";
-import { effect } from "../store.js";
+import { batch, effect } from "../store.js";
 import { t } from "../strings.js";
 import { still } from "./player.js";
 
@@ -17,6 +17,23 @@ const LIKELY = 10;
 /** @typedef {import("../core/search.js").Search} Search */
 /** What is known of it so far, its best hypothesis, and where its beams stand. @param {Search} it */
 export const drawn = (it) => ({ it, best: best(it), tree: layout(it.beams.values(), best(it)) });
+
+/**
+ * The layer and the head that are looked at: until either is chosen those on which Attend opens; -1 is the mean.
+ * @param {Search} it
+ */
+export function looking({ start, end }) {
+  const [layer, head] = [state.ofLayer.value, state.ofHead.value];
+  if (layer < -1 && head < -1 && end?.opens && start.kept === "heads") return end.opens;
+  return [Math.max(-1, layer), Math.max(-1, head)];
+}
+
+/** Chooses both, so that what is not meant stays. @param {number[]} to */
+export const lookAt = ([layer, head]) =>
+  batch(() => {
+    state.ofLayer.value = layer;
+    state.ofHead.value = head;
+  });
 
 /** @typedef {{ value: ReturnType<typeof drawn>, peek: () => ReturnType<typeof drawn> }} Shown */
 /** @typedef {{ value: AbortController | null, peek: () => AbortController | null }} Open */

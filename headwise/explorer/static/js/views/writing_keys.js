@@ -2,6 +2,7 @@
 /** The keys of the page that writes, before those of all pages. */
 
 import * as state from "../state.js";
+import { lookAt, looking } from "./writing.js";
 
 /**
  * @param {ReturnType<typeof import("./player.js").player>} self @param {{ peek: () => number }} count
@@ -9,9 +10,12 @@ import * as state from "../state.js";
  * @returns {() => void} ends it
  */
 export function keyboard(self, count, search) {
-  const around = (/** @type {{ value: number }} */ part, /** @type {number} */ by, /** @type {number} */ size) => {
+  const around = (/** @type {number} */ part, /** @type {number} */ by) => {
+    const now = [...looking(search.peek().it)];
+    const count = size(part ? "heads" : "layers");
     // -1, the mean, is one of them
-    part.value = ((part.value + 1 + by + size + 1) % (size + 1)) - 1;
+    now[part] = ((now[part] + 1 + by + count + 1) % (count + 1)) - 1;
+    lookAt(now);
   };
   const size = (/** @type {string} */ what) => {
     const start = search.peek().it.start;
@@ -31,10 +35,10 @@ export function keyboard(self, count, search) {
     ArrowRight: () => self.go(self.step() + 1),
     Home: () => self.go(0),
     End: () => self.go(count.peek() - 1),
-    "[": () => around(state.ofLayer, -1, size("layers")),
-    "]": () => around(state.ofLayer, 1, size("layers")),
-    ",": () => around(state.ofHead, -1, size("heads")),
-    ".": () => around(state.ofHead, 1, size("heads")),
+    "[": () => around(0, -1),
+    "]": () => around(0, 1),
+    ",": () => around(1, -1),
+    ".": () => around(1, 1),
     Escape: () => (state.node.value = -1),
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {

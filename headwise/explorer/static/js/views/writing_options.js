@@ -10,7 +10,8 @@ import { pathTo } from "../core/search.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { t } from "../strings.js";
-import { layerTitle } from "../titles.js";
+import { layerNumber } from "../titles.js";
+import { lookAt, looking } from "./writing.js";
 
 const BEAMS = [1, 2, 3, 4, 5, 6, 8];
 
@@ -31,16 +32,23 @@ export function options(search, open, stop, again) {
     if (end && !state.beams.value) usual = Math.max(...steps.map(({ ids }) => ids.length));
     return usual ? `${t("recipe")} (${usual})` : t("recipe");
   };
+  const beams = { get: () => state.beams.value, set: (/** @type {number} */ count) => (state.beams.value = count) };
+  const part = (/** @type {number} */ which) => ({
+    get: () => looking(search.value.it)[which],
+    set: (/** @type {number} */ to) =>
+      lookAt(
+        looking(search.value.it).map((/** @type {number} */ now, /** @type {number} */ at) =>
+          at === which ? to : now,
+        ),
+      ),
+  });
   const selects = [
-    chosen("beams", state.beams, () => [[0, recipe()], ...BEAMS.map((count) => [count, String(count)])]),
-    chosen("layer", state.ofLayer, () => [
+    chosen("beams", beams, () => [[0, recipe()], ...BEAMS.map((count) => [count, String(count)])]),
+    chosen("layer", part(0), () => [
       [-1, t("mean")],
-      ...layers().map((/** @type {string} */ name, /** @type {number} */ at) => [
-        at,
-        layerTitle(name, at, start().kind),
-      ]),
+      ...layers().map((/** @type {string} */ name, /** @type {number} */ at) => [at, layerNumber(name, at)]),
     ]),
-    chosen("head", state.ofHead, () => [
+    chosen("head", part(1), () => [
       [-1, t("mean")],
       ...Array.from({ length: heads() }, (_, at) => [at, String(at + 1)]),
     ]),
@@ -50,8 +58,17 @@ export function options(search, open, stop, again) {
     { class: "options" },
     selects.map((one) => one.node),
     h("button", { class: "stop", hidden: () => !open.value, onclick: stop }, "■ ", () => t("stop")),
-    h("button", { class: "again", hidden: () => Boolean(open.value) || !state.asked(), onclick: again }, "↻ ", () =>
-      t("again"),
+    h(
+      "button",
+      {
+        class: "again",
+        "aria-label": () => t("again"),
+        title: () => t("again"),
+        hidden: () => Boolean(open.value) || !state.asked(),
+        onclick: again,
+      },
+      "↻ ",
+      h("span", {}, () => t("again")),
     ),
     h(
       "button",
@@ -71,9 +88,12 @@ function names({ it, best }) {
     .join(" ");
 }
 
-/** @param {string} name @param {{ value: number }} part @param {() => any[][]} values */
+/**
+ * @param {string} name @param {{ get: () => number, set: (value: number) => void }} part
+ * @param {() => any[][]} values
+ */
 function chosen(name, part, values) {
-  const select = h("select", { "aria-label": () => t(name), onchange: () => (part.value = Number(select.value)) });
+  const select = h("select", { "aria-label": () => t(name), onchange: () => part.set(Number(select.value)) });
   let before = "";
   const end = effect(() => {
     const all = values();
@@ -84,7 +104,8 @@ function chosen(name, part, values) {
         all.map(([value, label]) => h("option", { value }, label)),
       );
     before = now;
-    select.value = String(all.some(([value]) => value === part.value) ? part.value : all[0][0]);
+    const chosen = part.get();
+    select.value = String(all.some(([value]) => value === chosen) ? chosen : all[0][0]);
   });
   return { node: h("label", {}, () => t(name), " ", select), end };
 }

@@ -9,6 +9,7 @@ import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { t } from "../strings.js";
+import { looking } from "./writing.js";
 
 /** @typedef {import("../core/search.js").Beam} Beam */
 /** @typedef {import("../core/search.js").Search} Search */
@@ -23,7 +24,8 @@ const [LARGE, SMALL] = [256, 72];
  */
 export function mount(place, it, path, go) {
   const image = picture(/** @type {import("../core/npy.js").Numbers} */ (it.pixels));
-  const looks = path.map((beam) => lookOf(it, beam, state.ofLayer.value, state.ofHead.value));
+  const [layer, head] = looking(it);
+  const looks = path.map((beam) => lookOf(it, beam, layer, head));
   const last = path.length - 1;
   const paint = [large(it, image, looks[last], last >= 0 ? path[last].text : "")];
   const each = path.map((beam, at) => small(it, image, looks[at], beam, at === last, () => go(at)));

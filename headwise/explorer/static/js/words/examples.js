@@ -12,4 +12,9 @@ export const WORDS = {
   own_picture: ["Your picture (PNG, JPEG) …", "自选图片（PNG、JPEG）…"],
   too_large: ["The file is larger than 8 MB; make the picture smaller.", "文件超过 8 MB，请缩小图片。"],
   unread: ["The file cannot be read.", "无法读取该文件。"],
+  // columns of public data by their names; others stand as their data has them
+  "quantity_measured log solubility in mols per litre": [
+    "measured log solubility in mols per litre",
+    "实测溶解度（mol/L）的对数",
+  ],
 };

@@ -21,9 +21,17 @@ export const WORDS = {
     "单位奈特；“共”后为均匀权重时的熵。条越短，该节点越有选择。",
   ],
   all_even: [
-    "Every entropy is within 3 % of that of equal weights: by this measure all nodes spread almost evenly.",
-    "各熵与均匀权重的熵相差均不到 3 %：按此衡量，各节点都几乎均匀分配权重。",
+    "All nodes spread almost evenly over those they hear of: even {0}, which chooses most, has an entropy of {1} " +
+      "nats; equal weights would give {2}.",
+    "各节点都几乎均匀分配权重：最有选择的 {0}，其熵也有 {1} 奈特，均匀权重为 {2} 奈特。",
   ],
+  hears_itself: ["Every node hears of itself alone.", "每个节点都只接收自身。"],
+  heads_choosing: ["Which heads choose", "哪些头有选择"],
+  heads_choosing_bars: [
+    "What the nodes of a head lack of the entropy of equal weights, on average: 0 % is even, a full bar is {0}.",
+    "各头的节点平均比均匀权重的熵少多少：0 % 为均匀，满条为 {0}。",
+  ],
+  layer_head_n: ["layer {0}, head {1}", "第 {0} 层第 {1} 头"],
   of_even: ["{0} of {1}", "{0}，共 {1}"],
   rows_cut: [
     "A row adds up to less than 1 where not all neighbours of its node are drawn.",
@@ -42,6 +50,16 @@ export const WORDS = {
     "{0} of {1} nodes are drawn; {2} more within reach are left out.",
     "共 {1} 个节点，画出 {0} 个；范围内还有 {2} 个未画出。",
   ],
+  numbers_left: [
+    "{0} of {1} weights have no room for their number here: a click on a node lists its row.",
+    "{1} 个权重中有 {0} 个在此放不下数字：点击节点可列出它的一行。",
+  ],
+  say_spread: [
+    "{0} of {1} atoms spread almost evenly: none of their weights is {2} points above equal ones.",
+    "{1} 个原子中有 {0} 个几乎均匀分配：权重都不比均匀高出 {2} 个百分点。",
+  ],
+  say_ends: ["Only the ends choose: {0}.", "只有两端有选择：{0}。"],
+  say_others: ["The others: {0}.", "其余：{0}。"],
   rings_note: ["A ring shows what a node takes from itself.", "圆环表示节点取自自身的份额。"],
   nearly_even: [
     "This head spreads almost evenly over the {0} nodes: the largest weight says little here.",

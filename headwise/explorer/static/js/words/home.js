@@ -4,20 +4,27 @@
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
   instead: ["Or take one of these:", "或选取其中一个："],
-  welcome_text: ["See which words a trained model looks at", "看一个训练好的模型在看哪些词"],
-  welcome_image: ["See which part of a picture a trained model looks at", "看一个训练好的模型在看图像的哪一处"],
-  welcome_sound: ["See which moment of a recording a trained model looks at", "看一个训练好的模型在听录音的哪一刻"],
-  welcome_series: ["See which steps of a series a trained model looks at", "看一个训练好的模型在看序列的哪些步"],
-  welcome_node: ["See which neighbours a trained model looks at", "看一个训练好的模型在看哪些邻居"],
-  welcome_molecule: ["See which atoms a trained model looks at", "看一个训练好的模型在看哪些原子"],
+  welcome_text: ["See which words a model looks at", "看一个模型在看哪些词"],
+  welcome_image: ["See which part of a picture a model looks at", "看一个模型在看图像的哪一处"],
+  welcome_sound: ["See which moment of a recording a model looks at", "看一个模型在听录音的哪一刻"],
+  welcome_series: ["See which steps of a series a model looks at", "看一个模型在看序列的哪些步"],
+  welcome_node: ["See which neighbours a model looks at", "看一个模型在看哪些邻居"],
+  welcome_molecule: ["See which atoms a model looks at", "看一个模型在看哪些原子"],
   lead: [
     "Pick an input, or type your own. Every number behind a picture can be opened and checked by hand.",
     "选一个输入，或自己键入。图背后的每个数都可以打开，亲手验算。",
+  ],
+  lead_pick: [
+    "Pick an input. Every number behind a picture can be opened and checked by hand.",
+    "选一个输入。图背后的每个数都可以打开，亲手验算。",
   ],
   attention_heads: ["attention heads", "注意力头"],
   models: ["Models served here", "这里提供的模型"],
   pages: ["Pages", "页面"],
   see_attend: ["which word looks at which, in every head", "每个头里，哪个词看哪个词"],
+  see_series: ["which step looks at which, in every head", "每个头里，哪一步看哪一步"],
+  see_node: ["which node looks at which, in every head", "每个头里，哪个节点看哪个节点"],
+  see_molecule: ["which atom looks at which, in every head", "每个头里，哪个原子看哪个原子"],
   see_sound: ["which moment an answer looks at, in every head", "每个头里，输出看哪一刻"],
   see_trace: ["how one weight is computed, number by number", "一个权重怎样一步步算出来"],
   see_translate: ["the answer growing word by word, with its beams", "输出逐词生成，连同束搜索"],
@@ -36,6 +43,22 @@ export const WORDS = {
   ],
   example_n: ["example {0}", "示例 {0}"],
   story: ["{0} takes {1} from {2}", "{0} 有 {1} 取自 {2}"],
+  all_near_even: [
+    "Near even in every head: the last rows reach at least {0} of the entropy of equal weights, as those of an " +
+      "untrained model do. The answers of such a model ({1} parameters) mean nothing, so they are left out.",
+    "各头都接近均匀：最后一行的熵至少为均匀权重的 {0}，未经训练的模型就是如此。这样的模型（{1} 个参数）的输出没有意义，故不列出。",
+  ],
+  repeats: [
+    "The continuations repeat themselves: at each step the likeliest token is taken, by a model that is small or was " +
+      "trained briefly. Look at how its heads read the input.",
+    "续写在重复自己：每步都取最可能的词元，而模型很小或训练很短。请看各头怎样读输入。",
+  ],
+  goes_on: ["goes on: {0}", "续写：{0}"],
+  it_even: [
+    "The row of “it” is almost even in all {0} heads: at least {1} of the entropy of equal weights, so no word " +
+      "stands out. A trained model shows here which of the two words its heads look at.",
+    "“it” 的一行在全部 {0} 个头里都接近均匀：熵至少为均匀权重的 {1}，没有哪个词突出。训练好的模型在此显示各头更看哪个词。",
+  ],
   story_piece: ["; most between pieces: {0}, {1} from {2}", "；其中最强的一对：{0}，{1} 取自{2}"],
   piece_of: ["the {0} of {1}", "{1} 的 {0}"],
   story_place: ["{0} looks most at {2}: {1}", "{0} 主要看{2}：{1}"],

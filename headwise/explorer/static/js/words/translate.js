@@ -11,7 +11,7 @@ export const WORDS = {
   forward: ["Step forward", "前进一步"],
   stopped: ["stopped", "已停止"],
   beams: ["Beams", "束宽"],
-  recipe: ["as the recipe says", "按配方设定"],
+  recipe: ["recipe", "配方"],
   ofLayers: ["mean of all layers", "各层平均"],
   ofHeads: ["mean of the heads", "各头平均"],
   written: ["writes", "写出"],
