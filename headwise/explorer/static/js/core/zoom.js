@@ -88,5 +88,22 @@ export function pooled(entries, rows, columns, size) {
   return { entries: found, rows: down, columns: across };
 }
 
+/**
+ * A matrix of cells that stand for so many rows and columns each: of their entries that farthest from `middle`, so that
+ * none is lost; forbidden where all are.
+ * @param {Int16Array} entries @param {number} rows @param {number} columns @param {number} down @param {number} across
+ * @param {number} [middle] the entry of zero
+ */
+export function inBlocks(entries, rows, columns, down, across, middle = 0) {
+  const [height, width] = [Math.ceil(rows / down), Math.ceil(columns / across)];
+  const far = (/** @type {number} */ entry) => (entry < 0 ? -1 : Math.abs(entry - middle));
+  const blocks = new Int16Array(height * width).fill(-1);
+  for (let at = 0; at < entries.length; at += 1) {
+    const place = Math.floor(at / columns / down) * width + Math.floor((at % columns) / across);
+    if (far(entries[at]) > far(blocks[place])) blocks[place] = entries[at];
+  }
+  return { entries: blocks, rows: height, columns: width };
+}
+
 /** @param {number} value @param {number} low @param {number} high */
 const limited = (value, low, high) => Math.min(Math.max(value, low), Math.max(low, high));

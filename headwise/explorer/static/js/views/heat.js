@@ -7,13 +7,14 @@ import { holding } from "../core/folding.js";
 import { LARGEST, NUMERALS, fit } from "../core/fit.js";
 import { marked, numbered, painted, parted, windowed } from "../core/heatmap.js";
 import { cut, number } from "../core/text.js";
-import { cellAt, showing } from "../core/zoom.js";
+import { cellAt, inBlocks, showing } from "../core/zoom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
+import { apart } from "./shares.js";
 import * as zooming from "./zooming.js";
 
 /** Pixels to the right of a map. */
@@ -58,7 +59,9 @@ export function mount(place, head) {
   const [left, top, sides] = [h("div"), h("div"), { top: h("div"), left: h("div") }];
   const cell = h("div", { class: "cells" }, canvas, tip);
   const [from, to] = [h("div", { class: "axis-title" }), h("div", { class: "axis-title" })];
+  const note = h("p", { class: "legend folded", role: "status", hidden: true });
   place.append(
+    note,
     h(
       "div",
       { class: "frame titled" },
@@ -90,7 +93,8 @@ export function mount(place, head) {
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
   const explain = legend.mount(place, small && small.node);
-  let cells = document.createElement("canvas");
+  /** Pictures by the rows and columns that a cell stands for. @type {Record<string, Blocks>} */
+  let pictures = {};
   let how = /** @type {legend.Shading | null} */ (null);
   const backdrop = document.createElement("canvas");
   let [frameAsked, stale, mounted] = [0, true, false];
@@ -101,7 +105,10 @@ export function mount(place, head) {
     const window = zooming.now(bounds);
     if (stale && how) {
       stale = false;
-      backed(backdrop, canvas, cells, how, window, rows, columns);
+      const blocks = blocksAt(window, rows, columns);
+      const picture = (pictures[blocks.join()] ||= inCells(how, rows, columns, blocks, Boolean(head.scores)));
+      backed(backdrop, canvas, picture, how, window, rows, columns);
+      said(note, blocks, window, bounds);
       labelled[0](window, bounds.height, chosen(head).q);
       labelled[1](window, bounds.width, chosen(head).k);
       if (heard) heard(window, bounds, head.scores ? null : rowOf(head));
@@ -123,7 +130,7 @@ export function mount(place, head) {
   const ends = [
     effect(() => {
       how = legend.shading(head);
-      cells = painted(how.cells, rows, columns, how.name);
+      pictures = {};
       if (small) small.put(how.cells, how.name);
       explain(how, weights, zooming.now(bounds).side >= NUMERALS);
       canvas.setAttribute("aria-label", summary(weights, group, title));
@@ -194,6 +201,49 @@ function rowOf(head) {
   return q < 0 ? null : head.weights.slice(q * columns, (q + 1) * columns).map((weight) => Math.max(0, weight));
 }
 
+/** @typedef {{ canvas: HTMLCanvasElement, entries: Int16Array, columns: number }} Blocks */
+
+/**
+ * Rows and columns that a dot of the screen stands for.
+ * @param {import("../core/zoom.js").Window} window @param {number} rows @param {number} columns
+ */
+function blocksAt({ side, tall = side }, rows, columns) {
+  const dots = (/** @type {number} */ length) => Math.floor(length * (globalThis.devicePixelRatio || 1) + 1e-6);
+  return [Math.ceil(rows / Math.max(1, dots(rows * tall))), Math.ceil(columns / Math.max(1, dots(columns * side)))];
+}
+
+/**
+ * A map painted, a pixel for each cell, which stands for so many rows and columns.
+ * @param {legend.Shading} how @param {number} rows @param {number} columns @param {number[]} blocks
+ * @param {boolean} scores whether zero is in the middle
+ * @returns {Blocks}
+ */
+function inCells(how, rows, columns, [down, across], scores) {
+  const cells =
+    down * across === 1
+      ? { entries: how.cells, rows, columns }
+      : inBlocks(how.cells, rows, columns, down, across, scores ? 127.5 : 0);
+  const canvas = painted(cells.entries, cells.rows, cells.columns, how.name);
+  return { canvas, entries: cells.entries, columns: cells.columns };
+}
+
+/**
+ * What a cell of a map stands for, where not all have a dot, and which columns are seen.
+ * @param {HTMLElement} note @param {number[]} blocks @param {import("../core/zoom.js").Window} window
+ * @param {import("../core/zoom.js").Bounds} bounds
+ */
+function said(note, [down, across], { x, side }, { rows, columns, width, least }) {
+  note.hidden = blocksAt({ x: 0, y: 0, side: least }, rows, columns)[1] === 1;
+  const [of, last] = [`${rows} × ${columns}`, Math.min(columns, Math.ceil(x + width / side))];
+  note.textContent = t(
+    down * across > 1 ? "map_blocks" : "map_exact",
+    down,
+    across,
+    of,
+    last - x < columns - 0.5 ? t("map_columns", Math.floor(x) + 1, last) : "",
+  );
+}
+
 /** The window in dots of the screen. @param {import("../core/zoom.js").Window} window */
 const dotted = ({ x, y, side, tall = side }) => {
   const dots = globalThis.devicePixelRatio || 1;
@@ -204,17 +254,21 @@ const dotted = ({ x, y, side, tall = side }) => {
  * What stands behind the marks of cells, as large as the canvas is seen.
  * @param {HTMLCanvasElement} backdrop
  * @param {HTMLCanvasElement} canvas
- * @param {HTMLCanvasElement} cells
+ * @param {Blocks} picture
  * @param {legend.Shading} how
  * @param {import("../core/zoom.js").Window} window
  * @param {number} rows
  * @param {number} columns
  */
-function backed(backdrop, canvas, cells, how, window, rows, columns) {
+function backed(backdrop, canvas, picture, how, window, rows, columns) {
   const dots = globalThis.devicePixelRatio || 1;
   const [width, height] = [Math.round(canvas.clientWidth * dots), Math.round(canvas.clientHeight * dots)];
   for (const one of [backdrop, canvas]) [one.width, one.height] = [width, height];
-  windowed(backdrop, cells, how.cells, dotted(window), columns);
+  const { x, y, side, tall = side } = dotted(window);
+  // the last block may stand for fewer cells, and is as large
+  const [across, down] = [columns / picture.columns, rows / picture.canvas.height];
+  const blocks = { x: x / across, y: y / down, side: side * across, tall: tall * down };
+  windowed(backdrop, picture.canvas, picture.entries, blocks, picture.columns);
   parted(backdrop, dotted(window), getComputedStyle(canvas).getPropertyValue("--panel").trim());
   if (window.side >= NUMERALS) numbered(backdrop, dotted(window), rows, columns, how.numeral);
 }
@@ -255,7 +309,8 @@ function sentence(q, k, weights, group) {
   if (q < 0 || k < 0) return q < 0 && k < 0 ? "" : cut(q < 0 ? group.keys[k] : group.queries[q], LETTERS);
   const value = weights[q * group.keys.length + k];
   const told = value === -Infinity ? t("forbidden") : number(value);
-  return `${cut(group.queries[q], LETTERS)} → ${cut(group.keys[k], LETTERS)} ${told}`;
+  const name = (/** @type {string} */ label) => cut(label, LETTERS);
+  return `${apart(group.queries, name)(q)} → ${apart(group.keys, name)(k)} ${told}`;
 }
 
 /**

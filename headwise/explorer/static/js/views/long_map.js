@@ -20,6 +20,7 @@ import { chosen } from "./heat.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as reading from "./reading.js";
+import { apart } from "./shares.js";
 import * as zooming from "./zooming.js";
 import { WORDS } from "../words/long.js";
 
@@ -27,8 +28,6 @@ learn(WORDS);
 
 /** Pixels beside and below the cells, of the lowest map, of the largest cell; letters of a token in a sentence. */
 const [SPARE, BELOW, LOWEST, LARGEST, LETTERS] = [16, 96, 240, 58, 40];
-/** Pixels of a cell from which each has its token beside it. */
-const NAMED = 13;
 /** Tiles whose pictures are kept. */
 const MOST_TILES = 64;
 
@@ -124,7 +123,7 @@ class LongMap {
   canvas = h("canvas", { class: "heat long", tabindex: 0, role: "img" });
   tip = h("div", { class: "tip", hidden: true });
   note = h("p", { class: "legend folded", role: "status" });
-  /** Of rows and of columns: numbers of places, and tokens. @type {ReturnType<typeof axis.mount>[][]} */
+  /** Of rows and of columns. @type {ReturnType<typeof axis.mount>[]} */
   labelled = [];
   /** @type {Map<string, Tile | null>} null while it comes */
   tiles = new Map();
@@ -162,11 +161,10 @@ class LongMap {
     const margin = axis.longest(group.queries) + 16;
     const band = axis.longest(group.keys) + 10;
     this.bounds = boundsOf(group, place, canvas, margin, band);
-    const both = (/** @type {HTMLElement} */ side, /** @type {string[]} */ labels, /** @type {any} */ turn) =>
-      [labels.map((name, at) => (this.start ? (at + 1).toLocaleString("en") : name)), labels].map((names, at) =>
-        axis.mount(side, names, turn, turn === "rows" ? margin : band, at === 0 ? this.start : -1),
-      );
-    this.labelled = [both(left, group.queries, "rows"), both(top, group.keys, "upright")];
+    this.labelled = [
+      axis.mount(left, group.queries, "rows", margin, true),
+      axis.mount(top, group.keys, "upright", band, true),
+    ];
     cells.style.width = `${this.bounds.width}px`;
     cells.style.height = `${this.bounds.height}px`;
     const zoomed = zooming.mount(canvas, this.bounds);
@@ -297,10 +295,8 @@ class LongMap {
     const complete = this.drawn(context, this.overview.block, window, dots) && this.fine(context, block, window, dots);
     const at = state.hovered.peek();
     const cell = at || chosen({});
-    // of many tokens only some would be named
-    const named = Number(window.side >= NAMED);
-    this.labelled[0][named](window, bounds.height, cell.q);
-    this.labelled[1][named](window, bounds.width, cell.k);
+    this.labelled[0](window, bounds.height, cell.q);
+    this.labelled[1](window, bounds.width, cell.k);
     const blocks = { x: window.x / block, y: window.y / block, side: window.side * block * dots };
     if (block === 1) this.cells(window, dots);
     const [q, k] = [cell.q, cell.k].map((one) => (one < 0 ? -1 : Math.floor(one / block)));
@@ -425,7 +421,7 @@ class LongMap {
  * @param {string[]} labels @param {number} place @param {number} block @param {number} start the number of the first
  */
 function stretch(labels, place, block, start) {
-  if (block === 1) return cut(labels[place], LETTERS);
+  if (block === 1) return apart(labels, (label) => cut(label, LETTERS))(place);
   const first = Math.floor(place / block) * block;
   return [first, Math.min(labels.length, first + block) - 1]
     .map((at) => (start ? (at + 1).toLocaleString("en") : labels[at]))

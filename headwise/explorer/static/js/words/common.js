@@ -72,6 +72,12 @@ export const WORDS = {
   ],
   label: ["label in the data:", "数据中的标签："],
   value_in_data: ["in the data:", "数据中为："],
+  map_blocks: [
+    "Each cell is the largest of {0} × {1} weights, of {2}{3}; zoom in for single weights.",
+    "每格为 {0} × {1} 个权重中的最大值，共 {2}{3}；放大可见单个权重。",
+  ],
+  map_exact: ["Each cell is one weight, of {2}{3}.", "每格为一个权重，共 {2}{3}。"],
+  map_columns: [": columns {0} to {1}", "：第 {0} 至 {1} 列"],
   as_in_data: ["as in the data", "与数据一致"],
   class_share: ["class {0}, probability {1}", "类别 {0}，概率 {1}"],
   share_of: ["{0}, probability {1}", "{0}，概率 {1}"],
