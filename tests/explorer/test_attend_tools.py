@@ -203,6 +203,8 @@ WIDE = """async ([columns, at, scores]) => { const { mount } = await import('/st
     place.className = 'trial';
     place.style.width = '340px';
     mount(place, { weights, group, title: 't', scores, fitsScreen: true });
+    await import('/static/js/views/blocks.js');
+    for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
     const canvas = place.querySelector('canvas.heat');
     const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
     copy.drawImage(canvas, 0, 0);

@@ -89,20 +89,12 @@ export function pooled(entries, rows, columns, size) {
 }
 
 /**
- * A matrix of cells that stand for so many rows and columns each: of their entries that farthest from `middle`, so that
- * none is lost; forbidden where all are.
- * @param {Int16Array} entries @param {number} rows @param {number} columns @param {number} down @param {number} across
- * @param {number} [middle] the entry of zero
+ * Rows and columns that a dot of the screen stands for.
+ * @param {Window} window @param {number} rows @param {number} columns
  */
-export function inBlocks(entries, rows, columns, down, across, middle = 0) {
-  const [height, width] = [Math.ceil(rows / down), Math.ceil(columns / across)];
-  const far = (/** @type {number} */ entry) => (entry < 0 ? -1 : Math.abs(entry - middle));
-  const blocks = new Int16Array(height * width).fill(-1);
-  for (let at = 0; at < entries.length; at += 1) {
-    const place = Math.floor(at / columns / down) * width + Math.floor((at % columns) / across);
-    if (far(entries[at]) > far(blocks[place])) blocks[place] = entries[at];
-  }
-  return { entries: blocks, rows: height, columns: width };
+export function blocksAt({ side, tall = side }, rows, columns) {
+  const dots = (/** @type {number} */ length) => Math.floor(length * (globalThis.devicePixelRatio || 1) + 1e-6);
+  return [Math.ceil(rows / Math.max(1, dots(rows * tall))), Math.ceil(columns / Math.max(1, dots(columns * side)))];
 }
 
 /** @param {number} value @param {number} low @param {number} high */

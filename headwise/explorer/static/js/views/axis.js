@@ -9,14 +9,13 @@ const LETTERS = 12;
 /** Pixels that a line of text needs. */
 const LINE = 13;
 
-/** Labels from which on the position of the chosen one may stand beside it; labels that are left out at least between
- * two from which on positions stand in place of tokens. */
+/** Labels of which the chosen one may have its position; every how many are shown where positions stand for tokens. */
 const [MANY, SPARSE] = [128, 4];
 
-/** A label that is written as another one, with its position. @param {string} label @param {number} at */
+/** @param {string} label @param {number} at */
 const placed = (label, at) => `${cut(label, LETTERS)} (${(at + 1).toLocaleString("en")})`;
 
-/** Whether some labels are written alike. @param {string[]} labels */
+/** @param {string[]} labels */
 const repeats = (labels) => new Set(labels).size < labels.length;
 
 /** Pixels of the longest of some labels. @param {string[]} labels */

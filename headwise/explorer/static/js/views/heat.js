@@ -6,15 +6,14 @@ import { batch, effect } from "../store.js";
 import { holding } from "../core/folding.js";
 import { LARGEST, NUMERALS, fit } from "../core/fit.js";
 import { marked, numbered, painted, parted, windowed } from "../core/heatmap.js";
-import { cut, number } from "../core/text.js";
-import { cellAt, inBlocks, showing } from "../core/zoom.js";
+import { apart, cut, number } from "../core/text.js";
+import { blocksAt, cellAt, showing } from "../core/zoom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
-import { apart } from "./shares.js";
 import * as zooming from "./zooming.js";
 
 /** Pixels to the right of a map. */
@@ -93,8 +92,9 @@ export function mount(place, head) {
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
   const explain = legend.mount(place, small && small.node);
-  /** Pictures by the rows and columns that a cell stands for. @type {Record<string, Blocks>} */
+  /** Pictures by the rows and columns that a cell stands for. @type {Record<string, import("./blocks.js").Blocks>} */
   let pictures = {};
+  let inBlocks = /** @type {typeof import("./blocks.js") | null} */ (null);
   let how = /** @type {legend.Shading | null} */ (null);
   const backdrop = document.createElement("canvas");
   let [frameAsked, stale, mounted] = [0, true, false];
@@ -105,10 +105,13 @@ export function mount(place, head) {
     const window = zooming.now(bounds);
     if (stale && how) {
       stale = false;
-      const blocks = blocksAt(window, rows, columns);
-      const picture = (pictures[blocks.join()] ||= inCells(how, rows, columns, blocks, Boolean(head.scores)));
+      const [down, across] = blocksAt(window, rows, columns);
+      const many = down * across > 1 && inBlocks;
+      const picture = (pictures[many ? `${down} ${across}` : ""] ||= many
+        ? many.inCells(how, rows, columns, [down, across], Boolean(head.scores))
+        : { canvas: painted(how.cells, rows, columns, how.name), entries: how.cells, columns });
       backed(backdrop, canvas, picture, how, window, rows, columns);
-      said(note, blocks, window, bounds);
+      if (inBlocks) inBlocks.said(note, [down, across], window, bounds);
       labelled[0](window, bounds.height, chosen(head).q);
       labelled[1](window, bounds.width, chosen(head).k);
       if (heard) heard(window, bounds, head.scores ? null : rowOf(head));
@@ -127,6 +130,13 @@ export function mount(place, head) {
     stale = true;
     soon();
   };
+  // where not every column has a dot of the screen
+  if (blocksAt({ x: 0, y: 0, side: bounds.least }, rows, columns)[1] > 1)
+    import("./blocks.js").then((blocks) => {
+      inBlocks = blocks;
+      note.hidden = false;
+      again();
+    });
   const ends = [
     effect(() => {
       how = legend.shading(head);
@@ -167,7 +177,7 @@ export function mount(place, head) {
  * What a small map leaves of its panel is for the reading beside it.
  * @param {HTMLElement} shared @param {HTMLElement} place @param {number} taken pixels of the map with its labels
  */
-function spared(shared, place, taken) {
+export function spared(shared, place, taken) {
   const read = /** @type {HTMLElement | null} */ (shared.querySelector(":scope > .read"));
   const spare = place.clientWidth - FRAMED - Math.max(taken, LEGEND);
   if (read && spare > 0) shared.style.setProperty("--read", `${Math.min(READING, read.offsetWidth + spare)}px`);
@@ -201,49 +211,6 @@ function rowOf(head) {
   return q < 0 ? null : head.weights.slice(q * columns, (q + 1) * columns).map((weight) => Math.max(0, weight));
 }
 
-/** @typedef {{ canvas: HTMLCanvasElement, entries: Int16Array, columns: number }} Blocks */
-
-/**
- * Rows and columns that a dot of the screen stands for.
- * @param {import("../core/zoom.js").Window} window @param {number} rows @param {number} columns
- */
-function blocksAt({ side, tall = side }, rows, columns) {
-  const dots = (/** @type {number} */ length) => Math.floor(length * (globalThis.devicePixelRatio || 1) + 1e-6);
-  return [Math.ceil(rows / Math.max(1, dots(rows * tall))), Math.ceil(columns / Math.max(1, dots(columns * side)))];
-}
-
-/**
- * A map painted, a pixel for each cell, which stands for so many rows and columns.
- * @param {legend.Shading} how @param {number} rows @param {number} columns @param {number[]} blocks
- * @param {boolean} scores whether zero is in the middle
- * @returns {Blocks}
- */
-function inCells(how, rows, columns, [down, across], scores) {
-  const cells =
-    down * across === 1
-      ? { entries: how.cells, rows, columns }
-      : inBlocks(how.cells, rows, columns, down, across, scores ? 127.5 : 0);
-  const canvas = painted(cells.entries, cells.rows, cells.columns, how.name);
-  return { canvas, entries: cells.entries, columns: cells.columns };
-}
-
-/**
- * What a cell of a map stands for, where not all have a dot, and which columns are seen.
- * @param {HTMLElement} note @param {number[]} blocks @param {import("../core/zoom.js").Window} window
- * @param {import("../core/zoom.js").Bounds} bounds
- */
-function said(note, [down, across], { x, side }, { rows, columns, width, least }) {
-  note.hidden = blocksAt({ x: 0, y: 0, side: least }, rows, columns)[1] === 1;
-  const [of, last] = [`${rows} × ${columns}`, Math.min(columns, Math.ceil(x + width / side))];
-  note.textContent = t(
-    down * across > 1 ? "map_blocks" : "map_exact",
-    down,
-    across,
-    of,
-    last - x < columns - 0.5 ? t("map_columns", Math.floor(x) + 1, last) : "",
-  );
-}
-
 /** The window in dots of the screen. @param {import("../core/zoom.js").Window} window */
 const dotted = ({ x, y, side, tall = side }) => {
   const dots = globalThis.devicePixelRatio || 1;
@@ -254,7 +221,7 @@ const dotted = ({ x, y, side, tall = side }) => {
  * What stands behind the marks of cells, as large as the canvas is seen.
  * @param {HTMLCanvasElement} backdrop
  * @param {HTMLCanvasElement} canvas
- * @param {Blocks} picture
+ * @param {import("./blocks.js").Blocks} picture
  * @param {legend.Shading} how
  * @param {import("../core/zoom.js").Window} window
  * @param {number} rows

@@ -5,10 +5,10 @@
  */
 
 import { getJson, getNumbers, query } from "../api.js";
-import { entries, letters } from "../core/color.js";
+import { entries, letters, ramp } from "../core/color.js";
 import { NUMERALS } from "../core/fit.js";
 import { marked, numbered, painted, parted } from "../core/heatmap.js";
-import { cut, number, share } from "../core/text.js";
+import { apart, cut, number, share } from "../core/text.js";
 import { cellAt, showing } from "../core/zoom.js";
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
@@ -16,11 +16,11 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headTitle, sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
-import { chosen } from "./heat.js";
+import { chosen, spared } from "./heat.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as reading from "./reading.js";
-import { apart } from "./shares.js";
+import { BARS } from "./shares.js";
 import * as zooming from "./zooming.js";
 import { WORDS } from "../words/long.js";
 
@@ -28,6 +28,8 @@ learn(WORDS);
 
 /** Pixels beside and below the cells, of the lowest map, of the largest cell; letters of a token in a sentence. */
 const [SPARE, BELOW, LOWEST, LARGEST, LETTERS] = [16, 96, 240, 58, 40];
+/** Pixels of a square that marks one weight of the row that is read. */
+const SEEN = 8;
 /** Tiles whose pictures are kept. */
 const MOST_TILES = 64;
 
@@ -167,6 +169,8 @@ class LongMap {
     ];
     cells.style.width = `${this.bounds.width}px`;
     cells.style.height = `${this.bounds.height}px`;
+    const panel = /** @type {HTMLElement | null} */ (place.closest(".attend > .wide"));
+    if (panel) spared(/** @type {HTMLElement} */ (panel.parentElement), panel, margin + this.bounds.width);
     const zoomed = zooming.mount(canvas, this.bounds);
     const small = minimap.mount(this.bounds);
     this.shrink = ({ values, rows, columns }) => {
@@ -185,7 +189,7 @@ class LongMap {
         this.soon();
       }),
       effect(() => {
-        void [state.hovered.value, state.cell(), state.span.value];
+        void [state.hovered.value, state.cell(), state.span.value, this.rows.latest.value];
         this.soon();
       }),
       effect(() => {
@@ -301,8 +305,32 @@ class LongMap {
     if (block === 1) this.cells(window, dots);
     const [q, k] = [cell.q, cell.k].map((one) => (one < 0 ? -1 : Math.floor(one / block)));
     marked(canvas, { q, k }, blocks);
+    this.strong(context, cell.q, window, dots);
     this.tipped(at, block, window);
     this.said(block, complete);
+  }
+
+  /**
+   * The largest weights of the row that is read, as squares that can be seen however small its cells are.
+   * @param {CanvasRenderingContext2D} context @param {number} q @param {any} window @param {number} dots
+   */
+  strong(context, q, { x, y, side }, dots) {
+    const latest = this.rows.latest.peek();
+    if (!latest || latest.q !== q || side >= SEEN) return;
+    const { row } = latest;
+    const order = Array.from(row.keys()).filter((k) => row[k] > 0);
+    const size = SEEN * dots;
+    context.strokeStyle = getComputedStyle(this.canvas).getPropertyValue("--mark").trim();
+    context.lineWidth = 1.5 * dots;
+    for (const k of order.sort((one, two) => row[two] - row[one]).slice(0, BARS)) {
+      const [entry] = entries([row[k]], this.top(1), /** @type {any} */ (state.scale.value));
+      context.fillStyle = `rgb(${ramp(state.inks())
+        .slice(4 * entry, 4 * entry + 3)
+        .join()})`;
+      const [left, top] = [(k + 0.5 - x) * side * dots - size / 2, (q + 0.5 - y) * side * dots - size / 2];
+      context.fillRect(left, top, size, size);
+      context.strokeRect(left, top, size, size);
+    }
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} block @param {any} window @param {number} dots */

@@ -4,7 +4,7 @@
 import { getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
-import { cut, number, percent } from "../core/text.js";
+import { apart, cut, number, percent } from "../core/text.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
@@ -12,7 +12,7 @@ import { chosen } from "./heat.js";
 import { spelled } from "./largest.js";
 import { rolled } from "./seen.js";
 import { named } from "./series.js";
-import { apart, fact, measures, shares } from "./shares.js";
+import { fact, measures, shares } from "./shares.js";
 
 /** Letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
 const [LETTERS, CELLS] = [16, 128 * 128];
@@ -69,7 +69,7 @@ export function mount(place, head, trace, group) {
       largest < 0 || row[k] === -Infinity
         ? null
         : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, ofKey(largest)))),
-      h("h2", {}, phrase("row_of", h("bdi", {}, from))),
+      h("h2", {}, phrase(group.kind === "pooled" ? "row_answer" : "row_of", h("bdi", {}, from))),
       // few weights of many keys are compared with the largest of them
       shares(
         apart(head.group.keys, (label) => cut(label, LETTERS)),
