@@ -1,7 +1,7 @@
 """The card of a run: its model as blocks, its data and metrics, and inputs to begin with."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -11,7 +11,7 @@ from headwise.errors import HeadwiseError
 from headwise.explain.parts import stages_of
 from headwise.explain.reel import turns
 from headwise.explorer.explorer import Explorer, Name
-from headwise.explorer.inputs import Example, title_of
+from headwise.explorer.inputs import Example, answer_of, title_of
 from headwise.predictors import pronouns
 from headwise.runs.commits import MANIFEST
 from headwise.runs.reading import read_manifest
@@ -132,7 +132,7 @@ def _telling(predictor: Any, items: Sequence[Any], examples: Sequence[Numbered])
         return pool
     outputs = predictor.predict([items[number] for number, _ in pool])
     right = {
-        number for (number, example), output in zip(pool, outputs, strict=True) if _answer(output) == example.label
+        number for (number, example), output in zip(pool, outputs, strict=True) if answer_of(output) == example.label
     }
     reads_text = predictor.given == "text"
     turned = {number: _turns(predictor, items[number]) for number in sorted(right)[:_TURNED] if reads_text}
@@ -148,14 +148,6 @@ def _some_of_each(examples: Sequence[Numbered]) -> Iterator[Numbered]:
         counts[example.label] += 1
         if counts[example.label] <= each:
             yield number, example
-
-
-def _answer(output: Any) -> str | None:
-    """The text or the class that a predictor gives; None: a number, or what else is right by degrees."""
-    first = output[0] if isinstance(output, list) and output else output
-    if isinstance(first, Mapping):
-        return str(max(first, key=lambda name: first[name]))
-    return next((str(getattr(first, name)) for name in ("text", "label") if hasattr(first, name)), None)
 
 
 def _turns(predictor: Any, item: Any) -> int:

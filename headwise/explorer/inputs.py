@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any, NamedTuple
 
@@ -27,6 +28,8 @@ MOST_BYTES = 8 << 20
 # of a request to the explorer
 BODY_BYTES = MOST_BYTES // 3 * 4 + (1 << 16)
 _COLUMNS = 60
+# examples that are tried for one with a right answer
+_TRIED = 16
 
 
 class AskInput(Body):
@@ -97,22 +100,51 @@ def check_input(ask: AskInput, limits: Limits) -> None:
 
 
 def add_examples(app: FastAPI, service: Service, examples: Examples) -> None:
+    # of each run, found once
+    chosen: dict[str, tuple[int, bool]] = {}
+
     @app.get("/api/v1/examples")
     async def list_examples(request: Request, model: Annotated[str, Query(max_length=200)]) -> Response:
         """The examples of a run by number, each with a title and, where there is one, what is right.
 
-        `opens`: the first of those that have most to show.
+        `opens`: the first of those that have most to show, of a classifier of sounds or nodes one whose answer is
+        `right`, where there is one among the first few.
         """
         run = service.find(model, "trace")
 
-        def listing() -> tuple[list[Example], int]:
+        def listing() -> tuple[list[Example], int, bool]:
             pairs = examples.of(run)
-            varieties = [run.predictor.variety(item) for item, _ in pairs]
-            return [title_of(*pair) for pair in pairs], varieties.index(max(varieties)) if varieties else 0
+            if run.name not in chosen:
+                chosen[run.name] = _opening(run, pairs)
+            return [title_of(*pair) for pair in pairs], *chosen[run.name]
 
-        titles, opens = await service.compute(listing, request)
+        titles, opens, right = await service.compute(listing, request)
         listed = [{"title": example.title, "label": example.label} for example in titles]
-        return as_json({"model": run.name, "input": run.predictor.given, "examples": listed, "opens": opens})
+        return as_json(
+            {"model": run.name, "input": run.predictor.given, "examples": listed, "opens": opens, "right": right}
+        )
+
+
+def _opening(run: LoadedRun, pairs: Sequence[tuple[Any, Any]]) -> tuple[int, bool]:
+    """The example on which a page opens, and whether its answer is right."""
+    varieties = [run.predictor.variety(item) for item, _ in pairs]
+    first = [number for number, variety in enumerate(varieties) if variety == max(varieties)][:_TRIED]
+    if first and run.predictor.given in ("sound", "node"):
+        outputs = run.predictor.predict([pairs[number][0] for number in first])
+        labels = [title_of(*pairs[number]).label for number in first]
+        answers = map(answer_of, outputs)
+        right = [number for number, label, answer in zip(first, labels, answers, strict=True) if answer == label]
+        if right:
+            return right[0], True
+    return (first[0] if first else 0), False
+
+
+def answer_of(output: Any) -> str | None:
+    """The text or the class that a predictor gives; None: a number, or what else is right by degrees."""
+    first = output[0] if isinstance(output, list) and output else output
+    if isinstance(first, Mapping):
+        return str(max(first, key=lambda name: first[name]))
+    return next((str(getattr(first, name)) for name in ("text", "label") if hasattr(first, name)), None)
 
 
 class Example(NamedTuple):

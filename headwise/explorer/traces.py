@@ -35,6 +35,8 @@ _MOST_PAIRS = 1 << 25
 _MOST_OPENING = 1 << 21
 # weights above 1 - 1 / CERTAIN tell less the nearer they are to 1
 _CERTAIN = 10
+# a salient pair below this tells less of a head than how sharp all of its rows are
+_FAINT = 0.15
 
 
 @dataclass(frozen=True)
@@ -271,7 +273,8 @@ class Traced:
     def opening(self, group: Group) -> list[int] | None:
         """The layer, by its place in the group, and the head on which a group opens.
 
-        Between two sequences that of the salient pair of the last layer. Within one sequence the head whose rows look
+        Between two sequences that of the salient pair of the last layer, or the sharpest where this pair is faint, as
+        among hundreds of keys. Within one sequence the head whose rows look
         most at a single key other than their own, the first and special ones. In a graph that of the first layer whose
         rows are least even, of one node that row. None: where pictures are looked at, and where there are too many
         weights to make all of them first.
@@ -286,13 +289,20 @@ class Traced:
         if described in ("patches", "nodes") or not 0 < pairs * group.heads * len(group.layers) <= _MOST_OPENING:
             return None
         if not group.one_sequence:
-            return [len(group.layers) - 1, self.salient_pair(group.layers[-1])["head"]]
+            pair = self.salient_pair(group.layers[-1])
+            head = pair["head"] if pair["weight"] >= _FAINT else self._sharpest(group)
+            return [len(group.layers) - 1, head]
         side = tokens_of(group.keys, self.tokens)
         plain = np.arange(len(group.keys)) > 0
         plain[[] if side is None else list(side.special)] = False
         pointed = plain & ~np.eye(len(group.keys), dtype=bool)
         sharp = np.stack([(self.weights(layer) * pointed).max(-1).mean(-1) for layer in group.layers])
         return [int(index) for index in np.unravel_index(sharp.argmax(), sharp.shape)]
+
+    def _sharpest(self, group: Group) -> int:
+        """The head of the last layer whose words look most at one word each."""
+        rows, columns = (_are_words(side, self.tokens, Fold()) for side in (group.queries, group.keys))
+        return int((self.weights(group.layers[-1]) * np.outer(rows, columns)).max(-1).sum(-1).argmax())
 
     def rollout(self, group: Group) -> Float[np.ndarray, "queries keys"]:
         """Attention through all layers of a group. Raises: Unsupported where that means nothing."""

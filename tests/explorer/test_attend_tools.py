@@ -193,6 +193,49 @@ def test_a_window_stays_on_its_matrix(page, site):
     assert page.evaluate(pooled) == [[3, 7, 1, 1], 2, 2]
 
 
+WIDE = """async ([columns, at, scores]) => { const { mount } = await import('/static/js/views/heat.js');
+    const labels = (count) => Array.from({ length: count }, () => 'word');
+    const group = { name: 'g', kind: 'cross', layers: ['l'], heads: 1, queries: labels(3), keys: labels(columns) };
+    const weights = new Float32Array(3 * columns);
+    at.forEach((column) => (weights[columns + column] = scores ? -1 : 1));
+    document.querySelectorAll('.trial').forEach((old) => old.remove());
+    const place = document.body.appendChild(document.createElement('div'));
+    place.className = 'trial';
+    place.style.width = '340px';
+    mount(place, { weights, group, title: 't', scores, fitsScreen: true });
+    await import('/static/js/views/blocks.js');
+    for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
+    const canvas = place.querySelector('canvas.heat');
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const row = copy.getImageData(0, Math.floor(canvas.height / 2), canvas.width, 1).data;
+    const blank = copy.getImageData(0, canvas.height - 4, canvas.width, 1).data;
+    const dark = [];
+    for (let x = 0; x < canvas.width; x += 1)
+      if (Math.abs(row[4 * x] - blank[4 * x]) > 60) dark.push(x / canvas.width);
+    return [dark, place.querySelector('.legend.folded').innerText,
+      [...place.querySelectorAll('.columns.axis span')].map((one) => one.innerText)]; }"""
+
+
+@pytest.mark.parametrize(("columns", "scores"), [(200, False), (901, False), (901, True), (2500, False)])
+def test_every_column_of_a_wide_map_is_in_the_drawing(page, site, columns, scores):
+    page.goto(site)
+    page.wait_for_selector("html[data-shell]")
+    places = [0, 1, columns // 3, columns // 2, columns - 2, columns - 1]
+    for at in places:
+        dark, note, _ = page.evaluate(WIDE, [columns, [at], scores])
+        # a weight of its own is seen where its column is
+        assert dark, at
+        assert all(abs(share - at / columns) < 0.02 for share in dark), (at, dark)
+        across = re.search(r"largest of 1 × (\d+) weights, of 3 × ", note)
+        assert bool(across) == (columns > 340)
+    # the positions are written, not some of the words
+    _, _, labels = page.evaluate(WIDE, [columns, [columns // 2], scores])
+    numbers = [int(label.replace(",", "")) for label in labels if not label.startswith("word")]
+    assert len(numbers) >= 5
+    assert all(number % 10 == 0 for number in numbers)
+
+
 def seen_at(page, x, y):
     """The cell that is told at a place of the map, as labels."""
     page.locator("canvas.heat").hover(position={"x": x, "y": y})

@@ -14,8 +14,8 @@ from headwise import MultiHeadAttention
 from headwise.explain.explanation import Explanation, Layer
 from headwise.explain.parts import stages_of
 from headwise.explorer.api import add_explorer
-from headwise.explorer.cards import SENTENCES, SHOWN, _answer, _telling
-from headwise.explorer.inputs import Example
+from headwise.explorer.cards import SENTENCES, SHOWN, _telling
+from headwise.explorer.inputs import Example, answer_of
 from headwise.predictors.predictor import Predictor
 from headwise.service.app import create_app
 from headwise.service.limits import Limits
@@ -127,7 +127,7 @@ def test_what_has_more_to_show_comes_before_what_is_right():
     [([Spoken("un"), Spoken("deux")], "un"), ({"cat": 0.2, "dog": 0.8}, "dog"), (-1.5, None), ([], None)],
 )
 def test_an_answer_is_a_text_or_the_likeliest_class(output, answer):
-    assert _answer(output) == answer
+    assert answer_of(output) == answer
 
 
 def test_a_model_without_examples_has_sentences(client):

@@ -134,6 +134,9 @@ def test_examples_are_nodes_and_molecules(client):
     nodes = client.get("/api/v1/examples?model=node-classify").json()
     assert nodes["input"] == "node"
     assert nodes["examples"][0] == {"title": "n2", "label": "l"}
+    # a page opens on a right answer, where one is right
+    asked = traced(client, model="node-classify", example=nodes["opens"])
+    assert nodes["right"] == (asked["output"].split()[0] == asked["label"])
     found = client.get("/api/v1/examples?model=graph-regress").json()
     assert found["input"] == "molecule"
     title = found["examples"][0]["title"]

@@ -24,9 +24,11 @@ export const headName = (head) => t("head_n", head + 1);
 /**
  * A group of layers, such as "encoder self-attention"; of layers without a part of the model, their numbers.
  * @param {{ name: string, kind: string, layers?: string[] }} group
+ * @param {{ name: string }[]} [all] the groups among which it stands: the first of several has its numbers too
  */
-export function groupTitle({ name, kind, layers = [] }) {
-  const [part, , more] = name.split(" ");
+export function groupTitle({ name, kind, layers = [] }, all = []) {
+  const [part, , number] = name.split(" ");
+  const more = number || all.some((other) => other.name.startsWith(`${name} `));
   const whole = part === "pooling" || (part === "decoder" && kind === "cross");
   const ends = [layers[0], layers[layers.length - 1]].map((path) => path && /\.\d+(\.|$)/.test(path));
   if (more && !whole && !PARTS.includes(part) && ends[0] && ends[1])
@@ -37,7 +39,7 @@ export function groupTitle({ name, kind, layers = [] }) {
       : PARTS.includes(part)
         ? t("part_kind", t(part), t(kind))
         : t("other_kind", part, t(kind));
-  return more ? `${title} ${more}` : title;
+  return number ? `${title} ${number}` : title;
 }
 
 /**

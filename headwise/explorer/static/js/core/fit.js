@@ -18,14 +18,20 @@ const SLANT = 0.72;
  * take
  */
 
-/** The largest cells with which a map fits. @param {Room} room @returns {Fit} */
+/**
+ * The largest cells with which a map fits, in whole pixels where it has one for each.
+ * @param {Room} room @returns {Fit}
+ */
 export function fit(room) {
   for (let side = room.most; side > 1; side -= 1) {
     const { turn, band } = labelled(side, room.label);
     const across = side * room.columns + (turn === "slanted" ? Math.max(0, room.label * SLANT - side / 2) : 0);
     if (across <= room.width && band + side * room.rows <= room.height) return { side, turn, band };
   }
-  return { side: 1, ...labelled(1, room.label) };
+  // less than a pixel a cell, so that all of it is seen
+  const { turn, band } = labelled(1, room.label);
+  const side = Math.min(1, room.width / room.columns, Math.max(1, room.height - band) / room.rows);
+  return { side, turn, band };
 }
 
 /** @param {number} side @param {number} label @returns {{ turn: Fit["turn"], band: number }} */

@@ -66,7 +66,7 @@ const HIDDEN = /[\p{Cc}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}/
 const LEFTWARDS = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 
 /** A token with its white space made visible; a time with its unit is none. @param {string} token */
-export const shown = (token) => apart(visible(token));
+export const shown = (token) => alone(visible(token));
 
 /** @param {string} token */
 const visible = (token) =>
@@ -89,10 +89,19 @@ function escaped(letter) {
 }
 
 /** Letters that would turn the number behind them stand by themselves. @param {string} text */
-const apart = (text) => (LEFTWARDS.test(text) ? `\u2068${text}\u2069` : text);
+const alone = (text) => (LEFTWARDS.test(text) ? `\u2068${text}\u2069` : text);
 
 /** A token in at most so many characters. @param {string} token @param {number} limit */
 export function cut(token, limit) {
   const letters = [...visible(token)];
-  return apart(letters.length <= limit ? letters.join("") : `${letters.slice(0, limit - 1).join("")}…`);
+  return alone(letters.length <= limit ? letters.join("") : `${letters.slice(0, limit - 1).join("")}…`);
 }
+
+/**
+ * Names of tokens in bars, each with its position, counted from 1, where another one is written the same.
+ * @param {string[]} labels @param {(label: string) => string} write
+ */
+export const apart = (labels, write) => (/** @type {number} */ at) =>
+  labels.indexOf(labels[at]) === labels.lastIndexOf(labels[at])
+    ? write(labels[at])
+    : `${write(labels[at])} (${at + 1})`;

@@ -88,5 +88,14 @@ export function pooled(entries, rows, columns, size) {
   return { entries: found, rows: down, columns: across };
 }
 
+/**
+ * Rows and columns that a dot of the screen stands for.
+ * @param {Window} window @param {number} rows @param {number} columns
+ */
+export function blocksAt({ side, tall = side }, rows, columns) {
+  const dots = (/** @type {number} */ length) => Math.floor(length * (globalThis.devicePixelRatio || 1) + 1e-6);
+  return [Math.ceil(rows / Math.max(1, dots(rows * tall))), Math.ceil(columns / Math.max(1, dots(columns * side)))];
+}
+
 /** @param {number} value @param {number} low @param {number} high */
 const limited = (value, low, high) => Math.min(Math.max(value, low), Math.max(low, high));

@@ -19,7 +19,7 @@ import { nothing, others } from "../views/nothing.js";
 import * as saving from "../views/saving.js";
 import { openingCell, spelled } from "../views/largest.js";
 import { later } from "../views/later.js";
-import { foldedBy, rolled, seen } from "../views/seen.js";
+import { foldable, foldedBy, rolled, seen } from "../views/seen.js";
 import { refill, toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/attend.js";
 
@@ -53,7 +53,7 @@ export function mount(place) {
     h("section", { class: "panel find", "aria-label": () => t("find") }),
     h("section", { class: "panel whole", "aria-label": () => t("edit") }),
   ];
-  const shown = h("div", { class: "attend" }, small, large, read, find);
+  const shown = h("div", { class: "attend" }, small, large, read, find, inside() ? "" : edits);
   const offered = h("div");
   place.append(
     h("h1", { class: "unseen" }, () => t("attend")),
@@ -63,7 +63,6 @@ export function mount(place) {
     answerLine,
     tabs,
     shown,
-    inside() ? "" : edits,
   );
   let mounted = true;
   // the map is loaded while the trace is made
@@ -109,7 +108,7 @@ export function mount(place) {
     }),
     drawn(find, (trace, group, node) => {
       void [state.language.value, foldedBy(trace, group)];
-      if (group.long) return void fill(node, h("h2", {}, t("find")), h("p", { class: "note" }, t("long_find")));
+      if (group.long) return void fill(node, h("h2", {}, t("find")), h("p", { class: "note" }, unfound(trace, group)));
       return later(() => import("../views/find_head.js"), node, trace, group);
     }),
     drawn(large, (trace, group, node, alive, tall) => {
@@ -160,6 +159,16 @@ const pick = (items) =>
     ),
   );
 
+/** Why no heads are found in a long input, and what to do. @param {state.Trace} trace @param {state.Group} group */
+const unfound = (trace, group) =>
+  spelled(trace, group).keys.kind === "nodes"
+    ? [
+        t("long_find_nodes", group.keys.length.toLocaleString("en")),
+        " ",
+        h("a", { href: state.address("graph") }, t("see_neighbours")),
+      ]
+    : t("long_find");
+
 /** Whether a page was saved of what counts by a method: it has its maps, and no attention. */
 const ofMethod = () => Boolean(inside() && state.by.value);
 
@@ -177,7 +186,13 @@ function groups() {
   const trace = state.trace.value;
   const now = state.chosen();
   return trace && trace.groups.length > 1 && !ofMethod()
-    ? pick(opening(trace.groups).map((one) => [short(groupTitle(one)), now === one, () => state.inGroup(one.name)]))
+    ? pick(
+        opening(trace.groups).map((one) => [
+          short(groupTitle(one, trace.groups)),
+          now === one,
+          () => state.inGroup(one.name),
+        ]),
+      )
     : null;
 }
 
@@ -255,7 +270,14 @@ function thumbs(trace, group, node, alive) {
   const more = toolbar(() => t("save"), "more", tools());
   node.append(
     grid,
-    innerWidth > NARROW ? more : h("details", {}, h("summary", { class: "side" }, t("save_and_show")), more),
+    innerWidth > NARROW
+      ? more
+      : h(
+          "details",
+          {},
+          h("summary", { class: "side" }, t(foldable(trace, group).special ? "save_and_show" : "save")),
+          more,
+        ),
   );
   if (group.long) {
     // the map comes first

@@ -7,6 +7,7 @@ import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
 import { named, t } from "../strings.js";
+import { later } from "./later.js";
 
 /** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */
 const [MOST, FEW, NARROW] = [24, 12, 760];
@@ -69,16 +70,22 @@ function verdict({ label, output }) {
   const found = classOf(output);
   if ((found ? found.name : output) === label) return h("div", { class: "label" }, `✓ ${t("as_in_data")}`);
   if (!found && NUMBER.test(label)) return unit("value", label.replace("-", "−"), null, "q", null);
-  return unit("label", found ? `${label} ✗` : label, null, "q", null);
+  if (!found) return unit("label", label, null, "q", null);
+  const name = state.reads() === "node" ? t("class_n", label) : label;
+  const line = h("span", { class: "side" });
+  later(() => import("./erring.js"), line);
+  return h("div", { class: "label errs" }, unit("label", `${name} ✗`, null, "q", null), line);
 }
 
 /** The way to the page that shows an output as it is written, where the model writes on. @param {state.Trace} trace */
 function writer({ groups, output }) {
+  // the bar of pages leads the keyboard there
+  const way = (/** @type {string} */ page, /** @type {string} */ words) =>
+    h("a", { class: "side", tabindex: -1, href: state.address(page) }, t(words));
+  if (["node", "graph"].includes(state.reads()))
+    return state.page.value === "attend" && !inside() ? way("graph", "see_neighbours") : null;
   const writes = groups.some(({ name, causal }) => name.startsWith("decoder") || causal);
-  return writes && output && state.reads() === "text" && !inside()
-    ? // the bar of pages leads the keyboard there
-      h("a", { class: "side", tabindex: -1, href: state.address("translate") }, t("watch_written"))
-    : null;
+  return writes && output && state.reads() === "text" && !inside() ? way("translate", "watch_written") : null;
 }
 
 /**

@@ -3,7 +3,7 @@
 
 import { after } from "../core/masked.js";
 import { significant } from "../core/digits.js";
-import { cut, percent } from "../core/text.js";
+import { apart, cut, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
 import { effect, signal } from "../store.js";
@@ -16,7 +16,7 @@ import { spelled } from "./largest.js";
 import { facts } from "./method_facts.js";
 import { described as asked, numbersOf } from "./methods.js";
 import * as saving from "./saving.js";
-import { apart, shares } from "./shares.js";
+import { shares } from "./shares.js";
 
 learn(WORDS);
 

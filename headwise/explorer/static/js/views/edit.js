@@ -52,6 +52,9 @@ function add(edit) {
   else state.edits.value = written([...edits, edit]);
 }
 
+/** What is hidden: of a graph a node, of a recording a moment, of a series a step. */
+const hides = () => `hide${{ node: "node", graph: "node", sound: "moment", series: "step" }[state.reads()] || "token"}`;
+
 /** What can be done to what is chosen. */
 function controls() {
   const weight = h("input", {
@@ -83,7 +86,7 @@ function controls() {
     h("button", { onclick: here((_, { layer, head }) => add({ kind: "mute", layer, heads: [head] })) }, () =>
       t("mute"),
     ),
-    h("button", { onclick: hidden }, () => t("hidetoken")),
+    h("button", { onclick: hidden }, () => t(hides())),
     h(
       "span",
       { class: "set" },
@@ -189,8 +192,7 @@ export function sentence(one) {
   const key = (/** @type {number} */ at) => token(at, group ? group.keys : undefined);
   const layer = group && one.layer ? layerTitle(one.layer, group.layers.indexOf(one.layer), group.kind) : one.layer;
   if (one.kind === "mute") return `${t("mute")}: ${layer}, ${one.heads.map(headName).join(", ")}`;
-  if (one.kind === "hide")
-    return `${t("hidetoken")}: ${one.tokens.map((/** @type {number} */ at) => key(at)).join(", ")}`;
+  if (one.kind === "hide") return `${t(hides())}: ${one.tokens.map((/** @type {number} */ at) => key(at)).join(", ")}`;
   if (one.kind === "swap") return `${t("swaplayer")}: ${layer} → ${one.mechanism || one.score || one.normalizer}`;
   if (one.kind === "narrow") return `${t("narrow")}: ${layer}, ${maskName(one.mask, one.width)}`;
   const pair = `${token(one.query, group ? group.queries : undefined)} → ${key(one.key)} = ${one.weight}`;

@@ -8,6 +8,7 @@ import { h } from "../dom.js";
 import { shown } from "../core/text.js";
 import { choose, chosen, locked } from "./heat.js";
 import * as state from "../state.js";
+import { effect } from "../store.js";
 
 /** How far an arrow goes along a side, where tokens stand below or behind each other. @type {Record<string, number>} */
 const BELOW = { ArrowDown: 1, ArrowUp: -1 };
@@ -17,17 +18,16 @@ const BEHIND = { ArrowRight: 1, ArrowLeft: -1 };
 /**
  * @param {import("./heat.js").Head} head
  * @param {"below" | "behind"} order how the tokens of a side stand
- * @returns {{ queries: HTMLElement[], keys: HTMLElement[] }}
+ * @returns {{ queries: HTMLElement[], keys: HTMLElement[], end: () => void }} `end`: they follow what is chosen no more
  */
 export function mount(head, order) {
-  const at = () => state.hovered.value || locked(head);
   const token = (/** @type {string} */ text, /** @type {"q" | "k"} */ side, /** @type {number} */ place) => {
     const alone = side === "q" ? { q: place, k: -1 } : { q: -1, k: place };
     const node = h(
       "button",
       {
-        class: () => (at()[side] === place ? "token chosen" : "token"),
-        "aria-pressed": () => String(locked(head)[side] === place),
+        class: "token",
+        "aria-pressed": "false",
         tabindex: -1,
         onclick: () => choose(next(locked(head), side, place), head),
         onpointerenter: () => (state.hovered.value = alone),
@@ -62,7 +62,28 @@ export function mount(head, order) {
       }),
     ),
   );
-  return sides;
+  const [looked, pressed] = [marking(sides), marking(sides)];
+  const ends = [
+    effect(() => looked(state.hovered.value || locked(head), (node, on) => node.classList.toggle("chosen", on))),
+    effect(() => pressed(locked(head), (node, on) => node.setAttribute("aria-pressed", String(on)))),
+  ];
+  return { ...sides, end: () => ends.forEach((end) => end()) };
+}
+
+/**
+ * Marks the token of each side that is chosen, and takes the mark from those before; hundreds of tokens that each
+ * follow what is chosen would take longer.
+ * @param {{ queries: HTMLElement[], keys: HTMLElement[] }} sides
+ * @returns {(at: { q: number, k: number }, mark: (node: HTMLElement, on: boolean) => void) => void}
+ */
+function marking({ queries, keys }) {
+  /** @type {HTMLElement[]} */
+  let before = [];
+  return ({ q, k }, mark) => {
+    before.forEach((node) => mark(node, false));
+    before = [queries[q], keys[k]].filter(Boolean);
+    before.forEach((node) => mark(node, true));
+  };
 }
 
 /**

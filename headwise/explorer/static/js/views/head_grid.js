@@ -55,11 +55,16 @@ export async function mountLong(place, trace, group, dark, side, alive) {
   const empty = new Uint8Array(group.layers.length * group.heads);
   mount(place, group, { shape: [group.layers.length, group.heads, 1, 1], data: empty }, dark, side);
   const canvases = [...place.querySelectorAll("canvas.thumb")];
+  const note = h("p", { class: "side waiting" });
+  place.after(note);
+  let drawn = 0;
   const now = state.place(group);
   const order = canvases.map((_, at) => [Math.floor(at / group.heads), at % group.heads]);
   const far = (/** @type {number[]} */ [layer, head]) =>
     Math.abs(layer - now.at) * group.heads + (layer === now.at ? Math.abs(head - now.head) : head);
   for (const [layer, head] of order.sort((one, two) => far(one) - far(two))) {
+    note.textContent = t("heads_coming", drawn, canvases.length);
+    drawn += 1;
     await quiet();
     if (!alive()) return;
     const asked = query({ layer: group.layers[layer], head, size: 32 });
@@ -69,6 +74,7 @@ export async function mountLong(place, trace, group, dark, side, alive) {
     picture.className = "thumb";
     canvases[layer * group.heads + head].replaceWith(picture);
   }
+  note.remove();
   place.dataset.complete = "true";
 }
 

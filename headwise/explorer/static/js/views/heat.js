@@ -6,8 +6,8 @@ import { batch, effect } from "../store.js";
 import { holding } from "../core/folding.js";
 import { LARGEST, NUMERALS, fit } from "../core/fit.js";
 import { marked, numbered, painted, parted, windowed } from "../core/heatmap.js";
-import { cut, number } from "../core/text.js";
-import { cellAt, showing } from "../core/zoom.js";
+import { apart, cut, number } from "../core/text.js";
+import { blocksAt, cellAt, showing } from "../core/zoom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { sidesOf } from "../titles.js";
@@ -58,7 +58,9 @@ export function mount(place, head) {
   const [left, top, sides] = [h("div"), h("div"), { top: h("div"), left: h("div") }];
   const cell = h("div", { class: "cells" }, canvas, tip);
   const [from, to] = [h("div", { class: "axis-title" }), h("div", { class: "axis-title" })];
+  const note = h("p", { class: "legend folded", role: "status", hidden: true });
   place.append(
+    note,
     h(
       "div",
       { class: "frame titled" },
@@ -90,7 +92,9 @@ export function mount(place, head) {
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
   const explain = legend.mount(place, small && small.node);
-  let cells = document.createElement("canvas");
+  /** Pictures by the rows and columns that a cell stands for. @type {Record<string, import("./blocks.js").Blocks>} */
+  let pictures = {};
+  let inBlocks = /** @type {typeof import("./blocks.js") | null} */ (null);
   let how = /** @type {legend.Shading | null} */ (null);
   const backdrop = document.createElement("canvas");
   let [frameAsked, stale, mounted] = [0, true, false];
@@ -101,7 +105,13 @@ export function mount(place, head) {
     const window = zooming.now(bounds);
     if (stale && how) {
       stale = false;
-      backed(backdrop, canvas, cells, how, window, rows, columns);
+      const [down, across] = blocksAt(window, rows, columns);
+      const many = down * across > 1 && inBlocks;
+      const picture = (pictures[many ? `${down} ${across}` : ""] ||= many
+        ? many.inCells(how, rows, columns, [down, across], Boolean(head.scores))
+        : { canvas: painted(how.cells, rows, columns, how.name), entries: how.cells, columns });
+      backed(backdrop, canvas, picture, how, window, rows, columns);
+      if (inBlocks) inBlocks.said(note, [down, across], window, bounds);
       labelled[0](window, bounds.height, chosen(head).q);
       labelled[1](window, bounds.width, chosen(head).k);
       if (heard) heard(window, bounds, head.scores ? null : rowOf(head));
@@ -120,10 +130,17 @@ export function mount(place, head) {
     stale = true;
     soon();
   };
+  // where not every column has a dot of the screen
+  if (blocksAt({ x: 0, y: 0, side: bounds.least }, rows, columns)[1] > 1)
+    import("./blocks.js").then((blocks) => {
+      inBlocks = blocks;
+      note.hidden = false;
+      again();
+    });
   const ends = [
     effect(() => {
       how = legend.shading(head);
-      cells = painted(how.cells, rows, columns, how.name);
+      pictures = {};
       if (small) small.put(how.cells, how.name);
       explain(how, weights, zooming.now(bounds).side >= NUMERALS);
       canvas.setAttribute("aria-label", summary(weights, group, title));
@@ -160,7 +177,7 @@ export function mount(place, head) {
  * What a small map leaves of its panel is for the reading beside it.
  * @param {HTMLElement} shared @param {HTMLElement} place @param {number} taken pixels of the map with its labels
  */
-function spared(shared, place, taken) {
+export function spared(shared, place, taken) {
   const read = /** @type {HTMLElement | null} */ (shared.querySelector(":scope > .read"));
   const spare = place.clientWidth - FRAMED - Math.max(taken, LEGEND);
   if (read && spare > 0) shared.style.setProperty("--read", `${Math.min(READING, read.offsetWidth + spare)}px`);
@@ -204,17 +221,21 @@ const dotted = ({ x, y, side, tall = side }) => {
  * What stands behind the marks of cells, as large as the canvas is seen.
  * @param {HTMLCanvasElement} backdrop
  * @param {HTMLCanvasElement} canvas
- * @param {HTMLCanvasElement} cells
+ * @param {import("./blocks.js").Blocks} picture
  * @param {legend.Shading} how
  * @param {import("../core/zoom.js").Window} window
  * @param {number} rows
  * @param {number} columns
  */
-function backed(backdrop, canvas, cells, how, window, rows, columns) {
+function backed(backdrop, canvas, picture, how, window, rows, columns) {
   const dots = globalThis.devicePixelRatio || 1;
   const [width, height] = [Math.round(canvas.clientWidth * dots), Math.round(canvas.clientHeight * dots)];
   for (const one of [backdrop, canvas]) [one.width, one.height] = [width, height];
-  windowed(backdrop, cells, how.cells, dotted(window), columns);
+  const { x, y, side, tall = side } = dotted(window);
+  // the last block may stand for fewer cells, and is as large
+  const [across, down] = [columns / picture.columns, rows / picture.canvas.height];
+  const blocks = { x: x / across, y: y / down, side: side * across, tall: tall * down };
+  windowed(backdrop, picture.canvas, picture.entries, blocks, picture.columns);
   parted(backdrop, dotted(window), getComputedStyle(canvas).getPropertyValue("--panel").trim());
   if (window.side >= NUMERALS) numbered(backdrop, dotted(window), rows, columns, how.numeral);
 }
@@ -255,7 +276,8 @@ function sentence(q, k, weights, group) {
   if (q < 0 || k < 0) return q < 0 && k < 0 ? "" : cut(q < 0 ? group.keys[k] : group.queries[q], LETTERS);
   const value = weights[q * group.keys.length + k];
   const told = value === -Infinity ? t("forbidden") : number(value);
-  return `${cut(group.queries[q], LETTERS)} → ${cut(group.keys[k], LETTERS)} ${told}`;
+  const name = (/** @type {string} */ label) => cut(label, LETTERS);
+  return `${apart(group.queries, name)(q)} → ${apart(group.keys, name)(k)} ${told}`;
 }
 
 /**

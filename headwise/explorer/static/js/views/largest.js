@@ -5,6 +5,8 @@ import { oneSequence } from "../state.js";
 
 /** Weights above 1 - 1 / CERTAIN tell less the nearer they are to 1. */
 const CERTAIN = 10;
+/** A weight below this tells no more by its distance: the largest one is rather looked at. */
+const FAINT = 0.15;
 
 /** @typedef {import("../state.js").Trace} Trace */
 /** @typedef {import("../state.js").Group} Group */
@@ -22,7 +24,7 @@ export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) 
  * The tokens of the cell that tells most: between two sequences that with the largest product of weight and distance
  * from the diagonal, within one the largest weight on another token than its own and the first (in a graph read for one
  * node: of its row); of a pooling, and where
- * there is none, the largest weight. Special tokens take part only where there are no others.
+ * there is none or all of these are faint, the largest weight. Special tokens take part only where there are no others.
  * `rows` and `columns` are the tokens of each; `marked` is minus infinity where a pair is forbidden.
  * @param {{ weights: Float32Array, marked: Float32Array, rows: number[][], columns: number[][] }} head
  * @param {Trace} trace
@@ -50,7 +52,7 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
       : group.kind === "pooled"
         ? 1
         : Math.abs(q / rows.length - k / columns.length);
-  let [best, cell] = [[-Infinity, -Infinity], { q: -1, k: -1 }];
+  let [best, cell, top, largest] = [[-Infinity, -Infinity], { q: -1, k: -1 }, -Infinity, { q: -1, k: -1 }];
   const from = given ? [rows.findIndex(([first]) => first === node)] : choosing.length ? choosing : rows.keys();
   for (const q of from) {
     for (const k of across) {
@@ -59,7 +61,8 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
       const merit = [weight * far(q, k) * Math.min(1, CERTAIN * (1 - weight)), weight];
       if (merit[0] > best[0] || (merit[0] === best[0] && merit[1] > best[1]))
         [best, cell] = [merit, { q: rows[q][0], k: columns[k][0] }];
+      if (!within && weight > top) [top, largest] = [weight, { q: rows[q][0], k: columns[k][0] }];
     }
   }
-  return cell;
+  return !within && best[1] < FAINT ? largest : cell;
 }

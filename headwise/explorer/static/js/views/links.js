@@ -28,7 +28,7 @@ const [LARGEST, ROOM, SHARE] = [44, 440, 12];
 /** Pairs of tokens up to which all heads are shown at first. */
 const FEW = 128 * 128;
 /** Lines that are drawn at once; those of a token that is looked at are drawn besides. */
-const DRAWN = 3000;
+const DRAWN = 1500;
 /** Pixels of a screen on which the titles of the sides are short. */
 const NARROW = 760;
 
@@ -98,7 +98,7 @@ export function linesOf(head, between = "") {
     cut = cut || found.cut;
     for (const link of found.links) {
       if (lines.length >= MOST) return { lines, all, cut: true };
-      if (meets(link.q, link.k)) lines.push({ ...link, place });
+      if (meets(link.q, link.k)) lines.push(Object.assign(link, { place }));
     }
   }
   return { lines, all, cut };
@@ -126,7 +126,7 @@ export function mount(place, head) {
   const step = Math.max(STEP, Math.min(LARGEST, Math.floor(ROOM / count)));
   const [faint, lit] = [h("canvas", { "aria-hidden": "true" }), h("canvas", { "aria-hidden": "true" })];
   const strands = h("div", { class: "strands" }, faint, lit);
-  const { queries, keys } = ends.mount(head, "below");
+  const { queries, keys, end: unmark } = ends.mount(head, "below");
   const [names, note] = [sidesOf(group), h("p", { class: "legend" })];
   const between = signal("");
   const narrow = innerWidth <= NARROW;
@@ -175,8 +175,22 @@ export function mount(place, head) {
   });
   return () => {
     resized.disconnect();
+    unmark();
     end();
   };
+}
+
+/**
+ * An empty canvas of a size; to set one that it has would make its memory anew.
+ * @param {HTMLCanvasElement} canvas @param {number[]} size
+ */
+function sized(canvas, [width, height]) {
+  if (canvas.width === width && canvas.height === height) {
+    canvas.getContext("2d")?.clearRect(0, 0, width, height);
+    return;
+  }
+  canvas.height = 0;
+  [canvas.width, canvas.height] = [width, height];
 }
 
 /** Lines on two canvases: all of them, which are drawn once, and those that stand out. */
@@ -190,7 +204,7 @@ class Picture {
     const { queries, keys } = head.group;
     const dots = globalThis.devicePixelRatio || 1;
     this.size = [width, step * Math.max(queries.length, keys.length)].map((one) => Math.max(1, Math.round(one * dots)));
-    [lit.width, lit.height] = this.size;
+    sized(lit, this.size);
     this.faint = faint;
     this.canvas = lit;
     this.head = head;
@@ -201,13 +215,15 @@ class Picture {
     this.colours = headColours();
     this.margin = SHARE * dots * colouredOf(head).length + 4 * dots;
     this.sharesLeft = false;
+    /** Whether anything stands out. */
+    this.marked = false;
     /** Whether all lines stand out; unknown until they are drawn. @type {boolean | null} */
     this.free = null;
   }
 
   /** All lines, between the margin of the shares and the other side. */
   background() {
-    [this.faint.width, this.faint.height] = this.size;
+    sized(this.faint, this.size);
     this.stroke(
       /** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")),
       this.drawn,
@@ -225,11 +241,13 @@ class Picture {
     const apart = Math.min(4.5 * this.dots, (0.7 * this.step) / shown.length);
     const order = new Map(shown.map(({ place }, at) => [place, at - (shown.length - 1) / 2]));
     context.lineCap = "round";
+    let colour = -1;
     for (const { q, k, weight, place } of lines) {
-      const aside = apart * (order.get(place) || 0);
-      context.strokeStyle = this.colours[place];
-      context.globalAlpha = strength * (0.35 + 0.65 * Math.min(1, weight));
-      context.lineWidth = this.dots * (0.5 + 4 * Math.min(1, weight));
+      const [aside, level] = [apart * (order.get(place) || 0), Math.min(1, weight)];
+      // to set a colour costs as much as a line
+      if (place !== colour) context.strokeStyle = this.colours[(colour = place)];
+      context.globalAlpha = strength * (0.35 + 0.65 * level);
+      context.lineWidth = this.dots * (0.5 + 4 * level);
       context.beginPath();
       context.moveTo(left, (q + 0.5) * this.step + aside);
       context.lineTo(right, (k + 0.5) * this.step + aside);
@@ -247,7 +265,8 @@ class Picture {
       this.free = free;
       this.background();
     }
-    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    if (this.marked) context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    this.marked = at.q >= 0 || at.k >= 0;
     const lit = this.lines.filter(({ q, k }) => (at.q >= 0 ? q === at.q : at.k >= 0 && k === at.k));
     this.stroke(context, lit, 1);
     this.shares(context, at);

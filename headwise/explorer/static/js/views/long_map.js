@@ -5,10 +5,10 @@
  */
 
 import { getJson, getNumbers, query } from "../api.js";
-import { entries, letters } from "../core/color.js";
+import { entries, letters, ramp } from "../core/color.js";
 import { NUMERALS } from "../core/fit.js";
 import { marked, numbered, painted, parted } from "../core/heatmap.js";
-import { cut, number, share } from "../core/text.js";
+import { apart, cut, number, share } from "../core/text.js";
 import { cellAt, showing } from "../core/zoom.js";
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
@@ -16,10 +16,11 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headTitle, sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
-import { chosen } from "./heat.js";
+import { chosen, spared } from "./heat.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as reading from "./reading.js";
+import { BARS } from "./shares.js";
 import * as zooming from "./zooming.js";
 import { WORDS } from "../words/long.js";
 
@@ -27,8 +28,8 @@ learn(WORDS);
 
 /** Pixels beside and below the cells, of the lowest map, of the largest cell; letters of a token in a sentence. */
 const [SPARE, BELOW, LOWEST, LARGEST, LETTERS] = [16, 96, 240, 58, 40];
-/** Pixels of a cell from which each has its token beside it. */
-const NAMED = 13;
+/** Pixels of a square that marks one weight of the row that is read. */
+const SEEN = 8;
 /** Tiles whose pictures are kept. */
 const MOST_TILES = 64;
 
@@ -124,7 +125,7 @@ class LongMap {
   canvas = h("canvas", { class: "heat long", tabindex: 0, role: "img" });
   tip = h("div", { class: "tip", hidden: true });
   note = h("p", { class: "legend folded", role: "status" });
-  /** Of rows and of columns: numbers of places, and tokens. @type {ReturnType<typeof axis.mount>[][]} */
+  /** Of rows and of columns. @type {ReturnType<typeof axis.mount>[]} */
   labelled = [];
   /** @type {Map<string, Tile | null>} null while it comes */
   tiles = new Map();
@@ -162,13 +163,14 @@ class LongMap {
     const margin = axis.longest(group.queries) + 16;
     const band = axis.longest(group.keys) + 10;
     this.bounds = boundsOf(group, place, canvas, margin, band);
-    const both = (/** @type {HTMLElement} */ side, /** @type {string[]} */ labels, /** @type {any} */ turn) =>
-      [labels.map((name, at) => (this.start ? (at + 1).toLocaleString("en") : name)), labels].map((names, at) =>
-        axis.mount(side, names, turn, turn === "rows" ? margin : band, at === 0 ? this.start : -1),
-      );
-    this.labelled = [both(left, group.queries, "rows"), both(top, group.keys, "upright")];
+    this.labelled = [
+      axis.mount(left, group.queries, "rows", margin, true),
+      axis.mount(top, group.keys, "upright", band, true),
+    ];
     cells.style.width = `${this.bounds.width}px`;
     cells.style.height = `${this.bounds.height}px`;
+    const panel = /** @type {HTMLElement | null} */ (place.closest(".attend > .wide"));
+    if (panel) spared(/** @type {HTMLElement} */ (panel.parentElement), panel, margin + this.bounds.width);
     const zoomed = zooming.mount(canvas, this.bounds);
     const small = minimap.mount(this.bounds);
     this.shrink = ({ values, rows, columns }) => {
@@ -187,7 +189,7 @@ class LongMap {
         this.soon();
       }),
       effect(() => {
-        void [state.hovered.value, state.cell(), state.span.value];
+        void [state.hovered.value, state.cell(), state.span.value, this.rows.latest.value];
         this.soon();
       }),
       effect(() => {
@@ -297,16 +299,38 @@ class LongMap {
     const complete = this.drawn(context, this.overview.block, window, dots) && this.fine(context, block, window, dots);
     const at = state.hovered.peek();
     const cell = at || chosen({});
-    // of many tokens only some would be named
-    const named = Number(window.side >= NAMED);
-    this.labelled[0][named](window, bounds.height, cell.q);
-    this.labelled[1][named](window, bounds.width, cell.k);
+    this.labelled[0](window, bounds.height, cell.q);
+    this.labelled[1](window, bounds.width, cell.k);
     const blocks = { x: window.x / block, y: window.y / block, side: window.side * block * dots };
     if (block === 1) this.cells(window, dots);
     const [q, k] = [cell.q, cell.k].map((one) => (one < 0 ? -1 : Math.floor(one / block)));
     marked(canvas, { q, k }, blocks);
+    this.strong(context, cell.q, window, dots);
     this.tipped(at, block, window);
     this.said(block, complete);
+  }
+
+  /**
+   * The largest weights of the row that is read, as squares that can be seen however small its cells are.
+   * @param {CanvasRenderingContext2D} context @param {number} q @param {any} window @param {number} dots
+   */
+  strong(context, q, { x, y, side }, dots) {
+    const latest = this.rows.latest.peek();
+    if (!latest || latest.q !== q || side >= SEEN) return;
+    const { row } = latest;
+    const order = Array.from(row.keys()).filter((k) => row[k] > 0);
+    const size = SEEN * dots;
+    context.strokeStyle = getComputedStyle(this.canvas).getPropertyValue("--mark").trim();
+    context.lineWidth = 1.5 * dots;
+    for (const k of order.sort((one, two) => row[two] - row[one]).slice(0, BARS)) {
+      const [entry] = entries([row[k]], this.top(1), /** @type {any} */ (state.scale.value));
+      context.fillStyle = `rgb(${ramp(state.inks())
+        .slice(4 * entry, 4 * entry + 3)
+        .join()})`;
+      const [left, top] = [(k + 0.5 - x) * side * dots - size / 2, (q + 0.5 - y) * side * dots - size / 2];
+      context.fillRect(left, top, size, size);
+      context.strokeRect(left, top, size, size);
+    }
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} block @param {any} window @param {number} dots */
@@ -425,7 +449,7 @@ class LongMap {
  * @param {string[]} labels @param {number} place @param {number} block @param {number} start the number of the first
  */
 function stretch(labels, place, block, start) {
-  if (block === 1) return cut(labels[place], LETTERS);
+  if (block === 1) return apart(labels, (label) => cut(label, LETTERS))(place);
   const first = Math.floor(place / block) * block;
   return [first, Math.min(labels.length, first + block) - 1]
     .map((at) => (start ? (at + 1).toLocaleString("en") : labels[at]))

@@ -13,7 +13,12 @@ export function picker(trace, group) {
   return h(
     "div",
     { class: "tabs" },
-    select(t("group"), groups.map(groupTitle), groups.indexOf(group), (place) => state.inGroup(groups[place].name)),
+    select(
+      t("group"),
+      groups.map((one) => groupTitle(one, groups)),
+      groups.indexOf(group),
+      (place) => state.inGroup(groups[place].name),
+    ),
     select(t("layer"), group.layers.map(layerNumber), at, (at) => state.go(group, { at })),
     select(
       t("head"),

@@ -4,7 +4,7 @@
 import { getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
-import { cut, number, percent } from "../core/text.js";
+import { apart, cut, number, percent } from "../core/text.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
@@ -12,7 +12,7 @@ import { chosen } from "./heat.js";
 import { spelled } from "./largest.js";
 import { rolled } from "./seen.js";
 import { named } from "./series.js";
-import { apart, fact, measures, shares } from "./shares.js";
+import { fact, measures, shares } from "./shares.js";
 
 /** Letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
 const [LETTERS, CELLS] = [16, 128 * 128];
@@ -34,6 +34,7 @@ export function mount(place, head, trace, group) {
   const columns = head.group.keys.length;
   const steps = Object.values(spelled(trace, group)).some(({ kind }) => kind === "steps");
   const name = (/** @type {string} */ label) => (steps ? named(label) : cut(label, LETTERS));
+  const [ofQuery, ofKey] = [apart(head.group.queries, name), apart(head.group.keys, name)];
   const body = h("div");
   place.append(
     body,
@@ -57,7 +58,7 @@ export function mount(place, head, trace, group) {
       .filter((k) => row[k] > -Infinity)
       .sort((one, two) => row[two] - row[one]);
     const k = locked < 0 ? (order[0] ?? 0) : locked;
-    const [from, to] = [name(head.group.queries[q]), name(head.group.keys[k])];
+    const [from, to] = [ofQuery(q), ofKey(k)];
     const template = row[k] === -Infinity ? "say_hidden" : rolled(group) ? "say_rollout" : `say_${group.kind}`;
     const largest = order[0] !== k && row[k] < row[order[0]] ? order[0] : -1;
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
@@ -67,8 +68,8 @@ export function mount(place, head, trace, group) {
       h("p", { class: "say" }, phrase(template, strong(from), strong(percent(row[k], 1)), strong(to))),
       largest < 0 || row[k] === -Infinity
         ? null
-        : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, name(head.group.keys[largest])))),
-      h("h2", {}, phrase("row_of", h("bdi", {}, from))),
+        : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, ofKey(largest)))),
+      h("h2", {}, phrase(group.kind === "pooled" ? "row_answer" : "row_of", h("bdi", {}, from))),
       // few weights of many keys are compared with the largest of them
       shares(
         apart(head.group.keys, (label) => cut(label, LETTERS)),

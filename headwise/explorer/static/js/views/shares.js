@@ -6,7 +6,7 @@ import { h } from "../dom.js";
 import { t } from "../strings.js";
 
 /** Bars of a row at most, where nobody says how many. */
-const BARS = 7;
+export const BARS = 7;
 
 /**
  * The largest weights of a row as bars, one of them marked.
@@ -23,15 +23,6 @@ export const shares = (label, row, order, marked, { most = BARS, full = 1, told 
     { class: "shares" },
     order.slice(0, most).map((at) => bar(label(at), row[at], at === marked, full, told)),
   );
-
-/**
- * Names of tokens in bars, each with its position, counted from 1, where another one is written the same.
- * @param {string[]} labels @param {(label: string) => string} write
- */
-export const apart = (labels, write) => (/** @type {number} */ at) =>
-  labels.indexOf(labels[at]) === labels.lastIndexOf(labels[at])
-    ? write(labels[at])
-    : `${write(labels[at])} (${at + 1})`;
 
 /** @param {number} weight */
 const inPercent = (weight) => percent(weight, 1);

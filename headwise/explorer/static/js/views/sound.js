@@ -83,11 +83,10 @@ function lined(canvas, row, from, each) {
     context.lineTo((at + 1 - from) * each, height);
   });
   context.lineTo(canvas.width, canvas.height);
-  context.fillStyle = context.strokeStyle = colour;
+  context.strokeStyle = colour;
   context.lineWidth = 2 * (globalThis.devicePixelRatio || 1);
+  // what is below the line stays to be seen
   context.stroke();
-  context.globalAlpha = 0.25;
-  context.fill();
 }
 
 /**

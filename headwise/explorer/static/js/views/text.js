@@ -36,7 +36,7 @@ export function tinted(head) {
 export function mount(place, head) {
   const { weights, group } = head;
   const columns = group.keys.length;
-  const { queries, keys } = ends.mount(head, "behind");
+  const { queries, keys, end: unmark } = ends.mount(head, "behind");
   const [names, sentence, bar] = [sidesOf(group), h("p", { class: "legend" }), h("div")];
   // few tokens are as large as a figure
   const letters = [...group.queries, ...group.keys].join(" ").length;
@@ -59,6 +59,7 @@ export function mount(place, head) {
     return `${cut(labels[most], NAMED)} ${percent(Math.max(0, weights[from + most * step]), 0)}`;
   };
   const end = [
+    unmark,
     effect(() => explain(legend.shading({ weights }), weights, false)),
     effect(() => {
       const { q, k } = tinted(head);

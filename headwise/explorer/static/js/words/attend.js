@@ -15,6 +15,8 @@ export const WORDS = {
   save_and_show: ["Save, tokens shown", "保存、词元的显示"],
   begin_with: ["Or begin with one of these:", "或从其中一个开始："],
   watch_written: ["Watch it being written →", "看它逐词写出 →"],
+  see_neighbours: ["See it among its neighbours →", "看它与其邻居 →"],
+  row_answer: ["The row for the answer {0}", "输出 {0} 的那一行"],
   see_made: ["See how this number is made →", "看这个数怎样算出来 →"],
   diagonal: ["own position", "自身位置"],
   previous: ["previous position", "前一位置"],
@@ -46,9 +48,14 @@ export const WORDS = {
   ended: ["Stopped.", "已停止。"],
   inputs: ["Inputs, one a line", "输入，每行一个"],
   // a long input
+  heads_coming: ["computing: {0} of {1} heads", "计算中：{1} 个头中的 {0} 个"],
   long_find: [
     "Not of an input this long: it needs all weights of all heads at once. Give a shorter input.",
     "输入过长，无法给出：这需要同时计算所有头的全部权重。请给出较短的输入。",
+  ],
+  long_find_nodes: [
+    "Not of a graph of {0} nodes: it needs all weights of all heads at once. Graph draws one node and its neighbours:",
+    "图有 {0} 个节点，无法给出：这需要同时计算所有头的全部权重。“图”页画出所选节点及其邻居：",
   ],
   long_map_alone: [
     "{0} is not shown of an input this long. The heatmap shows all of it; or give a shorter input.",

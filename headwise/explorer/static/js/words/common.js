@@ -73,6 +73,7 @@ export const WORDS = {
   label: ["label in the data:", "数据中的标签："],
   value_in_data: ["in the data:", "数据中为："],
   as_in_data: ["as in the data", "与数据一致"],
+  class_n: ["class {0}", "类别 {0}"],
   class_share: ["class {0}, probability {1}", "类别 {0}，概率 {1}"],
   share_of: ["{0}, probability {1}", "{0}，概率 {1}"],
   at_step: ["as it was at step {0}", "第 {0} 步时的模型"],
