@@ -29,7 +29,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
 
     sections = {
         "versions": [(name, metadata.version(name), "") for name in PACKAGES],
-        "machine": [*runtime.report(), _steps()],
+        "machine": runtime.report(),
+        "decoding": [_steps()],
         "extras": [_extra(package, extra) for package, extra in EXTRAS.items()],
         "fonts": [(script, font, ADVICE if font == NONE else "") for script, font in report()],
         "data": _data(),
