@@ -51,8 +51,8 @@ def build() -> Build:
 
 
 def _compiled(compiler: str) -> Path:
-    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=_LONGEST_S).stdout
-    identity = [SOURCE.read_bytes(), " ".join(FLAGS).encode(), version, _processor().encode()]
+    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, text=True, timeout=_LONGEST_S)
+    identity = [SOURCE.read_bytes(), " ".join(FLAGS).encode(), version.stdout.encode(), _processor().encode()]
     digest = hashlib.sha256(b"\0".join(identity)).hexdigest()
     folder = user_cache() / "native"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

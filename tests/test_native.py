@@ -1,5 +1,6 @@
 """`native.cpp`: when it is compiled, what is loaded, and what happens without a compiler."""
 
+import os
 import subprocess
 
 import pytest
@@ -78,3 +79,12 @@ def test_a_damaged_file_is_compiled_again(folder, damage):
 def test_a_cache_that_cannot_be_written_is_no_error(folder, monkeypatch, tmp_path):
     (tmp_path / "headwise").write_text("a file")
     assert build().library is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script as a compiler")
+def test_a_compiler_that_does_not_run_is_a_reason(folder, monkeypatch, tmp_path):
+    script = tmp_path / "broken"
+    script.write_text("#!/bin/sh\necho 'fatal error: no licence' >&2\nexit 3\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(native, "_COMPILERS", (str(script),))
+    assert build() == (None, f"{script} failed: fatal error: no licence")
