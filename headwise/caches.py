@@ -1,7 +1,7 @@
 """What a decoder remembers between steps: the cache protocol, keys and values, states, earlier segments."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,13 +14,15 @@ from headwise.errors import ShapeError, Unsupported
 class Cache(ABC):
     """The memory of a decoding loop over `rows` = sentences x beams hypotheses, sentence by sentence.
 
-    `length` is the number of steps taken, `sentences` how many are in the cache. The loop calls `expand` at most once,
+    `length` is the number of steps taken, `sentences` how many are in the cache; `compiled` means that its decoder runs
+    in C++ (`headwise.native`), so that a search may rank its logits there. The loop calls `expand` at most once,
     when the hypotheses of a sentence part (after the first step, which they share), `reorder` when hypotheses change
     places, and `keep` when finished sentences leave.
     """
 
     length: int = 0
     sentences: int
+    compiled: bool = False
 
     @abstractmethod
     def expand(self, beams: int) -> None:
@@ -170,16 +172,19 @@ class KeyValues(Kept):
             self.values = value if self.values is None else torch.cat([self.values, value], 2)
             self.used = end
             return self.keys, self.values
-        if self.keys is None or self.values is None:
-            room = max(16, 2 * end)
-            self.keys, self.values = (part.new_empty(*part.shape[:2], room, part.shape[3]) for part in (key, value))
-        if end > self.keys.shape[2]:
-            self.keys, self.values = grown(self.keys, 2, end), grown(self.values, 2, end)
+        self.keys = _with_room(self.keys, key, key.shape, end)
+        self.values = _with_room(self.values, value, value.shape, end)
         # several times as fast as brackets, four times a layer and step
         self.keys.narrow(2, self.used, key.shape[2]).copy_(key)
         self.values.narrow(2, self.used, key.shape[2]).copy_(value)
         self.used = end
         return self.read()
+
+    def make_room(self, like: Tensor, shape: tuple[int, int, int, int]) -> None:
+        """Room for keys and values of this shape behind the old ones, for who writes them there; `used` counts them."""
+        self.used += shape[2]
+        self.keys = _with_room(self.keys, like, shape, self.used)
+        self.values = _with_room(self.values, like, shape, self.used)
 
     def append_gates(self, gates: Float[Tensor, "rows heads new width"]) -> Float[Tensor, "rows heads key_len width"]:
         """Stores the gates of the keys that were appended last and returns those of all keys."""
@@ -301,6 +306,13 @@ def _before(x: Tensor, stored: Tensor) -> Tensor:
             " keep the rows of both alike, or start with an empty memory"
         )
     return stored.to(x.dtype)
+
+
+def _with_room(kept: Tensor | None, like: Tensor, shape: Sequence[int], needed: int) -> Tensor:
+    """What is kept of so many keys, with room for `needed`; at first for twice as many keys of this shape."""
+    if kept is None:
+        return like.new_empty(*shape[:2], max(16, 2 * needed), shape[3])
+    return grown(kept, 2, needed) if needed > kept.shape[2] else kept
 
 
 def grown(tensor: Tensor, dim: int, needed: int) -> Tensor:

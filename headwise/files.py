@@ -15,6 +15,11 @@ from typing import Any
 _NAME_LENGTH = 40
 
 
+def user_cache() -> Path:
+    """The folder of what Headwise keeps for a user and can make again: headwise in the user's cache folder."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "headwise"
+
+
 def json_text(value: Any, *, ascii: bool = False) -> str:
     """A value as JSON; NaN and infinities are null.
 

@@ -19,6 +19,7 @@ LEVELS = [
     {"trust"},
     {"registry"},
     {"config", "runtime", "caches", "labels", "locks", "processes"},
+    {"native"},
     {"attention"},
     {"positions"},
     {"records", "layers"},
@@ -55,8 +56,9 @@ NARROW = {
     "records": {"errors", "config", "attention", "cancellation"},
     "adoption": {"errors", "config", "attention", "records"},
     "data": {"errors", "config", "files", "locks"},
+    "native": {"errors", "files", "locks"},
     # decoding knows no model
-    "decoding": {"errors", "config", "caches", "runtime"},
+    "decoding": {"errors", "config", "caches", "native", "runtime"},
     "metrics": {"errors"},
     # a run folder holds files and events, whatever they are of
     "runs": {"errors", "files"},
@@ -241,7 +243,7 @@ def test_the_check_sees_a_wrong_import():
     assert broken(path, "headwise.layers.loss", "headwise.records") == "records is not below layers"
     assert (
         broken(path, "headwise.decoding.beam", "headwise.models.protocols")
-        == "decoding knows only caches, config, errors, runtime"
+        == "decoding knows only caches, config, errors, native, runtime"
     )
     assert broken(path, "headwise.training.loop", "headwise.tasks.translation.translate")
     assert broken(path, "headwise.training.loop", "headwise.tasks.task") is None

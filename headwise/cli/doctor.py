@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from headwise import native
 from headwise.files import json_text
 
 Row = tuple[str, str, str]
@@ -29,6 +30,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     sections = {
         "versions": [(name, metadata.version(name), "") for name in PACKAGES],
         "machine": runtime.report(),
+        "decoding": [_steps()],
         "extras": [_extra(package, extra) for package, extra in EXTRAS.items()],
         "fonts": [(script, font, ADVICE if font == NONE else "") for script, font in report()],
         "data": _data(),
@@ -42,6 +44,15 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
         return
     for title, rows in sections.items():
         _section(title, rows)
+
+
+def _steps() -> Row:
+    build = native.build()
+    return (
+        "8-bit steps",
+        str(build),
+        "" if build.library else "a C++ compiler (g++ or clang++) decodes faster in 8 bits",
+    )
 
 
 def _section(title: str, rows: list[Row]) -> None:

@@ -134,11 +134,15 @@ def for_search(predictor: "Predictor[Any, Any, Any]") -> "Predictor[Any, Any, An
 
 def report_search(predictor: "Predictor[Any, Any, Any]") -> None:
     """Prints which engines searched, the precisions that were chosen, and why."""
+    from headwise import native
+
     twin, engines = predictor.twin(), predictor.engines()
     for report in () if engines is None else engines.reports:
         typer.echo(f"engine {report}", err=True)
     for choice in () if twin is None else twin.choices:
         typer.echo(f"precision {choice}", err=True)
+        if choice.precision == "int8":
+            typer.echo(f"decoder steps {native.build()}", err=True)
 
 
 def in_chunks(items: Iterable[Any], chunk: int, processes: Processes = ALONE) -> Iterator[list[Any]]:

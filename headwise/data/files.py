@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from headwise.data.bad_lines import BadLine
 from headwise.errors import DataError
+from headwise.files import user_cache
 
 # of a line of a table, which may have many columns; and of one that is a text: its tokens take 400 times as much
 MAX_LINE_BYTES = 1 << 20
@@ -40,7 +41,7 @@ def data_cache() -> Path:
     named = os.environ.get("HEADWISE_DATA")
     if named:
         return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "headwise" / "data"
+    return user_cache() / "data"
 
 
 def resolve(path: str) -> Path:

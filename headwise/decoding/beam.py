@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.caches import Cache
-from headwise.decoding.constraints import Constraints, allowed_log_probs
+from headwise.decoding.constraints import Constraints, allowed_log_probs, compiled_continuations
 from headwise.decoding.hypotheses import (
     OBSERVER,
     Hypothesis,
@@ -272,6 +272,9 @@ def take_all(searches: Sequence[BeamSearch], logits: Float[Tensor, "rows vocab"]
     for search in searches:
         if search.step == 0:
             search.rules.check_ids(logits.shape[1])
+    rows = sum(search.totals.size for search in searches)
+    if len(logits) == rows and all(search.cache.compiled for search in searches) and _take_compiled(searches, logits):
+        return
     log_probs = allowed_log_probs(logits, histories)
     for (width, size), group in groupby(searches, key=lambda search: (search.width, search.size)):
         alike = list(group)
@@ -283,6 +286,20 @@ def take_all(searches: Sequence[BeamSearch], logits: Float[Tensor, "rows vocab"]
             totals, parents, tokens = (table[first:last] for table in best)
             search.advance(totals, parents - first * width, tokens, logits.device)
             first = last
+
+
+def _take_compiled(searches: Sequence[BeamSearch], logits: Tensor) -> bool:
+    """The same in C++; whether it could."""
+    rows, bests = logits.split([search.totals.size for search in searches]), []
+    for search, own in zip(searches, rows, strict=True):
+        totals = np.ascontiguousarray(search.totals)
+        best = compiled_continuations(own, search.rules, search.step, totals, 2 * search.size)
+        if best is None:
+            return False
+        bests.append(best)
+    for search, best in zip(searches, bests, strict=True):
+        search.advance(*best, logits.device)
+    return True
 
 
 @runtime_checkable

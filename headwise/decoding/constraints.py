@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from ctypes import c_int64
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -11,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headwise import native
 from headwise.caches import Cache
 from headwise.decoding.hypotheses import LENGTH_PENALTY
 from headwise.errors import ConfigError, Diverged, ShapeError
@@ -48,6 +50,11 @@ class Constraints:
     def longest(self) -> int:
         """The length of the longest hypothesis."""
         return int(self.max_len.max(initial=0))
+
+    @cached_property
+    def forbidden(self) -> Int[np.ndarray, "banned"]:
+        """The tokens that no hypothesis has."""
+        return np.array(self.banned, dtype=np.int64)
 
     @cached_property
     def early_until(self) -> int:
@@ -130,6 +137,33 @@ def _check_lengths(where: str, low: int, high: int, forced: int) -> None:
         raise ConfigError(f"{where}: min_len ({low}) is above max_len ({high})")
     if forced > high:
         raise ConfigError(f"{where}: the prefix has {forced} tokens, max_len allows {high}")
+
+
+def compiled_continuations(
+    logits: Float[Tensor, "rows vocab"],
+    rules: Constraints,
+    step: int,
+    totals: Float[np.ndarray, "sentences beams"],
+    k: int,
+) -> tuple[Float[np.ndarray, "sentences k"], Int[np.ndarray, "sentences k"], Int[np.ndarray, "sentences k"]] | None:
+    """`top.continuations` of `allowed_log_probs` in one pass in C++, to float32 rounding.
+
+    None where a rule reads the tokens before, where a logit is NaN or infinity, or a row has none that is finite.
+    """
+    plain = logits.is_cpu and logits.dtype == torch.float32 and logits.shape[0] == totals.size
+    library = native.build().library
+    if not plain or library is None or rules.no_repeat_ngram or step < rules.forced_until:
+        return None
+    logits, forbidden = logits.contiguous(), rules.forbidden
+    early = rules.min_len > step if step < rules.early_until else None
+    numbers = (
+        *(*totals.shape, logits.shape[1], k, logits.data_ptr(), totals.ctypes.data, len(forbidden)),
+        *(forbidden.ctypes.data, rules.eos_id, 0 if early is None else early.ctypes.data),
+    )
+    shape = (len(totals), k)
+    best = np.empty(shape), np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
+    places = [table.ctypes.data for table in best]
+    return best if library.continuations((c_int64 * len(numbers))(*numbers), *places) else None
 
 
 def allowed_log_probs(

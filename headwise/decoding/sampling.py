@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.caches import Cache
-from headwise.decoding.constraints import Constraints, allowed_log_probs
+from headwise.decoding.constraints import Constraints, allowed_log_probs, compiled_continuations
 from headwise.decoding.hypotheses import (
     OBSERVER,
     Hypothesis,
@@ -27,6 +27,7 @@ from headwise.errors import ConfigError
 COLDEST = 1e-30
 
 Choose = Callable[[Float[Tensor, "rows vocab"], Int[np.ndarray, "rows"]], Int[Tensor, "rows"]]
+Chosen = tuple[Int[np.ndarray, "rows"], Float[np.ndarray, "rows"]]
 
 
 def greedy(decoder: StepDecoder, cache: Cache, rules: Constraints) -> list[list[Hypothesis]]:
@@ -37,7 +38,7 @@ def greedy(decoder: StepDecoder, cache: Cache, rules: Constraints) -> list[list[
     Args:
         cache, rules: as for `beam_search`, whose errors it raises.
     """
-    return follow(decoder, cache, rules, per_sentence=1, choose=lambda log_probs, rows: argmax(log_probs))
+    return follow(decoder, cache, rules, per_sentence=1, choose=None)
 
 
 class Draws:
@@ -112,7 +113,7 @@ def sample(
 
 @torch.inference_mode()
 def follow(
-    decoder: StepDecoder, cache: Cache, rules: Constraints, *, per_sentence: int, choose: Choose
+    decoder: StepDecoder, cache: Cache, rules: Constraints, *, per_sentence: int, choose: Choose | None
 ) -> list[list[Hypothesis]]:
     """Continues `per_sentence` hypotheses of each sentence by the tokens that `choose` takes.
 
@@ -120,7 +121,7 @@ def follow(
     leaves the batch when all of its hypotheses have ended.
 
     Args:
-        choose: (log-probabilities, index of each row in the first batch) -> tokens
+        choose: (log-probabilities, index of each row in the first batch) -> tokens; None: the most probable ones
     """
     rules.check_cache(cache)
     norms = length_norms(rules.longest, rules.length_penalty)
@@ -134,10 +135,9 @@ def follow(
         logits = decoder.step(torch.from_numpy(tokens).to(device), cache)
         if step == 0:
             rules.check_ids(logits.shape[1])
-        log_probs = allowed_log_probs(logits, [(rules, rows.history[:, :step])])
-        chosen = choose(log_probs, rows.index)
-        gain = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1).double().cpu().numpy()
-        tokens, alive = chosen.cpu().numpy(), rows.open.copy()
+        chosen = _most_probable(logits, rules, step) if choose is None and cache.compiled else None
+        tokens, gain = chosen or _by_log_probs(logits, rules, rows, step, choose)
+        alive = rows.open.copy()
         before = None if observer is None else rows.partial(step, alive, per_sentence)
         ended = rows.extend(step, tokens, gain, rules.eos_id, norms)
         results.update(ended)
@@ -155,6 +155,19 @@ def follow(
             rows, tokens = rows.keep(stay), tokens[stay]
     ordered = [results[index] for index in range(len(results))]
     return [ordered[start : start + per_sentence] for start in range(0, len(ordered), per_sentence)]
+
+
+def _by_log_probs(logits: Tensor, rules: Constraints, rows: "_Rows", step: int, choose: Choose | None) -> Chosen:
+    log_probs = allowed_log_probs(logits, [(rules, rows.history[:, :step])])
+    chosen = argmax(log_probs) if choose is None else choose(log_probs, rows.index)
+    return chosen.cpu().numpy(), log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1).double().cpu().numpy()
+
+
+def _most_probable(logits: Tensor, rules: Constraints, step: int) -> Chosen | None:
+    """The same in C++, of one row a sentence; None where it cannot."""
+    best = compiled_continuations(logits, rules, step, np.zeros((rules.sentences, 1)), 1)
+    # a row without any token that is allowed ends with the lowest one
+    return None if best is None else (np.maximum(best[2][:, 0], 0), best[0][:, 0])
 
 
 @dataclass(slots=True)

@@ -135,7 +135,7 @@ def subject_of(
     Raises: Unsupported for a task whose outputs are no texts; DataError where there are no examples.
     """
     recipe, predictor = recipe_of(run), settled(load(run))
-    texts = hasattr(predictor, "source_tokenizer") or isinstance(predictor.model, DecoderOnly)
+    texts = writes_texts(predictor)
     if not texts and not everything:
         raise Unsupported(
             f"{run}: task {recipe.task} cannot be exported to this format, which takes translate, summarise and"
@@ -151,6 +151,11 @@ def subject_of(
         subject: Subject | Answers = kind(run, recipe, predictor, held_out, part)
         return subject
     raise problem
+
+
+def writes_texts(predictor: Any) -> bool:
+    """Whether it searches for texts with an encoder-decoder or a decoder, as formats of writers need."""
+    return hasattr(predictor, "source_tokenizer") or isinstance(predictor.model, DecoderOnly)
 
 
 def settled(predictor: Any) -> Any:

@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, TypeGuard, TypeVar
 
 import torch
@@ -21,8 +21,10 @@ from headwise.caches import AttentionStep, KeyValues
 from headwise.errors import MachineError
 from headwise.layers.attention import MultiHeadAttention, Vectors, rotated, rows_of_beams
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Lens, Residual
+from headwise.layers.compiled import MANY_ROWS, NativeProduct, is_few, native_block, takes
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
+from headwise.native import build
 
 Precision = Literal["fp32", "bf16", "int8"]
 M = TypeVar("M", bound=nn.Module)
@@ -30,10 +32,10 @@ Product = Callable[[Tensor], Tensor]
 
 # below this many weights the call costs more than the product saves
 SMALLEST, SMALLEST_INT8 = 500_000, 200_000
+# the same in C++
+SMALLEST_COMPILED = 4096
 # the largest 8-bit number, and the smallest step between two of them, so that a row of zeros has one
 _LARGEST, _STEP = 127, 1e-12
-# rows from which on oneDNN's 8-bit product is the faster one, where the processor has VNNI
-_MANY_ROWS = 16
 
 
 def for_inference(model: M, precision: Precision = "fp32") -> M:
@@ -93,7 +95,7 @@ def int8_bits() -> int:
     ones = nn.utils.skip_init(nn.Linear, 64, 8, bias=False, device="cpu", dtype=torch.float32)
     nn.init.ones_(ones.weight)
     output = torch.ops.quantized.linear_dynamic(
-        torch.ones(1, 64, device="cpu", dtype=torch.float32), _packed_int8(ones), reduce_range=False
+        torch.ones(1, 64, device="cpu", dtype=torch.float32), _packed(_rounded(ones), None), reduce_range=False
     )
     return 8 if bool((output - 64.0).abs().max() < 0.5) else 7
 
@@ -102,41 +104,63 @@ def int8_product(linear: nn.Linear) -> Product:
     """x W^T + b with W rounded to 8 bits, a scale for each output, and x to `int8_bits`, one scale for all of its rows.
 
     With one scale for all rows, what a row gives depends a little on those beside it. Where the processor has VNNI a
-    layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few.
-    `benchmarks.decoding` shows both, by sentences one by one and by 32.
+    layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few. Few rows are
+    multiplied in C++ where there is a compiler, with the same result. `benchmarks.decoding` shows both, by sentences
+    one by one and by 32.
 
     Raises: MachineError where PyTorch has no such products.
     """
-    if not has_int8():
-        raise MachineError("this PyTorch has no 8-bit products here; set decoding.precision to fp32 or bf16")
-    weight, reduced = linear.weight.detach(), int8_bits() == 7
-    few = _packed_int8(linear)
-    twice = not reduced and "onednn" in torch.backends.quantized.supported_engines
-    many = _packed_int8(linear, "onednn") if twice else few
+    return Int8Product(linear)
 
-    def product(x: Tensor) -> Tensor:
+
+class Int8Product:
+    """`int8_product` of a layer; `native`: what computes few rows where it could be compiled (`layers.native`)."""
+
+    def __init__(self, linear: nn.Linear):
+        if not has_int8():
+            raise MachineError("this PyTorch has no 8-bit products here; set decoding.precision to fp32 or bf16")
+        rounded, bias = _rounded(linear), None if linear.bias is None else linear.bias.detach()
+        self._weight, self._reduced = linear.weight.detach(), int8_bits() == 7
+        twice = not self._reduced and "onednn" in torch.backends.quantized.supported_engines
+        library = build().library
+        self.native = None
+        if library is not None:
+            self.native = NativeProduct(library, rounded.int_repr(), rounded.q_per_channel_scales(), bias, int8_bits())
+        few = None if self.native is not None and twice else _packed(rounded, bias)
+        self._many = _packed(rounded, bias, "onednn") if twice else few
+        self._few: Product = self.native or partial(self._by_pytorch, few)
+
+    def __call__(self, x: Tensor) -> Tensor:
         if not x.numel():
-            return F.linear(x, weight)
-        packed = few if x.numel() < _MANY_ROWS * x.shape[-1] else many
-        output: Tensor = torch.ops.quantized.linear_dynamic(torch.atleast_2d(x), packed, reduce_range=reduced)
-        return output.view(*x.shape[:-1], len(weight))
+            return F.linear(x, self._weight)
+        return self._few(x) if self.is_few(x) else self._by_pytorch(self._many, x)
 
-    return product
+    def is_few(self, x: Tensor) -> bool:
+        """Whether the product of few rows is the faster one."""
+        rows = x.numel() // x.shape[-1]
+        return rows < MANY_ROWS if self.native is None else is_few(rows, self._weight.numel())
+
+    def _by_pytorch(self, packed: Any, x: Tensor) -> Tensor:
+        output: Tensor = torch.ops.quantized.linear_dynamic(torch.atleast_2d(x), packed, reduce_range=self._reduced)
+        return output.view(*x.shape[:-1], len(self._weight))
 
 
-def _packed_int8(linear: nn.Linear, engine: str | None = None) -> Any:
-    """The rounded weight as a product of this engine reads it; None: PyTorch's choice."""
+def _rounded(linear: nn.Linear) -> Tensor:
     weight = linear.weight.detach()
     scales = weight.abs().amax(1).div(_LARGEST).clamp_min(_STEP).double()
     with warnings.catch_warnings():
         # PyTorch means to move quantized tensors to another package
         warnings.filterwarnings("ignore", message=".*torch.quantize_per", category=UserWarning)
-        rounded = torch.quantize_per_channel(weight, scales, torch.zeros(len(scales), dtype=torch.long), 0, torch.qint8)
+        return torch.quantize_per_channel(weight, scales, torch.zeros(len(scales), dtype=torch.long), 0, torch.qint8)
+
+
+def _packed(rounded: Tensor, bias: Tensor | None, engine: str | None = None) -> Any:
+    """The rounded weight as a product of this engine reads it; None: PyTorch's choice."""
     # which engine multiplies is settled when a weight is packed
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = engine or before
     try:
-        return torch.ops.quantized.linear_prepack(rounded, None if linear.bias is None else linear.bias.detach())
+        return torch.ops.quantized.linear_prepack(rounded, bias)
     finally:
         torch.backends.quantized.engine = before
 
@@ -151,12 +175,12 @@ class RoundedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, product: Callable[[nn.Linear], Product]):
         super().__init__()
         self.linear = linear
-        self._product = product(linear)
+        self.product = product(linear)
         self._states = [state_of(parameter) for parameter in linear.parameters()]
         self._sums = [_sums(parameter) for parameter in linear.parameters()]
 
     def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
-        return self._product(x)
+        return self.product(x)
 
     @property
     def weight(self) -> Tensor:
@@ -188,6 +212,8 @@ def is_rounded(linear: nn.Module, precision: Precision = "bf16") -> TypeGuard[nn
     if precision == "fp32" or type(linear) is not nn.Linear:
         return False
     weight, smallest = linear.weight, SMALLEST if precision == "bf16" else SMALLEST_INT8
+    if precision == "int8" and build().library is not None:
+        smallest = min(smallest, SMALLEST_COMPILED)
     return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= smallest
 
 
@@ -226,20 +252,18 @@ class PlainAttention:
         self.kv_heads, self.grouped = attention.num_kv_heads, attention.num_kv_heads != attention.num_heads
         self.position = attention.position
 
-    def __call__(self, x: Tensor, parts: Sequence[P], attend: Callable[[Tensor, P], Tensor]) -> Tensor:
-        """x: (rows, d_model) of all parts; `attend`: from the heads of a part, side by side, to what they attend to.
-
-        What it is given and returns is (sentences, heads, width, head_dim).
-        """
+    def __call__(self, x: Tensor, parts: Sequence[P], within: Callable[[Tensor, P], Tensor]) -> Tensor:
+        """x: (rows, d_model) of all parts; `within`: from the projected rows of a part to what they attend to."""
         projected = self._project(self._before(x))
         if len(parts) == 1:
-            attended = self._within(projected, parts[0], attend)
+            attended = within(projected, parts[0])
         else:
             rows = projected.split([part.sentences * part.width for part in parts])
-            attended = torch.cat([self._within(own, part, attend) for own, part in zip(rows, parts, strict=True)])
+            attended = torch.cat([within(own, part) for own, part in zip(rows, parts, strict=True)])
         return self._after(self._output(attended).add_(x))
 
-    def _within(self, rows: Tensor, part: P, attend: Callable[[Tensor, P], Tensor]) -> Tensor:
+    def by_heads(self, attend: Callable[[Tensor, P], Tensor], rows: Tensor, part: P) -> Tensor:
+        """`attend`: from the heads of a part, (sentences, heads, width, head_dim), to what they attend to."""
         heads = rows.view(part.sentences, part.width, rows.shape[-1] // self.head_dim, self.head_dim).transpose(1, 2)
         return attend(heads, part).transpose(1, 2).flatten(2).flatten(0, 1)
 
@@ -355,6 +379,7 @@ class Step(Part):
     """A step of one search: its sentences, each with so many beams, and what a layer keeps of them."""
 
     memory_mask: Mask | None
+    memory_lens: Tensor | None
     own: AttentionStep
     cross: AttentionStep
 
@@ -363,7 +388,7 @@ class DecodingBlock(nn.Module):
     """A decoder block for cached steps: what `DecoderBlock` computes with the same arguments, in less time.
 
     At a few rows a step costs less than the Python around it. For scaled dot products under softmax without position
-    biases.
+    biases. Where all products are in 8 bits and compiled (`layers.compiled`), the step is one call in C++.
     """
 
     def __init__(self, block: DecoderBlock):
@@ -374,6 +399,12 @@ class DecodingBlock(nn.Module):
         self._cross: PlainAttention | None = None
         if block.cross_attention is not None and block.cross_residual is not None:
             self._cross = PlainAttention(block.cross_attention, block.cross_residual)
+        self.native = native_block(block, _native_product)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether cached steps run in C++."""
+        return self.native is not None
 
     def forward(
         self,
@@ -390,9 +421,13 @@ class DecodingBlock(nn.Module):
 
     def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Step]) -> Float[Tensor, "rows d_model"]:
         """One cached step of several searches."""
-        x = self._own(x, parts, self._attend_own)
-        if self._cross is not None:
-            x = self._cross(x, parts, self._attend_memory)
+        native = self.native if self.native is not None and takes(x, parts) else None
+        if native is not None and native.is_few(len(x)):
+            return native.step(x, parts)
+        own, cross = self._own, self._cross
+        x = own(x, parts, native.attend_own if native else partial(own.by_heads, self._attend_own))
+        if cross is not None:
+            x = cross(x, parts, native.attend_memory if native else partial(cross.by_heads, self._attend_memory))
         return self._feed_forward(x)
 
     def _attend_own(self, packed: Tensor, part: Step) -> Tensor:
@@ -445,13 +480,18 @@ class EncodingBlock(nn.Module):
 
     def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Read]) -> Float[Tensor, "rows d_model"]:
         """The tokens of several batches."""
-        return self._feed_forward(self._own(x, parts, self._attend))
+        return self._feed_forward(self._own(x, parts, partial(self._own.by_heads, self._attend)))
 
     def _attend(self, packed: Tensor, part: Read) -> Tensor:
         query, key, value = self._own.packed(packed)
         if self._own.position is not None:
             query, key = self._own.position.rotate(query, 0), self._own.position.rotate_keys(key, 0)
         return attend_visible(query, key, value, part.mask, self._own.grouped)
+
+
+def _native_product(layer: nn.Module) -> NativeProduct | None:
+    product = layer.product if isinstance(layer, RoundedLinear) else None
+    return product.native if isinstance(product, Int8Product) else None
 
 
 def _twin(child: nn.Module) -> nn.Module:

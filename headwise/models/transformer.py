@@ -166,7 +166,9 @@ class TransformerDecoder(Decoder):
         layers = [_original(block).self_attention for block in self.blocks]
         positions = (layer.position for layer in layers)
         placed = any(position is not None and position.acts_on_scores() for position in positions)
-        return TransformerCache([layer.new_cache() for layer in layers], rows, memory_lens, placed)
+        cache = TransformerCache([layer.new_cache() for layer in layers], rows, memory_lens, placed)
+        cache.compiled = any(isinstance(block, DecodingBlock) and block.is_compiled for block in self.blocks)
+        return cache
 
     def extend(
         self, tokens: Int[Tensor, "batch new"] | Float[Tensor, "batch new columns"], cache: TransformerCache

@@ -65,6 +65,7 @@ class TransformerCache(Cache):
                 self.sentences,
                 self.beams,
                 self.memory_mask,
+                self.memory_lens,
                 AttentionStep(own, self.length - 1, ancestry, places, self.beams),
                 AttentionStep(cross, 0),
             )

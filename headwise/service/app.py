@@ -61,10 +61,16 @@ class Service:
         return self.runs[name]
 
     def submit(
-        self, run: Callable[[list[Any]], Sequence[Any]], items: list[Any], key: Any = None, flow: Begins | None = None
+        self,
+        run: Callable[[list[Any]], Sequence[Any]],
+        items: list[Any],
+        key: Any = None,
+        flow: Begins | None = None,
+        *,
+        gathers: bool = False,
     ) -> Job:
         """Puts work into the queue. Raises: Problem 429, 503."""
-        job = Job(run, items, key, time.monotonic() + self.limits.deadline_s, flow)
+        job = Job(run, items, key, time.monotonic() + self.limits.deadline_s, flow, gathers)
         try:
             self.worker.submit(job)
         except Full:
@@ -260,7 +266,13 @@ async def _predict(service: Service, verb: str, ask: Ask, request: Request) -> R
     alone = how is not None and how.method == "sample"
     key = None if alone else (run.name, json.dumps(settings, sort_keys=True))
     predictor = run.predictor
-    job = service.submit(lambda items: predictor.predict(items, options), items, key, lambda: predictor.flow(options))
+    job = service.submit(
+        lambda items: predictor.predict(items, options),
+        items,
+        key,
+        lambda: predictor.flow(options),
+        gathers=key is not None and how is not None and run.searches_in_batches(how),
+    )
     # written here, beside the products of others, and not by the thread that makes these
     pairs = zip(items, await service.answer(job, request), strict=True)
     return as_json({**body, "outputs": [run.written(item, output, options) for item, output in pairs]})

@@ -97,6 +97,11 @@ class LoadedRun:
         config: DecodingConfig | None = getattr(options or self.predictor, "decoding", None)
         return config
 
+    def searches_in_batches(self, decoding: DecodingConfig) -> bool:
+        """Whether another engine may search, whose batches nobody joins."""
+        engines = self.predictor.engines()
+        return engines is not None and (engines.instead or decoding.engine) != "headwise"
+
     def attention(self, item: Any) -> dict[str, Any]:
         """The weights of every layer while the model answers an input. Raises: Unsupported if it has no attention."""
         explanation = self.predictor.explain(item)

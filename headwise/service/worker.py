@@ -13,6 +13,8 @@ from headwise.cancellation import cancelled_by
 from headwise.decoding.hypotheses import SearchStep, observe_search
 from headwise.predictors.predictor import OutputStream
 
+# between two jobs that are computed as one batch, at most
+_GATHER_S = 0.002
 # without a job, after which the memory of the last ones is returned to the system
 _IDLE_S = 1.0
 
@@ -40,6 +42,7 @@ class Job:
         key: jobs with the same key are done together, by what the first has; None: by itself.
         deadline: on the clock `time.monotonic`.
         flow: begins the same work as one that others may join; None if it cannot be done so after all.
+        gathers: others cannot join it later, so it waits a moment for those that come at once.
     """
 
     run: Callable[[list[Any]], Sequence[Any]]
@@ -47,6 +50,7 @@ class Job:
     key: Hashable | None
     deadline: float
     flow: Begins | None = None
+    gathers: bool = False
     answer: "Future[Sequence[Any]]" = field(default_factory=Future)
     given_up: threading.Event = field(default_factory=threading.Event)
 
@@ -120,6 +124,7 @@ class Worker:
             with self._changed:
                 called = self._changed.wait_for(lambda: self._jobs or self.closed, idle_s)
                 if self._jobs:
+                    self._gather(self._jobs[0])
                     self._begun = self._take(self._jobs[0].key, self._together)
                 elif called:
                     return
@@ -129,6 +134,12 @@ class Worker:
             else:
                 runtime.release_freed_memory()
                 idle_s = None
+
+    def _gather(self, first: Job) -> None:
+        """Waits until a batch is full, or no further job comes for a moment."""
+        while first.gathers and not self.closed and sum(len(job.items) for job in self._jobs) < self._together:
+            if not self._changed.wait(_GATHER_S):
+                return
 
     def _take(self, key: Hashable | None, room: int) -> list[Job]:
         """The first job, and those that go with it, as many as there is room for."""

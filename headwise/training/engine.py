@@ -109,9 +109,8 @@ class CTranslate2(Engine):
             first = [self._targets[token] for token in self._first]
             options |= {"max_decoding_length": limit, "min_decoding_length": 0, "max_input_length": 0}
             results = self._model.translate_batch(texts, [first] * len(texts) if first else None, **options)
-            rows = [
-                [[self._numbers.get(token, NEVER) for token in row] for row in result.hypotheses] for result in results
-            ]
+            find = self._numbers.get
+            rows = [[[find(token, NEVER) for token in row] for row in result.hypotheses] for result in results]
         else:
             options |= {"max_length": limit, "min_length": 0, "include_prompt_in_result": False}
             results = self._model.generate_batch(texts, **options)

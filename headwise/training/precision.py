@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headwise import runtime
+from headwise import native, runtime
 from headwise.errors import CheckpointError, HeadwiseError, MachineError
 from headwise.layers.inference import has_int8, int8_bits, int8_product
 from headwise.predictors.predictor import Predictor
@@ -113,7 +113,8 @@ class Decision:
     def _state(self) -> dict[str, str]:
         """What a choice holds for."""
         digest = sha256((self._run / MANIFEST).read_bytes()).hexdigest()
-        bits = str(int8_bits()) if has_int8() else ""
+        # in C++ smaller layers are rounded too
+        bits = f"{int8_bits()}, {'C++' if native.build().library else 'PyTorch'}" if has_int8() else ""
         return {"manifest": digest, "processor": runtime.processor(), "torch": torch.__version__, "bits": bits}
 
     def _saved(self) -> dict[str, Any]:

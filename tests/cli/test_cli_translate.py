@@ -329,13 +329,13 @@ def test_the_doctor_reports_versions_fonts_and_data(headwise, monkeypatch):
     assert "  mlflow-skinny  3.17.2\n" in out
     assert "  wandb          not installed  (pip install 'headwise[wandb]')" in out
     assert "  threads  1  (more are faster)" in out
-    for section in ("versions", "machine", "extras", "fonts", "data"):
+    for section in ("versions", "machine", "decoding", "extras", "fonts", "data"):
         assert f"{section}\n" in out
     assert "/nowhere is not there  (recipes look for data there; set HEADWISE_DATA" in out
     code, out, err = headwise("doctor", "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
-    assert list(found) == ["versions", "machine", "extras", "fonts", "data"]
+    assert list(found) == ["versions", "machine", "decoding", "extras", "fonts", "data"]
     assert found["machine"] == {"threads": {"value": "1", "advice": "more are faster"}}
 
 

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from devices import seeded
@@ -7,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import BOS, EOS, Given, Logits, Prefixes, Table, forced_scores, rules_for
 
+from headwise import native
 from headwise.caches import Cache
 from headwise.decoding.beam import beam_search
-from headwise.decoding.constraints import constraints
+from headwise.decoding.constraints import allowed_log_probs, compiled_continuations, constraints
 from headwise.decoding.sampling import greedy, sample
+from headwise.decoding.top import continuations
 from headwise.errors import ConfigError, Diverged, ShapeError
 
 
@@ -205,3 +208,40 @@ def test_a_decoder_with_the_wrong_number_of_rows_is_an_error():
 
     with pytest.raises(ShapeError, match="the decoder returned 3 rows of logits for 2 tokens"):
         greedy(Wrong(), Prefixes(2), constraints([3, 3], bos_id=BOS, eos_id=EOS))
+
+
+@pytest.mark.skipif(native.build().library is None, reason="no C++ compiler that builds native.cpp here")
+@pytest.mark.parametrize("vocab", [2, 63, 64, 65, 301, 8_000])
+@pytest.mark.parametrize("k", [1, 7, 10])
+def test_the_ranking_in_cpp_is_that_of_pytorch(vocab, k):
+    generator = torch.Generator().manual_seed(vocab + k)
+    for trial in range(7):
+        # many equal numbers in every other trial, and some that are minus infinity
+        logits = torch.randn(6, vocab, generator=generator).mul(3)
+        logits = logits.round() if trial % 2 else logits
+        logits[torch.rand(6, vocab, generator=generator) < 0.1 * trial] = float("-inf")
+        logits[:, 1] = 1.0
+        totals = np.array([[0.0, -1.5], [-1.5, float("-inf")], [-3.0, -3.0]])
+        rules = constraints([9, 9, 9], bos_id=0, eos_id=1, min_len=[0, 5, 9], banned=[0] if trial < 5 else [])
+        expected = continuations(allowed_log_probs(logits, [(rules, np.zeros((6, 3), np.int64))]), totals, k)
+        found = compiled_continuations(logits, rules, 3, totals, k)
+        assert found is not None
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=1e-5)
+        there = expected[2] >= 0
+        assert (there == (found[2] >= 0)).all()
+        for own, other in zip(found[1:], expected[1:], strict=True):
+            assert (own[there] == other[there]).all()
+
+
+def test_the_ranking_in_cpp_refuses_what_it_does_not_do():
+    rules = constraints([9, 9], bos_id=0, eos_id=1, prefix=[[3], []])
+    logits, totals = torch.randn(2, 70), np.zeros((2, 1))
+    assert compiled_continuations(logits, rules, 0, totals, 2) is None
+    assert compiled_continuations(logits.double(), rules, 1, totals, 2) is None
+    assert compiled_continuations(logits[:1], rules, 1, totals, 2) is None
+    for wrong in (float("nan"), float("inf")):
+        bad = logits.clone()
+        bad[1, 65] = wrong
+        assert compiled_continuations(bad, rules, 1, totals, 2) is None
+    logits[0] = float("-inf")
+    assert compiled_continuations(logits, rules, 1, totals, 2) is None

@@ -7,6 +7,7 @@ import torch
 from devices import DEVICE, not_simulated, on_the_host, seeded
 from torch import nn
 
+from headwise import native
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import build
 from headwise.errors import MachineError
@@ -155,18 +156,24 @@ def test_a_product_of_8_bits_is_that_of_the_rounded_numbers(rows, columns, bits,
 
 
 @pytest.mark.parametrize("bits", [7, 8])
-def test_a_layer_has_a_product_of_its_own_for_many_rows_where_there_is_vnni(monkeypatch, bits):
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_layer_has_a_product_of_its_own_for_many_rows_where_there_is_vnni(monkeypatch, bits, compiled):
+    if compiled and native.build().library is None:
+        pytest.skip("no compiler here")
     engines, plain = [], nn.Linear(97, 2_111)
     monkeypatch.setattr(inference, "int8_bits", lambda: bits)
-    packed = inference._packed_int8
-    monkeypatch.setattr(inference, "_packed_int8", lambda *args: engines.append(args[1:]) or packed(*args))
+    if not compiled:
+        monkeypatch.setattr(inference, "build", lambda: native.Build(None, "as without a compiler"))
+    packed = inference._packed
+    monkeypatch.setattr(inference, "_packed", lambda *args: engines.append(args[2:]) or packed(*args))
     before = torch.backends.quantized.engine
     product = int8_product(plain)
     twice = bits == 8 and "onednn" in torch.backends.quantized.supported_engines
-    assert engines == ([(), ("onednn",)] if twice else [()])
+    # what is compiled takes few rows
+    assert engines == ([*([] if compiled else [()]), ("onednn",)] if twice else [()])
     assert torch.backends.quantized.engine == before
     with torch.inference_mode():
-        for shape in ((3, 17, 97), (15, 97), (16, 97), (0, 97)):
+        for shape in ((3, 17, 97), (15, 97), (16, 97), (131, 97), (0, 97)):
             x = torch.randn(shape)
             torch.testing.assert_close(product(x), plain(x), rtol=0, atol=0.1)
 
@@ -223,6 +230,10 @@ def test_only_large_plain_layers_in_single_precision_are_rounded():
     assert is_rounded(nn.Linear(width, width)) == (DEVICE == "cpu")
     assert not is_rounded(nn.Linear(width - 2, width - 2))
     assert is_rounded(nn.Linear(width - 2, width - 2), "int8") == (DEVICE == "cpu")
+    # in C++ a call costs less
+    small = native.build().library is not None and DEVICE == "cpu"
+    assert is_rounded(nn.Linear(64, 64), "int8") == small
+    assert not is_rounded(nn.Linear(63, 64), "int8")
     assert not is_rounded(nn.Linear(width, width), "fp32")
     assert not is_rounded(Adapted(width, width))
     assert not is_rounded(nn.Linear(width, width, dtype=torch.bfloat16))

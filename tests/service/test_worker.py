@@ -62,6 +62,35 @@ def test_a_job_of_more_items_than_go_together_is_answered_alone(worker, gate):
     assert batches == [9, 4, 2]
 
 
+def test_a_batch_that_nobody_can_join_waits_for_those_that_come_at_once(monkeypatch):
+    # far longer than the test may take
+    monkeypatch.setattr(worker_module, "_GATHER_S", 600.0)
+    sizes, deadline = [], time.monotonic() + 60
+    worker = Worker(100, 4, sizes.append)
+    jobs = [Job(list, [number], "same", deadline, gathers=True) for number in range(4)]
+    for job in jobs:
+        worker.submit(job)
+    assert [job.answer.result(60) for job in jobs] == [[0], [1], [2], [3]]
+    assert sizes == [4]
+    # what others may join does not wait, nor does a service that ends
+    alone = Job(list, [5], "same", deadline)
+    worker.submit(alone)
+    assert alone.answer.result(60) == [5]
+    last = Job(list, [6], "same", deadline, gathers=True)
+    worker.submit(last)
+    worker.close(20.0)
+    assert last.answer.result(60) == [6]
+
+
+def test_a_batch_waits_no_longer_than_a_moment(monkeypatch):
+    monkeypatch.setattr(worker_module, "_GATHER_S", 1e-6)
+    worker = Worker(100, 4)
+    job = Job(list, [1], "same", time.monotonic() + 60, gathers=True)
+    worker.submit(job)
+    assert job.answer.result(60) == [1]
+    worker.close(20.0)
+
+
 class Steps:
     """A flow whose items say after how many steps they end; "bad" breaks it."""
 

@@ -5,7 +5,7 @@ import warnings
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
@@ -134,7 +134,8 @@ class Output:
 
     def fields(self) -> dict[str, Any]:
         """For JSON: all but the links where there are none."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        own = {"text": self.text, "score": self.score, "log_prob": self.log_prob, "tokens": self.tokens}
+        return own if self.links is None else own | {"links": self.links}
 
 
 def outputs_of(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Output]:

@@ -1,0 +1,143 @@
+"""Products and steps in C++: the numbers of PyTorch's operators."""
+
+import pytest
+import torch
+from devices import on_the_host, seeded
+from test_inference import decoded, model
+from test_native import needs_compiler
+from torch import nn
+
+from headwise import native
+from headwise.decoding.beam import beam_search
+from headwise.decoding.constraints import constraints
+from headwise.decoding.sampling import greedy
+from headwise.layers import compiled, inference
+from headwise.layers.inference import DecodingBlock, for_inference, int8_product
+
+pytestmark = [needs_compiler, on_the_host("C++ runs on a processor")]
+
+
+@pytest.fixture
+def all_rounded(monkeypatch):
+    monkeypatch.setattr(inference, "SMALLEST_INT8", 1)
+
+
+def by_pytorch(monkeypatch, make):
+    """What is made where nothing can be compiled."""
+    with monkeypatch.context() as patch:
+        for module in (inference, compiled):
+            patch.setattr(module, "build", lambda: native.Build(None, "as without a compiler"))
+        return make()
+
+
+@pytest.mark.parametrize("bits", [7, 8])
+@pytest.mark.parametrize("sizes", [(97, 301), (4, 16), (1, 1), (128, 33), (2_048, 37)])
+def test_a_product_of_few_rows_is_that_of_pytorch(monkeypatch, sizes, bits):
+    if bits > inference.int8_bits():
+        pytest.skip("this processor has no exact sums of 8 bits")
+    monkeypatch.setattr(inference, "int8_bits", lambda: bits)
+    torch.manual_seed(3)
+    plain = nn.Linear(*sizes)
+    fast, slow = int8_product(plain), by_pytorch(monkeypatch, lambda: int8_product(plain))
+    generator = seeded(5)
+    with torch.inference_mode():
+        for rows in range(1, 16):
+            x = torch.randn(rows, sizes[0], generator=generator)
+            for inputs in (x, x.abs(), -x.abs(), x * 1e-6, x * 1e5, torch.zeros_like(x), x.expand(2, rows, -1)[:1]):
+                torch.testing.assert_close(fast(inputs), slow(inputs), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_makes_all_nan(bad):
+    x = torch.ones(3, 97)
+    x[1, 5] = bad
+    assert int8_product(nn.Linear(97, 5))(x).isnan().all()
+
+
+OPTIONS = pytest.mark.parametrize(
+    "options",
+    [
+        {"norm_order": "pre"},
+        {"norm_order": "post", "position": "learned"},
+        {"activation": "gelu", "num_kv_heads": 1},
+        {"norm": "none", "d_model": 128, "num_heads": 2},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+
+
+@OPTIONS
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("few", [0, 10**9])
+def test_a_step_is_that_of_pytorch(monkeypatch, all_rounded, options, beams, few):
+    made = model(torch.float32, **options).eval()
+    fast = for_inference(made, "int8")
+    slow = by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))
+    assert all(block.is_compiled for block in fast.decoder.blocks)
+    assert not any(block.is_compiled for block in slow.decoder.blocks)
+    # by one call, or product by product
+    monkeypatch.setattr(compiled, "MANY_ROWS", 0 if few == 0 else compiled.MANY_ROWS)
+    monkeypatch.setattr(compiled, "_FEW_PRODUCTS", few)
+    with torch.inference_mode():
+        for own, other in zip(decoded(fast, 21, beams), decoded(slow, 21, beams), strict=True):
+            torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options", [{"position": "rotary", "d_model": 18}, {"activation": "swiglu"}, {"norm": "rms"}, {"d_ff": 0}]
+)
+def test_what_is_not_in_cpp_stays_in_python(all_rounded, options):
+    twin = for_inference(model(torch.float32, **options).eval(), "int8")
+    blocks = [block for block in twin.decoder.blocks if isinstance(block, DecodingBlock)]
+    assert not any(block.is_compiled for block in blocks)
+    assert len(decoded(twin, 3, 2)) == 4
+
+
+def test_only_products_of_8_bits_are_in_cpp():
+    assert not any(block.is_compiled for block in for_inference(model(torch.float32)).decoder.blocks)
+
+
+def test_more_hypotheses_than_lie_side_by_side_are_computed_in_python(monkeypatch, all_rounded):
+    monkeypatch.setattr("headwise.models.transformer_cache.SIDE_BY_SIDE", 2)
+    made = model(torch.float32).eval()
+    fast = for_inference(made, "int8")
+    slow = by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))
+    with torch.inference_mode():
+        for own, other in zip(decoded(fast, 5, 3), decoded(slow, 5, 3), strict=True):
+            torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-4)
+
+
+def test_a_norm_may_change_and_move(all_rounded):
+    made = model(torch.float32).eval()
+    twin = for_inference(made, "int8")
+    with torch.inference_mode():
+        before = decoded(twin, 2, 1)[0]
+    norm = made.decoder.blocks[0].self_residual.before
+    norm.weight.data = norm.weight.data * 2
+    fresh = for_inference(made, "int8")
+    with torch.inference_mode():
+        torch.testing.assert_close(decoded(twin, 2, 1)[0], decoded(fresh, 2, 1)[0])
+        assert not torch.equal(decoded(twin, 2, 1)[0], before)
+
+
+@OPTIONS
+@pytest.mark.parametrize(
+    "rules",
+    [{}, {"min_len": 4, "banned": [3, 7]}, {"prefix": [[5], [], [6, 7]]}, {"no_repeat_ngram": 1}],
+    ids=str,
+)
+def test_searches_find_the_same(monkeypatch, all_rounded, options, rules):
+    made = model(torch.float32, **options).eval()
+    twins = [for_inference(made, "int8"), by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))]
+    lens = torch.tensor([5, 0, 3])
+    results = []
+    for twin in twins:
+        with torch.inference_mode():
+            memory = twin.encoder(torch.randint(4, 19, (3, 5), generator=seeded(4)), lens)
+            start = [twin.decoder.start(memory, lens) for _ in range(2)]
+        limits = constraints([9, 7, 11], bos_id=1, eos_id=2, **rules)
+        searches = [greedy(twin.decoder, start[0], limits), beam_search(twin.decoder, start[1], limits, beam_size=3)]
+        results.append([hypothesis for found in searches for own in found for hypothesis in own])
+    for own, other in zip(*results, strict=True):
+        assert own.tokens == other.tokens
+        assert own.log_prob == pytest.approx(other.log_prob, abs=1e-4)

@@ -1,0 +1,90 @@
+"""`native.cpp`: when it is compiled, what is loaded, and what happens without a compiler."""
+
+import os
+import subprocess
+
+import pytest
+
+from headwise import native
+
+COMPILED = native.build().library is not None
+needs_compiler = pytest.mark.skipif(not COMPILED, reason="no C++ compiler that builds native.cpp here")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache of its own, in which nothing is compiled yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # compiled in less time
+    monkeypatch.setattr(native, "FLAGS", ("-std=c++17", "-march=native"))
+    return tmp_path / "headwise" / "native"
+
+
+def build():
+    return native.build.__wrapped__()
+
+
+@needs_compiler
+def test_it_is_compiled_once_for_each_source(folder, monkeypatch):
+    commands, run = [], subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda command, **how: commands.append(command) or run(command, **how))
+    assert str(build()).startswith("by C++: compiled by ")
+    assert build().library is not None
+    assert ["--version" in command for command in commands] == [True, False, True]
+    assert len(list(folder.glob("*.so"))) == 1
+    assert folder.stat().st_mode & 0o777 == 0o700
+    changed = folder.parent / "native.cpp"
+    changed.write_bytes(native.SOURCE.read_bytes() + b"\n")
+    monkeypatch.setattr(native, "SOURCE", changed)
+    assert build().library is not None
+    assert len(list(folder.glob("*.so"))) == 2
+
+
+def test_without_a_compiler_there_is_a_reason(folder, monkeypatch):
+    monkeypatch.setattr(native, "_COMPILERS", ("no-such-compiler",))
+    assert build() == (None, "no C++ compiler: none of no-such-compiler is installed")
+    assert not folder.exists()
+    assert str(build()).startswith("by PyTorch: no C++ compiler")
+
+
+@needs_compiler
+def test_a_compiler_that_fails_is_quoted(folder, monkeypatch):
+    folder.mkdir(parents=True)
+    wrong = folder.parent / "native.cpp"
+    wrong.write_text("#error not for this processor\n")
+    monkeypatch.setattr(native, "SOURCE", wrong)
+    result = build()
+    assert result.library is None
+    assert "not for this processor" in result.reason
+    assert not list(folder.iterdir())
+
+
+@needs_compiler
+@pytest.mark.parametrize("damage", ["empty", "changed", "no seal"])
+def test_a_damaged_file_is_compiled_again(folder, damage):
+    build()
+    (path,), (seal,) = folder.glob("*.so"), folder.glob("*.sha256")
+    content = path.read_bytes()
+    if damage == "no seal":
+        seal.unlink()
+    else:
+        # in the place of a file that is loaded
+        path.unlink()
+        path.write_bytes(content[:-1] + b"x" if damage == "changed" else b"")
+    assert build().library is not None
+    assert path.read_bytes() != b""
+    assert native._is_whole(path, seal)
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(folder, monkeypatch, tmp_path):
+    (tmp_path / "headwise").write_text("a file")
+    assert build().library is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a script as a compiler")
+def test_a_compiler_that_does_not_run_is_a_reason(folder, monkeypatch, tmp_path):
+    script = tmp_path / "broken"
+    script.write_text("#!/bin/sh\necho 'fatal error: no licence' >&2\nexit 3\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(native, "_COMPILERS", (str(script),))
+    assert build() == (None, f"{script} failed: fatal error: no licence")
