@@ -55,7 +55,7 @@ def test_logits_and_weights_are_those_of_transformers(folders, name):
         torch.testing.assert_close(ours, weights, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize("name", DECODERS)
 def test_it_writes_what_generate_writes(folders, name, beams):
     model, words, _, run = folders[name]
