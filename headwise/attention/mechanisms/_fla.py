@@ -4,6 +4,7 @@ fla rounds what it multiplies to the type of the call, and float32 to TF32, wher
 shares stay float32. There is no second derivative. Yang and Zhang 2024, github.com/fla-org/flash-linear-attention.
 """
 
+import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
@@ -248,6 +249,8 @@ def _refuse_second_derivative(gradient: Tensor) -> None:
 
 @cache
 def _function(module: str, name: str) -> Callable[..., Any]:
-    # imported here, since it imports Triton
-    function: Callable[..., Any] = getattr(import_module(f"fla.ops.{module}"), name)
+    # imported here, since it imports Triton; it warns of packages that other functions of it need
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        function: Callable[..., Any] = getattr(import_module(f"fla.ops.{module}"), name)
     return function
