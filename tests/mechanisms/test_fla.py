@@ -189,7 +189,7 @@ def test_every_recurrence_runs_by_it_whole_and_from_a_past(name, here):
 
 
 def test_a_token_is_a_step_and_a_short_text_is_no_chunk(here):
-    mechanism, call = built("retention")
+    mechanism, call = built("gated_linear")
     short = Call(*(x[:, :, :63] for x in (call.query, call.key, call.value)), mask=Causal())
     mechanism(short)
     _, state = mechanism.resume(short, None)
@@ -199,15 +199,18 @@ def test_a_token_is_a_step_and_a_short_text_is_no_chunk(here):
     assert not here
     mechanism.kernel = "auto"
     mechanism(call)
-    assert here == ["chunk_simple_gla"]
+    assert here == ["chunk_gla"]
     assert str(mechanism.plan(call)) == (
-        "kernel   fla: fla's chunked kernel, chunk_simple_gla\nnot      chunks: fla comes first"
+        "kernel   fla: fla's chunked kernel, chunk_gla\nnot      chunks: fla comes first"
     )
-    assert mechanism.plan(short).refusals == {"fla": "exact, but only for 64 tokens or more"}
+    assert mechanism.plan(short).refusals == {"fla": "exact, but faster only from 64 tokens on"}
+    # where nothing fades or goes, chunks are fast
+    assert built("linear")[0].plan(call).refusals == {"fla": "exact, but faster only from 4,096 tokens on"}
 
 
 def test_there_is_no_second_derivative(here):
     mechanism, call = built("retention")
+    mechanism.kernel = "fla"
     query = call.query.clone().requires_grad_()
     output = mechanism(Call(query, call.key, call.value, mask=Causal()))
     torch.autograd.grad(output.sum(), query, retain_graph=True)

@@ -38,12 +38,15 @@ class Operator(NamedTuple):
         module, name: where it lies in fla.ops.
         inputs: of padded terms and the least log decay: gates and vectors, (batch, heads, length, ...), and numbers.
         float32: whether it takes float32.
+        fewest: tokens from which it is faster than chunks, of those that `python -m benchmarks.recurrences --device
+            cuda` measured on one H100: 64, 256, 1,024, 4,096.
         fades_by_head: whether its gradient is that of one decay for each head.
     """
 
     module: str
     name: str
     inputs: Callable[[Terms, float], dict[str, Any]]
+    fewest: int
     float32: bool = True
     fades_by_head: bool = False
 
@@ -84,17 +87,17 @@ def _joined(*parts: Callable[[Terms, float], dict[str, Any]]) -> Callable[[Terms
     return lambda terms, floor: {name: x for part in parts for name, x in part(terms, floor).items()}
 
 
-_DPLR = Operator("generalized_delta_rule.dplr", "chunk_dplr_delta_rule", _two_vectors, float32=False)
+_DPLR = Operator("generalized_delta_rule.dplr", "chunk_dplr_delta_rule", _two_vectors, 256, float32=False)
 # by what fades (nothing, a head, each feature) and what is erased (nothing, under the key, along another vector)
 TABLE: dict[tuple[str, str], Operator] = {
-    ("nothing", "nothing"): Operator("simple_gla", "chunk_simple_gla", _nothing),
-    ("head", "nothing"): Operator("simple_gla", "chunk_simple_gla", _head_decays, fades_by_head=True),
-    ("features", "nothing"): Operator("gla", "chunk_gla", _decays),
-    ("nothing", "key"): Operator("delta_rule", "chunk_delta_rule", _shares, float32=False),
+    ("nothing", "nothing"): Operator("simple_gla", "chunk_simple_gla", _nothing, 4096),
+    ("head", "nothing"): Operator("simple_gla", "chunk_simple_gla", _head_decays, 256, fades_by_head=True),
+    ("features", "nothing"): Operator("gla", "chunk_gla", _decays, 64),
+    ("nothing", "key"): Operator("delta_rule", "chunk_delta_rule", _shares, 1024, float32=False),
     ("head", "key"): Operator(
-        "gated_delta_rule", "chunk_gated_delta_rule", _joined(_shares, _head_decays), fades_by_head=True
+        "gated_delta_rule", "chunk_gated_delta_rule", _joined(_shares, _head_decays), 256, fades_by_head=True
     ),
-    ("features", "key"): Operator("kda", "chunk_kda", _joined(_shares, _decays)),
+    ("features", "key"): Operator("kda", "chunk_kda", _joined(_shares, _decays), 64),
     ("nothing", "vector"): _DPLR,
     ("head", "vector"): _DPLR,
     ("features", "vector"): _DPLR,
@@ -144,15 +147,15 @@ def choose(kernel: str, terms: Terms, length: int, dtype: torch.dtype, why: str 
     """
     if kernel not in ("auto", *REASONS):
         raise ConfigError(unknown("kernel", kernel, REASONS))
-    why = why or refusal(terms, dtype)
+    why, operator = why or refusal(terms, dtype), TABLE[transition(terms)]
     if kernel == "fla" and why is not None:
         raise Unsupported(f"kernel 'fla' cannot compute this recurrence: {why}")
-    if kernel == "auto" and why is None and length < CHUNK:
-        why = f"exact, but only for {CHUNK} tokens or more"
+    if kernel == "auto" and why is None and length < operator.fewest:
+        why = f"exact, but faster only from {operator.fewest:,} tokens on"
     chosen = kernel if kernel != "auto" else "fla" if why is None else "chunks"
     other = "chunks" if chosen == "fla" else "fla"
     first = f"{chosen} comes first" if kernel == "auto" else f"{chosen} is asked for"
-    return Choice(chosen, REASONS[chosen].format(TABLE[transition(terms)].name), {other: why or first})
+    return Choice(chosen, REASONS[chosen].format(operator.name), {other: why or first})
 
 
 def runner(choice: Choice, floor: float, dtype: torch.dtype) -> Run:
