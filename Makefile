@@ -31,12 +31,11 @@ demo: .venv/.ready  ## train on the shipped phrasebook, translate, score, draw
 # what is compiled once serves every process of the tests
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-# checked annotations take a quarter of the time and cannot be traced by a compiler: `make test-all` checks them, and runs
-# what is compiled, and the certificates, without them in processes of their own
+# checked annotations take a quarter of the time: `make test-all` checks them, and runs without them, in processes of
+# their own, what is compiled, as a compiler cannot trace them, and the certificates
 test: export HEADWISE_TEST_ANNOTATIONS := none
 test: .venv/.ready  ## the tests, on two processes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not perf" $(foreach file,$(UNTYPED),--ignore=$(file))
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not perf" $(UNTYPED)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not perf"
 
 test-all: .venv/.all  ## all tests, those that take long too, all under checked annotations
 	HEADWISE_TEST_ANNOTATIONS=all $(BIN)/python -m pytest -n 2 --dist worksteal -m "not perf"

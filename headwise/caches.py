@@ -146,7 +146,8 @@ class KeyValues(Kept):
 
     Preallocated and grown by doubling. `used` counts the stored keys. With `fixed` the content is complete
     (cross-attention) and is only read. Without `shares_beams` the rows are copied when hypotheses part, for
-    mechanisms that cannot tell them apart by a bias. `gates` lie beside the keys, for a mechanism that takes some.
+    mechanisms that cannot tell them apart by a bias. `gates` lie beside the keys, for a mechanism that takes some; they
+    are the queries where it asks for those.
     """
 
     keys: Tensor | None = None

@@ -9,6 +9,7 @@ that device: see devices.py.
 """
 
 import gc
+import importlib
 import os
 import random
 import sys
@@ -58,6 +59,8 @@ settings.load_profile("quick")
 gc.set_threshold(20_000, 20, 20)
 devices.choose()
 torch.set_num_threads(1)
+# as training does, so that every larger tensor is not new pages
+importlib.import_module("headwise.runtime").keep_freed_memory()
 # memory that nobody initialised is NaN, so a test that depends on it fails
 # as use_deterministic_algorithms(True), which also imports a compiler for four seconds
 torch.set_deterministic_debug_mode("error")

@@ -148,7 +148,7 @@ def _keeps_keys(layer: MultiHeadAttention) -> bool:
     Those of a local layer are read from a window, which a program of any length of the past cannot cut out.
     """
     others = layer.convolution, layer.gates, layer.limit
-    narrow = isinstance(layer.projection, LatentProjection)
+    narrow = isinstance(layer.projection, LatentProjection) or layer.mechanism.facts.cache == "queries"
     return others == (None, None, None) and not narrow and isinstance(layer.new_cache(), KeyValues)
 
 

@@ -331,6 +331,7 @@ class MultiHeadAttention(nn.Module):
             return heads
         assert isinstance(memory, KeyValues)
         key, value = memory.append(key, value)
+        gates = query if mechanism.facts.cache == "queries" else gates
         gates = None if gates is None else memory.append_gates(gates)
         shared = step if memory.shares_beams else replace(step, ancestry=None, key_positions=None)
         return self._attend(Projected(query, key, value, gates), mask, step.position, shared)
@@ -455,8 +456,8 @@ class MultiHeadAttention(nn.Module):
             "rank": rank is not None,
             "conv": around is not None and around.conv > 0,
             "value_residual": around is not None and around.values != "own",
-            f"mechanism {type(self.mechanism).__name__}": self.mechanism.gate_module(self.d_model, self.num_heads)
-            is not None,
+            f"mechanism {type(self.mechanism).__name__}": self.mechanism.facts.cache == "queries"
+            or self.mechanism.gate_module(self.d_model, self.num_heads) is not None,
         }
         if wrong := [name for name, given in others.items() if given]:
             raise ConfigError(f"latent makes keys and values of one narrow vector: leave out {', '.join(wrong)}")

@@ -127,13 +127,14 @@ def steps_are_all_at_once(mechanism, length, cuts, mask=None):
 
 
 def cached_steps_are_all_at_once(mechanism, mask):
-    """One query at a time over the keys so far."""
+    """One query at a time over the keys so far, and the queries so far where it asks for them."""
     query, key, value = tensors(7, 7)
     whole = run(mechanism, query, key, value, mask=mask)
     steps = []
     for i in range(7):
         seen = key[:, :, : i + 1], value[:, :, : i + 1]
-        steps.append(run(mechanism, query[:, :, i : i + 1], *seen, mask=mask, query_start=i))
+        gates = query[:, :, : i + 1] if mechanism.facts.cache == "queries" else None
+        steps.append(run(mechanism, query[:, :, i : i + 1], *seen, mask=mask, query_start=i, gates=gates))
     near(torch.cat(steps, 2), whole)
 
 

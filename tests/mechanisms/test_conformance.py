@@ -101,12 +101,12 @@ PROMISES = {
     "sinkhorn": 16,
     "forgetting": 18,
     "moba": 18,
-    "multi_token": 17,
+    "multi_token": 18,
     "inverted": 17,
     "lightning_indexer": 17,
     "native_sparse": 18,
     "path": 18,
-    "selective": 17,
+    "selective": 18,
     "stick_breaking": 18,
 }
 

@@ -74,6 +74,12 @@ def test_no_later_key_leaks_through_the_convolution():
     assert not torch.equal(before[:, :, 4:], after[:, :, 4:])
 
 
+@pytest.mark.parametrize("queries", [1, 3, 9])
+def test_steps_with_the_queries_so_far_are_all_at_once(queries):
+    for mask in (Causal(), Causal() & Padding(torch.tensor([7, 6, 5]))):
+        checks.cached_steps_are_all_at_once(drawn(queries=queries, keys=5), mask)
+
+
 def test_sizes_that_do_not_fit():
     with pytest.raises(ConfigError, match=r"an odd number of keys \(4\)"):
         MultiToken(4, keys=4)

@@ -8,7 +8,7 @@ import torch
 from mechanism_checks import run
 
 from headwise.attention import attend
-from headwise.attention.masks import Causal, Padding
+from headwise.attention.masks import Causal, Padding, Window
 from headwise.attention.mechanisms.selective import Selective
 from headwise.errors import Unsupported
 from headwise.layers.attention import MultiHeadAttention
@@ -56,7 +56,18 @@ def test_without_selection_it_is_softmax_attention():
     checks.near(run(Selective(), query, key, value, mask=Causal()), attend(query, key, value, mask=Causal()))
 
 
-def test_it_reads_a_sequence_as_a_whole():
+def test_steps_with_the_queries_so_far_are_all_at_once():
+    for mask in (Causal(), Causal() & Window(3, 0), Causal() & Padding(torch.tensor([7, 6, 7]))):
+        checks.cached_steps_are_all_at_once(Selective(), mask)
+
+
+def test_the_last_query_needs_no_mask():
+    query, key, value = checks.tensors(7, 7)
+    step = run(Selective(), query[:, :, 6:], key, value, query_start=6, gates=query)
+    checks.near(step, run(Selective(), query, key, value, mask=Causal())[:, :, 6:])
+
+
+def test_without_earlier_queries_it_does_not_go_on():
     x = torch.ones(1, 2, 3, 4)
     with pytest.raises(Unsupported, match="Selective reads a sequence as a whole and cannot go on from position 2"):
         run(Selective(), x[:, :, :1], x, x, mask=Causal(), query_start=2)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headwise.attention import planner
 from headwise.attention.call import Call, per_head
 from headwise.attention.kernels import plain
-from headwise.attention.masks import Mask, parts
+from headwise.attention.masks import Causal, Mask, Part, parts
 from headwise.attention.normalizers import Softmax
 from headwise.attention.precision import uncast, wide
 from headwise.attention.scores import ScaledDot
@@ -45,7 +45,8 @@ class Facts:
         apart: whether a head knows nothing of the others.
         bidirectional: whether it can let queries see later keys; else every call needs a causal mask.
         cache: how cached keys continue: "shared" if several hypotheses may share one cache, separated by a bias,
-            "per_hypothesis" if each needs its own, "none" if one step does not follow another.
+            "per_hypothesis" if each needs its own, "queries" if it keeps the queries too, which a later call gets as
+            `Call.gates`, "none" if one step does not follow another.
     """
 
     formula: str = "not stated"
@@ -63,7 +64,7 @@ class Facts:
     scored: bool = False
     apart: bool = True
     bidirectional: bool = True
-    cache: Literal["shared", "per_hypothesis", "none"] = "none"
+    cache: Literal["shared", "per_hypothesis", "queries", "none"] = "none"
 
     @property
     def masks(self) -> str:
@@ -171,7 +172,11 @@ class Mechanism(nn.Module, ABC):
         ]
 
     def _cleaned(self, call: Call) -> Call:
-        return call if self.planned else call.zero_unseen()
+        if self.planned:
+            return call
+        cleaned = call.zero_unseen()
+        # a token that is hidden as a key still asks
+        return replace(cleaned, gates=call.gates) if self.facts.cache == "queries" else cleaned
 
     def require(self, call: Call) -> None:
         """Raises: Unsupported for what the call asks and the facts exclude."""
@@ -184,12 +189,13 @@ class Mechanism(nn.Module, ABC):
             )
         if facts.honours != "any" or not facts.bidirectional:
             self._require_mask(call)
-        if facts.cache == "none" and call.query_start:
+        whole = facts.cache == "none" or (facts.cache == "queries" and call.gates is None)
+        if whole and call.query_start:
             raise Unsupported(
                 f"{name} reads a sequence as a whole and cannot go on from position {call.query_start};"
                 " pass the whole sequence, or use mechanism 'scored'"
             )
-        if not facts.cross and (call.cross or (facts.cache == "none" and call.shape[2] != call.shape[3])):
+        if not facts.cross and (call.cross or (whole and call.shape[2] != call.shape[3])):
             lengths = f"query_len ({call.shape[2]}) and key_len ({call.shape[3]}) must be equal"
             what = "the keys are of another sequence" if call.cross else lengths
             raise Unsupported(f"{name} is self-attention: {what}; use mechanism 'scored' to attend to another sequence")
@@ -243,6 +249,20 @@ def table_of_two(mask: Mask, call: Call) -> Bool[Tensor, "#batch #heads _ #key_l
     """The table of a mask for two queries: a mask that does not depend on the query gives them one row."""
     batch, heads, query_len, key_len = call.shape
     return mask.dense(batch, heads, min(2, query_len), key_len, query_start=call.query_start, device=call.query.device)
+
+
+def with_earlier_queries(call: Call, back: int) -> Call:
+    """The call with `back` queries more, or all there are, before those it has, out of a cache that keeps queries.
+
+    Without such a cache it is the call itself. Bias and relative positions are of the later queries, and left out.
+    """
+    if call.gates is None:
+        return call
+    first = max(0, call.query_start - back)
+    query = call.gates[:, :, first : call.query_start + call.shape[2]].to(call.query.dtype)
+    # of a longer sequence, of which there are the keys so far
+    mask = Causal() if call.mask is None else Part(call.mask, None, 0)
+    return replace(call, query=query, mask=mask, query_start=first, bias=None, relative=None, gates=None)
 
 
 class Rescored(Mechanism, ABC):

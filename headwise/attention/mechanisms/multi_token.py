@@ -5,7 +5,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Rule, Written
+from headwise.attention.mechanisms.mechanism import Facts, Rule, Written, with_earlier_queries
+from headwise.attention.precision import wide
 from headwise.attention.scores.score import check_built
 from headwise.attention.zeros import hide
 from headwise.errors import ConfigError
@@ -17,8 +18,8 @@ class MultiToken(Written):
     C is learned for each head, over this query and the queries before it, and over keys on both sides: a weight can
     depend on several words found near one another. Pairs that the mask hides are 0 in the convolution and minus
     infinity behind it, so nothing later leaks. Weights of the `group` heads of a group are then mixed by a learned
-    matrix. Both start as identities, which is softmax attention. Earlier queries are needed, so a sequence is read as a
-    whole. Bias and relative terms are added behind the convolution.
+    matrix. Both start as identities, which is softmax attention. A cache keeps the queries, as later ones need them.
+    Bias and relative terms are added behind the convolution.
 
     Args:
         num_heads: heads, a multiple of `group`.
@@ -49,6 +50,7 @@ class MultiToken(Written):
         bias=True,
         relative=True,
         apart=False,
+        cache="queries",
     )
 
     def __init__(self, num_heads: int, queries: int = 6, keys: int = 11, group: int = 2, dropout: float = 0.0):
@@ -70,18 +72,19 @@ class MultiToken(Written):
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         check_built(self, "heads", self.num_heads, call.shape[1])
-        keep = call.keep()
+        spanned = with_earlier_queries(call, self.queries - 1)
 
         def score(query: Tensor, key: Tensor) -> Tensor:
-            scores = hide(call.score(query, key), keep, 0.0)
+            scores = hide(call.score(wide(spanned.query), key), spanned.keep(), 0.0)
             if 0 in scores.shape:
-                return scores
+                return scores[:, :, : query.shape[2]]
             padded = F.pad(scores, (self.keys // 2, self.keys // 2, self.queries - 1, 0))
-            return F.conv2d(padded, self.taps.to(scores.dtype), groups=self.num_heads)
+            convolved = F.conv2d(padded, self.taps.to(scores.dtype), groups=self.num_heads)
+            return convolved.narrow(2, scores.shape[2] - query.shape[2], query.shape[2])
 
         def normalizer(scores: Tensor, keep: Tensor | None) -> Tensor:
             grouped = call.normalizer(scores, keep).unflatten(1, (-1, self.group))
             mixed = torch.einsum("bnhqk,nhg->bngqk", grouped, self.mixture.to(scores.dtype))
             return hide(mixed.flatten(1, 2), keep, 0.0)
 
-        return keep, score, normalizer
+        return call.keep(), score, normalizer
