@@ -1,6 +1,7 @@
 """Cost of every mechanism with a recurrent form over the length, beside `linear`: time of both passes, and memory.
 
 python -m benchmarks.recurrences --longest 16384
+python -m benchmarks.recurrences --device cuda: our chunks beside fla's kernels on a GPU, in bfloat16
 """
 
 import argparse
@@ -18,27 +19,38 @@ from headwise import runtime
 from headwise.attention import mechanisms
 from headwise.attention.call import Call
 from headwise.attention.masks import Causal
+from headwise.attention.mechanisms._recurrence import Recurrence
+from headwise.errors import Unsupported
 
 NAMES = tuple(name for name in mechanisms.names() if mechanisms.mechanism_type(name).facts.recurrent)
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
 HEADS, WIDTH = 4, 64
+# of a batch on a GPU, which more of them fill
+DEVICE_HEADS = 32
 # the features of these have so many numbers for each width of a head that the papers make heads narrow
 NARROW = {"based": 16}
 
 
-def build_pass(name: str, length: int, *, learns: bool) -> Callable[[], None]:
-    """A causal pass over random numbers that are always the same; forward and backward if it learns."""
+def build_pass(name: str, length: int, *, learns: bool, kernel: str = "", heads: int = HEADS) -> Callable[[], None]:
+    """A causal pass over random numbers that are always the same; forward and backward if it learns.
+
+    With a kernel it is one on a GPU, in bfloat16.
+    """
     torch.manual_seed(0)
+    place = {"device": "cuda", "dtype": torch.bfloat16} if kernel else {}
     width = NARROW.get(name, WIDTH)
-    mechanism = mechanisms.mechanism_type(name).sized(head_dim=width, num_heads=HEADS, max_len=length, dropout=0.0)
-    query, key = (torch.randn(1, HEADS, length, width, requires_grad=learns) for _ in range(2))
-    value = torch.randn(1, HEADS, length, WIDTH, requires_grad=learns)
-    module = mechanism.gate_module(HEADS * width, HEADS)
+    mechanism = mechanisms.mechanism_type(name).sized(head_dim=width, num_heads=heads, max_len=length, dropout=0.0)
+    query, key = (torch.randn(1, heads, length, width).to(**place).requires_grad_(learns) for _ in range(2))
+    value = torch.randn(1, heads, length, WIDTH).to(**place).requires_grad_(learns)
+    module = mechanism.gate_module(heads * width, heads)
     gates = None
     if module is not None:
         with torch.no_grad():
-            gates = module(torch.randn(1, length, HEADS * width))
+            gates = module(torch.randn(1, length, heads * width)).to(**place)
         gates.requires_grad_(learns)
+    if kernel and isinstance(mechanism, Recurrence):
+        mechanism.kernel = kernel
+        mechanism.cuda()
     call = Call(query, key, value, mask=Causal(), gates=gates)
 
     def run() -> None:
@@ -73,6 +85,41 @@ def costs(module: str, build: Callable[..., Callable[[], None]], name: str, leng
     }
 
 
+def device_costs(name: str, length: int, kernel: str, rounds: int) -> dict[str, Any]:
+    """Least times on a GPU after three passes that are not counted, and memory of a training pass beside its inputs."""
+    record: dict[str, Any] = {"mechanism": name, "n": length, "kernel": kernel}
+    for key, learns in (("forward", False), ("training", True)):
+        try:
+            run = build_pass(name, length, learns=learns, kernel=kernel, heads=DEVICE_HEADS)
+            times = []
+            for number in range(rounds + 3):
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                before = torch.cuda.memory_allocated()
+                torch.cuda.reset_peak_memory_stats()
+                start.record()
+                run()
+                end.record()
+                torch.cuda.synchronize()
+                times += [start.elapsed_time(end)] if number >= 3 else []
+            record |= {f"{key}_ms": round(min(times), 2)}
+            record |= {f"{key}_mib": round((torch.cuda.max_memory_allocated() - before) / 2**20, 1)}
+        except Unsupported as error:
+            record[f"{key}_refused"] = str(error)
+    return record
+
+
+def measure_device(names: tuple[str, ...], lengths: list[int], rounds: int) -> list[dict[str, Any]]:
+    """Our chunks and fla's kernel for each mechanism and length, printed as they come."""
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; causal, {DEVICE_HEADS} heads, bfloat16")
+    records = []
+    for name in names:
+        for length in lengths:
+            for kernel in ("chunks", "fla"):
+                records.append(device_costs(name, length, kernel, rounds))
+                print("  ".join(f"{key} {value}" for key, value in records[-1].items()), flush=True)
+    return records
+
+
 def rows_of(records: list[dict[str, Any]]) -> list[list[str]]:
     """A row for each record: how it grows from the length before, and what it is beside `linear` at this length."""
     by_place = {(record["mechanism"], record["n"]): record for record in records}
@@ -94,6 +141,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names with commas between; linear is always measured")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="two short lengths of two mechanisms, for a test")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=Path, help="a file for the records")
     parser.add_argument("--weigh", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("--length", type=int, help=argparse.SUPPRESS)
@@ -104,6 +152,9 @@ def main() -> None:
         return
     wanted = ("linear", "gated_delta") if options.quick else options.only.split(",") if options.only else NAMES
     lengths = (32, 64) if options.quick else [length for length in LENGTHS if length <= options.longest]
+    if options.device == "cuda":
+        write_json(options.json, {"records": measure_device(tuple(wanted), list(lengths), options.rounds)})
+        return
     records = []
     for name in sorted({"linear", *wanted}, key=lambda name: (name != "linear", name)):
         for length in lengths:

@@ -19,7 +19,7 @@ EXTRAS |= {
     "onnx": "onnx",
     "onnxruntime": "onnx",
 }
-EXTRAS |= {"rdkit": "molecules", "soundfile": "audio", "soxr": "audio"}
+EXTRAS |= {"rdkit": "molecules", "soundfile": "audio", "soxr": "audio", "fla-core": "fla"}
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:

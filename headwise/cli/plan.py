@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from headwise.attention.planner import Plan
 
+# of what a recurrence does not take: mask, latent, pair, dropout, score, normalizer
+_DEFAULTS = ("", "", "", 0.0, "scaled_dot", "softmax")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 MaskOption = Annotated[str, typer.Option(help="causal, padding, window:LEFT,RIGHT, ...; & and | combine, ~ inverts.")]
 LatentOption = Annotated[
@@ -36,6 +38,7 @@ def plan(
     dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="Dropout rate of the attention weights.")] = 0.0,
     training: Annotated[bool, typer.Option("--training", help="Plan for a pass that needs gradients.")] = False,
     kernel: Annotated[str, typer.Option(help="See `headwise list kernels`.")] = "auto",
+    mechanism: Annotated[str, typer.Option(help="A recurrence, such as gated_delta: what computes it here.")] = "",
     pair: Annotated[str, typer.Option(help="QUERY,KEY: also say whether the mask allows it, and why not.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -47,21 +50,50 @@ def plan(
     key_len = key_len or query_len
     _refuse_uncountable(batch * heads * max(query_len, key_len) * head_dim)
     number = _number(dtype, training)
+    if mechanism:
+        others = key_len != query_len or (mask, latent, pair, dropout, score, normalizer) != _DEFAULTS
+        shape = (batch, heads, query_len, head_dim)
+        _show_recurrence("" if others else mechanism, shape, kv_heads or heads, number, kernel, as_json)
+        return
     key = number.expand(batch, kv_heads or heads, key_len, head_dim)
     place = _pair(pair, query_len, key_len) if pair else None
     read = read_mask(mask, batch, query_len, key_len)
+    query, scorer = number.expand(batch, heads, query_len, head_dim), build(score, head_dim, head_dim, head_dim, heads)
     chosen = attention.plan(
-        number.expand(batch, heads, query_len, head_dim),
-        key,
-        key,
-        score=build(score, head_dim, head_dim, head_dim, heads),
-        normalizer=normalizer,
-        mask=read,
-        dropout=dropout,
-        kernel=kernel,
+        query, key, key, score=scorer, normalizer=normalizer, mask=read, dropout=dropout, kernel=kernel
     )
     cache = _cache(heads, head_dim, kv_heads or heads, number.element_size(), latent)
     _show(chosen, cache, explain(read, *place) if place is not None and read is not None else "", as_json)
+
+
+def _show_recurrence(
+    name: str, shape: tuple[int, int, int, int], kv_heads: int, number: "Tensor", kernel: str, as_json: bool
+) -> None:
+    """What computes a recurrence of this shape, on a GPU if there is one; no name: other options do not fit it."""
+    import torch
+
+    from headwise.attention import mechanisms
+    from headwise.attention.call import Call
+    from headwise.attention.masks import Causal
+    from headwise.attention.mechanisms._recurrence import Recurrence
+
+    if not name:
+        raise ConfigError("--mechanism is a causal recurrence over its own keys: give sizes, --dtype and --kernel")
+    batch, heads, length, head_dim = shape
+    mechanism = mechanisms.build(name, head_dim=head_dim, num_heads=heads, max_len=length, dropout=0.0)
+    if not isinstance(mechanism, Recurrence):
+        raise ConfigError(f"--mechanism '{name}' is no recurrence: see docs/recurrences.md, or leave it out")
+    mechanism.kernel = kernel
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    number = number.to(device)
+    with torch.device("meta"):
+        gates = mechanism.gate_module(heads * head_dim, heads)
+        width = 0 if gates is None else gates(torch.zeros(1, 1, heads * head_dim)).shape[-1]
+    key = number.expand(batch, kv_heads, length, head_dim)
+    gated = number.expand(batch, heads, length, width) if width else None
+    query = number.expand(batch, heads, length, head_dim)
+    choice = mechanism.to(device).plan(Call(query, key, key, mask=Causal(), gates=gated))
+    typer.echo(json_text(choice._asdict()) if as_json else str(choice))
 
 
 def _show(chosen: "Plan", cache: dict[str, int], pair: str, as_json: bool) -> None:

@@ -122,3 +122,24 @@ def test_the_cache_of_a_latent_vector_beside_the_others(headwise):
     code, _, err = headwise("plan", "--latent", "0+4")
     assert code == 2
     assert "--latent '0+4': give the width of the vector and the turned columns, such as 512+64" in err
+
+
+def test_a_recurrence_has_a_plan_of_its_own(headwise):
+    _, out, _ = headwise("plan", "--mechanism", "gated_delta", "--dtype", "bfloat16", "--query-len", 4096)
+    assert out.startswith("kernel   chunks: products of matrices in chunks of 64 tokens\nnot      fla: ")
+    sizes = ("--heads", 4, "--kv-heads", 2, "--training", "--query-len", 1_000_003, "--json")
+    assert json.loads(headwise("plan", "--mechanism", "linear", *sizes)[1])["kernel"] == "chunks"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("gated_delta", "--mask", "causal"), "--mechanism is a causal recurrence over its own keys"),
+        (("linformer",), "--mechanism 'linformer' is no recurrence"),
+        (("gated_delta", "--kernel", "flex"), "unknown kernel 'flex'"),
+    ],
+)
+def test_what_is_no_plan_of_a_recurrence_is_refused(headwise, options, message):
+    code, _, err = headwise("plan", "--mechanism", *options)
+    assert code == 2
+    assert message in err

@@ -140,3 +140,14 @@ def test_doubling_is_the_loop_over_chunks(name, monkeypatch):
 def test_second_derivatives_of_a_delta_rule():
     terms = made("diagonal two vectors", 5, batch=1, heads=1)
     assert torch.autograd.gradgradcheck(lambda *x: scan(Terms(*x), None)[0], tuple(x for x in terms if x is not None))
+
+
+@pytest.mark.parametrize("name", ["diagonal", "diagonal delta"])
+def test_huge_keys_behind_shut_gates_overflow_nothing(name):
+    terms = made(name, 9, dtype=torch.float32)
+    with torch.no_grad():
+        terms.log_decay.fill_(-1e4)
+        terms.key.mul_(1e15 if name == "diagonal" else 1.0)
+    output, last = scan(terms, None)
+    gradients = torch.autograd.grad(output.sum() + last.sum(), [x for x in terms if x is not None])
+    assert all(torch.isfinite(x).all() for x in (output, last, *gradients))

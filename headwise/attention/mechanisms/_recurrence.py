@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call, per_head
+from headwise.attention.mechanisms._fla import Choice, Run, choose, runner
 from headwise.attention.mechanisms._masks import Keys, hidden, parts
-from headwise.attention.mechanisms._scan import Output, Terms, scan, step
+from headwise.attention.mechanisms._scan import Output, Terms, step
 from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
 from headwise.attention.precision import uncast, wide
 from headwise.attention.stages import PAIRS, Stage, Working
@@ -46,6 +47,10 @@ class Recurrence(Recurrent, ABC):
     late: ClassVar[bool] = False
     # whether the position of a hidden key still fades the others
     hidden_fade: ClassVar[bool] = False
+    # why fla computes no call of this mechanism
+    fla_refusal: ClassVar[str | None] = None
+    # "auto", or the kernel to insist on for more than one token: "chunks" or "fla"
+    kernel: str = "auto"
 
     @abstractmethod
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
@@ -63,15 +68,40 @@ class Recurrence(Recurrent, ABC):
         """The output of each token from that of the recurrence; the terms lie beside it."""
         return divided(output) if self.normalised else output
 
-    def whole(self, terms: Terms) -> Output:
-        """The outputs of the recurrence over whole sequences."""
-        return scan(terms, None, self.floor)[0]
+    def whole(self, terms: Terms, run: Run) -> Output:
+        """The outputs of the recurrence over whole sequences; `run` computes it."""
+        return run(terms, None)[0]
 
-    def advance(self, terms: Terms, sums: Tensor | None) -> tuple[Output, Tensor]:
+    def advance(self, terms: Terms, sums: Tensor | None, run: Run) -> tuple[Output, Tensor]:
         """The outputs of new tokens, and S after them; None: nothing was before."""
         if sums is None or torch.compiler.is_compiling() or terms.query.shape[2] != 1:
-            return scan(terms, sums, self.floor)
+            return run(terms, sums)
         return step(terms, sums)
+
+    def plan(self, call: Call) -> Choice:
+        """Which kernel computes the causal form of a call, and why the other does not; nothing is computed.
+
+        Raises: Unsupported for what the facts exclude, or if `kernel` cannot compute it.
+
+        >>> from headwise.attention.masks import Causal
+        >>> from headwise.attention.mechanisms.delta_rule import DeltaRule
+        >>> x, gates = torch.ones(2, 3, 500, 8), torch.ones(2, 3, 500, 1)
+        >>> print(DeltaRule().plan(Call(x, x, x, mask=Causal(), gates=gates)))
+        kernel   chunks: products of matrices in chunks of 64 tokens
+        not      fla: the tensors are on cpu, and fla's kernels are for a GPU
+        """
+        self.require(call)
+        query, key, value = (wide(x[:, :, :1]) for x in (call.query, call.key, call.value))
+        gates = None if call.gates is None else wide(call.gates[:, :, :1])
+        first = replace(call, query=query, key=key, value=value, gates=gates, mask=None, query_start=0)
+        terms = self._spread(self.terms(first, (), None)[0])
+        return self._choice(terms, call.value.dtype, call.query_start + call.shape[2])
+
+    def _choice(self, terms: Terms, dtype: torch.dtype, length: int) -> Choice:
+        return choose(self.kernel, terms, length, dtype, self.fla_refusal)
+
+    def _run(self, terms: Terms, dtype: torch.dtype) -> Run:
+        return runner(self._choice(terms, dtype, terms.query.shape[2]), self.floor, dtype)
 
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         with uncast(call.query):
@@ -84,7 +114,7 @@ class Recurrence(Recurrent, ABC):
             start = call.query_start
             if start:
                 terms = terms._replace(query=F.pad(terms.query, (0, 0, start, 0)))
-            output = self.whole(_delayed(terms, None)[0] if self.late else terms)
+            output = self.whole(_delayed(terms, None)[0] if self.late else terms, self._run(terms, call.value.dtype))
             return self.finish(output, terms)[:, :, start:].to(call.value.dtype)
 
     def resume(self, call: Call, state: State | None) -> tuple[Float[Tensor, "batch heads new value_dim"], State]:
@@ -99,7 +129,7 @@ class Recurrence(Recurrent, ABC):
             terms, kept = self.terms(new, kept, None)
             terms = self._spread(terms)
             read, own = _delayed(terms, own or None) if self.late else (terms, ())
-            output, sums = self.advance(read, sums)
+            output, sums = self.advance(read, sums, self._run(read, call.value.dtype))
             return self.finish(output, terms).to(call.value.dtype), (sums, *own, *kept)
 
     def compute_stages(self, call: Call) -> list[Stage]:

@@ -14,6 +14,7 @@ length. Chunks of 64 are fastest on a CPU: larger ones spend on pairs, smaller o
 # If e = k, a delta rule, two tables go: U = (I + T)^-1 V is the value that is really added (the WY form of Yang et al.
 # 2024, arXiv:2406.06484, section 3.2), and out = P_qk U + (q exp(G) - P_qk W) S.
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
@@ -46,7 +47,7 @@ class Terms(NamedTuple):
         query: q, scaled.
         log_decay: log a <= 0, one number for each head or one for each feature; None: nothing fades.
         read: r; None: nothing is erased.
-        erase: e; None: the key, as in a delta rule.
+        erase: e; None: the key, as in a delta rule, of which it is a share of a read vector of length 1 at most.
         aside: what the mechanism keeps of each token for `finish`.
     """
 
@@ -169,34 +170,42 @@ def _in_chunks(terms: Terms, size: int) -> Terms:
 
 
 class Pairs(ABC):
-    """Tables of pairs inside chunks, (batch, heads, chunks, queries, keys), and what decays make of vectors."""
+    """Tables of pairs inside chunks, (batch, heads, chunks, queries, keys), and what decays make of vectors.
+
+    What a table takes of its rows x and columns y is made once for all tables that they are in.
+    """
 
     # exp(G), exp(G_C - G) and exp(G_C) of each chunk; None: nothing fades
     _since: Tensor | None = None
     _left: Tensor | None = None
     share: Tensor | None = None
 
-    @abstractmethod
-    def table(self, x: Tensor, y: Tensor, diagonal: int = 0) -> Tensor:
-        """P_xy up to a diagonal."""
+    def rows(self, x: Tensor) -> list[Tensor]:
+        """What `table` takes of x."""
+        return [x]
 
-    def since(self, x: Tensor) -> Tensor:
-        """x exp(G): what a vector meets of the sums before its chunk."""
+    def columns(self, y: Tensor) -> list[Tensor]:
+        """What `table` takes of y."""
+        return [y]
+
+    @abstractmethod
+    def table(self, rows: list[Tensor], columns: list[Tensor]) -> Tensor:
+        """P_xy of `rows(x)` and `columns(y)`; beyond the diagonal stands anything."""
+
+    def since(self, x: Tensor, rows: list[Tensor]) -> Tensor:
+        """x exp(G), with `rows(x)` beside it: what a vector meets of the sums before its chunk."""
         return x if self._since is None else x * self._since
 
-    def left(self, y: Tensor) -> Tensor:
-        """y exp(G_C - G): what is left of a vector at the end of its chunk."""
+    def left(self, y: Tensor, columns: list[Tensor]) -> Tensor:
+        """y exp(G_C - G), with `columns(y)` beside it: what is left of a vector at the end of its chunk."""
         return y if self._left is None else y * self._left
 
 
 class UndecayedPairs(Pairs):
     """Without decays; the rows are queries of all heads of a group."""
 
-    def __init__(self, size: int):
-        self._size = size
-
-    def table(self, x: Tensor, y: Tensor, diagonal: int = 0) -> Tensor:
-        return (x @ y.mT).unflatten(3, (-1, self._size)).tril(diagonal).flatten(3, 4)
+    def table(self, rows: list[Tensor], columns: list[Tensor]) -> Tensor:
+        return rows[0] @ columns[0].mT
 
 
 class ScalarPairs(Pairs):
@@ -211,8 +220,8 @@ class ScalarPairs(Pairs):
         self._since, self._left = sums.exp().to(g.dtype), (total - sums).exp().to(g.dtype)
         self.share = total.exp().to(g.dtype)
 
-    def table(self, x: Tensor, y: Tensor, diagonal: int = 0) -> Tensor:
-        return (x @ y.mT * self._decay).tril(diagonal)
+    def table(self, rows: list[Tensor], columns: list[Tensor]) -> Tensor:
+        return rows[0] @ columns[0].mT * self._decay
 
 
 class BoundedPairs(Pairs):
@@ -220,45 +229,82 @@ class BoundedPairs(Pairs):
 
     def __init__(self, g: Tensor):
         sums = g.cumsum(3)
-        total = sums[:, :, :, -1:]
-        self._since, self._left, self.share = sums.exp(), (total - sums).exp(), total.exp().mT
-        self._grown = (-sums).exp()
+        self._fade, self._grown = sums.exp(), (-sums).exp()
+        self.share = self._fade[:, :, :, -1:].mT
 
-    def table(self, x: Tensor, y: Tensor, diagonal: int = 0) -> Tensor:
-        return (self.since(x) @ (y * self._grown).mT).tril(diagonal)
+    def rows(self, x: Tensor) -> list[Tensor]:
+        return [x * self._fade]
+
+    def columns(self, y: Tensor) -> list[Tensor]:
+        return [y * self._grown]
+
+    def table(self, rows: list[Tensor], columns: list[Tensor]) -> Tensor:
+        return rows[0] @ columns[0].mT
+
+    def since(self, x: Tensor, rows: list[Tensor]) -> Tensor:
+        return rows[0]
+
+    def left(self, y: Tensor, columns: list[Tensor]) -> Tensor:
+        return columns[0] * self._fade[:, :, :, -1:]
 
 
 class HalvedPairs(Pairs):
-    """With a decay for each feature of any strength: each token with itself, then halves that double.
+    """With a decay for each feature of any strength: blocks of `part` tokens by exp(-G), then halves that double.
 
-    The decay between a half and the next is a product of two, each at most 1, where exp(-G) would overflow. Sums of g
-    only ever grow, so none loses digits to a gate that is nearly shut, and no pair knows a gate behind its query.
+    The decay between a half and the next is a product of factors, each at most 1, where exp(-G) of a chunk would
+    overflow. Decays are multiplied, not subtracted as logs, so none loses digits to a gate that is nearly shut. What
+    passes a gate of -17.5 (float32) is below rounding, and the inverse of three leaves room for short keys, no others.
     """
 
-    def __init__(self, g: Tensor, size: int):
-        since, left, part = g.unsqueeze(4), torch.zeros_like(g).unsqueeze(4), 1
-        total = since
+    def __init__(self, g: Tensor, size: int, part: int):
+        part = self._part = min(part, size)
+        gates = g.clamp(min=1.1 * math.log(torch.finfo(g.dtype).eps)).unflatten(3, (-1, part)).unbind(4)
+        up, down = [torch.ones_like(gates[0])], [torch.ones_like(gates[0])]
+        for gate in gates[1:]:
+            up.append(up[-1] * gate.exp())
+            down.append(down[-1] * (-gate).exp())
+        # (batch, heads, chunks, blocks, tokens, features): from a block's first token to each, and its inverse
+        self._up, self._down = torch.stack(up, 4), torch.stack(down, 4)
+        # of each block in a row of them that doubles: what fades up to its first token, behind it, and in all
+        before, behind = gates[0].unsqueeze(4), sum(gates[1:], torch.zeros_like(gates[0])).unsqueeze(4)
+        total = before + behind
         self._halves: list[tuple[Tensor, Tensor]] = []
-        while part < size:
-            # (batch, heads, chunks, blocks, half, tokens, features)
-            (first, second), (early, late) = _halved(since), _halved(left)
-            first_total, second_total = _halved(total)
-            self._halves.append((second.exp(), early.exp()))
-            since = torch.cat((first, second + first_total), -2)
-            left = torch.cat((early + second_total, late), -2)
-            part, total = 2 * part, first_total + second_total
-        self._since, self._left, self.share = since.squeeze(3).exp(), left.squeeze(3).exp(), total.squeeze(3).exp().mT
+        while part * before.shape[4] < size:
+            (first, second), (early, late), (first_total, second_total) = map(_halved, (before, behind, total))
+            self._halves.append((second.exp().unsqueeze(-2), early.exp().unsqueeze(-2)))
+            before = torch.cat((first, second + first_total), -2)
+            behind = torch.cat((early + second_total, late), -2)
+            total = first_total + second_total
+        self._before, self._behind = (x.squeeze(3).exp().unsqueeze(-2) for x in (before, behind))
+        self.share = total.squeeze(3).exp().mT
 
-    def table(self, x: Tensor, y: Tensor, diagonal: int = 0) -> Tensor:
-        tables = (x * y).sum(-1, keepdim=True).unsqueeze(-1)
-        for since, left in self._halves:
-            part = since.shape[-2]
-            _, later = _halved(x.unflatten(3, (-1, part)))
-            earlier, _ = _halved(y.unflatten(3, (-1, part)))
+    def rows(self, x: Tensor) -> list[Tensor]:
+        blocks = x.unflatten(3, (-1, self._part))
+        blocks = blocks if self._part == 1 else blocks * self._up
+        later = (_halved(blocks.unflatten(3, (-1, h.shape[4])))[1] * h for h, _ in self._halves)
+        return [blocks, *(half.flatten(4, 5) for half in later)]
+
+    def columns(self, y: Tensor) -> list[Tensor]:
+        blocks = y.unflatten(3, (-1, self._part))
+        blocks = blocks if self._part == 1 else blocks * self._down
+        earlier = (_halved(blocks.unflatten(3, (-1, h.shape[4])))[0] * h for _, h in self._halves)
+        return [blocks, *(half.flatten(4, 5) for half in earlier)]
+
+    def table(self, rows: list[Tensor], columns: list[Tensor]) -> Tensor:
+        # a product of single tokens is slow as one of matrices
+        single = self._part == 1
+        tables = (rows[0] * columns[0]).sum(-1, keepdim=True) if single else (rows[0] @ columns[0].mT).tril()
+        for later, earlier in zip(rows[1:], columns[1:], strict=True):
             first, second = _halved(tables)
-            lower = torch.cat(((later * since) @ (earlier * left).mT, second), -1)
-            tables = torch.cat((F.pad(first, (0, part)), lower), -2)
-        return tables.squeeze(3).tril(diagonal)
+            lower = torch.cat((later @ earlier.mT, second), -1)
+            tables = torch.cat((F.pad(first, (0, first.shape[-1])), lower), -2)
+        return tables.squeeze(3)
+
+    def since(self, x: Tensor, rows: list[Tensor]) -> Tensor:
+        return (rows[0] * self._before).flatten(3, 4)
+
+    def left(self, y: Tensor, columns: list[Tensor]) -> Tensor:
+        return (columns[0] * self._behind).flatten(3, 4)
 
 
 def _halved(blocks: Tensor, axis: int = 3) -> tuple[Tensor, Tensor]:
@@ -267,12 +313,12 @@ def _halved(blocks: Tensor, axis: int = 3) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def _pairs(g: Tensor | None, size: int, floor: float) -> Pairs:
+def _pairs(g: Tensor | None, size: int, floor: float, part: int) -> Pairs:
     if g is None:
-        return UndecayedPairs(size)
+        return UndecayedPairs()
     if g.shape[-1] == 1:
         return ScalarPairs(g, size)
-    return BoundedPairs(g) if floor * CHUNK >= _BOUND else HalvedPairs(g, size)
+    return BoundedPairs(g) if floor * CHUNK >= _BOUND else HalvedPairs(g, size, part)
 
 
 # what a chunk gives by itself, what its rows meet of the sums before it, what it adds to them, what is left of them
@@ -281,30 +327,36 @@ Chunks = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 def _chunk_terms(parts: Terms, size: int, floor: float) -> Chunks:
     q, k, v, g, r, e, _ = parts
-    pairs = _pairs(g, size, floor)
+    # the keys of a delta rule are short
+    pairs = _pairs(g, size, floor, 4 if r is not None and e is None else 1)
     return _erasing(pairs, q, k, v, r, e) if r is not None else _adding(pairs, q, k, v)
 
 
 def _adding(pairs: Pairs, q: Tensor, k: Tensor, v: Tensor) -> Chunks:
-    return pairs.table(q, k) @ v, pairs.since(q), pairs.left(k).mT @ v, pairs.share
+    rows, columns = pairs.rows(q), pairs.columns(k)
+    # the heads of a group are rows
+    table = pairs.table(rows, columns).unflatten(3, (-1, k.shape[3])).tril().flatten(3, 4)
+    return table @ v, pairs.since(q, rows), pairs.left(k, columns).mT @ v, pairs.share
 
 
 def _erasing(pairs: Pairs, q: Tensor, k: Tensor, v: Tensor, r: Tensor, e: Tensor | None) -> Chunks:
-    width = v.shape[-1]
-    values = v if e is None else pairs.table(r, k, -1) @ v
-    erased = k if e is None else e
-    given = torch.cat((values, pairs.since(r)), -1)
-    inner = pairs.table(r, erased, -1)
-    solved = torch.linalg.solve_triangular(inner, given, upper=False, unitriangular=True)
-    z, w = solved[..., :width], solved[..., width:]
-    taken, table = pairs.left(erased).mT, pairs.table(q, erased)
+    width, erased = v.shape[-1], k if e is None else e
+    queries, reads, erasures = pairs.rows(q), pairs.rows(r), pairs.columns(erased)
+    keys = erasures if e is None else pairs.columns(k)
+    values = v if e is None else pairs.table(reads, keys).tril(-1) @ v
+    given = torch.cat((values, pairs.since(r, reads)), -1)
+    # only what is below the diagonal is read of the table
+    solved = torch.linalg.solve_triangular(pairs.table(reads, erasures), given, upper=False, unitriangular=True)
+    z, w = solved.split((width, solved.shape[-1] - width), -1)
+    taken, table = pairs.left(erased, erasures).mT, pairs.table(queries, erasures).tril()
     share = (
         torch.ones_like(k[:, :, :, :1]).mT if pairs.share is None else pairs.share.expand(-1, -1, -1, k.shape[-1], 1)
     )
-    share, far = torch.diag_embed(share.squeeze(-1)) - taken @ w, pairs.since(q) - table @ w
+    share, far = torch.diag_embed(share.squeeze(-1)) - taken @ w, pairs.since(q, queries) - table @ w
     if e is None:
         return table @ z, far, taken @ z, share
-    return pairs.table(q, k) @ v - table @ z, far, pairs.left(k).mT @ v - taken @ z, share
+    near = pairs.table(queries, keys).tril() @ v - table @ z
+    return near, far, pairs.left(k, keys).mT @ v - taken @ z, share
 
 
 def _carried(sums: Tensor, steps: Tensor, share: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -340,6 +392,8 @@ def _doubled(sums: Tensor, steps: Tensor, share: Tensor | None) -> tuple[Tensor,
 
 def _chunked(x: Tensor, kv_heads: int, length: int, size: int) -> Tensor:
     """(batch, kv_heads, chunks, group * size, dim), zeros behind the end: the heads of a group become rows."""
-    padded = F.pad(x, (0, 0, 0, length - x.shape[2]))
+    # a copy even where nothing is added
+    whole = not torch.compiler.is_compiling() and length == x.shape[2]
+    padded = x if whole else F.pad(x, (0, 0, 0, length - x.shape[2]))
     grouped = padded.unflatten(1, (kv_heads, -1)).unflatten(3, (-1, size))
     return grouped.transpose(2, 3).flatten(3, 4)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from headwise.attention.call import Call
+from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._gates import HeadGates, gates_of, unit
 from headwise.attention.mechanisms._masks import Keys
 from headwise.attention.mechanisms._recurrence import FADING, Recurrence
@@ -49,7 +49,7 @@ class DeltaRule(Recurrence):
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
         (write,) = gates_of(call, 1)
-        read = unit(call.key).repeat_interleave(call.group, 1)
+        read = per_head(unit(call.key), call.shape[1])
         query = unit(call.query) * max(1, call.query.shape[-1]) ** -0.5
         share = write.sigmoid() * (2.0 if self.negative else 1.0)
         return Terms(query, read * share, call.value, read=read), ()

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
+from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of, step_shift, unit
 from headwise.attention.mechanisms._masks import Keys
 from headwise.attention.mechanisms._recurrence import FADING, Recurrence
@@ -62,7 +62,7 @@ class GatedDelta(Recurrence):
         fade, write = gates_of(call, 1, 1)
         dtype, query = fade.dtype, unit(call.query) * max(1, call.query.shape[-1]) ** -0.5
         decay = -by_head(self.log_rate, dtype).exp() * F.softplus(fade + by_head(self.shift, dtype))
-        read = unit(call.key).repeat_interleave(call.group, 1)
+        read = per_head(unit(call.key), call.shape[1])
         return Terms(query, read * write.sigmoid(), call.value, decay, read), ()
 
     def extra_repr(self) -> str:

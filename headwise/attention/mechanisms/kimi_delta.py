@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
+from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of, step_shift, unit
 from headwise.attention.mechanisms._masks import Keys
 from headwise.attention.mechanisms._recurrence import FADING, Recurrence
@@ -62,7 +62,7 @@ class KimiDelta(Recurrence):
         write, fade = gates_of(call, 1, width)
         dtype, query = fade.dtype, unit(call.query) * max(1, width) ** -0.5
         decay = -by_head(self.log_rate, dtype).exp() * F.softplus(fade + by_head(self.shift, dtype))
-        read = unit(call.key).repeat_interleave(call.group, 1)
+        read = per_head(unit(call.key), heads)
         return Terms(query, read * write.sigmoid(), call.value, decay, read), ()
 
     def extra_repr(self) -> str:

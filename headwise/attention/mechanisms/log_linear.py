@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
+from headwise.attention.mechanisms._fla import Run
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of
 from headwise.attention.mechanisms._masks import Keys, check_length
 from headwise.attention.mechanisms._recurrence import FADING, Recurrence
@@ -63,6 +64,7 @@ class LogLinear(Recurrence):
         time="n d^2 log n",
         memory="n d + d^2 log n",
     )
+    fla_refusal = "its states are a tree"
 
     def __init__(
         self,
@@ -98,11 +100,11 @@ class LogLinear(Recurrence):
         aside = torch.cat((weights, place.expand(-1, call.shape[1], -1, -1)), -1)
         return terms._replace(aside=aside), (before + length,)
 
-    def whole(self, terms: Terms) -> Output:
+    def whole(self, terms: Terms, run: Run) -> Output:
         assert terms.aside is not None
         return tree(terms._replace(aside=None), terms.aside[..., :-1])
 
-    def advance(self, terms: Terms, sums: Tensor | None) -> tuple[Output, Tensor]:
+    def advance(self, terms: Terms, sums: Tensor | None, run: Run) -> tuple[Output, Tensor]:
         """The states of all levels lie side by side, as they are for the next token: (..., features, levels * wide)."""
         assert terms.aside is not None
         bare, width, length = terms._replace(aside=None), terms.value.shape[-1], terms.query.shape[2]
@@ -110,7 +112,7 @@ class LogLinear(Recurrence):
             number = level_of(torch.tensor(length), torch.arange(length)).clamp(max=self.levels - 1)
             own = F.one_hot(number, self.levels).to(terms.value).unsqueeze(-1)
             parted = (terms.value.unsqueeze(-2) * own).flatten(-2)
-            return self.whole(terms), scan(bare._replace(value=parted), None)[1]
+            return self.whole(terms, run), scan(bare._replace(value=parted), None)[1]
         outputs = []
         for i in range(length):
             token = bare.map(partial(torch.narrow, dim=2, start=i, length=1))

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
+from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of, step_shift
 from headwise.attention.mechanisms._masks import Keys
 from headwise.attention.mechanisms._recurrence import FADING, Recurrence
@@ -63,7 +63,7 @@ class Mamba2(Recurrence):
         (width,) = gates_of(call, 1)
         step = F.softplus(width + by_head(self.shift, width.dtype)).clamp(max=_LONGEST)
         decay = -by_head(self.log_rate, width.dtype).exp() * step
-        return Terms(call.query, call.key.repeat_interleave(call.group, 1) * step, call.value, decay), ()
+        return Terms(call.query, per_head(call.key, call.shape[1]) * step, call.value, decay), ()
 
     def finish(self, output: Output, terms: Terms) -> Float[Tensor, "batch heads length _"]:
         return output + by_head(self.skip, output.dtype) * terms.value

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
+from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of
 from headwise.attention.mechanisms._masks import Keys, hidden
 from headwise.attention.mechanisms._recurrence import FADING, Recurrence
@@ -74,7 +74,7 @@ class Mlstm(Recurrence):
         query = call.query * max(1, call.query.shape[-1]) ** -0.5
         # what the denominator is at least; a larger one would overflow in float32
         least = (-m[:, :, 1:]).clamp(max=60.0).exp().to(dtype)
-        key = call.key.repeat_interleave(call.group, 1) * size
+        key = per_head(call.key, call.shape[1]) * size
         return Terms(query, key, call.value, decay, aside=least), (m[:, :, -1:],)
 
     def finish(self, output: Output, terms: Terms) -> Float[Tensor, "batch heads length _"]:

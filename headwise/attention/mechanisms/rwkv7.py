@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
+from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of
 from headwise.attention.mechanisms._masks import Keys
 from headwise.attention.mechanisms._recurrence import FADING, Recurrence
@@ -78,7 +78,7 @@ class Rwkv7(Recurrence):
         check_built(self, "heads", heads, call.shape[1])
         check_built(self, "head_dim", width, call.key.shape[-1])
         fade, rate = gates_of(call, width, width)
-        dtype, key = fade.dtype, call.key.repeat_interleave(call.group, 1).clamp(-_LARGEST, _LARGEST)
+        dtype, key = fade.dtype, per_head(call.key, heads).clamp(-_LARGEST, _LARGEST)
         decay = -_RATE * (fade + by_head(self.decay_shift, dtype)).sigmoid()
         rate = (rate + by_head(self.rate_shift, dtype)).sigmoid()
         erased = F.normalize(key * by_head(self.erased, dtype), dim=-1)
