@@ -86,16 +86,16 @@ def has_int8() -> bool:
 
 
 @cache
-def int8_bits() -> int:
+def int8_bits(engine: str | None = None) -> int:
     """Bits of the inputs of an 8-bit product here: 8 where sums are exact, as with VNNI; else 7, whose sums are.
 
-    Without VNNI two products of 8 bits are added in 16, where they overflow.
+    Without VNNI two products of 8 bits are added in 16, where they overflow. `engine`: of PyTorch; None: its choice.
     """
     # without a draw of random numbers
     ones = nn.utils.skip_init(nn.Linear, 64, 8, bias=False, device="cpu", dtype=torch.float32)
     nn.init.ones_(ones.weight)
     output = torch.ops.quantized.linear_dynamic(
-        torch.ones(1, 64, device="cpu", dtype=torch.float32), _packed(_rounded(ones), None), reduce_range=False
+        torch.ones(1, 64, device="cpu", dtype=torch.float32), _packed(_rounded(ones), None, engine), reduce_range=False
     )
     return 8 if bool((output - 64.0).abs().max() < 0.5) else 7
 
@@ -119,13 +119,13 @@ class Int8Product:
     def __init__(self, linear: nn.Linear):
         if not has_int8():
             raise MachineError("this PyTorch has no 8-bit products here; set decoding.precision to fp32 or bf16")
-        rounded, bias = _rounded(linear), None if linear.bias is None else linear.bias.detach()
-        self._weight, self._reduced = linear.weight.detach(), int8_bits() == 7
-        twice = not self._reduced and "onednn" in torch.backends.quantized.supported_engines
+        rounded, bias, bits = _rounded(linear), None if linear.bias is None else linear.bias.detach(), int8_bits()
+        self._weight, self._reduced = linear.weight.detach(), bits == 7
+        twice = "onednn" in torch.backends.quantized.supported_engines and bits == int8_bits("onednn") == 8
         library = build().library
         self.native = None
-        if library is not None:
-            self.native = NativeProduct(library, rounded.int_repr(), rounded.q_per_channel_scales(), bias, int8_bits())
+        if library is not None and library.bits() >= bits:
+            self.native = NativeProduct(library, rounded.int_repr(), rounded.q_per_channel_scales(), bias, bits)
         few = None if self.native is not None and twice else _packed(rounded, bias)
         self._many = _packed(rounded, bias, "onednn") if twice else few
         self._few: Product = self.native or partial(self._by_pytorch, few)
