@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, MachineError
 from headwise.files import replacing, user_cache
 from headwise.locks import turn
 
@@ -51,21 +52,38 @@ def build() -> Build:
 
 
 def _compiled(compiler: str) -> Path:
-    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, text=True, timeout=_LONGEST_S)
-    identity = [SOURCE.read_bytes(), " ".join(FLAGS).encode(), version.stdout.encode(), _processor().encode()]
+    version = _run(compiler, "--version").stdout
+    identity = [SOURCE.read_bytes(), " ".join(FLAGS).encode(), version.encode(), _processor().encode()]
     digest = hashlib.sha256(b"\0".join(identity)).hexdigest()
     folder = user_cache() / "native"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path, seal = folder / f"{digest}.so", folder / f"{digest}.sha256"
+    _check_own(folder)
     if _is_whole(path, seal):
         return path
     with turn(path):
+        # another process may have been faster
+        if _is_whole(path, seal):
+            return path
         with replacing(path) as temporary:
-            command = [compiler, *FLAGS, "-shared", "-fPIC", "-o", str(temporary), str(SOURCE)]
-            subprocess.run(command, capture_output=True, check=True, text=True, timeout=_LONGEST_S)
+            _run(compiler, *FLAGS, "-shared", "-fPIC", "-o", str(temporary), str(SOURCE))
         with replacing(seal) as temporary:
             temporary.write_text(hashlib.sha256(path.read_bytes()).hexdigest(), encoding="ascii")
     return path
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    # a compiler quotes paths of any bytes
+    return subprocess.run(
+        command, capture_output=True, check=True, encoding="utf-8", errors="replace", timeout=_LONGEST_S
+    )
+
+
+def _check_own(folder: Path) -> None:
+    """Raises: MachineError: others can write what would be run from this folder."""
+    state = folder.stat()
+    if os.name == "posix" and (state.st_uid != os.getuid() or state.st_mode & 0o022):
+        raise MachineError(f"{folder} can be written by others than you: remove it, or chmod 700 it")
 
 
 def _is_whole(path: Path, seal: Path) -> bool:

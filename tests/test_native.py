@@ -1,7 +1,9 @@
 """`native.cpp`: when it is compiled, what is loaded, and what happens without a compiler."""
 
 import os
+import shutil
 import subprocess
+from contextlib import contextmanager
 
 import pytest
 
@@ -61,6 +63,33 @@ def test_a_compiler_that_fails_is_quoted(folder, monkeypatch):
 
 
 @needs_compiler
+@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
+def test_a_folder_that_others_can_write_is_not_trusted(folder):
+    build()
+    folder.chmod(0o777)
+    assert "can be written by others than you" in build().reason
+    folder.chmod(0o700)
+    assert build().library is not None
+
+
+@needs_compiler
+def test_who_waited_for_another_takes_what_that_one_compiled(folder, monkeypatch):
+    commands, run, turn = [], native._run, native.turn
+
+    @contextmanager
+    def late(path):
+        monkeypatch.setattr(native, "turn", turn)
+        native._compiled(next(filter(None, map(shutil.which, native._COMPILERS))))
+        with turn(path):
+            yield
+
+    monkeypatch.setattr(native, "turn", late)
+    monkeypatch.setattr(native, "_run", lambda *command: commands.append(command) or run(*command))
+    assert build().library is not None
+    assert sum("-shared" in command for command in commands) == 1
+
+
+@needs_compiler
 @pytest.mark.parametrize("damage", ["empty", "changed", "no seal"])
 def test_a_damaged_file_is_compiled_again(folder, damage):
     build()
@@ -85,7 +114,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(folder, monkeypatch, tmp_pat
 @pytest.mark.skipif(os.name != "posix", reason="a script as a compiler")
 def test_a_compiler_that_does_not_run_is_a_reason(folder, monkeypatch, tmp_path):
     script = tmp_path / "broken"
-    script.write_text("#!/bin/sh\necho 'fatal error: no licence' >&2\nexit 3\n")
+    script.write_text("#!/bin/sh\nprintf 'fatal error: no licence \\377' >&2\nexit 3\n")
     script.chmod(0o755)
     monkeypatch.setattr(native, "_COMPILERS", (str(script),))
-    assert build() == (None, f"{script} failed: fatal error: no licence")
+    assert build() == (None, f"{script} failed: fatal error: no licence \ufffd")

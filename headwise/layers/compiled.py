@@ -256,7 +256,7 @@ def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:
 def _is_shared(part: SearchRows) -> bool:
     lens, memory = part.memory_lens, part.own.memory
     shared = isinstance(memory, KeyValues) and (part.own.beams == 1 or memory.shares_beams)
-    return shared and (lens is None or lens.dtype == torch.int64)
+    return shared and (lens is None or (lens.dtype == torch.int64 and lens.is_contiguous()))
 
 
 def _places(memory: object) -> tuple[int, ...]:

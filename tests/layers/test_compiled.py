@@ -3,7 +3,7 @@
 import pytest
 import torch
 from devices import on_the_host, seeded
-from test_inference import decoded, model
+from test_inference import decoded, memory_of, model
 from test_native import needs_compiler
 from torch import nn
 
@@ -110,6 +110,16 @@ def test_more_hypotheses_than_lie_side_by_side_are_computed_in_python(monkeypatc
     fast = for_inference(made, "int8")
     slow = by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))
     nearly_the_same(fast, slow, 5, 3)
+
+
+@pytest.mark.parametrize("lens", [torch.tensor([[5, 9], [1, 9], [3, 9]])[:, 0], torch.tensor(5).expand(3)])
+def test_lengths_may_be_a_view(all_rounded, lens):
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    with torch.inference_mode():
+        memory, logits = memory_of(twin), []
+        for own in (lens, lens.clone().contiguous()):
+            logits.append(twin.decoder.step(torch.tensor([4, 5, 6]), twin.decoder.start(memory, own)))
+    torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-3)
 
 
 def test_a_norm_may_change_and_move(all_rounded):
