@@ -7,12 +7,15 @@ import { folded, joined, parts, splits } from "../core/folding.js";
 import { cut, percent, together } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { named, phrase, t } from "../strings.js";
+import { learn, named, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { classOf, said } from "./answer.js";
 import { followDark } from "./follow_dark.js";
 import { called } from "./naming.js";
 import { swatch } from "./swatch.js";
+import { WORDS } from "../words/cards.js";
+
+learn(WORDS);
 
 /** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
 const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
