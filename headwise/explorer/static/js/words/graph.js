@@ -31,7 +31,6 @@ export const WORDS = {
     "What the nodes of a head lack of the entropy of equal weights, on average: 0 % is even, a full bar is {0}.",
     "各头的节点平均比均匀权重的熵少多少：0 % 为均匀，满条为 {0}。",
   ],
-  layer_head_n: ["layer {0}, head {1}", "第 {0} 层第 {1} 头"],
   of_even: ["{0} of {1}", "{0}，共 {1}"],
   rows_cut: [
     "A row adds up to less than 1 where not all neighbours of its node are drawn.",
