@@ -9,7 +9,7 @@ import { learn, t } from "../strings.js";
 import { headTitle, layerNumber, layerTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
-import { fitting } from "../views/fitting.js";
+import * as fitting from "../views/fitting.js";
 import { later } from "../views/later.js";
 import { nothing, others } from "../views/nothing.js";
 import * as nodeLink from "../views/node_link.js";
@@ -58,7 +58,8 @@ export function mount(place) {
   const ends = [
     effect(() => {
       fill(top);
-      if (!fitting(top, ({ input }) => /^(node|molecule)$/.test(input), "no_graph")) return undefined;
+      const refused = fitting.mount(top, ({ input }) => /^(node|molecule)$/.test(input), "no_graph");
+      if (refused) return refused;
       const end = examples.mount(top);
       top.append(nothing());
       const stop = others(top);

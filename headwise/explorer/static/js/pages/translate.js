@@ -62,8 +62,8 @@ export function mount(place) {
       const lacking = state.lacks("translate") === "translate";
       work.hidden = lacking;
       if (lacking) {
-        import("../views/fitting.js").then(({ fitting }) => fitting(given, ({ writes }) => writes, "no_writer"));
-        return undefined;
+        const writes = (/** @type {any} */ run) => run.writes;
+        return later(() => import("../views/fitting.js"), given, writes, "no_writer");
       }
       // what is not typed is chosen from a list
       return state.readsFiles() ? later(() => import("../views/examples.js"), given) : undefined;

@@ -16,8 +16,6 @@ export const WORDS = {
     "续写在重复自己：每步都取最可能的词元，而模型很小或训练很短。请看各头怎样读输入。",
   ],
   goes_on: ["goes on: {0}", "续写：{0}"],
-  story_piece: ["; most between pieces: {0}, {1} from {2}", "；其中最强的一对：{0}，{1} 取自{2}"],
-  piece_of: ["the {0} of {1}", "{1} 的 {0}"],
   story_place: ["{0} looks most at {2}: {1}", "{0} 主要看{2}：{1}"],
   story_moment: ["most weight at {1}: {0}", "权重最大处 {1}：{0}"],
   no_character: ["a byte that is no character", "不成字符的字节"],

@@ -4,8 +4,8 @@
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
   no_graph: [
-    "The chosen run reads no graph; the page Attend shows it. Runs that read nodes or molecules:",
-    "所选模型不读取图结构，请在“注意力”页查看。可读取节点或分子的模型：",
+    "{0} reads no graph; {1} shows it. Runs that read nodes or molecules:",
+    "{0} 不读取图结构，请看“{1}”页。可读取节点或分子的模型：",
   ],
   say_node: ["{0} takes {1} of its values from {2}.", "{0} 有 {1} 的值取自 {2}。"],
   strongest_pairs: ["The strongest pairs", "权重最大的节点对"],
