@@ -100,7 +100,8 @@ def test_a_card_shows_and_names_words_in_place_of_their_pieces(page, site):
     link.locator("canvas").wait_for()
     words = [word.inner_text().strip("“”") for word in link.locator(".story bdi").all()]
     sentence = link.locator("p.side").first.inner_text().split()
-    assert len(words) == 2 and set(words) <= set(sentence)
+    assert len(words) == 2
+    assert set(words) <= set(sentence)
     link.click()
     page.wait_for_selector("html[data-ready^='transformer self']")
     assert "w=1" in page.url
