@@ -195,6 +195,13 @@ def test_a_window_stays_on_its_matrix(page, site):
     assert page.evaluate(pooled) == [[3, 7, 1, 1], 2, 2]
 
 
+@pytest.mark.parametrize(("output", "count"), [(" ben", 3), ("n", 4), ("en", 5), ("", 5), ("to be ben", 1)])
+def test_what_goes_on_from_its_input_knows_where_that_ends(page, site, output, count):
+    page.goto(site)
+    read = """async ([labels, output]) => (await import('/static/js/views/largest.js')).readOf(labels, output)"""
+    assert page.evaluate(read, [["\n", "to", " be", " be", "n"], output]) == count
+
+
 WIDE = """async ([columns, at, scores]) => { const { mount } = await import('/static/js/views/heat.js');
     const labels = (count) => Array.from({ length: count }, () => 'word');
     const group = { name: 'g', kind: 'cross', layers: ['l'], heads: 1, queries: labels(3), keys: labels(columns) };
