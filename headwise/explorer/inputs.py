@@ -129,7 +129,7 @@ def _opening(run: LoadedRun, pairs: Sequence[tuple[Any, Any]]) -> tuple[int, boo
     """The example on which a page opens, and whether its answer is right."""
     varieties = [run.predictor.variety(item) for item, _ in pairs]
     first = [number for number, variety in enumerate(varieties) if variety == max(varieties)][:_TRIED]
-    if first and run.predictor.given in ("sound", "node"):
+    if first and run.predictor.given in ("sound", "node", "image"):
         outputs = run.predictor.predict([pairs[number][0] for number in first])
         labels = [title_of(*pairs[number]).label for number in first]
         answers = map(answer_of, outputs)

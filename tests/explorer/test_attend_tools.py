@@ -86,7 +86,7 @@ def test_words_hold_the_sum_of_their_keys_and_the_mean_of_their_queries(page, si
             assert float(shown.split()[-1]) == pytest.approx(exact[q, k], rel=6e-3)
     assert hovered(page, exact.shape, 0, 0).split(" → ")[1].startswith("cats ")
     page.keyboard.press("w")
-    page.wait_for_selector("p.folded", state="detached")
+    page.locator("p.folded:visible").wait_for(state="detached")
 
 
 def test_special_tokens_are_hidden_and_rows_add_up(page, site):
@@ -96,7 +96,7 @@ def test_special_tokens_are_hidden_and_rows_add_up(page, site):
     opened(page, site, MERGED)
     page.keyboard.press("s")
     page.wait_for_selector("p.folded:has-text('of a row is left')")
-    assert float(page.locator("p.folded").inner_text().rstrip(".").split()[-1]) == pytest.approx(
+    assert float(page.locator("p.folded:visible").inner_text().rstrip(".").split()[-1]) == pytest.approx(
         left.sum(1).mean(), rel=6e-3
     )
     assert float(hovered(page, left.shape, 1, 2).split()[-1]) == pytest.approx(left[1, 2], rel=6e-3)
@@ -176,6 +176,8 @@ def test_a_window_stays_on_its_matrix(page, site):
         ["cellAt", at, BOUNDS, {"x": -1, "y": 9}],
     ]
     found = page.evaluate(ZOOM, calls)
+    # rows are as high as columns are wide, where they need not be higher
+    assert all(window.pop("tall", window["side"]) == window["side"] for window in found[:7])
     assert found == [
         at,
         {"x": 25, "y": 12.5, "side": 4},
@@ -191,6 +193,13 @@ def test_a_window_stays_on_its_matrix(page, site):
         const found = pooled(Int16Array.from([-1, -1, 0, 7, -1, 3, 0, 0, 1, 1, 1, 1]), 3, 4, 2);
         return [[...found.entries], found.rows, found.columns]; }"""
     assert page.evaluate(pooled) == [[3, 7, 1, 1], 2, 2]
+
+
+@pytest.mark.parametrize(("output", "count"), [(" ben", 3), ("n", 4), ("en", 5), ("", 5), ("to be ben", 1)])
+def test_what_goes_on_from_its_input_knows_where_that_ends(page, site, output, count):
+    page.goto(site)
+    read = """async ([labels, output]) => (await import('/static/js/views/largest.js')).readOf(labels, output)"""
+    assert page.evaluate(read, [["\n", "to", " be", " be", "n"], output]) == count
 
 
 WIDE = """async ([columns, at, scores]) => { const { mount } = await import('/static/js/views/heat.js');

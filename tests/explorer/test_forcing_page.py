@@ -95,7 +95,8 @@ def test_speech_is_written_over_time(page, site):
 
 def test_a_run_that_writes_nothing_says_so(page, site):
     page.goto(f"{site}#/translate?m=image-classify")
-    page.get_by_text("writes nothing step by step").wait_for()
+    page.get_by_text("writes no text word by word").wait_for()
+    assert page.locator("main p a").first.get_attribute("href").startswith("#/vision?m=image-classify")
     assert not page.locator("#forced").is_visible()
     # those that do are a click away
     page.locator("main button.choose", has_text="caption").click()

@@ -71,6 +71,14 @@ def test_examples_have_numbers_titles_and_labels(client):
     assert models == {VIT: "image", CAPTION: "image"}
 
 
+def test_a_page_opens_on_a_picture_that_the_model_gets_right(client):
+    told = client.get(f"/api/v1/examples?model={VIT}").json()
+    labels = [one["label"] for one in told["examples"]]
+    answers = [traced(client, model=VIT, example=at)["output"].split()[0] for at in range(min(16, len(labels)))]
+    right = [at for at, answer in enumerate(answers) if answer == labels[at]]
+    assert (told["opens"], told["right"]) == ((right[0], True) if right else (0, False))
+
+
 def test_the_map_of_the_class_token_is_that_of_explain(client, runs):
     predictor, image = first(runs, VIT)
     told = traced(client, model=VIT, example=0)

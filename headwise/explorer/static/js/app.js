@@ -201,15 +201,11 @@ function follow() {
   });
 }
 
-/** Pages that have a style sheet of their own. */
-const STYLED = new Set(["home", "attend", "vision", "positions", "trace", "translate", "graph", "compare", "film"]);
-
 /** @type {Map<string, Promise<any>>} */
 const sheets = new Map();
 
-/** When the style sheet of a page has come, if it has one. @param {string} name */
+/** When a style sheet has come. @param {string} name */
 function sheet(name) {
-  if (!STYLED.has(name)) return undefined;
   const come =
     sheets.get(name) ||
     new Promise((done) => {
@@ -229,7 +225,8 @@ function pages(main) {
     const view = strays.value && !ASKLESS.has(name) ? "views/unknown_run" : `pages/${name}`;
     let alive = true;
     let end = () => {};
-    Promise.all([import(`./${view}.js`), sheet(name)]).then(([module]) => {
+    // its cards are those of other pages too
+    Promise.all([import(`./${view}.js`), sheet(name), name === "home" && sheet("cards")]).then(([module]) => {
       if (!alive) return;
       fill(main);
       forget();

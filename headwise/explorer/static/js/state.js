@@ -224,7 +224,8 @@ export const forced = signal("");
 export const step = signal(-1);
 export const node = signal(-1);
 /** -1: the mean; -2: where the page opens. */
-export const [ofLayer, ofHead] = [signal(-2), signal(-2)];
+export const ofLayer = signal(-2);
+export const ofHead = signal(-2);
 Object.assign(PARTS, { b: beams, max: most, f: forced, t: step, nd: node, tl: ofLayer, th: ofHead });
 Object.assign(DEFAULTS, { b: 0, max: 0, f: "", t: -1, nd: -1, tl: -2, th: -2 });
 ["b", "max", "t", "nd", "tl", "th"].forEach((name) => NUMBERS.add(name));

@@ -5,7 +5,7 @@
 /** @typedef {{ spots: number[][], height: number, bond: number }} Placed */
 
 /** Pixels from a node to the end of the field; of a bond, at most, and that a bond has where it can. */
-const [EDGE, LONGEST, ROOMY] = [34, 104, 46];
+const [EDGE, LONGEST, ROOMY] = [34, 104, 60];
 
 /**
  * All over a field. @param {Spot[]} nodes @param {number} width @param {number} height @param {{ edge?: number }} [how]

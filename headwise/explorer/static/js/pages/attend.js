@@ -143,7 +143,7 @@ function edited(place) {
 const rested = () =>
   new Promise((done) => {
     setTimeout(done, REST);
-    for (const name of ["scroll", "keydown", "pointerdown"]) addEventListener(name, done, { once: true });
+    for (const name of ["scroll", "keydown", "click"]) addEventListener(name, done, { once: true });
   });
 
 /**
@@ -249,15 +249,9 @@ function thumbs(trace, group, node, alive) {
   const asked = query({ group: group.name, count: LAYERS, size: 32, ...foldedBy(trace, group) });
   const dark = state.dark.value;
   void screen.value;
-  fill(
-    node,
-    h(
-      "div",
-      { class: "heading" },
-      h("h2", {}, t("heads")),
-      h("span", { class: "side", title: t("each_own_scale") }, t("rows_columns")),
-    ),
-  );
+  const coming = group.long && t("heads_coming", 0, group.layers.length * group.heads);
+  const line = h("span", { class: "side", title: t("each_own_scale") }, coming || t("rows_columns"));
+  fill(node, h("div", { class: "heading" }, h("h2", {}, t("heads")), line));
   const side = sideOf(node, group);
   // the map is measured before the pictures come
   const grid = h("div", { class: "heads-of-all" });
@@ -284,7 +278,7 @@ function thumbs(trace, group, node, alive) {
     let gone = false;
     const here = () => alive() && !gone;
     rested().then(() => {
-      if (here()) headGrid.mountLong(grid, trace, group, dark, side, here).catch(failed);
+      if (here()) headGrid.mountLong(grid, trace, group, dark, side, line, here).catch(failed);
     });
     return () => {
       gone = true;

@@ -9,8 +9,8 @@ import { learn, t } from "../strings.js";
 import { headTitle, layerNumber, layerTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
-import { fitting } from "../views/fitting.js";
-import * as heat from "../views/heat.js";
+import * as fitting from "../views/fitting.js";
+import { later } from "../views/later.js";
 import { nothing, others } from "../views/nothing.js";
 import * as nodeLink from "../views/node_link.js";
 import { WORDS } from "../words/graph.js";
@@ -58,7 +58,8 @@ export function mount(place) {
   const ends = [
     effect(() => {
       fill(top);
-      if (!fitting(top, ({ input }) => /^(node|molecule)$/.test(input), "no_graph")) return undefined;
+      const refused = fitting.mount(top, ({ input }) => /^(node|molecule)$/.test(input), "no_graph");
+      if (refused) return refused;
       const end = examples.mount(top);
       top.append(nothing());
       const stop = others(top);
@@ -80,16 +81,7 @@ export function mount(place) {
 }
 
 /** The chart below, which comes when there is something in it. @param {HTMLElement} node @param {Seen} seen */
-function charted(node, seen) {
-  let [alive, end] = [true, () => {}];
-  import("../views/spread.js").then((spread) => {
-    if (alive) end = spread.mount(node, seen);
-  });
-  return () => {
-    alive = false;
-    end();
-  };
-}
+const charted = (node, seen) => later(() => import("../views/spread.js"), node, seen);
 
 /** The groups whose rows and columns are the nodes. */
 function groups() {
@@ -230,15 +222,12 @@ function adjacency(node, seen) {
   seen.part.pairs.forEach(([q, k], edge) => {
     if (q !== k || !state.loops.value) weights[q * count + k] = seen.weights[edge];
   });
-  node.append(h("h2", {}, t("adjacency")));
-  const end = heat.mount(node, {
-    weights,
-    group: { ...seen.group, queries: names, keys: names },
-    title: seen.title,
-  });
+  const map = h("div");
+  node.append(h("h2", {}, t("adjacency")), map);
+  const head = { weights, group: { ...seen.group, queries: names, keys: names }, title: seen.title };
   const sums = new Float32Array(count);
   seen.part.pairs.forEach(([q], edge) => (sums[q] += seen.weights[edge]));
   // of a node at the edge of the drawing some neighbours are not in it
   if (sums.some((sum) => sum > 0 && sum < WHOLE)) node.append(h("p", { class: "legend" }, t("rows_cut")));
-  return end;
+  return later(() => import("../views/heat.js"), map, head);
 }

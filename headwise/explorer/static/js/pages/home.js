@@ -9,8 +9,10 @@ import * as state from "../state.js";
 import { knows, learn, phrase, t } from "../strings.js";
 import * as examples from "../views/example_cards.js";
 import { WORDS } from "../words/home.js";
+import * as tasks from "../words/tasks.js";
 
 learn(WORDS);
+learn(tasks.WORDS);
 
 /** The command that makes a run which a page can show. @type {Record<string, string>} */
 const COMMANDS = {

@@ -10,7 +10,6 @@ import { learn, phrase, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import * as beamTree from "../views/beam_tree.js";
 import { field } from "../views/forcing.js";
-import * as heat from "../views/heat.js";
 import { later } from "../views/later.js";
 import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
@@ -28,6 +27,8 @@ learn(WORDS);
 
 /** Letters of a token in a sentence. */
 const LETTERS = 24;
+/** What draws the map, once there is something to write. */
+const heat = signal(/** @type {typeof import("../views/heat.js") | null} */ (null));
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -61,13 +62,17 @@ export function mount(place) {
       const lacking = state.lacks("translate") === "translate";
       work.hidden = lacking;
       if (lacking) {
-        import("../views/fitting.js").then(({ fitting }) => fitting(given, ({ writes }) => writes, "no_writer"));
-        return undefined;
+        const writes = (/** @type {any} */ run) => run.writes;
+        return later(() => import("../views/fitting.js"), given, writes, "no_writer");
       }
       // what is not typed is chosen from a list
       return state.readsFiles() ? later(() => import("../views/examples.js"), given) : undefined;
     }),
     keyboard(self, count, search),
+    effect(() => {
+      // it is loaded while the first word is written
+      if (state.asked()) import("../views/heat.js").then((view) => (heat.value = view));
+    }),
     opening(search, open, self),
     effect(() => {
       path.value = through(search.value).slice(0, self.step() + 1);
@@ -280,11 +285,11 @@ function aligned(place, search, path, self) {
       it.pixels ? "" : said(now[now.length - 1], weights, keys, head < 0 ? t("all_heads") : headName(head)),
     );
     const more = Math.max(0, expected(search.value) - now.length);
-    const end = heat.mount(place, { weights, group, title, fitsScreen: true, more });
+    const end = heat.value?.mount(place, { weights, group, title, fitsScreen: true, more });
     if (!it.pixels) place.scrollTop = place.scrollHeight;
     return () => {
       picture();
-      end();
+      end?.();
     };
   });
 }

@@ -11,7 +11,7 @@ import { learn, t } from "../strings.js";
 import { groupTitle, headName, layerTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
-import { fitting } from "../views/fitting.js";
+import * as fitting from "../views/fitting.js";
 import { OF_INPUTS, choice } from "../views/methods.js";
 import { nothing, others } from "../views/nothing.js";
 import * as overlay from "../views/overlay.js";
@@ -95,7 +95,8 @@ export function mount(place) {
 /** What is to be looked at, or which runs can be. @param {HTMLElement} top */
 function given(top) {
   fill(top);
-  if (!fitting(top, ({ input }) => input === "image", "no_images")) return undefined;
+  const refused = fitting.mount(top, ({ input }) => input === "image", "no_images");
+  if (refused) return refused;
   const end = examples.mount(top);
   top.append(nothing());
   const stop = others(top);

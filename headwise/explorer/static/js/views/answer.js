@@ -7,6 +7,7 @@ import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
 import { named, t } from "../strings.js";
+import { readOf } from "./largest.js";
 import { later } from "./later.js";
 
 /** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */
@@ -19,10 +20,16 @@ const NUMBER = /^-?[\d.]+$/;
 export function answer(trace, group) {
   const cross = trace.groups.find(({ kind }) => kind === "cross");
   const first = cross || trace.groups[0];
-  const [read, written] = [tokens(trace, first, "keys"), cross ? tokens(trace, cross, "queries") : null];
+  const all = tokens(trace, first, "keys");
+  // of one sequence what was read comes first
+  const count = all && !cross && first.causal ? readOf(all, trace.output) : 0;
+  const goesOn = all && count && count < all.length;
+  const read = goesOn ? all.slice(0, count) : all;
+  const written = cross ? tokens(trace, cross, "queries") : goesOn ? all.slice(count) : null;
   // of what writes, a row is of the token that it gives
   const writes =
-    written !== null &&
+    cross &&
+    written &&
     group.queries.length === written.length &&
     (group === cross || group.name.startsWith("decoder"));
   const same = (/** @type {string[]} */ labels) => String(labels) === String(first.keys);
@@ -30,7 +37,14 @@ export function answer(trace, group) {
   const inColumns = group.kind !== "self" && same(group.keys);
   return [
     unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
-    unit(NUMBER.test(trace.output) ? "predicted" : "answer", said(trace.output), written, "q", writes ? choose : null),
+    unit(
+      NUMBER.test(trace.output) ? "predicted" : "answer",
+      said(trace.output),
+      written,
+      "q",
+      writes || (goesOn && inRows) ? choose : null,
+      goesOn ? count : 0,
+    ),
     writer(trace),
     verdict(trace),
     // what the number is, as the data calls it
@@ -121,8 +135,9 @@ function put(q, k) {
  * @param {string[] | null} tokens
  * @param {"q" | "k"} side
  * @param {((at: number) => void) | null} pick
+ * @param {number} [from] the place of the first token
  */
-function unit(name, text, tokens, side, pick) {
+function unit(name, text, tokens, side, pick, from = 0) {
   if (!tokens && !text) return null;
   // bytes that are no letters say nothing one by one
   const plain = text.replace(/\ufffd+/g, "\ufffd");
@@ -134,8 +149,8 @@ function unit(name, text, tokens, side, pick) {
         tabindex: -1,
         disabled: !pick,
         title: label,
-        "aria-pressed": () => String(Boolean(pick) && state.cell()[side] === at),
-        onclick: () => pick && pick(at),
+        "aria-pressed": () => String(Boolean(pick) && state.cell()[side] === from + at),
+        onclick: () => pick && pick(from + at),
       },
       cut(label, 24),
     );

@@ -4,18 +4,15 @@
 import { getJson, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { learn, t } from "../strings.js";
-import { WORDS } from "../words/home.js";
+import { t } from "../strings.js";
 import * as examples from "./example_cards.js";
-
-learn(WORDS);
 
 /** @param {HTMLElement} place @param {string} [why] the words above them @returns {() => void} */
 export function mount(place, why = "begin_with") {
   let alive = true;
   let end = () => {};
   const cards = h("div", { class: "examples" });
-  const path = "/static/css/home.css";
+  const path = "/static/css/cards.css";
   if (!document.querySelector(`link[href="${path}"]`))
     document.head.append(h("link", { rel: "stylesheet", href: path }));
   getJson(`/api/v1/cards?${query({ model: state.chosenRun().name })}`)

@@ -27,6 +27,9 @@ const [HIGH, WIDE, WIDEST] = [150, 240, 7];
 const [WORD, WORDS_READ] = [/^\p{L}{3,}/u, 12];
 const word = (/** @type {string} */ text) => h("bdi", {}, `“${cut(text.trim(), 14)}”`);
 
+/** Numbers in one line with what they count. @param {string} text */
+const firm = (text) => text.replace(/ (?=[\d行列])|(?<=第) /g, "\u00a0");
+
 /** @param {ArrayLike<number>} row */
 const largest = (row) => Array.from(row).reduce((most, value, at, all) => (value > all[most] ? at : most), 0);
 
@@ -75,7 +78,7 @@ export async function image(place, trace) {
     gridded(canvas, axis, { lines: null, marks: [[k, mark]], page, dots: 1.5 });
   }, canvas);
   const from = writes ? word(group.queries[q]) : q < axis.before ? t("the_class") : named(q, axis);
-  const story = phrase("story_place", from, together(percent(weights[k], 1)), named(k, axis));
+  const story = phrase("story_place", from, together(percent(weights[k], 1)), firm(named(k, axis)));
   return { story, where: { g: group.name, l: layer, h: head, ea: "1", ...(writes ? { q } : {}) } };
 }
 
@@ -156,7 +159,7 @@ export async function graph(place, trace) {
   );
   if (!best) return null;
   const name = (/** @type {number} */ node) => word(part.nodes[node].name);
-  const story = phrase("story", name(best.q), percent(best.weight, 1), name(best.k));
+  const story = phrase("story", name(best.q), together(percent(best.weight, 1)), name(best.k));
   return { story, where: { g: group.name, l: 0, h: head, ...(alone ? {} : { q: best.q }) }, colours: part.colours };
 }
 

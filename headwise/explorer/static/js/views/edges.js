@@ -58,19 +58,20 @@ export function draw(canvas, part, { spots, radius, now, shown, band, numbered }
     const text = share(weight);
     const [across, tall] = [wide(text, LETTERS) / 2 + 2, LETTERS / 2 + 2];
     const on = between(spots[q], spots[k], now < 0 ? 0.32 : 0.58);
-    const aside = part.bonds.length
+    const [right, down] = part.bonds.length
       ? besideOf(spots, part.bonds, q, k, [across, tall], (band * weight) / most / 2)
       : [0, 0];
-    const [x, y] = [on[0] + aside[0], on[1] + aside[1]];
-    const box = [x, y, across, tall];
-    const clear = (/** @type {number[]} */ [left, top, across, tall]) =>
-      Math.abs(left - x) >= across + box[2] || Math.abs(top - y) >= tall + box[3];
-    // the larger weights come first; what would cover one of them is in the list beside the drawing
-    if (!taken.every(clear)) {
+    const clear = (/** @type {number[]} */ [x, y]) =>
+      taken.every((one) => Math.abs(one[0] - x) >= one[2] + across || Math.abs(one[1] - y) >= one[3] + tall);
+    // the larger weights come first; what would cover one of them on either side is in the list beside the drawing
+    const sides = right || down ? [1, -1] : [1];
+    const place = sides.map((side) => [on[0] + side * right, on[1] + side * down]).find(clear);
+    if (!place) {
       left += 1;
       continue;
     }
-    taken.push(box);
+    const [x, y] = place;
+    taken.push([x, y, across, tall]);
     context.fillStyle = page;
     if (!part.bonds.length) context.fillRect(x - across, y - tall, 2 * across, 2 * tall);
     context.fillStyle = ink;

@@ -7,12 +7,15 @@ import { folded, joined, parts, splits } from "../core/folding.js";
 import { cut, percent, together } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { named, phrase, t } from "../strings.js";
+import { learn, named, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { classOf, said } from "./answer.js";
 import { followDark } from "./follow_dark.js";
 import { called } from "./naming.js";
 import { swatch } from "./swatch.js";
+import { WORDS } from "../words/cards.js";
+
+learn(WORDS);
 
 /** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
 const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
@@ -154,7 +157,7 @@ async function drawn(card, trace, mute) {
   const pair = await getJson(`${at}/salient?${query({ ...path, ...fold })}`);
   const cell = { l: layer, h: pair.head, q: pair.query, k: pair.key };
   card.link.href = address("attend", { ...card.where, ...cell, ...(merged ? { w: "1" } : {}) });
-  fill(card.story, ...(mute ? [] : story(group, spelled, pair)));
+  fill(card.story, ...(mute ? [] : story(group, spelled, pair, merged)));
   const title = headTitle(group, layer, pair.head);
   if (group.queries.length > MOST || group.keys.length > MOST) {
     const which = { group: group.name, first: layer, count: 1, size: MOST, ...fold };
@@ -170,24 +173,17 @@ async function drawn(card, trace, mute) {
 }
 
 /**
- * Which word takes how much from which; of words in pieces also the pieces that meet most.
+ * Which word takes how much from which.
  * @param {state.Group} group @param {{ queries: state.Axis, keys: state.Axis }} spelled
- * @param {{ query: number, key: number, weight: number, piece?: { query: number, key: number, weight: number } }} pair
+ * @param {{ query: number, key: number, weight: number }} pair @param {boolean} merged words in place of their pieces
  */
-function story(group, spelled, { query, key, weight, piece }) {
-  const quoted = (/** @type {string} */ text) => h("bdi", {}, signed(`“${cut(text.trim(), LETTERS)}”`));
-  const told = (/** @type {"queries" | "keys"} */ side, /** @type {number} */ token, /** @type {number} */ inner) => {
+function story(group, spelled, { query, key, weight }, merged) {
+  const word = (/** @type {"queries" | "keys"} */ side, /** @type {number} */ token) => {
     const labels = group[side];
-    const held = parts(labels.length, spelled[side], { merged: Boolean(piece), special: "" });
-    const tokens = held.find((all) => all.includes(token)) || [token];
-    const word = () => quoted(joined(labels, tokens));
-    return { word, piece: tokens.length > 1 ? phrase("piece_of", quoted(labels[inner]), word()) : [word()] };
+    const tokens = parts(labels.length, spelled[side], { merged, special: "" }).find((all) => all.includes(token));
+    return h("bdi", {}, signed(`“${cut(joined(labels, tokens || [token]).trim(), LETTERS)}”`));
   };
-  const [from, to] = [told("queries", query, piece?.query ?? query), told("keys", key, piece?.key ?? key)];
-  const whole = phrase("story", from.word(), percent(weight, 1), to.word());
-  if (!piece || (from.piece.length < 2 && to.piece.length < 2)) return whole;
-  const strongest = [h("span", {}, from.piece), percent(piece.weight, 1), h("span", {}, to.piece)];
-  return [...whole, ...phrase("story_piece", ...strongest)];
+  return phrase("story", word("queries", query), together(percent(weight, 1)), word("keys", key));
 }
 
 /**

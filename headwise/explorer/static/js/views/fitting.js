@@ -1,28 +1,41 @@
 // @ts-check
-/** Which of the runs a page can show, and a word where the chosen one is none of them. */
+/** What stands on a page that cannot show the chosen run: where it is shown, its inputs, and runs that the page can. */
 
 import { h } from "../dom.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, named, phrase, t } from "../strings.js";
+import { WORDS } from "../words/tasks.js";
+import { later } from "./later.js";
+
+learn(WORDS);
 
 /**
- * Whether a page can show the chosen run; where it cannot, the runs that it can are offered.
- * @param {HTMLElement} place @param {(run: any) => boolean} fits @param {string} word
+ * @param {HTMLElement} place @param {(run: any) => boolean} fits @param {string} words which runs fit
+ * @returns {(() => void) | null} null: the chosen run fits
  */
-export function fitting(place, fits, word) {
+export function mount(place, fits, words) {
   const run = state.chosenRun();
-  if (run && fits(run)) return true;
+  if (run && fits(run)) return null;
   const others = (state.meta.value ? state.meta.value.models : []).filter(fits);
-  place.append(
-    h("p", {}, t(word)),
-    h(
-      "div",
-      { class: "tabs" },
-      others.map((/** @type {any} */ one) =>
-        h("button", { class: "choose", onclick: () => state.pick(one.name) }, one.name),
+  const way = h("a", { href: state.address(state.best()) }, t(state.best()));
+  const begun = h("div");
+  place.append(h("p", {}, run ? phrase(words, run.name, way) : t("no_runs")), offers(others), begun);
+  document.documentElement.dataset.ready = "none";
+  return run ? later(() => import("./begin.js"), begun) : () => {};
+}
+
+/** Runs to choose from, each with what it does. @param {any[]} runs */
+export const offers = (runs) =>
+  h(
+    "ul",
+    { class: "offers" },
+    runs.map(({ name, task }) =>
+      h(
+        "li",
+        {},
+        h("button", { class: "choose", onclick: () => state.pick(name) }, name),
+        " ",
+        h("span", { class: "side" }, named("task", task)),
       ),
     ),
   );
-  document.documentElement.dataset.ready = "none";
-  return false;
-}

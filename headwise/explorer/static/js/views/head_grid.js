@@ -49,21 +49,19 @@ export function mount(place, group, thumbs, dark, side = 40) {
 /**
  * Small pictures of a long input, one after another: the chosen head first, then its layer, then the others.
  * @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {boolean} dark
- * @param {number} side @param {() => boolean} alive
+ * @param {number} side @param {HTMLElement} line says how many have come @param {() => boolean} alive
  */
-export async function mountLong(place, trace, group, dark, side, alive) {
+export async function mountLong(place, trace, group, dark, side, line, alive) {
   const empty = new Uint8Array(group.layers.length * group.heads);
   mount(place, group, { shape: [group.layers.length, group.heads, 1, 1], data: empty }, dark, side);
   const canvases = [...place.querySelectorAll("canvas.thumb")];
-  const note = h("p", { class: "side waiting" });
-  place.after(note);
   let drawn = 0;
   const now = state.place(group);
   const order = canvases.map((_, at) => [Math.floor(at / group.heads), at % group.heads]);
   const far = (/** @type {number[]} */ [layer, head]) =>
     Math.abs(layer - now.at) * group.heads + (layer === now.at ? Math.abs(head - now.head) : head);
   for (const [layer, head] of order.sort((one, two) => far(one) - far(two))) {
-    note.textContent = t("heads_coming", drawn, canvases.length);
+    line.textContent = t("heads_coming", drawn, canvases.length);
     drawn += 1;
     await quiet();
     if (!alive()) return;
@@ -74,7 +72,7 @@ export async function mountLong(place, trace, group, dark, side, alive) {
     picture.className = "thumb";
     canvases[layer * group.heads + head].replaceWith(picture);
   }
-  note.remove();
+  line.textContent = t("rows_columns");
   place.dataset.complete = "true";
 }
 

@@ -90,7 +90,7 @@ function spread(rows, group) {
     t("layer_head", t("layer_n", layerNumber(group.layers[layer], layer)), headName(head)),
     found.effective.toFixed(1),
   ]);
-  return h("p", { class: "say" }, phrase("say_spread", ...words.map((word) => h("strong", {}, word))));
+  return h("p", { class: "say" }, phrase("say_apart", ...words.map((word) => h("strong", {}, word))));
 }
 
 /**

@@ -21,6 +21,19 @@ const FAINT = 0.15;
 export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) || { queries: {}, keys: {} };
 
 /**
+ * How many tokens of one sequence were read, where the others are what was written after them; all, where that is not
+ * known. @param {string[]} labels @param {string} output
+ */
+export function readOf(labels, output) {
+  let written = "";
+  for (let at = labels.length - 1; at > 0 && written.length < output.length; at -= 1) {
+    written = labels[at] + written;
+    if (written === output) return at;
+  }
+  return labels.length;
+}
+
+/**
  * The tokens of the cell that tells most: between two sequences that with the largest product of weight and distance
  * from the diagonal, within one the largest weight on another token than its own and the first (in a graph read for one
  * node: of its row); of a pooling, and where
@@ -45,6 +58,9 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
     (q) =>
       marked.subarray(q * columns.length, (q + 1) * columns.length).filter((weight) => weight > -Infinity).length > 1,
   );
+  // what goes on from its input opens on what it was given
+  const count = within && group.causal ? readOf(group.queries, trace.output) : group.queries.length;
+  const reading = choosing.filter((q) => rows[q][0] < count);
   const across = common(columns, keys.special || []);
   const far = (/** @type {number} */ q, /** @type {number} */ k) =>
     within
@@ -53,7 +69,13 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
         ? 1
         : Math.abs(q / rows.length - k / columns.length);
   let [best, cell, top, largest] = [[-Infinity, -Infinity], { q: -1, k: -1 }, -Infinity, { q: -1, k: -1 }];
-  const from = given ? [rows.findIndex(([first]) => first === node)] : choosing.length ? choosing : rows.keys();
+  const from = given
+    ? [rows.findIndex(([first]) => first === node)]
+    : reading.length
+      ? reading
+      : choosing.length
+        ? choosing
+        : rows.keys();
   for (const q of from) {
     for (const k of across) {
       const weight = weights[q * columns.length + k];

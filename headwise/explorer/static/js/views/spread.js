@@ -38,7 +38,8 @@ function sentence(place, seen) {
   const said = () => t("all_even", nodes[least].name, seen.entropy[least].toFixed(2), evenOf(nodes[least]).toFixed(2));
   place.append(
     h("h2", {}, t("spread")),
-    h("p", {}, counted.length ? said() : t("hears_itself")),
+    // of a molecule the sentence beside the drawing says which atoms choose
+    state.reads() === "molecule" && counted.length ? "" : h("p", {}, counted.length ? said() : t("hears_itself")),
     h("p", { class: "legend" }, meanOf(seen)),
     ...(counted.length ? ofHeads(seen) : []),
   );

@@ -4,14 +4,13 @@
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { offers } from "./fitting.js";
 
 /** @param {HTMLElement} place */
 export function mount(place) {
-  const run = (/** @type {{ name: string }} */ { name }) =>
-    h("button", { class: "choose", onclick: () => state.pick(name) }, name);
   place.append(
     h("p", { class: "state failed", role: "status" }, () => t("no_such_run", state.model.value)),
-    h("div", { class: "tabs" }, state.meta.value.models.map(run)),
+    offers(state.meta.value.models),
   );
   document.documentElement.dataset.ready = "none";
   return () => {};

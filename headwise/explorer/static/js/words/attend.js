@@ -13,7 +13,6 @@ export const WORDS = {
   say_most: ["More, {0}, comes from {1}.", "更多的 {0} 取自 {1}。"],
   say_hidden: ["{0} cannot attend to {2}: the mask hides it.", "{0} 不能关注 {2}：掩码将其遮住。"],
   save_and_show: ["Save, tokens shown", "保存、词元的显示"],
-  begin_with: ["Or begin with one of these:", "或从其中一个开始："],
   watch_written: ["Watch it being written →", "看它逐词写出 →"],
   see_neighbours: ["See it among its neighbours →", "看它与其邻居 →"],
   row_answer: ["The row for the answer {0}", "输出 {0} 的那一行"],

@@ -4,8 +4,8 @@
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
   no_graph: [
-    "The chosen run reads no graph; the page Attend shows it. Runs that read nodes or molecules:",
-    "所选模型不读取图结构，请在“注意力”页查看。可读取节点或分子的模型：",
+    "{0} reads no graph; {1} shows it. Runs that read nodes or molecules:",
+    "{0} 不读取图结构，请看“{1}”页。可读取节点或分子的模型：",
   ],
   say_node: ["{0} takes {1} of its values from {2}.", "{0} 有 {1} 的值取自 {2}。"],
   strongest_pairs: ["The strongest pairs", "权重最大的节点对"],
@@ -31,7 +31,6 @@ export const WORDS = {
     "What the nodes of a head lack of the entropy of equal weights, on average: 0 % is even, a full bar is {0}.",
     "各头的节点平均比均匀权重的熵少多少：0 % 为均匀，满条为 {0}。",
   ],
-  layer_head_n: ["layer {0}, head {1}", "第 {0} 层第 {1} 头"],
   of_even: ["{0} of {1}", "{0}，共 {1}"],
   rows_cut: [
     "A row adds up to less than 1 where not all neighbours of its node are drawn.",

@@ -19,7 +19,7 @@ export const WORDS = {
       " column, which is bold. Click a title to sort, a head to choose it.",
     "均为本次输入各行的均值；占比以 1 为满条，其余以本列最大值为满条，最大值加粗。点击列名排序，点击头的编号选中它。",
   ],
-  say_spread: [
+  say_apart: [
     "Most spread: {0}, over {1} keys a row; least: {2}, over {3}.",
     "最分散的是{0}，每行约 {1} 个键；最集中的是{2}，约 {3} 个。",
   ],

@@ -3,7 +3,6 @@
 
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
-  instead: ["Or take one of these:", "或选取其中一个："],
   welcome_text: ["See which words a model looks at", "看一个模型在看哪些词"],
   welcome_image: ["See which part of a picture a model looks at", "看一个模型在看图像的哪一处"],
   welcome_sound: ["See which moment of a recording a model looks at", "看一个模型在听录音的哪一刻"],
@@ -42,29 +41,11 @@ export const WORDS = {
     "暂无。输入只保存在此浏览器中，服务器不保留。",
   ],
   example_n: ["example {0}", "示例 {0}"],
-  story: ["{0} takes {1} from {2}", "{0} 有 {1} 取自 {2}"],
-  all_near_even: [
-    "Near even in every head: the last rows reach at least {0} of the entropy of equal weights, as those of an " +
-      "untrained model do. The answers of such a model ({1} parameters) mean nothing, so they are left out.",
-    "各头都接近均匀：最后一行的熵至少为均匀权重的 {0}，未经训练的模型就是如此。这样的模型（{1} 个参数）的输出没有意义，故不列出。",
-  ],
-  repeats: [
-    "The continuations repeat themselves: at each step the likeliest token is taken, by a model that is small or was " +
-      "trained briefly. Look at how its heads read the input.",
-    "续写在重复自己：每步都取最可能的词元，而模型很小或训练很短。请看各头怎样读输入。",
-  ],
-  goes_on: ["goes on: {0}", "续写：{0}"],
   it_even: [
     "The row of “it” is almost even in all {0} heads: at least {1} of the entropy of equal weights, so no word " +
       "stands out. A trained model shows here which of the two words its heads look at.",
     "“it” 的一行在全部 {0} 个头里都接近均匀：熵至少为均匀权重的 {1}，没有哪个词突出。训练好的模型在此显示各头更看哪个词。",
   ],
-  story_piece: ["; most between pieces: {0}, {1} from {2}", "；其中最强的一对：{0}，{1} 取自{2}"],
-  piece_of: ["the {0} of {1}", "{1} 的 {0}"],
-  story_place: ["{0} looks most at {2}: {1}", "{0} 主要看{2}：{1}"],
-  story_moment: ["most weight at {1}: {0}", "权重最大处 {1}：{0}"],
-  no_character: ["a byte that is no character", "不成字符的字节"],
-  truth: ["in the data: {0}", "数据中为：{0}"],
   no_attention_model: [
     "This model has no attention, so its pages are empty. A recipe with model.kind=vit, attention or transformer has.",
     "此模型没有注意力，因此页面为空。使用 model.kind=vit、attention 或 transformer 的配置则有。",
@@ -85,25 +66,6 @@ export const WORDS = {
   trained_for: ["trained for", "训练"],
   steps_of_training: ["{0} steps", "{0} 步"],
   model_width: ["width", "宽度"],
-  task_translate: ["translation", "翻译"],
-  task_summarise: ["summarisation", "摘要"],
-  task_dialogue: ["dialogue", "对话"],
-  "task_language-model": ["language model", "语言模型"],
-  "task_masked-lm": ["masked language model", "掩码语言模型"],
-  task_classify: ["text classification", "文本分类"],
-  task_regress: ["text regression", "文本回归"],
-  task_tag: ["tagging", "序列标注"],
-  "task_word-vectors": ["word vectors", "词向量"],
-  "task_image-classify": ["image classification", "图像分类"],
-  "task_image-segment": ["image segmentation", "图像分割"],
-  task_caption: ["image captioning", "图像描述"],
-  "task_speech-classify": ["speech classification", "语音分类"],
-  "task_speech-tag": ["speech tagging", "语音标注"],
-  task_transcribe: ["speech recognition", "语音识别"],
-  "task_node-classify": ["node classification", "节点分类"],
-  "task_graph-regress": ["graph regression", "图回归"],
-  task_rank: ["ranking", "推荐排序"],
-  task_forecast: ["forecasting", "时间序列预测"],
   where_it: ["What does “it” look at?", "“it” 在看什么？"],
   it_heads: [
     "In {0} of {1} heads more on {2} than on {3}; an even row gives them {4} and {5}.",

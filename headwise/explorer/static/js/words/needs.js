@@ -21,7 +21,6 @@ export const WORDS = {
   similar_bar: ["similarity of two heads", "两个头的相似度"],
   similar_head: ["layer and head", "层与头"],
   layer_head_short: ["L{0}H{1}", "L{0}H{1}"],
-  layer_head_n: ["layer {0}, head {1}", "第 {0} 层第 {1} 头"],
   say_alike: ["Most alike are {0} and {1}: {2}.", "最相似的是 {0} 与 {1}：{2}。"],
   overinputs: ["Inputs compared: {0}.", "所用输入数：{0}。"],
   mutednote: [

@@ -4,8 +4,8 @@
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
   no_writer: [
-    "The chosen run writes nothing step by step; the page Attend shows it. Runs that write:",
-    "所选模型不逐步输出文字，请在“注意力”页查看。可逐步输出的模型：",
+    "{0} writes no text word by word; {1} shows it. Runs that write:",
+    "{0} 不逐词写出文字，请看“{1}”页。可写文字的模型：",
   ],
   back: ["Step back", "后退一步"],
   forward: ["Step forward", "前进一步"],

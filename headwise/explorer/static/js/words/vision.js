@@ -4,8 +4,8 @@
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
   no_images: [
-    "The chosen run reads no pictures; the page Attend shows it. Runs that read pictures:",
-    "所选模型不读取图片，请在“注意力”页查看。可读取图片的模型：",
+    "{0} reads no pictures; {1} shows it. Runs that read pictures:",
+    "{0} 不读取图片，请看“{1}”页。可读取图片的模型：",
   ],
   original: ["the picture", "原图"],
   mean_of_queries: ["mean of all queries", "所有查询的平均"],
