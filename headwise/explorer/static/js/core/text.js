@@ -68,9 +68,9 @@ const LEFTWARDS = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u
 /** A token with its white space made visible; a time with its unit is none. @param {string} token */
 export const shown = (token) => alone(visible(token));
 
-/** @param {string} token */
+/** Letters, digits and marks of ASCII need no look at classes of letters. @param {string} token */
 const visible = (token) =>
-  /^[\d.]+ s$/.test(token)
+  /^([!-~]+|[\d.]+ s)$/.test(token)
     ? token
     : token
         // bytes that are no letters say nothing one by one

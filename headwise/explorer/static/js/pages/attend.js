@@ -18,7 +18,7 @@ import { METHODS, choice } from "../views/methods.js";
 import { nothing, others } from "../views/nothing.js";
 import * as saving from "../views/saving.js";
 import { openingCell, spelled } from "../views/largest.js";
-import { later } from "../views/later.js";
+import { later, rested } from "../views/later.js";
 import { foldable, foldedBy, rolled, seen } from "../views/seen.js";
 import { refill, toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/attend.js";
@@ -37,8 +37,6 @@ const LAYERS = 64;
 const NARROW = 760;
 /** Pixels around the cells of a map, about. */
 const FRAMED = 150;
-/** Milliseconds after which what is not seen yet is loaded too. */
-const REST = 1200;
 
 /** What the window has room for; it changes with the window. */
 const screen = signal("");
@@ -138,13 +136,6 @@ function edited(place) {
     end();
   };
 }
-
-/** Until the map has had its time, or somebody goes on below it. */
-const rested = () =>
-  new Promise((done) => {
-    setTimeout(done, REST);
-    for (const name of ["scroll", "keydown", "click"]) addEventListener(name, done, { once: true });
-  });
 
 /**
  * Buttons of which one is pressed.

@@ -88,7 +88,7 @@ function verdict({ label, output }) {
   const name = state.reads() === "node" ? t("class_n", label) : label;
   const line = h("span", { class: "side" });
   later(() => import("./erring.js"), line);
-  return h("div", { class: "label errs" }, unit("label", `${name} ✗`, null, "q", null), line);
+  return h("div", { class: "label errs" }, "✗ ", h("span", { class: "side" }, t("label")), h("bdi", {}, name), line);
 }
 
 /** The way to the page that shows an output as it is written, where the model writes on. @param {state.Trace} trace */

@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import * as state from "../state.js";
 import { learn, named, phrase, t } from "../strings.js";
 import { WORDS } from "../words/tasks.js";
-import { later } from "./later.js";
+import { later, rested } from "./later.js";
 
 learn(WORDS);
 
@@ -21,7 +21,7 @@ export function mount(place, fits, words) {
   const begun = h("div");
   place.append(h("p", {}, run ? phrase(words, run.name, way) : t("no_runs")), offers(others), begun);
   document.documentElement.dataset.ready = "none";
-  return run ? later(() => import("./begin.js"), begun) : () => {};
+  return run ? later(() => rested().then(() => import("./begin.js")), begun) : () => {};
 }
 
 /** Runs to choose from, each with what it does. @param {any[]} runs */

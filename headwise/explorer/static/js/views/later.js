@@ -1,6 +1,9 @@
 // @ts-check
 /** A view that is loaded when the page that holds it is there. */
 
+/** Milliseconds after which what is not seen yet is loaded too. */
+const REST = 1200;
+
 /**
  * Mounts a view when it has come, unless its place is gone by then.
  * @param {() => Promise<any>} load
@@ -17,3 +20,10 @@ export function later(load, ...what) {
     end();
   };
 }
+
+/** Until what is seen first has had its time, or somebody goes on below it. */
+export const rested = () =>
+  new Promise((done) => {
+    setTimeout(done, REST);
+    for (const name of ["scroll", "keydown", "click"]) addEventListener(name, done, { once: true });
+  });

@@ -217,18 +217,13 @@ class Picture {
     this.sharesLeft = false;
     /** Whether anything stands out. */
     this.marked = false;
-    /** Whether all lines stand out; unknown until they are drawn. @type {boolean | null} */
-    this.free = null;
+    this.background();
   }
 
   /** All lines, between the margin of the shares and the other side. */
   background() {
     sized(this.faint, this.size);
-    this.stroke(
-      /** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")),
-      this.drawn,
-      this.free ? 0.5 : 0.22,
-    );
+    this.stroke(/** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")), this.drawn, 0.5);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Line[]} lines @param {number} strength */
@@ -260,11 +255,12 @@ class Picture {
   draw(at, free) {
     const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     const sharesLeft = at.q < 0 && at.k >= 0;
-    if (sharesLeft !== this.sharesLeft || free !== this.free) {
+    if (sharesLeft !== this.sharesLeft) {
       this.sharesLeft = sharesLeft;
-      this.free = free;
       this.background();
     }
+    // thousands of lines are not drawn anew because they stand back
+    this.faint.style.opacity = free ? "" : "0.45";
     if (this.marked) context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.marked = at.q >= 0 || at.k >= 0;
     const lit = this.lines.filter(({ q, k }) => (at.q >= 0 ? q === at.q : at.k >= 0 && k === at.k));

@@ -25,8 +25,6 @@ export const WORDS = {
   key: ["key", "键"],
   sum: ["sum", "和"],
   output: ["output", "输出"],
-  all_numbers: ["Numbers in all {0} columns", "显示全部 {0} 列的数"],
-  colours_only: ["Colours only", "只看颜色"],
   largest_first: ["Largest first", "从大到小"],
   count_numbers: ["{0} numbers", "{0} 个数"],
   trace_hint: [
@@ -110,8 +108,6 @@ export const WORDS = {
   what_weights: ["weights", "权重"],
   "what_weighted values": ["each times its weight for {0}", "各乘以 {0} 给它的权重"],
   what_output: ["output of the head", "此头的输出"],
-  // the worked number
-  more_terms: [" + … ({0} terms)", " + …（共 {0} 项）"],
   sums: ["{0} products: {1}. Positive ones add {2}, negative ones {3}.", "{0} 个乘积：{1}。正的共 {2}，负的共 {3}。"],
   and_bias: ["The bias adds {0}.", "偏置为 {0}。"],
   factors_dot: ["query × key", "查询 × 键"],

@@ -170,4 +170,8 @@ export const WORDS = {
   ],
   reach: ["Keys behind the query do not count.", "查询之后的键不算。"],
   way_by_count: ["÷ keys = weight", "÷ 键数 = 权重"],
+  all_numbers: ["Numbers in all {0} columns", "显示全部 {0} 列的数"],
+  colours_only: ["Colours only", "只看颜色"],
+  // the worked number
+  more_terms: [" + … ({0} terms)", " + …（共 {0} 项）"],
 };
