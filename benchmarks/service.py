@@ -96,7 +96,10 @@ def _predictor(run: Path, engine: str) -> tuple[Callable[[list[str]], list[str]]
 
 
 def _batched(predictor: Any, decoding: Any, run: Path) -> Callable[[list[str]], object]:
-    """`translate_batch` of all texts, 64 at a time, of tokens that are made before."""
+    """`translate_batch` of all texts, 64 at a time, of tokens that are made before.
+
+    Outputs stay tokens. A call has one limit: the longest that the recipe gives to any of the texts.
+    """
     from importlib import import_module
 
     predictor.translate("a", config=decoding)
@@ -112,8 +115,9 @@ def _batched(predictor: Any, decoding: Any, run: Path) -> Callable[[list[str]], 
         if key not in rows:
             rows[key] = [[*(names[token] for token in row), names[target.eos_id]] for row in source.encode_batch(texts)]
         options = {"beam_size": beams, "length_penalty": decoding.length_penalty, "max_input_length": 0}
+        limit = max(decoding.limit(len(row)) for row in rows[key])
         return model.translate_batch(
-            rows[key], max_batch_size=64, max_decoding_length=decoding.max_len, return_scores=True, **options
+            rows[key], max_batch_size=64, max_decoding_length=limit, return_scores=True, **options
         )
 
     return call

@@ -74,6 +74,9 @@ class Spacing(Config):
         return "".join(parts)
 
     def _touch(self, left: str, right: str, glue: bool) -> bool:
+        if len(left) > 1 and len(right) > 1:
+            # no marks
+            return glue
         if not _in(left, self.quotes) and not _in(right, self.quotes):
             if left + right in self.touching:
                 return True

@@ -1,5 +1,6 @@
 """A trained model applied to new inputs: what `headwise.load` returns, and what the command line drives."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -173,6 +174,10 @@ class Predictor(ABC, Generic[I, O, E]):
     def write(self, item: I, output: O, form: Form, options: Any = None) -> list[str]:
         """An output as lines of text, or as one line of JSON with the input beside it; without line ends."""
         return [json_text({"input": item, "output": output}, ascii=True) if form == "json" else visible(str(output))]
+
+    def fields(self, item: I, output: O, options: Any = None) -> Any:
+        """An output as what `write` gives in JSON, before it is text."""
+        return json.loads(self.write(item, output, "json", options)[0])
 
     def file_of(self, item: I, output: O) -> bytes:
         """An output as the content of a file of its own. Raises: Unsupported if outputs are lines alone."""

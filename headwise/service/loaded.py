@@ -1,6 +1,5 @@
 """A run that a service has loaded: its name, and answers equal to those of the command line."""
 
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,7 +89,7 @@ class LoadedRun:
 
     def written(self, item: Any, output: Any, options: Any) -> Any:
         """What `headwise predict --json` prints for an input and its output, as an object."""
-        return json.loads(self.predictor.write(item, output, "json", options)[0])
+        return self.predictor.fields(item, output, options)
 
     def decoding(self, options: Any) -> DecodingConfig | None:
         """How it searches when told `options`, as the recipe says where these do not; None: there is no search."""

@@ -6,6 +6,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,13 @@ TOLERANCE, LOSS = 1e-5, 0.3
 _COMPARED, _TOKENS = 200, 32
 # the number of every row behind the vocabulary
 NEVER = 1 << 40
+# calls for limits of their own, which cost less than one search by Headwise's decoder for all of them
+_CALLS = 3
+_LIMITS = "their outputs end at limits of their own, and CTranslate2 has one limit for all inputs of a call"
 _TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
+
+# tokens of the hypotheses of a source, best first, and their scores
+_Ranked = tuple[list[list[int]], list[float]]
 
 
 class CTranslate2(Engine):
@@ -46,10 +53,22 @@ class CTranslate2(Engine):
         compute_type: as CTranslate2 calls it.
         reads: an encoder reads the sources; otherwise they are prompts, and outputs follow them.
         places: tokens of a source or an output, or of prompt and output, at most; None: any number.
+        calls: for inputs that would go on beyond their own limits, one a limit; where there are more limits, Headwise
+            searches. None: any number.
     """
 
-    def __init__(self, folder: Path, tokens: Tokens, compute_type: str, *, reads: bool, places: int | None):
+    def __init__(
+        self,
+        folder: Path,
+        tokens: Tokens,
+        compute_type: str,
+        *,
+        reads: bool,
+        places: int | None,
+        calls: int | None = _CALLS,
+    ):
         package = ctranslate2.library()
+        self._calls = calls
         self._reads, self._places, self._first = reads, places, tokens.first
         kind, threads = package.Translator if reads else package.Generator, torch.get_num_threads()
         self._model = kind(str(folder), device="cpu", compute_type=compute_type, intra_threads=threads)
@@ -75,7 +94,10 @@ class CTranslate2(Engine):
     def search(
         self, sources: Sequence[list[int]], limits: Sequence[int], config: DecodingConfig
     ) -> list[list[Hypothesis] | str]:
-        """As `Engine.search`: all at once, then those again that would have gone on beyond their own limit."""
+        """As `Engine.search`: all at once, then those again that would have gone on beyond their own limit.
+
+        CTranslate2 has one limit for all inputs of a call, so calls for many limits would have few inputs each.
+        """
         results: dict[int, list[Hypothesis] | str] = {}
         for place, (source, limit) in enumerate(zip(sources, limits, strict=True)):
             needed = max(len(source), limit) if self._reads else len(source) + limit
@@ -85,54 +107,60 @@ class CTranslate2(Engine):
         # a prompt that is longer than others is taken for an output there
         for group in [left] if self._reads else _alike(left, [len(source) for source in sources]):
             longest = max((limits[place] for place in group), default=0)
-            for place, hypotheses in self._call(sources, group, longest, config):
-                if limits[place] == longest or _ended_by(hypotheses, limits[place], config):
-                    results[place] = self._judged(hypotheses, config)
+            for place, ranked in self._call(sources, group, longest, config):
+                if limits[place] == longest or self._ended_by(ranked, limits[place], config):
+                    results[place] = self._judged(ranked, config)
         left = [place for place in left if place not in results]
-        for group in _alike(left, limits):
-            for place, hypotheses in self._call(sources, group, limits[group[0]], config):
-                results[place] = self._judged(hypotheses, config)
+        groups = _alike(left, limits)
+        if self._calls is not None and len(groups) > self._calls:
+            return [results.get(place, _LIMITS) for place in range(len(sources))]
+        for group in groups:
+            for place, ranked in self._call(sources, group, limits[group[0]], config):
+                results[place] = self._judged(ranked, config)
         return [results[place] for place in range(len(sources))]
 
     def _call(
         self, sources: Sequence[list[int]], places: list[int], limit: int, config: DecodingConfig
-    ) -> list[tuple[int, list[Hypothesis]]]:
+    ) -> list[tuple[int, _Ranked]]:
         """The hypotheses of the sources at these places, with the place of each."""
         if not places:
             return []
         poll_cancellation()
-        beams, penalty = _beams(config), config.length_penalty
-        options: dict[str, Any] = {"beam_size": beams, "num_hypotheses": beams, "length_penalty": penalty}
-        options |= {"return_scores": True, "return_end_token": True, "suppress_sequences": self._suppressed}
+        beams = _beams(config)
+        options: dict[str, Any] = {"beam_size": beams, "num_hypotheses": beams}
+        options |= {"length_penalty": config.length_penalty, "suppress_sequences": self._suppressed}
+        options |= {"return_scores": True, "return_end_token": True}
         texts = [self._sources[sources[place]].tolist() for place in places]
         if self._reads:
             first = [self._targets[token] for token in self._first]
             options |= {"max_decoding_length": limit, "min_decoding_length": 0, "max_input_length": 0}
             results = self._model.translate_batch(texts, [first] * len(texts) if first else None, **options)
             find = self._numbers.get
-            rows = [[[find(token, NEVER) for token in row] for row in result.hypotheses] for result in results]
+            rows = [[[*map(find, row, repeat(NEVER))] for row in result.hypotheses] for result in results]
         else:
             options |= {"max_length": limit, "min_length": 0, "include_prompt_in_result": False}
             results = self._model.generate_batch(texts, **options)
             size = len(self._targets)
             rows = [[[t if t < size else NEVER for t in row] for row in x.sequences_ids] for x in results]
-        return [
-            (
-                place,
-                [self._hypothesis(tokens, score, penalty) for tokens, score in zip(row, result.scores, strict=True)],
-            )
-            for place, row, result in zip(places, rows, results, strict=True)
-        ]
+        return [(place, (row, result.scores)) for place, row, result in zip(places, rows, results, strict=True)]
+
+    def _ended_by(self, ranked: _Ranked, limit: int, config: DecodingConfig) -> bool:
+        """Whether a search with a higher limit has ended before this one, so that it is the same."""
+        rows, _ = ranked
+        ended = all(row[-1:] == [self._eos] and len(row) <= limit for row in rows)
+        return ended and len(rows) == _beams(config)
+
+    def _judged(self, ranked: _Ranked, config: DecodingConfig) -> list[Hypothesis] | str:
+        """The best of them; a reason where one has a row of what is never written."""
+        rows, scores = ranked
+        if any(NEVER in row for row in rows):
+            return "tokens that are never written are too probable there for CTranslate2"
+        count, penalty = config.n_best if config.method == "beam" else 1, config.length_penalty
+        return [self._hypothesis(*pair, penalty) for pair in zip(rows[:count], scores[:count], strict=True)]
 
     def _hypothesis(self, tokens: list[int], score: float, penalty: float) -> Hypothesis:
         finished = tokens[-1:] == [self._eos]
         return Hypothesis(tokens[:-1] if finished else tokens, score, score * len(tokens) ** penalty, finished)
-
-    def _judged(self, hypotheses: list[Hypothesis], config: DecodingConfig) -> list[Hypothesis] | str:
-        """The best of them; a reason where one has a row of what is never written."""
-        if any(token >= NEVER for hypothesis in hypotheses for token in hypothesis.tokens):
-            return "tokens that are never written are too probable there for CTranslate2"
-        return hypotheses[: config.n_best if config.method == "beam" else 1]
 
 
 def _beams(config: DecodingConfig) -> int:
@@ -146,12 +174,6 @@ def _alike(places: Sequence[int], keys: Sequence[int]) -> list[list[int]]:
     [[0, 2], [1]]
     """
     return [[place for place in places if keys[place] == key] for key in sorted({keys[place] for place in places})]
-
-
-def _ended_by(hypotheses: list[Hypothesis], limit: int, config: DecodingConfig) -> bool:
-    """Whether a search with a higher limit has ended before this one, so that it is the same."""
-    ended = all(hypothesis.finished and len(hypothesis.tokens) < limit for hypothesis in hypotheses)
-    return ended and len(hypotheses) == _beams(config)
 
 
 class Opening:
@@ -215,12 +237,13 @@ class Opening:
             )
         ctranslate2.refuse(effective(dict(self._flat)))
 
-    def _engine(self, folder: Path, precision: str) -> CTranslate2:
+    def _engine(self, folder: Path, precision: str, calls: int | None = _CALLS) -> CTranslate2:
         compute_type = _TYPES[precision]
         if compute_type not in ctranslate2.library().get_supported_compute_types("cpu"):
             raise Unsupported(f"CTranslate2 has no {compute_type} on this processor")
         places = ctranslate2.positions(effective(dict(self._flat)))
-        return CTranslate2(folder, self._engines.tokens, compute_type, reads=self._reads, places=places)
+        tokens = self._engines.tokens
+        return CTranslate2(folder, tokens, compute_type, reads=self._reads, places=places, calls=calls)
 
     def _write(self, state: Mapping[str, str]) -> dict[str, Any]:
         """Writes the model and compares it; what was compared."""
@@ -232,7 +255,7 @@ class Opening:
         try:
             for name, content in files.items():
                 draft.write(name, content)
-            saved: dict[str, Any] = {**state, **self._compared(self._engine(draft.path, "fp32"))}
+            saved: dict[str, Any] = {**state, **self._compared(self._engine(draft.path, "fp32", None))}
             if "failure" in saved:
                 for name in files:
                     (draft.path / name).unlink()
@@ -305,7 +328,7 @@ class Opening:
             raise CheckpointError(f"there is no score by which {precision} could be checked; take fp32")
         examples, split = self._held_out(precision)
         names = ({"engine": "headwise", "precision": "fp32"}, {"engine": "ctranslate2", "precision": precision})
-        with self._engines.testing(self._engine(self._folder, precision)), sharing(ALONE), _quietly():
+        with self._engines.testing(self._engine(self._folder, precision, None)), sharing(ALONE), _quietly():
             exact, rounded = (
                 float(self._predictor.evaluate(examples, options=self._predictor.options(options))["bleu"])
                 for options in names

@@ -62,7 +62,7 @@ def test_both_engines_write_the_same(run, search):
         assert first.log_prob == pytest.approx(second.log_prob, abs=1e-4)
     (report, *fallen) = predictor.engines().reports
     assert report.startswith("ctranslate2: float32, ")
-    assert all("tokens that are never written" in line for line in fallen)
+    assert all("tokens that are never written" in line or "limits of their own" in line for line in fallen)
 
 
 def test_most_are_written_by_the_engine(run):
@@ -74,12 +74,15 @@ def test_most_are_written_by_the_engine(run):
     assert sum(isinstance(outputs, list) for outputs in found) > len(rows) // 2
 
 
-def test_a_limit_of_each_source_is_its_own(run):
+@pytest.mark.parametrize(("calls", "left"), [(None, False), (1, True)])
+def test_a_limit_of_each_source_is_its_own(run, calls, left):
     predictor = headwise.load(run)
     config = predictor.decoding.model_copy(update={"max_len_a": 1.0, "max_len_b": 0.0, "n_best": 2})
+    predictor.engines().opened(predictor.model, "ctranslate2", "fp32").engine._calls = calls
     own = predictor.n_best(TEXTS, config)
     other = predictor.n_best(TEXTS, config.model_copy(update={"engine": "ctranslate2"}))
     assert [[x.tokens for x in outputs] for outputs in other] == [[x.tokens for x in outputs] for outputs in own]
+    assert any("limits of their own" in line for line in predictor.engines().reports) == left
 
 
 @pytest.mark.parametrize(

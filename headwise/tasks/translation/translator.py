@@ -257,14 +257,16 @@ class Translator(Predictor[str, list[Output], Pair]):
 
     def write(self, item: str, output: list[Output], form: Form, options: Request | None = None) -> list[str]:
         if form == "json":
-            answers = [translation.fields() for translation in output]
-            return [json.dumps({"source": item, "translations": answers}, ensure_ascii=False)]
+            return [json.dumps(self.fields(item, output, options), ensure_ascii=False)]
         lines = []
         for translation in output:
             columns = [f"{translation.score:.4f}"] if options is not None and options.scores else []
             columns += [visible(translation.text), *([] if translation.links is None else [translation.links])]
             lines.append("\t".join(columns))
         return lines or [""]
+
+    def fields(self, item: str, output: list[Output], options: Request | None = None) -> dict[str, Any]:
+        return {"source": item, "translations": [translation.fields() for translation in output]}
 
     def twin(self) -> Twin[Seq2Seq]:
         return self.writing.twin
