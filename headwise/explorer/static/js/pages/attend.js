@@ -187,6 +187,8 @@ function unshown(node, view, trace, group) {
     : t("long_map_alone", t(view));
   const graph = nodes && h("a", { href: state.address("graph") }, t("see_neighbours"));
   const map = h("button", { class: "small link", onclick: () => (state.view.value = "heat") }, t("show_heat"));
+  // as high as its words
+  node.style.minHeight = "0";
   fill(node, h("h2", {}, t(view)), h("p", {}, why), h("p", {}, map, graph ? " · " : "", graph));
   document.documentElement.dataset.ready = `${group.name}/${view}/none`;
 }
