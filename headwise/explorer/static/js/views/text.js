@@ -70,7 +70,8 @@ export function mount(place, head) {
       const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight, /** @type {number} */ at) => {
         if (weight === null) node.removeAttribute("style");
         else tint(node, weight, top);
-        node.title = `${node.textContent} (${at + 1})${weight === null ? "" : `: ${number(weight)}`}`;
+        const position = node.closest(".many") ? `${node.textContent} (${at + 1}) ` : "";
+        node.title = weight === null ? position : position + number(weight);
         node.dataset.share = weight === null ? "" : percent(weight, 1);
       };
       const top = largestOf(weights);
