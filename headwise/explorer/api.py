@@ -22,7 +22,7 @@ from headwise.explorer.graphs import add_graphs
 from headwise.explorer.images import add_images
 from headwise.explorer.inputs import AskInput, add_examples, check_input, item_of, title_of
 from headwise.explorer.long_maps import How
-from headwise.explorer.needs import add_needs
+from headwise.explorer.needs import add_needs, comparable
 from headwise.explorer.positional import add_positions
 from headwise.explorer.sounds import add_sounds
 from headwise.explorer.supposing import add_steps
@@ -207,7 +207,16 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
     trace = traces[-1]
     # an edit does not lead to another head
     opens = await service.compute(lambda: {group.name: traces[0].opening(group) for group in traces[0].groups}, request)
-    groups = [{**asdict(group), "long": group.long, "opens": opens.get(group.name)} for group in trace.groups]
+    groups = [
+        {
+            **asdict(group),
+            "long": group.long,
+            "whole": group.whole,
+            "compared": comparable(group),
+            "opens": opens.get(group.name),
+        }
+        for group in trace.groups
+    ]
     body = {"trace_id": trace.id, "model": run.name, "source": trace.source, "output": trace.output, "label": label}
     return as_json({**body, "groups": groups, **axes(trace), "warnings": noted, "change": trace.change}, 201)
 

@@ -9,8 +9,10 @@ import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import Field
 
+from headwise.errors import ConfigError, unknown
 from headwise.explain.heads import mean_similarity
 from headwise.explorer.explorer import Explorer, Name, Numbers
+from headwise.explorer.traces import Group
 from headwise.predictors.ablating import Example, ablated, examples, heads_of
 from headwise.service.app import Service, route
 from headwise.service.loaded import LoadedRun
@@ -32,6 +34,15 @@ class AskAblations(Body):
     texts: list[str] = Field(min_length=1, description="inputs; effects are means over them")
 
 
+def comparable(group: Group) -> str:
+    """Which heads of a group are compared in one request: "group" for all, "layer" for those of one layer, "" none."""
+    if not group.whole:
+        return ""
+    count = len(group.queries) * len(group.keys)
+    sizes = {"group": group.heads * len(group.layers), "layer": group.heads}
+    return next((name for name, heads in sizes.items() if heads * heads * count <= _MOST_COMPARED), "")
+
+
 def add_needs(app: FastAPI, explorer: Explorer) -> None:
     route(app, explorer.service, "ablations", AskAblations, _ablations, media=[LINES])
 
@@ -40,25 +51,29 @@ def add_needs(app: FastAPI, explorer: Explorer) -> None:
         request: Request,
         name: str,
         group: Name,
+        layer: Name = "",
         beside: Annotated[list[Name], Query(max_length=MOST_BESIDE)] = [],  # noqa: B006 - FastAPI copies it
     ) -> Response:
-        """How alike all heads of a group are, layer after layer: (all heads, all heads), 1 for the same; over the rows
-        of this trace and of those beside it."""
+        """How alike all heads of a group are, layer after layer: (all heads, all heads), 1 for the same; of a layer
+        those of it alone. Over the rows of this trace and of those beside it."""
         traces = [explorer.trace(trace_name) for trace_name in (name, *beside)]
         groups = [traced.group(group) for traced in traces]
         first = groups[0]
-        count = first.heads * len(first.layers)
+        if layer and layer not in first.layers:
+            raise ConfigError(unknown("layer", layer, first.layers))
+        layers = [layer] if layer else first.layers
+        count = first.heads * len(layers)
         for traced, part in zip(traces, groups, strict=True):
             of_it = (traces[0].run, traces[0].asked, first.layers, first.heads)
             if (traced.run, traced.asked, part.layers, part.heads) != of_it:
                 hint = "give traces of one model, edited alike"
                 raise Problem(422, f"trace {traced.id} is not of the heads of {name}", hint)
         if sum(count * count * len(part.queries) * len(part.keys) for part in groups) > _MOST_COMPARED:
-            raise Problem(413, f"{count} heads are too many to compare all at once", "ask for one layer: /alike?layer=")
+            raise Problem(413, f"{count} heads are too many to compare all at once", "ask for one layer, layer=NAME")
         return await explorer.numbers(
             request,
             name,
-            lambda _: mean_similarity(np.concatenate([*map(traced.weights, first.layers)]) for traced in traces),
+            lambda _: mean_similarity(np.concatenate([*map(traced.weights, layers)]) for traced in traces),
         )
 
 

@@ -61,6 +61,11 @@ class Group:
         return is_long(len(self.queries), len(self.keys))
 
     @property
+    def whole(self) -> bool:
+        """Whether the weights of all heads of a layer are made at once: tables and similarities need them."""
+        return self.heads * len(self.queries) * len(self.keys) <= _MOST_PAIRS
+
+    @property
     def one_sequence(self) -> bool:
         """Whether row and column i are the same position; only then can attention be followed through layers."""
         return of_heads.is_one_sequence(self.kind, len(self.queries), len(self.keys))

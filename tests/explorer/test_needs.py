@@ -107,7 +107,28 @@ def test_too_many_heads_are_refused(client, monkeypatch):
     told = client.post("/api/v1/traces", json={"text": TEXT}).json()
     answer = client.get(f"/api/v1/traces/{told['trace_id']}/similar", params={"group": "encoder self"})
     assert answer.status_code == 413
-    assert "/alike" in answer.json()["hint"]
+    assert "layer=NAME" in answer.json()["hint"]
+    assert {group["compared"] for group in told["groups"]} == {""}
+
+
+def test_heads_of_one_layer_are_compared_where_all_are_too_many(client, monkeypatch):
+    told = client.post("/api/v1/traces", json={"text": TEXT}).json()
+    at = f"/api/v1/traces/{told['trace_id']}/similar"
+    group = next(group for group in told["groups"] if group["name"] == "encoder self")
+    assert (group["compared"], group["whole"]) == ("group", True)
+    every = np.load(io.BytesIO(client.get(at, params={"group": "encoder self"}).content))
+    # two heads a layer, of two layers
+    pairs = len(group["queries"]) * len(group["keys"])
+    monkeypatch.setattr(needs, "_MOST_COMPARED", 2 * 2 * pairs)
+    again = client.post("/api/v1/traces", json={"text": TEXT}).json()
+    assert {group["name"]: group["compared"] for group in again["groups"]}["encoder self"] == "layer"
+    assert client.get(at, params={"group": "encoder self"}).status_code == 413
+    asked = {"group": "encoder self", "layer": group["layers"][1]}
+    alone = np.load(io.BytesIO(client.get(at, params=asked).content))
+    np.testing.assert_allclose(alone, every[2:, 2:], atol=1e-6)
+    answer = client.get(at, params=asked | {"layer": "encoder.blocks.0.self_attentio"})
+    assert answer.status_code == 422
+    assert "did you mean 'encoder.blocks.0.self_attention'" in answer.json()["detail"]
 
 
 def test_each_head_is_muted_alone(client, runs):

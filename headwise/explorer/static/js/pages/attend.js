@@ -160,6 +160,30 @@ const unfound = (trace, group) =>
       ]
     : t("long_find");
 
+/** Whether a view has the weights that it needs of an input. @param {string} view @param {state.Group} group */
+function showable(view, group) {
+  if (view === "heat") return true;
+  if (view === "table") return group.whole !== false;
+  return view === "needs" ? group.compared !== "" : !group.long;
+}
+
+/**
+ * That a view is not of an input this large, and what shows it instead.
+ * @param {HTMLElement} node @param {string} view @param {state.Trace} trace @param {state.Group} group
+ */
+function unshown(node, view, trace, group) {
+  const nodes = spelled(trace, group).keys.kind === "nodes";
+  const why = nodes
+    ? t("unshown_nodes", t(view), group.keys.length.toLocaleString("en"))
+    : t("long_map_alone", t(view));
+  const graph = nodes && h("a", { href: state.address("graph") }, t("see_neighbours"));
+  const map = h("button", { class: "small link", onclick: () => (state.view.value = "heat") }, t("show_heat"));
+  // as high as its words
+  node.style.minHeight = "0";
+  fill(node, h("h2", {}, t(view)), h("p", {}, why), h("p", {}, map, graph ? " · " : "", graph));
+  document.documentElement.dataset.ready = `${group.name}/${view}/none`;
+}
+
 /** Whether a page was saved of what counts by a method: it has its maps, and no attention. */
 const ofMethod = () => Boolean(inside() && state.by.value);
 
@@ -307,9 +331,9 @@ function chosen(trace, group, node, read, alive) {
   const drawnNow = () => (node.style.minHeight = "");
   const unable = (/** @type {Error} */ error) => {
     if (!alive()) return;
-    failed(error);
     drawnNow();
-    fill(node, h("p", { class: "failed" }, error.message));
+    fill(node, h("p", { class: "failed", role: "alert" }, error.message));
+    document.documentElement.dataset.ready = `${group.name}/${view}/failed`;
   };
   if (state.method() && !group.long) {
     import("../views/attribution.js").then((attribution) => {
@@ -319,14 +343,12 @@ function chosen(trace, group, node, read, alive) {
     });
     return () => end();
   }
-  if (group.long && view !== "needs" && view !== "table") {
-    if (view !== "heat") {
-      read.hidden = true;
-      drawnNow();
-      fill(node, h("p", { class: "note" }, t("long_map_alone", t(view))));
-      document.documentElement.dataset.ready = `${group.name}/${view}/none`;
-      return undefined;
-    }
+  if (!showable(view, group)) {
+    read.hidden = true;
+    drawnNow();
+    return void unshown(node, view, trace, group);
+  }
+  if (group.long && view === "heat") {
     // what is loaded reads the head too late for another one to draw it again
     void state.place(group);
     import("../views/long_map.js")

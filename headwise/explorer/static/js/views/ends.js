@@ -18,9 +18,14 @@ const BEHIND = { ArrowRight: 1, ArrowLeft: -1 };
 /**
  * @param {import("./heat.js").Head} head
  * @param {"below" | "behind"} order how the tokens of a side stand
+ * @param {{ q: number[] | null, k: number[] | null }} [positions] in a larger head, which tokens are shown with
  * @returns {{ queries: HTMLElement[], keys: HTMLElement[], end: () => void }} `end`: they follow what is chosen no more
  */
-export function mount(head, order) {
+export function mount(head, order, positions) {
+  const numbered = (/** @type {"q" | "k"} */ side, /** @type {number} */ place) => {
+    const all = positions?.[side];
+    return all ? h("span", { class: "at" }, ` (${all[place] + 1})`) : "";
+  };
   const token = (/** @type {string} */ text, /** @type {"q" | "k"} */ side, /** @type {number} */ place) => {
     const alone = side === "q" ? { q: place, k: -1 } : { q: -1, k: place };
     const node = h(
@@ -39,6 +44,7 @@ export function mount(head, order) {
         onblur: () => (state.hovered.value = null),
       },
       shown(text),
+      numbered(side, place),
     );
     return node;
   };

@@ -9,6 +9,7 @@ import { effect, signal } from "../store.js";
 import { MOST, sentencePair, strongest } from "../core/links.js";
 import { percent } from "../core/text.js";
 import * as ends from "./ends.js";
+import * as parts from "./part.js";
 import { COLOURED } from "../core/color.js";
 import { headColours } from "./head_colours.js";
 import { chosen } from "./heat.js";
@@ -120,13 +121,32 @@ const partOf = (held, pair, at) => pair[held ? held[at][0] : at];
 export const colouredOf = (head) => head.coloured || [{ head: 0, place: 0, weights: head.weights }];
 
 /** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
-export function mount(place, head) {
+export const mount = (place, head) =>
+  parts.isLarge(head) ? parts.mount(place, head, (body, part) => draw(body, part.narrow, part)) : draw(place, head);
+
+/**
+ * The lines of a head, of a large one those of a part of it.
+ * @param {Heads} head @param {parts.Part | undefined} part @param {string} between
+ */
+function linesWithin(head, part, between) {
+  const found = linesOf(part ? part.wide : head, between);
+  if (!part) return found;
+  const at = new Map(part.kept.map((k, place) => [k, place]));
+  const lines = found.lines.flatMap((line) => {
+    const k = at.get(line.k);
+    return k === undefined ? [] : [{ ...line, k }];
+  });
+  return { ...found, lines };
+}
+
+/** @param {HTMLElement} place @param {Heads} head @param {parts.Part} [part] which it is of a larger one */
+function draw(place, head, part) {
   const { group } = head;
   const count = Math.max(group.queries.length, group.keys.length, 1);
   const step = Math.max(STEP, Math.min(LARGEST, Math.floor(ROOM / count)));
   const [faint, lit] = [h("canvas", { "aria-hidden": "true" }), h("canvas", { "aria-hidden": "true" })];
   const strands = h("div", { class: "strands" }, faint, lit);
-  const { queries, keys, end: unmark } = ends.mount(head, "below");
+  const { queries, keys, end: unmark } = ends.mount(head, "below", part?.positions);
   const [names, note] = [sidesOf(group), h("p", { class: "legend" })];
   const between = signal("");
   const narrow = innerWidth <= NARROW;
@@ -159,11 +179,11 @@ export function mount(place, head) {
   const end = effect(() => {
     // the colours of lines are those of the page
     void state.dark.value;
-    const { lines, all, cut } = linesOf(head, between.value);
+    const { lines, all, cut } = linesWithin(head, part, between.value);
     const drawn = strongestOf(lines);
     const [some, every] = [drawn.length, all].map((one) => one.toLocaleString("en"));
     note.textContent = t(
-      cut || drawn.length < lines.length ? "links_most" : "links_cut",
+      part ? "part_links" : cut || drawn.length < lines.length ? "links_most" : "links_cut",
       some,
       every,
       state.mass.value,

@@ -7,7 +7,7 @@ import { effect, signal } from "../store.js";
 import { number } from "../core/text.js";
 import { read } from "../core/edits.js";
 import * as state from "../state.js";
-import { learn, phrase, t } from "../strings.js";
+import { learn, phrase, sentences, t } from "../strings.js";
 import { layerNumber, layerTitle } from "../titles.js";
 import * as map from "./map.js";
 import { WORDS } from "../words/needs.js";
@@ -32,21 +32,35 @@ export function mount(place, trace, group, alive) {
   texts.value = trace.source;
   const given = () => texts.value.split("\n").filter((/** @type {string} */ line) => line.trim());
   const over = h("span", { class: "over-inputs" });
-  let turn = 0;
+  let [turn, inputs] = [0, [trace.source]];
+  let drawn = () => {};
   const compare = async () => {
     if (given().length > MOST_INPUTS) {
       state.status.value = t("toomanyinputs");
       return;
     }
     state.status.value = "";
+    inputs = given();
+    await again();
+  };
+  /** The same inputs, as where another layer is compared. */
+  const again = async () => {
     turn += 1;
     const mine = turn;
     const wanted = () => alive() && mine === turn;
     try {
-      await compared(await tracesOf(trace, given(), wanted), wanted);
+      await compared(await tracesOf(trace, inputs, wanted), wanted);
     } catch (error) {
       if (wanted()) failed(/** @type {Error} */ (error));
     }
+  };
+  /** Why heads cannot be compared, where they would be. @param {Error} error */
+  const failed = (error) => {
+    drawn();
+    drawn = () => {};
+    fill(said);
+    fill(similar, h("p", { class: "failed", role: "alert" }, error.message));
+    document.documentElement.dataset.ready = `${group.name}/needs/failed`;
   };
   // other inputs are typed, which those of a file are not
   const typed = !state.readsFiles();
@@ -65,22 +79,28 @@ export function mount(place, trace, group, alive) {
   alike.append(h("p", { class: "side" }, t("similarnote"), " ", over));
   place.append(h("div", { class: "similarity" }, alike, h("div", {}, own)));
   const ends = typed ? [one_by_one(muted, trace, group, given)] : [];
-  let drawn = () => {};
   /** @param {string[]} ids @param {() => boolean} wanted */
   const compared = async ([first, ...beside], wanted) => {
     if (!wanted()) return;
-    const asked = [["group", group.name], ...beside.map((id) => ["beside", id])];
+    const layers = comparedLayers(group);
+    const only = layers.length < group.layers.length;
+    const asked = [
+      ["group", group.name],
+      ...(only ? [["layer", layers[0]]] : []),
+      ...beside.map((id) => ["beside", id]),
+    ];
     const found = await getNumbers(`/api/v1/traces/${first}/similar?${new URLSearchParams(asked)}`);
     if (!wanted()) return;
     drawn();
     fill(similar);
-    const heads = group.layers.flatMap((path, layer) =>
-      Array.from({ length: group.heads }, (_, head) => [layerNumber(path, layer), head + 1]),
+    const places = layers.flatMap((path) =>
+      Array.from({ length: group.heads }, (_, head) => ({ layer: group.layers.indexOf(path), head })),
     );
+    const heads = places.map(({ layer, head }) => [layerNumber(group.layers[layer], layer), head + 1]);
     const [names, whole] = ["layer_head_short", "layer_head_n"].map((form) => heads.map((head) => t(form, ...head)));
     const told = (/** @type {number} */ q, /** @type {number} */ k) =>
       `${whole[q]} ~ ${whole[k]} ${number(found.data[q * names.length + k])}`;
-    const pick = (/** @type {number} */ q) => choose(Math.floor(q / group.heads), q % group.heads);
+    const pick = (/** @type {number} */ q) => choose(places[q].layer, places[q].head);
     drawn = map.mount(similar, {
       values: found.data,
       rows: names,
@@ -95,15 +115,28 @@ export function mount(place, trace, group, alive) {
       sides: { from: innerWidth > NARROW ? "similar_head" : "", to: "similar_head" },
     });
     fill(said, ...mostAlike(found.data, whole));
-    over.textContent = t("overinputs", 1 + beside.length);
+    const alone = only ? t("layer_alone", layerTitle(layers[0], group.layers.indexOf(layers[0]))) : "";
+    over.textContent = sentences(t("overinputs", 1 + beside.length), alone);
     document.documentElement.dataset.ready = `${group.name}/needs${beside.length ? `/${1 + beside.length}` : ""}`;
   };
-  compared([trace.trace_id], () => alive() && turn === 0).catch(failed);
+  let before = "";
+  const follow = effect(() => {
+    const now = comparedLayers(group).join();
+    if (now !== before) again();
+    before = now;
+  });
   return () => {
+    follow();
     drawn();
     ends.forEach((end) => end());
   };
 }
+
+/**
+ * The layers whose heads are compared at once: that of the chosen head where all are too many.
+ * @param {state.Group} group
+ */
+const comparedLayers = (group) => (group.compared === "layer" ? [state.place(group).layer] : group.layers);
 
 /**
  * From where to where colours go: over pairs of two heads, of which a head with itself would be the end.
@@ -146,11 +179,6 @@ async function tracesOf(trace, inputs, wanted) {
           : (await post("/api/v1/traces", { model: trace.model, text, options })).trace_id,
       );
   return found.length ? found : [trace.trace_id];
-}
-
-/** @param {Error} error */
-function failed(error) {
-  state.status.value = error.message;
 }
 
 /** @param {number} layer @param {number} head */

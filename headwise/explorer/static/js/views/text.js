@@ -22,6 +22,8 @@ const LETTERS = /** @type {[number, number][]} */ ([
   [100, 26],
   [220, 20],
 ]);
+/** Tokens of a side beyond which it is scrolled. */
+const MANY = 120;
 /** Letters of the token that is named below another one. */
 const NAMED = 10;
 
@@ -52,6 +54,8 @@ export function mount(place, head) {
     sentence,
     bar,
   );
+  for (const side of place.querySelectorAll(".with-shares"))
+    side.classList.toggle("many", side.childElementCount > MANY);
   const explain = legend.mount(bar);
   /** The label of the largest of some weights, and how much that is. */
   const largest = (/** @type {string[]} */ labels, /** @type {number} */ from, /** @type {number} */ step) => {
@@ -63,10 +67,11 @@ export function mount(place, head) {
     effect(() => explain(legend.shading({ weights }), weights, false)),
     effect(() => {
       const { q, k } = tinted(head);
-      const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
+      const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight, /** @type {number} */ at) => {
         if (weight === null) node.removeAttribute("style");
         else tint(node, weight, top);
-        node.title = weight === null ? "" : number(weight);
+        const position = node.closest(".many") ? `${node.textContent} (${at + 1}) ` : "";
+        node.title = weight === null ? position : position + number(weight);
         node.dataset.share = weight === null ? "" : percent(weight, 1);
       };
       const top = largestOf(weights);
@@ -74,12 +79,12 @@ export function mount(place, head) {
       queries.forEach((node, at) => {
         node.toggleAttribute("data-looked", at === q);
         if (k >= 0) sum += weights[at * columns + k];
-        put(node, k < 0 ? null : weights[at * columns + k]);
+        put(node, k < 0 ? null : weights[at * columns + k], at);
         if (k < 0) node.dataset.share = `→ ${largest(group.keys, at * columns, 1)}`;
       });
       keys.forEach((node, at) => {
         node.toggleAttribute("data-looked", at === k);
-        put(node, q < 0 ? null : weights[q * columns + at]);
+        put(node, q < 0 ? null : weights[q * columns + at], at);
         if (q < 0) node.dataset.share = `← ${largest(group.queries, at, columns)}`;
       });
       const strong = (/** @type {string} */ label) => h("strong", {}, h("bdi", {}, shown(label)));

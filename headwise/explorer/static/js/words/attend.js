@@ -60,6 +60,11 @@ export const WORDS = {
     "{0} is not shown of an input this long. The heatmap shows all of it; or give a shorter input.",
     "输入过长，无法显示“{0}”。热图可显示全部；或给出较短的输入。",
   ],
+  unshown_nodes: [
+    "{0} is not shown of a graph of {1} nodes. The heatmap shows all of it; Graph draws a node and its neighbours.",
+    "图有 {1} 个节点，无法显示“{0}”。热图可显示一个头的全部权重；“图”页画出所选节点及其邻居。",
+  ],
+  show_heat: ["Show the heatmap →", "显示热图 →"],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],
   // sub-words, special tokens, zoom, changed steps, keys

@@ -22,6 +22,10 @@ export const WORDS = {
   similar_head: ["layer and head", "层与头"],
   layer_head_short: ["L{0}H{1}", "L{0}H{1}"],
   say_alike: ["Most alike are {0} and {1}: {2}.", "最相似的是 {0} 与 {1}：{2}。"],
+  layer_alone: [
+    "{0} alone: the heads of all layers are too many to compare at once. Choose another layer to compare its heads.",
+    "仅 {0}：所有层的头太多，无法一次比较。选择其他层，即比较该层各头。",
+  ],
   overinputs: ["Inputs compared: {0}.", "所用输入数：{0}。"],
   mutednote: [
     "Each head is muted alone. Heads that can stand in for each other look needless one by one.",
