@@ -10,8 +10,11 @@ import { chosen } from "./heat.js";
 
 learn(WORDS);
 
-/** Tokens of a side up to which all are drawn, and how many are drawn of more. */
-export const [ALL, SOME] = [60, 40];
+/** Tokens of a side up to which all are drawn. */
+export const ALL = 60;
+
+/** How many are drawn of more. */
+export const SOME = 40;
 
 /**
  * `wide`: some rows of a head, from `from` on, with all columns; `narrow`: its columns `kept`; `share`: what they
