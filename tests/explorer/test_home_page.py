@@ -121,8 +121,8 @@ def test_without_a_run_home_shows_what_needs_none(page, site):
     [
         (
             "there is no example 999; the last is 41",
-            "There is no example 999. Type a number from 0 to 41, or take one below.",
-            "没有示例 999。请输入 0 到 41 之间的编号，或从下方选取。",
+            "There is no example 999: the last is 41. Take one below.",
+            "没有示例 999：最后一个是 41。请从下方选取。",
         ),
         (
             "unknown node 'z'; known: 0, 1, 10, 100 and 2,628 more",

@@ -43,9 +43,19 @@ export const best = (heads, name, sign = 1) =>
     .reduce((most, one) => (sign * one.value > sign * most.value ? one : most));
 
 /**
+ * What a head that looks everywhere alike gives to the one key of a row: in a causal group row i has i + 1 keys, and
+ * the first has none before it.
+ * @param {state.Group} group @param {string} name
+ */
+function evenShare({ causal, keys }, name) {
+  const rows = keys.map((_, row) => 1 / (causal ? row + 1 : keys.length)).slice(causal && name === "previous" ? 1 : 0);
+  return rows.reduce((sum, share) => sum + share, 0) / Math.max(1, rows.length);
+}
+
+/**
  * The best head of each kind: none that a head without a preference nearly reaches, and none of the same head and
  * number as another one, as where the first token is the only separator.
- * @param {Record<string, number>[][]} heads @param {string[]} kinds @param {number} even
+ * @param {Record<string, number>[][]} heads @param {string[]} kinds @param {(name: string) => number} even
  * @returns {[string, Match][]}
  */
 function notable(heads, kinds, even) {
@@ -54,7 +64,7 @@ function notable(heads, kinds, even) {
     .map((name) => /** @type {[string, Match]} */ ([name, best(heads, name)]))
     .filter(([name, { layer, head, value }]) => {
       const alike = `${layer}/${head}/${value.toFixed(6)}`;
-      if (seen.has(alike) || !(value > 0) || (SINGLE.has(name) && value < NOTABLE * even)) return false;
+      if (seen.has(alike) || !(value > 0) || (SINGLE.has(name) && value < NOTABLE * even(name))) return false;
       return Boolean(seen.add(alike));
     });
 }
@@ -78,16 +88,16 @@ export function mount(place, trace, group) {
     (found) => {
       if (!found || !alive) return;
       const { heads } = found;
-      const even = t("evenly", percent(1 / group.keys.length, 1));
+      const even = (/** @type {string} */ name) => evenShare(group, name);
       // what the mask forbids is done by no head
       const open = SHARES.filter((name) => name in heads[0][0] && !(group.causal && name === "next"));
       // a step has no words
       const shares = !tokens ? [] : steps ? open.filter((name) => SINGLE.has(name)) : open;
       const buttons = [
-        ...notable(heads, shares, 1 / group.keys.length).map(([name, match]) => {
+        ...notable(heads, shares, even).map(([name, match]) => {
           const kind = [
             t(`finds_${name}${steps ? "_step" : ""}`),
-            SINGLE.has(name) ? h("span", { class: "side" }, even) : null,
+            SINGLE.has(name) ? h("span", { class: "side" }, t("evenly", percent(even(name), 1))) : null,
           ];
           return button(group, kind, match, (value) => percent(value, 1));
         }),

@@ -5,8 +5,8 @@
 const REFUSALS = [
   [
     /^there is no example (\d+); the last is (\d+)/,
-    "There is no example {1}. Type a number from 0 to {2}, or take one below.",
-    "没有示例 {1}。请输入 0 到 {2} 之间的编号，或从下方选取。",
+    "There is no example {1}: the last is {2}. Take one below.",
+    "没有示例 {1}：最后一个是 {2}。请从下方选取。",
   ],
   [
     /^there is no example .*this run has none/,
