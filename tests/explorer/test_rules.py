@@ -35,6 +35,7 @@ const { number, decimals, percent, scored, share } = await import(`${core}/text.
 const { sentencePair, strongest } = await import(`${core}/links.js`);
 const { folded } = await import(`${core}/folding.js`);
 const { fit } = await import(`${core}/fit.js`);
+const { evenShare } = await import(`${core}/even.js`);
 const { signedTicks, ticks } = await import(`${core}/bar.js`);
 const room = { rows: 7, columns: 7, width: 560, height: 480, label: 40, most: 58 };
 const rooms = [{}, { label: 60 }, { width: 330 }, { rows: 40, columns: 40 }, { rows: 900, columns: 900 }];
@@ -53,6 +54,8 @@ console.log(JSON.stringify({
   ticks: [ticks(1, "sqrt"), ticks(0.444, "linear"), signedTicks(7.8, "sqrt")],
   all: links({ q: -1, k: -1 }), query: links({ q: 1, k: -1 }), pair: links({ q: 0, k: 1 }), key: links({ q: -1, k: 1 }),
   pairs: [sentencePair([0, 3, 6], 7), sentencePair([0, 3], 4), sentencePair([2, 4], 7)],
+  even: [[19, true, "previous"], [19, true, "first"], [19, false, "previous"], [1, true, "previous"]]
+    .map((one) => evenShare(...one)),
   merged: folded(matrix, { queries: words, keys: words }, { merged: true, special: "" }).keys,
 }));
 """
@@ -65,6 +68,11 @@ def test_a_rounded_number_is_no_bound_that_it_has_not_reached(answers):
     assert (found[0], found[1], found[0.996], found[1e-5]) == ("0", "1", "0.996", "1.00e-5")
     # as near as sums of float32 come
     assert found[0.99999999] == "1"
+
+
+def test_a_head_that_looks_everywhere_alike_gives_less_where_a_row_has_more_keys(answers):
+    rows = [1 / (row + 1) for row in range(19)]
+    assert answers["even"] == pytest.approx([sum(rows[1:]) / 18, sum(rows) / 19, 1 / 19, 0])
 
 
 def test_pages_round_as_figures_do(answers):

@@ -146,7 +146,7 @@ def choose(kernel: str, terms: Terms, length: int, dtype: torch.dtype, why: str 
         Unsupported: fla is insisted on and cannot compute this.
     """
     if kernel not in ("auto", *REASONS):
-        raise ConfigError(unknown("kernel", kernel, REASONS))
+        raise ConfigError(unknown("kernel", str(kernel), ("auto", *REASONS)))
     why, operator = why or refusal(terms, dtype), TABLE[transition(terms)]
     if kernel == "fla" and why is not None:
         raise Unsupported(f"kernel 'fla' cannot compute this recurrence: {why}")

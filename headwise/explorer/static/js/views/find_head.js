@@ -3,6 +3,7 @@
 
 import { getJson, query } from "../api.js";
 import { written, read } from "../core/edits.js";
+import { evenShare } from "../core/even.js";
 import { percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
@@ -43,16 +44,6 @@ export const best = (heads, name, sign = 1) =>
     .reduce((most, one) => (sign * one.value > sign * most.value ? one : most));
 
 /**
- * What a head that looks everywhere alike gives to the one key of a row: in a causal group row i has i + 1 keys, and
- * the first has none before it.
- * @param {state.Group} group @param {string} name
- */
-function evenShare({ causal, keys }, name) {
-  const rows = keys.map((_, row) => 1 / (causal ? row + 1 : keys.length)).slice(causal && name === "previous" ? 1 : 0);
-  return rows.reduce((sum, share) => sum + share, 0) / Math.max(1, rows.length);
-}
-
-/**
  * The best head of each kind: none that a head without a preference nearly reaches, and none of the same head and
  * number as another one, as where the first token is the only separator.
  * @param {Record<string, number>[][]} heads @param {string[]} kinds @param {(name: string) => number} even
@@ -88,7 +79,7 @@ export function mount(place, trace, group) {
     (found) => {
       if (!found || !alive) return;
       const { heads } = found;
-      const even = (/** @type {string} */ name) => evenShare(group, name);
+      const even = (/** @type {string} */ name) => evenShare(group.keys.length, group.causal, name);
       // what the mask forbids is done by no head
       const open = SHARES.filter((name) => name in heads[0][0] && !(group.causal && name === "next"));
       // a step has no words

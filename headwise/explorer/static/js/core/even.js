@@ -1,0 +1,14 @@
+// @ts-check
+/** Heads without a preference. */
+
+/**
+ * What a head that looks everywhere alike gives to a single key of a row, as a mean over rows: in a causal group row i
+ * has i + 1 keys, and the first has none before it.
+ * @param {number} keys @param {boolean} causal @param {string} which "previous" or another key
+ */
+export function evenShare(keys, causal, which) {
+  if (!causal) return 1 / keys;
+  const first = which === "previous" ? 1 : 0;
+  const rows = Array.from({ length: Math.max(0, keys - first) }, (_, row) => 1 / (row + first + 1));
+  return rows.reduce((sum, share) => sum + share, 0) / Math.max(1, rows.length);
+}
