@@ -1,5 +1,6 @@
 """Exported runs: equal to the run or not there at all."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -38,19 +39,24 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def trained(tmp_path_factory):
+    """The run of a shape, trained when it is first asked for."""
     place = tmp_path_factory.mktemp("runs")
-    for name, settings in SHAPES.items():
-        train(read_named("phrasebook", [*SMALL, *settings]), place / name)
-    return place
+
+    @functools.cache
+    def run(name):
+        train(read_named("phrasebook", [*SMALL, *SHAPES[name]]), place / name)
+        return place / name
+
+    return run
 
 
 @pytest.mark.parametrize("format", ["huggingface", "ctranslate2"])
 @pytest.mark.parametrize(
     "name", ["pegasus", *(pytest.param(name, marks=pytest.mark.slow) for name in ("marian", "bart"))]
 )
-def test_both_sides_write_the_same(runs, tmp_path, name, format):
-    parity = formats.export(runs / name, format, tmp_path / "out")
+def test_both_sides_write_the_same(trained, tmp_path, name, format):
+    parity = formats.export(trained(name), format, tmp_path / "out")
     assert parity.identical + parity.ties == parity.compared > 20
     assert parity.largest_difference <= 1e-5
     assert parity.metrics["headwise"]["bleu"] == pytest.approx(parity.metrics[format]["bleu"], abs=1e-3)
@@ -59,10 +65,10 @@ def test_both_sides_write_the_same(runs, tmp_path, name, format):
     assert formats.check(tmp_path / "out").identical == parity.identical
 
 
-def test_what_comes_back_has_the_same_weights(runs, tmp_path):
-    formats.export(runs / "pegasus", "huggingface", tmp_path / "out")
+def test_what_comes_back_has_the_same_weights(trained, tmp_path):
+    formats.export(trained("pegasus"), "huggingface", tmp_path / "out")
     back = Start.read(tmp_path / "out")
-    before = headwise.load(runs / "pegasus")
+    before = headwise.load(trained("pegasus"))
     tensors = before.model.state_dict()
     assert all(torch.equal(tensor, tensors[name]) for name, tensor in back.tensors.items())
     back.publish(tmp_path / "back")
@@ -72,18 +78,18 @@ def test_what_comes_back_has_the_same_weights(runs, tmp_path):
 
 
 @pytest.mark.parametrize("format", ["huggingface", "ctranslate2"])
-def test_an_export_that_is_not_equal_leaves_nothing(runs, tmp_path, monkeypatch, format):
+def test_an_export_that_is_not_equal_leaves_nothing(trained, tmp_path, monkeypatch, format):
     module = {"huggingface": huggingface, "ctranslate2": ctranslate2}[format]
     kind = module.HuggingFaceRunner if format == "huggingface" else module.CTranslate2Runner
     right = kind.log_probs
     monkeypatch.setattr(kind, "log_probs", lambda self, cases: [[x + 1e-4 for x in row] for row in right(self, cases)])
     with pytest.raises(CheckpointError, match=r"not equal: log-probabilities differ by up to 3\.0\de-05"):
-        formats.export(runs / "pegasus", format, tmp_path / "out")
+        formats.export(trained("pegasus"), format, tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
-def test_quantized_models_are_judged_by_their_scores(runs, tmp_path):
-    parity = formats.export(runs / "pegasus", "ctranslate2", tmp_path / "out", options={"quantization": "int8"})
+def test_quantized_models_are_judged_by_their_scores(trained, tmp_path):
+    parity = formats.export(trained("pegasus"), "ctranslate2", tmp_path / "out", options={"quantization": "int8"})
     assert parity.quantized
     assert parity.largest_difference > 1e-5
 
@@ -120,8 +126,8 @@ def test_a_language_model_becomes_a_llama(tmp_path):
     assert subject_of(tmp_path / "run", "train", None).predictor.begin()
 
 
-def test_the_example_of_the_page_runs_outside_headwise(runs, tmp_path, monkeypatch, capsys):
-    formats.export(runs / "marian", "ctranslate2", tmp_path / "FAST")
+def test_the_example_of_the_page_runs_outside_headwise(trained, tmp_path, monkeypatch, capsys):
+    formats.export(trained("marian"), "ctranslate2", tmp_path / "FAST")
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "exchange.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
@@ -129,10 +135,10 @@ def test_the_example_of_the_page_runs_outside_headwise(runs, tmp_path, monkeypat
     assert capsys.readouterr().out.startswith("[")
 
 
-def test_a_folder_that_is_there_stays(runs, tmp_path, capsys):
+def test_a_folder_that_is_there_stays(trained, tmp_path, capsys):
     with pytest.raises(ConfigError, match="is there already"):
-        formats.export(runs / "pegasus", "huggingface", tmp_path)
-    assert main(["export", str(runs / "pegasus"), "--to", "onyx", str(tmp_path / "out")]) == 2
+        formats.export(trained("pegasus"), "huggingface", tmp_path)
+    assert main(["export", str(trained("pegasus")), "--to", "onyx", str(tmp_path / "out")]) == 2
     assert "unknown format 'onyx'" in capsys.readouterr().err
     assert main(["export", "--check", str(tmp_path)]) == 4
     assert "has no parity.json" in capsys.readouterr().err

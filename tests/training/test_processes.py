@@ -53,12 +53,19 @@ def _weights(run):
     return {name: saved.file(name)[0] for name in saved.tensor_files}
 
 
+OTHERS = ["plain", "few tokens", "again"]
+
+
 @pytest.mark.parametrize(
-    ("world", "kind"),
-    [(2, "ddp"), *(pytest.param(*given, marks=SLOW) for given in ((3, "ddp"), (2, "fsdp"), (3, "fsdp")))],
+    ("world", "kind", "names"),
+    [
+        (2, "ddp", ["gathered"]),
+        pytest.param(2, "ddp", OTHERS, marks=SLOW),
+        pytest.param(3, "ddp", ["gathered", *OTHERS], marks=SLOW),
+        *(pytest.param(world, "fsdp", ["gathered", "again"], marks=SLOW) for world in (2, 3)),
+    ],
 )
-def test_many_processes_learn_what_one_does(tmp_path, alone, world, kind):
-    names = ["plain", "gathered", "few tokens", "again"] if kind == "ddp" else ["gathered", "again"]
+def test_many_processes_learn_what_one_does(tmp_path, alone, world, kind, names):
     found = ended(started(world, SCRIPT, "cases", kind, ",".join(names), tmp_path))
     assert [code for code, _, _ in found] == [0] * world, found
     told = [json.loads(out) for _, out, _ in found]
