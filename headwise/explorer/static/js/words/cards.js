@@ -22,5 +22,6 @@ export const WORDS = {
   story_moment: ["most weight at {1}: {0}", "权重最大处 {1}：{0}"],
   no_character: ["a byte that is no character", "不成字符的字节"],
   truth: ["in the data: {0}", "数据中为：{0}"],
-  begin_with: ["Or begin with one of these:", "或从其中一个开始："],
+  begin_with: ["Type an input above, or begin with one of these:", "请在上方输入，或从其中一个开始："],
+  look_on: ["Or look at {0} on the page {1}:", "或在“{1}”页查看 {0}："],
 };
