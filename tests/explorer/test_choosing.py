@@ -248,7 +248,9 @@ def test_what_a_model_wrote_is_set_off_from_what_it_read(page, site):
     colours = page.locator("canvas.heat").evaluate(
         """(canvas, share) => { const at = Math.round(share * canvas.height);
         const ink = getComputedStyle(canvas).color.match(/\\d+/g).slice(0, 3).map(Number);
-        const of = (y) => [...canvas.getContext('2d').getImageData(3, y, 1, 1).data].slice(0, 3);
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(canvas, 0, 0);
+        const of = (y) => [...copy.getImageData(3, y, 1, 1).data].slice(0, 3);
         return [ink, of(at), of(at - 6)]; }""",
         read / count,
     )
