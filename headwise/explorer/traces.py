@@ -242,26 +242,24 @@ class Traced:
     def salient_pair(self, layer: str, merged: bool = False) -> dict[str, Any]:
         """The pair of words that tells most of a layer, where a picture of it begins.
 
-        A merged word is named by its first token; "piece" is the pair of its tokens with the largest weight.
+        A merged word is named by its first token; "piece" is the pair of its tokens with the largest weight, "even" the
+        weight that equal weights would give it, by which words of many pieces would always have the most.
 
-        Between two sequences the largest product of a weight and of how far the pair is from the diagonal, over all
-        heads; within one sequence the largest weight on another token than its own and the first one. Weights above
-        0.9 count less the nearer they are to 1: such a row compares nothing. Special tokens, punctuation and parts of
-        words take part only where there is nothing else.
+        Between two sequences the largest product of a weight and of the mean over all heads, so that what one head
+        does alone comes later. Within one sequence the largest weight on another token than its own and the first one.
+        Weights above 0.9 count less the nearer they are to 1: such a row compares nothing. Special tokens, punctuation
+        and parts of words take part only where there is nothing else, and a key that is not the first of its row only
+        where there is none that is.
         """
         group, exact, fold = self.group_of(layer), self.weights(layer), Fold(merged)
         sides = group.queries, group.keys
         weights = fold_weights(exact, sides, self.tokens, fold)
+        even = fold_weights(_even(exact.shape[1:], group.causal), sides, self.tokens, fold)
+        gains = np.maximum(weights - even, 0.0) if merged else weights
         rows, columns = (np.array(_are_words(side, self.tokens, fold)) for side in sides)
-        at_rows, at_columns = np.arange(len(rows))[:, None], np.arange(len(columns))
-        if group.one_sequence:
-            far = ((at_rows != at_columns) & (at_columns > 0)).astype(float)
-        elif group.kind == "pooled":
-            far = np.ones((len(rows), len(columns)))
-        else:
-            far = np.abs(at_rows / max(1, len(rows)) - at_columns / max(1, len(columns)))
-        apart = weights * far * np.minimum(1.0, _CERTAIN * (1 - weights))
-        merits = (apart * (rows[:, None] & columns), apart)
+        apart = gains * _apart(group, weights) * np.minimum(1.0, _CERTAIN * (1 - weights))
+        words = apart * (rows[:, None] & columns)
+        merits = (words * (gains >= gains.max(-1, keepdims=True, initial=0.0)), words, apart)
         # a row that sees one key alone has all of its weight there
         place = next((table for table in merits if table.max(initial=0.0) > 0), weights).argmax()
         head, query, key = (int(index) for index in np.unravel_index(place, weights.shape))
@@ -273,7 +271,8 @@ class Traced:
         block = exact[head][np.ix_(*members)]
         q, k = (int(side[at]) for side, at in zip(members, np.unravel_index(block.argmax(), block.shape), strict=True))
         piece = {"query": q, "key": k, "weight": float(exact[head, q, k])}
-        return pair | {"query": int(members[0][0]), "key": int(members[1][0]), "piece": piece}
+        named = {"query": int(members[0][0]), "key": int(members[1][0]), "even": float(even[0, query, key])}
+        return pair | named | {"piece": piece}
 
     def opening(self, group: Group) -> list[int] | None:
         """The layer, by its place in the group, and the head on which a group opens.
@@ -334,6 +333,23 @@ class Traced:
         self.group_of(layer)
         record: LayerRecord = self.trace[layer]
         return record
+
+
+def _even(shape: tuple[int, ...], causal: bool) -> Float[np.ndarray, "1 queries keys"]:
+    """The weights of a head that looks everywhere alike."""
+    seen = np.tril(np.ones(shape)) if causal else np.ones(shape)
+    return (seen / np.maximum(1, seen.sum(-1, keepdims=True)))[None]
+
+
+def _apart(group: Group, weights: Float[np.ndarray, "heads rows columns"]) -> Float[np.ndarray, "..."]:
+    """How much a pair counts beside its weight, by its place and by what all heads make of it."""
+    _, rows, columns = weights.shape
+    if group.one_sequence:
+        at_rows, at_columns = np.arange(rows)[:, None], np.arange(columns)
+        return ((at_rows != at_columns) & (at_columns > 0)).astype(float)
+    if group.kind == "pooled":
+        return np.ones((rows, columns))
+    return weights.mean(0)
 
 
 def _are_words(labels: Sequence[str], tokens: Sequence[Tokens], fold: Fold) -> list[bool]:

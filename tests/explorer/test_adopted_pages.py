@@ -1,7 +1,6 @@
 """Models of transformers in a browser: an output as it is written, and what a chat template makes of a text."""
 
 import io
-import math
 import re
 
 import numpy as np
@@ -26,7 +25,9 @@ def site(tmp_path_factory):
     # scores so large that heads are far from even
     wide = {"n_positions": 80, "n_embd": 64, "scale_attn_weights": False}
     sharp = made(place / "sharp", "GPT2LMHeadModel", byte_level=True, **wide)
-    with explored_at([], *(part for folder in (chat, bytes_, sharp) for part in ("--hf", folder))) as address:
+    # a few of its rows are far from even, no head is as a whole
+    masked = made(place / "masked", "BertForMaskedLM", byte_level=True, max_position_embeddings=80)
+    with explored_at([], *(part for folder in (chat, bytes_, sharp, masked) for part in ("--hf", folder))) as address:
         yield address
 
 
@@ -73,24 +74,35 @@ def test_home_says_what_a_model_is_and_which_pages_it_lacks(page, site):
     assert lacking["Vision"] == "needs a run that reads pictures"
 
 
-def test_a_model_whose_heads_are_near_even_is_called_so_once(page, site):
-    page.goto(f"{site}#/?m=bytes")
-    page.wait_for_selector("html[data-ready='home/bytes']")
-    page.locator(".pronouns + .note:has-text('almost even')").wait_for()
+def entropies(page, trace, group, query):
+    """Of a row of every layer and head, in nats."""
+    answer = page.request.get(f"{trace}/row", params={"group": group, "q": query})
+    rows = np.load(io.BytesIO(answer.body())).astype(float)
+    return -(rows * np.log(np.where(rows > 0, rows, 1))).sum(-1).ravel()
+
+
+@pytest.mark.parametrize("name", ["bytes", "masked"])
+def test_a_model_whose_heads_are_near_even_is_called_so_once(page, site, name):
+    page.goto(f"{site}#/?m={name}")
+    page.wait_for_selector(f"html[data-ready='home/{name}']")
+    page.locator(".pronouns + .note:has-text('near even here too')").wait_for()
     least = []
     for text in page.locator("a.example bdi").all_inner_texts():
-        trace = page.request.post(f"{site}api/v1/traces", data={"model": "bytes", "text": text}).json()
+        trace = page.request.post(f"{site}api/v1/traces", data={"model": name, "text": text}).json()
         (group,) = trace["groups"]
-        asked = {"group": group["name"], "q": len(group["queries"]) - 1}
-        answer = page.request.get(f"{site}api/v1/traces/{trace['trace_id']}/row", params=asked)
-        rows = np.load(io.BytesIO(answer.body())).astype(float)
-        least.append((-rows * np.log(rows)).sum(-1).min() / math.log(rows.shape[-1]))
-    note = page.locator("main > .note, .note:has-text('Near even')").first.inner_text()
+        rows = range(len(group["queries"]))
+        spread = np.array([entropies(page, f"{site}api/v1/traces/{trace['trace_id']}", group["name"], q) for q in rows])
+        visible = [q + 1 if group["causal"] else len(rows) for q in rows]
+        # a head as a whole, over all of its rows
+        least.append(spread.mean(0).min() / np.log(visible).mean())
+    note = page.locator(".note:has-text('hardly learned')").first.inner_text()
     assert float(re.search(r"([\d.]+)\s%", note)[1]) == pytest.approx(100 * min(least), abs=0.2)
     # what it answers and where it looks is not said card by card
     assert not "".join(page.locator(".example :is(.answer, .story)").all_inner_texts()).strip()
     # up to "it" two sentences are one to a causal model
-    assert page.locator(".pronouns > li:visible").count() == 2
+    assert page.locator(".pronouns > li:visible").count() == (2 if name == "bytes" else 3)
+    # no bars where nothing stands out
+    assert not page.locator(".pronouns .track").count()
 
 
 def test_a_card_shows_and_names_words_in_place_of_their_pieces(page, site):
@@ -102,6 +114,10 @@ def test_a_card_shows_and_names_words_in_place_of_their_pieces(page, site):
     sentence = link.locator("p.side").first.inner_text().split()
     assert len(words) == 2
     assert set(words) <= set(sentence)
+    # a long word has more for its length alone
+    even = float(re.search(r"evenly: ([\d.]+)", link.locator(".story").inner_text())[1])
+    share = float(re.search(r"takes\s([\d.]+)", link.locator(".story").inner_text())[1])
+    assert 0 < even < share
     link.click()
     page.wait_for_selector("html[data-ready^='transformer self']")
     assert "w=1" in page.url

@@ -1,6 +1,7 @@
 """Cards of runs: a model as its blocks, the metrics of its validation, inputs to begin with, and pairs that tell."""
 
 import io
+import itertools
 import json
 from typing import NamedTuple
 
@@ -135,26 +136,34 @@ def test_a_model_without_examples_has_sentences(client):
     assert told[-len(SENTENCES) :] == list(SENTENCES)
 
 
-def test_the_salient_pair_is_the_farthest_strong_one(client):
+def matrices(client, trace, group, layer=0):
+    """The weights of all heads of a layer."""
+    path = f"/api/v1/traces/{trace['trace_id']}/matrix"
+    asked = [{"layer": group["layers"][layer], "head": head} for head in range(group["heads"])]
+    answers = [client.get(path, params=each).content for each in asked]
+    return np.stack([np.load(io.BytesIO(answer)).astype(float) for answer in answers])
+
+
+def test_the_salient_pair_is_a_strong_one_on_which_heads_agree(client):
     trace = client.post("/api/v1/traces", json={"model": "run", "text": TEXT}).json()
     (cross,) = [group for group in trace["groups"] if group["kind"] == "cross"]
-    at = f"/api/v1/traces/{trace['trace_id']}"
-    found = client.get(f"{at}/salient", params={"layer": cross["layers"][0]}).json()
+    found = client.get(f"/api/v1/traces/{trace['trace_id']}/salient", params={"layer": cross["layers"][0]}).json()
     axes = trace["axes"][cross["name"]]
     words = {
         side: [k for k, label in enumerate(cross[side]) if label.isalnum() and k not in axes[side]["special"]]
         for side in ("queries", "keys")
     }
+    weights = matrices(client, trace, cross)
     merits = {}
-    for head in range(cross["heads"]):
-        answer = client.get(f"{at}/matrix", params={"layer": cross["layers"][0], "head": head})
-        weights = np.load(io.BytesIO(answer.content)).astype(float)
-        for q in words["queries"]:
-            for k in words["keys"]:
-                far = abs(q / len(cross["queries"]) - k / len(cross["keys"]))
-                # a row that looks at one key alone compares nothing
-                sure = min(1.0, 10 * (1 - weights[q, k]))
-                merits[weights[q, k] * far * sure, head, q, k] = weights[q, k]
+    for head, q, k in itertools.product(range(cross["heads"]), words["queries"], words["keys"]):
+        weight = weights[head, q, k]
+        # what else the row looks at is said by no word
+        if weight < max(weights[head, q]):
+            continue
+        # a row that looks at one key alone compares nothing
+        sure = min(1.0, 10 * (1 - weight))
+        agreed = sum(weights[:, q, k]) / cross["heads"]
+        merits[weight * agreed * sure, head, q, k] = weight
     best = max(merits)
     assert (found["head"], found["query"], found["key"]) == best[1:]
     assert found["weight"] == pytest.approx(merits[best], rel=1e-3)
@@ -200,8 +209,12 @@ def test_merged_words_have_the_pair_of_their_means_and_sums(client):
     tokens = {side: [n for n, word in enumerate(words) if word == words[found[side]]] for side in ("query", "key")}
     assert len(tokens["query"]) > 1
     assert (found["query"], found["key"]) == (tokens["query"][0], tokens["key"][0])
-    answer = client.get(f"{at}/matrix", params={"layer": layer, "head": found["head"]})
-    weights = np.load(io.BytesIO(answer.content)).astype(float)
+    weights = matrices(client, trace, group)[found["head"]]
+    # an even head gives a word as much as it has tokens
+    even = [sum(not group["causal"] or k <= q for k in tokens["key"]) for q in tokens["query"]]
+    visible = [q + 1 if group["causal"] else len(words) for q in tokens["query"]]
+    assert found["even"] == pytest.approx(sum(np.divide(even, visible)) / len(even))
+    assert found["weight"] > found["even"]
     rows = [sum(weights[q, k] for k in tokens["key"]) for q in tokens["query"]]
     assert found["weight"] == pytest.approx(sum(rows) / len(rows), rel=1e-3)
     pairs = {(q, k): weights[q, k] for q in tokens["query"] for k in tokens["key"]}

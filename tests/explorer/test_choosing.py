@@ -143,8 +143,8 @@ def test_an_answer_does_not_stay_beside_an_empty_input(page, site):
     page.wait_for_selector(".answer:has-text('answer')")
     page.fill("#input", "")
     page.press("#input", "Enter")
-    page.wait_for_selector("p:has-text('Give an input first')")
-    assert page.locator(".answer").count() == 0
+    page.wait_for_selector("p:has-text('Type an input above')")
+    assert page.locator(".answer-line .answer").count() == 0
     assert page.locator("p.status").inner_text() == ""
 
 
@@ -193,3 +193,75 @@ def test_a_graph_shows_each_head_that_is_chosen(page, site):
     assert page.evaluate(shown) == 1
     page.get_by_label("head", exact=True).select_option(index=0)
     assert page.evaluate(shown) == 0
+
+
+def test_an_example_that_is_not_there_leads_to_one_that_is(page, site):
+    opened(page, site, "#/attend?m=run&ex=99999")
+    line = page.locator("p.failed")
+    assert re.search(r"no example 99999: they are numbered 0 to \d+\.", line.inner_text())
+    # a number would be read as a text
+    assert page.input_value("#input") == ""
+    # the browser names what was refused
+    assert "404" in page.told.pop()
+    page.get_by_role("button", name="Open example 0").click()
+    page.wait_for_function("() => document.querySelector('#input').value.length > 3")
+    assert re.search(r"ex=0(&|$)", page.url)
+    # Enter keeps it an example, with what its data says of it
+    page.press("#input", "Enter")
+    assert re.search(r"ex=0(&|$)", page.url)
+    assert "x=" not in page.url.split("ex=0")[0]
+
+
+def test_without_an_input_one_sentence_says_how_to_begin(page, site):
+    opened(page, site, "#/attend?m=text")
+    page.locator("p:visible:has-text('Type an input above, or begin with one of these:')").wait_for()
+    assert page.locator("p:visible:has-text('an input')").count() == 1
+
+
+def test_what_is_typed_on_a_page_that_cannot_show_it_opens_the_page_that_can(page, site):
+    opened(page, site, "#/translate?m=node-classify")
+    page.locator("p:has-text('Or look at node-classify on the page Graph:')").wait_for()
+    name = page.locator("a.example bdi").first.inner_text().split()[0]
+    page.fill("#input", name)
+    page.press("#input", "Enter")
+    page.wait_for_selector("html[data-ready^='graph/']")
+    assert "#/graph?" in page.url
+    assert page.input_value("#input") == name
+
+
+def test_what_a_model_wrote_is_set_off_from_what_it_read(page, site):
+    opened(page, site, "#/attend?m=text&x=a1+b1")
+    page.wait_for_selector("html[data-ready$='/heat']")
+    trace = page.request.post(f"{site}api/v1/traces", data={"model": "text", "text": "a1 b1"}).json()
+    count = len(trace["groups"][0]["queries"])
+    strip = [page.locator(f".answer-line .{side} .toks button") for side in ("input", "answer")]
+    read, written = (tokens.count() for tokens in strip)
+    assert read + written == count
+    assert 0 < read < count
+    assert page.locator(".answer-line .answer .side").inner_text() == "→ continuation"
+    assert "below the line, bold: written by the model" in page.locator(".legend").last.inner_text()
+    labels = page.locator(".rows.axis span").all_inner_texts()
+    # a token that returns has its position
+    assert len(set(labels)) == len(labels)
+    weights = page.locator(".rows.axis span").evaluate_all("all => all.map((one) => getComputedStyle(one).fontWeight)")
+    assert weights.count("700") < len(weights)
+    colours = page.locator("canvas.heat").evaluate(
+        """(canvas, share) => { const at = Math.round(share * canvas.height);
+        const ink = getComputedStyle(canvas).color.match(/\\d+/g).slice(0, 3).map(Number);
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(canvas, 0, 0);
+        const of = (y) => [...copy.getImageData(3, y, 1, 1).data].slice(0, 3);
+        return [ink, of(at), of(at - 6)]; }""",
+        read / count,
+    )
+    assert colours[0] == colours[1] != colours[2]
+
+
+def test_a_head_of_several_kinds_is_framed_once(page, site):
+    opened(page, site, "#/attend?m=text&x=a1+b1")
+    page.wait_for_selector(".finder button")
+    buttons = page.locator(".finder button")
+    for number in range(buttons.count()):
+        buttons.nth(number).click()
+        framed = [button.get_attribute("aria-pressed") for button in buttons.all()]
+        assert framed == [str(at == number).lower() for at in range(len(framed))]

@@ -121,13 +121,13 @@ def test_without_a_run_home_shows_what_needs_none(page, site):
     [
         (
             "there is no example 999; the last is 41",
-            "There is no example 999: the last is 41. Take one below.",
-            "没有示例 999：最后一个是 41。请从下方选取。",
+            "There is no example 999: they are numbered 0 to 41.",
+            "没有示例 999：编号为 0 至 41。",
         ),
         (
             "unknown node 'z'; known: 0, 1, 10, 100 and 2,628 more",
-            "There is no node “z” in this graph. Type the name of a node, such as 0, 1 or 10, or take one below.",
-            "图中没有节点“z”。请输入节点名称，例如 0、1 或 10，或从下方选取。",
+            "There is no node “z” in this graph. Type the name of a node, such as 0, 1 or 10.",
+            "图中没有节点“z”。请输入节点名称，例如 0、1 或 10。",
         ),
         ("nothing known", "This failed: nothing known", "服务器拒绝了请求，它的说明是英文：nothing known"),
     ],

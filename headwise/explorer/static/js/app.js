@@ -41,14 +41,15 @@ function ask() {
     autocomplete: "off",
     "aria-label": () => t("input"),
     placeholder: () => t(`type_${state.readsFiles() ? "number" : state.reads() || "text"}`),
-    value: () => (state.example.value < 0 ? state.text.value : named() || String(state.example.value)),
+    value: () => (state.example.value < 0 ? state.text.value : named()),
   });
-  // a node and a molecule are called by a name, which is what is typed
-  const named = () => (/^(node|molecule)$/.test(state.reads()) && state.trace.value ? state.trace.value.source : "");
+  // what is typed is the number of a file, of anything else the input itself
+  const named = () => (state.readsFiles() ? String(state.example.value) : (state.trace.value?.source ?? ""));
   const look = (/** @type {Event} */ event) => {
     event.preventDefault();
-    state.type(input.value);
-    if (!state.page.value) state.page.value = state.best();
+    // an example stays one, with what its data says of it
+    if (state.example.value < 0 || input.value !== named()) state.type(input.value);
+    if (!state.page.value || state.lacks(state.page.value)) state.page.value = state.best();
   };
   const models = h("select", { "aria-label": () => t("model"), onchange: () => state.pick(models.value) });
   effect(() => {

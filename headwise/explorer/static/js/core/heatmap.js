@@ -105,6 +105,19 @@ export function numbered(canvas, { x, y, side, tall = side }, rows, columns, num
 }
 
 /**
+ * A line behind so many rows, and one behind so many columns.
+ * @param {HTMLCanvasElement} canvas @param {number} count @param {import("./zoom.js").Window} window in pixels of the
+ * canvas @param {string} colour
+ */
+export function seamed(canvas, count, { x, y, side, tall = side }, colour) {
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const wide = 2 * (globalThis.devicePixelRatio || 1);
+  context.fillStyle = colour;
+  context.fillRect(0, Math.round((count - y) * tall - wide / 2), canvas.width, wide);
+  context.fillRect(Math.round((count - x) * side - wide / 2), 0, wide, canvas.height);
+}
+
+/**
  * Frames of a row, a column and a cell, over a window.
  * @param {HTMLCanvasElement} canvas @param {{ q: number, k: number }} cell -1 for none
  * @param {import("./zoom.js").Window} window in pixels of the canvas

@@ -17,7 +17,7 @@ import * as headGrid from "../views/head_grid.js";
 import { METHODS, choice } from "../views/methods.js";
 import { nothing, others } from "../views/nothing.js";
 import * as saving from "../views/saving.js";
-import { openingCell, spelled } from "../views/largest.js";
+import { openingCell, seamOf, spelled } from "../views/largest.js";
 import { later, rested } from "../views/later.js";
 import { foldable, foldedBy, rolled, seen } from "../views/seen.js";
 import { refill, toolbar } from "../views/toolbar.js";
@@ -389,6 +389,7 @@ function chosen(trace, group, node, read, alive) {
       ...found,
       weights: view === "heat" ? found.raw || found.marked : found.weights,
       scores: Boolean(found.raw),
+      seam: seamIn(found, trace, group),
       ...beside,
       fitsScreen: true,
       ...more,
@@ -405,6 +406,21 @@ function chosen(trace, group, node, read, alive) {
     document.documentElement.dataset.ready = `${group.name}/${found.name}/${view}`;
   }, unable);
   return () => end();
+}
+
+/**
+ * Rows before those that the model wrote; 0 for none. @param {{ rows: number[][] }} found @param {state.Trace} trace
+ * @param {state.Group} group
+ */
+function seamIn({ rows }, trace, group) {
+  const count = seamOf(group, trace.output);
+  return (
+    count &&
+    Math.max(
+      0,
+      rows.findIndex((part) => part[part.length - 1] >= count),
+    )
+  );
 }
 
 /**

@@ -84,7 +84,7 @@ function withRun(place, meta) {
         end = () => ends.forEach((one) => one());
         // the sentences wait until the examples are asked for
         if (served.input === "text")
-          import("../views/pronouns.js").then((pronouns) => alive && ends.push(pronouns.mount(looks, served.name)));
+          import("../views/pronouns.js").then((pronouns) => alive && ends.push(pronouns.mount(looks, whole)));
         document.documentElement.dataset.ready = `home/${served.name}`;
       });
     }, failed)

@@ -7,7 +7,7 @@ import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
 import { named, t } from "../strings.js";
-import { readOf } from "./largest.js";
+import { seamOf } from "./largest.js";
 import { later } from "./later.js";
 
 /** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */
@@ -22,10 +22,9 @@ export function answer(trace, group) {
   const first = cross || trace.groups[0];
   const all = tokens(trace, first, "keys");
   // of one sequence what was read comes first
-  const count = all && !cross && first.causal ? readOf(all, trace.output) : 0;
-  const goesOn = all && count && count < all.length;
-  const read = goesOn ? all.slice(0, count) : all;
-  const written = cross ? tokens(trace, cross, "queries") : goesOn ? all.slice(count) : null;
+  const count = all && !cross ? seamOf(first, trace.output) : 0;
+  const read = few((count && all?.slice(0, count)) || all);
+  const written = few(cross ? tokens(trace, cross, "queries") : (count && all?.slice(count)) || null);
   // of what writes, a row is of the token that it gives
   const writes =
     cross &&
@@ -38,12 +37,12 @@ export function answer(trace, group) {
   return [
     unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
     unit(
-      NUMBER.test(trace.output) ? "predicted" : "answer",
+      count ? "continuation" : NUMBER.test(trace.output) ? "predicted" : "answer",
       said(trace.output),
       written,
       "q",
-      writes || (goesOn && inRows) ? choose : null,
-      goesOn ? count : 0,
+      writes || (count && inRows) ? choose : null,
+      count,
     ),
     writer(trace),
     verdict(trace),
@@ -102,17 +101,18 @@ function writer({ groups, output }) {
   return writes && output && state.reads() === "text" && !inside() ? way("translate", "watch_written") : null;
 }
 
+/** @param {string[] | null} labels null for too many */
+const few = (labels) => (labels && labels.length <= (innerWidth > NARROW ? MOST : FEW) ? labels : null);
+
 /**
- * The tokens of a side; null where it has too many, or none.
+ * The tokens of a side; null where it has none.
  * @param {state.Trace} trace
  * @param {state.Group} group
  * @param {"queries" | "keys"} side
  */
 function tokens(trace, group, side) {
   const axis = trace.axes && trace.axes[group.name];
-  return axis && axis[side].kind === "tokens" && group[side].length <= (innerWidth > NARROW ? MOST : FEW)
-    ? group[side]
-    : null;
+  return axis && axis[side].kind === "tokens" ? group[side] : null;
 }
 
 /** @param {number} q */
@@ -130,7 +130,7 @@ function put(q, k) {
 }
 
 /**
- * @param {"input" | "answer" | "predicted" | "label" | "value"} name
+ * @param {"input" | "answer" | "continuation" | "predicted" | "label" | "value"} name
  * @param {string} text
  * @param {string[] | null} tokens
  * @param {"q" | "k"} side
@@ -156,11 +156,11 @@ function unit(name, text, tokens, side, pick, from = 0) {
     );
   return h(
     "div",
-    { class: name === "predicted" ? "answer" : name },
+    { class: /^(predicted|continuation)$/.test(name) ? "answer" : name },
     h(
       "span",
       { class: "side" },
-      /^(answer|predicted)$/.test(name) ? "→ " : "",
+      /^(answer|predicted|continuation)$/.test(name) ? "→ " : "",
       t(name === "value" ? "value_in_data" : name),
     ),
     tokens

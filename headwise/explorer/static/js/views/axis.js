@@ -3,11 +3,11 @@
 
 import { fill, h } from "../dom.js";
 import { wide } from "../core/wide.js";
-import { cut, shown } from "../core/text.js";
+import { apart, cut, shown } from "../core/text.js";
 
 const LETTERS = 12;
-/** Pixels that a line of text needs. */
-const LINE = 13;
+/** Pixels that a line of text needs, and one that stands upright beside others. */
+const [LINE, UPRIGHT] = [13, 16];
 
 /** Labels of which the chosen one may have its position; every how many are shown where positions stand for tokens. */
 const [MANY, SPARSE] = [128, 4];
@@ -18,22 +18,32 @@ const placed = (label, at) => `${cut(label, LETTERS)} (${(at + 1).toLocaleString
 /** @param {string[]} labels */
 const repeats = (labels) => new Set(labels).size < labels.length;
 
+/** Each label, with its position where another one is alike. @param {string[]} labels */
+const names = (labels) => apart(labels, (label) => cut(label, LETTERS));
+
 /** Pixels of the longest of some labels. @param {string[]} labels */
 export function longest(labels) {
   const whole = labels.length > MANY && repeats(labels);
-  return Math.max(0, ...labels.map((label, at) => wide(whole ? placed(label, at) : cut(label, LETTERS), 12.5)));
+  const name = labels.length > MANY ? null : names(labels);
+  return Math.max(
+    0,
+    ...labels.map((label, at) => wide(whole ? placed(label, at) : name ? name(at) : cut(label, LETTERS), 12.5)),
+  );
 }
 
 /**
  * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn how they
  * lie
  * @param {number} size pixels that they take
- * @param {boolean} [counted] whether positions, counted from 1, stand in place of most labels where many are left out
+ * @param {{ counted?: boolean, seam?: number }} [how] whether positions, counted from 1, stand in place of most labels
+ *   where many are left out; `seam`: labels before those of what the model wrote
  * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so
  * many
  *   pixels; that of the chosen row or column always, and marked
  */
-export function mount(place, labels, turn, size, counted = repeats(labels)) {
+export function mount(place, labels, turn, size, { counted = repeats(labels), seam = 0 } = {}) {
+  const line = turn === "upright" ? UPRIGHT : LINE;
+  const name = labels.length > MANY ? null : names(labels);
   const down = turn === "rows";
   place.className = down ? "rows axis" : `columns axis ${turn}`;
   place.style[down ? "width" : "height"] = `${size}px`;
@@ -41,21 +51,21 @@ export function mount(place, labels, turn, size, counted = repeats(labels)) {
   const numbers = labels.every((label, at) => label === String(at));
   return ({ x, y, side: across, tall = across }, length, chosen) => {
     const [from, side] = down ? [y, tall] : [x, across];
-    const needed = Math.max(1, Math.ceil(LINE / side));
+    const needed = Math.max(1, Math.ceil(line / side));
     const positions = needed >= SPARSE && counted && !numbers;
     const each = needed > 1 && (numbers || positions) ? round(needed) : needed;
     const first = positions ? each - 1 : 0;
-    const room = Math.max(LINE, side * each);
+    const room = Math.max(line, side * each);
     const last = Math.min(labels.length, Math.ceil(from + length / side));
     // where labels are left out, each stands at the middle of its own row or column
     const spot = (/** @type {number} */ at) => {
-      const middle = (at - from) * side - (each > 1 ? (LINE - side) / 2 : 0);
-      return each > 1 ? Math.max(0, Math.min(length - LINE, middle)) : middle;
+      const middle = (at - from) * side - (each > 1 ? (line - side) / 2 : 0);
+      return each > 1 ? Math.max(0, Math.min(length - line, middle)) : middle;
     };
     const shows = chosen >= from && chosen < last;
     const seen = [];
     for (let at = first + Math.ceil((Math.floor(from) - first) / each) * each; at < last; at += each) {
-      const free = (/** @type {number} */ other) => each === 1 || Math.abs(spot(at) - spot(other)) >= LINE - 0.5;
+      const free = (/** @type {number} */ other) => each === 1 || Math.abs(spot(at) - spot(other)) >= line - 0.5;
       const alone = !seen.length || free(seen[seen.length - 1]);
       if (alone && !(shows && (at === chosen || !free(chosen)))) seen.push(at);
     }
@@ -64,11 +74,12 @@ export function mount(place, labels, turn, size, counted = repeats(labels)) {
       place,
       seen.map((at) => {
         const [on, number] = [at === chosen, (at + 1).toLocaleString("en")];
-        const text = !positions ? cut(labels[at], LETTERS) : on ? placed(labels[at], at) : number;
-        const label = h("span", { class: on ? "on" : null, title: shown(labels[at]) }, text);
+        const text = !positions ? (name ? name(at) : cut(labels[at], LETTERS)) : on ? placed(labels[at], at) : number;
+        const kind = `${on ? "on " : ""}${seam && at >= seam ? "written" : ""}`;
+        const label = h("span", { class: kind || null, title: shown(labels[at]) }, text);
         label.style[down ? "top" : "left"] = `${spot(at) + (turn === "slanted" ? side / 2 : 0)}px`;
         if (turn === "level") label.style.width = `${side}px`;
-        if (down || turn === "upright") label.style.lineHeight = `${each > 1 ? LINE : room}px`;
+        if (down || turn === "upright") label.style.lineHeight = `${each > 1 ? line : room}px`;
         return label;
       }),
     );

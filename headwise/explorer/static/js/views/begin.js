@@ -7,8 +7,11 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as examples from "./example_cards.js";
 
-/** @param {HTMLElement} place @param {string} [why] the words above them @returns {() => void} */
-export function mount(place, why = "begin_with") {
+/**
+ * @param {HTMLElement} place @param {string} [why] the words above them @param {...string} names in these words
+ * @returns {() => void}
+ */
+export function mount(place, why = "begin_with", ...names) {
   let alive = true;
   let end = () => {};
   const cards = h("div", { class: "examples" });
@@ -18,7 +21,7 @@ export function mount(place, why = "begin_with") {
   getJson(`/api/v1/cards?${query({ model: state.chosenRun().name })}`)
     .then((run) => {
       if (!alive) return;
-      fill(place, run.stages.length ? h("p", {}, t(why)) : null, cards);
+      fill(place, run.stages.length ? h("p", {}, t(why, ...names)) : null, cards);
       end = examples.mount(cards, run);
     })
     // without cards the line above says what to do

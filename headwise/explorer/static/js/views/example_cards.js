@@ -4,6 +4,7 @@
 import { getJson, getNumbers, post, query } from "../api.js";
 import { colour, entries } from "../core/color.js";
 import { folded, joined, parts, splits } from "../core/folding.js";
+import { perPiece } from "../core/even.js";
 import { cut, percent, together } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
@@ -102,13 +103,11 @@ function remarks(cards, run) {
   return async (/** @type {state.Trace} */ trace) => {
     if (run.input !== "text") return false;
     const share = await import("./near_even.js").then((view) => view.evenness(trace).then((at) => ({ at, view })));
-    const even = share.at >= share.view.EVEN;
+    const even = share.at >= share.view.bar(run);
     [least, every] = [Math.min(least, share.at), every && even];
     repeats ||= run.task === "language-model" && /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/.test(trace.output);
     line.hidden = !every && !repeats;
-    line.textContent = every
-      ? t("all_near_even", together(percent(least, 1)), run.parameters.toLocaleString("en"))
-      : t("repeats");
+    line.textContent = every ? t("all_near_even", together(percent(least, 1))) : t("repeats");
     return even;
   };
 }
@@ -160,7 +159,7 @@ async function drawn(card, trace, mute) {
   fill(card.story, ...(mute ? [] : story(group, spelled, pair, merged)));
   const title = headTitle(group, layer, pair.head);
   if (group.queries.length > MOST || group.keys.length > MOST) {
-    const which = { group: group.name, first: layer, count: 1, size: MOST, ...fold };
+    const which = { group: group.name, first: layer, count: 1, size: MOST };
     const small = await getNumbers(`${at}/thumbs?${query(which)}`);
     const [, , rows, columns] = small.shape;
     const part = small.data.subarray(pair.head * rows * columns, (pair.head + 1) * rows * columns);
@@ -169,21 +168,26 @@ async function drawn(card, trace, mute) {
   const weights = await getNumbers(`${at}/matrix?${query({ ...path, head: pair.head })}`);
   const exact = { weights: Float32Array.from(weights.data), queries: group.queries, keys: group.keys };
   const shown = folded(exact, spelled, { merged, special: "" });
-  map(card.picture, shown.weights, shown.queries.length, shown.keys.length, title);
+  map(card.picture, perPiece(shown), shown.queries.length, shown.keys.length, title);
 }
 
 /**
  * Which word takes how much from which.
  * @param {state.Group} group @param {{ queries: state.Axis, keys: state.Axis }} spelled
- * @param {{ query: number, key: number, weight: number }} pair @param {boolean} merged words in place of their pieces
+ * @param {{ query: number, key: number, weight: number, even?: number }} pair
+ * @param {boolean} merged words in place of their pieces, of which a long one always has more
  */
-function story(group, spelled, { query, key, weight }, merged) {
+function story(group, spelled, { query, key, weight, even }, merged) {
   const word = (/** @type {"queries" | "keys"} */ side, /** @type {number} */ token) => {
     const labels = group[side];
     const tokens = parts(labels.length, spelled[side], { merged, special: "" }).find((all) => all.includes(token));
     return h("bdi", {}, signed(`“${cut(joined(labels, tokens || [token]).trim(), LETTERS)}”`));
   };
-  return phrase("story", word("queries", query), together(percent(weight, 1)), word("keys", key));
+  const share = together(percent(weight, 1));
+  const told = phrase("story", word("queries", query), share, word("keys", key));
+  return even === undefined
+    ? told
+    : [...told, " ", h("span", { class: "side" }, t("even", together(percent(even, 1))))];
 }
 
 /**
@@ -198,7 +202,7 @@ function answered({ output, places }, writesOn) {
   if (/^−?[\d.]+$/.test(whole)) return [h("span", { class: "side" }, `${t("predicted")} `), whole];
   if (!whole.includes("\ufffd")) return writesOn ? [h("span", { class: "side" }, t("goes_on", whole))] : [whole];
   const readable = whole.split("\ufffd").filter(Boolean);
-  return [h("span", { class: "side" }, [...readable, `[${t("no_character")}]`].join(" "))];
+  return [h("span", { class: "side" }, [...readable, `[${t("no_character").replaceAll(" ", "\u00a0")}]`].join(" "))];
 }
 
 /** A sign at the end stays with its word. @param {string} text */

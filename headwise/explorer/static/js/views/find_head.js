@@ -7,7 +7,7 @@ import { evenShare } from "../core/even.js";
 import { percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
-import { batch } from "../store.js";
+import { batch, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headName, layerNumber } from "../titles.js";
@@ -84,17 +84,20 @@ export function mount(place, trace, group) {
       const open = SHARES.filter((name) => name in heads[0][0] && !(group.causal && name === "next"));
       // a step has no words
       const shares = !tokens ? [] : steps ? open.filter((name) => SINGLE.has(name)) : open;
+      // a head of several kinds is framed once: where it was chosen, else at the first of them
+      const kinds = framing(group);
       const buttons = [
         ...notable(heads, shares, even).map(([name, match]) => {
           const kind = [
             t(`finds_${name}${steps ? "_step" : ""}`),
             SINGLE.has(name) ? h("span", { class: "side" }, t("evenly", percent(even(name), 1))) : null,
           ];
-          return button(group, kind, match, (value) => percent(value, 1));
+          return button(kinds(name, match), kind, match, (value) => percent(value, 1));
         }),
-        ...SPREADS.map(([name, sign]) =>
-          button(group, t(name), best(heads, "effective", sign), (value) => t("keys_a_row", value.toFixed(1))),
-        ),
+        ...SPREADS.map(([name, sign]) => {
+          const match = best(heads, "effective", sign);
+          return button(kinds(name, match), t(name), match, (value) => t("keys_a_row", value.toFixed(1)));
+        }),
       ];
       fill(list, buttons);
       list.querySelectorAll("button").forEach((one, at) => (one.tabIndex = at ? -1 : 0));
@@ -106,11 +109,34 @@ export function mount(place, trace, group) {
   };
 }
 
-/** @param {state.Group} group @param {any} kind @param {Match} match @param {(value: number) => string} write */
-function button(group, kind, { layer, head, value }, write) {
-  const here = () => state.place(group).at === layer && state.place(group).head === head && state.head.value >= 0;
+/** @typedef {{ group: state.Group, here: () => boolean, pick: () => void }} Framed */
+
+/**
+ * Which kind of the chosen head is framed. @param {state.Group} group
+ * @returns {(name: string, match: Match) => Framed}
+ */
+function framing(group) {
+  const picked = signal("");
+  /** Kinds of each head, in their order. @type {Map<string, string[]>} */
+  const kinds = new Map();
+  return (name, { layer, head }) => {
+    const own = kinds.get(`${layer}/${head}`) || [];
+    kinds.set(`${layer}/${head}`, own);
+    own.push(name);
+    const here = () => {
+      const { at, head: now } = state.place(group);
+      const framed = own.includes(picked.value) ? picked.value : own[0];
+      return at === layer && now === head && state.head.value >= 0 && framed === name;
+    };
+    return { group, here, pick: () => (picked.value = name) };
+  };
+}
+
+/** @param {Framed} framed @param {any} kind @param {Match} match @param {(value: number) => string} write */
+function button({ group, here, pick }, kind, { layer, head, value }, write) {
   const go = () =>
     batch(() => {
+      pick();
       state.layer.value = layer;
       state.head.value = head;
       state.query.value = -1;

@@ -21,7 +21,9 @@ export function mount(place, fits, words) {
   const begun = h("div");
   place.append(h("p", {}, run ? phrase(words, run.name, way) : t("no_runs")), offers(others), begun);
   document.documentElement.dataset.ready = "none";
-  return run ? later(() => rested().then(() => import("./begin.js")), begun) : () => {};
+  return run
+    ? later(() => rested().then(() => import("./begin.js")), begun, "look_on", run.name, t(state.best()))
+    : () => {};
 }
 
 /** Runs to choose from, each with what it does. @param {any[]} runs */

@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { batch, effect } from "../store.js";
 import { holding } from "../core/folding.js";
 import { LARGEST, NUMERALS, fit } from "../core/fit.js";
-import { marked, numbered, painted, parted, windowed } from "../core/heatmap.js";
+import { marked, numbered, painted, parted, seamed, windowed } from "../core/heatmap.js";
 import { apart, cut, number } from "../core/text.js";
 import { blocksAt, cellAt, showing } from "../core/zoom.js";
 import * as state from "../state.js";
@@ -38,11 +38,11 @@ const [LOW, HIGH] = [14, 24];
 
 /**
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
- * it is seen at once, and so many `more` rows that are to come; `quantity` and `sides`: what the numbers, rows and
- * columns are, where they are no attention.
+ * it is seen at once, and so many `more` rows that are to come; `seam`: rows that were read, before those that the
+ * model wrote; `quantity` and `sides`: what the numbers, rows and columns are, where they are no attention.
  * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
- * scores?: boolean, fitsScreen?: boolean, more?: number, quantity?: string, sides?: { from: string, to: string }
- * }} Head
+ * scores?: boolean, fitsScreen?: boolean, more?: number, seam?: number, quantity?: string, sides?: { from: string, to:
+ * string } }} Head
  */
 
 /**
@@ -80,7 +80,10 @@ export function mount(place, head) {
   const shared = /** @type {HTMLElement | null} */ (place.closest(".attend"));
   shared?.style.removeProperty("--read");
   const { bounds, turn, band } = boundsOf(head, place, canvas, margin);
-  const labelled = [axis.mount(left, group.queries, "rows", margin), axis.mount(top, group.keys, turn, band)];
+  const labelled = [
+    axis.mount(left, group.queries, "rows", margin, { seam: head.seam }),
+    axis.mount(top, group.keys, turn, band, { seam: head.seam }),
+  ];
   cell.style.width = `${bounds.width}px`;
   cell.style.height = `${bounds.height}px`;
   if (shared) spared(shared, place, margin + bounds.width);
@@ -91,7 +94,7 @@ export function mount(place, head) {
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
-  const explain = legend.mount(place, small && small.node);
+  const explain = legend.mount(place, small && small.node, head.seam ? t("seam") : "");
   /** Pictures by the rows and columns that a cell stands for. @type {Record<string, import("./blocks.js").Blocks>} */
   let pictures = {};
   let inBlocks = /** @type {typeof import("./blocks.js") | null} */ (null);
@@ -112,6 +115,7 @@ export function mount(place, head) {
         : { canvas: painted(how.cells, rows, columns, how.name), entries: how.cells, columns });
       backed(backdrop, canvas, picture, how, window, rows, columns);
       if (inBlocks) inBlocks.said(note, [down, across], window, bounds);
+      if (head.seam) seamed(backdrop, head.seam, dotted(window), getComputedStyle(canvas).color);
       labelled[0](window, bounds.height, chosen(head).q);
       labelled[1](window, bounds.width, chosen(head).k);
       if (heard) heard(window, bounds, head.scores ? null : rowOf(head));

@@ -34,10 +34,19 @@ export function readOf(labels, output) {
 }
 
 /**
- * The tokens of the cell that tells most: between two sequences that with the largest product of weight and distance
- * from the diagonal, within one the largest weight on another token than its own and the first (in a graph read for one
- * node: of its row); of a pooling, and where
- * there is none or all of these are faint, the largest weight. Special tokens take part only where there are no others.
+ * How many tokens were read before what the model wrote; 0 where a group has no such seam.
+ * @param {{ kind: string, queries: string[], causal: boolean }} group @param {string} output
+ */
+export function seamOf({ kind, queries, causal }, output) {
+  const count = kind === "self" && causal ? readOf(queries, output) : queries.length;
+  return count < queries.length ? count : 0;
+}
+
+/**
+ * The tokens of the cell that tells most: between two sequences the largest weight, of those that are the largest of
+ * their rows if it can be; within one the largest weight on another token than its own and the first (in a graph read
+ * for one node: of its row); of a pooling, and where there is none or all of these are faint, the largest weight.
+ * Special tokens take part only where there are no others.
  * `rows` and `columns` are the tokens of each; `marked` is minus infinity where a pair is forbidden.
  * @param {{ weights: Float32Array, marked: Float32Array, rows: number[][], columns: number[][] }} head
  * @param {Trace} trace
@@ -62,12 +71,9 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
   const count = within && group.causal ? readOf(group.queries, trace.output) : group.queries.length;
   const reading = choosing.filter((q) => rows[q][0] < count);
   const across = common(columns, keys.special || []);
-  const far = (/** @type {number} */ q, /** @type {number} */ k) =>
-    within
-      ? Number(q !== k && (k > 0 || given))
-      : group.kind === "pooled"
-        ? 1
-        : Math.abs(q / rows.length - k / columns.length);
+  // what else a row looks at comes after what it looks at most
+  const far = (/** @type {number} */ q, /** @type {number} */ k, /** @type {boolean} */ most) =>
+    within ? Number(q !== k && (k > 0 || given)) : most || group.kind === "pooled" ? 1 : 1e-3;
   let [best, cell, top, largest] = [[-Infinity, -Infinity], { q: -1, k: -1 }, -Infinity, { q: -1, k: -1 }];
   const from = given
     ? [rows.findIndex(([first]) => first === node)]
@@ -77,10 +83,11 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
         ? choosing
         : rows.keys();
   for (const q of from) {
+    const most = Math.max(...weights.subarray(q * columns.length, (q + 1) * columns.length));
     for (const k of across) {
       const weight = weights[q * columns.length + k];
       // a row that looks at one key alone has no shares to compare
-      const merit = [weight * far(q, k) * Math.min(1, CERTAIN * (1 - weight)), weight];
+      const merit = [weight * far(q, k, weight >= most) * Math.min(1, CERTAIN * (1 - weight)), weight];
       if (merit[0] > best[0] || (merit[0] === best[0] && merit[1] > best[1]))
         [best, cell] = [merit, { q: rows[q][0], k: columns[k][0] }];
       if (!within && weight > top) [top, largest] = [weight, { q: rows[q][0], k: columns[k][0] }];

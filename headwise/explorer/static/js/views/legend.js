@@ -78,10 +78,10 @@ export function bar(...heading) {
 
 /**
  * @param {HTMLElement} place
- * @param {HTMLElement | null} [more] what stands beside the bar
+ * @param {HTMLElement | null} [more] what stands beside the bar @param {string} [lines] what lines of the map mean
  * @returns {(how: Shading, weights: Float32Array, numerals: boolean) => void}
  */
-export function mount(place, more = null) {
+export function mount(place, more = null, lines = "") {
   const [title, notes] = [h("span"), h("span")];
   const scale = h(
     "button",
@@ -98,6 +98,7 @@ export function mount(place, more = null) {
     notes.textContent = [
       small && how.name.startsWith("ink") ? t("dot_note") : "",
       weights.includes(-Infinity) ? `▨ ${t("forbidden")}` : "",
+      lines,
     ]
       .filter(Boolean)
       .join(" · ");

@@ -164,8 +164,8 @@ class LongMap {
     const band = axis.longest(group.keys) + 10;
     this.bounds = boundsOf(group, place, canvas, margin, band);
     this.labelled = [
-      axis.mount(left, group.queries, "rows", margin, true),
-      axis.mount(top, group.keys, "upright", band, true),
+      axis.mount(left, group.queries, "rows", margin, { counted: true }),
+      axis.mount(top, group.keys, "upright", band, { counted: true }),
     ];
     cells.style.width = `${this.bounds.width}px`;
     cells.style.height = `${this.bounds.height}px`;

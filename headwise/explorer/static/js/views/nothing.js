@@ -4,8 +4,15 @@
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
-import { t } from "../strings.js";
+import { phrase, t } from "../strings.js";
 import { later } from "./later.js";
+
+/** What is said: in parts where the page Home is between them. */
+function words() {
+  if (state.problem.value) return [state.problem.value];
+  if (state.meta.value && !state.meta.value.models.length) return [t("no_runs")];
+  return state.asked() ? [t("loading")] : phrase("empty", "");
+}
 
 /** A line that follows what is asked for. */
 export const nothing = () =>
@@ -16,11 +23,20 @@ export const nothing = () =>
       role: "status",
       hidden: () => Boolean(state.trace.value),
     },
-    () => {
-      if (state.problem.value) return state.problem.value;
-      if (state.meta.value && !state.meta.value.models.length) return t("no_runs");
-      return state.asked() ? t("loading") : t("empty");
-    },
+    () => words()[0],
+    h("a", { href: () => state.address(""), hidden: () => words().length < 2 }, () => t("home")),
+    () => words()[2],
+    " ",
+    h(
+      "button",
+      {
+        class: "small link",
+        // the refusal names it where there are others
+        hidden: () => state.example.value < 1 || !state.problem.value.includes(` ${state.example.value}`),
+        onclick: () => state.give({ example: 0 }),
+      },
+      () => t("first_example"),
+    ),
   );
 
 /**

@@ -2,12 +2,13 @@
 /** Ready sentences in which "it" stands for one of two words, and how much of its attention goes to each of them. */
 
 import { getNumbers, post, query } from "../api.js";
+import { splits } from "../core/folding.js";
 import { percent, together } from "../core/text.js";
 import { h } from "../dom.js";
 import { sentences, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { address } from "./example_cards.js";
-import { EVEN, leastShare } from "./near_even.js";
+import { bar as barOf, evenness } from "./near_even.js";
 
 /** A sentence, and the two words that "it" may stand for. @type {[string, string[]][]} */
 const SENTENCES = [
@@ -16,11 +17,14 @@ const SENTENCES = [
   ["The cat drank the milk because it was hungry", ["cat", "milk"]],
 ];
 
-/** @param {HTMLElement} place @param {string} run @returns {() => void} ends what is still being traced */
+/**
+ * @param {HTMLElement} place @param {{ model: string, adopted?: any }} run
+ * @returns {() => void} ends what is still being traced
+ */
 export function mount(place, run) {
   const leaving = new AbortController();
   const rows = SENTENCES.map(([text, words]) => {
-    const [link, shares] = [h("a", { href: address("attend", { m: run, x: text }) }, text), h("div")];
+    const [link, shares] = [h("a", { href: address("attend", { m: run.model, x: text }) }, text), h("div")];
     return { text, words, link, shares, node: h("li", {}, link, shares) };
   });
   const limit = h("p", { class: "note" }, t("it_limit"));
@@ -41,29 +45,31 @@ export function mount(place, run) {
   return () => leaving.abort();
 }
 
-/** @param {any[]} rows @param {HTMLElement} limit @param {string} run @param {AbortSignal} signal */
+/** @param {any[]} rows @param {HTMLElement} limit @param {any} run @param {AbortSignal} signal */
 async function follow(rows, limit, run, signal) {
   /** Beginnings up to "it", of which a causal model knows nothing else. @type {Set<string>} */
   const seen = new Set();
-  let [least, heads] = [1, 0];
+  let least = 1;
   for (const row of rows) {
     row.shares.textContent = t("loading");
     try {
-      const body = { model: run, text: row.text, options: { edits: [] } };
+      const body = { model: run.model, text: row.text, options: { edits: [] } };
       const trace = await post("/api/v1/traces", body, signal);
-      const measured = await measure(trace, row.words);
+      const [measured, spread] = await Promise.all([measure(trace, row.words), evenness(trace)]);
       if (signal.aborted) return;
       const [beginning] = row.text.split(" it ");
       row.node.hidden = Boolean(measured.group?.causal) && seen.has(beginning);
       seen.add(beginning);
-      [least, heads] = [Math.min(least, measured.spread ?? 0), measured.every?.length ?? heads];
-      row.shares.replaceChildren(...((measured.spread ?? 0) >= EVEN ? [] : shown(measured, row, run)));
+      const even = !measured.reason && spread >= barOf(run);
+      least = Math.min(least, even ? spread : 0);
+      if (measured.where) row.link.href = address("attend", { m: run.model, x: row.text, ...measured.where });
+      row.shares.replaceChildren(...(even ? [] : shown(measured, row)));
     } catch (error) {
       if (signal.aborted) return;
       row.shares.textContent = /** @type {Error} */ (error).message;
     }
   }
-  if (least >= EVEN) limit.textContent = t("it_even", heads, together(percent(least, 1)));
+  if (least > 0) limit.textContent = t("it_even", together(percent(least, 1)));
 }
 
 /**
@@ -98,34 +104,24 @@ async function measure(trace, words) {
   const share = (/** @type {number} */ head, /** @type {number[]} */ tokens) =>
     tokens.reduce((sum, at) => sum + found.data[head * keys + at], 0);
   const every = Array.from({ length: layers * heads }, (_, head) => places.map((tokens) => share(head, tokens)));
-  const visible = group.causal ? it + 1 : keys;
-  const spread = leastShare(found, visible);
-  return { group, it, every, heads, places, spread, even: places.map((tokens) => tokens.length / visible) };
+  const [first, second] = [0, 1].map((word) => every.map((shares) => shares[word]));
+  const best = every.reduce((most, _, at) => (first[at] - second[at] > first[most] - second[most] ? at : most), 0);
+  const [layer, head] = [Math.floor(best / heads), best % heads];
+  // where words have pieces, the page shows words
+  const folded = splits(axes.keys) ? { w: "1" } : {};
+  const where = { g: group.name, l: layer, h: head, q: it, k: places[0][0], ...folded };
+  const even = places.map((tokens) => tokens.length / (group.causal ? it + 1 : keys));
+  return { group, every, even, best, where };
 }
 
-/** @param {any} measured @param {any} row @param {string} run */
-function shown({ reason, group, it, every, heads, places, even }, row, run) {
+/** @param {any} measured @param {any} row */
+function shown({ reason, group, every, even, best, where }, row) {
   if (reason) return [h("p", { class: "note" }, reason)];
-  const means = places.map(
-    (/** @type {any} */ _, /** @type {number} */ at) =>
+  const means = row.words.map(
+    (/** @type {string} */ _, /** @type {number} */ at) =>
       every.reduce((/** @type {number} */ sum, /** @type {number[]} */ head) => sum + head[at], 0) / every.length,
   );
   const more = every.filter((/** @type {number[]} */ [first, second]) => first > second).length;
-  const best = every.reduce(
-    (/** @type {number} */ most, /** @type {number[]} */ [first, second], /** @type {number} */ at) =>
-      first - second > every[most][0] - every[most][1] ? at : most,
-    0,
-  );
-  const [layer, head] = [Math.floor(best / heads), best % heads];
-  row.link.href = address("attend", {
-    m: run,
-    x: row.text,
-    g: group.name,
-    l: layer,
-    h: head,
-    q: it,
-    k: places[0][0],
-  });
   const words = row.words.map((/** @type {string} */ word) => `“${word}”`);
   return [
     h(
@@ -141,7 +137,7 @@ function shown({ reason, group, it, every, heads, places, even }, row, run) {
           t("it_heads", more, every.length, ...words, ...even.map((/** @type {number} */ share) => percent(share, 1))),
           t(
             "it_most",
-            headTitle(group, layer, head),
+            headTitle(group, where.l, where.h),
             percent(every[best][0], 1),
             words[0],
             percent(every[best][1], 1),

@@ -13,6 +13,8 @@ export const WORDS = {
   say_most: ["More, {0}, comes from {1}.", "更多的 {0} 取自 {1}。"],
   say_hidden: ["{0} cannot attend to {2}: the mask hides it.", "{0} 不能关注 {2}：掩码将其遮住。"],
   save_and_show: ["Save, tokens shown", "保存、词元的显示"],
+  continuation: ["continuation", "续写"],
+  seam: ["below the line, bold: written by the model", "横线以下、粗体：模型写出的词元"],
   watch_written: ["Watch it being written →", "看它逐词写出 →"],
   see_neighbours: ["See it among its neighbours →", "看它与其邻居 →"],
   row_answer: ["The row for the answer {0}", "输出 {0} 的那一行"],

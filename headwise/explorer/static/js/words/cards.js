@@ -4,11 +4,13 @@
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
   instead: ["Or take one of these:", "或选取其中一个："],
-  story: ["{0} takes {1} from {2}", "{0} 有 {1} 取自 {2}"],
+  // broken in one place alone
+  story: ["{0}\u00a0takes\u00a0{1} from\u00a0{2}", "{0}\u00a0有\u00a0{1} 取\u2060自\u00a0{2}"],
+  even: ["(evenly: {0})", "（均匀时 {0}）"],
   all_near_even: [
-    "Near even in every head: the last rows reach at least {0} of the entropy of equal weights, as those of an " +
-      "untrained model do. The answers of such a model ({1} parameters) mean nothing, so they are left out.",
-    "各头都接近均匀：最后一行的熵至少为均匀权重的 {0}，未经训练的模型就是如此。这样的模型（{1} 个参数）的输出没有意义，故不列出。",
+    "This model has hardly learned: its attention is near even in every head (at least {0} of the entropy of equal " +
+      "weights), and its answers are as good as random, so they are left out.",
+    "此模型几乎没有学到什么：各头的注意力都接近均匀（熵至少为均匀权重的 {0}），输出如同随机，故不列出。",
   ],
   repeats: [
     "The continuations repeat themselves: at each step the likeliest token is taken, by a model that is small or was " +
@@ -20,5 +22,6 @@ export const WORDS = {
   story_moment: ["most weight at {1}: {0}", "权重最大处 {1}：{0}"],
   no_character: ["a byte that is no character", "不成字符的字节"],
   truth: ["in the data: {0}", "数据中为：{0}"],
-  begin_with: ["Or begin with one of these:", "或从其中一个开始："],
+  begin_with: ["Type an input above, or begin with one of these:", "请在上方输入，或从其中一个开始："],
+  look_on: ["Or look at {0} on the page {1}:", "或在“{1}”页查看 {0}："],
 };

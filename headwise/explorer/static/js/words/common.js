@@ -63,10 +63,8 @@ export const WORDS = {
   loading: ["computing …", "计算中……"],
   skip: ["Skip to the content", "跳到内容"],
   no_such_run: ["No run is called “{0}”. Choose one of these:", "没有名为“{0}”的模型。请选择其中一个："],
-  empty: [
-    "Give an input first: there is nothing to show yet. Type one above, or take an example from Home.",
-    "请先输入文本：还没有可显示的内容。请在上方键入，或在首页选择示例。",
-  ],
+  empty: ["Type an input above, or take an example from {0}.", "请在上方输入，或在{0}选择示例。"],
+  first_example: ["Open example 0", "打开示例 0"],
   no_runs: [
     "No run is served, so there is nothing to show here. headwise demo translate makes one; Home says what needs none.",
     "没有提供训练结果，此处无可显示：headwise demo translate 可训练一个；首页列出不需要模型的页面。",

@@ -42,9 +42,9 @@ export const WORDS = {
   ],
   example_n: ["example {0}", "示例 {0}"],
   it_even: [
-    "The row of “it” is almost even in all {0} heads: at least {1} of the entropy of equal weights, so no word " +
-      "stands out. A trained model shows here which of the two words its heads look at.",
-    "“it” 的一行在全部 {0} 个头里都接近均匀：熵至少为均匀权重的 {1}，没有哪个词突出。训练好的模型在此显示各头更看哪个词。",
+    "The heads are near even here too (at least {0} of the entropy of equal weights), so no word stands out. A " +
+      "trained model shows here which of the two words it looks at.",
+    "此处各头也接近均匀（熵至少为均匀权重的 {0}），没有哪个词突出。训练好的模型在此显示更看哪个词。",
   ],
   no_attention_model: [
     "This model has no attention, so its pages are empty. A recipe with model.kind=vit, attention or transformer has.",

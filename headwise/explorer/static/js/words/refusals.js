@@ -5,8 +5,8 @@
 const REFUSALS = [
   [
     /^there is no example (\d+); the last is (\d+)/,
-    "There is no example {1}: the last is {2}. Take one below.",
-    "没有示例 {1}：最后一个是 {2}。请从下方选取。",
+    "There is no example {1}: they are numbered 0 to {2}.",
+    "没有示例 {1}：编号为 0 至 {2}。",
   ],
   [
     /^there is no example .*this run has none/,
@@ -15,8 +15,8 @@ const REFUSALS = [
   ],
   [
     /reads files, and no path is taken/,
-    "This model reads pictures, recordings or series, not text. Type the number of an example, or take one below.",
-    "这个模型读取图像、录音或序列，不读取文本。请输入示例编号，或从下方选取。",
+    "This model reads pictures, recordings or series, not text. Type the number of an example.",
+    "这个模型读取图像、录音或序列，不读取文本。请输入示例编号。",
   ],
   [
     /^there is no such model/,
@@ -111,13 +111,13 @@ const REFUSALS = [
   ],
   [
     /^unknown node '([^']*)'; known: ([^,]*), ([^,]*), ([^,]*)/,
-    "There is no node “{1}” in this graph. Type the name of a node, such as {2}, {3} or {4}, or take one below.",
-    "图中没有节点“{1}”。请输入节点名称，例如 {2}、{3} 或 {4}，或从下方选取。",
+    "There is no node “{1}” in this graph. Type the name of a node, such as {2}, {3} or {4}.",
+    "图中没有节点“{1}”。请输入节点名称，例如 {2}、{3} 或 {4}。",
   ],
   [
     /^'(.*)': position (\d+): (.+)/,
-    "“{1}” is no molecule in SMILES: character {2}, {3}. Type one such as CCO, or take one below.",
-    "“{1}”不是合法的 SMILES：第 {2} 个字符处有误。请输入例如 CCO，或从下方选取。",
+    "“{1}” is no molecule in SMILES: character {2}, {3}. Type one such as CCO.",
+    "“{1}”不是合法的 SMILES：第 {2} 个字符处有误。请输入例如 CCO。",
   ],
 ];
 
