@@ -279,17 +279,18 @@ class Traced:
 
         Between two sequences that of the salient pair of the last layer, or the sharpest where this pair is faint, as
         among hundreds of keys. Within one sequence the head whose rows look
-        most at a single key other than their own, the first and special ones. In a graph that of the first layer whose
-        rows are least even, of one node that row. None: where pictures are looked at, and where there are too many
+        most at a single key other than their own, the first and special ones. In a graph the head whose rows lack most of
+        the entropy of equal weights; read for one node, that of the first layer whose row is least even. None: where pictures are looked at, and where there are too many
         weights to make all of them first.
         """
         described = axis(group.keys, self.tokens, self.places)["kind"]
         chosen = self.places.chosen if isinstance(self.places, InGraph) else None
         pairs = len(group.keys) * (len(group.queries) if chosen is None else 1)
-        if described == "nodes" and 0 < pairs * group.heads <= _MOST_OPENING:
-            rows = slice(None) if chosen is None else slice(chosen, chosen + 1)
-            own = range(len(group.queries))[rows]
-            return [0, _least_even(self.weights(group.layers[0], None, rows), own)]
+        if described == "nodes" and chosen is not None and 0 < pairs * group.heads <= _MOST_OPENING:
+            return [0, _least_even(self.weights(group.layers[0], None, slice(chosen, chosen + 1)), [chosen])]
+        if described == "nodes" and chosen is None and 0 < pairs * group.heads * len(group.layers) <= _MOST_OPENING:
+            lacks = np.stack([_lack(self.weights(layer)) for layer in group.layers])
+            return [int(index) for index in np.unravel_index(lacks.argmax(), lacks.shape)]
         if described in ("patches", "nodes") or not 0 < pairs * group.heads * len(group.layers) <= _MOST_OPENING:
             return None
         if not group.one_sequence:
@@ -445,6 +446,14 @@ def _least_even(weights: Float[np.ndarray, "heads rows keys"], own: Sequence[int
     others[:, np.arange(len(own)), own] = 0
     even = 1 / np.maximum(1, (weights > 0).sum(-1))
     return int((others.max(-1) - even).mean(-1).argmax())
+
+
+def _lack(weights: Float[np.ndarray, "heads rows keys"]) -> Float[np.ndarray, "heads"]:
+    """What the rows of each head lack of the entropy of equal weights, a mean of those with a choice; 0: all are even."""
+    counts = (weights > 0).sum(-1)
+    logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+    shares = -(weights * logs).sum(-1) / np.log(np.maximum(2, counts))
+    return np.where(counts > 1, 1 - shares, 0).sum(-1) / np.maximum(1, (counts > 1).sum(-1))
 
 
 def shape_of(record: LayerRecord) -> Shape:

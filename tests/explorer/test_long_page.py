@@ -90,10 +90,12 @@ def test_a_row_is_read_exactly_and_survives_in_the_address(page, site, exact):
 
 def test_views_that_need_all_weights_say_so(page, site):
     opened(page, site)
-    page.get_by_role("button", name="Links").click()
-    page.get_by_text(re.compile("Links is not shown of an input this long")).wait_for()
-    page.goto(page.url.replace("/attend", "/trace"))
-    page.get_by_text(re.compile("give a shorter input|too many")).first.wait_for(timeout=30_000)
+    page.get_by_role("button", name="Text", exact=True).click()
+    page.get_by_text("Text cannot show an input of 900 tokens: it needs all weights at once.").wait_for()
+    assert "cannot show" in page.get_by_role("button", name="Text", exact=True).get_attribute("title")
+    # the row below is there for whoever came by an address
+    page.wait_for_selector("html[data-ready='decoder self/text/none']")
+    assert page.locator(".linked .token").count() > 1
 
 
 def test_another_head_is_drawn_when_it_is_chosen(page, site):
@@ -101,3 +103,34 @@ def test_another_head_is_drawn_when_it_is_chosen(page, site):
     page.keyboard.press(".")
     page.wait_for_selector("html[data-ready='decoder self/0/1/long']", timeout=60_000)
     assert page.locator(".wide h2").inner_text().endswith("head 2")
+
+
+def test_links_of_a_long_input_are_those_of_one_row(page, site, exact):
+    opened(page, site, "&q=812")
+    page.get_by_role("button", name="Links").click()
+    page.wait_for_selector("html[data-ready='decoder self/0/0/links']")
+    keys = page.locator(".linked .ends").last.locator(".token")
+
+    def largest(row):
+        return sorted(np.argsort(-exact[row][: row + 1], kind="stable")[:16])
+
+    def positions():
+        return [int(re.search(r"\((\d+)\)$", text)[1]) - 1 for text in keys.all_inner_texts()]
+
+    assert positions() == largest(812)
+    shares = [float(one.get_attribute("data-share").split()[0].lstrip("<>")) for one in keys.all()]
+    np.testing.assert_allclose(shares, 100 * exact[812][positions()], atol=0.06)
+    # a key leads to its own row
+    clicked = positions()[3]
+    keys.nth(3).click()
+    page.locator(".from .token", has_text=f"({clicked + 1})").wait_for()
+    assert f"q={clicked}" in page.url
+    assert len(positions()) == min(16, clicked + 1)
+    # one may be asked for by its position, and a wrong position is refused
+    page.get_by_label("Another row, by its position").fill("901")
+    page.get_by_role("button", name="Show its row").click()
+    page.get_by_text("901 is no position: give one from 1 to 900.").wait_for()
+    page.get_by_label("Another row, by its position").fill("3")
+    page.keyboard.press("Enter")
+    page.locator(".from .token", has_text="(3)").wait_for()
+    assert positions() == [0, 1, 2]

@@ -38,8 +38,11 @@ const NARROW = 760;
 /** Pixels around the cells of a map, about. */
 const FRAMED = 150;
 
-/** What the window has room for; it changes with the window. */
-const screen = signal("");
+/** Milliseconds after which a window has its size. */
+const SETTLED = 120;
+
+/** What the window has room for; it changes with the window. What is read as text follows its width alone. */
+const [screen, across] = [signal(""), signal(0)];
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -68,8 +71,17 @@ export function mount(place) {
   const keyed = effect(() => {
     if (state.trace.value) import("../views/map_keys.js").then((keys) => mounted && extend(keys));
   });
-  const resized = () => (screen.value = `${innerWidth} ${innerHeight}`);
-  resized();
+  const measure = () => {
+    screen.value = `${innerWidth} ${innerHeight}`;
+    across.value = innerWidth;
+  };
+  measure();
+  let settling = 0;
+  // a window that is being drawn larger is not drawn for every step
+  const resized = () => {
+    clearTimeout(settling);
+    settling = setTimeout(measure, SETTLED);
+  };
   addEventListener("resize", resized);
   const ends = [
     keyed,
@@ -106,7 +118,8 @@ export function mount(place) {
     }),
     drawn(find, (trace, group, node) => {
       void [state.language.value, foldedBy(trace, group)];
-      if (group.long) return void fill(node, h("h2", {}, t("find")), h("p", { class: "note" }, unfound(trace, group)));
+      if (group.long)
+        return void fill(node, h("h2", {}, t("find")), h("p", { class: "note" }, tooLarge("long_find", trace, group)));
       return later(() => import("../views/find_head.js"), node, trace, group);
     }),
     drawn(large, (trace, group, node, alive, tall) => {
@@ -118,6 +131,7 @@ export function mount(place) {
   return () => {
     mounted = false;
     removeEventListener("resize", resized);
+    clearTimeout(settling);
     reset();
     state.strongest.value = null;
     ends.forEach((end) => end());
@@ -138,50 +152,39 @@ function edited(place) {
 }
 
 /**
- * Buttons of which one is pressed.
- * @param {[string, boolean, () => void][]} items what stands on each, whether it is pressed, what a press does
+ * What stands on a button, whether it is pressed, what a press does, and why it is of no use here
+ * @typedef {[string, boolean, () => void, string?]} Item
  */
+
+/** Buttons of which one is pressed. @param {Item[]} items */
 const pick = (items) =>
   h(
     "span",
     { class: "seg" },
-    items.map(([words, on, press]) =>
-      h("button", { class: on ? "tab chosen" : "tab", "aria-pressed": String(on), onclick: press }, words),
-    ),
+    items.map(([words, on, press, why]) => {
+      const look = `tab${on ? " chosen" : ""}${why ? " lacking" : ""}`;
+      return h("button", { class: look, "aria-pressed": String(on), onclick: press, title: why || null }, words);
+    }),
   );
 
-/** Why no heads are found in a long input, and what to do. @param {state.Trace} trace @param {state.Group} group */
-const unfound = (trace, group) =>
-  spelled(trace, group).keys.kind === "nodes"
-    ? [
-        t("long_find_nodes", group.keys.length.toLocaleString("en")),
-        " ",
-        h("a", { href: state.address("graph") }, t("see_neighbours")),
-      ]
-    : t("long_find");
-
-/** Whether a view has the weights that it needs of an input. @param {string} view @param {state.Group} group */
-function showable(view, group) {
-  if (view === "heat") return true;
-  if (view === "table") return group.whole !== false;
-  return view === "needs" ? group.compared !== "" : !group.long;
-}
+/** Whether the tokens are nodes of a graph. @param {state.Trace} trace @param {state.Group} group */
+const isGraph = (trace, group) => spelled(trace, group).keys.kind === "nodes";
 
 /**
- * That a view is not of an input this large, and what shows it instead.
- * @param {HTMLElement} node @param {string} view @param {state.Trace} trace @param {state.Group} group
+ * What an input is too large for, in words of a graph or of a text.
+ * @param {string} words @param {state.Trace} trace @param {state.Group} group @param {...any} values
  */
-function unshown(node, view, trace, group) {
-  const nodes = spelled(trace, group).keys.kind === "nodes";
-  const why = nodes
-    ? t("unshown_nodes", t(view), group.keys.length.toLocaleString("en"))
-    : t("long_map_alone", t(view));
-  const graph = nodes && h("a", { href: state.address("graph") }, t("see_neighbours"));
-  const map = h("button", { class: "small link", onclick: () => (state.view.value = "heat") }, t("show_heat"));
-  // as high as its words
-  node.style.minHeight = "0";
-  fill(node, h("h2", {}, t(view)), h("p", {}, why), h("p", {}, map, graph ? " · " : "", graph));
-  document.documentElement.dataset.ready = `${group.name}/${view}/none`;
+const tooLarge = (words, trace, group, ...values) =>
+  t(`${words}${isGraph(trace, group) ? "_nodes" : ""}`, group.keys.length.toLocaleString("en"), ...values);
+
+/**
+ * Whether a view has the weights that it needs of an input; of links there are those of a row.
+ * @param {string} view @param {state.Group} group
+ */
+function showable(view, group) {
+  if (view === "heat" || view === "links") return true;
+  if (view === "table") return group.whole !== false;
+  return view === "needs" ? group.compared !== "" : !group.long;
 }
 
 /** Whether a page was saved of what counts by a method: it has its maps, and no attention. */
@@ -212,8 +215,14 @@ function groups() {
 }
 
 /** The ways to look. */
-const views = () =>
-  !ofMethod() && pick(state.VIEWS.map((name) => [t(name), state.view.value === name, () => (state.view.value = name)]));
+function views() {
+  const [trace, group] = [state.trace.value, state.chosen()];
+  const why = (/** @type {string} */ name) =>
+    trace && group && !showable(name, group) ? tooLarge("unshown", trace, group, t(name)) : "";
+  const item = (/** @type {string} */ name) =>
+    /** @type {Item} */ ([t(name), state.view.value === name, () => (state.view.value = name), why(name)]);
+  return !ofMethod() && pick(state.VIEWS.map(item));
+}
 
 /** What a map holds; a page that was saved holds weights alone. */
 function stages() {
@@ -264,8 +273,7 @@ function thumbs(trace, group, node, alive) {
   const asked = query({ group: group.name, count: LAYERS, size: 32, ...foldedBy(trace, group) });
   const dark = state.dark.value;
   void screen.value;
-  const coming = group.long && t("heads_coming", 0, group.layers.length * group.heads);
-  const line = h("span", { class: "side", title: t("each_own_scale") }, coming || t("rows_columns"));
+  const line = h("span", { class: "side", title: t("each_own_scale") }, t("rows_columns"));
   fill(node, h("div", { class: "heading" }, h("h2", {}, t("heads")), line));
   const side = sideOf(node, group);
   // the map is measured before the pictures come
@@ -289,15 +297,8 @@ function thumbs(trace, group, node, alive) {
         ),
   );
   if (group.long) {
-    // the map comes first
-    let gone = false;
-    const here = () => alive() && !gone;
-    rested().then(() => {
-      if (here()) headGrid.mountLong(grid, trace, group, dark, side, line, here).catch(failed);
-    });
-    return () => {
-      gone = true;
-    };
+    headGrid.mountEmpty(grid, group, dark, side);
+    return longThumbs(grid, line, (here) => headGrid.fillLong(grid, trace, group, dark, line, () => here() && alive()));
   }
   getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
     if (!alive()) return;
@@ -306,6 +307,31 @@ function thumbs(trace, group, node, alive) {
     // these are of attention, not of a method
     refill(more, tools(), state.method() ? null : h("span", { class: "saving" }, all));
   }, failed);
+}
+
+/**
+ * The pictures of a long input, each of which needs all weights of its head: beside the map, which has needed them, or
+ * on request.
+ * @param {HTMLElement} grid @param {HTMLElement} line @param {(here: () => boolean) => Promise<void>} work
+ */
+function longThumbs(grid, line, work) {
+  let [begun, gone] = [false, false];
+  const begin = () => {
+    if (begun) return;
+    begun = true;
+    ask.remove();
+    work(() => !gone).catch(failed);
+  };
+  const ask = h("button", { class: "small ask", onclick: begin }, t("heads_ask"));
+  grid.after(ask);
+  const stop = effect(() => {
+    // the map comes first
+    if (state.view.value === "heat") rested().then(() => !gone && state.view.peek() === "heat" && begin());
+  });
+  return () => {
+    gone = true;
+    stop();
+  };
 }
 
 /**
@@ -319,10 +345,12 @@ function chosen(trace, group, node, read, alive) {
   const view = state.view.value;
   const at = `/api/v1/traces/${trace.trace_id}`;
   read.hidden = !(view in LARGE);
+  node.parentElement?.classList.toggle("reads", view === "links" || view === "text" || !showable(view, group));
   // a map gives its reading what it leaves
   if (view !== "heat" || group.long) node.parentElement?.style.removeProperty("--read");
   // what is written later has the words of the language
-  void [screen.value, state.language.value, view === "links" && state.beside.value];
+  const width = view === "links" || view === "text" || !showable(view, group);
+  void [width ? across.value : screen.value, state.language.value, view === "links" && state.beside.value];
   // it shows all heads, whichever is chosen
   if (read.hidden) state.strongest.value = null;
   let end = () => {};
@@ -343,10 +371,17 @@ function chosen(trace, group, node, read, alive) {
     });
     return () => end();
   }
-  if (!showable(view, group)) {
-    read.hidden = true;
-    drawnNow();
-    return void unshown(node, view, trace, group);
+  const unfit = !showable(view, group);
+  if (unfit || (group.long && view === "links")) {
+    read.hidden = false;
+    // what is loaded reads these too late to be drawn again
+    void [state.place(group), state.beside.value];
+    const why = unfit ? tooLarge("unshown", trace, group, t(view)) : "";
+    import("../views/row_links.js")
+      .then((row) => row.mount(node, read, trace, group, alive, why))
+      .finally(() => alive() && drawnNow())
+      .then((found) => (alive() ? (end = found) : found()), unable);
+    return () => end();
   }
   if (group.long && view === "heat") {
     // what is loaded reads the head too late for another one to draw it again
@@ -395,7 +430,7 @@ function chosen(trace, group, node, read, alive) {
       ...more,
     };
     const picture = async () => /** @type {any} */ (await pictures())[view](shown);
-    node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title)));
+    node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title + (more?.withHeads || ""))));
     if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
     fill(read);
     const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];

@@ -14,6 +14,8 @@ import { wide } from "../core/wide.js";
 
 /** Pixels of letters; of a line of a bond, and between two of a double one. */
 const [LETTERS, BOND, APART] = [12, 1.6, 5];
+/** Where a number of a bond may stand: on one side, on the other, further away. */
+const AWAY = [1, -1, 1.6, -1.6, 2.4, -2.4];
 
 /**
  * @param {HTMLCanvasElement} canvas
@@ -57,15 +59,20 @@ export function draw(canvas, part, { spots, radius, now, shown, band, numbered }
   for (const { q, k, weight } of shown) {
     const text = share(weight);
     const [across, tall] = [wide(text, LETTERS) / 2 + 2, LETTERS / 2 + 2];
-    const on = between(spots[q], spots[k], now < 0 ? 0.32 : 0.58);
-    const [right, down] = part.bonds.length
+    const beside = part.bonds.length
       ? besideOf(spots, part.bonds, q, k, [across, tall], (band * weight) / most / 2)
-      : [0, 0];
+      : null;
     const clear = (/** @type {number[]} */ [x, y]) =>
       taken.every((one) => Math.abs(one[0] - x) >= one[2] + across || Math.abs(one[1] - y) >= one[3] + tall);
     // the larger weights come first; what would cover one of them on either side is in the list beside the drawing
-    const sides = right || down ? [1, -1] : [1];
-    const place = sides.map((side) => [on[0] + side * right, on[1] + side * down]).find(clear);
+    const at = now < 0 ? 0.32 : 0.58;
+    const ways = beside ? [at, at + 0.15, at - 0.12].flatMap((along) => AWAY.map((side) => [along, side])) : [[at, 0]];
+    const place = ways
+      .map(([along, side]) => {
+        const [x, y] = between(spots[q], spots[k], along);
+        return [x + side * (beside?.[0] || 0), y + side * (beside?.[1] || 0)];
+      })
+      .find(clear);
     if (!place) {
       left += 1;
       continue;

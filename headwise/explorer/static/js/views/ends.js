@@ -16,9 +16,9 @@ const BELOW = { ArrowDown: 1, ArrowUp: -1 };
 const BEHIND = { ArrowRight: 1, ArrowLeft: -1 };
 
 /**
- * @param {import("./heat.js").Head} head
+ * @param {import("./heat.js").Head & { press?: (side: "q" | "k", place: number) => void }} head
  * @param {"below" | "behind"} order how the tokens of a side stand
- * @param {{ q: number[] | null, k: number[] | null }} [positions] in a larger head, which tokens are shown with
+ * @param {{ q: number[] | null, k: number[] | null }} [positions] in a larger head, with which tokens are shown
  * @returns {{ queries: HTMLElement[], keys: HTMLElement[], end: () => void }} `end`: they follow what is chosen no more
  */
 export function mount(head, order, positions) {
@@ -34,7 +34,7 @@ export function mount(head, order, positions) {
         class: "token",
         "aria-pressed": "false",
         tabindex: -1,
-        onclick: () => choose(next(locked(head), side, place), head),
+        onclick: () => (head.press ? head.press(side, place) : choose(next(locked(head), side, place), head)),
         onpointerenter: () => (state.hovered.value = alone),
         onpointerleave: () => (state.hovered.value = null),
         onfocus: () => {

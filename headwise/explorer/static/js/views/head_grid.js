@@ -47,13 +47,20 @@ export function mount(place, group, thumbs, dark, side = 40) {
 }
 
 /**
- * Small pictures of a long input, one after another: the chosen head first, then its layer, then the others.
- * @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {boolean} dark
- * @param {number} side @param {HTMLElement} line says how many have come @param {() => boolean} alive
+ * The heads of a long input without their pictures, which take seconds.
+ * @param {HTMLElement} place @param {state.Group} group @param {boolean} dark @param {number} side
  */
-export async function mountLong(place, trace, group, dark, side, line, alive) {
+export function mountEmpty(place, group, dark, side) {
   const empty = new Uint8Array(group.layers.length * group.heads);
   mount(place, group, { shape: [group.layers.length, group.heads, 1, 1], data: empty }, dark, side);
+}
+
+/**
+ * The pictures of a long input, one after another: the chosen head first, then its layer, then the others.
+ * @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {boolean} dark
+ * @param {HTMLElement} line says how many have come @param {() => boolean} alive
+ */
+export async function fillLong(place, trace, group, dark, line, alive) {
   const canvases = [...place.querySelectorAll("canvas.thumb")];
   let drawn = 0;
   const now = state.place(group);

@@ -23,11 +23,14 @@ import { WORDS } from "../words/links.js";
 
 learn(WORDS);
 
-/** Pixels of a row, at least and at most, and of all rows where there are few; pixels of a share beside a token. */
+/**
+ * Pixels of a row, at least and at most, of one beside a row alone, and of all rows where there are few; pixels of a
+ * share beside a token.
+ */
 export const STEP = 24;
-const [LARGEST, ROOM, SHARE] = [44, 440, 12];
-/** Pairs of tokens up to which all heads are shown at first. */
-const FEW = 128 * 128;
+const [LARGEST, LARGE, ROOM, SHARE] = [44, 36, 440, 12];
+/** Pixels of the line of a weight of 1, and of the largest weight of a part. */
+const [WIDEST, PART] = [4, 7];
 /** Lines that are drawn at once; those of a token that is looked at are drawn besides. */
 const DRAWN = 1500;
 /** Pixels of a screen on which the titles of the sides are short. */
@@ -41,8 +44,11 @@ let lastChip = { head: -1, at: 0, focus: false };
 /**
  * @typedef {{ head: number, place: number, weights: Float32Array }} Coloured a head, and which colour it has
  * @typedef {{ q: number, k: number, weight: number, place: number }} Line
+ * `part`: where the rows and columns of a part are in the head that it is of, null where all of them are there; every
+ * link of it is drawn; `press`: what a click on a token does, where it does not lock it
  * @typedef {import("./heat.js").Head & { coloured?: Coloured[], count?: number, chosen?: number,
- * pair?: number[] | null }} Heads
+ * pair?: number[] | null, part?: { q: number[] | null, k: number[] | null },
+ * press?: (side: "q" | "k", place: number) => void }} Heads
  */
 
 /** The heads of a layer that have colours: the eight among which the chosen one is. @param {state.Group} group */
@@ -53,10 +59,11 @@ function window(group) {
 }
 
 /** Those of them that are shown: the chosen one always. @param {state.Group} group */
-function shownHeads(group) {
+export function shownHeads(group) {
   const { head } = state.place(group);
   const all = window(group);
-  if (!state.beside.value) return group.queries.length * group.keys.length > FEW ? [head] : all;
+  // of many tokens the lines of one head are enough to read
+  if (!state.beside.value) return parts.isLarge({ group }) ? [head] : all;
   const named = state.beside.value.split(".").map(Number);
   return all.filter((one) => one === head || named.includes(one));
 }
@@ -71,14 +78,20 @@ export async function more(trace, group) {
   const [same, length] = [state.oneSequence(group), group.keys.length];
   const pair = same ? sentencePair(special, length) : null;
   if (rolled(group)) return { pair };
-  const all = window(group);
   const coloured = await Promise.all(
     shownHeads(group).map(async (one) => {
       const { weights } = await seen(trace, group, one);
-      return { head: one, place: all.indexOf(one), weights };
+      return { head: one, place: one % COLOURED, weights };
     }),
   );
-  return { coloured, count: group.heads, chosen: head, pair };
+  return { coloured, count: group.heads, chosen: head, pair, withHeads: withHeads(group) };
+}
+
+/** The heads beside the chosen one, for a title; "" where there are none. @param {state.Group} group */
+export function withHeads(group) {
+  const { head } = state.place(group);
+  const others = rolled(group) ? [] : shownHeads(group).filter((one) => one !== head);
+  return others.length ? t("with_heads", others.map((one) => one + 1).join(t("comma"))) : "";
 }
 
 /** The lines of all heads that are shown, and how many there would be. @param {Heads} head @param {string} between */
@@ -95,7 +108,8 @@ export function linesOf(head, between = "") {
   for (const { place, weights } of colouredOf(head)) {
     for (let at = 0; at < weights.length; at += 1)
       if (weights[at] > 0 && (whole || meets(Math.floor(at / columns), at % columns))) all += 1;
-    const found = strongest(weights, rows, columns, state.mass.value / 100, { q: -1, k: -1 });
+    const mass = head.part ? 1 : state.mass.value / 100;
+    const found = strongest(weights, rows, columns, mass, { q: -1, k: -1 });
     cut = cut || found.cut;
     for (const link of found.links) {
       if (lines.length >= MOST) return { lines, all, cut: true };
@@ -121,51 +135,38 @@ const partOf = (held, pair, at) => pair[held ? held[at][0] : at];
 export const colouredOf = (head) => head.coloured || [{ head: 0, place: 0, weights: head.weights }];
 
 /** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
-export const mount = (place, head) =>
-  parts.isLarge(head) ? parts.mount(place, head, (body, part) => draw(body, part.narrow, part)) : draw(place, head);
+export const mount = (place, head) => (parts.isLarge(head) ? parts.mount(place, head, draw) : draw(place, head));
 
-/**
- * The lines of a head, of a large one those of a part of it.
- * @param {Heads} head @param {parts.Part | undefined} part @param {string} between
- */
-function linesWithin(head, part, between) {
-  const found = linesOf(part ? part.wide : head, between);
-  if (!part) return found;
-  const at = new Map(part.kept.map((k, place) => [k, place]));
-  const lines = found.lines.flatMap((line) => {
-    const k = at.get(line.k);
-    return k === undefined ? [] : [{ ...line, k }];
-  });
-  return { ...found, lines };
-}
-
-/** @param {HTMLElement} place @param {Heads} head @param {parts.Part} [part] which it is of a larger one */
-function draw(place, head, part) {
+/** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
+export function draw(place, head) {
   const { group } = head;
   const count = Math.max(group.queries.length, group.keys.length, 1);
-  const step = Math.max(STEP, Math.min(LARGEST, Math.floor(ROOM / count)));
+  const step = Math.max(STEP, Math.min(head.press ? LARGE : LARGEST, Math.floor(ROOM / count)));
   const [faint, lit] = [h("canvas", { "aria-hidden": "true" }), h("canvas", { "aria-hidden": "true" })];
   const strands = h("div", { class: "strands" }, faint, lit);
-  const { queries, keys, end: unmark } = ends.mount(head, "below", part?.positions);
+  const { queries, keys, end: unmark } = ends.mount(head, "below", head.part);
   const [names, note] = [sidesOf(group), h("p", { class: "legend" })];
   const between = signal("");
   const narrow = innerWidth <= NARROW;
   const title = (/** @type {"from" | "to"} */ side) => h("span", {}, t(narrow ? `attends_${side}` : names[side]));
+  const shared = head.part ? sharesOf(head, queries, keys) : null;
   place.append(
     controls(head, between),
     h(
       "div",
       { class: "linked" },
       h("p", { class: "side" }, title("from"), title("to")),
+      blockNames(head),
       h("div", { class: "ends from" }, queries),
       strands,
       h("div", { class: "ends" }, keys),
     ),
-    h("p", { class: "legend" }, t("links_note")),
+    h("p", { class: "legend" }, t(head.press ? "links_note_row" : shared ? "links_note_part" : "links_note")),
     note,
   );
   const linked = /** @type {HTMLElement} */ (place.querySelector(".linked"));
   linked.style.setProperty("--step", `${step}px`);
+  linked.classList.toggle("part", Boolean(head.part));
   if (lastChip.focus) {
     lastChip.focus = false;
     const first = Math.floor((head.chosen || 0) / COLOURED) * COLOURED;
@@ -179,24 +180,50 @@ function draw(place, head, part) {
   const end = effect(() => {
     // the colours of lines are those of the page
     void state.dark.value;
-    const { lines, all, cut } = linesWithin(head, part, between.value);
+    const { lines, all, cut } = linesOf(head, between.value);
     const drawn = strongestOf(lines);
     const [some, every] = [drawn.length, all].map((one) => one.toLocaleString("en"));
-    note.textContent = t(
-      part ? "part_links" : cut || drawn.length < lines.length ? "links_most" : "links_cut",
-      some,
-      every,
-      state.mass.value,
-    );
+    note.textContent = head.part
+      ? ""
+      : t(cut || drawn.length < lines.length ? "links_most" : "links_cut", some, every, state.mass.value);
     const picture = new Picture(faint, lit, width.value, step, head, lines, drawn);
-    // links stand back once somebody looks at one token
-    const free = () => !state.hovered.value && state.query.value < 0 && state.key.value < 0;
-    return effect(() => picture.draw(state.hovered.value || chosen(head), free()));
+    // links stand back once somebody looks at one token, of a part behind the chosen row at once
+    const free = () => !head.part && !state.hovered.value && state.query.value < 0 && state.key.value < 0;
+    return effect(() => {
+      const at = state.hovered.value || chosen(head);
+      picture.draw(at, free());
+      shared?.(at);
+      linked.classList.toggle("by-key", at.q < 0 && at.k >= 0);
+    });
   });
   return () => {
     resized.disconnect();
     unmark();
     end();
+  };
+}
+
+/** The numbers of the heads above their blocks, where there are several. @param {Heads} head */
+function blockNames(head) {
+  const shown = head.coloured || [];
+  if (shown.length < 2) return null;
+  const first = Math.floor((head.chosen || 0) / COLOURED) * COLOURED;
+  const name = (/** @type {Coloured} */ { head: one }) =>
+    h("span", { class: `of-head-${one - first}` }, String(one + 1));
+  return h("p", { class: "of-blocks", "aria-hidden": "true" }, shown.map(name));
+}
+
+/**
+ * What the chosen head gives between the looked-at token and each of the other side, in percent beside these.
+ * @param {Heads} head @param {HTMLElement[]} queries @param {HTMLElement[]} keys
+ * @returns {(at: { q: number, k: number }) => void}
+ */
+function sharesOf({ weights }, queries, keys) {
+  const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) =>
+    (node.dataset.share = weight === null ? "" : percent(Math.max(0, weight), 1));
+  return ({ q, k }) => {
+    queries.forEach((node, at) => put(node, q < 0 && k >= 0 ? weights[at * keys.length + k] : null));
+    keys.forEach((node, at) => put(node, q >= 0 ? weights[q * keys.length + at] : null));
   };
 }
 
@@ -223,7 +250,14 @@ class Picture {
   constructor(faint, lit, width, step, head, lines, drawn) {
     const { queries, keys } = head.group;
     const dots = globalThis.devicePixelRatio || 1;
-    this.size = [width, step * Math.max(queries.length, keys.length)].map((one) => Math.max(1, Math.round(one * dots)));
+    const most = Math.max(queries.length, keys.length);
+    this.size = [width, step * most].map((one) => Math.max(1, Math.round(one * dots)));
+    // the fewer tokens of a part stand in the middle of the others
+    const spare = (/** @type {string[]} */ side) => (head.part ? (most - side.length) / 2 : 0);
+    this.above = { q: spare(queries), k: spare(keys) };
+    /** The weight of the widest line, and its pixels: of a part the largest. */
+    this.full = head.part ? lines.reduce((largest, { weight }) => Math.max(largest, weight), 0) || 1 : 1;
+    this.widest = head.part ? PART : WIDEST;
     sized(lit, this.size);
     this.faint = faint;
     this.canvas = lit;
@@ -258,14 +292,14 @@ class Picture {
     context.lineCap = "round";
     let colour = -1;
     for (const { q, k, weight, place } of lines) {
-      const [aside, level] = [apart * (order.get(place) || 0), Math.min(1, weight)];
+      const [aside, level] = [apart * (order.get(place) || 0), Math.min(1, weight / this.full)];
       // to set a colour costs as much as a line
       if (place !== colour) context.strokeStyle = this.colours[(colour = place)];
       context.globalAlpha = strength * (0.35 + 0.65 * level);
-      context.lineWidth = this.dots * (0.5 + 4 * level);
+      context.lineWidth = this.dots * (0.5 + this.widest * level);
       context.beginPath();
-      context.moveTo(left, (q + 0.5) * this.step + aside);
-      context.lineTo(right, (k + 0.5) * this.step + aside);
+      context.moveTo(left, (this.above.q + q + 0.5) * this.step + aside);
+      context.lineTo(right, (this.above.k + k + 0.5) * this.step + aside);
       context.stroke();
     }
     context.globalAlpha = 1;
@@ -280,7 +314,7 @@ class Picture {
       this.background();
     }
     // thousands of lines are not drawn anew because they stand back
-    this.faint.style.opacity = free ? "" : "0.45";
+    this.faint.style.opacity = free ? "" : this.head.part ? "0.3" : "0.45";
     if (this.marked) context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.marked = at.q >= 0 || at.k >= 0;
     const lit = this.lines.filter(({ q, k }) => (at.q >= 0 ? q === at.q : at.k >= 0 && k === at.k));
@@ -297,10 +331,11 @@ class Picture {
       context.fillStyle = this.colours[place];
       const left = q >= 0 ? this.canvas.width - this.margin + 4 * this.dots + column * size : column * size;
       const many = q >= 0 ? keys.length : k >= 0 ? queries.length : 0;
+      const above = q >= 0 ? this.above.k : this.above.q;
       for (let row = 0; row < many; row += 1) {
         const weight = q >= 0 ? weights[q * keys.length + row] : weights[row * keys.length + k];
-        context.globalAlpha = Math.max(0.06, Math.min(1, weight));
-        context.fillRect(left, row * this.step + 0.15 * this.step, size - this.dots, 0.7 * this.step);
+        context.globalAlpha = Math.max(0.06, Math.min(1, weight / this.full));
+        context.fillRect(left, (above + row + 0.15) * this.step, size - this.dots, 0.7 * this.step);
       }
     });
     context.globalAlpha = 1;
@@ -333,14 +368,16 @@ function controls(head, between) {
   return h(
     "div",
     { class: "link-controls" },
-    head.coloured ? chips(head) : null,
-    h(
-      "label",
-      { class: "slider" },
-      t("links_mass"),
-      share,
-      h("output", {}, () => percent(state.mass.value / 100, 0)),
-    ),
+    head.coloured && (head.count || 1) > 1 ? chips(head) : null,
+    head.part
+      ? null
+      : h(
+          "label",
+          { class: "slider" },
+          t("links_mass"),
+          share,
+          h("output", {}, () => percent(state.mass.value / 100, 0)),
+        ),
     head.pair ? h("label", { class: "slider" }, t("links_between"), pairs) : null,
   );
 }

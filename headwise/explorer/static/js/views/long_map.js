@@ -11,7 +11,7 @@ import { marked, numbered, painted, parted } from "../core/heatmap.js";
 import { apart, cut, number, share } from "../core/text.js";
 import { cellAt, showing } from "../core/zoom.js";
 import { fill, h } from "../dom.js";
-import { effect, signal } from "../store.js";
+import { effect } from "../store.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headTitle, sidesOf } from "../titles.js";
@@ -20,6 +20,7 @@ import { chosen, spared } from "./heat.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as reading from "./reading.js";
+import { Rows, opening } from "./rows.js";
 import { BARS } from "./shares.js";
 import * as zooming from "./zooming.js";
 import { WORDS } from "../words/long.js";
@@ -52,7 +53,7 @@ export async function mount(node, read, trace, group, alive) {
   if (!alive()) return () => {};
   const title = headTitle(group, at, head);
   const rows = new Rows(path, layer, head);
-  state.strongest.value = await opening(overview, rows, trace.places?.chosen);
+  state.strongest.value = await opening(rows, trace, async () => overview);
   if (!alive()) return () => {};
   // nodes that are numbers have these names everywhere
   const start = Number(trace.axes[group.name].keys.kind !== "nodes" || group.keys[0] !== "0");
@@ -64,17 +65,6 @@ export async function mount(node, read, trace, group, alive) {
   const ends = [await map.mount(place), reading.mount(read, { group, row: rows.at }, trace, group)];
   document.documentElement.dataset.ready = `${group.name}/${at}/${head}/long`;
   return () => ends.forEach((end) => end());
-}
-
-/**
- * The cell on which a map opens: in a graph read for one node, what this takes most from another.
- * @param {Overview} overview @param {Rows} rows @param {number | null | undefined} node
- */
-async function opening({ largest: { q, k } }, rows, node) {
-  if (node === null || node === undefined) return { q, k };
-  const row = await rows.load(node);
-  const best = row.reduce((most, weight, at) => (at !== node && weight > (row[most] || 0) ? at : most), -1);
-  return { q: node, k: best < 0 ? node : best };
 }
 
 /** Largest weights or means. */
@@ -90,31 +80,6 @@ function hows() {
       () => t(how ? "blocks_mean" : "blocks_max"),
     );
   return h("span", { class: "seg" }, button(""), button("mean"));
-}
-
-/** Exact rows of a head, asked for when they are looked at. */
-class Rows {
-  /** @param {string} path @param {string} layer @param {number} head */
-  constructor(path, layer, head) {
-    this.asked = (/** @type {number} */ q) => `${path}/rows?${query({ layer, head, q })}`;
-    this.latest = signal(/** @type {{ q: number, row: Float32Array } | null} */ (null));
-  }
-
-  /** The row of a query; null while it comes. */
-  at = (/** @type {number} */ q) => {
-    const latest = this.latest.value;
-    if (latest && latest.q === q) return latest.row;
-    this.load(q).catch((error) => (state.status.value = error.message));
-    return null;
-  };
-
-  /** @param {number} q */
-  async load(q) {
-    const { data } = await getNumbers(this.asked(q));
-    const row = /** @type {Float32Array} */ (data);
-    this.latest.value = { q, row };
-    return row;
-  }
 }
 
 class LongMap {

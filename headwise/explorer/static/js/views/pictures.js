@@ -11,10 +11,11 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import { groupTitle, headName, layerNumber, sidesOf } from "../titles.js";
 import { PLACES, columnsOf, heading } from "./head_table.js";
-import { locked } from "./heat.js";
+import { chosen, locked } from "./heat.js";
 import { shading } from "./legend.js";
 import { headColours } from "./head_colours.js";
 import { STEP, colouredOf, linesOf, strongestOf } from "./links.js";
+import { isLarge, shownPart } from "./part.js";
 import { tinted } from "./text.js";
 
 /** @typedef {import("../core/picture.js").Picture} Picture */
@@ -152,13 +153,17 @@ export function heat(head) {
   return framed(title, width, bottom - EDGE + 14, marks, [`${how.title} (${t(state.scale.peek())})`]);
 }
 
-/** @param {import("./links.js").Heads} head @returns {Picture} */
-export function links(head) {
-  const { group, title } = head;
+/** @param {import("./links.js").Heads} whole @returns {Picture} */
+export function links(whole) {
+  const head = isLarge(whole) ? shownPart(whole) : whole;
+  const { group, title, part } = head;
   const [rows, columns] = [group.queries.length, group.keys.length];
   const { ink, soft } = colours();
-  const [strokes, at] = [headColours(), locked(head)];
-  const left = EDGE + Math.max(wide(t("attends_from")), ...group.queries.map((one) => wide(shown(one)))) + GAP;
+  const [strokes, at] = [headColours(), part ? chosen(head) : locked(head)];
+  const named = (/** @type {string[]} */ side, /** @type {number[] | null | undefined} */ places) =>
+    side.map((one, at) => shown(one) + (places ? ` (${places[at] + 1})` : ""));
+  const [from, to] = [named(group.queries, part?.q), named(group.keys, part?.k)];
+  const left = EDGE + Math.max(wide(t("attends_from")), ...from.map((one) => wide(one))) + GAP;
   const right = left + 320;
   const y = EDGE + 56;
   const middle = (/** @type {number} */ place) => y + (place + 0.5) * STEP;
@@ -167,9 +172,10 @@ export function links(head) {
   const heads = colouredOf(head);
   const { lines: every, all } = linesOf(head);
   const lines = strongestOf(every);
+  const full = part ? Math.max(...lines.map(({ weight }) => weight)) || 1 : 1;
   /** @type {Marks} */
   const marks = lines.map((line) => {
-    const share = Math.min(1, line.weight);
+    const share = Math.min(1, line.weight / full);
     const aside = 2 * (heads.findIndex(({ place }) => place === line.place) - (heads.length - 1) / 2);
     return {
       kind: "line",
@@ -182,19 +188,18 @@ export function links(head) {
   });
   marks.push({ kind: "text", x: left, y: y - 8, text: t("attends_from"), fill: soft, anchor: "end" });
   marks.push(words(t("attends_to"), right, y - 8, soft));
-  group.queries.forEach((one, q) =>
-    marks.push({ kind: "text", x: left, y: middle(q) + 4, text: shown(one), fill: ink, anchor: "end" }),
-  );
-  group.keys.forEach((one, k) => marks.push(words(shown(one), right, middle(k) + 4, ink)));
+  from.forEach((text, q) => marks.push({ kind: "text", x: left, y: middle(q) + 4, text, fill: ink, anchor: "end" }));
+  to.forEach((text, k) => marks.push(words(text, right, middle(k) + 4, ink)));
   let x = EDGE;
   for (const { head: number, place } of head.coloured || []) {
     marks.push({ kind: "rect", x, y: EDGE + 24, width: 12, height: 12, fill: strokes[place] });
     marks.push(words(headName(number), x + 16, EDGE + 34, ink));
     x += 28 + wide(headName(number));
   }
-  const width = Math.max(x, right + Math.max(wide(t("attends_to")), ...group.keys.map((one) => wide(shown(one)))));
+  const width = Math.max(x, right + Math.max(wide(t("attends_to")), ...to.map((one) => wide(one))));
   const height = 32 + STEP * Math.max(rows, columns);
-  return framed(title, width - EDGE, height, marks, [t("links_cut", lines.length, all, state.mass.peek())]);
+  const below = part ? [] : [t("links_cut", lines.length, all, state.mass.peek())];
+  return framed(title, width - EDGE, height, marks, below);
 }
 
 /** @param {Head} head @returns {Picture} */

@@ -16,6 +16,8 @@ import { fact, measures, shares } from "./shares.js";
 
 /** Letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
 const [LETTERS, CELLS] = [16, 128 * 128];
+/** Keys beyond which they are not all in sight, so that a bar leads to its own. */
+const MANY = 60;
 
 /**
  * `row`: a row of weights, minus infinity where a pair is forbidden; null while it comes
@@ -47,6 +49,8 @@ export function mount(place, head, trace, group) {
         ),
     h("p", { class: "note" }, () => t("note")),
   );
+  const press = (/** @type {number} */ q) => (/** @type {number} */ k) =>
+    state.lock({ q: head.rows ? head.rows[q][0] : q, k: head.columns ? head.columns[k][0] : k });
   return effect(() => {
     const { q, k: locked } = chosen(head);
     if (q < 0) return fill(body);
@@ -76,7 +80,7 @@ export function mount(place, head, trace, group) {
         row,
         order,
         k,
-        { full: fullOf(row[order[0]]) },
+        { full: fullOf(row[order[0]]), press: columns > MANY ? press(q) : undefined },
       ),
       facts,
     );

@@ -14,14 +14,17 @@ export const BARS = 7;
  * @param {number[]} row
  * @param {number[]} order the places of its weights, the largest first
  * @param {number} marked
- * @param {{ most?: number, full?: number, told?: (weight: number) => string }} [how] bars at most, a weight whose
- * bar is full, and how a weight reads
+ * @param {{ most?: number, full?: number, told?: (weight: number) => string, press?: (at: number) => void }} [how] bars
+ * at most, a weight whose bar is full, how a weight reads, and what a click on its name does
  */
-export const shares = (label, row, order, marked, { most = BARS, full = 1, told = inPercent } = {}) =>
+export const shares = (label, row, order, marked, { most = BARS, full = 1, told = inPercent, press } = {}) =>
   h(
     "div",
     { class: "shares" },
-    order.slice(0, most).map((at) => bar(label(at), row[at], at === marked, full, told)),
+    order.slice(0, most).map((at) => {
+      const name = press ? h("button", { class: "small link", onclick: () => press(at) }, label(at)) : label(at);
+      return bar(name, row[at], at === marked, full, told);
+    }),
   );
 
 /** @param {number} weight */

@@ -37,7 +37,7 @@ function sentence(place, seen) {
   const least = counted.reduce((low, at) => (shareOf(seen, at) < shareOf(seen, low) ? at : low), counted[0]);
   const said = () => t("all_even", nodes[least].name, seen.entropy[least].toFixed(2), evenOf(nodes[least]).toFixed(2));
   place.append(
-    h("h2", {}, t("spread")),
+    h("h2", {}, t("spread_head")),
     // of a molecule the sentence beside the drawing says which atoms choose
     state.reads() === "molecule" && counted.length ? "" : h("p", {}, counted.length ? said() : t("hears_itself")),
     h("p", { class: "legend" }, meanOf(seen)),
@@ -129,9 +129,7 @@ function bars(place, seen) {
 
 /** @param {Seen} seen */
 function meanOf({ part: { nodes }, entropy }) {
-  const even = nodes.reduce((all, one) => all + evenOf(one), 0) / nodes.length;
-  const mean = Array.from(entropy).reduce((all, one) => all + one, 0) / nodes.length;
-  return t("mean_entropy", mean.toFixed(2), even.toFixed(2));
+  return t("mean_entropy", percent(1 - lacking(nodes, entropy), 1));
 }
 
 /** @type {typeof mount} */

@@ -2,8 +2,8 @@
 /** The tokens of both sides, tinted by what the chosen query attends to, or by what attends to the chosen key. */
 
 import { fill, h } from "../dom.js";
-import { effect } from "../store.js";
-import { cut, number, percent, shown } from "../core/text.js";
+import { effect, signal } from "../store.js";
+import { apart, cut, number, percent, shown } from "../core/text.js";
 import * as ends from "./ends.js";
 import { chosen } from "./heat.js";
 import * as legend from "./legend.js";
@@ -26,6 +26,10 @@ const LETTERS = /** @type {[number, number][]} */ ([
 const MANY = 120;
 /** Letters of the token that is named below another one. */
 const NAMED = 10;
+/** A share of which one decimal says nothing. */
+const LEAST = 0.001;
+/** Of the height of the window, what the tokens of a scrolled side take at most. */
+const TALLEST = 0.55;
 
 /** What the tints are of: a query (-1) or a key that is looked at. @param {import("./heat.js").Head} head */
 export function tinted(head) {
@@ -38,62 +42,153 @@ export function tinted(head) {
 export function mount(place, head) {
   const { weights, group } = head;
   const columns = group.keys.length;
-  const { queries, keys, end: unmark } = ends.mount(head, "behind");
+  const positions = (/** @type {string[]} */ side) => (side.length > MANY ? side.map((_, at) => at) : null);
+  const {
+    queries,
+    keys,
+    end: unmark,
+  } = ends.mount(head, "behind", {
+    q: positions(group.queries),
+    k: positions(group.keys),
+  });
   const [names, sentence, bar] = [sidesOf(group), h("p", { class: "legend" }), h("div")];
   // few tokens are as large as a figure
   const letters = [...group.queries, ...group.keys].join(" ").length;
   const size = LETTERS.find(([most]) => letters <= most);
   place.style.setProperty("--letters", size ? `${size[1]}px` : "");
-  place.append(
-    directions(),
-    h("p", { class: "side" }, t(names.from)),
-    h("div", { class: "tokens with-shares" }, queries),
-    h("p", { class: "side" }, t(names.to)),
-    h("div", { class: "tokens with-shares" }, keys),
-    // below the tokens, so that these do not move while it changes
-    sentence,
-    bar,
-  );
-  for (const side of place.querySelectorAll(".with-shares"))
-    side.classList.toggle("many", side.childElementCount > MANY);
+  place.append(directions());
+  const from = side(place, t(names.from), queries, () => state.cell().q);
+  const to = side(place, t(names.to), keys, () => state.cell().k);
+  // below the tokens, so that these do not move while it changes
+  place.append(sentence, bar);
   const explain = legend.mount(bar);
+  const [ofQuery, ofKey] = [group.queries, group.keys].map((labels) => apart(labels, (label) => cut(label, NAMED)));
   /** The label of the largest of some weights, and how much that is. */
-  const largest = (/** @type {string[]} */ labels, /** @type {number} */ from, /** @type {number} */ step) => {
-    const most = mostOf(weights, from, labels.length, step);
-    return `${cut(labels[most], NAMED)} ${percent(Math.max(0, weights[from + most * step]), 0)}`;
+  const largest = (
+    /** @type {(at: number) => string} */ name,
+    /** @type {number} */ count,
+    /** @type {number} */ from,
+    /** @type {number} */ step,
+  ) => {
+    const most = mostOf(weights, from, count, step);
+    return `${name(most)} ${percent(Math.max(0, weights[from + most * step]), 0)}`;
   };
+  const ofColumn = (/** @type {number} */ k) =>
+    group.queries.reduce((sum, _, q) => sum + Math.max(0, weights[q * columns + k]), 0);
   const end = [
     unmark,
+    from.end,
+    to.end,
     effect(() => explain(legend.shading({ weights }), weights, false)),
     effect(() => {
       const { q, k } = tinted(head);
-      const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight, /** @type {number} */ at) => {
+      const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
         if (weight === null) node.removeAttribute("style");
         else tint(node, weight, top);
-        const position = node.closest(".many") ? `${node.textContent} (${at + 1}) ` : "";
+        const many = node.closest(".many");
+        const position = many ? `${node.textContent} ` : "";
         node.title = weight === null ? position : position + number(weight);
-        node.dataset.share = weight === null ? "" : percent(weight, 1);
+        node.dataset.share = weight === null ? "" : many && weight < LEAST ? "·" : percent(weight, 1);
       };
       const top = largestOf(weights);
-      let sum = 0;
       queries.forEach((node, at) => {
         node.toggleAttribute("data-looked", at === q);
-        if (k >= 0) sum += weights[at * columns + k];
-        put(node, k < 0 ? null : weights[at * columns + k], at);
-        if (k < 0) node.dataset.share = `→ ${largest(group.keys, at * columns, 1)}`;
+        put(node, k < 0 ? null : weights[at * columns + k]);
+        if (k < 0) node.dataset.share = `→ ${largest(ofKey, columns, at * columns, 1)}`;
       });
       keys.forEach((node, at) => {
         node.toggleAttribute("data-looked", at === k);
-        put(node, q < 0 ? null : weights[q * columns + at], at);
-        if (q < 0) node.dataset.share = `← ${largest(group.queries, at, columns)}`;
+        put(node, q < 0 ? null : weights[q * columns + at]);
+        if (q < 0) node.dataset.share = `← ${largest(ofQuery, queries.length, at, columns)}`;
       });
+    }),
+    effect(() => {
+      const { q, k } = tinted(head);
       const strong = (/** @type {string} */ label) => h("strong", {}, h("bdi", {}, shown(label)));
-      if (q >= 0) fill(sentence, phrase("tint_row", strong(group.queries[q])));
+      const { first, last } = to.seen.value;
+      const row = q < 0 ? null : weights.subarray(q * columns, (q + 1) * columns);
+      const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
+      if (row && last - first + 1 < columns)
+        fill(
+          sentence,
+          phrase(
+            "tint_row_part",
+            strong(group.queries[q]),
+            first + 1,
+            last + 1,
+            percent(sum(row.subarray(first, last + 1)), 0),
+          ),
+        );
+      else if (row) fill(sentence, phrase("tint_row", strong(group.queries[q])));
       else if (k >= 0)
-        fill(sentence, phrase("tint_column", strong(group.keys[k]), percent(sum / group.queries.length, 1)));
+        fill(sentence, phrase("tint_column", strong(group.keys[k]), percent(ofColumn(k) / group.queries.length, 1)));
     }),
   ];
   return () => end.forEach((one) => one());
+}
+
+/**
+ * A side's title and tokens; many of them in a box that scrolls, which says what is in sight and brings there what is
+ * chosen.
+ * @param {HTMLElement} place @param {string} title @param {HTMLElement[]} tokens
+ * @param {() => number} at the token that is chosen, -1 for none
+ */
+function side(place, title, tokens, at) {
+  const seen = signal({ first: 0, last: tokens.length - 1 });
+  const [caption, box] = [h("p", { class: "side" }, title), h("div", { class: "tokens with-shares" }, tokens)];
+  place.append(caption, box);
+  if (tokens.length <= MANY) return { seen, end: () => {} };
+  box.classList.add("many");
+  for (const [name, value] of [
+    ["tabindex", "0"],
+    ["role", "region"],
+    ["aria-label", title],
+  ])
+    box.setAttribute(name, value);
+  const range = h("span", {}, () =>
+    t("tokens_seen", seen.value.first + 1, seen.value.last + 1, tokens.length.toLocaleString("en")),
+  );
+  caption.append(h("span", { class: "seen" }, " · ", range));
+  const look = () => {
+    const [top, bottom] = [box.scrollTop - 2, box.scrollTop + box.clientHeight + 2];
+    const within = (/** @type {HTMLElement} */ node) =>
+      node.offsetTop >= top && node.offsetTop + node.offsetHeight <= bottom;
+    const first = Math.max(0, tokens.findIndex(within));
+    const after = tokens.findIndex((node, place) => place > first && !within(node));
+    const last = (after < 0 ? tokens.length : after) - 1;
+    if (first !== seen.peek().first || last !== seen.peek().last) seen.value = { first, last };
+    box.classList.toggle("more-above", first > 0);
+    box.classList.toggle("more-below", last < tokens.length - 1);
+  };
+  // the box ends between two lines
+  const cutBetween = () => {
+    const next = tokens.find((node) => node.offsetTop > tokens[0].offsetTop);
+    if (!next) return;
+    const line = next.offsetTop - tokens[0].offsetTop;
+    const most = Math.max(2, Math.floor((TALLEST * innerHeight) / line));
+    box.style.maxHeight = `${most * line - (line - tokens[0].offsetHeight) / 2}px`;
+    look();
+  };
+  const resized = new ResizeObserver(cutBetween);
+  resized.observe(box);
+  box.addEventListener("scroll", look);
+  let mounted = false;
+  const end = effect(() => {
+    const node = tokens[at()];
+    const [top, high] = [box.scrollTop, box.clientHeight];
+    if (node && (node.offsetTop < top || node.offsetTop + node.offsetHeight > top + high))
+      box.scrollTop = node.offsetTop - Math.floor(high / 3);
+    // a click far below brings it back to the screen
+    if (node && mounted) node.scrollIntoView({ block: "nearest" });
+    mounted = true;
+  });
+  return {
+    seen,
+    end: () => {
+      resized.disconnect();
+      end();
+    },
+  };
 }
 
 /** Both directions by one control. */

@@ -50,23 +50,23 @@ export const WORDS = {
   inputs: ["Inputs, one a line", "输入，每行一个"],
   // a long input
   heads_coming: ["computing: {0} of {1} heads", "计算中：{1} 个头中的 {0} 个"],
+  heads_ask: ["Draw their pictures", "画出缩略图"],
   long_find: [
-    "Not of an input this long: it needs all weights of all heads at once. Give a shorter input.",
-    "输入过长，无法给出：这需要同时计算所有头的全部权重。请给出较短的输入。",
+    "An input of {0} tokens is too long: this compares all weights of all heads at once.",
+    "输入有 {0} 个词元，过长：查找需要同时比较所有头的全部权重。",
   ],
   long_find_nodes: [
-    "Not of a graph of {0} nodes: it needs all weights of all heads at once. Graph draws one node and its neighbours:",
-    "图有 {0} 个节点，无法给出：这需要同时计算所有头的全部权重。“图”页画出所选节点及其邻居：",
+    "A graph of {0} nodes is too large: this compares all weights of all heads at once.",
+    "图有 {0} 个节点，过大：查找需要同时比较所有头的全部权重。",
   ],
-  long_map_alone: [
-    "{0} is not shown of an input this long. The heatmap shows all of it; or give a shorter input.",
-    "输入过长，无法显示“{0}”。热图可显示全部；或给出较短的输入。",
+  unshown: [
+    "{1} cannot show an input of {0} tokens: it needs all weights at once. Links shows a row, as here; Map shows all.",
+    "输入有 {0} 个词元，“{1}”无法显示：这需要同时计算全部权重。“连线”显示其中一行，如下；“热图”显示全部。",
   ],
   unshown_nodes: [
-    "{0} is not shown of a graph of {1} nodes. The heatmap shows all of it; Graph draws a node and its neighbours.",
-    "图有 {1} 个节点，无法显示“{0}”。热图可显示一个头的全部权重；“图”页画出所选节点及其邻居。",
+    "{1} cannot show a graph of {0} nodes: it needs all weights at once. Links shows a row, as here; Map shows all.",
+    "图有 {0} 个节点，“{1}”无法显示：这需要同时计算全部权重。“连线”显示其中一行，如下；“热图”显示全部。",
   ],
-  show_heat: ["Show the heatmap →", "显示热图 →"],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],
   // sub-words, special tokens, zoom, changed steps, keys

@@ -64,7 +64,11 @@ export const WORDS = {
     "This head spreads almost evenly over the {0} nodes: the largest weight says little here.",
     "此头对 {0} 个节点几乎均匀分配：最大的权重在此说明不了什么。",
   ],
-  mean_entropy: ["Mean entropy {0} nats; equal weights would give {1}.", "平均熵 {0} 奈特；均匀权重为 {1} 奈特。"],
+  spread_head: ["How evenly this head spreads", "此头分配得多均匀"],
+  mean_entropy: [
+    "On average {0} of the entropy of equal weights: at 100 % all nodes spread evenly, the less, the more they choose.",
+    "平均为均匀权重之熵的 {0}：100 % 即每个节点都均匀分配，越低则越有选择。",
+  ],
   node_entropy: ["{0}: entropy {1} nats; equal weights would give {2}.", "{0}：熵 {1} 奈特；均匀权重为 {2} 奈特。"],
   entropy_nats: ["entropy, nats", "熵（奈特）"],
   itself: ["itself", "自身"],

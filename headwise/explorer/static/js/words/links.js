@@ -12,6 +12,13 @@ export const WORDS = {
     "Width is the weight; the blocks beside a word are its share in each head.",
     "线宽即权重；词旁的色块为它在各头中的份额。",
   ],
+  links_note_part: [
+    "Width is the weight; the numbers are shares of the row that is drawn full. Click a token to see its row.",
+    "线宽即权重；数字为加深的那一行的份额。点击词元可看它的一行。",
+  ],
+  links_note_row: ["Width is the weight; the numbers are shares of the row.", "线宽即权重；数字为这一行的份额。"],
+  with_heads: [" with heads {0}", "，同时显示第 {0} 头"],
+  comma: [", ", "、"],
   links_most: [
     "{0} of {1} links, the strongest that make {2} % of a row; all of those of the chosen token are drawn.",
     "{1} 条中的 {0} 条：占一行 {2} % 的最强连线；所选词元的连线全部画出。",

@@ -5,10 +5,13 @@
 export const WORDS = {
   part_rows: ["Rows {0} to {1} of {2}.", "第 {0} 至 {1} 行，共 {2} 行。"],
   part_keys: [
-    "{0} of {1} keys, those with most weight: {2} of what these rows give in the head above. Numbers are positions.",
-    "{1} 个键中的 {0} 个，即这些行最关注的：占上方注意力头中其权重的 {2}。括号内为位置。",
+    "{0} of {1} keys: the largest of the rows drawn, which hold {2} of the row of {3}. In brackets: positions.",
+    "{1} 个键中的 {0} 个，即所画各行中权重最大的键，占 {3} 这一行的 {2}。括号内为位置。",
   ],
-  part_links: ["{0} of {1} links: those between these tokens.", "{1} 条中的 {0} 条：这些词元之间的连线。"],
+  part_keys_all: [
+    "{0} of {1} keys: the largest of the rows drawn, which hold {2} of these rows. In brackets: positions.",
+    "{1} 个键中的 {0} 个，即所画各行中权重最大的键，占这些行的 {2}。括号内为位置。",
+  ],
   rows_before: ["← Rows before", "← 前面的行"],
   rows_after: ["Rows after →", "后面的行 →"],
 };

@@ -7,6 +7,11 @@ export const WORDS = {
   direction_queries: ["what a token attends to", "所选词元看谁"],
   direction_keys: ["what attends to a token", "谁在看所选词元"],
   tint_row: ["What {0} attends to: these weights sum to 1.", "{0} 看谁：这些权重之和为 1。"],
+  tint_row_part: [
+    "What {0} attends to: of weights that sum to 1, tokens {1} to {2}, in sight above, hold {3}.",
+    "{0} 看谁：权重之和为 1，其中上面可见的第 {1} 至 {2} 个词元占 {3}。",
+  ],
+  tokens_seen: ["tokens {0} to {1} of {2}, scroll for the others", "第 {0} 至 {1} 个词元，共 {2} 个，滚动可看其余"],
   tint_column: [
     "What attends to {0}: on average {1} of a row. A column need not sum to 1.",
     "谁在看 {0}：平均占一行的 {1}。一列之和不必为 1。",

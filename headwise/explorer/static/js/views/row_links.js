@@ -1,0 +1,161 @@
+// @ts-check
+/** Links of one row of a head that is too large for all of its links, to the keys that this row attends to. */
+
+import { getJson, query } from "../api.js";
+import { COLOURED } from "../core/color.js";
+import { apart, cut, percent } from "../core/text.js";
+import { fill, h } from "../dom.js";
+import { effect } from "../store.js";
+import * as state from "../state.js";
+import { learn, phrase, t } from "../strings.js";
+import { headTitle } from "../titles.js";
+import { WORDS } from "../words/row_links.js";
+import { spelled } from "./largest.js";
+import { draw, shownHeads, withHeads } from "./links.js";
+import { SOME } from "./part.js";
+import * as reading from "./reading.js";
+import { Rows, opening } from "./rows.js";
+import * as saving from "./saving.js";
+
+learn(WORDS);
+
+/** Letters of a token in a sentence. */
+const LETTERS = 16;
+
+/** @typedef {import("./links.js").Heads} Heads */
+
+/**
+ * @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read
+ * @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive
+ * @param {string} why the view that was asked for cannot be had; "" for links
+ * @returns {Promise<() => void>}
+ */
+export async function mount(node, read, trace, group, alive, why) {
+  const { at, layer, head } = state.place(group);
+  const path = `/api/v1/traces/${trace.trace_id}`;
+  const heads = shownHeads(group).map((number) => ({ number, rows: new Rows(path, layer, number) }));
+  const rows = new Rows(path, layer, head);
+  const title = headTitle(group, at, head);
+  state.strongest.value = await opening(rows, trace, () => getJson(`${path}/overview?${query({ layer, head })}`));
+  if (!alive()) return () => {};
+  const [body, said] = [h("div"), h("p", { class: "note" })];
+  /** @type {Heads | null} */
+  let shown = null;
+  let [end, latest] = [() => {}, -1];
+  const redraw = async (/** @type {number} */ q) => {
+    latest = q;
+    const all = await Promise.all(heads.map(async ({ number, rows }) => ({ number, row: await rows.load(q) })));
+    if (!alive() || latest !== q) return;
+    const drawn = rowOf(trace, group, q, all);
+    shown = { ...drawn.head, title };
+    fill(said, sentence(trace, group, q, drawn));
+    const focused = body.contains(document.activeElement);
+    end();
+    fill(body);
+    end = draw(body, shown);
+    if (focused) /** @type {HTMLElement | null} */ (body.querySelector(".token[tabindex='0']"))?.focus();
+  };
+  fill(
+    node,
+    h("div", { class: "heading" }, h("h2", { title: layer }, title + withHeads(group))),
+    why ? h("p", { class: "unshown" }, why) : "",
+    said,
+    body,
+    field(trace, group),
+    saving.picture(`links ${title}`, async () => (await import("./pictures.js")).links(/** @type {Heads} */ (shown))),
+  );
+  fill(read);
+  await redraw(state.cell().q);
+  if (!alive()) return () => end();
+  const ends = [
+    reading.mount(read, { group, row: rows.at }, trace, group),
+    effect(() => {
+      const { q } = state.cell();
+      if (q >= 0 && q !== latest) redraw(q).catch((error) => (state.status.value = error.message));
+    }),
+  ];
+  const view = state.view.value;
+  document.documentElement.dataset.ready = why ? `${group.name}/${view}/none` : `${group.name}/${at}/${head}/links`;
+  return () => {
+    ends.forEach((one) => one());
+    end();
+  };
+}
+
+/**
+ * A row as a head of one query, with the keys that it attends to: of more than are drawn those with the largest weights
+ * of the chosen head. Nodes stand by their weights, tokens in their order.
+ * @param {state.Trace} trace @param {state.Group} group @param {number} q
+ * @param {{ number: number, row: Float32Array }[]} all the row in each of the heads that are shown
+ */
+function rowOf(trace, group, q, all) {
+  const { head } = state.place(group);
+  const nodes = isGraph(trace, group);
+  const { row } = all.find(({ number }) => number === head) || all[0];
+  const open = Array.from(row.keys()).filter((k) => row[k] > -Infinity);
+  const kept = open.sort((one, two) => row[two] - row[one]).slice(0, SOME);
+  const share = kept.reduce((sum, k) => sum + row[k], 0);
+  if (!nodes) kept.sort((one, two) => one - two);
+  const take = (/** @type {Float32Array} */ one) => Float32Array.from(kept, (k) => Math.max(0, one[k]));
+  return {
+    open: open.length,
+    share,
+    /** @type {Heads} */
+    head: {
+      title: "",
+      weights: take(row),
+      coloured: all.map((one) => ({ head: one.number, place: one.number % COLOURED, weights: take(one.row) })),
+      count: group.heads,
+      chosen: head,
+      rows: [[q]],
+      columns: kept.map((k) => [k]),
+      group: { ...group, queries: [group.queries[q]], keys: kept.map((k) => group.keys[k]) },
+      part: nodes ? { q: null, k: null } : { q: [q], k: kept },
+      press: (/** @type {"q" | "k"} */ side, /** @type {number} */ place) => {
+        const k = side === "k" ? kept[place] : -1;
+        state.lock(k >= 0 && state.oneSequence(group) ? { q: k, k: -1 } : { q, k });
+      },
+    },
+  };
+}
+
+/** Whether the tokens of a group are nodes. @param {state.Trace} trace @param {state.Group} group */
+const isGraph = (trace, group) => spelled(trace, group).keys.kind === "nodes";
+
+/**
+ * What is drawn: which row, how many of its keys, and how to see another.
+ * @param {state.Trace} trace @param {state.Group} group @param {number} q @param {ReturnType<typeof rowOf>} drawn
+ */
+function sentence(trace, group, q, { open, share, head }) {
+  const count = head.group.keys.length;
+  const nodes = isGraph(trace, group);
+  const name = h("strong", {}, h("bdi", {}, apart(group.queries, (label) => cut(label, LETTERS))(q)));
+  const kind = `row_${nodes ? "nodes" : "keys"}${count < open ? "_some" : ""}`;
+  return phrase(kind, name, open.toLocaleString("en"), count, percent(share, 0));
+}
+
+/**
+ * Where another row is asked for: by its node, or by its position.
+ * @param {state.Trace} trace @param {state.Group} group
+ */
+function field(trace, group) {
+  const nodes = isGraph(trace, group);
+  const written = () => {
+    const { q } = state.cell();
+    return q < 0 ? "" : nodes ? group.queries[q] : String(q + 1);
+  };
+  const input = h("input", { type: "text", value: written, spellcheck: "false" });
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const typed = input.value.trim();
+    const q = nodes ? group.queries.indexOf(typed) : Number(typed) - 1;
+    if (q >= 0 && q < group.queries.length && Number.isInteger(q)) state.lock({ q, k: -1 });
+    else state.status.value = t(nodes ? "no_row_node" : "no_row_position", typed, group.queries.length);
+  };
+  return h(
+    "form",
+    { class: "row-asked", onsubmit: submit },
+    h("label", {}, t(nodes ? "row_node" : "row_position"), " ", input),
+    h("button", { class: "small" }, t("show_row")),
+  );
+}
