@@ -16,7 +16,8 @@ from headwise.native import build
 
 # of `Activation` in native.cpp
 ACTIVATIONS = ("relu", "gelu")
-# rows from which on oneDNN's 8-bit product is the faster one, where the processor has VNNI, unless all are few numbers
+# rows from which on oneDNN's 8-bit product is the faster one, where the processor has VNNI and no tiles, unless all are
+# few numbers
 MANY_ROWS, _FEW_PRODUCTS = 16, 24_000_000
 
 
@@ -68,7 +69,7 @@ class NativeProduct:
         bits: int,
     ):
         (outputs, inputs), lanes = weight.shape, library.lanes()
-        padded = nn.functional.pad(weight, (0, -inputs % 4, 0, -outputs % lanes))
+        padded = nn.functional.pad(weight, (0, -inputs % library.depth(), 0, -outputs % lanes))
         tensors = (
             # outputs side by side as the vectors of the processor hold them, four inputs of each together
             padded.unflatten(0, (-1, lanes)).unflatten(2, (-1, 4)).transpose(1, 2).contiguous(),
@@ -244,8 +245,14 @@ def _is_known(norm: nn.Module) -> bool:
 
 
 def is_few(rows: int, weights: int) -> bool:
-    """Whether a product of so many rows with so many weights is the faster one here."""
-    return rows < MANY_ROWS or rows * weights <= _FEW_PRODUCTS
+    """Whether a product of so many rows with so many weights is the faster one here: by tiles any is."""
+    return has_tiles() or rows < MANY_ROWS or rows * weights <= _FEW_PRODUCTS
+
+
+def has_tiles() -> bool:
+    """Whether products in C++ run on tiles (AMX) of this processor."""
+    library = build().library
+    return library is not None and bool(library.has_tiles())
 
 
 def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:

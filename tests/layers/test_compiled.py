@@ -1,5 +1,9 @@
 """Products and steps in C++: the numbers of PyTorch's operators."""
 
+import ctypes
+import shutil
+import subprocess
+
 import pytest
 import torch
 from devices import on_the_host, seeded
@@ -12,6 +16,7 @@ from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
 from headwise.decoding.sampling import greedy
 from headwise.layers import compiled, inference
+from headwise.layers.compiled import NativeProduct
 from headwise.layers.inference import DecodingBlock, for_inference, int8_product
 
 pytestmark = [needs_compiler, on_the_host("C++ runs on a processor")]
@@ -41,19 +46,42 @@ def nearly_the_same(fast, slow, steps, beams):
 
 @pytest.mark.parametrize("bits", [7, 8])
 @pytest.mark.parametrize("sizes", [(97, 301), (4, 16), (1, 1), (128, 33), (2_048, 37)])
-def test_a_product_of_few_rows_is_that_of_pytorch(monkeypatch, sizes, bits):
+def test_a_product_is_that_of_pytorch(monkeypatch, sizes, bits):
     if bits > inference.int8_bits():
         pytest.skip("this processor has no exact sums of 8 bits")
     monkeypatch.setattr(inference, "int8_bits", lambda engine=None: bits)
     torch.manual_seed(3)
     plain = nn.Linear(*sizes)
-    fast, slow = int8_product(plain), by_pytorch(monkeypatch, lambda: int8_product(plain))
+    fast, slow = int8_product(plain).native, by_pytorch(monkeypatch, lambda: int8_product(plain))
     generator = seeded(5)
     with torch.inference_mode():
-        for rows in range(1, 16):
+        for rows in (*range(1, 17), 31, 32, 33, 70):
             x = torch.randn(rows, sizes[0], generator=generator)
             for inputs in (x, x.abs(), -x.abs(), x * 1e-6, x * 1e5, torch.zeros_like(x), x.expand(2, rows, -1)[:1]):
                 torch.testing.assert_close(fast(inputs), slow(inputs), rtol=1e-6, atol=1e-6)
+
+
+# what a processor without each of these computes with
+OLDER = [["-mno-amx-int8"], ["-mno-amx-int8", "-mno-avx512vnni"], ["-mno-amx-int8", "-mno-avx512vnni", "-mno-avxvnni"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", OLDER, ids=lambda flags: flags[-1])
+def test_older_processors_compute_the_same(tmp_path, without):
+    compiler = next(filter(None, map(shutil.which, native._COMPILERS)))
+    path, flags = tmp_path / "older.so", [*native.FLAGS, *without, "-shared", "-fPIC"]
+    if subprocess.run([compiler, *flags, "-o", path, native.SOURCE], capture_output=True, timeout=60).returncode:
+        pytest.skip("no such processor")
+    older, own = native._declared(ctypes.CDLL(str(path))), native.build().library
+    assert not older.has_tiles()
+    bits, generator = min(older.bits(), own.bits()), seeded(6)
+    for inputs, outputs in ((97, 301), (64, 70), (1, 1)):
+        weight = torch.randint(-127, 128, (outputs, inputs), dtype=torch.int8, generator=generator)
+        sizes = weight, torch.rand(outputs, generator=generator), torch.randn(outputs, generator=generator), bits
+        products = [NativeProduct(library, *sizes) for library in (older, own)]
+        for rows in (1, 8, 9, 16, 17, 33, 70):
+            x = torch.randn(rows, inputs, generator=generator)
+            torch.testing.assert_close(products[0](x), products[1](x), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -77,7 +105,7 @@ OPTIONS = pytest.mark.parametrize(
 
 @OPTIONS
 @pytest.mark.parametrize("beams", [1, 3])
-@pytest.mark.parametrize("few", [0, 10**9])
+@pytest.mark.parametrize("few", [True, False])
 def test_a_step_is_that_of_pytorch(monkeypatch, all_rounded, options, beams, few):
     made = model(torch.float32, **options).eval()
     fast = for_inference(made, "int8")
@@ -85,8 +113,8 @@ def test_a_step_is_that_of_pytorch(monkeypatch, all_rounded, options, beams, few
     assert all(block.is_compiled for block in fast.decoder.blocks)
     assert not any(block.is_compiled for block in slow.decoder.blocks)
     # by one call, or product by product
-    monkeypatch.setattr(compiled, "MANY_ROWS", 0 if few == 0 else compiled.MANY_ROWS)
-    monkeypatch.setattr(compiled, "_FEW_PRODUCTS", few)
+    for module in (compiled, inference):
+        monkeypatch.setattr(module, "is_few", lambda rows, weights: few)
     nearly_the_same(fast, slow, 21, beams)
 
 
