@@ -382,8 +382,8 @@ extern "C" void attend(const Attention *layer, const Part *part, int64_t own, co
     heads_of(*layer, *part, own, packed, out);
 }
 
-// one cached step of several searches, in place: x is (rows, width) of all of them
-extern "C" void step(const Block *block, const Part *parts, int64_t count, float *x, int64_t rows) {
+// one cached step of several searches through a block, in place: x is (rows, width) of all of them
+static void step(const Block *block, const Part *parts, int64_t count, float *x, int64_t rows) {
     attention(block->own, parts, count, rows, true, x);
     if (block->crosses) attention(block->cross, parts, count, rows, false, x);
     static thread_local std::vector<float> entering, inside;
@@ -396,6 +396,19 @@ extern "C" void step(const Block *block, const Part *parts, int64_t count, float
     product(block->outer, inside.data(), rows, entering.data());
     for (int64_t i = 0; i < rows * width; i++) x[i] += entering[i];
     normalize(block->after, x, x, rows, width);
+}
+
+// the same through all blocks and the closing norm; of each search the parts of all layers
+extern "C" void steps(const Block *const *blocks, int64_t layers, const Norm *closing, const Part *const *searches, int64_t count,
+                      float *x, int64_t rows) {
+    static thread_local std::vector<Part> parts;
+    parts.resize(count);
+    for (int64_t layer = 0; layer < layers; layer++) {
+        for (int64_t i = 0; i < count; i++) parts[i] = searches[i][layer];
+        step(blocks[layer], parts.data(), count, x, rows);
+    }
+    const int64_t width = blocks[0]->inner.in;
+    normalize(*closing, x, x, rows, width);
 }
 
 // what `continuations` ranks: rows of logits, tokens that are forbidden, and whether a row may end

@@ -390,7 +390,8 @@ class DecodingBlock(nn.Module):
     """A decoder block for cached steps: what `DecoderBlock` computes with the same arguments, in less time.
 
     At a few rows a step costs less than the Python around it. For scaled dot products under softmax without position
-    biases. Where all products are in 8 bits and compiled (`layers.compiled`), the step is one call in C++.
+    biases. Where all products are in 8 bits and compiled (`layers.compiled`), C++ attends; a decoder of such blocks
+    alone takes a step in one call.
     """
 
     def __init__(self, block: DecoderBlock):
@@ -424,8 +425,6 @@ class DecodingBlock(nn.Module):
     def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Step]) -> Float[Tensor, "rows d_model"]:
         """One cached step of several searches."""
         native = self.native if self.native is not None and takes(x, parts) else None
-        if native is not None and native.is_few(len(x)):
-            return native.step(x, parts)
         own, cross = self._own, self._cross
         x = own(x, parts, native.attend_own if native else partial(own.by_heads, self._attend_own))
         if cross is not None:
