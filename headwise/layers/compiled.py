@@ -212,9 +212,11 @@ class NativeSearch:
     def __init__(self, blocks: Sequence[NativeBlock], norm: nn.Module):
         self._blocks, self._closing = blocks, _Norm()
         self._addresses = (c_void_p * len(blocks))(*(block.address for block in blocks))
-        self._norms = [pair for block in blocks for pair in block.norms]
-        if isinstance(norm, nn.LayerNorm):
-            self._norms.append((self._closing, norm))
+        norms = [pair for block in blocks for pair in block.norms]
+        # a parameter may be elsewhere than in the search before
+        for place, own in [*norms, (self._closing, norm)]:
+            if isinstance(own, nn.LayerNorm):
+                place.weight, place.bias, place.eps, place.on = own.weight.data_ptr(), own.bias.data_ptr(), own.eps, 1
         # a `Part` of native.cpp for each layer, and the tensors that it shows
         self._numbers = (c_int64 * (_PART * len(blocks)))()
         self._rows = (0, 0)
@@ -246,9 +248,6 @@ class NativeSearch:
 
     def step(self, x: Float[Tensor, "rows width"], parts: Sequence[int]) -> Float[Tensor, "rows width"]:
         """The step of all searches whose `parts` these are."""
-        # a parameter may be elsewhere than before
-        for place, norm in self._norms:
-            place.weight, place.bias, place.eps, place.on = norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps, 1
         output, library = x.clone(), self._blocks[0].library
         searches = (c_void_p * len(parts))(*parts)
         sizes = len(self._blocks), ctypes.addressof(self._closing)
