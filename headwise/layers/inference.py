@@ -21,7 +21,7 @@ from headwise.caches import AttentionStep, KeyValues
 from headwise.errors import MachineError
 from headwise.layers.attention import MultiHeadAttention, Vectors, rotated, rows_of_beams
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Lens, Residual
-from headwise.layers.compiled import MANY_ROWS, NativeProduct, has_tiles, is_few, native_block, takes
+from headwise.layers.compiled import MANY_ROWS, NativeProduct, is_few, native_block, takes, takes_all
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 from headwise.native import build
@@ -126,11 +126,11 @@ class Int8Product:
         self.native: NativeProduct | None = None
         if library is not None and library.bits() >= bits:
             self.native = NativeProduct(library, rounded.int_repr(), rounded.q_per_channel_scales(), bias, bits)
-        tiled = self.native is not None and has_tiles()
-        few = None if self.native is not None and (twice or tiled) else _packed(rounded, bias)
-        many = _packed(rounded, bias, "onednn") if twice and not tiled else few
+        alone = self.native is not None and takes_all()
+        few = None if self.native is not None and (twice or alone) else _packed(rounded, bias)
+        many = _packed(rounded, bias, "onednn") if twice and not alone else few
         self._few: Product = self.native or partial(self._by_pytorch, few)
-        self._many: Product = self.native if tiled and self.native else partial(self._by_pytorch, many)
+        self._many: Product = self.native if alone and self.native else partial(self._by_pytorch, many)
 
     def __call__(self, x: Tensor) -> Tensor:
         if not x.numel():

@@ -84,6 +84,13 @@ def test_older_processors_compute_the_same(tmp_path, without):
             torch.testing.assert_close(products[0](x), products[1](x), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(("threads", "rows", "few"), [(2, 1_000, True), (3, 9, True), (3, 40, True), (3, 1_000, False)])
+def test_many_threads_share_a_large_product(monkeypatch, threads, rows, few):
+    monkeypatch.setattr(compiled, "has_tiles", lambda: True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert compiled.is_few(rows, 1_000_000) == few
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_number_that_is_not_finite_makes_all_nan(bad):
     x = torch.ones(3, 97)

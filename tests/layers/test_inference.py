@@ -168,7 +168,7 @@ def test_a_layer_has_a_product_of_its_own_for_many_rows_where_there_is_vnni(monk
     if not compiled:
         monkeypatch.setattr(inference, "build", lambda: native.Build(None, "as without a compiler"))
     for module in (inference, compiled_module):
-        monkeypatch.setattr(module, "has_tiles", lambda: tiled)
+        monkeypatch.setattr(module, "takes_all", lambda: tiled)
     packed = inference._packed
     monkeypatch.setattr(inference, "_packed", lambda *args: engines.append(args[2:]) or packed(*args))
     before = torch.backends.quantized.engine
