@@ -3,6 +3,7 @@
 import ctypes
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -14,10 +15,12 @@ from torch import nn
 from headwise import native
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
-from headwise.decoding.sampling import greedy
+from headwise.decoding.sampling import greedy, sample
 from headwise.layers import compiled, inference
 from headwise.layers.compiled import NativeProduct
 from headwise.layers.inference import DecodingBlock, for_inference, int8_product
+from headwise.models.decoder_only import build_decoder
+from headwise.models.transformer_config import DecoderConfig
 
 pytestmark = [needs_compiler, on_the_host("C++ runs on a processor")]
 
@@ -194,3 +197,79 @@ def test_searches_find_the_same(monkeypatch, all_rounded, options, rules):
     ]
     # a number between two of 8 bits may be rounded either way
     assert sum(equal) >= len(equal) - 1
+
+
+@pytest.fixture(scope="module")
+def writers():
+    """A decoder without memory, in C++ and by PyTorch."""
+    torch.manual_seed(3)
+    config = DecoderConfig(d_model=12, d_ff=23, num_heads=3, num_layers=2, max_len=97, position="learned")
+    made = build_decoder(config, 19).eval()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference, "SMALLEST_INT8", 1)
+        return for_inference(made, "int8"), by_pytorch(patch, lambda: for_inference(made, "int8"))
+
+
+@pytest.mark.parametrize("length", [0, 1, 6])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_decoder_without_memory_goes_on_after_a_prompt(writers, length, beams):
+    prompts = torch.randint(4, 19, (2, length), generator=seeded(5))
+    fast, slow = ([], [])
+    for twin, logits in zip(writers, (fast, slow), strict=True):
+        with torch.inference_mode():
+            cache = twin.start(prompts)
+            assert cache.compiled == (twin is writers[0])
+            logits.append(twin.step(torch.tensor([5, 6]), cache))
+            cache.expand(beams)
+            for step in range(20):
+                rows = torch.randint(4, 19, (2 * beams,), generator=seeded(step))
+                logits.append(twin.step(rows, cache))
+    apart = torch.stack([(own - other).abs().max() for own, other in zip(fast, slow, strict=True)])
+    assert apart.max() < 0.03 * slow[0].abs().max()
+
+
+def test_searches_at_different_steps_share_one_call(all_rounded):
+    twin, tokens = for_inference(model(torch.float32).eval(), "int8"), torch.tensor([4, 5, 6])
+    with torch.inference_mode():
+        memory = memory_of(twin)
+
+        def caches():
+            first, second = (twin.decoder.start(memory, torch.tensor([5, 1, 3])) for _ in range(2))
+            twin.decoder.step(tokens, first)
+            first.expand(2)
+            first.keep(torch.tensor([2, 0]))
+            return first, second
+
+        rows = torch.tensor([7, 8, 9, 10]), tokens
+        together = twin.decoder.step_all(rows, caches())
+        alone = torch.cat([twin.decoder.step(own, cache) for own, cache in zip(rows, caches(), strict=True)])
+    # one scale for the rows of all
+    torch.testing.assert_close(together, alone, rtol=0, atol=0.03 * float(alone.abs().max()))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_samples_are_drawn_from_the_same_distributions(monkeypatch, all_rounded, temperature):
+    made = model(torch.float32).eval()
+    twins = [for_inference(made, "int8"), by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))]
+    found = []
+    for twin in twins:
+        with torch.inference_mode():
+            cache = twin.decoder.start(memory_of(twin), torch.tensor([5, 0, 3]))
+        rules = constraints([9, 7, 11], bos_id=1, eos_id=2)
+        options = {"num_samples": 4, "temperature": temperature, "top_k": 5, "top_p": 0.9, "generator": seeded(8)}
+        found.append([own.tokens for drawn in sample(twin.decoder, cache, rules, **options) for own in drawn])
+    # a number on the border of two tokens may fall on either side
+    assert sum(own == other for own, other in zip(*found, strict=True)) >= 10
+
+
+def test_threads_search_at_once_with_one_twin(all_rounded):
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    before = [decoded(twin, 30, beams) for beams in (1, 2, 3)]
+
+    def search(beams):
+        with torch.inference_mode():
+            return decoded(twin, 30, beams)
+
+    with ThreadPoolExecutor(3) as pool:
+        for own, other in zip(pool.map(search, (1, 2, 3)), before, strict=True):
+            torch.testing.assert_close(own, other, rtol=0, atol=0)
