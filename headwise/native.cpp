@@ -288,6 +288,27 @@ static inline float exponential(float x) {
     return y * power;
 }
 
+// x (1 + erf(x / sqrt(2))) / 2; erf by Abramowitz and Stegun, 7.1.26, to 1.5e-7
+#pragma omp declare simd
+static inline float gelu(float x) {
+    const float z = std::abs(x) * 0.70710678f, t = 1 / (1 + 0.3275911f * z);
+    float y = 1.061405429f;
+    y = y * t - 1.453152027f, y = y * t + 1.421413741f, y = y * t - 0.284496736f, y = y * t + 0.254829592f;
+    // half of the tail beyond z, which is above x, or below it
+    const float tail = 0.5f * y * t * exponential(-z * z);
+    return x * (x < 0 ? tail : 1 - tail);
+}
+
+static void activate(int64_t activation, float *x, int64_t count) {
+    if (activation == RELU) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) x[i] = std::max(x[i], 0.0f);
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) x[i] = gelu(x[i]);
+}
+
 // softmax(q k / sqrt(dim)) v over these keys; zeros where there are none. DIM is known to the compiler, or 0
 template <int64_t DIM>
 static void attend(const float *query, const float *keys, int64_t key_stride, int64_t next, const float *values, int64_t value_stride,
@@ -391,8 +412,7 @@ static void step(const Block *block, const Part *parts, int64_t count, float *x,
     entering.resize(rows * width), inside.resize(rows * block->inner.out);
     normalize(block->before, x, entering.data(), rows, width);
     product(block->inner, entering.data(), rows, inside.data());
-    for (auto &value : inside)
-        value = block->activation == RELU ? std::max(value, 0.0f) : value * 0.5f * (1 + std::erf(value * 0.70710678f));
+    activate(block->activation, inside.data(), (int64_t)inside.size());
     product(block->outer, inside.data(), rows, entering.data());
     for (int64_t i = 0; i < rows * width; i++) x[i] += entering[i];
     normalize(block->after, x, x, rows, width);

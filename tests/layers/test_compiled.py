@@ -64,16 +64,24 @@ def test_a_product_is_that_of_pytorch(monkeypatch, sizes, bits):
                 torch.testing.assert_close(fast(inputs), slow(inputs), rtol=1e-6, atol=1e-6)
 
 
-# what a processor without each of these computes with
-OLDER = [["-mno-amx-int8"], ["-mno-amx-int8", "-mno-avx512vnni"], ["-mno-amx-int8", "-mno-avx512vnni", "-mno-avxvnni"]]
+# what a processor without each of these computes with, and one whose tiles the system does not lend
+OLDER = [
+    [],
+    ["-mno-amx-int8"],
+    ["-mno-amx-int8", "-mno-avx512vnni"],
+    ["-mno-amx-int8", "-mno-avx512vnni", "-mno-avxvnni"],
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("without", OLDER, ids=lambda flags: flags[-1])
+@pytest.mark.parametrize("without", OLDER, ids=lambda flags: flags[-1] if flags else "not-lent")
 def test_older_processors_compute_the_same(tmp_path, without):
     compiler = next(filter(None, map(shutil.which, native._COMPILERS)))
-    path, flags = tmp_path / "older.so", [*native.FLAGS, *without, "-shared", "-fPIC"]
-    if subprocess.run([compiler, *flags, "-o", path, native.SOURCE], capture_output=True, timeout=60).returncode:
+    path, source, text = tmp_path / "older.so", tmp_path / "older.cpp", native.SOURCE.read_text(encoding="utf-8")
+    assert "REQUEST = 0x1023" in text
+    source.write_text(text.replace("REQUEST = 0x1023", "REQUEST = 0x1fff"), encoding="utf-8")
+    flags = [*native.FLAGS, *without, "-shared", "-fPIC"]
+    if subprocess.run([compiler, *flags, "-o", path, source], capture_output=True, timeout=60).returncode:
         pytest.skip("no such processor")
     older, own = native._declared(ctypes.CDLL(str(path))), native.build().library
     assert not older.has_tiles()
