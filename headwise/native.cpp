@@ -110,6 +110,8 @@ typedef void (*Panels)(const Layer &, const uint8_t *, int64_t, int64_t, int64_t
 static const Panels BY_ROWS[] = {nullptr,   panels<1>, panels<2>, panels<3>, panels<4>,
                                  panels<5>, panels<6>, panels<7>, panels<8>};
 constexpr int64_t LINE_BYTES = 64, FEW_ROWS = 8, NEAR = 1 << 18;
+// by tiles, even rows that are mostly empty are faster than more of these by vectors
+constexpr int64_t VECTOR_ROWS = 2;
 
 #if defined(TILES)
 // what was written is in memory: GCC does not know that tiles read it
@@ -237,7 +239,7 @@ static void product(const Layer &layer, const float *x, int64_t rows, float *out
     rounded.resize(padded(rows, TILE) * stride + LINE_BYTES);
     uint8_t *bytes = (uint8_t *)padded((int64_t)rounded.data(), LINE_BYTES);
     rounds(x, rows, layer.in, scale, (float)zero, (float)layer.largest, bytes, stride);
-    const bool tiled = rows > FEW_ROWS && may_use_tiles();
+    const bool tiled = rows > VECTOR_ROWS && may_use_tiles();
     if (tiled) hold_tiles();
     const int64_t most = tiled ? MOST_ROWS : FEW_ROWS;
     // so many panels are read again from the second level for the next rows, and written as whole pages
