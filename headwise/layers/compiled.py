@@ -21,7 +21,7 @@ MANY_ROWS, _FEW_PRODUCTS, _TILED_PRODUCTS = 16, 24_000_000, 48_000_000
 # threads that oneDNN needs to be faster than tiles on one
 _ALONE = 2
 # numbers of a `Part` in native.cpp, and where some begin
-_PART, _OWN_LENGTH, _HIDDEN, _LENS = 24, 10, 20, 23
+_PART, _OWN_LENGTH, _HIDDEN = 24, 10, 20
 
 
 class _Layer(Structure):
@@ -203,6 +203,15 @@ class SearchCache(Protocol):
         """The cache of each layer's own keys, and of the memory's."""
 
 
+class _Shown(NamedTuple):
+    """The tensors that a `Part` shows, of so many sentences and rows of each, and the keys that there is room for."""
+
+    keys: Tensor | None
+    memory: Tensor | None
+    rows: tuple[int, int]
+    room: int
+
+
 class NativeSearch:
     """The steps of one search through all blocks of a decoder and its closing norm, each in one call.
 
@@ -220,8 +229,7 @@ class NativeSearch:
                 place.weight, place.bias, place.eps, place.on = own.weight.data_ptr(), own.bias.data_ptr(), own.eps, 1
         # a `Part` of native.cpp for each layer, and the tensors that it shows
         self._numbers = (c_int64 * (_PART * len(blocks)))()
-        self._rows = (0, 0)
-        self._shown: list[tuple[object, object, object]] = [(None, None, None)] * len(blocks)
+        self._shown = [_Shown(None, None, (0, 0), 0)] * len(blocks)
 
     def takes(self, x: Tensor, cache: SearchCache) -> bool:
         """Whether these rows are for C++: few, in float32, and the hypotheses of a sentence share its keys."""
@@ -232,17 +240,17 @@ class NativeSearch:
     def parts(self, like: Tensor, cache: SearchCache, ancestry: Tensor | None) -> int:
         """Makes room for a step; where the parts are."""
         numbers, hidden, rows = self._numbers, _hidden(ancestry), (cache.sentences, cache.beams)
-        # most steps move nothing
-        rows = self._rows = rows if rows != self._rows else self._rows
-        for layer, (block, (own, cross)) in enumerate(zip(self._blocks, cache.layers, strict=True)):
+        for layer, (own, cross) in enumerate(cache.layers):
             assert isinstance(own, KeyValues)
-            block.make_room(like, own, rows)
-            start, shown = layer * _PART, (own.keys, cross.keys, rows)
-            if all(new is old for new, old in zip(shown, self._shown[layer], strict=True)):
-                numbers[start + _OWN_LENGTH] = own.used
-                numbers[start + _HIDDEN : start + _LENS] = list(hidden)
+            start, shown, used = layer * _PART, self._shown[layer], own.used + cache.beams
+            # most steps move nothing
+            if own.keys is shown.keys and cross.keys is shown.memory and rows == shown.rows and used <= shown.room:
+                own.used = numbers[start + _OWN_LENGTH] = used
+                numbers[start + _HIDDEN], numbers[start + _HIDDEN + 1], numbers[start + _HIDDEN + 2] = hidden
                 continue
-            self._shown[layer] = shown
+            self._blocks[layer].make_room(like, own, rows)
+            assert own.keys is not None
+            self._shown[layer] = _Shown(own.keys, cross.keys, rows, own.keys.shape[2])
             places: list[c_int64 | int] = [*rows, *_places(own), *_places(cross), *hidden, _start(cache.memory_lens)]
             numbers[start : start + _PART] = places
         return ctypes.addressof(numbers)
