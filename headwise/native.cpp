@@ -1,6 +1,10 @@
 // Products of 8-bit numbers and a cached step of a plain decoder block, for few rows: what torch's operators compute.
 // Compiled on the machine that runs it (`__init__.py`); the structures are repeated there, field by field.
 #include <immintrin.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -32,10 +36,17 @@ static inline Lanes four(int32_t x) { return _mm256_set1_epi32(x); }
 #error "needs AVX2"
 #endif
 
-// outputs side by side, and how many such panels are computed at once
-constexpr int64_t LANES = sizeof(Lanes) / 4, PANELS = LANES == 16 ? 2 : 1, MOST_ROWS = 8, LINE = 16;
+// outputs side by side, how many such panels are computed at once, and what the number of inputs is padded to
+constexpr int64_t LANES = sizeof(Lanes) / 4, PANELS = LANES == 16 ? 2 : 1, LINE = 16;
+#if defined(__AMX_INT8__) && defined(__AVX512VNNI__) && defined(__linux__)
+#define TILES
+constexpr int64_t DEPTH = 64, MOST_ROWS = 32, TILE = 16;
+#else
+constexpr int64_t DEPTH = 4, MOST_ROWS = 8, TILE = 1;
+#endif
 
-// x W^T + b. `weight` is (out / LANES, in / 4, LANES, 4), padded with zeros; `sums` of its rows; inputs have `largest`.
+// x W^T + b. `weight` is (out / LANES, in / 4, LANES, 4), padded with zeros to panels and DEPTH; `sums` of its rows;
+// inputs have `largest`.
 struct Layer {
     int64_t in, out, largest;
     const int8_t *weight;
@@ -76,7 +87,7 @@ struct Part {
 
 template <int ROWS>
 static void panels(const Layer &layer, const uint8_t *x, int64_t stride, int64_t first, int64_t count, int32_t *sums) {
-    const int64_t fours = (layer.in + 3) / 4;
+    const int64_t fours = stride / 4;
     Lanes sum[ROWS][PANELS];
     for (auto &row : sum)
         for (auto &panel : row) panel = four(0);
@@ -98,6 +109,67 @@ static void panels(const Layer &layer, const uint8_t *x, int64_t stride, int64_t
 typedef void (*Panels)(const Layer &, const uint8_t *, int64_t, int64_t, int64_t, int32_t *);
 static const Panels BY_ROWS[] = {nullptr,   panels<1>, panels<2>, panels<3>, panels<4>,
                                  panels<5>, panels<6>, panels<7>, panels<8>};
+constexpr int64_t LINE_BYTES = 64, FEW_ROWS = 8, NEAR = 1 << 18;
+// by tiles, even rows that are mostly empty are faster than more of these by vectors
+constexpr int64_t VECTOR_ROWS = 2;
+
+#if defined(TILES)
+// what was written is in memory: GCC does not know that tiles read it
+static inline void settled(const void *place) { __asm__ volatile("" ::"r"(place) : "memory"); }
+
+// whether Linux lets this process use tiles; it is asked once
+static bool may_use_tiles() {
+    constexpr long REQUEST = 0x1023, TILE_DATA = 18;
+    static const bool allowed = syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+    return allowed;
+}
+
+// takes eight tiles of 16 rows of 64 bytes
+static void hold_tiles() {
+    alignas(64) uint8_t config[64] = {1};
+    for (int tile = 0; tile < 8; tile++) config[16 + 2 * tile] = 64, config[48 + tile] = TILE;
+    settled(config);
+    _tile_loadconfig(config);
+}
+static void release_tiles() { _tile_release(); }
+
+// the sums of 16 rows, or 32: as they lie, the panels of a weight are tiles
+template <bool TWICE>
+static void tiles(const Layer &layer, const uint8_t *x, int64_t stride, int64_t first, int64_t count, int32_t *sums) {
+    const int8_t *one = layer.weight + first * stride * LANES, *other = one + (count > 1 ? stride * LANES : 0);
+    constexpr int64_t ACROSS = 4 * PANELS * LANES;
+    settled(x);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t k = 0; k < stride; k += DEPTH) {
+        _tile_loadd(4, x + k, stride);
+        _tile_loadd(6, one + k * LANES, 64);
+        _tile_loadd(7, other + k * LANES, 64);
+        _tile_dpbusd(0, 4, 6);
+        _tile_dpbusd(1, 4, 7);
+        if (!TWICE) continue;
+        _tile_loadd(5, x + TILE * stride + k, stride);
+        _tile_dpbusd(2, 5, 6);
+        _tile_dpbusd(3, 5, 7);
+    }
+    _tile_stored(0, sums, ACROSS);
+    _tile_stored(1, sums + LANES, ACROSS);
+    if (!TWICE) return;
+    sums += TILE * PANELS * LANES;
+    _tile_stored(2, sums, ACROSS);
+    _tile_stored(3, sums + LANES, ACROSS);
+}
+static Panels tiles(int64_t rows) { return rows > TILE ? tiles<true> : tiles<false>; }
+#else
+static bool may_use_tiles() { return false; }
+static void hold_tiles() {}
+static void release_tiles() {}
+static Panels tiles(int64_t) { return nullptr; }
+#endif
+
+static int64_t padded(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
 constexpr int64_t WIDE = 64;
 
@@ -134,6 +206,26 @@ static bool range(const float *x, int64_t count, int64_t largest, float &scale, 
     return true;
 }
 
+// the numbers of some rows in 8 bits, `stride` apart; what lies between stays as it is
+static void rounds(const float *x, int64_t rows, int64_t in, float scale, float zero, float most, uint8_t *to, int64_t stride) {
+    const float inverse = 1.0f / scale;
+    for (int64_t r = 0; r < rows; r++, x += in, to += stride) {
+#pragma omp simd
+        for (int64_t k = 0; k < in; k++)
+            to[k] = (uint8_t)(int32_t)std::min(most, std::max(0.0f, std::nearbyint(x[k] * inverse + zero)));
+        std::fill(to + in, to + stride, (uint8_t)0);
+    }
+}
+
+// numbers of a row from their sums
+static void widen(const Layer &layer, const int32_t *sums, float scale, int32_t zero, int64_t first, float *row) {
+    const int64_t count = std::min(PANELS * LANES, layer.out - first);
+#pragma omp simd
+    for (int64_t n = 0; n < count; n++)
+        row[first + n] = (float)(sums[n] - zero * layer.sums[first + n]) * (scale * layer.scales[first + n]) +
+                         layer.bias[first + n];
+}
+
 static void product(const Layer &layer, const float *x, int64_t rows, float *out) {
     float scale;
     int32_t zero;
@@ -142,32 +234,26 @@ static void product(const Layer &layer, const float *x, int64_t rows, float *out
         return;
     }
     static thread_local std::vector<uint8_t> rounded;
-    const int64_t stride = (layer.in + 3) / 4 * 4;
-    rounded.assign(rows * stride, 0);
-    const float inverse = 1.0f / scale, shift = (float)zero, most = (float)layer.largest;
-    for (int64_t r = 0; r < rows; r++) {
-        uint8_t *to = rounded.data() + r * stride;
-        const float *from = x + r * layer.in;
-#pragma omp simd
-        for (int64_t k = 0; k < layer.in; k++)
-            to[k] = (uint8_t)(int32_t)std::min(most, std::max(0.0f, std::nearbyint(from[k] * inverse + shift)));
-    }
-    const int64_t count = (layer.out + LANES - 1) / LANES;
-    alignas(64) int32_t sums[MOST_ROWS * PANELS * LANES];
-    for (int64_t panel = 0; panel < count; panel += PANELS)
-        for (int64_t r = 0; r < rows; r += MOST_ROWS) {
-            const int64_t own = std::min(MOST_ROWS, rows - r), first = panel * LANES;
-            BY_ROWS[own](layer, rounded.data() + r * stride, stride, panel, count - panel, sums);
-            const int64_t wide = std::min(PANELS * LANES, layer.out - first);
-            for (int64_t i = 0; i < own; i++) {
-                const int32_t *sum = sums + i * PANELS * LANES;
-                float *to = out + (r + i) * layer.out + first;
-#pragma omp simd
-                for (int64_t n = 0; n < wide; n++)
-                    to[n] = (float)(sum[n] - zero * layer.sums[first + n]) * (scale * layer.scales[first + n]) +
-                            layer.bias[first + n];
+    const int64_t stride = padded(layer.in, DEPTH), count = padded(layer.out, LANES) / LANES;
+    // rows of a tile that are not there are computed and left out
+    rounded.resize(padded(rows, TILE) * stride + LINE_BYTES);
+    uint8_t *bytes = (uint8_t *)padded((int64_t)rounded.data(), LINE_BYTES);
+    rounds(x, rows, layer.in, scale, (float)zero, (float)layer.largest, bytes, stride);
+    const bool tiled = rows > VECTOR_ROWS && may_use_tiles();
+    if (tiled) hold_tiles();
+    const int64_t most = tiled ? MOST_ROWS : FEW_ROWS;
+    // so many panels are read again from the second level for the next rows, and written as whole pages
+    const int64_t near = std::max<int64_t>(1, NEAR / (stride * LANES * PANELS)) * PANELS;
+    for (int64_t start = 0; start < count; start += near)
+        for (int64_t r = 0; r < rows; r += most)
+            for (int64_t panel = start; panel < std::min(count, start + near); panel += PANELS) {
+                alignas(64) int32_t sums[MOST_ROWS * PANELS * LANES];
+                const int64_t own = std::min(most, rows - r);
+                (tiled ? tiles(own) : BY_ROWS[own])(layer, bytes + r * stride, stride, panel, count - panel, sums);
+                for (int64_t i = 0; i < own; i++)
+                    widen(layer, sums + i * PANELS * LANES, scale, zero, panel * LANES, out + (r + i) * layer.out);
             }
-        }
+    if (tiled) release_tiles();
 }
 
 static void normalize(const Norm &norm, const float *x, float *out, int64_t rows, int64_t width) {
@@ -202,6 +288,27 @@ static inline float exponential(float x) {
     float power;
     std::memcpy(&power, &bits, 4);
     return y * power;
+}
+
+// x (1 + erf(x / sqrt(2))) / 2; erf by Abramowitz and Stegun, 7.1.26, to 1.5e-7
+#pragma omp declare simd
+static inline float gelu(float x) {
+    const float z = std::abs(x) * 0.70710678f, t = 1 / (1 + 0.3275911f * z);
+    float y = 1.061405429f;
+    y = y * t - 1.453152027f, y = y * t + 1.421413741f, y = y * t - 0.284496736f, y = y * t + 0.254829592f;
+    // half of the tail beyond z, which is above x, or below it
+    const float tail = 0.5f * y * t * exponential(-z * z);
+    return x * (x < 0 ? tail : 1 - tail);
+}
+
+static void activate(int64_t activation, float *x, int64_t count) {
+    if (activation == RELU) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) x[i] = std::max(x[i], 0.0f);
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) x[i] = gelu(x[i]);
 }
 
 // softmax(q k / sqrt(dim)) v over these keys; zeros where there are none. DIM is known to the compiler, or 0
@@ -289,6 +396,8 @@ static void attention(const Attention &layer, const Part *parts, int64_t count, 
 
 extern "C" int bits() { return BITS; }
 extern "C" int lanes() { return (int)LANES; }
+extern "C" int depth() { return (int)DEPTH; }
+extern "C" int has_tiles() { return may_use_tiles(); }
 extern "C" void multiply(const Layer *layer, const float *x, int64_t rows, float *out) { product(*layer, x, rows, out); }
 
 // what the rows of one search attend to, from their projection
@@ -296,8 +405,8 @@ extern "C" void attend(const Attention *layer, const Part *part, int64_t own, co
     heads_of(*layer, *part, own, packed, out);
 }
 
-// one cached step of several searches, in place: x is (rows, width) of all of them
-extern "C" void step(const Block *block, const Part *parts, int64_t count, float *x, int64_t rows) {
+// one cached step of several searches through a block, in place: x is (rows, width) of all of them
+static void step(const Block *block, const Part *parts, int64_t count, float *x, int64_t rows) {
     attention(block->own, parts, count, rows, true, x);
     if (block->crosses) attention(block->cross, parts, count, rows, false, x);
     static thread_local std::vector<float> entering, inside;
@@ -305,11 +414,23 @@ extern "C" void step(const Block *block, const Part *parts, int64_t count, float
     entering.resize(rows * width), inside.resize(rows * block->inner.out);
     normalize(block->before, x, entering.data(), rows, width);
     product(block->inner, entering.data(), rows, inside.data());
-    for (auto &value : inside)
-        value = block->activation == RELU ? std::max(value, 0.0f) : value * 0.5f * (1 + std::erf(value * 0.70710678f));
+    activate(block->activation, inside.data(), (int64_t)inside.size());
     product(block->outer, inside.data(), rows, entering.data());
     for (int64_t i = 0; i < rows * width; i++) x[i] += entering[i];
     normalize(block->after, x, x, rows, width);
+}
+
+// the same through all blocks and the closing norm; of each search the parts of all layers
+extern "C" void steps(const Block *const *blocks, int64_t layers, const Norm *closing, const Part *const *searches, int64_t count,
+                      float *x, int64_t rows) {
+    static thread_local std::vector<Part> parts;
+    parts.resize(count);
+    for (int64_t layer = 0; layer < layers; layer++) {
+        for (int64_t i = 0; i < count; i++) parts[i] = searches[i][layer];
+        step(blocks[layer], parts.data(), count, x, rows);
+    }
+    const int64_t width = blocks[0]->inner.in;
+    normalize(*closing, x, x, rows, width);
 }
 
 // what `continuations` ranks: rows of logits, tokens that are forbidden, and whether a row may end

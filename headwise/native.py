@@ -105,9 +105,9 @@ def _processor() -> str:
 
 def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     library.multiply.argtypes = [c_void_p, c_void_p, c_int64, c_void_p]
-    library.step.argtypes = [c_void_p, c_void_p, c_int64, c_void_p, c_int64]
+    library.steps.argtypes = [c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_int64]
     library.attend.argtypes = [c_void_p, c_void_p, c_int64, c_void_p, c_void_p]
     library.continuations.argtypes = [c_void_p, c_void_p, c_void_p, c_void_p]
-    for function in (library.multiply, library.step, library.attend):
+    for function in (library.multiply, library.steps, library.attend):
         function.restype = None
     return library

@@ -14,7 +14,7 @@ needs_compiler = pytest.mark.skipif(not COMPILED, reason="no C++ compiler that b
 
 
 # as much of native.cpp as is looked for when it is loaded
-SHORT = 'extern "C" { void multiply() {} void step() {} void attend() {} void continuations() {} }\n'
+SHORT = 'extern "C" { void multiply() {} void steps() {} void attend() {} void continuations() {} }\n'
 
 
 @pytest.fixture

@@ -17,7 +17,11 @@ from headwise.native import build
 # of `Activation` in native.cpp
 ACTIVATIONS = ("relu", "gelu")
 # rows from which on oneDNN's 8-bit product is the faster one, where the processor has VNNI, unless all are few numbers
-MANY_ROWS, _FEW_PRODUCTS = 16, 24_000_000
+MANY_ROWS, _FEW_PRODUCTS, _TILED_PRODUCTS = 16, 24_000_000, 48_000_000
+# threads that oneDNN needs to be faster than tiles on one
+_ALONE = 2
+# numbers of a `Part` in native.cpp, and where some begin
+_PART, _OWN_LENGTH, _HIDDEN = 24, 10, 20
 
 
 class _Layer(Structure):
@@ -68,7 +72,7 @@ class NativeProduct:
         bits: int,
     ):
         (outputs, inputs), lanes = weight.shape, library.lanes()
-        padded = nn.functional.pad(weight, (0, -inputs % 4, 0, -outputs % lanes))
+        padded = nn.functional.pad(weight, (0, -inputs % library.depth(), 0, -outputs % lanes))
         tensors = (
             # outputs side by side as the vectors of the processor hold them, four inputs of each together
             padded.unflatten(0, (-1, lanes)).unflatten(2, (-1, 4)).transpose(1, 2).contiguous(),
@@ -137,7 +141,7 @@ class NativeBlock:
     def __init__(
         self, library: ctypes.CDLL, own: NativeAttention, cross: NativeAttention | None, network: NativeNetwork
     ):
-        self._library, self._kept = library, (own, cross, network)
+        self.library, self._kept = library, (own, cross, network)
         self._block = block = _Block(
             own.layout(),
             _Attention() if cross is None else cross.layout(),
@@ -150,24 +154,9 @@ class NativeBlock:
         pairs += [(block.before, network.before), (block.after, network.after)]
         if cross is not None:
             pairs += [(block.cross.before, cross.before), (block.cross.after, cross.after)]
-        self._norms = [(place, norm) for place, norm in pairs if isinstance(norm, nn.LayerNorm)]
-        self._address = ctypes.addressof(block)
-
-    def step(self, x: Float[Tensor, "rows width"], parts: Sequence[SearchRows]) -> Float[Tensor, "rows width"]:
-        """The step of all these searches, for few rows."""
-        # a parameter may be elsewhere than before
-        for place, norm in self._norms:
-            place.weight, place.bias, place.eps, place.on = norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps, 1
-        numbers = [number for part in parts for number in self._numbers(x, part, grow=True)]
-        output = x.clone()
-        self._library.step(
-            self._address, (c_int64 * len(numbers))(*numbers), len(parts), output.data_ptr(), output.shape[0]
-        )
-        return output
-
-    def is_few(self, rows: int) -> bool:
-        """Whether one call is faster than products one by one."""
-        return is_few(rows, max(layer.inputs * layer.outputs for layer in (self._block.inner, self._block.own.project)))
+        self.norms = [(place, norm) for place, norm in pairs if isinstance(norm, nn.LayerNorm)]
+        self.address, self.kv_heads, self.head_dim = ctypes.addressof(block), own.kv_heads, own.head_dim
+        self.largest = max(layer.inputs * layer.outputs for layer in (block.inner, block.own.project))
 
     def attend_own(self, packed: Float[Tensor, "rows packed"], part: SearchRows) -> Float[Tensor, "rows width"]:
         """What the rows of one search attend to among their own steps, from their queries, keys and values."""
@@ -183,21 +172,102 @@ class NativeBlock:
     ) -> Tensor:
         numbers, packed = self._numbers(packed, part, grow=grow), packed.contiguous()
         output = packed.new_empty(packed.shape[0], attention.heads * attention.head_dim)
-        self._library.attend(
-            self._address + offset, (c_int64 * len(numbers))(*numbers), grow, packed.data_ptr(), output.data_ptr()
+        self.library.attend(
+            self.address + offset, (c_int64 * len(numbers))(*numbers), grow, packed.data_ptr(), output.data_ptr()
         )
         return output
 
     def _numbers(self, like: Tensor, part: SearchRows, *, grow: bool) -> list[int]:
-        """A `Part` of native.cpp; `grow`: with room for the keys of this step."""
-        memory, ancestry = part.own.memory, part.own.ancestry
+        memory = part.own.memory
         assert isinstance(memory, KeyValues)
         if grow:
-            own = self._kept[0]
-            memory.make_room(like, (part.sentences, own.kv_heads, part.width, own.head_dim))
-        lens = 0 if part.memory_lens is None else part.memory_lens.data_ptr()
-        hidden = (0, 0, 0) if ancestry is None else (ancestry.data_ptr(), ancestry.stride(0), ancestry.stride(2))
-        return [part.sentences, part.width, *_places(memory), *_places(part.cross.memory), *hidden, lens]
+            self.make_room(like, memory, (part.sentences, part.width))
+        numbers = [part.sentences, part.width, *_places(memory), *_places(part.cross.memory)]
+        return [*numbers, *_hidden(part.own.ancestry), _start(part.memory_lens)]
+
+    def make_room(self, like: Tensor, memory: KeyValues, rows: tuple[int, int]) -> None:
+        """Room for the keys and values of one more step of so many sentences and rows of each."""
+        memory.make_room(like, (rows[0], self.kv_heads, rows[1], self.head_dim))
+
+
+@runtime_checkable
+class SearchCache(Protocol):
+    """What a search keeps of all layers, as `TransformerCache` has it."""
+
+    sentences: int
+    beams: int
+    memory_lens: Tensor | None
+
+    @property
+    def layers(self) -> Sequence[tuple[object, KeyValues]]:
+        """The cache of each layer's own keys, and of the memory's."""
+
+
+class _Shown(NamedTuple):
+    """The tensors that a `Part` shows, of so many sentences and rows of each, and the keys that there is room for."""
+
+    keys: Tensor | None
+    memory: Tensor | None
+    rows: tuple[int, int]
+    room: int
+
+
+class NativeSearch:
+    """The steps of one search through all blocks of a decoder and its closing norm, each in one call.
+
+    Args:
+        norm: one that `native_search` knows.
+    """
+
+    def __init__(self, blocks: Sequence[NativeBlock], norm: nn.Module):
+        self._blocks, self._closing = blocks, _Norm()
+        self._addresses = (c_void_p * len(blocks))(*(block.address for block in blocks))
+        norms = [pair for block in blocks for pair in block.norms]
+        # a parameter may be elsewhere than in the search before
+        for place, own in [*norms, (self._closing, norm)]:
+            if isinstance(own, nn.LayerNorm):
+                place.weight, place.bias, place.eps, place.on = own.weight.data_ptr(), own.bias.data_ptr(), own.eps, 1
+        # a `Part` of native.cpp for each layer, and the tensors that it shows
+        self._numbers = (c_int64 * (_PART * len(blocks)))()
+        self._shown = [_Shown(None, None, (0, 0), 0)] * len(blocks)
+
+    def takes(self, x: Tensor, cache: SearchCache) -> bool:
+        """Whether these rows are for C++: few, in float32, and the hypotheses of a sentence share its keys."""
+        own, lens = cache.layers[0][0], cache.memory_lens
+        known = isinstance(own, KeyValues) and (cache.beams == 1 or own.shares_beams) and _is_readable(lens)
+        return known and x.dtype == torch.float32 and x.is_cpu and is_few(len(x), self._blocks[0].largest)
+
+    def parts(self, like: Tensor, cache: SearchCache, ancestry: Tensor | None) -> int:
+        """Makes room for a step; where the parts are."""
+        numbers, hidden, rows = self._numbers, _hidden(ancestry), (cache.sentences, cache.beams)
+        for layer, (own, cross) in enumerate(cache.layers):
+            assert isinstance(own, KeyValues)
+            start, shown, used = layer * _PART, self._shown[layer], own.used + cache.beams
+            # most steps move nothing
+            if own.keys is shown.keys and cross.keys is shown.memory and rows == shown.rows and used <= shown.room:
+                own.used = numbers[start + _OWN_LENGTH] = used
+                numbers[start + _HIDDEN], numbers[start + _HIDDEN + 1], numbers[start + _HIDDEN + 2] = hidden
+                continue
+            self._blocks[layer].make_room(like, own, rows)
+            assert own.keys is not None
+            self._shown[layer] = _Shown(own.keys, cross.keys, rows, own.keys.shape[2])
+            places: list[c_int64 | int] = [*rows, *_places(own), *_places(cross), *hidden, _start(cache.memory_lens)]
+            numbers[start : start + _PART] = places
+        return ctypes.addressof(numbers)
+
+    def step(self, x: Float[Tensor, "rows width"], parts: Sequence[int]) -> Float[Tensor, "rows width"]:
+        """The step of all searches whose `parts` these are."""
+        output, library = x.clone(), self._blocks[0].library
+        searches = (c_void_p * len(parts))(*parts)
+        sizes = len(self._blocks), ctypes.addressof(self._closing)
+        library.steps(self._addresses, *sizes, searches, len(parts), output.data_ptr(), len(output))
+        return output
+
+
+def native_search(blocks: Sequence[NativeBlock | None], norm: nn.Module) -> NativeSearch | None:
+    """A search by these blocks and this closing norm; None where one of them is not in C++."""
+    known = [block for block in blocks if block is not None]
+    return NativeSearch(known, norm) if known and len(known) == len(blocks) and _is_known(norm) else None
 
 
 def native_block(block: DecoderBlock, product_of: Callable[[nn.Module], NativeProduct | None]) -> NativeBlock | None:
@@ -244,8 +314,21 @@ def _is_known(norm: nn.Module) -> bool:
 
 
 def is_few(rows: int, weights: int) -> bool:
-    """Whether a product of so many rows with so many weights is the faster one here."""
-    return rows < MANY_ROWS or rows * weights <= _FEW_PRODUCTS
+    """Whether a product of so many rows with so many weights is faster here, on one thread, than oneDNN's on all."""
+    if takes_all():
+        return True
+    return rows < MANY_ROWS or rows * weights <= (_TILED_PRODUCTS if has_tiles() else _FEW_PRODUCTS)
+
+
+def takes_all() -> bool:
+    """Whether any product is: by tiles, unless many threads share one of oneDNN's."""
+    return has_tiles() and torch.get_num_threads() <= _ALONE
+
+
+def has_tiles() -> bool:
+    """Whether products in C++ run on tiles (AMX) of this processor."""
+    library = build().library
+    return library is not None and bool(library.has_tiles())
 
 
 def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:
@@ -254,9 +337,22 @@ def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:
 
 
 def _is_shared(part: SearchRows) -> bool:
-    lens, memory = part.memory_lens, part.own.memory
+    memory = part.own.memory
     shared = isinstance(memory, KeyValues) and (part.own.beams == 1 or memory.shares_beams)
-    return shared and (lens is None or (lens.dtype == torch.int64 and lens.is_contiguous()))
+    return shared and _is_readable(part.memory_lens)
+
+
+def _is_readable(lens: Tensor | None) -> bool:
+    return lens is None or (lens.dtype == torch.int64 and lens.is_contiguous())
+
+
+def _hidden(ancestry: Tensor | None) -> tuple[int, int, int]:
+    """Which keys a row sees: where the bias is, its strides of a sentence and a row."""
+    return (0, 0, 0) if ancestry is None else (ancestry.data_ptr(), ancestry.stride(0), ancestry.stride(2))
+
+
+def _start(lens: Tensor | None) -> int:
+    return 0 if lens is None else lens.data_ptr()
 
 
 def _places(memory: object) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from headwise.caches import AttentionStep, KeyValues
 from headwise.errors import MachineError
 from headwise.layers.attention import MultiHeadAttention, Vectors, rotated, rows_of_beams
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Lens, Residual
-from headwise.layers.compiled import MANY_ROWS, NativeProduct, is_few, native_block, takes
+from headwise.layers.compiled import MANY_ROWS, NativeProduct, is_few, native_block, takes, takes_all
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 from headwise.native import build
@@ -104,9 +104,9 @@ def int8_product(linear: nn.Linear) -> Product:
     """x W^T + b with W rounded to 8 bits, a scale for each output, and x to `int8_bits`, one scale for all of its rows.
 
     With one scale for all rows, what a row gives depends a little on those beside it. Where the processor has VNNI a
-    layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few. Few rows are
-    multiplied in C++ where there is a compiler, with the same result. `benchmarks.decoding` shows both, by sentences
-    one by one and by 32.
+    layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few. Where there is a
+    compiler, C++ multiplies few rows, and by tiles (AMX) all, with the same result. `benchmarks.decoding` shows both,
+    by sentences one by one and by 32.
 
     Raises: MachineError where PyTorch has no such products.
     """
@@ -114,7 +114,7 @@ def int8_product(linear: nn.Linear) -> Product:
 
 
 class Int8Product:
-    """`int8_product` of a layer; `native`: what computes few rows where it could be compiled (`layers.native`)."""
+    """`int8_product` of a layer; `native`: what computes few rows, and by tiles all, where it could be compiled."""
 
     def __init__(self, linear: nn.Linear):
         if not has_int8():
@@ -123,17 +123,19 @@ class Int8Product:
         self._weight, self._reduced = linear.weight.detach(), bits == 7
         twice = "onednn" in torch.backends.quantized.supported_engines and bits == int8_bits("onednn") == 8
         library = build().library
-        self.native = None
+        self.native: NativeProduct | None = None
         if library is not None and library.bits() >= bits:
             self.native = NativeProduct(library, rounded.int_repr(), rounded.q_per_channel_scales(), bias, bits)
-        few = None if self.native is not None and twice else _packed(rounded, bias)
-        self._many = _packed(rounded, bias, "onednn") if twice else few
+        alone = self.native is not None and takes_all()
+        few = None if self.native is not None and (twice or alone) else _packed(rounded, bias)
+        many = _packed(rounded, bias, "onednn") if twice and not alone else few
         self._few: Product = self.native or partial(self._by_pytorch, few)
+        self._many: Product = self.native if alone and self.native else partial(self._by_pytorch, many)
 
     def __call__(self, x: Tensor) -> Tensor:
         if not x.numel():
             return F.linear(x, self._weight)
-        return self._few(x) if self.is_few(x) else self._by_pytorch(self._many, x)
+        return self._few(x) if self.is_few(x) else self._many(x)
 
     def is_few(self, x: Tensor) -> bool:
         """Whether the product of few rows is the faster one."""
@@ -388,7 +390,8 @@ class DecodingBlock(nn.Module):
     """A decoder block for cached steps: what `DecoderBlock` computes with the same arguments, in less time.
 
     At a few rows a step costs less than the Python around it. For scaled dot products under softmax without position
-    biases. Where all products are in 8 bits and compiled (`layers.compiled`), the step is one call in C++.
+    biases. Where all products are in 8 bits and compiled (`layers.compiled`), C++ attends; a decoder of such blocks
+    alone takes a step in one call.
     """
 
     def __init__(self, block: DecoderBlock):
@@ -422,8 +425,6 @@ class DecodingBlock(nn.Module):
     def together(self, x: Float[Tensor, "rows d_model"], parts: Sequence[Step]) -> Float[Tensor, "rows d_model"]:
         """One cached step of several searches."""
         native = self.native if self.native is not None and takes(x, parts) else None
-        if native is not None and native.is_few(len(x)):
-            return native.step(x, parts)
         own, cross = self._own, self._cross
         x = own(x, parts, native.attend_own if native else partial(own.by_heads, self._attend_own))
         if cross is not None:

@@ -13,6 +13,7 @@ from headwise.caches import AttentionStep, Cache, Segments
 from headwise.errors import ConfigError, ShapeError
 from headwise.layers.around import FirstValues
 from headwise.layers.blocks import DecoderBlock, EncoderBlock
+from headwise.layers.compiled import native_search
 from headwise.layers.embeddings import TokenEmbedding
 from headwise.layers.inference import DecodingBlock, EncodingBlock, Read, Step
 from headwise.layers.norms import TokenBatchNorm, normed
@@ -167,7 +168,8 @@ class TransformerDecoder(Decoder):
         positions = (layer.position for layer in layers)
         placed = any(position is not None and position.acts_on_scores() for position in positions)
         cache = TransformerCache([layer.new_cache() for layer in layers], rows, memory_lens, placed)
-        cache.compiled = any(isinstance(block, DecodingBlock) and block.is_compiled for block in self.blocks)
+        natives = [block.native if isinstance(block, DecodingBlock) else None for block in self.blocks]
+        cache.native, cache.compiled = native_search(natives, self.norm), any(natives)
         return cache
 
     def extend(
@@ -191,19 +193,25 @@ class TransformerDecoder(Decoder):
     def step_all(
         self, tokens: Sequence[Tensor], caches: Sequence[Cache], beside: Callable[[], object] = lambda: None
     ) -> Float[Tensor, "rows vocab"]:
-        embedded, parts = [], []
-        for last, cache in zip(tokens, caches, strict=True):
-            assert isinstance(cache, TransformerCache)
-            embedded.append(self.embedding(last[:, None], cache.length).squeeze(1))
-            parts.append(cache.next_step())
+        own = [cache for cache in caches if isinstance(cache, TransformerCache)]
+        pairs = zip(tokens, own, strict=True)
+        embedded = [self.embedding(last[:, None], cache.length).squeeze(1) for last, cache in pairs]
         x = torch.cat(embedded) if len(embedded) > 1 else embedded[0]
-        first = [_first_values(self.shares_values) for _ in parts]
+        natives = [cache.native for cache in own if cache.native is not None and cache.native.takes(x, cache)]
+        if len(natives) == len(own):
+            parts = [native.parts(x, cache, cache.advance()) for native, cache in zip(natives, own, strict=True)]
+            x = natives[0].step(x, parts)
+        else:
+            x = self._by_blocks(x, own)
+        beside()
+        return self.output(x)
+
+    def _by_blocks(self, x: Tensor, caches: Sequence[TransformerCache]) -> Tensor:
+        parts, first = [cache.next_step() for cache in caches], [_first_values(self.shares_values) for _ in caches]
         for layer, block in enumerate(self.blocks):
             own = [part[layer] for part in parts]
             x = block.together(x, own) if isinstance(block, DecodingBlock) else _one_by_one(block, x, own, first)
-        x = self.norm(x)
-        beside()
-        return self.output(x)
+        return self.norm(x)
 
 
 def _share_values(blocks: Sequence[nn.Module]) -> bool:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from headwise.attention.masks import Padding
 from headwise.caches import SIDE_BY_SIDE, Ancestry, AttentionStep, Cache, KeyValues, States
+from headwise.layers.compiled import NativeSearch
 from headwise.layers.inference import Step
 
 
@@ -16,6 +17,8 @@ class TransformerCache(Cache):
         rows: one per sentence; only their number and device matter.
         memory_lens: tokens of the memory of each sentence; None: no memory.
         placed: whether a layer needs the positions of the stored keys.
+
+    `native`: its steps in C++; None: by blocks.
     """
 
     def __init__(
@@ -26,6 +29,7 @@ class TransformerCache(Cache):
         self._remember(memory_lens)
         self.ancestry: Ancestry | None = None
         self.placed = placed
+        self.native: NativeSearch | None = None
 
     def expand(self, beams: int) -> None:
         assert self.beams == 1, "beams are made once"
@@ -55,11 +59,15 @@ class TransformerCache(Cache):
     def state_bytes(self) -> int:
         return sum(kept.state_bytes() for layer in self.layers for kept in layer)
 
+    def advance(self) -> Tensor | None:
+        """Counts one more step; which of the keys each beam sees, None: all."""
+        self.length += 1
+        return None if self.ancestry is None else self.ancestry.step()
+
     def next_step(self) -> list[Step]:
         """Counts one more step and returns the input of each layer for it."""
-        ancestry = None if self.ancestry is None else self.ancestry.step()
+        ancestry = self.advance()
         places = self.ancestry.positions() if self.ancestry is not None and self.placed else None
-        self.length += 1
         return [
             Step(
                 self.sentences,

@@ -1,5 +1,10 @@
 """Products and steps in C++: the numbers of PyTorch's operators."""
 
+import ctypes
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from devices import on_the_host, seeded
@@ -10,9 +15,12 @@ from torch import nn
 from headwise import native
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
-from headwise.decoding.sampling import greedy
+from headwise.decoding.sampling import greedy, sample
 from headwise.layers import compiled, inference
+from headwise.layers.compiled import NativeProduct
 from headwise.layers.inference import DecodingBlock, for_inference, int8_product
+from headwise.models.decoder_only import build_decoder
+from headwise.models.transformer_config import DecoderConfig
 
 pytestmark = [needs_compiler, on_the_host("C++ runs on a processor")]
 
@@ -41,19 +49,57 @@ def nearly_the_same(fast, slow, steps, beams):
 
 @pytest.mark.parametrize("bits", [7, 8])
 @pytest.mark.parametrize("sizes", [(97, 301), (4, 16), (1, 1), (128, 33), (2_048, 37)])
-def test_a_product_of_few_rows_is_that_of_pytorch(monkeypatch, sizes, bits):
+def test_a_product_is_that_of_pytorch(monkeypatch, sizes, bits):
     if bits > inference.int8_bits():
         pytest.skip("this processor has no exact sums of 8 bits")
     monkeypatch.setattr(inference, "int8_bits", lambda engine=None: bits)
     torch.manual_seed(3)
     plain = nn.Linear(*sizes)
-    fast, slow = int8_product(plain), by_pytorch(monkeypatch, lambda: int8_product(plain))
+    fast, slow = int8_product(plain).native, by_pytorch(monkeypatch, lambda: int8_product(plain))
     generator = seeded(5)
     with torch.inference_mode():
-        for rows in range(1, 16):
+        for rows in (*range(1, 17), 31, 32, 33, 70):
             x = torch.randn(rows, sizes[0], generator=generator)
             for inputs in (x, x.abs(), -x.abs(), x * 1e-6, x * 1e5, torch.zeros_like(x), x.expand(2, rows, -1)[:1]):
                 torch.testing.assert_close(fast(inputs), slow(inputs), rtol=1e-6, atol=1e-6)
+
+
+# what a processor without each of these computes with, and one whose tiles the system does not lend
+OLDER = [
+    [],
+    ["-mno-amx-int8"],
+    ["-mno-amx-int8", "-mno-avx512vnni"],
+    ["-mno-amx-int8", "-mno-avx512vnni", "-mno-avxvnni"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", OLDER, ids=lambda flags: flags[-1] if flags else "not-lent")
+def test_older_processors_compute_the_same(tmp_path, without):
+    compiler = next(filter(None, map(shutil.which, native._COMPILERS)))
+    path, source, text = tmp_path / "older.so", tmp_path / "older.cpp", native.SOURCE.read_text(encoding="utf-8")
+    assert "REQUEST = 0x1023" in text
+    source.write_text(text.replace("REQUEST = 0x1023", "REQUEST = 0x1fff"), encoding="utf-8")
+    flags = [*native.FLAGS, *without, "-shared", "-fPIC"]
+    if subprocess.run([compiler, *flags, "-o", path, source], capture_output=True, timeout=60).returncode:
+        pytest.skip("no such processor")
+    older, own = native._declared(ctypes.CDLL(str(path))), native.build().library
+    assert not older.has_tiles()
+    bits, generator = min(older.bits(), own.bits()), seeded(6)
+    for inputs, outputs in ((97, 301), (64, 70), (1, 1)):
+        weight = torch.randint(-127, 128, (outputs, inputs), dtype=torch.int8, generator=generator)
+        sizes = weight, torch.rand(outputs, generator=generator), torch.randn(outputs, generator=generator), bits
+        products = [NativeProduct(library, *sizes) for library in (older, own)]
+        for rows in (1, 8, 9, 16, 17, 33, 70):
+            x = torch.randn(rows, inputs, generator=generator)
+            torch.testing.assert_close(products[0](x), products[1](x), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("threads", "rows", "few"), [(2, 1_000, True), (3, 9, True), (3, 40, True), (3, 1_000, False)])
+def test_many_threads_share_a_large_product(monkeypatch, threads, rows, few):
+    monkeypatch.setattr(compiled, "has_tiles", lambda: True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert compiled.is_few(rows, 1_000_000) == few
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -77,7 +123,7 @@ OPTIONS = pytest.mark.parametrize(
 
 @OPTIONS
 @pytest.mark.parametrize("beams", [1, 3])
-@pytest.mark.parametrize("few", [0, 10**9])
+@pytest.mark.parametrize("few", [True, False])
 def test_a_step_is_that_of_pytorch(monkeypatch, all_rounded, options, beams, few):
     made = model(torch.float32, **options).eval()
     fast = for_inference(made, "int8")
@@ -85,8 +131,8 @@ def test_a_step_is_that_of_pytorch(monkeypatch, all_rounded, options, beams, few
     assert all(block.is_compiled for block in fast.decoder.blocks)
     assert not any(block.is_compiled for block in slow.decoder.blocks)
     # by one call, or product by product
-    monkeypatch.setattr(compiled, "MANY_ROWS", 0 if few == 0 else compiled.MANY_ROWS)
-    monkeypatch.setattr(compiled, "_FEW_PRODUCTS", few)
+    for module in (compiled, inference):
+        monkeypatch.setattr(module, "is_few", lambda rows, weights: few)
     nearly_the_same(fast, slow, 21, beams)
 
 
@@ -159,3 +205,79 @@ def test_searches_find_the_same(monkeypatch, all_rounded, options, rules):
     ]
     # a number between two of 8 bits may be rounded either way
     assert sum(equal) >= len(equal) - 1
+
+
+@pytest.fixture(scope="module")
+def writers():
+    """A decoder without memory, in C++ and by PyTorch."""
+    torch.manual_seed(3)
+    config = DecoderConfig(d_model=12, d_ff=23, num_heads=3, num_layers=2, max_len=97, position="learned")
+    made = build_decoder(config, 19).eval()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference, "SMALLEST_INT8", 1)
+        return for_inference(made, "int8"), by_pytorch(patch, lambda: for_inference(made, "int8"))
+
+
+@pytest.mark.parametrize("length", [0, 1, 6])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_decoder_without_memory_goes_on_after_a_prompt(writers, length, beams):
+    prompts = torch.randint(4, 19, (2, length), generator=seeded(5))
+    fast, slow = ([], [])
+    for twin, logits in zip(writers, (fast, slow), strict=True):
+        with torch.inference_mode():
+            cache = twin.start(prompts)
+            assert cache.compiled == (twin is writers[0])
+            logits.append(twin.step(torch.tensor([5, 6]), cache))
+            cache.expand(beams)
+            for step in range(20):
+                rows = torch.randint(4, 19, (2 * beams,), generator=seeded(step))
+                logits.append(twin.step(rows, cache))
+    apart = torch.stack([(own - other).abs().max() for own, other in zip(fast, slow, strict=True)])
+    assert apart.max() < 0.03 * slow[0].abs().max()
+
+
+def test_searches_at_different_steps_share_one_call(all_rounded):
+    twin, tokens = for_inference(model(torch.float32).eval(), "int8"), torch.tensor([4, 5, 6])
+    with torch.inference_mode():
+        memory = memory_of(twin)
+
+        def caches():
+            first, second = (twin.decoder.start(memory, torch.tensor([5, 1, 3])) for _ in range(2))
+            twin.decoder.step(tokens, first)
+            first.expand(2)
+            first.keep(torch.tensor([2, 0]))
+            return first, second
+
+        rows = torch.tensor([7, 8, 9, 10]), tokens
+        together = twin.decoder.step_all(rows, caches())
+        alone = torch.cat([twin.decoder.step(own, cache) for own, cache in zip(rows, caches(), strict=True)])
+    # one scale for the rows of all
+    torch.testing.assert_close(together, alone, rtol=0, atol=0.03 * float(alone.abs().max()))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_samples_are_drawn_from_the_same_distributions(monkeypatch, all_rounded, temperature):
+    made = model(torch.float32).eval()
+    twins = [for_inference(made, "int8"), by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))]
+    found = []
+    for twin in twins:
+        with torch.inference_mode():
+            cache = twin.decoder.start(memory_of(twin), torch.tensor([5, 0, 3]))
+        rules = constraints([9, 7, 11], bos_id=1, eos_id=2)
+        options = {"num_samples": 4, "temperature": temperature, "top_k": 5, "top_p": 0.9, "generator": seeded(8)}
+        found.append([own.tokens for drawn in sample(twin.decoder, cache, rules, **options) for own in drawn])
+    # a number on the border of two tokens may fall on either side
+    assert sum(own == other for own, other in zip(*found, strict=True)) >= 10
+
+
+def test_threads_search_at_once_with_one_twin(all_rounded):
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    before = [decoded(twin, 30, beams) for beams in (1, 2, 3)]
+
+    def search(beams):
+        with torch.inference_mode():
+            return decoded(twin, 30, beams)
+
+    with ThreadPoolExecutor(3) as pool:
+        for own, other in zip(pool.map(search, (1, 2, 3)), before, strict=True):
+            torch.testing.assert_close(own, other, rtol=0, atol=0)

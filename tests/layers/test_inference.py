@@ -11,6 +11,7 @@ from headwise import native
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import build
 from headwise.errors import MachineError
+from headwise.layers import compiled as compiled_module
 from headwise.layers import inference
 from headwise.layers.blocks import DecoderBlock
 from headwise.layers.inference import (
@@ -156,8 +157,8 @@ def test_a_product_of_8_bits_is_that_of_the_rounded_numbers(rows, columns, bits,
 
 
 @pytest.mark.parametrize("bits", [7, 8])
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_layer_has_a_product_of_its_own_for_many_rows_where_there_is_vnni(monkeypatch, bits, compiled):
+@pytest.mark.parametrize(("compiled", "tiled"), [(False, False), (True, False), (True, True)])
+def test_a_layer_has_a_product_of_its_own_for_many_rows_where_there_is_vnni(monkeypatch, bits, compiled, tiled):
     if compiled and native.build().library is None:
         pytest.skip("no compiler here")
     if bits > inference.int8_bits("onednn"):
@@ -166,13 +167,16 @@ def test_a_layer_has_a_product_of_its_own_for_many_rows_where_there_is_vnni(monk
     monkeypatch.setattr(inference, "int8_bits", lambda engine=None: bits)
     if not compiled:
         monkeypatch.setattr(inference, "build", lambda: native.Build(None, "as without a compiler"))
+    for module in (inference, compiled_module):
+        monkeypatch.setattr(module, "takes_all", lambda: tiled)
     packed = inference._packed
     monkeypatch.setattr(inference, "_packed", lambda *args: engines.append(args[2:]) or packed(*args))
     before = torch.backends.quantized.engine
     product = int8_product(plain)
     twice = bits == 8 and "onednn" in torch.backends.quantized.supported_engines
-    # what is compiled takes few rows
-    assert engines == ([*([] if compiled else [()]), ("onednn",)] if twice else [()])
+    # what is compiled takes few rows, and by tiles all
+    expected = [*([] if compiled else [()]), ("onednn",)] if twice else [()]
+    assert engines == ([] if tiled else expected)
     assert torch.backends.quantized.engine == before
     with torch.inference_mode():
         for shape in ((3, 17, 97), (15, 97), (16, 97), (131, 97), (0, 97)):
