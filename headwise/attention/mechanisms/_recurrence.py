@@ -35,8 +35,9 @@ KERNEL = replace(FADING, family="kernel", bidirectional=True, cross=True)
 class Recurrence(Recurrent, ABC):
     """S_i = (I - e_i r_i^T) diag(a_i) S_(i-1) + k_i v_i^T, out_i = q_i S_i, made of a call by `terms`.
 
-    A hidden key neither adds, erases nor fades. Sums are float32 or wider. The state of a past is S, then what `terms`
-    keeps.
+    Time is linear in length, in chunks of 64. Decoding keeps S, key width x value width numbers a head, then what
+    `terms` keeps. A hidden key neither adds, erases nor fades. Weights may be negative and do not sum to 1 unless they
+    are `normalised`. There are no weights to drop: a model's dropout does not act. Sums are float32 or wider.
     """
 
     # the least log decay that `terms` can give

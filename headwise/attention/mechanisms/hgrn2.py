@@ -6,20 +6,14 @@ from dataclasses import replace
 import torch
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
+from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Recurrence, State, Terms
 from headwise.errors import ConfigError
 
 
 class Hgrn2(Recurrence):
     """HGRN-2: S_i = diag(f_i) S_(i-1) + (1 - f_i) v_i^T, out_i = silu(q_i) S_i with f_i = l + (1 - l) sigmoid(k_i).
 
-    A layer's keys are thus its forget gates. Time is linear in length, in chunks; decoding keeps one d x d matrix a
-    head. Weights are not normalised and may be negative. Causal by definition; a hidden key changes nothing. There are
-    no weights to drop. Sums are float32 or wider.
+    A layer's keys are thus its forget gates.
 
     Args:
         lower: l, the least share that is kept, from 0 to below 1.

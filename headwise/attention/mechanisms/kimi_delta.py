@@ -6,22 +6,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of, step_shift, unit
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
-from headwise.attention.scores.score import check_built
+from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Recurrence, State, Terms, per_head
 
 
 class KimiDelta(Recurrence):
     """KDA: S_i = (I - b_i k_i k_i^T) diag(a_i) S_(i-1) + b_i k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1.
 
     a_i = exp(-rate softplus(W_2 W_1 x_i + shift)) has a number for each feature of the key, b_i = sigmoid(w_b x_i) is
-    one for each head. Time is linear in length, in chunks by the WY form; decoding keeps one d x d matrix a head.
-    Weights may be negative and do not sum to 1. Causal by definition; a hidden key changes nothing. There are no
-    weights to drop. Sums are float32 or wider.
+    one for each head.
 
     Args:
         head_dim: width of a key, and between W_1 and W_2.
@@ -48,6 +41,7 @@ class KimiDelta(Recurrence):
 
     def __init__(self, head_dim: int, num_heads: int, generator: torch.Generator | None = None):
         super().__init__()
+        self.num_heads, self.head_dim = num_heads, head_dim
         self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1, 16, generator=generator).log())
         self.shift = step_shift(num_heads, head_dim, generator=generator)
 
@@ -57,13 +51,8 @@ class KimiDelta(Recurrence):
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
         heads, width = self.shift.shape
-        check_built(self, "heads", heads, call.shape[1])
-        check_built(self, "head_dim", width, call.key.shape[-1])
         write, fade = gates_of(call, 1, width)
         dtype, query = fade.dtype, unit(call.query) * max(1, width) ** -0.5
         decay = -by_head(self.log_rate, dtype).exp() * F.softplus(fade + by_head(self.shift, dtype))
         read = per_head(unit(call.key), heads)
         return Terms(query, read * write.sigmoid(), call.value, decay, read), ()
-
-    def extra_repr(self) -> str:
-        return f"heads={self.shift.shape[0]}, head_dim={self.shift.shape[1]}"

@@ -6,13 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.call import Call
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Output, Terms
-from headwise.attention.mechanisms.mechanism import State
-from headwise.attention.scores.score import check_built
+from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Output, Recurrence, State, Terms
 from headwise.errors import ConfigError
 
 # exp of more than this leaves nothing of a state in any type
@@ -22,10 +17,8 @@ _STRONGEST = 8.0
 class Rwkv6(Recurrence):
     """RWKV-6: out_i = q_i (S_(i-1) + diag(bonus) k_i v_i^T), S_i = diag(a_i) S_(i-1) + k_i v_i^T.
 
-    a_i = exp(-exp(B tanh(A x_i) + shift)) has a number for each feature of the key. Time is linear in length, in
-    chunks; decoding keeps one d x d matrix a head and the last key, value and decay. Weights are not normalised and may
-    be negative. Causal by definition; a hidden key changes nothing. There are no weights to drop. Sums are float32 or
-    wider.
+    a_i = exp(-exp(B tanh(A x_i) + shift)) has a number for each feature of the key. Decoding keeps the last key,
+    value and decay beside S.
 
     Args:
         head_dim: width of a key.
@@ -56,19 +49,17 @@ class Rwkv6(Recurrence):
         super().__init__()
         if rank < 1:
             raise ConfigError(f"rank ({rank}) of rwkv6 must be 1 or more")
+        self.num_heads, self.head_dim, self.rank = num_heads, head_dim, rank
         # as in the paper's code: from slow to fast over the features
         speeds = torch.linspace(0, 1, head_dim).pow(0.9) * 5.0 - 6.0
         self.shift = nn.Parameter(speeds.repeat(num_heads, 1))
         self.bonus = nn.Parameter(torch.zeros(num_heads, head_dim))
-        self.rank = rank
 
     def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
         width = self.shift.shape[1]
         return HeadGates(d_model, num_heads, narrow=(width,), rank=self.rank, activation=nn.Tanh())
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
-        check_built(self, "heads", self.shift.shape[0], call.shape[1])
-        check_built(self, "head_dim", self.shift.shape[1], call.key.shape[-1])
         (fade,) = gates_of(call, self.shift.shape[1])
         decay = -(fade + by_head(self.shift, fade.dtype)).clamp(max=_STRONGEST).exp()
         return Terms(call.query, call.key, call.value, decay), ()
@@ -76,6 +67,3 @@ class Rwkv6(Recurrence):
     def finish(self, output: Output, terms: Terms) -> Float[Tensor, "batch heads length _"]:
         own = terms.query * by_head(self.bonus, output.dtype) * terms.key
         return output + own.sum(-1, keepdim=True) * terms.value
-
-    def extra_repr(self) -> str:
-        return f"heads={self.shift.shape[0]}, head_dim={self.shift.shape[1]}, rank={self.rank}"

@@ -1,12 +1,14 @@
 """Selective attention: the first head's scores also say which tokens later queries may forget."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Rule, Written, with_earlier_queries
+from headwise.attention.mechanisms.mechanism import FORWARD, Rule, Written, with_earlier_queries
 from headwise.attention.precision import wide
 from headwise.attention.zeros import zeroed
 
@@ -29,18 +31,12 @@ class Selective(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
+    facts = replace(
+        FORWARD,
         formula="softmax(z - F) v, F_ij = sum_(l<i) relu(z_lj of head 0)",
         paper="Leviathan et al. 2024, arXiv:2410.02703",
         family="mixing",
-        time="n^2 d",
-        memory="n^2",
         exact="scores of head 0 below 0",
-        honours="any",
-        causal=True,
-        bidirectional=False,
-        bias=True,
-        relative=True,
         apart=False,
         cache="queries",
     )

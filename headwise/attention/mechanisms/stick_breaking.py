@@ -1,11 +1,13 @@
 """Stick-breaking attention: each key takes its share of what the keys after it left over."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Rule, Written
+from headwise.attention.mechanisms.mechanism import FORWARD, Rule, Written
 from headwise.attention.normalizers import Keep, Scores
 
 
@@ -26,18 +28,10 @@ class StickBreaking(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
+    facts = replace(
+        FORWARD,
         formula="sigmoid(z_ij) prod_(j<l<i) (1 - sigmoid(z_il)) v_j, z = q k^T / sqrt(d)",
         paper="Tan et al. 2024, arXiv:2410.17980",
-        family="definition",
-        time="n^2 d",
-        memory="n^2",
-        honours="any",
-        causal=True,
-        bidirectional=False,
-        bias=True,
-        relative=True,
-        cache="per_hypothesis",
     )
 
     def __init__(self, dropout: float = 0.0):
