@@ -124,11 +124,7 @@ TABLE: tuple[Rule, ...] = (
     Rule("groups", _is_grouped, "positions are in groups that see only themselves: each group is a sequence"),
     Rule("flex", _has_blocks, "one compiled program skips blocks of pairs that the mask forbids"),
     Rule("banded", _is_banded, "the mask lies within a narrow band: only the band is computed"),
-    Rule(
-        "fused",
-        _is_tiled_well,
-        "softmax of a dot product in tiles: no table of scores is kept",
-    ),
+    Rule("fused", _is_tiled_well, "softmax of a dot product in tiles: no table of scores is kept"),
     Rule("strips", _is_long, "no table of all pairs is kept: strips of query rows are computed again for the gradient"),
     Rule("plain", _always, "the definition, for a table of scores that is small enough to keep"),
 )
