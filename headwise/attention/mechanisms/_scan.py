@@ -129,12 +129,8 @@ def _read_before(far: Tensor, states: Tensor, share: Tensor | None, weights: Ten
     fill = (0, 0, 0, 0, 0, (1 << doublings) - count)
     share = states.new_ones(*states.shape[:3], 1, 1) if share is None else share
     # `met` meets the state before the block: (batch, heads, blocks, chunks of a block, rows, features)
-    states, share, met, weights = (
-        F.pad(states, fill),
-        F.pad(share, fill),
-        F.pad(far, fill).unsqueeze(3),
-        F.pad(weights, fill),
-    )
+    states, share, rows_met, weights = (F.pad(x, fill) for x in (states, share, far, weights))
+    met = rows_met.unsqueeze(3)
     rows = states.new_zeros(*met.shape[:3], far.shape[3], states.shape[-1])
     for level in range(doublings):
         (early, late), (kept, passed), (first, second) = (_halved(x, 2) for x in (states, share, met))
