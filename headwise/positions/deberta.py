@@ -48,7 +48,6 @@ class Deberta(Position):
 
     where = "scores"
     extrapolates = "Distances beyond max_distance share a learned vector, so any length is defined."
-    paper = "He et al. 2021, arXiv:2006.03654"
 
     def __init__(
         self,

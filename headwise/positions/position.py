@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from headwise.attention.precision import uncast
 from headwise.attention.relative import Relative
 from headwise.errors import Unsupported
+from headwise.registry import papers
 
 Embedded = Float[Tensor, "*batch length d_model"]
 # projected queries or keys
@@ -32,7 +33,7 @@ class Position(nn.Module, ABC):
     where: ClassVar[str] = "not stated"
     # what happens beyond the trained length, one sentence
     extrapolates: ClassVar[str] = "not stated"
-    # author, year, arXiv id
+    # author, year, arXiv id; if not stated, those that the documentation names as its source
     paper: ClassVar[str] = "not stated"
     # axes along which the ids of a token may be given to `rotate` in place of a start; 0: it counts from a start
     axes: ClassVar[int] = 0
@@ -40,6 +41,11 @@ class Position(nn.Module, ABC):
     by_distance: ClassVar[bool] = True
     # whether a token can be placed without the inputs before it, as a decoder that goes step by step does
     steps: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "paper" not in vars(cls) and (source := papers(cls)):
+            cls.paper = source
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Position":

@@ -32,7 +32,6 @@ class Relative2d(Position):
 
     where = "scores"
     extrapolates = "A patch beyond the grid is an error: a step that was not trained has no number."
-    paper = "Liu et al. 2021, arXiv:2103.14030"
 
     def __init__(self, num_heads: int, *, height: int, width: int):
         super().__init__()

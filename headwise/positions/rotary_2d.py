@@ -34,7 +34,6 @@ class Rotary2d(Position):
     axes = 2
     where = "queries and keys"
     extrapolates = "Any height has its angles, but a model sees steps that it was not trained on."
-    paper = "Heo et al. 2024, arXiv:2403.13298"
 
     def __init__(self, head_dim: int, width: int, base: float = 10000.0, *, layout: Layout = "interleaved"):
         super().__init__()

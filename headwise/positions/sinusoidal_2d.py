@@ -29,7 +29,6 @@ class Sinusoidal2d(Position):
 
     where = "embeddings"
     extrapolates = "Any height has its vectors, but a model sees angles that it was not trained on."
-    paper = "Parmar et al. 2018, arXiv:1802.05751"
 
     def __init__(self, d_model: int, width: int):
         super().__init__()

@@ -40,6 +40,7 @@ class Recurrence(Recurrent, ABC):
     are `normalised`. There are no weights to drop: a model's dropout does not act. Sums are float32 or wider.
     """
 
+    facts = FADING
     # the least log decay that `terms` can give
     floor: ClassVar[float] = float("-inf")
     # whether outputs are divided by the sum of their weights, q_i . sum_j k_j

@@ -32,8 +32,6 @@ class Based(Recurrence):
 
     facts = replace(
         KERNEL,
-        formula="sum_j p(q . k_j / sqrt(d)) v_j / sum_j p(q . k_j / sqrt(d)), p(x) = 1 + x + x^2 / 2",
-        paper="Arora et al. 2024, arXiv:2402.18668",
         time="n d^3",
         memory="n d^2 + d^3",
         exact="for small scores",

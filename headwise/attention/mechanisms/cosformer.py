@@ -36,8 +36,6 @@ class Cosformer(Recurrence):
         KERNEL,
         # positions count
         family="recurrence",
-        formula="sum_j w_j v_j / sum_j w_j, w_j = (relu(q_i) . relu(k_j)) cos(pi (i - j) / (2 max_len))",
-        paper="Qin et al. 2022, arXiv:2202.08791",
     )
     normalised = True
 

@@ -1,9 +1,7 @@
 """The delta rule: a memory in which a key's new value replaces what was stored under it."""
 
-from dataclasses import replace
-
 from headwise.attention.mechanisms._gates import gates_of, unit
-from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Recurrence, State, Terms, per_head
+from headwise.attention.mechanisms._recurrence import Call, Keys, Recurrence, State, Terms, per_head
 
 
 class DeltaRule(Recurrence):
@@ -25,12 +23,6 @@ class DeltaRule(Recurrence):
     >>> delta(Call(x, x, x, mask=Causal(), gates=torch.zeros(2, 3, 5, 1)))[0, 0, :, 0].mul(1000).round().tolist()
     [177.0, 265.0, 309.0, 331.0, 343.0]
     """
-
-    facts = replace(
-        FADING,
-        formula="S_i = (I - b k_i k_i^T) S_(i-1) + b k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1",
-        paper="Schlag et al. 2021, arXiv:2102.11174; Yang et al. 2024, arXiv:2406.06484",
-    )
 
     gate_width = 1
 

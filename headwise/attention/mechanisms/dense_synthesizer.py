@@ -33,8 +33,6 @@ class DenseSynthesizer(Rescored):
 
     facts = replace(
         SOFTMAX,
-        formula="softmax(W_2 relu(W_1 q + b_1) + b_2) v",
-        paper="Tay et al. 2020, arXiv:2005.00743",
         family="mixing",
         memory="n d",
         exact="another function: keys are not read",

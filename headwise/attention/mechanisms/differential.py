@@ -40,8 +40,6 @@ class Differential(Mechanism):
 
     facts = replace(
         SOFTMAX,
-        formula="(softmax(q1 k1^T) - lambda softmax(q2 k2^T)) v",
-        paper="Ye et al. 2024, arXiv:2410.05258",
         memory="n d",
         exact="lambda = 0, for the first halves",
         cache="shared",

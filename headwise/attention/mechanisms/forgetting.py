@@ -36,8 +36,6 @@ class Forgetting(Rescored):
 
     facts = replace(
         FORWARD,
-        formula="softmax(q k^T / sqrt(d) + c_i - c_j) v, c = cumsum log sigmoid(w x + b)",
-        paper="Lin et al. 2025, arXiv:2503.02130",
         exact="gates of 1",
     )
     gate_width = 1

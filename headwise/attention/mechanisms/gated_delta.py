@@ -1,20 +1,18 @@
 """The gated delta rule: a memory that forgets as a whole, and in which a key's new value replaces the old one."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.mechanisms._gates import by_head, gates_of, step_shift, unit
-from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Recurrence, State, Terms, per_head
+from headwise.attention.mechanisms._recurrence import Call, Keys, Recurrence, State, Terms, per_head
 
 
 class GatedDelta(Recurrence):
-    """Gated DeltaNet: S_i = a_i (I - b_i k_i k_i^T) S_(i-1) + b_i k_i v_i^T, out_i = q_i S_i / sqrt(d).
+    """Gated DeltaNet: S_i = a_i (I - b_i k_i k_i^T) S_(i-1) + b_i k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1.
 
-    With |q| = |k| = 1; a_i = exp(-rate softplus(w_a x_i + shift)) and b_i = sigmoid(w_b x_i) are one number for each
+    a_i = exp(-rate softplus(w_a x_i + shift)) and b_i = sigmoid(w_b x_i) are one number for each
     head.
 
     Args:
@@ -33,12 +31,6 @@ class GatedDelta(Recurrence):
     >>> GatedDelta(3)(Call(x, x, x, mask=Causal(), gates=torch.zeros(2, 3, 5, 2))).shape
     torch.Size([2, 3, 5, 8])
     """
-
-    facts = replace(
-        FADING,
-        formula="S_i = a_i (I - b k_i k_i^T) S_(i-1) + b k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1",
-        paper="Yang et al. 2024, arXiv:2412.06464",
-    )
 
     gate_width = 2
     log_rate: Float[Tensor, "heads"]

@@ -1,7 +1,5 @@
 """Hedgehog: linear attention whose features are learned to be as peaked as the exponential."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -43,11 +41,7 @@ class Hedgehog(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        KERNEL,
-        formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = softmax([W x + b, -W x - b])",
-        paper="Zhang et al. 2024, arXiv:2402.04347",
-    )
+    facts = KERNEL
     normalised = True
 
     def __init__(self, head_dim: int, num_heads: int):

@@ -1,12 +1,11 @@
 """HGRN-2: a gated memory whose keys are what its gates forget."""
 
 import math
-from dataclasses import replace
 
 import torch
 from torch.nn import functional as F
 
-from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Recurrence, State, Terms
+from headwise.attention.mechanisms._recurrence import Call, Keys, Recurrence, State, Terms
 from headwise.errors import ConfigError
 
 
@@ -29,12 +28,6 @@ class Hgrn2(Recurrence):
     >>> Hgrn2()(Call(x + 100.0, x, x + 1.0, mask=Causal()))[0, 0, :, 0].tolist()
     [100.0, 150.0, 175.0]
     """
-
-    facts = replace(
-        FADING,
-        formula="S_i = diag(f_i) S_(i-1) + (1 - f_i) v_i^T, out_i = silu(q_i) S_i, f = l + (1 - l) sigmoid(k)",
-        paper="Qin et al. 2024, arXiv:2404.07904",
-    )
 
     def __init__(self, lower: float = 0.0):
         super().__init__()

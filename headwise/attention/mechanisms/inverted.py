@@ -28,8 +28,6 @@ class Inverted(Written):
 
     facts = replace(
         SOFTMAX,
-        formula="W v, W_ij = A_ij / sum_k A_ik, A = softmax of q k^T / sqrt(d) over the queries",
-        paper="Locatello et al. 2020, arXiv:2006.15055",
         honours="keys",
         causal=False,
         cache="none",

@@ -1,13 +1,11 @@
 """Kimi delta attention: the delta rule over a memory that forgets feature by feature."""
 
-from dataclasses import replace
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of, step_shift, unit
-from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Recurrence, State, Terms, per_head
+from headwise.attention.mechanisms._recurrence import Call, Keys, Recurrence, State, Terms, per_head
 
 
 class KimiDelta(Recurrence):
@@ -32,12 +30,6 @@ class KimiDelta(Recurrence):
     >>> KimiDelta(8, 3)(Call(x, x, x, mask=Causal(), gates=torch.zeros(2, 3, 5, 9))).shape
     torch.Size([2, 3, 5, 8])
     """
-
-    facts = replace(
-        FADING,
-        formula="S_i = (I - b k_i k_i^T) diag(a_i) S_(i-1) + b k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1",
-        paper="Kimi Team 2025, arXiv:2510.26692",
-    )
 
     def __init__(self, head_dim: int, num_heads: int, generator: torch.Generator | None = None):
         super().__init__()

@@ -100,7 +100,6 @@ class Linear(Recurrence):
     facts = replace(
         KERNEL,
         formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = elu(x) + 1",
-        paper="Katharopoulos et al. 2020, arXiv:2006.16236",
     )
     normalised = True
 

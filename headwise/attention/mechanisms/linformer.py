@@ -35,8 +35,6 @@ class Linformer(Mechanism):
     """
 
     facts = Facts(
-        formula="softmax(q (E k)^T / sqrt(d)) (F v)",
-        paper="Wang et al. 2020, arXiv:2006.04768",
         family="low-rank",
         time="n r d for r mixtures",
         memory="n r",

@@ -55,8 +55,6 @@ class LogLinear(Recurrence):
 
     facts = replace(
         FADING,
-        formula="out_i = sum_l c_il q_i S_i^(l), a state for each block of a Fenwick tree, c = softplus(w_l x + b_l)",
-        paper="Guo et al. 2025, arXiv:2506.04761",
         time="n d^2 log n",
         memory="n d + d^2 log n",
     )

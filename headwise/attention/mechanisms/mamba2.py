@@ -1,14 +1,12 @@
 """Mamba-2: a state space whose decay and step size follow from the input, one number for each head."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.mechanisms._gates import by_head, gates_of, step_shift
-from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Output, Recurrence, State, Terms, per_head
+from headwise.attention.mechanisms._recurrence import Call, Keys, Output, Recurrence, State, Terms, per_head
 
 # the longest step; what is longer would overflow in float32
 _LONGEST = 1e4
@@ -34,12 +32,6 @@ class Mamba2(Recurrence):
     >>> Mamba2(3)(Call(x, x, x, mask=Causal(), gates=torch.zeros(2, 3, 5, 1))).shape
     torch.Size([2, 3, 5, 8])
     """
-
-    facts = replace(
-        FADING,
-        formula="S_i = exp(-A t_i) S_(i-1) + t_i k_i v_i^T, out_i = q_i S_i + D v_i, t = softplus(w x + b)",
-        paper="Dao and Gu 2024, arXiv:2405.21060",
-    )
 
     gate_width = 1
 

@@ -23,6 +23,7 @@ from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.attention.weights import select_weights
 from headwise.attention.weights import weights as exact_weights
 from headwise.errors import ConfigError, Unsupported
+from headwise.registry import papers
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Facts:
     What is not stated here is not promised, and a call that needs it is refused before `compute`.
 
     Args:
-        formula: one line.
-        paper: author, year, arXiv id.
+        formula: one line; if not stated, the first of the documentation of a mechanism that names its source there.
+        paper: author, year, arXiv id; if not stated, those of that source.
         family: "definition", "kernel", "low-rank", "pattern", "recurrence" or "mixing".
         time, memory: order of growth, such as "n^2 d".
         exact: "yes" where it computes softmax attention itself, else in which limit it does, or "another function".
@@ -135,6 +136,10 @@ class Mechanism(nn.Module, ABC):
             home = next(kind for kind in cls.__mro__ if name in kind.__dict__)
             if home is not Mechanism:
                 raise ConfigError(f"{cls.__name__} defines {name}, which checks calls; define {_DEFINED[name]} instead")
+        if source := papers(cls):
+            facts, line = cls.facts, (cls.__doc__ or "").partition("\n")[0].removesuffix(".")
+            formula = line if facts.formula == "not stated" else facts.formula
+            cls.facts = replace(facts, formula=formula, paper=source if facts.paper == "not stated" else facts.paper)
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Mechanism":

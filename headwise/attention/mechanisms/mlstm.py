@@ -1,7 +1,5 @@
 """The matrix LSTM of xLSTM: exponential input gates, forget gates, and a normalizer state."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -9,7 +7,7 @@ from torch.nn import functional as F
 
 from headwise.attention.mechanisms._gates import by_head, gates_of
 from headwise.attention.mechanisms._masks import hidden
-from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Output, Recurrence, State, Terms, per_head
+from headwise.attention.mechanisms._recurrence import Call, Keys, Output, Recurrence, State, Terms, per_head
 
 _EPS = 1e-6
 
@@ -34,11 +32,6 @@ class Mlstm(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FADING,
-        formula="S_i = f_i S_(i-1) + exp(u_i) k_i [v_i, 1]^T, out_i = q_i S_i / max(|its last number|, 1)",
-        paper="Beck et al. 2024, arXiv:2405.04517",
-    )
     normalised = True
     gate_width = 2
 

@@ -31,8 +31,6 @@ class Moba(Choosing):
 
     facts = replace(
         CHOOSING,
-        formula="softmax(q k^T / sqrt(d)) v over the own block and the top earlier ones by q . mean(k)",
-        paper="Lu et al. 2025, arXiv:2502.13189",
         time="n top block d + n^2 d / block",
         memory="n top block + n^2 / block",
         exact="as many blocks chosen as there are",

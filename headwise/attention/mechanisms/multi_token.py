@@ -41,8 +41,6 @@ class MultiToken(Written):
 
     facts = replace(
         SOFTMAX,
-        formula="mix(softmax(mask(C * mask_0(q k^T / sqrt(d))))) v",
-        paper="Golovneva et al. 2025, arXiv:2504.00927",
         family="mixing",
         time="n^2 (d + c) for c taps",
         exact="C and the mixture identities",

@@ -53,8 +53,6 @@ class NativeSparse(Mechanism):
 
     facts = replace(
         CHOOSING,
-        formula="g_1 softmax(q k'^T) v' + g_2 softmax(q k^T) v over top blocks + g_3 that over a window",
-        paper="Yuan et al. 2025, arXiv:2502.11089",
         time="n (top block + window) d + n^2 d / block",
         memory="n (top block + window) + n^2 / block",
         bias=False,

@@ -48,8 +48,6 @@ class Path(Written):
 
     facts = replace(
         FORWARD,
-        formula="softmax(q_i H_i ... H_(j+1) k_j / sqrt(d)) v_j, H = I - b w w^T, b = 2 sigmoid(w_b x + shift)",
-        paper="Yang et al. 2025, arXiv:2505.16381",
         exact="strengths b of 0",
         honours="keys",
     )

@@ -42,7 +42,6 @@ class Performer(Recurrence):
     facts = replace(
         KERNEL,
         formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = exp(W x - |x|^2 / 2)",
-        paper="Choromanski et al. 2021, arXiv:2009.14794",
         time="n m d for m features",
         memory="n m + m d",
         exact="for many features",

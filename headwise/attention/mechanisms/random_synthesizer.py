@@ -34,8 +34,6 @@ class RandomSynthesizer(Rescored):
 
     facts = replace(
         SOFTMAX,
-        formula="softmax(R) v",
-        paper="Tay et al. 2020, arXiv:2005.00743",
         family="mixing",
         exact="another function: queries and keys are not read",
     )

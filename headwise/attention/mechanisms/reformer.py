@@ -57,8 +57,6 @@ class Reformer(Mechanism):
     rotations: Float[Tensor, "rounds hashes head_dim columns"]
 
     facts = Facts(
-        formula="softmax(q k^T / |k|) v over keys with hash(q_j) = hash(q_i)",
-        paper="Kitaev et al. 2020, arXiv:2001.04451",
         family="pattern",
         time="n c d for chunks of c",
         memory="n c",

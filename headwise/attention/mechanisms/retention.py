@@ -1,12 +1,10 @@
 """Retention: linear attention whose memory of a key fades at a fixed rate per head."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Recurrence, State, Terms, per_head
+from headwise.attention.mechanisms._recurrence import Call, Keys, Recurrence, State, Terms, per_head
 from headwise.attention.precision import wide
 from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.errors import ConfigError
@@ -32,12 +30,6 @@ class Retention(Recurrence):
     >>> Retention(torch.tensor([0.5, 0.9, 1.0]))(Call(x, x, x, mask=Causal())).shape
     torch.Size([2, 3, 5, 8])
     """
-
-    facts = replace(
-        FADING,
-        formula="sum over j <= i of decay^(i - j) (q . k_j / sqrt(d)) v_j",
-        paper="Sun et al. 2023, arXiv:2307.08621",
-    )
 
     hidden_fade = True
 

@@ -41,7 +41,6 @@ class Rwkv6(Recurrence):
     facts = replace(
         FADING,
         formula="out_i = q_i (S_(i-1) + diag(u) k_i v_i^T), S_i = diag(a_i) S_(i-1) + k_i v_i^T, a = exp(-exp(w(x)))",
-        paper="Peng et al. 2024, arXiv:2404.05892",
     )
     late = True
 

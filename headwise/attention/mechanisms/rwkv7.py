@@ -1,14 +1,12 @@
 """RWKV-7 (Goose): a generalised delta rule with a decay and a rate of learning for each feature."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of
-from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Output, Recurrence, State, Terms, per_head
+from headwise.attention.mechanisms._recurrence import Call, Keys, Output, Recurrence, State, Terms, per_head
 from headwise.errors import ConfigError
 
 # exp(-0.5): the strongest decay is exp(-exp(-0.5)) = 0.545
@@ -43,11 +41,6 @@ class Rwkv7(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FADING,
-        formula="S_i = (diag(a_i) - (alpha_i n_i) n_i^T) S_(i-1) + k_i v_i^T, out_i = q_i S_i, |n| = 1",
-        paper="Peng et al. 2025, arXiv:2503.14456",
-    )
     floor = -_RATE
 
     def __init__(self, head_dim: int, num_heads: int, rank: int = 64):

@@ -32,8 +32,6 @@ class Scored(Rescored):
 
     facts = replace(
         SOFTMAX,
-        formula="normalizer(score(q, k) + bias under mask) v; softmax(q k^T / sqrt(d)) v",
-        paper="Vaswani et al. 2017, arXiv:1706.03762; Bahdanau et al. 2015, arXiv:1409.0473",
         time="n^2 d; n w d under a window of w, e d over e edges",
         memory="n d",
         exact="yes",

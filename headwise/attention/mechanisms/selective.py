@@ -33,8 +33,6 @@ class Selective(Written):
 
     facts = replace(
         FORWARD,
-        formula="softmax(z - F) v, F_ij = sum_(l<i) relu(z_lj of head 0)",
-        paper="Leviathan et al. 2024, arXiv:2410.02703",
         family="mixing",
         exact="scores of head 0 below 0",
         apart=False,

@@ -45,8 +45,6 @@ class Sinkhorn(Mechanism):
     """
 
     facts = Facts(
-        formula="softmax(q [S k; k]^T) [S v; v] within blocks, S a soft permutation of blocks",
-        paper="Tay et al. 2020, arXiv:2002.11296",
         family="pattern",
         time="n (b + s) d for blocks of b, spans of s blocks",
         memory="n b",

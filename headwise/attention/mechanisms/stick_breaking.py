@@ -1,7 +1,5 @@
 """Stick-breaking attention: each key takes its share of what the keys after it left over."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -28,11 +26,7 @@ class StickBreaking(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FORWARD,
-        formula="sigmoid(z_ij) prod_(j<l<i) (1 - sigmoid(z_il)) v_j, z = q k^T / sqrt(d)",
-        paper="Tan et al. 2024, arXiv:2410.17980",
-    )
+    facts = FORWARD
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()

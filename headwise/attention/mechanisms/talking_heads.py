@@ -32,8 +32,6 @@ class TalkingHeads(Written):
 
     facts = replace(
         SOFTMAX,
-        formula="softmax((q k^T / sqrt(d)) P_l) P_w v, P over heads",
-        paper="Shazeer et al. 2020, arXiv:2003.02436",
         time="n^2 (d + h) for h heads",
         exact="P_l and P_w identities",
         cache="shared",
