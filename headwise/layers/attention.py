@@ -288,10 +288,9 @@ class MultiHeadAttention(nn.Module):
         if step.beams == 1 or step.memory.shares_beams:
             return self._attend_stored(new, mask, step)
         # hypotheses that lie side by side become rows of their own
-        shape = (new.query.shape[0], new.query.shape[2])
         query, key, value = (rows_of_beams(heads) for heads in new[:3])
         rows = Projected(query, key, value, None if new.gates is None else rows_of_beams(new.gates))
-        return self._attend_stored(rows, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
+        return side_by_side(self._attend_stored(rows, mask, step), step.beams)
 
     def _attend_latents(self, x: Tensor, mask: Mask | None, step: AttentionStep, ids: Ids | None) -> Tensor:
         """Self-attention of new tokens after those of which the cache holds the narrow vectors."""

@@ -6,7 +6,7 @@ shares stay float32. There is no second derivative. Yang and Zhang 2024, github.
 
 import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from headwise.attention.call import per_head
 from headwise.attention.mechanisms._scan import CHUNK, Output, Sums, Terms
-from headwise.attention.mechanisms._scan import scan as scan_chunks
 from headwise.errors import ConfigError, Unsupported, unknown
 
 # fla's 16-bit kernels read odd widths beside their rows
@@ -132,11 +131,6 @@ def choose(kernel: str, terms: Terms, length: int, dtype: torch.dtype, why: str 
     other = "chunks" if chosen == "fla" else "fla"
     first = f"{chosen} comes first" if kernel == "auto" else f"{chosen} is asked for"
     return Choice(chosen, REASONS[chosen].format(operator.name), {other: why or first})
-
-
-def runner(choice: Choice, floor: float, dtype: torch.dtype) -> Run:
-    """What computes outputs and S of terms by this kernel."""
-    return partial(scan, floor=floor, dtype=dtype) if choice.kernel == "fla" else partial(scan_chunks, floor=floor)
 
 
 def refusal(terms: Terms, dtype: torch.dtype) -> str | None:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -10,9 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._fla import Choice, Run, choose, runner
+from headwise.attention.mechanisms import _fla
+from headwise.attention.mechanisms._fla import Choice, Run
 from headwise.attention.mechanisms._masks import Keys, hidden, parts
-from headwise.attention.mechanisms._scan import Output, Terms, step
+from headwise.attention.mechanisms._scan import Output, Terms, scan, step
 from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
 from headwise.attention.precision import uncast, wide
 from headwise.attention.stages import PAIRS, Stage, Working
@@ -38,6 +40,11 @@ class Recurrence(Recurrent, ABC):
     Time is linear in length, in chunks of 64. Decoding keeps S, key width x value width numbers a head, then what
     `terms` keeps. A hidden key neither adds, erases nor fades. Weights may be negative and do not sum to 1 unless they
     are `normalised`. There are no weights to drop: a model's dropout does not act. Sums are float32 or wider.
+
+    Raises:
+        ShapeError: other heads, or keys of another width, than it was built for.
+        Unsupported: any mask but `Causal()`, alone or with padding of keys (padding alone too where nothing fades); a
+            bias; relative positions; no gates where it takes some.
     """
 
     facts = FADING
@@ -100,10 +107,12 @@ class Recurrence(Recurrent, ABC):
         return self._choice(terms, call.value.dtype, call.query_start + call.shape[2])
 
     def _choice(self, terms: Terms, dtype: torch.dtype, length: int) -> Choice:
-        return choose(self.kernel, terms, length, dtype, self.fla_refusal)
+        return _fla.choose(self.kernel, terms, length, dtype, self.fla_refusal)
 
     def _run(self, terms: Terms, dtype: torch.dtype) -> Run:
-        return runner(self._choice(terms, dtype, terms.query.shape[2]), self.floor, dtype)
+        if self._choice(terms, dtype, terms.query.shape[2]).kernel == "fla":
+            return partial(_fla.scan, floor=self.floor, dtype=dtype)
+        return partial(scan, floor=self.floor)
 
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         with uncast(call.query):

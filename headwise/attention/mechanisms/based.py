@@ -20,7 +20,7 @@ class Based(Recurrence):
     of x, so the state is d^2 / 2 times as wide as a value: the paper takes heads of 16. Numbers beyond 1e4 count as
     1e4.
 
-    Raises: Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: as `Recurrence`.
     Source: Arora et al. 2024, arXiv:2402.18668, section 4.1; the form of Zhang et al. 2024, arXiv:2402.04347. fla has
     d^2 products, each but the squares twice: the same p. It has no parameters, so nothing loads.
 

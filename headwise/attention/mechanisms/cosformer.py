@@ -20,10 +20,7 @@ class Cosformer(Recurrence):
 
     Args:
         max_len: the most tokens, at least 1: the cosine is not negative up to here.
-    Raises:
-        ConfigError: max_len below 1.
-        ShapeError: a longer sequence.
-        Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: ConfigError: max_len below 1; ShapeError: a longer sequence; else as `Recurrence`.
     Source: Qin et al. 2022, arXiv:2202.08791, eq. 10 to 14. The paper takes the present length for max_len, with which
     cached and whole differ. There are no parameters, so nothing loads.
 

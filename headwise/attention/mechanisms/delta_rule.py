@@ -12,7 +12,7 @@ class DeltaRule(Recurrence):
     Args:
         negative: b in (0, 2), so that a transition can have negative eigenvalues (Grazzi et al. 2024,
             arXiv:2411.12537).
-    Raises: Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Schlag et al. 2021, arXiv:2102.11174, eq. 24; Yang et al. 2024, arXiv:2406.06484, section 3.2 (WY form).
     Equal to `naive.delta_rule_recurrence` of fla with q and k normalised before; the weights of its layer load as
     q_proj, k_proj, v_proj -> projection, b_proj -> gates.maps.0, with `conv = 4` and `head_norm = "rms"`.

@@ -17,9 +17,7 @@ class GatedDelta(Recurrence):
 
     Args:
         generator: source of rates and shifts; the global one if None.
-    Raises:
-        ShapeError: another number of heads.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Yang et al. 2024, arXiv:2412.06464, section 3. The paper's layer has `conv = 4`, `head_norm = "rms"`, `gate
     = "element"`, `gate_activation = "silu"`. Equal to `torch_recurrent_gated_delta_rule` of Qwen3-Next in transformers;
     its layer loads as A_log -> log_rate, dt_bias -> shift, in_proj_ba -> gates.maps.0 (a before b, head by head),

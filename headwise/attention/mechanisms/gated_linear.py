@@ -22,10 +22,7 @@ class GatedLinear(Recurrence):
         head_dim: width of a key.
         rank: width between A and B; 16 in the paper.
         temperature: above 0; larger values bring the gates nearer to 1, for a longer memory; 16 in the paper.
-    Raises:
-        ConfigError: a rank below 1, a temperature not above 0.
-        ShapeError: keys of another width.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions.
+    Raises: ConfigError: a rank below 1, a temperature not above 0; else as `Recurrence`.
     Source: Yang et al. 2023, arXiv:2312.06635, eq. 3 (recurrent), 4 (parallel) and section 4.4 (gates). The paper gates
     by the input of the layer; a mechanism sees queries, keys and values, so here the key does, with A and B for all
     heads. Chunks are halved down to single tokens, where the paper has one second level of chunks.

@@ -29,9 +29,7 @@ class Hedgehog(Recurrence):
 
     Args:
         head_dim: width of a query; phi is twice as wide.
-    Raises:
-        ShapeError: another number of heads, or vectors of another width.
-        Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: as `Recurrence`.
     Source: Zhang et al. 2024, arXiv:2402.04347, section 4.2 (softmax over the features, as the authors' code has it).
     fla puts 2 x in and has one W and b for all heads: load them doubled, once for each head. `linear` with
     `features=Hedgehog(...)` has one map for all heads, queries and keys.

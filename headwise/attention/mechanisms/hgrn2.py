@@ -16,9 +16,7 @@ class Hgrn2(Recurrence):
 
     Args:
         lower: l, the least share that is kept, from 0 to below 1.
-    Raises:
-        ConfigError: `lower` outside this range.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions.
+    Raises: ConfigError: `lower` outside this range; else as `Recurrence`.
     Source: Qin et al. 2024, arXiv:2404.07904, section 3.2. The paper learns l as a cumulative softmax over layers, 0 in
     the first one; here it is a number. fla scales by 1 / sqrt(d), which its norm cancels; its layer loads as q_proj,
     f_proj, i_proj -> queries, keys, values, with `head_norm = "rms"` in place of one norm over all heads.

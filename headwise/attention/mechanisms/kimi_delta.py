@@ -17,9 +17,7 @@ class KimiDelta(Recurrence):
     Args:
         head_dim: width of a key, and between W_1 and W_2.
         generator: source of rates and shifts; the global one if None.
-    Raises:
-        ShapeError: another number of heads, or keys of another width.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Kimi Team 2025, arXiv:2510.26692, section 3. The paper's layer has `conv = 4`, `head_norm = "rms"` and a
     sigmoid `gate = "element"` (of low rank there, one matrix here). Equal to `naive_recurrent_kda` of fla and to
     `recurrent_kimi_delta_attention` of transformers with their gates; weights load as A_log -> log_rate, dt_bias ->

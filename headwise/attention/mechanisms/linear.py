@@ -88,7 +88,7 @@ class Linear(Recurrence):
 
     Args:
         features: phi, applied to queries and keys; elu(x) + 1 if None.
-    Raises: Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: as `Recurrence`.
     Source: Katharopoulos et al. 2020, arXiv:2006.16236, eq. 5, 9 (causal) and 18 to 20 (recurrent). The causal form
     works in chunks, where the paper's keeps a sum for each position.
 

@@ -40,10 +40,7 @@ class LogLinear(Recurrence):
         max_len: the most tokens: 1 + the binary digits of max_len - 1 levels.
         base: "mamba2", whose state fades, or "gated_delta", in which a key's new value replaces the old one too.
         generator: source of the base's parameters; the global one if None.
-    Raises:
-        ConfigError: max_len below 1, another base.
-        ShapeError: another number of heads, or more tokens.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: ConfigError: max_len below 1, another base; ShapeError: more tokens; else as `Recurrence`.
     Source: Guo et al. 2025, arXiv:2506.04761. `naive_log_linear_attn` of fla takes log decays and c. Here c
         starts as 1 but for w x.
 

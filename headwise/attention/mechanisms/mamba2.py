@@ -19,9 +19,7 @@ class Mamba2(Recurrence):
 
     Args:
         generator: source of the shifts; the global one if None.
-    Raises:
-        ShapeError: another number of heads.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Dao and Gu 2024, arXiv:2405.21060, eq. 16 and section 7. The paper's layer has `conv = 4`, and behind it
     RMSNorm(y silu(z)) where `head_norm` and `gate` here are RMSNorm(y) silu(z) of each head. Rates start as 1 .. heads,
     as in transformers, whose layer loads as A_log -> log_rate, dt_bias -> shift, D -> skip, the last rows of in_proj

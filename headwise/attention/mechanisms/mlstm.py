@@ -18,9 +18,7 @@ class Mlstm(Recurrence):
     f_i = sigmoid(w_f x_i + b_f), u_i = w_u x_i + b_u, and q is divided by sqrt(d). All is computed times exp(-m_i) with
     m_i = max(log f_i + m_(i-1), u_i), m_0 = 0, so nothing overflows.
 
-    Raises:
-        ShapeError: another number of heads.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Beck et al. 2024, arXiv:2405.04517, section 2.3. The paper's layer has `conv = 4`, `head_norm = "layer"` and
     `gate = "element"`. Equal to `mlstm_recurrent_sequence_native` of transformers, its eps of 1e-6 beside the maximum
     included, for m above -60; its layer loads as igate_preact, fgate_preact -> gates.maps.0 (u before f, head by head)

@@ -25,10 +25,7 @@ class Performer(Recurrence):
         head_dim: width of a query.
         features: how many; of the order of d ln d whatever the length (theorem 4).
         generator: source of W; the global one if None. W is saved with the model.
-    Raises:
-        ConfigError: no features.
-        ShapeError: vectors of another width.
-        Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: ConfigError: no features; else as `Recurrence`.
     Source: Choromanski et al. 2021, arXiv:2009.14794, eq. 5, lemma 1, section 2.4. Features of a query are divided by
     the largest of its own and those of keys by the largest of the first key, which cancels; the authors' code takes the
     largest of all keys, later ones included, and adds 1e-6 to each. An exponent stops short of overflow, which changes

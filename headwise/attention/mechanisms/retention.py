@@ -19,10 +19,7 @@ class Retention(Recurrence):
 
     Args:
         decay: for each head, above 0 and at most 1; fixed.
-    Raises:
-        ConfigError: a decay outside this range.
-        ShapeError: another number of heads.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions.
+    Raises: ConfigError: a decay outside this range; else as `Recurrence`.
     Source: Sun et al. 2023, arXiv:2307.08621, eq. 5 (parallel), 6 (recurrent), 7 (chunks) and 8 (decays).
 
     >>> from headwise.attention.masks import Causal

@@ -23,10 +23,7 @@ class Rwkv6(Recurrence):
     Args:
         head_dim: width of a key.
         rank: width between A and B; 64 in the paper.
-    Raises:
-        ConfigError: a rank below 1.
-        ShapeError: another number of heads, or keys of another width.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: ConfigError: a rank below 1; else as `Recurrence`.
     Source: Peng et al. 2024, arXiv:2404.05892, eq. 16 to 19. The paper's layer mixes each input with the one before it
     (token shift) in front of its projections, which a layer here does not, and has `head_norm = "layer"`, `gate =
     "element"`, `gate_activation = "silu"`. Equal to `naive_recurrent_rwkv6` of fla with scale 1; its layer loads as

@@ -26,10 +26,7 @@ class Rwkv7(Recurrence):
     Args:
         head_dim: width of a key.
         rank: width between each A and B.
-    Raises:
-        ConfigError: a rank below 1.
-        ShapeError: another number of heads, or keys of another width.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: ConfigError: a rank below 1; else as `Recurrence`.
     Source: Peng et al. 2025, arXiv:2503.14456, eq. 16 to 20. Equal to `naive` of fla's generalized_delta_rule.dplr with
     a = -n, b = alpha n. The paper's layer mixes each input with the one before (token shift) and each value with that
     of the first layer, has no tanh in the second pair, and adds the bonus behind its norm; fla's layer loads as k_k ->
