@@ -15,8 +15,6 @@ class GatedDelta(Recurrence):
     a_i = exp(-rate softplus(w_a x_i + shift)) and b_i = sigmoid(w_b x_i) are one number for each
     head.
 
-    Args:
-        generator: source of rates and shifts; the global one if None.
     Raises: as `Recurrence`.
     Source: Yang et al. 2024, arXiv:2412.06464, section 3. The paper's layer has `conv = 4`, `head_norm = "rms"`, `gate
     = "element"`, `gate_activation = "silu"`. Equal to `torch_recurrent_gated_delta_rule` of Qwen3-Next in transformers;
@@ -33,11 +31,11 @@ class GatedDelta(Recurrence):
     gate_width = 2
     log_rate: Float[Tensor, "heads"]
 
-    def __init__(self, num_heads: int, generator: torch.Generator | None = None):
+    def __init__(self, num_heads: int):
         super().__init__()
         self.num_heads = num_heads
-        self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(0.01, 16, generator=generator).log())
-        self.shift = step_shift(num_heads, generator=generator)
+        self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(0.01, 16).log())
+        self.shift = step_shift(num_heads)
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
         fade, write = gates_of(call, 1, 1)

@@ -33,10 +33,6 @@ class Inverted(Written):
         cache="none",
     )
 
-    def __init__(self, dropout: float = 0.0):
-        super().__init__()
-        self.dropout = dropout
-
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         keep, keys = call.keep(), None if call.structure.open else call.structure.key_mask()
         if keep is not None and keys is not None and not call.cross and call.shape[2] == call.shape[3]:

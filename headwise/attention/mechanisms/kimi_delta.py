@@ -16,7 +16,6 @@ class KimiDelta(Recurrence):
 
     Args:
         head_dim: width of a key, and between W_1 and W_2.
-        generator: source of rates and shifts; the global one if None.
     Raises: as `Recurrence`.
     Source: Kimi Team 2025, arXiv:2510.26692, section 3. The paper's layer has `conv = 4`, `head_norm = "rms"` and a
     sigmoid `gate = "element"` (of low rank there, one matrix here). Equal to `naive_recurrent_kda` of fla and to
@@ -29,11 +28,11 @@ class KimiDelta(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    def __init__(self, head_dim: int, num_heads: int, generator: torch.Generator | None = None):
+    def __init__(self, head_dim: int, num_heads: int):
         super().__init__()
         self.num_heads, self.head_dim = num_heads, head_dim
-        self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1, 16, generator=generator).log())
-        self.shift = step_shift(num_heads, head_dim, generator=generator)
+        self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1, 16).log())
+        self.shift = step_shift(num_heads, head_dim)
 
     def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
         width = self.shift.shape[1]

@@ -39,7 +39,6 @@ class LogLinear(Recurrence):
         num_heads: heads.
         max_len: the most tokens: 1 + the binary digits of max_len - 1 levels.
         base: "mamba2", whose state fades, or "gated_delta", in which a key's new value replaces the old one too.
-        generator: source of the base's parameters; the global one if None.
     Raises: ConfigError: max_len below 1, another base; ShapeError: more tokens; else as `Recurrence`.
     Source: Guo et al. 2025, arXiv:2506.04761. `naive_log_linear_attn` of fla takes log decays and c. Here c
         starts as 1 but for w x.
@@ -57,22 +56,15 @@ class LogLinear(Recurrence):
     )
     fla_refusal = "its states are a tree"
 
-    def __init__(
-        self,
-        num_heads: int,
-        max_len: int,
-        base: Literal["mamba2", "gated_delta"] = "mamba2",
-        generator: torch.Generator | None = None,
-    ):
+    def __init__(self, num_heads: int, max_len: int, base: Literal["mamba2", "gated_delta"] = "mamba2"):
         super().__init__()
         if max_len < 1 or base not in _BASES:
-            raise ConfigError(
-                f"log_linear needs max_len ({max_len}) of 1 or more and base mamba2 or gated_delta: {base}"
-            )
+            needs = f"max_len ({max_len}) of 1 or more and base mamba2 or gated_delta: {base}"
+            raise ConfigError(f"log_linear needs {needs}")
         self.num_heads, self.max_len, self.levels = num_heads, max_len, 1 + (max_len - 1).bit_length()
         kind, self.width = _BASES[base]
         self.gate_width = self.width + self.levels
-        self.base: Recurrence = kind(num_heads, generator)
+        self.base: Recurrence = kind(num_heads)
         # softplus(log(e - 1)) = 1
         self.level_shift = nn.Parameter(torch.full((num_heads, self.levels), math.log(math.expm1(1.0))))
 

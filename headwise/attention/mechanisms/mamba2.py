@@ -17,8 +17,6 @@ class Mamba2(Recurrence):
 
     In the paper's letters q, k, v are C, B, x and rate, t, skip are -A, Delta, D. Steps beyond 1e4 count as 1e4.
 
-    Args:
-        generator: source of the shifts; the global one if None.
     Raises: as `Recurrence`.
     Source: Dao and Gu 2024, arXiv:2405.21060, eq. 16 and section 7. The paper's layer has `conv = 4`, and behind it
     RMSNorm(y silu(z)) where `head_norm` and `gate` here are RMSNorm(y) silu(z) of each head. Rates start as 1 .. heads,
@@ -33,11 +31,11 @@ class Mamba2(Recurrence):
 
     gate_width = 1
 
-    def __init__(self, num_heads: int, generator: torch.Generator | None = None):
+    def __init__(self, num_heads: int):
         super().__init__()
         self.num_heads = num_heads
         self.log_rate = nn.Parameter(torch.arange(1.0, num_heads + 1).log())
-        self.shift = step_shift(num_heads, generator=generator)
+        self.shift = step_shift(num_heads)
         self.skip = nn.Parameter(torch.ones(num_heads))
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:

@@ -322,7 +322,9 @@ class Rescored(Mechanism, ABC):
 class Written(Mechanism, ABC):
     """Attention as its definition writes it, pair by pair, with a score or normalizer that knows more than one pair."""
 
-    dropout: float
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = dropout
 
     @abstractmethod
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:

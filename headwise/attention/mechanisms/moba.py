@@ -14,7 +14,7 @@ class Moba(Choosing):
     """softmax(q k^T / sqrt(d)) v over the keys of `top` blocks: the query's own, and those before it by q . mean(k).
 
     Blocks are `block` tokens; in its own block a query sees the keys up to itself. Keys that the mask hides from all
-    queries are in no mean. Of a long sequence the chosen blocks alone are computed, see `attend_blocks`.
+    queries are in no mean.
 
     Args:
         block: tokens of a block; 512 in the paper, less for short inputs.

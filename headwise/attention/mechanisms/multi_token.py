@@ -52,13 +52,13 @@ class MultiToken(Written):
     num_heads: int
 
     def __init__(self, num_heads: int, queries: int = 6, keys: int = 11, group: int = 2, dropout: float = 0.0):
-        super().__init__()
+        super().__init__(dropout)
         group = 1 if num_heads == 1 else group
         if queries < 1 or keys < 1 or keys % 2 == 0:
             raise ConfigError(f"multi_token needs queries ({queries}) of 1 or more and an odd number of keys ({keys})")
         if group < 1 or num_heads % group:
             raise ConfigError(f"group ({group}) of multi_token must divide num_heads ({num_heads})")
-        self.num_heads, self.queries, self.keys, self.group, self.dropout = num_heads, queries, keys, group, dropout
+        self.num_heads, self.queries, self.keys, self.group = num_heads, queries, keys, group
         taps = torch.zeros(num_heads, 1, queries, keys)
         taps[:, :, -1, keys // 2] = 1.0
         self.taps = nn.Parameter(taps)

@@ -55,10 +55,10 @@ class Path(Written):
     head_dim: int
 
     def __init__(self, head_dim: int, num_heads: int, conv: int = 3, rank: int = 32, dropout: float = 0.0):
-        super().__init__()
+        super().__init__(dropout)
         if min(conv, rank) < 1:
             raise ConfigError(f"path needs taps, conv ({conv}), and a rank ({rank}) of 1 or more")
-        self.head_dim, self.num_heads, self.conv, self.rank, self.dropout = head_dim, num_heads, conv, rank, dropout
+        self.head_dim, self.num_heads, self.conv, self.rank = head_dim, num_heads, conv, rank
         self.shift = nn.Parameter(torch.zeros(num_heads))
         self.taps = nn.Parameter(torch.empty(num_heads, head_dim, conv).uniform_(-1, 1) * conv**-0.5)
 

@@ -39,10 +39,6 @@ class Selective(Written):
         cache="queries",
     )
 
-    def __init__(self, dropout: float = 0.0):
-        super().__init__()
-        self.dropout = dropout
-
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         so_far = with_earlier_queries(call, call.query_start)
         keep = so_far.keep()

@@ -28,10 +28,6 @@ class StickBreaking(Written):
 
     facts = FORWARD
 
-    def __init__(self, dropout: float = 0.0):
-        super().__init__()
-        self.dropout = dropout
-
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         return _before(call), None, broken
 

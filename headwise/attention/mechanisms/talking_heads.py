@@ -38,10 +38,10 @@ class TalkingHeads(Written):
     )
 
     def __init__(self, num_heads: int, dropout: float = 0.0):
-        super().__init__()
+        super().__init__(dropout)
         self.before = nn.Parameter(torch.eye(num_heads))
         self.after = nn.Parameter(torch.eye(num_heads))
-        self.num_heads, self.dropout = num_heads, dropout
+        self.num_heads = num_heads
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         keep = call.keep()
