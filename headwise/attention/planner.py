@@ -86,14 +86,11 @@ def _most_pairs_untiled(call: Call) -> float:
         if through_onednn and (many or call.learns):
             return _MIDDLE
         return _SHORT if call.learns else 0.0
-    if through_onednn and call.query.dtype == torch.float32 and _takes_onednn(call):
+    # PyTorch hands products of more than 16 x 16 x 16 numbers to oneDNN, where it may
+    large = call.shape[2] * call.shape[3] * call.query.shape[-1] > 16**3
+    if through_onednn and call.query.dtype == torch.float32 and large:
         return _MIDDLE
     return _FEW if many and call.learns else 0.0
-
-
-def _takes_onednn(call: Call) -> bool:
-    """Whether PyTorch hands the products of a head to oneDNN, where it may: those of more than 16 x 16 x 16 numbers."""
-    return call.shape[2] * call.shape[3] * call.query.shape[-1] > 16**3
 
 
 def _products() -> tuple[str, bool, bool]:

@@ -148,7 +148,7 @@ class Recurrence(Recurrent, ABC):
         with uncast(call.query):
             terms, causal = self._visible(call)
         if self.normalised and terms.log_decay is None and terms.read is None:
-            return [*_product_stages(terms, call), _weights_stage(self.weights(call), call, causal)]
+            return _share_stages(terms, call, self.weights(call), causal)
         named = [
             ("query vectors", r"\hat{Q}", "what reads the state", "query", ("queries", "features"), terms.query),
             ("key vectors", r"\hat{K}", "where the state takes up a value", "key", ("keys", "features"), terms.key),
@@ -216,25 +216,18 @@ def _delayed(terms: Terms, before: State | None) -> tuple[Terms, State]:
     return terms._replace(key=moved[0], value=moved[1], log_decay=moved[2]), tuple(last)
 
 
-def _product_stages(terms: Terms, call: Call) -> list[Stage]:
-    """The features of queries and keys, and their products."""
-    key = per_head(terms.key, call.shape[1])
-    texts = "features in place of the exponential", "the same of the keys; 0 where hidden"
-    stages = [
-        Stage("query features", r"\phi(Q)", r"\phi(Q)", ("queries", "phi"), terms.query, texts[0], _of("query")),
-        Stage("key features", r"\phi(K)", r"\phi(K)", ("keys", "phi"), key, texts[1], _of("key")),
-    ]
+def _share_stages(terms: Terms, call: Call, weights: Tensor, causal: bool) -> list[Stage]:
+    """The features of queries and keys, their products, and the shares of these."""
+    key, phi = per_head(terms.key, call.shape[1]), (r"\phi(Q)", r"\phi(K)")
+    text = "features in place of the exponential"
+    of_query, of_key = Working("formula", ("query",)), Working("formula", ("key",))
+    first = Stage("query features", phi[0], phi[0], ("queries", "phi"), terms.query, text, of_query)
+    text = "the same of the keys; 0 where hidden"
+    second = Stage("key features", phi[1], phi[1], ("keys", "phi"), key, text, of_key)
     formula, text = r"P = \phi(Q)\,\phi(K)^\top", "never made when it runs: it sums keys"
     working = Working("dot", ("query features", "key features"))
-    return [*stages, Stage("products", "P", formula, PAIRS, terms.query @ key.mT, text, working)]
-
-
-def _weights_stage(weights: Tensor, call: Call, causal: bool) -> Stage:
-    text = "each product divided by the sum of its row" + (" up to the query" if causal else "")
+    products = Stage("products", "P", formula, PAIRS, terms.query @ key.mT, text, working)
     formula = r"A_{ij} = P_{ij} / \textstyle\sum_k P_{ik}"
+    text = "each product divided by the sum of its row" + (" up to the query" if causal else "")
     working = Working("share", ("products",), {"reach": call.query_start} if causal else {})
-    return Stage("weights", "A", formula, PAIRS, weights, text, working)
-
-
-def _of(name: str) -> Working:
-    return Working("formula", (name,))
+    return [first, second, products, Stage("weights", "A", formula, PAIRS, weights, text, working)]

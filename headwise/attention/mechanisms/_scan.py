@@ -309,22 +309,19 @@ def _halved(blocks: Tensor, axis: int = 3) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def _pairs(g: Tensor | None, size: int, floor: float, part: int) -> Pairs:
-    if g is None:
-        return UndecayedPairs()
-    if g.shape[-1] == 1:
-        return ScalarPairs(g, size)
-    return BoundedPairs(g) if floor * CHUNK >= _BOUND else HalvedPairs(g, size, part)
-
-
 # what a chunk gives by itself, what its rows meet of the sums before it, what it adds to them, what is left of them
 Chunks = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 
 def _chunk_terms(parts: Terms, size: int, floor: float) -> Chunks:
     q, k, v, g, r, e, _ = parts
-    # the keys of a delta rule are short
-    pairs = _pairs(g, size, floor, 4 if r is not None and e is None else 1)
+    pairs: Pairs = UndecayedPairs()
+    if g is not None and g.shape[-1] == 1:
+        pairs = ScalarPairs(g, size)
+    elif g is not None:
+        # the keys of a delta rule are short
+        part = 4 if r is not None and e is None else 1
+        pairs = BoundedPairs(g) if floor * CHUNK >= _BOUND else HalvedPairs(g, size, part)
     return _erasing(pairs, q, k, v, r, e) if r is not None else _adding(pairs, q, k, v)
 
 
