@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from headwise.attention import planner
 from headwise.attention.call import Call, per_head
+from headwise.attention.functions import arguments
 from headwise.attention.kernels import plain
 from headwise.attention.masks import Causal, Mask, Part, parts
 from headwise.attention.mechanisms._gates import HeadGates
@@ -227,9 +228,7 @@ class Mechanism(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         """Heads and width, and the arguments of the constructor that are numbers or words and there by their names."""
-        names = dict.fromkeys(("num_heads", "head_dim", *signature(type(self)).parameters))
-        values = {name: getattr(self, name, None) for name in names}
-        return ", ".join(f"{name}={value}" for name, value in values.items() if isinstance(value, int | float | str))
+        return arguments(self, "num_heads", "head_dim")
 
     def _require_mask(self, call: Call) -> None:
         name, facts, masks = type(self).__name__, self.facts, parts(call.mask)
