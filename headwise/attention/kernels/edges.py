@@ -142,19 +142,14 @@ def _form(call: Call, pattern: Graph) -> Form:
     key = per_head(key, heads)
     if isinstance(score, GAT):
         # two numbers for each node
-        parts = (_along(query, score.query), _along(key, score.key))
-        return parts, lambda q, k: F.leaky_relu(gather(q, pattern.row) + gather(k, pattern.column), score.slope)
+        numbers = tuple(of_tokens.squeeze(-1).flatten(0, 1) for of_tokens in score.project(query, key))
+        return numbers, lambda q, k: F.leaky_relu(gather(q, pattern.row) + gather(k, pattern.column), score.slope)
     if isinstance(score, Additive):
         # projected once for each node, not for each pair
         table = _listed(call, *score.project(query, key), pattern, lambda score, q, k: score.of_sums(q + k))
     else:
         table = _listed(call, query, key, pattern, lambda score, q, k: score.pairs(q, k))
     return (table.flatten(0, 1),), lambda table: table
-
-
-def _along(x: Tensor, weight: Tensor) -> Tensor:
-    """The dot product of every token with the vector of its head, (items, tokens)."""
-    return (x @ weight.to(x.dtype).unsqueeze(-1)).squeeze(-1).flatten(0, 1)
 
 
 def _listed(call: Call, query: Tensor, key: Tensor, pattern: Graph, of_pairs: Callable[..., Tensor]) -> Listed:

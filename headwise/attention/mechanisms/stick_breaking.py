@@ -29,7 +29,11 @@ class StickBreaking(Written):
     facts = FORWARD
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
-        return _before(call), None, broken
+        # of the keys before each query
+        keep, (_, _, query_len, key_len) = call.keep(), call.shape
+        query = torch.arange(call.query_start, call.query_start + query_len, device=call.query.device)[:, None]
+        earlier = torch.arange(key_len, device=call.query.device) < query
+        return earlier[None, None] if keep is None else keep & earlier, None, broken
 
 
 def broken(scores: Scores, keep: Keep | None) -> Scores:
@@ -45,11 +49,3 @@ def broken(scores: Scores, keep: Keep | None) -> Scores:
     left = F.pad(rests.flip(-1).cumsum(-1), (1, 0))[..., :-1].flip(-1)
     weights = (shares + left).exp()
     return weights if keep is None else weights.masked_fill(~keep, 0.0)
-
-
-def _before(call: Call) -> Keep:
-    """What the mask allows of the keys before each query."""
-    keep, (_, _, query_len, key_len) = call.keep(), call.shape
-    query = torch.arange(call.query_start, call.query_start + query_len, device=call.query.device)[:, None]
-    earlier = torch.arange(key_len, device=call.query.device) < query
-    return earlier[None, None] if keep is None else keep & earlier
