@@ -265,7 +265,14 @@ class Segments:
 
         Raises: ShapeError if the kept ones are of another batch or width.
         """
-        both = x if self.inputs is None else torch.cat((_before(x, self.inputs), x), dim=1)
+        batch, _, width = x.shape
+        if self.inputs is not None and self.inputs.shape[::2] != (batch, width):
+            raise ShapeError(
+                f"the memory of earlier segments is {tuple(self.inputs.shape)}, the new segment ({batch}, length,"
+                f" {width}): keep the rows of both alike, or start with an empty memory"
+            )
+        # precision may change between two segments, as to validate
+        both = x if self.inputs is None else torch.cat((self.inputs.to(x.dtype), x), dim=1)
         self.inputs = both[:, max(0, both.shape[1] - self.length) :].detach()
         return both
 
@@ -295,17 +302,6 @@ def rows_of(sentences: Int[Tensor, "kept"], beams: int) -> Int[Tensor, "rows"]:
     if beams == 1:
         return sentences
     return (sentences[:, None] * beams + torch.arange(beams, device=sentences.device)).flatten()
-
-
-def _before(x: Tensor, stored: Tensor) -> Tensor:
-    """Kept inputs in the type of the new ones: precision may change between two segments, as to validate."""
-    if stored.shape[::2] != x.shape[::2]:
-        batch, width = x.shape[::2]
-        raise ShapeError(
-            f"the memory of earlier segments is {tuple(stored.shape)}, the new segment ({batch}, length, {width}):"
-            " keep the rows of both alike, or start with an empty memory"
-        )
-    return stored.to(x.dtype)
 
 
 def _with_room(kept: Tensor | None, like: Tensor, shape: Sequence[int], needed: int) -> Tensor:

@@ -8,6 +8,7 @@ import inspect
 import json
 import math
 import pkgutil
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -229,6 +230,17 @@ def as_text(value: Any) -> Any:
         raise ConfigError('a table needs a name, such as {name = "linformer", rank = 64}')
     parts = [f"{key}={_written(argument)}" for key, argument in value.items() if key != "name"]
     return f"{name}:{','.join(parts)}" if parts else name
+
+
+def papers(kind: type[Any]) -> str:
+    """Author, year and arXiv id of each paper that the documentation of a class names as its source; "" without.
+
+    >>> from headwise.positions.alibi import Alibi
+    >>> papers(Alibi)
+    'Press et al. 2022, arXiv:2108.12409'
+    """
+    source = " ".join((kind.__doc__ or "").partition("Source: ")[2].partition(">>>")[0].split())
+    return "; ".join(re.findall(r"[A-Z][\w -]+? (?:et al\. |and \w+ )?\d{4}(?: \(.*?\))?, arXiv:\d{4}\.\d+", source))
 
 
 def split(text: str, separator: str) -> list[str]:

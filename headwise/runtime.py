@@ -148,7 +148,7 @@ def choose_products(*, try_other: bool = True) -> tuple[str, str]:
     if not torch.backends.mkldnn.is_available():
         return "default", "this PyTorch has no oneDNN"
     default = Measured(math.inf, _error())
-    try:
+    with products_as(before):
         matmul.fp32_precision = "bf16"
         other = Measured(math.inf, _error())
         if other.error == default.error:
@@ -156,8 +156,6 @@ def choose_products(*, try_other: bool = True) -> tuple[str, str]:
             return "default", "oneDNN takes no float32 products here"
         if other.error <= _FLOAT32_ERROR:
             default, other = _timed(default, other)
-    finally:
-        matmul.fp32_precision = before
     chosen, reason = better(default, other)
     if chosen == "oneDNN":
         matmul.fp32_precision = "bf16"
@@ -198,12 +196,8 @@ def onednn_multiplies() -> bool:
     """Whether `fp32_precision = "bf16"` changes a float32 product here: none differs where oneDNN takes none."""
     with products_as("ieee"):
         default = _error()
-    before = _mkldnn.matmul.fp32_precision
-    try:
         _mkldnn.matmul.fp32_precision = "bf16"
         return _error() != default
-    finally:
-        _mkldnn.matmul.fp32_precision = before
 
 
 def better(default: Measured, other: Measured) -> tuple[str, str]:

@@ -60,9 +60,8 @@ def attend(
     >>> attend(x, x, x).shape
     torch.Size([2, 3, 5, 8])
     """
-    scored = _scaled(score, scale)
-    call = Call(query, key, value, scored, normalizer, mask, bias, None, dropout, query_start)
-    return planner.run(call, kernel)
+    score = _scaled(score, scale)
+    return planner.run(Call(query, key, value, score, normalizer, mask, bias, None, dropout, query_start), kernel)
 
 
 def plan(
@@ -88,9 +87,8 @@ def plan(
     >>> plan(x, x, x, kernel="plain").kernel
     'plain'
     """
-    scored = _scaled(score, scale)
-    call = Call(query, key, value, scored, normalizer, mask, bias, None, dropout, query_start)
-    return planner.plan(call, kernel)
+    score = _scaled(score, scale)
+    return planner.plan(Call(query, key, value, score, normalizer, mask, bias, None, dropout, query_start), kernel)
 
 
 def weights(
@@ -122,8 +120,7 @@ def weights(
     >>> weights(x, x, heads=[1], queries=slice(7, 9), keys=slice(0, 3)).shape
     torch.Size([1, 1, 2, 3])
     """
-    scored = _scaled(score, scale)
-    call = Call(query, key, key, scored, normalizer, mask, bias, None, 0.0, query_start)
+    call = Call(query, key, key, _scaled(score, scale), normalizer, mask, bias, None, 0.0, query_start)
     return exact_weights(call, heads, queries, keys)
 
 

@@ -1,8 +1,9 @@
 """A user's own function or module in place of a score or a normalizer: what it must be, and what it must return."""
 
 from collections.abc import Callable
+from inspect import signature
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.attention.precision import autocast_dtype
 from headwise.errors import ConfigError, ShapeError
@@ -20,6 +21,12 @@ def check_function(kind: str, function: object, signature: str) -> None:
 def name_of(function: Callable[..., Tensor]) -> str:
     """Its name in messages; of an object that of its class."""
     return getattr(function, "__name__", type(function).__name__)
+
+
+def arguments(module: nn.Module, *more: str) -> str:
+    """The arguments of its constructor, and other attributes, that are numbers or words and there by their names."""
+    values = {name: getattr(module, name, None) for name in (*more, *signature(type(module)).parameters)}
+    return ", ".join(f"{name}={value}" for name, value in values.items() if isinstance(value, int | float | str))
 
 
 def check_result(result: object, kind: str, shape: tuple[int, ...], like: Tensor) -> Tensor:

@@ -86,14 +86,11 @@ def _most_pairs_untiled(call: Call) -> float:
         if through_onednn and (many or call.learns):
             return _MIDDLE
         return _SHORT if call.learns else 0.0
-    if through_onednn and call.query.dtype == torch.float32 and _takes_onednn(call):
+    # PyTorch hands products of more than 16 x 16 x 16 numbers to oneDNN, where it may
+    large = call.shape[2] * call.shape[3] * call.query.shape[-1] > 16**3
+    if through_onednn and call.query.dtype == torch.float32 and large:
         return _MIDDLE
     return _FEW if many and call.learns else 0.0
-
-
-def _takes_onednn(call: Call) -> bool:
-    """Whether PyTorch hands the products of a head to oneDNN, where it may: those of more than 16 x 16 x 16 numbers."""
-    return call.shape[2] * call.shape[3] * call.query.shape[-1] > 16**3
 
 
 def _products() -> tuple[str, bool, bool]:
@@ -124,11 +121,7 @@ TABLE: tuple[Rule, ...] = (
     Rule("groups", _is_grouped, "positions are in groups that see only themselves: each group is a sequence"),
     Rule("flex", _has_blocks, "one compiled program skips blocks of pairs that the mask forbids"),
     Rule("banded", _is_banded, "the mask lies within a narrow band: only the band is computed"),
-    Rule(
-        "fused",
-        _is_tiled_well,
-        "softmax of a dot product in tiles: no table of scores is kept",
-    ),
+    Rule("fused", _is_tiled_well, "softmax of a dot product in tiles: no table of scores is kept"),
     Rule("strips", _is_long, "no table of all pairs is kept: strips of query rows are computed again for the gradient"),
     Rule("plain", _always, "the definition, for a table of scores that is small enough to keep"),
 )

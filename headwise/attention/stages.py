@@ -156,10 +156,8 @@ def _added(score: Any, query: Tensor, key: Tensor, values: Tensor) -> list[Stage
     if not isinstance(score, scores.Additive):
         numbers["slope"] = score.slope
     left, right = ("q'_i", "k'_j") if stages else ("q_i", "k_j")
-    formula, text = (
-        rf"S_{{ij}} = v \cdot {name}({left} + {right})",
-        f"score {type(score).__name__}: a number for each pair",
-    )
+    formula = rf"S_{{ij}} = v \cdot {name}({left} + {right})"
+    text = f"score {type(score).__name__}: a number for each pair"
     return [*stages, Stage("scores", "S", formula, PAIRS, values, text, Working("additive", of, numbers))]
 
 

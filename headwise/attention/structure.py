@@ -1,6 +1,6 @@
 """The known structure of a mask at given sizes: band, lengths, listed pairs, visible keys and queries, its table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
@@ -251,26 +251,19 @@ def intersection(mask: Any, left: Structure, right: Structure) -> Structure:
     if left.pairs is not None and right.pairs is not None and left.pairs.query.shape[0] > right.pairs.query.shape[0]:
         pairs = right.pairs
     within = (smaller_bound(left.within[0], right.within[0]), smaller_bound(left.within[1], right.within[1]))
-    same_keys = left.same_keys and right.same_keys
-    seen_by_own_query = left.seen_by_own_query and right.seen_by_own_query
     groups = left.groups or right.groups
-    parts = (left, right)
-    return Structure(mask, left.place, band, lens, least, within, pairs, same_keys, seen_by_own_query, parts, groups)
+    return Structure(mask, left.place, band, lens, least, within, pairs, groups=groups, **_of_both(left, right))
 
 
 def union(mask: Any, left: Structure, right: Structure) -> Structure:
     """The structure of a mask that allows what one of two others allows."""
     within = (_larger_bound(left.within[0], right.within[0]), _larger_bound(left.within[1], right.within[1]))
-    same_keys = left.same_keys and right.same_keys
-    seen_by_own_query = left.seen_by_own_query and right.seen_by_own_query
-    return Structure(
-        mask,
-        left.place,
-        within=within,
-        same_keys=same_keys,
-        seen_by_own_query=seen_by_own_query,
-        parts=(left, right),
-    )
+    return Structure(mask, left.place, within=within, **_of_both(left, right))
+
+
+def _of_both(left: Structure, right: Structure) -> dict[str, Any]:
+    same, own = left.same_keys and right.same_keys, left.seen_by_own_query and right.seen_by_own_query
+    return {"same_keys": same, "seen_by_own_query": own, "parts": (left, right)}
 
 
 def smaller_bound(first: int | None, second: int | None) -> int | None:
@@ -285,8 +278,8 @@ def _larger_bound(first: int | None, second: int | None) -> int | None:
 
 
 def _strips(band: Band, place: Place) -> list[tuple[int, int, int, int]]:
-    """(first query, last, lowest key, highest) of strips; ends are behind the last one."""
-    batch, _, query_len, key_len, start, _ = place
+    """`strips_of` a table that is only reduced."""
+    batch, _, query_len, key_len, *_ = place
     if torch.compiler.is_compiling():
         # a program serves any length, and writes down no table that it only reduces
         return [(0, query_len, 0, key_len)]
@@ -296,10 +289,14 @@ def _strips(band: Band, place: Place) -> list[tuple[int, int, int, int]]:
     if left is not None and right is not None:
         # a strip reaches as many keys beside its band as it has rows
         step = min(step, max(_ROWS, width))
-    strips = []
+    return list(strips_of(band, place, step))
+
+
+def strips_of(band: Band, place: Place, step: int) -> Iterator[tuple[int, int, int, int]]:
+    """(first query, last, lowest key, highest) of strips of so many queries; ends are behind the last one."""
+    _, _, query_len, key_len, start, _ = place
+    left, right = band
     for first in range(0, query_len, step):
         last = min(first + step, query_len)
         low = 0 if left is None else min(key_len, max(0, start + first - left))
-        high = key_len if right is None else min(key_len, max(low, start + last + right))
-        strips.append((first, last, low, high))
-    return strips
+        yield first, last, low, key_len if right is None else min(key_len, max(low, start + last + right))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -10,7 +11,8 @@ from torch.nn import functional as F
 
 from headwise.attention.call import Call
 from headwise.attention.kernels import plain
-from headwise.attention.normalizers import Keep, Scores, Softmax
+from headwise.attention.normalizers import Scores, Softmax
+from headwise.attention.zeros import hide
 from headwise.errors import ShapeError
 
 # scores that exist at once while the keys outside a tile are summed
@@ -118,8 +120,4 @@ def _tile(call: Call, columns: tuple[int, int]) -> Tensor:
 def _masked_scores(call: Call, keys: tuple[int, int]) -> Scores:
     """The scores of some keys, minus infinity where forbidden."""
     part = call.part(keys=keys)
-    return plain.normalized(part, part.keep(), normalizer=_hidden)
-
-
-def _hidden(scores: Scores, keep: Keep | None) -> Scores:
-    return scores if keep is None else scores.masked_fill(~keep, float("-inf"))
+    return plain.normalized(part, part.keep(), normalizer=partial(hide, value=float("-inf")))

@@ -288,10 +288,9 @@ class MultiHeadAttention(nn.Module):
         if step.beams == 1 or step.memory.shares_beams:
             return self._attend_stored(new, mask, step)
         # hypotheses that lie side by side become rows of their own
-        shape = (new.query.shape[0], new.query.shape[2])
         query, key, value = (rows_of_beams(heads) for heads in new[:3])
         rows = Projected(query, key, value, None if new.gates is None else rows_of_beams(new.gates))
-        return self._attend_stored(rows, mask, step).squeeze(2).unflatten(0, shape).transpose(1, 2)
+        return side_by_side(self._attend_stored(rows, mask, step), step.beams)
 
     def _attend_latents(self, x: Tensor, mask: Mask | None, step: AttentionStep, ids: Ids | None) -> Tensor:
         """Self-attention of new tokens after those of which the cache holds the narrow vectors."""
@@ -312,7 +311,8 @@ class MultiHeadAttention(nn.Module):
         call: dict[str, Any] = {"mask": mask, "bias": bias, "query_start": step.position}
         mechanism = self.mechanism
         # a product with the narrow vectors is wider than one with keys: for single tokens, which would make all keys
-        if (step.beams > 1 or x.shape[1] == 1) and _takes_score(mechanism):
+        takes_score = type(mechanism) is Scored and mechanism.score is None
+        if (step.beams > 1 or x.shape[1] == 1) and takes_score:
             score, shared = Dot(self.head_dim**-0.5), latents[..., projection.rope_dim :]
             output = projection.restore(mechanism(Call(projection.absorb(query), latents, shared, score, **call)))
         else:
@@ -483,11 +483,6 @@ def _projection(in_features: int, widths: list[int], rank: int | None, *, bias: 
 def _packed(projection: nn.Linear | Factored | LatentProjection, widths: list[int]) -> list[Tensor]:
     """The matrices of a projection, one by one."""
     return projection.matrices() if not isinstance(projection, nn.Linear) else list(projection.weight.split(widths))
-
-
-def _takes_score(mechanism: Mechanism) -> bool:
-    """Whether a call's score is computed as it is."""
-    return type(mechanism) is Scored and mechanism.score is None
 
 
 def _mechanism(mechanism: Mechanism | str | None, head_dim: int, num_heads: int) -> Mechanism:

@@ -50,13 +50,11 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        return self.outer(self.dropout(self._activated(self.inner(x))))
+        inner, function = self.inner(x), _FUNCTIONS[GATED.get(self.activation, self.activation)]
+        if self.activation in GATED:
+            gate, linear = inner.chunk(2, dim=-1)
+            return self.outer(self.dropout(function(gate) * linear))
+        return self.outer(self.dropout(function(inner)))
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}"
-
-    def _activated(self, inner: Tensor) -> Tensor:
-        if self.activation not in GATED:
-            return _FUNCTIONS[self.activation](inner)
-        gate, linear = inner.chunk(2, dim=-1)
-        return _FUNCTIONS[GATED[self.activation]](gate) * linear

@@ -103,13 +103,12 @@ def build_norm(name: str, width: int, eps: float | None = None, bias: bool = Tru
     """
     if name not in get_args(Norm):
         raise ConfigError(unknown("norm", name, get_args(Norm)))
-    if name == "batch":
-        return TokenBatchNorm(width, eps=1e-5 if eps is None else eps)
-    if name == "rms":
-        return nn.RMSNorm(width, eps=1e-6 if eps is None else eps)
-    if name == "rms_1p":
-        return OffsetRMSNorm(width, 1e-6 if eps is None else eps)
-    return nn.LayerNorm(width, 1e-5 if eps is None else eps, bias=bias) if name == "layer" else nn.Identity()
+    if name == "none":
+        return nn.Identity()
+    eps = (1e-6 if name.startswith("rms") else 1e-5) if eps is None else eps
+    if name == "layer":
+        return nn.LayerNorm(width, eps, bias=bias)
+    return {"batch": TokenBatchNorm, "rms": nn.RMSNorm, "rms_1p": OffsetRMSNorm}[name](width, eps=eps)
 
 
 def normed(norm: nn.Module, x: Tokens, valid_lens: Int[Tensor, "batch"] | None) -> Tokens:

@@ -21,16 +21,11 @@ catalogue = REGISTRY.catalogue
 
 def details() -> dict[str, list[tuple[str, str]]]:
     """(what, value) of every scheme, as `headwise list positions` shows them."""
-    kinds, written = {name: position_type(name) for name in names()}, REGISTRY.details()
-    return {
-        name: [
-            *written.get(name, []),
-            ("where", kind.where),
-            ("longer", kind.extrapolates),
-            ("paper", kind.paper),
-        ]
-        for name, kind in kinds.items()
-    }
+    rows, written = {}, REGISTRY.details()
+    for name in names():
+        where, longer, paper = position_type(name).where, position_type(name).extrapolates, position_type(name).paper
+        rows[name] = [*written.get(name, []), ("where", where), ("longer", longer), ("paper", paper)]
+    return rows
 
 
 def build(name: str, d_model: int, head_dim: int, num_heads: int, max_len: int) -> Position:

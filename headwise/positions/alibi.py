@@ -41,7 +41,6 @@ class Alibi(Position):
     extrapolates = (
         "Made for it: trained on short inputs, it keeps its quality on longer ones, whose far ends it fades out."
     )
-    paper = "Press et al. 2022, arXiv:2108.12409"
 
     def __init__(self, num_heads: int):
         super().__init__()

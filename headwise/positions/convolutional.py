@@ -31,7 +31,6 @@ class Convolutional(Position):
     where = "embeddings"
     extrapolates = "Any length: a position knows its neighbourhood, and how near an end is, not its number."
     steps = False
-    paper = "Chu et al. 2021, arXiv:2102.10882; Baevski et al. 2020, arXiv:2006.11477"
 
     def __init__(self, d_model: int, *, kernel_size: int = 31, causal: bool = False):
         super().__init__()

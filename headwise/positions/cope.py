@@ -31,7 +31,6 @@ class Cope(Position):
 
     where = "scores"
     extrapolates = "Counts beyond the last row share it, so any length is defined."
-    paper = "Golovneva et al. 2024, arXiv:2405.18719"
 
     def __init__(self, head_dim: int, size: int = 64):
         super().__init__()

@@ -48,7 +48,6 @@ class Deberta(Position):
 
     where = "scores"
     extrapolates = "Distances beyond max_distance share a learned vector, so any length is defined."
-    paper = "He et al. 2021, arXiv:2006.03654"
 
     def __init__(
         self,
@@ -61,7 +60,15 @@ class Deberta(Position):
         buckets: int | None = None,
     ):
         super().__init__()
-        _check(max_distance, index, buckets)
+        if max_distance < 1:
+            raise ConfigError(f"max_distance of deberta positions must be at least 1, got {max_distance}")
+        if index not in ("paper", "released"):
+            raise ConfigError(f"index of deberta positions must be 'paper' or 'released', got {index!r}")
+        if buckets is not None and (buckets < 4 or buckets % 2 or buckets // 2 + 1 >= max_distance):
+            raise ConfigError(
+                f"buckets of deberta positions must be even, at least 4, and half of them below max_distance"
+                f" ({max_distance}) - 1, got {buckets}"
+            )
         self.num_heads, self.head_dim, self.max_distance, self.index = num_heads, head_dim, max_distance, index
         self._starts = None if buckets is None else _log_starts(buckets // 2, max_distance)
         self.table = nn.Parameter(torch.empty(2 * (buckets or max_distance), d_model))
@@ -101,15 +108,3 @@ def _log_starts(near: int, max_distance: int) -> tuple[int, ...]:
         return distance ** (near - 1) * near ** (number - 1) > (max_distance - 1) ** (number - 1) * near ** (near - 1)
 
     return starts(max_distance, near, reached, near)
-
-
-def _check(max_distance: int, index: str, buckets: int | None) -> None:
-    if max_distance < 1:
-        raise ConfigError(f"max_distance of deberta positions must be at least 1, got {max_distance}")
-    if index not in ("paper", "released"):
-        raise ConfigError(f"index of deberta positions must be 'paper' or 'released', got {index!r}")
-    if buckets is not None and (buckets < 4 or buckets % 2 or buckets // 2 + 1 >= max_distance):
-        raise ConfigError(
-            f"buckets of deberta positions must be even, at least 4, and half of them below max_distance"
-            f" ({max_distance}) - 1, got {buckets}"
-        )

@@ -33,7 +33,6 @@ class Fire(Position):
     by_distance = False
     where = "scores"
     extrapolates = "Made for it: shares of the query's position lie in the trained range at any length."
-    paper = "Li et al. 2024, arXiv:2310.04418"
 
     def __init__(self, num_heads: int, max_len: int = 512, hidden: int = 32):
         super().__init__()

@@ -51,7 +51,6 @@ class Flow(Generated):
     """
 
     extrapolates = "The solution goes on along the learned dynamics to any length, smoothly, but untrained."
-    paper = "Liu et al. 2020, arXiv:2003.09229"
 
     def __init__(self, d_model: int, hidden: int = 64, step: float = 0.1):
         super().__init__()

@@ -34,7 +34,6 @@ class Kerple(Position):
 
     where = "scores"
     extrapolates = "Made for it: far pairs fade at rates that were learned, slowly enough to be seen."
-    paper = "Chi et al. 2022, arXiv:2205.09921"
 
     def __init__(self, num_heads: int, *, form: Literal["log", "power"] = "log"):
         super().__init__()

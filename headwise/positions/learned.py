@@ -30,7 +30,6 @@ class Learned(Position):
 
     where = "embeddings"
     extrapolates = "A position beyond the table is an error; with interpolation the table is stretched."
-    paper = "Gehring et al. 2017, arXiv:1705.03122"
 
     def __init__(self, max_len: int, d_model: int, *, interpolate: bool = False):
         super().__init__()

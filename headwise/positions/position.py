@@ -1,5 +1,6 @@
 """The base of every position scheme: four places where position may enter, each doing nothing unless overridden."""
 
+import math
 from abc import ABC, abstractmethod
 from inspect import signature
 from typing import ClassVar
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from headwise.attention.precision import uncast
 from headwise.attention.relative import Relative
-from headwise.errors import Unsupported
+from headwise.errors import ConfigError, Unsupported
+from headwise.registry import papers
 
 Embedded = Float[Tensor, "*batch length d_model"]
 # projected queries or keys
@@ -32,25 +34,37 @@ class Position(nn.Module, ABC):
     where: ClassVar[str] = "not stated"
     # what happens beyond the trained length, one sentence
     extrapolates: ClassVar[str] = "not stated"
-    # author, year, arXiv id
+    # author, year, arXiv id; if not stated, those that the documentation names as its source
     paper: ClassVar[str] = "not stated"
     # axes along which the ids of a token may be given to `rotate` in place of a start; 0: it counts from a start
     axes: ClassVar[int] = 0
     # whether a sequence may stand anywhere: nothing but the distance of two tokens counts
     by_distance: ClassVar[bool] = True
+    # of a scheme for patches, whose constructor takes the width or the height of their grid: its name in messages
+    grid: ClassVar[str] = ""
     # whether a token can be placed without the inputs before it, as a decoder that goes step by step does
     steps: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "paper" not in vars(cls) and (source := papers(cls)):
+            cls.paper = source
 
     @classmethod
     def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Position":
         """The scheme for a model of these sizes; here it takes those that its constructor names."""
+        if cls.grid:
+            return cls.on_grid(d_model, head_dim, num_heads, *_grid_of(cls, cls.grid, max_len))
         sizes = {"d_model": d_model, "head_dim": head_dim, "num_heads": num_heads, "max_len": max_len}
         return cls(**{name: size for name, size in sizes.items() if name in signature(cls).parameters})
 
     @classmethod
     def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Position":
         """The scheme for patches that stand row by row; one that knows no rows counts them through."""
-        return cls.sized(d_model, head_dim, num_heads, height * width)
+        if not cls.grid:
+            return cls.sized(d_model, head_dim, num_heads, height * width)
+        sizes = {"d_model": d_model, "head_dim": head_dim, "num_heads": num_heads, "height": height, "width": width}
+        return cls(**{name: size for name, size in sizes.items() if name in signature(cls).parameters})
 
     def embed(self, x: Embedded, start: int) -> Embedded:
         """Changes the embeddings."""
@@ -90,6 +104,29 @@ class Position(nn.Module, ABC):
         Tables of distances can be placed; a bias is taken to count its keys from 0 on unless a scheme says otherwise.
         """
         return type(self).bias is Position.bias
+
+
+def _grid_of(kind: object, name: str, max_len: int) -> tuple[int, int]:
+    """(height, width) of the grid of `max_len` patches: as a recipe writes them after the name, else a square.
+
+    Raises: ConfigError: neither is written, and max_len is no square.
+    """
+    written = getattr(kind, "written", {})
+    height, width = written.get("height"), written.get("width")
+    if width is None:
+        width = square(name, max_len) if height is None else -(-max_len // max(1, height))
+    return -(-max_len // max(1, width)) if height is None else height, width
+
+
+def square(name: str, length: int) -> int:
+    """The width of the square grid of `length` patches. Raises: ConfigError if there is none, naming the nearest."""
+    width = math.isqrt(max(0, length))
+    if width < 1 or width * width != length:
+        raise ConfigError(
+            f"{name} positions need a square max_len, the patches of a square image, got {length}; use"
+            f" {max(1, width) ** 2} or {(width + 1) ** 2}, or name the grid, such as {name}:width=5"
+        )
+    return width
 
 
 class Generated(Position, ABC):

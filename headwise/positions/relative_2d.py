@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ConfigError, ShapeError
 from headwise.positions.position import Key, Position, Query
-from headwise.positions.sinusoidal_2d import grid_of, places
+from headwise.positions.sinusoidal_2d import places
 
 
 class Relative2d(Position):
@@ -30,9 +30,9 @@ class Relative2d(Position):
     torch.Size([1, 3, 6, 6])
     """
 
+    grid = "relative_2d"
     where = "scores"
     extrapolates = "A patch beyond the grid is an error: a step that was not trained has no number."
-    paper = "Liu et al. 2021, arXiv:2103.14030"
 
     def __init__(self, num_heads: int, *, height: int, width: int):
         super().__init__()
@@ -41,15 +41,6 @@ class Relative2d(Position):
         self.height, self.width = height, width
         self.table = nn.Parameter(torch.empty((2 * height - 1) * (2 * width - 1), num_heads))
         nn.init.trunc_normal_(self.table, std=0.02)
-
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Relative2d":
-        height, width = grid_of(cls, "relative_2d", max_len)
-        return cls(num_heads, height=height, width=width)
-
-    @classmethod
-    def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Relative2d":
-        return cls(num_heads, height=height, width=width)
 
     def bias(self, query: Query, key: Key, start: int) -> Float[Tensor, "1 heads query_len key_len"]:
         last = torch.sym_max(start + query.shape[2], key.shape[2]) - 1

@@ -179,7 +179,6 @@ class Rotary(Position):
     axes = 1
     where = "queries and keys"
     extrapolates = "Any length has its angles, but far distances are untrained; scaled frequencies bring them back."
-    paper = "Su et al. 2021, arXiv:2104.09864"
 
     def __init__(
         self,

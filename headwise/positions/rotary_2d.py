@@ -7,7 +7,7 @@ from headwise.errors import ConfigError
 from headwise.positions.position import Ids, Position, Projected
 from headwise.positions.rotary import Layout, angles_of, check_turns, check_width, turned
 from headwise.positions.sinusoidal import exact, frequencies
-from headwise.positions.sinusoidal_2d import grid_of, places
+from headwise.positions.sinusoidal_2d import places
 
 
 class Rotary2d(Position):
@@ -32,9 +32,9 @@ class Rotary2d(Position):
     """
 
     axes = 2
+    grid = "rotary_2d"
     where = "queries and keys"
     extrapolates = "Any height has its angles, but a model sees steps that it was not trained on."
-    paper = "Heo et al. 2024, arXiv:2403.13298"
 
     def __init__(self, head_dim: int, width: int, base: float = 10000.0, *, layout: Layout = "interleaved"):
         super().__init__()
@@ -44,14 +44,6 @@ class Rotary2d(Position):
         if width < 1:
             raise ConfigError(f"rotary_2d positions need a grid at least 1 patch wide, got {width}")
         self.head_dim, self.width, self.base, self.layout = head_dim, width, base, layout
-
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Rotary2d":
-        return cls(head_dim, grid_of(cls, "rotary_2d", max_len)[1])
-
-    @classmethod
-    def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Rotary2d":
-        return cls(head_dim, width)
 
     def rotate(self, heads: Projected, start: int | Ids) -> Projected:
         check_width("rotary_2d", self.head_dim, heads)

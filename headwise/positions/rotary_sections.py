@@ -37,7 +37,6 @@ class RotarySections(Position):
     axes = 3
     where = "queries and keys"
     extrapolates = "Any length has its angles, but far distances are untrained."
-    paper = "Wang et al. 2024, arXiv:2409.12191"
 
     def __init__(
         self,

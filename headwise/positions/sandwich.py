@@ -29,7 +29,6 @@ class Sandwich(Position):
 
     where = "scores"
     extrapolates = "Made for it: far pairs fade slowly and in waves, at any length."
-    paper = "Chi et al. 2023, arXiv:2212.10356"
 
     def __init__(self, num_heads: int, *, columns: int = 128):
         super().__init__()

@@ -28,7 +28,6 @@ class Shaw(Position):
 
     where = "scores and values"
     extrapolates = "Distances beyond max_distance share a learned vector, so any length is defined."
-    paper = "Shaw et al. 2018, arXiv:1803.02155"
 
     def __init__(self, head_dim: int, *, max_distance: int = 16):
         super().__init__()

@@ -81,7 +81,6 @@ class Sinusoidal(Position):
 
     where = "embeddings"
     extrapolates = "Any length has its vectors, but a model sees angles that it was not trained on."
-    paper = "Vaswani et al. 2017, arXiv:1706.03762"
 
     def __init__(self, d_model: int, base: float = _BASE):
         super().__init__()

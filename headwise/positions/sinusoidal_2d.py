@@ -1,13 +1,12 @@
 """Fixed sines and cosines for the patches of an image: half of the columns tell the row, half the column."""
 
-import math
-
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from headwise.errors import ConfigError
 from headwise.positions.position import Embedded, Position
+from headwise.positions.position import square as square
 from headwise.positions.sinusoidal import exact, frequencies, moved, waves
 
 
@@ -27,9 +26,9 @@ class Sinusoidal2d(Position):
     [0.8399999737739563, 0.5400000214576721, 0.009999999776482582, 1.0, 0.0, 1.0, 0.0, 1.0]
     """
 
+    grid = "sinusoidal_2d"
     where = "embeddings"
     extrapolates = "Any height has its vectors, but a model sees angles that it was not trained on."
-    paper = "Parmar et al. 2018, arXiv:1802.05751"
 
     def __init__(self, d_model: int, width: int):
         super().__init__()
@@ -42,41 +41,10 @@ class Sinusoidal2d(Position):
             raise ConfigError(f"sinusoidal_2d positions need a grid at least 1 patch wide, got {width}")
         self.d_model, self.width = d_model, width
 
-    @classmethod
-    def sized(cls, d_model: int, head_dim: int, num_heads: int, max_len: int) -> "Sinusoidal2d":
-        return cls(d_model, grid_of(cls, "sinusoidal_2d", max_len)[1])
-
-    @classmethod
-    def on_grid(cls, d_model: int, head_dim: int, num_heads: int, height: int, width: int) -> "Sinusoidal2d":
-        return cls(d_model, width)
-
     def embed(self, x: Embedded, start: int) -> Embedded:
         turns = frequencies(self.d_model // 2, 10000.0, x.device)
         coordinates = places(start, x.shape[-2], self.width, exact(x.device))
         return x + moved(torch.cat([waves(axis[:, None] * turns) for axis in coordinates], dim=-1), x)
-
-
-def grid_of(kind: object, name: str, max_len: int) -> tuple[int, int]:
-    """(height, width) of the grid of `max_len` patches: as a recipe writes them after the name, else a square.
-
-    Raises: ConfigError: neither is written, and max_len is no square.
-    """
-    written = getattr(kind, "written", {})
-    height, width = written.get("height"), written.get("width")
-    if width is None:
-        width = square(name, max_len) if height is None else -(-max_len // max(1, height))
-    return -(-max_len // max(1, width)) if height is None else height, width
-
-
-def square(name: str, length: int) -> int:
-    """The width of the square grid of `length` patches. Raises: ConfigError if there is none, naming the nearest."""
-    width = math.isqrt(max(0, length))
-    if width < 1 or width * width != length:
-        raise ConfigError(
-            f"{name} positions need a square max_len, the patches of a square image, got {length}; use"
-            f" {max(1, width) ** 2} or {(width + 1) ** 2}, or name the grid, such as {name}:width=5"
-        )
-    return width
 
 
 def places(

@@ -36,7 +36,6 @@ class T5(Position):
 
     where = "scores"
     extrapolates = "Distances beyond max_distance share a learned number, so any length has its bias."
-    paper = "Raffel et al. 2020, arXiv:1910.10683"
 
     def __init__(self, num_heads: int, *, bidirectional: bool = True, num_buckets: int = 32, max_distance: int = 128):
         super().__init__()

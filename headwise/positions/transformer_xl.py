@@ -32,7 +32,6 @@ class TransformerXL(Position):
 
     where = "scores"
     extrapolates = "Any distance has its sinusoids; the paper attends over longer memories than those it trained with."
-    paper = "Dai et al. 2019, arXiv:1901.02860"
 
     def __init__(self, d_model: int, num_heads: int, head_dim: int):
         super().__init__()

@@ -41,7 +41,6 @@ class Xpos(Position):
     axes = 1
     where = "queries and keys"
     extrapolates = "Made for it: far pairs fade, though positions beyond some 36,000 leave the range of float32."
-    paper = "Sun et al. 2022, arXiv:2212.10554"
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """One recorded call, and what is copied of it so that its weights stay what they were."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -43,14 +43,15 @@ class RecordedCall:
 
         Attention by its definition computes what is asked for; other mechanisms may not be cut, and compute all.
         """
-        with torch.no_grad(), uncast(self.output):
-            return call_with(_Reader(self), self.state, (heads, queries, keys))
+        return self._read(lambda: weights(self.mechanism, self.call, self.changes, heads, queries, keys))
 
     def stages(self) -> list[Stage]:
         """What the mechanism computes on the way, now, from the call with the parameters of then."""
+        return list(self._read(lambda: self.mechanism.stages(self.call)))
+
+    def _read(self, read: Callable[[], Any]) -> Any:
         with torch.no_grad(), uncast(self.output):
-            stages: Any = call_with(_Reader(self), self.state, (None, slice(None), slice(None), True))
-        return list(stages)
+            return call_with(_Reader(self, read), self.state, ())
 
     def double(self, query: Tensor, key: Tensor, value: Tensor) -> "RecordedCall":
         """The same call in double precision, of these tensors in place of its own."""
@@ -80,17 +81,15 @@ def recorded(
 
 
 class _Reader(nn.Module):
-    """Whatever has parameters that a recorded call used, as one module."""
+    """Whatever has parameters that a recorded call used, as one module, and what is read of them."""
 
-    def __init__(self, recorded: RecordedCall):
+    def __init__(self, recorded: RecordedCall, read: Callable[[], Any]):
         super().__init__()
         self.mechanism, self.score, self.normalizer = recorded.mechanism, recorded.call.score, recorded.call.normalizer
-        self.recorded = recorded
+        self.read = read
 
-    def forward(self, heads: Sequence[int] | None, queries: slice, keys: slice, stages: bool = False) -> Any:
-        if stages:
-            return self.mechanism.stages(self.recorded.call)
-        return weights(self.mechanism, self.recorded.call, self.recorded.changes, heads, queries, keys)
+    def forward(self) -> Any:
+        return self.read()
 
 
 def _double(value: Any) -> Any:

@@ -68,7 +68,7 @@ def _families() -> dict[str, tuple[Any, Callable[[str], AnySubject]]]:
     return {
         "mechanisms": (mechanisms.names(), lambda name: Subject(name, _built(mechanisms.mechanism_type(name)))),
         "scores": (scores.SCORES, lambda name: Subject(name, _scoring(name))),
-        "normalizers": (normalizers.catalogue(), lambda name: Subject(name, _normalizing(name))),
+        "normalizers": (normalizers.catalogue(), lambda name: _of(name, normalizers.find(name))),
         "masks": (SAMPLES, _masking),
         "positions": (positions.names(), lambda name: PositionSubject(name, _placed(positions.position_type(name)))),
     }
@@ -81,10 +81,6 @@ def _masking(name: str) -> MaskSubject:
 def _scoring(name: str) -> Callable[[int, float], Scored]:
     sizes = (HEAD_DIM, HEAD_DIM, HEAD_DIM)
     return lambda heads, dropout: Scored(scores.build(name, *sizes, heads), dropout=dropout)
-
-
-def _normalizing(name: str) -> Callable[[int, float], Scored]:
-    return lambda heads, dropout: Scored(normalizer=normalizers.build(name, heads), dropout=dropout)
 
 
 def _of(name: str, target: Any) -> AnySubject:

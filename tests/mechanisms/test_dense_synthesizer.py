@@ -83,5 +83,5 @@ def test_what_it_says():
     assert sized.dropout == 0.1
     with pytest.raises(ShapeError, match=r"DenseSynthesizer was built for max_len \(11\) positions, got 12"):
         run(dense(), *checks.tensors(5, 12))
-    with pytest.raises(ShapeError, match=r"was built for \(heads, head_dim\) \(3, 6\), got \(4, 6\)"):
+    with pytest.raises(ShapeError, match="was built for heads 3, got 4"):
         run(dense(num_heads=3), *checks.tensors(5, 7))

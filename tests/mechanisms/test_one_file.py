@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from headwise.attention import mechanisms
+from headwise.attention.mechanisms.mechanism import Facts
 from headwise.testing import certify
 from headwise.training.loading import load
 from headwise.training.train import train
@@ -88,3 +89,30 @@ def test_in_the_folder_of_mechanisms_it_is_named_by_its_file(folder, monkeypatch
     assert mechanisms.catalogue()["forgetful"].startswith("softmax(q k^T")
     assert ("formula", FORMULA) in mechanisms.details()["forgetful"]
     assert mechanisms.mechanism_type("forgetful").facts.formula == FORMULA
+
+
+def test_formula_and_paper_that_are_not_stated_are_those_of_the_documentation():
+    class Mean(mechanisms.Mechanism):
+        """mean of v.
+
+        Source: Doe and Roe 2020 (Mean), arXiv:2001.00001, eq. 1; Poe et al. 1999, arXiv:9901.0001.
+        """
+
+        def compute(self, call):
+            return call.value
+
+    class Stated(mechanisms.Mechanism):
+        """mean of v. Source: Doe et al. 2020, arXiv:2001.00001."""
+
+        facts = Facts(formula="v", paper="none")
+
+        def compute(self, call):
+            return call.value
+
+    assert Mean.facts.formula == "mean of v"
+    assert Mean.facts.paper == "Doe and Roe 2020 (Mean), arXiv:2001.00001; Poe et al. 1999, arXiv:9901.0001"
+    assert (Stated.facts.formula, Stated.facts.paper) == ("v", "none")
+    for name in mechanisms.names():
+        facts = mechanisms.mechanism_type(name).facts
+        assert "not stated" not in (facts.formula, facts.time, facts.memory), name
+        assert re.search(r" \d{4}, (arXiv:|DeepSeek)", facts.paper), name

@@ -205,7 +205,7 @@ def test_it_is_that_of_transformers_in_one_bucket(mask):
 
 
 def test_what_it_says():
-    assert "head_dim=6, chunk=3, rounds=2, buckets=8" in repr(reformer())
+    assert "head_dim=6, chunk=3, rounds=2, dropout=0.0, buckets=8" in repr(reformer())
     sized = Reformer.sized(head_dim=6, num_heads=4, max_len=300, dropout=0.1)
     assert (sized.rotations.shape, sized.dropout) == ((2, 1, 6, 4), 0.1)
     with pytest.raises(ShapeError, match=r"Reformer was built for head_dim 6, got 8"):

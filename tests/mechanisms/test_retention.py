@@ -103,6 +103,6 @@ def test_what_it_refuses(untyped):
 
 def test_what_it_says_of_itself():
     sized = Retention.sized(head_dim=5, num_heads=3, max_len=7, dropout=0.5)
-    assert repr(sized) == "Retention(heads=3)"
+    assert repr(sized) == "Retention(num_heads=3)"
     assert list(sized.state_dict()) == ["fade"]
     assert not list(sized.parameters())

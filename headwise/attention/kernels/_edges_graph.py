@@ -20,7 +20,7 @@ ByColumn = Float[Tensor, "items columns dim"]
 class Graph(NamedTuple):
     """Pairs (row, column) in ascending order of row; `turn` puts them in ascending order of column.
 
-    `start` is where each row starts in the list of pairs, `turned_start` where each column starts in the turned list.
+    `start` is where each row starts in the list of pairs. The second half is the same of the graph turned round.
     """
 
     row: Int[Tensor, "pairs"]
@@ -28,7 +28,13 @@ class Graph(NamedTuple):
     start: Int[Tensor, "rows"]
     turn: Int[Tensor, "pairs"]
     turned_row: Int[Tensor, "pairs"]
+    turned_column: Int[Tensor, "pairs"]
     turned_start: Int[Tensor, "columns"]
+    turned_turn: Int[Tensor, "pairs"]
+
+    def turned(self) -> "Graph":
+        """The graph whose rows are the columns of this one."""
+        return Graph(*self[4:], *self[:4])
 
     def degree(self) -> Int[Tensor, "rows"]:
         """Pairs of each row."""
@@ -37,7 +43,8 @@ class Graph(NamedTuple):
 
 def graph(row: Int[Tensor, "pairs"], column: Int[Tensor, "pairs"], turn: Tensor, rows: int, columns: int) -> Graph:
     """The graph of these pairs."""
-    return Graph(row, column, _starts(row, rows), turn, row.index_select(0, turn), _starts(column, columns))
+    turned = column.index_select(0, turn), row.index_select(0, turn), _starts(column, columns)
+    return Graph(row, column, _starts(row, rows), turn, *turned, turn.argsort())
 
 
 def sums(numbers: Numbers, vectors: ByColumn, graph: Graph) -> ByRow:
@@ -59,7 +66,7 @@ def products(left: ByRow, right: ByColumn, graph: Graph) -> Numbers:
 
 def softmax(scores: Numbers, graph: Graph) -> Numbers:
     """Weights that sum to 1 over the pairs of each row; 0 for a score of minus infinity, also where no other stands."""
-    output: Tensor = _Softmax.apply(scores, *graph)
+    output: Tensor = _Softmax.apply(scores, graph.row, graph.start)
     return output
 
 
@@ -71,7 +78,7 @@ def gather(numbers: Float[Tensor, "items tokens"], index: Int[Tensor, "pairs"]) 
 
 class _Softmax(torch.autograd.Function):
     @staticmethod
-    def forward(scores, row, column, start, turn, turned_row, turned_start):
+    def forward(scores, row, start):
         items, pairs = scores.shape
         place, count = _offset_index(row, items, start.shape[0]), items * start.shape[0]
         offsets = F.pad(_offset_index(start, items, pairs), (0, 1), value=items * pairs)
@@ -85,7 +92,7 @@ class _Softmax(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(output, inputs[1], inputs[3])
+        ctx.save_for_backward(output, *inputs[1:])
 
     @staticmethod
     def backward(ctx, gradient):
@@ -93,7 +100,7 @@ class _Softmax(torch.autograd.Function):
         items, rows = weights.shape[0], start.shape[0]
         place, weighted = _offset_index(row, items, rows), gradient * weights
         sums = weighted.new_zeros(items * rows).index_add(0, place, weighted.flatten())
-        return weighted - weights * sums.index_select(0, place).view_as(weights), *(6 * [None])
+        return weighted - weights * sums.index_select(0, place).view_as(weights), None, None
 
     @staticmethod
     def vmap(info, in_dims, scores, *graph):
@@ -104,8 +111,17 @@ class _Sums(torch.autograd.Function):
     """Sums over the pairs of each row."""
 
     @staticmethod
-    def forward(numbers, vectors, row, column, start, turn, turned_row, turned_start):
-        return _summed(numbers, vectors, column, start)
+    def forward(numbers, vectors, *graph):
+        _, place, start, *_ = graph
+        items, length = vectors.shape[0], vectors.shape[1]
+        totals = F.embedding_bag(
+            _offset_index(place, items, length),
+            vectors.detach().flatten(0, 1).contiguous(),
+            _offset_index(start, items, place.shape[0]),
+            mode="sum",
+            per_sample_weights=numbers.detach().flatten(),
+        )
+        return totals.unflatten(0, (items, start.shape[0]))
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -113,57 +129,26 @@ class _Sums(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        numbers, vectors, *pattern = ctx.saved_tensors
-        d_numbers = _Products.apply(gradient, vectors, *pattern) if ctx.needs_input_grad[0] else None
-        d_vectors = _TurnedSums.apply(numbers, gradient, *pattern) if ctx.needs_input_grad[1] else None
-        return d_numbers, d_vectors, *(6 * [None])
+        numbers, vectors, *graph = ctx.saved_tensors
+        d_numbers = products(gradient, vectors, Graph(*graph)) if ctx.needs_input_grad[0] else None
+        d_vectors = _turned_sums(numbers, gradient, Graph(*graph)) if ctx.needs_input_grad[1] else None
+        return d_numbers, d_vectors, *(len(graph) * [None])
 
     @staticmethod
     def vmap(info, in_dims, numbers, vectors, *rest):
         return _folded(_Sums, info.batch_size, in_dims, (numbers, vectors), rest)
 
 
-class _TurnedSums(torch.autograd.Function):
-    """Sums over the pairs of each column, of vectors of the rows."""
-
-    @staticmethod
-    def forward(numbers, vectors, row, column, start, turn, turned_row, turned_start):
-        return _summed(numbers.index_select(1, turn), vectors, turned_row, turned_start)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        numbers, vectors, *pattern = ctx.saved_tensors
-        d_numbers = _Products.apply(vectors, gradient, *pattern) if ctx.needs_input_grad[0] else None
-        d_vectors = _Sums.apply(numbers, gradient, *pattern) if ctx.needs_input_grad[1] else None
-        return d_numbers, d_vectors, *(6 * [None])
-
-    @staticmethod
-    def vmap(info, in_dims, numbers, vectors, *rest):
-        return _folded(_TurnedSums, info.batch_size, in_dims, (numbers, vectors), rest)
-
-
-def _summed(numbers, vectors, place, start):
-    """Of each range of pairs that starts at `start`, the sum of number times the vector at its place."""
-    items, length = vectors.shape[0], vectors.shape[1]
-    totals = F.embedding_bag(
-        _offset_index(place, items, length),
-        vectors.detach().flatten(0, 1).contiguous(),
-        _offset_index(start, items, place.shape[0]),
-        mode="sum",
-        per_sample_weights=numbers.detach().flatten(),
-    )
-    return totals.unflatten(0, (items, start.shape[0]))
+def _turned_sums(numbers: Numbers, vectors: ByRow, graph: Graph) -> ByColumn:
+    """For each column the sum over its pairs of number times vector of the row."""
+    return sums(numbers.index_select(1, graph.turn), vectors, graph.turned())
 
 
 class _Products(torch.autograd.Function):
     """Dot products over the pairs."""
 
     @staticmethod
-    def forward(left, right, row, column, start, turn, turned_row, turned_start):
+    def forward(left, right, row, column, start, *rest):
         size = (left.shape[1], right.shape[1])
         if torch.compiler.is_compiling() or left.device.type != "cpu" or row.shape[0] > size[0] * size[1]:
             return (left.index_select(1, row) * right.index_select(1, column)).sum(-1)
@@ -183,10 +168,10 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        left, right, *pattern = ctx.saved_tensors
-        d_left = _Sums.apply(gradient, right, *pattern) if ctx.needs_input_grad[0] else None
-        d_right = _TurnedSums.apply(gradient, left, *pattern) if ctx.needs_input_grad[1] else None
-        return d_left, d_right, *(6 * [None])
+        left, right, *graph = ctx.saved_tensors
+        d_left = sums(gradient, right, Graph(*graph)) if ctx.needs_input_grad[0] else None
+        d_right = _turned_sums(gradient, left, Graph(*graph)) if ctx.needs_input_grad[1] else None
+        return d_left, d_right, *(len(graph) * [None])
 
     @staticmethod
     def vmap(info, in_dims, left, right, *rest):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from headwise.attention.call import Call, is_plain, per_head
 from headwise.attention.kernels import plain
 from headwise.attention.kernels._sdpa import NoDerivative, sdpa
-from headwise.attention.normalizers import Function, Softmax
+from headwise.attention.normalizers import Softmax
 from headwise.attention.zeros import zeroed
 
 Keep = Bool[Tensor, "#batch #heads #groups block width"]
@@ -25,18 +25,13 @@ Padded = Float[Tensor, "batch kv_heads length dim"]
 
 
 def refusal(call: Call) -> str | None:
-    """What of the call prevents it, or None."""
     if not call.structure.bounded:
         return "the mask has no band of bounded width"
     if call.bias is not None:
         return "there is a bias"
     if call.relative is not None:
         return "there are relative positions"
-    if isinstance(call.normalizer, Function):
-        return f"the normalizer {call.normalizer.name} is a function, which may count hidden keys"
-    if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
-        return "an axis is empty"
-    return None
+    return plain.left_out(call)
 
 
 def num_pairs(call: Call) -> int:
@@ -46,14 +41,12 @@ def num_pairs(call: Call) -> int:
 
 
 def memory_summary(call: Call) -> str:
-    """What stays in memory for the gradient besides inputs and output."""
     if _is_tiled(call):
         return f"a table of the band, {4 * num_pairs(call) // math.prod(call.shape[:2]):,} bytes for each that differs"
     return f"the scores of the band, {4 * num_pairs(call):,} bytes"
 
 
 def peak_bytes(call: Call) -> int:
-    """Bytes at the height of the forward pass besides inputs and output."""
     item, layout = call.query.element_size(), Layout.of(call)
     (batch, heads), dims = call.shape[:2], call.query.shape[-1] + call.value.shape[-1]
     alike = call.structure.band is not None and call.structure.lens is None

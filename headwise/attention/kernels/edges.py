@@ -20,7 +20,7 @@ from headwise.attention.dropout import drop
 from headwise.attention.kernels import plain
 from headwise.attention.kernels._edges_graph import Graph, gather, graph, products, softmax, sums
 from headwise.attention.masks import Edges, Shared
-from headwise.attention.normalizers import Function, Normalizer, Softmax
+from headwise.attention.normalizers import Normalizer, Softmax
 from headwise.attention.precision import wide
 from headwise.attention.scores import GAT, Additive, Score
 
@@ -33,20 +33,15 @@ Form = tuple[tuple[Tensor, ...], Callable[..., Tensor]]
 
 
 def refusal(call: Call) -> str | None:
-    """What of the call prevents it, or None."""
     if call.structure.pairs is None:
         return "the mask is not given by a list of pairs"
     if call.bias is not None:
         return "there is a bias"
     if call.relative is not None:
         return "there are relative positions"
-    if isinstance(call.normalizer, Function):
-        return f"the normalizer {call.normalizer.name} is a function, which may count hidden keys"
     if not isinstance(call.normalizer, Softmax) and torch.compiler.is_compiling():
         return f"the normalizer is {call.normalizer.name} in a compiled program, where no row may differ in length"
-    if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
-        return "an axis is empty"
-    return None
+    return plain.left_out(call)
 
 
 def reads_listed_alone(call: Call) -> bool:
@@ -70,7 +65,6 @@ def num_pairs(call: Call) -> int:
 
 
 def memory_summary(call: Call) -> str:
-    """What stays in memory for the gradient besides inputs and output."""
     return f"two numbers for each edge and head, {2 * 4 * num_pairs(call):,} bytes"
 
 
@@ -148,32 +142,24 @@ def _form(call: Call, pattern: Graph) -> Form:
     key = per_head(key, heads)
     if isinstance(score, GAT):
         # two numbers for each node
-        parts = (_along(query, score.query), _along(key, score.key))
-        return parts, lambda q, k: F.leaky_relu(gather(q, pattern.row) + gather(k, pattern.column), score.slope)
+        numbers = tuple(of_tokens.squeeze(-1).flatten(0, 1) for of_tokens in score.project(query, key))
+        return numbers, lambda q, k: F.leaky_relu(gather(q, pattern.row) + gather(k, pattern.column), score.slope)
     if isinstance(score, Additive):
         # projected once for each node, not for each pair
-        of_sums = with_tensors_of_now(_OfSums(score))
-        table = _listed(call, *score.project(query, key), pattern, lambda q, k: of_sums(q + k))
+        table = _listed(call, *score.project(query, key), pattern, lambda score, q, k: score.of_sums(q + k))
     else:
-        table = _listed(call, query, key, pattern)
+        table = _listed(call, query, key, pattern, lambda score, q, k: score.pairs(q, k))
     return (table.flatten(0, 1),), lambda table: table
 
 
-def _along(x: Tensor, weight: Tensor) -> Tensor:
-    """The dot product of every token with the vector of its head, (items, tokens)."""
-    return (x @ weight.to(x.dtype).unsqueeze(-1)).squeeze(-1).flatten(0, 1)
-
-
-def _listed(
-    call: Call, query: Tensor, key: Tensor, pattern: Graph, scored: Callable[..., Tensor] | None = None
-) -> Listed:
+def _listed(call: Call, query: Tensor, key: Tensor, pattern: Graph, of_pairs: Callable[..., Tensor]) -> Listed:
     """Scores of all pairs, some pairs at a time, made again for the gradient."""
     width = call.shape[0] * call.shape[1] * call.score.pair_width(call.query)
     # the gradient of some pairs is as large as all tokens, so there are as many pairs
     step = max(*call.shape[2:], _NUMBERS // max(1, width))
     # a compiler chooses itself what it makes again
     repeats = call.learns and not torch.compiler.is_compiling() and can_checkpoint(call.tensors)
-    scored = scored or (with_tensors_of_now(_Pairwise(call.score)) if repeats else call.score.pairs)
+    scored = with_tensors_of_now(_Pairwise(call.score, of_pairs)) if repeats else partial(of_pairs, call.score)
 
     # tensors are arguments: what a checkpoint encloses in place of them would outlive one around it
     def part(query: Tensor, key: Tensor, row: Tensor, column: Tensor) -> Tensor:
@@ -184,26 +170,15 @@ def _listed(
     return torch.cat([compute(query, key, *at) for at in indices], dim=2)
 
 
-class _OfSums(nn.Module):
-    """Additive scores of the sums of projected queries and keys as a module, whose parameters can be held."""
-
-    def __init__(self, score: Additive):
-        super().__init__()
-        self.score = score
-
-    def forward(self, sums: Tensor) -> Tensor:
-        return self.score.of_sums(sums)
-
-
 class _Pairwise(nn.Module):
     """The scores of listed pairs as a module, whose parameters can be held."""
 
-    def __init__(self, score: Score):
+    def __init__(self, score: Score, of_pairs: Callable[..., Tensor]):
         super().__init__()
-        self.score = score
+        self.score, self.of_pairs = score, of_pairs
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        return self.score.pairs(query, key)
+        return self.of_pairs(self.score, query, key)
 
 
 def _weights(normalizer: Normalizer, scores: Listed, keep: Keep | None, pattern: Graph) -> Listed:

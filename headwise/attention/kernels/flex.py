@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.call import Call
+from headwise.attention.kernels import plain
 from headwise.attention.masks import Edges, Mask
 from headwise.attention.normalizers import Softmax
 from headwise.attention.scores import Score, SoftCap
@@ -24,7 +25,6 @@ Change = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def refusal(call: Call) -> str | None:
-    """What of the call this kernel cannot compute exactly, or None."""
     device = call.query.device.type
     if device == "cpu":
         return "FlexAttention gives wrong numbers on a CPU"
@@ -50,9 +50,7 @@ def unfit(call: Call) -> str | None:
         return "it is in float64"
     if call.mask is not None and any(isinstance(part, Edges) for part in _parts(call.mask)):
         return "the mask holds a graph, whose pairs a compiled program cannot look up"
-    if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
-        return "an axis is empty"
-    return None
+    return plain.empty_axis(call)
 
 
 def num_pairs(call: Call) -> int:
@@ -66,7 +64,6 @@ def num_pairs(call: Call) -> int:
 
 
 def memory_summary(call: Call) -> str:
-    """What stays in memory for the gradient besides inputs and output."""
     return f"one number a row, {math.prod(call.shape[:3]) * 4:,} bytes"
 
 
@@ -76,7 +73,6 @@ def peak_bytes(call: Call) -> int:
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of the call."""
     return attend_with(_compiled(), call)
 
 

@@ -20,7 +20,6 @@ from headwise.attention.zeros import zeroed
 
 
 def refusal(call: Call) -> str | None:
-    """What of the call SDPA cannot compute exactly, or None."""
     if not isinstance(call.normalizer, Softmax):
         return f"the normalizer is {call.normalizer.name}, not softmax"
     if not call.score.is_dot():
@@ -35,9 +34,7 @@ def refusal(call: Call) -> str | None:
     for tensor in added:
         if torch.promote_types(tensor.dtype, call.query.dtype) != call.query.dtype:
             return f"the bias would be rounded to {call.query.dtype}"
-    if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
-        return "an axis is empty"
-    return None
+    return plain.empty_axis(call)
 
 
 def num_pairs(call: Call) -> int:
@@ -50,7 +47,6 @@ def num_pairs(call: Call) -> int:
 
 
 def memory_summary(call: Call) -> str:
-    """What stays in memory for the gradient besides inputs and output."""
     if keeps_scores(call):
         return (
             f"scores ({', '.join(map(str, call.shape))}), {math.prod(call.shape) * call.query.element_size():,} bytes"
@@ -61,7 +57,6 @@ def memory_summary(call: Call) -> str:
 
 
 def peak_bytes(call: Call) -> int:
-    """Bytes at the height of the forward pass besides inputs and output."""
     # a score of half-precision vectors is float32, and so is then what SDPA is given
     item = call.query.element_size() if is_plain(call.score) else max(4, call.query.element_size())
     tabled = _tabled(call)

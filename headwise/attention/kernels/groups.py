@@ -17,20 +17,14 @@ from headwise.attention.call import Call
 from headwise.attention.kernels import fused, plain
 from headwise.attention.masks import Table
 from headwise.attention.masks.groups import Grouped
-from headwise.attention.normalizers import Function
 
 
 def refusal(call: Call) -> str | None:
-    """What of the call prevents it, or None."""
     if call.structure.groups is None:
         return "the mask has no groups of positions"
     if call.relative is not None:
         return "there are relative positions by distance"
-    if isinstance(call.normalizer, Function):
-        return f"the normalizer {call.normalizer.name} is a function, which may count hidden keys"
-    if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]):
-        return "an axis is empty"
-    return None
+    return plain.left_out(call)
 
 
 def sorts(call: Call) -> bool:
@@ -45,13 +39,11 @@ def num_pairs(call: Call) -> int:
 
 
 def memory_summary(call: Call) -> str:
-    """What stays in memory for the gradient besides inputs and output."""
     queries, keys = _layout(call)
     return f"{queries.groups} groups of up to {queries.width} queries and {keys.width} keys, sorted"
 
 
 def peak_bytes(call: Call) -> int:
-    """Bytes at the height of the forward pass besides inputs and output."""
     queries, keys = _layout(call)
     rows, item = queries.groups * call.shape[0], call.query.element_size()
     moved = rows * queries.width * call.shape[1] * (call.query.shape[-1] + call.value.shape[-1])
@@ -66,7 +58,6 @@ def peak_bytes(call: Call) -> int:
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of the call."""
     if not sorts(call):
         return plain.compute(call)
     queries, keys = _layout(call)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwise.attention.call import Call, is_plain, per_head
 from headwise.attention.dropout import drop
-from headwise.attention.normalizers import Entmax, Entmax15, Softmax, Sparsemax, TopK
+from headwise.attention.normalizers import Entmax, Entmax15, Function, Softmax, Sparsemax, TopK
 from headwise.attention.precision import wide
 from headwise.errors import ShapeError
 
@@ -16,6 +16,18 @@ from headwise.errors import ShapeError
 def refusal(call: Call) -> str | None:
     """None: the definition computes every call."""
     return None
+
+
+def empty_axis(call: Call) -> str | None:
+    """The refusal of kernels that need numbers along every axis."""
+    return "an axis is empty" if 0 in (*call.shape, call.query.shape[-1], call.value.shape[-1]) else None
+
+
+def left_out(call: Call) -> str | None:
+    """The refusal of kernels that leave pairs out."""
+    if isinstance(call.normalizer, Function):
+        return f"the normalizer {call.normalizer.name} is a function, which may count hidden keys"
+    return empty_axis(call)
 
 
 def num_pairs(call: Call) -> int:
@@ -33,7 +45,6 @@ def memory_summary(call: Call) -> str:
 
 
 def peak_bytes(call: Call) -> int:
-    """Bytes at the height of the forward pass besides inputs and output."""
     return table_bytes(call, math.prod(call.shape), call.tabled()) + copied_bytes(call)
 
 
@@ -73,7 +84,6 @@ def weights(call: Call) -> Float[Tensor, "batch heads query_len key_len"]:
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of the call."""
     return attention(call, call.keep())
 
 

@@ -16,14 +16,15 @@ from torch import Tensor
 from headwise.attention.call import Call, per_head
 from headwise.attention.checkpointing import can_checkpoint, checkpointed, with_tensors_of_now
 from headwise.attention.kernels import plain
+from headwise.attention.masks import Place
 from headwise.attention.precision import wide
+from headwise.attention.structure import strips_of
 
 # numbers that a strip has for its pairs, and rows that it has at least
 _NUMBERS, _ROWS = 1 << 20, 16
 
 
 def refusal(call: Call) -> str | None:
-    """What of the call prevents strips, or None."""
     if 0 in call.shape:
         return "an axis is empty"
     return None
@@ -35,7 +36,6 @@ def num_pairs(call: Call) -> int:
 
 
 def memory_summary(call: Call) -> str:
-    """What is in memory at once."""
     rows, keys = max(((b - a), (high - low)) for a, b, low, high in _strips(call))
     width = call.score.kept_width(call.query)
     count = call.shape[0] * call.shape[1] * rows * keys * width * 4
@@ -52,7 +52,6 @@ def peak_bytes(call: Call) -> int:
 
 
 def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-    """The output of the call."""
     mask, heads = call.mask, call.shape[1]
     # once for all strips, not once in each
     query, key, value = wide(call.query), wide(per_head(call.key, heads)), wide(per_head(call.value, heads))
@@ -76,12 +75,6 @@ def compute(call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
 
 def _strips(call: Call) -> Iterator[tuple[int, int, int, int]]:
     """(first query, last, lowest key, highest) of every strip; ends are behind the last one."""
-    batch, heads, query_len, key_len = call.shape
-    left, right = call.structure.within
-    width = call.score.kept_width(call.query)
-    step = max(_ROWS, _NUMBERS // (batch * heads * key_len * width))
-    for first in range(0, query_len, step):
-        last = min(first + step, query_len)
-        low = 0 if left is None else min(key_len, max(0, call.query_start + first - left))
-        high = key_len if right is None else min(key_len, max(low, call.query_start + last + right))
-        yield first, last, low, high
+    batch, heads, _, key_len = call.shape
+    step = max(_ROWS, _NUMBERS // (batch * heads * key_len * call.score.kept_width(call.query)))
+    return strips_of(call.structure.within, Place(*call.shape, call.query_start), step)

@@ -14,18 +14,8 @@ from headwise.registry import Registry, split
 
 __all__ = ["MASKS", "And", "Band", "BigBird", "Blocks", "Causal", "Dilated", "Documents", "Edges", "Global", "Mask"]
 __all__ += ["Not", "Or", "Padding", "Pairs", "Part", "Place", "Prefix", "Shared", "Shifts", "Strided", "Structure"]
-__all__ += ["Columns", "GridWindows", "Groups", "Lattice", "Rows"]
-__all__ += [
-    "Table",
-    "Window",
-    "build",
-    "catalogue",
-    "combined",
-    "empty_rows",
-    "explain",
-    "parts",
-    "without",
-]
+__all__ += ["Columns", "GridWindows", "Groups", "Lattice", "Rows", "Table", "Window", "build", "catalogue", "combined"]
+__all__ += ["empty_rows", "explain", "parts", "without"]
 
 
 MASKS: dict[str, type[Mask]] = {

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Integer
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.masks.mask import Mask, check_tensor, is_integer, length_range
+from headwise.attention.masks.mask import Mask, check_whole, length_range, tensor_of
 from headwise.attention.structure import KeyMask, Pairs, Place, QueryMask, Structure
 from headwise.errors import ShapeError, Unsupported
 
@@ -25,11 +25,8 @@ class Padding(Mask):
     valid_lens: Integer[Tensor, "batch"] | Integer[Tensor, "batch query_len"]
 
     def __post_init__(self) -> None:
-        check_tensor("Padding", "valid_lens", self.valid_lens)
-        if self.valid_lens.ndim not in (1, 2) or not is_integer(self.valid_lens):
-            actual = f"{tuple(self.valid_lens.shape)} {self.valid_lens.dtype}"
-            hint = "; which keys are real is said by Table(...)" if self.valid_lens.dtype == torch.bool else ""
-            raise ShapeError(f"Padding needs whole lengths (batch) or (batch, query_len), got {actual}{hint}")
+        hint = "; which keys are real is said by Table(...)"
+        check_whole(self, "valid_lens", "whole lengths (batch) or (batch, query_len)", 1, 2, hint=hint)
         length_range("Padding: valid_lens", self.valid_lens)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -83,9 +80,9 @@ class Table(Mask):
     allowed: Bool[Tensor, "..."]
 
     def __post_init__(self) -> None:
-        check_tensor("Table", "allowed", self.allowed)
-        if self.allowed.dtype != torch.bool or self.allowed.ndim not in (2, 3, 4):
-            shape, dtype = tuple(self.allowed.shape), self.allowed.dtype
+        allowed = tensor_of(self, "allowed")
+        if allowed.dtype != torch.bool or allowed.ndim not in (2, 3, 4):
+            shape, dtype = tuple(allowed.shape), allowed.dtype
             raise ShapeError(f"Table needs a bool tensor of 2 to 4 axes, True = may attend; got {shape} {dtype}")
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -158,10 +155,7 @@ class Prefix(Mask):
     prefix_lens: Integer[Tensor, "batch"]
 
     def __post_init__(self) -> None:
-        check_tensor("Prefix", "prefix_lens", self.prefix_lens)
-        if self.prefix_lens.ndim != 1 or not is_integer(self.prefix_lens):
-            shape = tuple(self.prefix_lens.shape)
-            raise ShapeError(f"Prefix needs whole lengths (batch), got {shape} {self.prefix_lens.dtype}")
+        check_whole(self, "prefix_lens", "whole lengths (batch)", 1)
         length_range("Prefix: prefix_lens", self.prefix_lens)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -199,10 +193,7 @@ class Documents(Mask):
     ids: Integer[Tensor, "batch length"]
 
     def __post_init__(self) -> None:
-        check_tensor("Documents", "ids", self.ids)
-        if self.ids.ndim != 2 or not is_integer(self.ids):
-            shape = tuple(self.ids.shape)
-            raise ShapeError(f"Documents needs whole numbers (batch, length), got {shape} {self.ids.dtype}")
+        check_whole(self, "ids", "whole numbers (batch, length)", 2)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         ids = self.ids.to(key.device)
@@ -263,9 +254,8 @@ class Edges(Mask):
     nodes: int
 
     def __post_init__(self) -> None:
-        index = self.edge_index
-        check_tensor("Edges", "edge_index", index)
-        if index.ndim != 2 or index.shape[0] != 2 or not is_integer(index):
+        index = check_whole(self, "edge_index", "whole numbers (2, edges)", 2)
+        if index.shape[0] != 2:
             raise ShapeError(f"Edges needs whole numbers (2, edges), got {tuple(index.shape)} {index.dtype}")
         if index.is_meta:
             raise Unsupported("Edges lists its pairs when it is made, so edge_index has to hold numbers; it is on meta")

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Int, Integer
 from torch import Tensor
 
-from headwise.attention.masks.mask import check_sizes, check_tensor, is_integer
+from headwise.attention.masks.mask import check_sizes, check_whole
 from headwise.attention.masks.patterns import Near
 from headwise.attention.structure import Band, Place, Structure
 from headwise.errors import ConfigError, ShapeError
@@ -45,9 +46,7 @@ class Groups(Grouped):
     ids: Integer[Tensor, "positions"]
 
     def __post_init__(self) -> None:
-        check_tensor("Groups", "ids", self.ids)
-        if self.ids.ndim != 1 or not is_integer(self.ids):
-            raise ShapeError(f"Groups needs a whole id for each position, got {tuple(self.ids.shape)} {self.ids.dtype}")
+        check_whole(self, "ids", "a whole id for each position", 1)
 
     def group(self, position: Tensor) -> Int[Tensor, "..."]:
         return self.ids.to(position.device)[position]
@@ -70,9 +69,7 @@ class Blocks(Grouped):
     """
 
     size: int
-
-    def __post_init__(self) -> None:
-        check_sizes(self, size=1)
+    least: ClassVar = {"size": 1}
 
     def group(self, position: Tensor) -> Int[Tensor, "..."]:
         return position // self.size
@@ -128,9 +125,7 @@ class Rows(Grouped):
     """
 
     width: int
-
-    def __post_init__(self) -> None:
-        check_sizes(self, width=1)
+    least: ClassVar = {"width": 1}
 
     def group(self, position: Tensor) -> Int[Tensor, "..."]:
         return position // self.width
@@ -152,9 +147,7 @@ class Columns(Grouped):
     """
 
     width: int
-
-    def __post_init__(self) -> None:
-        check_sizes(self, width=1)
+    least: ClassVar = {"width": 1}
 
     def group(self, position: Tensor) -> Int[Tensor, "..."]:
         return position % self.width
@@ -174,9 +167,7 @@ class Lattice(Grouped):
 
     width: int
     step: int
-
-    def __post_init__(self) -> None:
-        check_sizes(self, width=1, step=1)
+    least: ClassVar = {"width": 1, "step": 1}
 
     def group(self, position: Tensor) -> Int[Tensor, "..."]:
         row, column = position // self.width, position % self.width

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Int
@@ -18,12 +18,19 @@ class Mask(ABC):
     """Says of every pair whether the query may attend to the key.
 
     Masks are values, made once per batch. One of your own defines `__call__`; `structure` declares what else is known
-    of it, which makes it faster, such as a band around it.
+    of it, which makes it faster, such as a band around it; `least` names fields that are whole numbers.
 
     >>> from headwise.attention.masks import Causal, Window
     >>> (Causal() & Window(1, 1)).dense(1, 1, 3, 3)[0, 0].int().tolist()
     [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
+
+    # fields that are whole numbers below 2^31, and what each is at least
+    least: ClassVar[dict[str, int]] = {}
+
+    def __post_init__(self) -> None:
+        """Raises: ShapeError for a field of `least` that is less, or no whole number."""
+        check_sizes(self, **self.least)
 
     @abstractmethod
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -313,15 +320,24 @@ def empty_rows(
     return rows + rows.new_tensor([0, 0, query_start])
 
 
-def is_integer(numbers: Tensor) -> bool:
-    """Whether they are whole numbers that PyTorch computes with; a bool tensor says which, not how many."""
-    return numbers.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+def tensor_of(mask: Mask, name: str) -> Tensor:
+    """The field of this name. Raises: ShapeError for what is no tensor."""
+    if not isinstance(tensor := getattr(mask, name), Tensor):
+        got = type(tensor).__name__
+        raise ShapeError(f"{type(mask).__name__}: {name} must be a tensor, got {got}; pass torch.tensor(...)")
+    return tensor
 
 
-def check_tensor(mask: str, name: str, tensor: object) -> None:
-    """Raises: ShapeError for what is no tensor."""
-    if not isinstance(tensor, Tensor):
-        raise ShapeError(f"{mask}: {name} must be a tensor, got {type(tensor).__name__}; pass torch.tensor(...)")
+def check_whole(mask: Mask, name: str, what: str, *axes: int, hint: str = "") -> Tensor:
+    """The field of this name. Raises: ShapeError for what is no tensor of whole numbers with so many axes.
+
+    A bool tensor says which, not how many: `hint` then says what to pass.
+    """
+    tensor, whole = tensor_of(mask, name), (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    if tensor.ndim not in axes or tensor.dtype not in whole:
+        actual = f"{tuple(tensor.shape)} {tensor.dtype}{hint if tensor.dtype == torch.bool else ''}"
+        raise ShapeError(f"{type(mask).__name__} needs {what}, got {actual}")
+    return tensor
 
 
 def are_whole(numbers: object) -> bool:

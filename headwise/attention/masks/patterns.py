@@ -4,6 +4,7 @@ import functools
 import operator
 from abc import ABC
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool
@@ -53,9 +54,7 @@ class Window(Mask):
 
     left: int
     right: int
-
-    def __post_init__(self) -> None:
-        check_sizes(self, left=0, right=0)
+    least: ClassVar = {"left": 0, "right": 0}
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key >= query - self.left) & (key <= query + self.right)
@@ -81,9 +80,7 @@ class Dilated(Near):
     left: int
     right: int
     step: int
-
-    def __post_init__(self) -> None:
-        check_sizes(self, left=0, right=0, step=1)
+    least: ClassVar = {"left": 0, "right": 0, "step": 1}
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         far = key - query
@@ -112,9 +109,7 @@ class Strided(Near):
     """
 
     step: int
-
-    def __post_init__(self) -> None:
-        check_sizes(self, step=1)
+    least: ClassVar = {"step": 1}
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         far = (query - key).abs()

@@ -52,15 +52,9 @@ def details() -> dict[str, list[tuple[str, str]]]:
         if (facts := getattr(mechanism_type(name), "facts", None)) is not None:
             can = {"causal": facts.causal, "cross-attention": facts.cross, "recurrent form": facts.recurrent}
             can |= {"bias": facts.bias, "relative positions": facts.relative}
-            rows[name] = [
-                *written.get(name, []),
-                ("formula", facts.formula),
-                ("paper", facts.paper),
-                ("family", facts.family),
-                ("time", facts.time),
-                ("memory", facts.memory),
-                ("exact", facts.exact),
-                ("can", ", ".join(what if able else f"no {what}" for what, able in can.items())),
-                ("masks", facts.masks),
+            stated = [
+                (what, getattr(facts, what)) for what in ("formula", "paper", "family", "time", "memory", "exact")
             ]
+            able = ("can", ", ".join(what if able else f"no {what}" for what, able in can.items()))
+            rows[name] = [*written.get(name, []), *stated, able, ("masks", facts.masks)]
     return rows

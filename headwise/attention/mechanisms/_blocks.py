@@ -13,24 +13,14 @@ from headwise.attention import planner
 from headwise.attention.call import Call
 from headwise.attention.dropout import drop
 from headwise.attention.mechanisms._masks import chunks, front
-from headwise.attention.mechanisms.mechanism import Facts, Rescored
+from headwise.attention.mechanisms.mechanism import FORWARD, Rescored
 from headwise.attention.precision import uncast, wide
 from headwise.attention.stages import Stage, Working, definition
 
 Chosen = Bool[Tensor, "batch heads query_len blocks"]
 
 # of those that choose: whole blocks are seen or hidden, so a mask may only say which keys there are
-CHOOSING = Facts(
-    family="pattern",
-    time="n^2 d",
-    memory="n^2",
-    honours="keys",
-    causal=True,
-    bidirectional=False,
-    bias=True,
-    relative=True,
-    cache="per_hypothesis",
-)
+CHOOSING = replace(FORWARD, family="pattern", honours="keys")
 
 
 class Choosing(Rescored, ABC):
@@ -140,10 +130,8 @@ def _tiled(call: Call, tiles: _Tiles, block: int, dropout: float) -> Float[Tenso
     """The output: scores in tiles, the largest of each query off all of its own, its parts summed and divided."""
     (batch, heads, length, _), group = call.shape, call.group
     row = torch.arange(batch * heads, device=call.query.device).view(batch, heads, 1)
-    query_row, slot_row = (
-        tiles.query.clamp(min=0) + row * length,
-        tiles.slot + (row * tiles.query.shape[-1]).unsqueeze(-1),
-    )
+    query_row = tiles.query.clamp(min=0) + row * length
+    slot_row = tiles.slot + (row * tiles.query.shape[-1]).unsqueeze(-1)
     met = torch.arange(batch * heads // group, device=row.device).repeat_interleave(group).view(batch, heads, 1)
     met = (met * chunks(call.shape[3], block) + tiles.block).flatten()
     key, value = (blocked(wide(x), block).flatten(0, 2).index_select(0, met) for x in (call.key, call.value))

@@ -6,7 +6,7 @@ shares stay float32. There is no second derivative. Yang and Zhang 2024, github.
 
 import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from headwise.attention.call import per_head
 from headwise.attention.mechanisms._scan import CHUNK, Output, Sums, Terms
-from headwise.attention.mechanisms._scan import scan as scan_chunks
 from headwise.errors import ConfigError, Unsupported, unknown
 
 # fla's 16-bit kernels read odd widths beside their rows
@@ -36,7 +35,6 @@ class Operator(NamedTuple):
 
     Args:
         module, name: where it lies in fla.ops.
-        inputs: of padded terms and the least log decay: gates and vectors, (batch, heads, length, ...), and numbers.
         float32: whether it takes float32.
         fewest: tokens from which it is faster than chunks, of those that `python -m benchmarks.recurrences --device
             cuda` measured on one H100: 64, 256, 1,024, 4,096.
@@ -45,59 +43,20 @@ class Operator(NamedTuple):
 
     module: str
     name: str
-    inputs: Callable[[Terms, float], dict[str, Any]]
     fewest: int
     float32: bool = True
     fades_by_head: bool = False
 
 
-def _nothing(terms: Terms, floor: float) -> dict[str, Any]:
-    return {}
-
-
-def _decays(terms: Terms, floor: float) -> dict[str, Any]:
-    return {"g": _features_decay(terms)}
-
-
-def _head_decays(terms: Terms, floor: float) -> dict[str, Any]:
-    return {"g": _features_decay(terms).squeeze(-1)}
-
-
-def _shares(terms: Terms, floor: float) -> dict[str, Any]:
-    """The read vectors as keys, and b of a key that is b r; 0 where r is."""
-    assert terms.read is not None
-    share = (terms.key * terms.read).sum(-1) / (terms.read * terms.read).sum(-1).clamp(min=1e-30)
-    return {"k": terms.read, "beta": share}
-
-
-def _two_vectors(terms: Terms, floor: float) -> dict[str, Any]:
-    """S_i = diag(a) S_(i-1) + b_i (a_i^T S_(i-1)) + k_i v_i^T there, where ours reads the decayed state."""
-    assert terms.read is not None
-    decay = torch.zeros_like(terms.key) if terms.log_decay is None else _features_decay(terms).expand_as(terms.key)
-    bound = {"lower_bound": floor} if float("-inf") < floor < 0 else {}
-    return {"a": -terms.read * decay.exp(), "b": terms.erase, "gk": decay} | bound
-
-
-def _features_decay(terms: Terms) -> Tensor:
-    assert terms.log_decay is not None
-    return terms.log_decay.clamp(min=_GONE)
-
-
-def _joined(*parts: Callable[[Terms, float], dict[str, Any]]) -> Callable[[Terms, float], dict[str, Any]]:
-    return lambda terms, floor: {name: x for part in parts for name, x in part(terms, floor).items()}
-
-
-_DPLR = Operator("generalized_delta_rule.dplr", "chunk_dplr_delta_rule", _two_vectors, 256, float32=False)
+_DPLR = Operator("generalized_delta_rule.dplr", "chunk_dplr_delta_rule", 256, float32=False)
 # by what fades (nothing, a head, each feature) and what is erased (nothing, under the key, along another vector)
 TABLE: dict[tuple[str, str], Operator] = {
-    ("nothing", "nothing"): Operator("simple_gla", "chunk_simple_gla", _nothing, 4096),
-    ("head", "nothing"): Operator("simple_gla", "chunk_simple_gla", _head_decays, 256, fades_by_head=True),
-    ("features", "nothing"): Operator("gla", "chunk_gla", _decays, 64),
-    ("nothing", "key"): Operator("delta_rule", "chunk_delta_rule", _shares, 1024, float32=False),
-    ("head", "key"): Operator(
-        "gated_delta_rule", "chunk_gated_delta_rule", _joined(_shares, _head_decays), 256, fades_by_head=True
-    ),
-    ("features", "key"): Operator("kda", "chunk_kda", _joined(_shares, _decays), 64),
+    ("nothing", "nothing"): Operator("simple_gla", "chunk_simple_gla", 4096),
+    ("head", "nothing"): Operator("simple_gla", "chunk_simple_gla", 256, fades_by_head=True),
+    ("features", "nothing"): Operator("gla", "chunk_gla", 64),
+    ("nothing", "key"): Operator("delta_rule", "chunk_delta_rule", 1024, float32=False),
+    ("head", "key"): Operator("gated_delta_rule", "chunk_gated_delta_rule", 256, fades_by_head=True),
+    ("features", "key"): Operator("kda", "chunk_kda", 64),
     ("nothing", "vector"): _DPLR,
     ("head", "vector"): _DPLR,
     ("features", "vector"): _DPLR,
@@ -111,6 +70,22 @@ def transition(terms: Terms) -> tuple[str, str]:
     decay, features = terms.log_decay, terms.query.shape[-1]
     fades = "nothing" if decay is None else "features" if decay.shape[-1] == features else "head"
     return fades, "nothing" if terms.read is None else "key" if terms.erase is None else "vector"
+
+
+def _inputs(terms: Terms, floor: float) -> dict[str, Any]:
+    """What a function takes beside q, k and v, of padded terms: gates and vectors, (batch, heads, length, ...)."""
+    decay = None if terms.log_decay is None else terms.log_decay.clamp(min=_GONE)
+    if terms.read is not None and terms.erase is not None:
+        # S_i = diag(a) S_(i-1) + b_i (a_i^T S_(i-1)) + k_i v_i^T there, where ours reads the decayed state
+        decay = torch.zeros_like(terms.key) if decay is None else decay.expand_as(terms.key)
+        bound = {"lower_bound": floor} if float("-inf") < floor < 0 else {}
+        return {"a": -terms.read * decay.exp(), "b": terms.erase, "gk": decay} | bound
+    gates = {} if decay is None else {"g": decay.squeeze(-1) if transition(terms)[0] == "head" else decay}
+    if terms.read is None:
+        return gates
+    # the read vectors as keys, and b of a key that is b r; 0 where r is
+    share = (terms.key * terms.read).sum(-1) / (terms.read * terms.read).sum(-1).clamp(min=1e-30)
+    return {"k": terms.read, "beta": share} | gates
 
 
 class Choice(NamedTuple):
@@ -156,11 +131,6 @@ def choose(kernel: str, terms: Terms, length: int, dtype: torch.dtype, why: str 
     other = "chunks" if chosen == "fla" else "fla"
     first = f"{chosen} comes first" if kernel == "auto" else f"{chosen} is asked for"
     return Choice(chosen, REASONS[chosen].format(operator.name), {other: why or first})
-
-
-def runner(choice: Choice, floor: float, dtype: torch.dtype) -> Run:
-    """What computes outputs and S of terms by this kernel."""
-    return partial(scan, floor=floor, dtype=dtype) if choice.kernel == "fla" else partial(scan_chunks, floor=floor)
 
 
 def refusal(terms: Terms, dtype: torch.dtype) -> str | None:
@@ -220,7 +190,7 @@ def scan_with(
     (heads, _, features), wide = terms.query.shape[1:], terms.value.shape[-1]
     padded = _padded(terms)
     inputs = {"q": padded.query, "k": padded.key, "v": padded.value}
-    inputs |= TABLE[transition(terms)].inputs(padded, floor)
+    inputs |= _inputs(padded, floor)
     for name, x in inputs.items():
         if isinstance(x, Tensor):
             # (batch, length, heads, ...) there

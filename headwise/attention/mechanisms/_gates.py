@@ -61,12 +61,12 @@ def by_head(parameter: Float[Tensor, "heads *width"], dtype: torch.dtype) -> Flo
     return parameter.to(dtype).reshape(parameter.shape[0], 1, -1)
 
 
-def step_shift(*shape: int, generator: torch.Generator | None = None) -> nn.Parameter:
+def step_shift(*shape: int) -> nn.Parameter:
     """b with softplus(b) log-uniform from 0.001 to 0.1: the step sizes that gates start from.
 
     Source: Gu and Dao 2023, arXiv:2312.00752, section 3.6.
     """
-    steps = torch.empty(*shape).uniform_(math.log(1e-3), math.log(0.1), generator=generator).exp()
+    steps = torch.empty(*shape).uniform_(math.log(1e-3), math.log(0.1)).exp()
     return nn.Parameter(steps + torch.log(-torch.expm1(-steps)))
 
 

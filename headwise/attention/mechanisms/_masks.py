@@ -37,7 +37,13 @@ def parts(call: Call) -> Parts:
     >>> parts(Call(x, x, x, mask=Causal() & Padding(torch.tensor([2]))))[3:]
     (True, tensor([[[ True,  True, False]]]))
     """
-    causal, keys = _split(call)
+    causal, keys = False, None
+    for part in masks.parts(call.mask):
+        if part.structure().causal:
+            causal = True
+            continue
+        shown = table_of_two(part, call).squeeze(2).expand(-1, -1, call.shape[3])
+        keys = shown if keys is None else keys & shown
     query, key, value = wide(call.query), wide(call.key), wide(call.value)
     if causal:
         end = call.query_start + call.shape[2]
@@ -46,18 +52,6 @@ def parts(call: Call) -> Parts:
         # what one head of a group does not see, another one may
         key, value = (hidden(per_head(tensor, call.shape[1]), keys) for tensor in (key, value))
     return Parts(query, key, value, causal, keys)
-
-
-def _split(call: Call) -> tuple[bool, Keys | None]:
-    """Whether the mask hides later keys, and which keys exist; of a mask that `Mechanism.require` let pass."""
-    causal, keys = False, None
-    for part in masks.parts(call.mask):
-        if part.structure().causal:
-            causal = True
-            continue
-        shown = table_of_two(part, call).squeeze(2).expand(-1, -1, call.shape[3])
-        keys = shown if keys is None else keys & shown
-    return causal, keys
 
 
 def hidden(tensor: Float[Tensor, "batch heads key_len dim"], keys: Keys | None) -> Float[Tensor, "_ _ key_len dim"]:

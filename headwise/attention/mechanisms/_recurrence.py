@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -10,9 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._fla import Choice, Run, choose, runner
+from headwise.attention.mechanisms import _fla
+from headwise.attention.mechanisms._fla import Choice, Run
 from headwise.attention.mechanisms._masks import Keys, hidden, parts
-from headwise.attention.mechanisms._scan import Output, Terms, step
+from headwise.attention.mechanisms._scan import Output, Terms, scan, step
 from headwise.attention.mechanisms.mechanism import Facts, Recurrent, State
 from headwise.attention.precision import uncast, wide
 from headwise.attention.stages import PAIRS, Stage, Working
@@ -35,10 +37,17 @@ KERNEL = replace(FADING, family="kernel", bidirectional=True, cross=True)
 class Recurrence(Recurrent, ABC):
     """S_i = (I - e_i r_i^T) diag(a_i) S_(i-1) + k_i v_i^T, out_i = q_i S_i, made of a call by `terms`.
 
-    A hidden key neither adds, erases nor fades. Sums are float32 or wider. The state of a past is S, then what `terms`
-    keeps.
+    Time is linear in length, in chunks of 64. Decoding keeps S, key width x value width numbers a head, then what
+    `terms` keeps. A hidden key neither adds, erases nor fades. Weights may be negative and do not sum to 1 unless they
+    are `normalised`. There are no weights to drop: a model's dropout does not act. Sums are float32 or wider.
+
+    Raises:
+        ShapeError: other heads, or keys of another width, than it was built for.
+        Unsupported: any mask but `Causal()`, alone or with padding of keys (padding alone too where nothing fades); a
+            bias; relative positions; no gates where it takes some.
     """
 
+    facts = FADING
     # the least log decay that `terms` can give
     floor: ClassVar[float] = float("-inf")
     # whether outputs are divided by the sum of their weights, q_i . sum_j k_j
@@ -98,10 +107,12 @@ class Recurrence(Recurrent, ABC):
         return self._choice(terms, call.value.dtype, call.query_start + call.shape[2])
 
     def _choice(self, terms: Terms, dtype: torch.dtype, length: int) -> Choice:
-        return choose(self.kernel, terms, length, dtype, self.fla_refusal)
+        return _fla.choose(self.kernel, terms, length, dtype, self.fla_refusal)
 
     def _run(self, terms: Terms, dtype: torch.dtype) -> Run:
-        return runner(self._choice(terms, dtype, terms.query.shape[2]), self.floor, dtype)
+        if self._choice(terms, dtype, terms.query.shape[2]).kernel == "fla":
+            return partial(_fla.scan, floor=self.floor, dtype=dtype)
+        return partial(scan, floor=self.floor)
 
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         with uncast(call.query):
@@ -137,7 +148,7 @@ class Recurrence(Recurrent, ABC):
         with uncast(call.query):
             terms, causal = self._visible(call)
         if self.normalised and terms.log_decay is None and terms.read is None:
-            return [*_product_stages(terms, call), _weights_stage(self.weights(call), call, causal)]
+            return _share_stages(terms, call, self.weights(call), causal)
         named = [
             ("query vectors", r"\hat{Q}", "what reads the state", "query", ("queries", "features"), terms.query),
             ("key vectors", r"\hat{K}", "where the state takes up a value", "key", ("keys", "features"), terms.key),
@@ -205,25 +216,18 @@ def _delayed(terms: Terms, before: State | None) -> tuple[Terms, State]:
     return terms._replace(key=moved[0], value=moved[1], log_decay=moved[2]), tuple(last)
 
 
-def _product_stages(terms: Terms, call: Call) -> list[Stage]:
-    """The features of queries and keys, and their products."""
-    key = per_head(terms.key, call.shape[1])
-    texts = "features in place of the exponential", "the same of the keys; 0 where hidden"
-    stages = [
-        Stage("query features", r"\phi(Q)", r"\phi(Q)", ("queries", "phi"), terms.query, texts[0], _of("query")),
-        Stage("key features", r"\phi(K)", r"\phi(K)", ("keys", "phi"), key, texts[1], _of("key")),
-    ]
+def _share_stages(terms: Terms, call: Call, weights: Tensor, causal: bool) -> list[Stage]:
+    """The features of queries and keys, their products, and the shares of these."""
+    key, phi = per_head(terms.key, call.shape[1]), (r"\phi(Q)", r"\phi(K)")
+    text = "features in place of the exponential"
+    of_query, of_key = Working("formula", ("query",)), Working("formula", ("key",))
+    first = Stage("query features", phi[0], phi[0], ("queries", "phi"), terms.query, text, of_query)
+    text = "the same of the keys; 0 where hidden"
+    second = Stage("key features", phi[1], phi[1], ("keys", "phi"), key, text, of_key)
     formula, text = r"P = \phi(Q)\,\phi(K)^\top", "never made when it runs: it sums keys"
     working = Working("dot", ("query features", "key features"))
-    return [*stages, Stage("products", "P", formula, PAIRS, terms.query @ key.mT, text, working)]
-
-
-def _weights_stage(weights: Tensor, call: Call, causal: bool) -> Stage:
-    text = "each product divided by the sum of its row" + (" up to the query" if causal else "")
+    products = Stage("products", "P", formula, PAIRS, terms.query @ key.mT, text, working)
     formula = r"A_{ij} = P_{ij} / \textstyle\sum_k P_{ik}"
+    text = "each product divided by the sum of its row" + (" up to the query" if causal else "")
     working = Working("share", ("products",), {"reach": call.query_start} if causal else {})
-    return Stage("weights", "A", formula, PAIRS, weights, text, working)
-
-
-def _of(name: str) -> Working:
-    return Working("formula", (name,))
+    return [first, second, products, Stage("weights", "A", formula, PAIRS, weights, text, working)]

@@ -129,12 +129,8 @@ def _read_before(far: Tensor, states: Tensor, share: Tensor | None, weights: Ten
     fill = (0, 0, 0, 0, 0, (1 << doublings) - count)
     share = states.new_ones(*states.shape[:3], 1, 1) if share is None else share
     # `met` meets the state before the block: (batch, heads, blocks, chunks of a block, rows, features)
-    states, share, met, weights = (
-        F.pad(states, fill),
-        F.pad(share, fill),
-        F.pad(far, fill).unsqueeze(3),
-        F.pad(weights, fill),
-    )
+    states, share, rows_met, weights = (F.pad(x, fill) for x in (states, share, far, weights))
+    met = rows_met.unsqueeze(3)
     rows = states.new_zeros(*met.shape[:3], far.shape[3], states.shape[-1])
     for level in range(doublings):
         (early, late), (kept, passed), (first, second) = (_halved(x, 2) for x in (states, share, met))
@@ -313,22 +309,19 @@ def _halved(blocks: Tensor, axis: int = 3) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def _pairs(g: Tensor | None, size: int, floor: float, part: int) -> Pairs:
-    if g is None:
-        return UndecayedPairs()
-    if g.shape[-1] == 1:
-        return ScalarPairs(g, size)
-    return BoundedPairs(g) if floor * CHUNK >= _BOUND else HalvedPairs(g, size, part)
-
-
 # what a chunk gives by itself, what its rows meet of the sums before it, what it adds to them, what is left of them
 Chunks = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 
 def _chunk_terms(parts: Terms, size: int, floor: float) -> Chunks:
     q, k, v, g, r, e, _ = parts
-    # the keys of a delta rule are short
-    pairs = _pairs(g, size, floor, 4 if r is not None and e is None else 1)
+    pairs: Pairs = UndecayedPairs()
+    if g is not None and g.shape[-1] == 1:
+        pairs = ScalarPairs(g, size)
+    elif g is not None:
+        # the keys of a delta rule are short
+        part = 4 if r is not None and e is None else 1
+        pairs = BoundedPairs(g) if floor * CHUNK >= _BOUND else HalvedPairs(g, size, part)
     return _erasing(pairs, q, k, v, r, e) if r is not None else _adding(pairs, q, k, v)
 
 

@@ -7,11 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.call import Call
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import KERNEL, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
+from headwise.attention.mechanisms._recurrence import KERNEL, Call, Keys, Recurrence, State, Terms
 
 # what is larger counts as this, since its fourth power is summed
 _LARGEST = 1e4
@@ -21,10 +17,10 @@ class Based(Recurrence):
     """Based: out_i = sum_j p(q_i . k_j / sqrt(d)) v_j / sum_j p(q_i . k_j / sqrt(d)) with p(x) = 1 + x + x^2 / 2.
 
     p is at least 1/2, so every weight is positive. Its features are 1, x and the d (d + 1) / 2 products of two numbers
-    of x, so the state is d^2 / 2 times as wide as a value: the paper takes heads of 16. Time is linear in length, in
-    chunks. There are no weights to drop. Sums are float32 or wider; numbers beyond 1e4 count as 1e4.
+    of x, so the state is d^2 / 2 times as wide as a value: the paper takes heads of 16. Numbers beyond 1e4 count as
+    1e4.
 
-    Raises: Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: as `Recurrence`.
     Source: Arora et al. 2024, arXiv:2402.18668, section 4.1; the form of Zhang et al. 2024, arXiv:2402.04347. fla has
     d^2 products, each but the squares twice: the same p. It has no parameters, so nothing loads.
 
@@ -36,8 +32,6 @@ class Based(Recurrence):
 
     facts = replace(
         KERNEL,
-        formula="sum_j p(q . k_j / sqrt(d)) v_j / sum_j p(q . k_j / sqrt(d)), p(x) = 1 + x + x^2 / 2",
-        paper="Arora et al. 2024, arXiv:2402.18668",
         time="n d^3",
         memory="n d^2 + d^3",
         exact="for small scores",

@@ -7,27 +7,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.call import Call
-from headwise.attention.mechanisms._masks import Keys, check_length
-from headwise.attention.mechanisms._recurrence import KERNEL, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
+from headwise.attention.mechanisms._masks import check_length
+from headwise.attention.mechanisms._recurrence import KERNEL, Call, Keys, Recurrence, State, Terms
 from headwise.errors import ConfigError
 
 
 class Cosformer(Recurrence):
     """cosFormer: out_i = sum_j w_ij v_j / sum_j w_ij, w_ij = (relu(q_i) . relu(k_j)) cos(pi (i - j) / (2 max_len)).
 
-    The cosine of a difference is a product of features, so time is linear in length, in chunks under a causal mask; the
-    state is 2 d x (d + 1) a head and the number of tokens. A query whose weights are all zero gives zero. There are no
-    weights to drop. Sums are float32 or wider.
+    The cosine of a difference is a product of features, so time is linear in length; the state is 2 d x (d + 1) a head
+    and the number of tokens. A query whose weights are all zero gives zero.
 
     Args:
         max_len: the most tokens, at least 1: the cosine is not negative up to here.
-    Raises:
-        ConfigError: max_len below 1.
-        ShapeError: a longer sequence.
-        Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: ConfigError: max_len below 1; ShapeError: a longer sequence; else as `Recurrence`.
     Source: Qin et al. 2022, arXiv:2202.08791, eq. 10 to 14. The paper takes the present length for max_len, with which
     cached and whole differ. There are no parameters, so nothing loads.
 
@@ -40,8 +33,6 @@ class Cosformer(Recurrence):
         KERNEL,
         # positions count
         family="recurrence",
-        formula="sum_j w_j v_j / sum_j w_j, w_j = (relu(q_i) . relu(k_j)) cos(pi (i - j) / (2 max_len))",
-        paper="Qin et al. 2022, arXiv:2202.08791",
     )
     normalised = True
 

@@ -1,28 +1,18 @@
 """The delta rule: a memory in which a key's new value replaces what was stored under it."""
 
-from dataclasses import replace
-
-from torch import nn
-
-from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._gates import HeadGates, gates_of, unit
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
+from headwise.attention.mechanisms._gates import gates_of, unit
+from headwise.attention.mechanisms._recurrence import Call, Keys, Recurrence, State, Terms, per_head
 
 
 class DeltaRule(Recurrence):
     """DeltaNet: S_i = (I - b_i k_i k_i^T) S_(i-1) + b_i k_i v_i^T, out_i = q_i S_i / sqrt(d), with |q| = |k| = 1.
 
-    The share b_i = sigmoid(W x_i) of what is stored under k_i is replaced by v_i. Time is linear in length, in chunks
-    of 64 by the WY form; decoding keeps one d x d matrix a head. Weights may be negative and do not sum to 1. Causal by
-    definition; a hidden key changes nothing. There are no weights to drop. Sums are float32 or wider.
+    The share b_i = sigmoid(W x_i) of what is stored under k_i is replaced by v_i.
 
     Args:
         negative: b in (0, 2), so that a transition can have negative eigenvalues (Grazzi et al. 2024,
             arXiv:2411.12537).
-    Raises: Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Schlag et al. 2021, arXiv:2102.11174, eq. 24; Yang et al. 2024, arXiv:2406.06484, section 3.2 (WY form).
     Equal to `naive.delta_rule_recurrence` of fla with q and k normalised before; the weights of its layer load as
     q_proj, k_proj, v_proj -> projection, b_proj -> gates.maps.0, with `conv = 4` and `head_norm = "rms"`.
@@ -34,18 +24,11 @@ class DeltaRule(Recurrence):
     [177.0, 265.0, 309.0, 331.0, 343.0]
     """
 
-    facts = replace(
-        FADING,
-        formula="S_i = (I - b k_i k_i^T) S_(i-1) + b k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1",
-        paper="Schlag et al. 2021, arXiv:2102.11174; Yang et al. 2024, arXiv:2406.06484",
-    )
+    gate_width = 1
 
     def __init__(self, negative: bool = False):
         super().__init__()
         self.negative = negative
-
-    def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
-        return HeadGates(d_model, num_heads, direct=1)
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
         (write,) = gates_of(call, 1)

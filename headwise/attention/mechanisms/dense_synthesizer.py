@@ -7,10 +7,9 @@ from torch import nn
 
 from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import check_length, front
-from headwise.attention.mechanisms.mechanism import Facts, Rescored
+from headwise.attention.mechanisms.mechanism import SOFTMAX, Rescored
 from headwise.attention.precision import uncast
 from headwise.attention.scores import Dot
-from headwise.attention.scores.score import check_built
 
 
 class DenseSynthesizer(Rescored):
@@ -32,19 +31,11 @@ class DenseSynthesizer(Rescored):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
-        formula="softmax(W_2 relu(W_1 q + b_1) + b_2) v",
-        paper="Tay et al. 2020, arXiv:2005.00743",
+    facts = replace(
+        SOFTMAX,
         family="mixing",
-        time="n^2 d",
         memory="n d",
         exact="another function: keys are not read",
-        honours="any",
-        causal=True,
-        cross=True,
-        bias=True,
-        relative=True,
-        cache="per_hypothesis",
     )
 
     def __init__(self, num_heads: int, head_dim: int, max_len: int, dropout: float = 0.0):
@@ -55,12 +46,11 @@ class DenseSynthesizer(Rescored):
         self.positions = nn.Parameter(torch.empty(num_heads, max_len, head_dim + 1))
         for weight in (self.inner, self.positions):
             nn.init.normal_(weight, std=head_dim**-0.5)
-        self.dropout = dropout
+        self.num_heads, self.head_dim, self.max_len, self.dropout = num_heads, head_dim, max_len, dropout
 
     def as_scored(self, call: Call, dropout: float) -> Call:
-        (heads, _, head_dim), (batch, call_heads, _, length) = self.inner.shape, call.shape
-        check_built(self, "(heads, head_dim)", (heads, head_dim), (call_heads, call.query.shape[-1]))
-        check_length(self, self.positions.shape[1], length)
+        batch, heads, _, length = call.shape
+        check_length(self, self.max_len, length)
         query = call.query
         with uncast(query):
             hidden = (query @ self.inner.to(query.dtype) + self.inner_bias.to(query.dtype)).relu()
@@ -68,7 +58,3 @@ class DenseSynthesizer(Rescored):
         positions = front(self.positions, length, 1).to(query.dtype).expand(batch, -1, -1, -1)
         value = per_head(call.value, heads)
         return replace(call, query=hidden, key=positions, value=value, score=Dot(), dropout=dropout)
-
-    def extra_repr(self) -> str:
-        heads, max_len, width = self.positions.shape
-        return f"num_heads={heads}, head_dim={width - 1}, max_len={max_len}, dropout={self.dropout}"

@@ -9,9 +9,8 @@ from torch.nn import functional as F
 
 from headwise.attention import planner
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Heads, Mechanism, Weights
+from headwise.attention.mechanisms.mechanism import SOFTMAX, Heads, Mechanism, Weights
 from headwise.attention.scores import Dot
-from headwise.attention.scores.score import check_built
 from headwise.attention.weights import weights as exact_weights
 from headwise.errors import ConfigError
 
@@ -39,20 +38,13 @@ class Differential(Mechanism):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
-        formula="(softmax(q1 k1^T) - lambda softmax(q2 k2^T)) v",
-        paper="Ye et al. 2024, arXiv:2410.05258",
-        family="definition",
-        time="n^2 d",
+    facts = replace(
+        SOFTMAX,
         memory="n d",
         exact="lambda = 0, for the first halves",
-        honours="any",
-        causal=True,
-        cross=True,
-        bias=True,
-        relative=True,
         cache="shared",
     )
+    head_dim: int
 
     def __init__(self, head_dim: int, *, lambda_init: float = 0.8, dropout: float = 0.0):
         super().__init__()
@@ -79,7 +71,6 @@ class Differential(Mechanism):
         return first - self.strength().to(first.dtype) * second
 
     def _halves(self, call: Call, dropout: float) -> tuple[Call, Call]:
-        check_built(self, "head_dim", self.head_dim, call.query.shape[-1])
         half = self.head_dim // 2
         # zeros in place of the other half leave key and value as wide as the query, which fused kernels need
         queries = F.pad(call.query[..., :half], (0, half)), F.pad(call.query[..., half:], (half, 0))

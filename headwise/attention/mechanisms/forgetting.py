@@ -8,10 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms._gates import HeadGates, gates_of
-from headwise.attention.mechanisms.mechanism import Facts, Rescored
+from headwise.attention.mechanisms._gates import gates_of
+from headwise.attention.mechanisms.mechanism import FORWARD, Rescored
 from headwise.attention.precision import wide
-from headwise.attention.scores.score import check_built
 from headwise.attention.stages import Stage, Working, definition
 
 
@@ -35,32 +34,19 @@ class Forgetting(Rescored):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
-        formula="softmax(q k^T / sqrt(d) + c_i - c_j) v, c = cumsum log sigmoid(w x + b)",
-        paper="Lin et al. 2025, arXiv:2503.02130",
-        family="definition",
-        time="n^2 d",
-        memory="n^2",
+    facts = replace(
+        FORWARD,
         exact="gates of 1",
-        honours="any",
-        causal=True,
-        bidirectional=False,
-        bias=True,
-        relative=True,
-        cache="per_hypothesis",
     )
+    gate_width = 1
 
     def __init__(self, num_heads: int, dropout: float = 0.0):
         super().__init__()
-        self.dropout = dropout
+        self.num_heads, self.dropout = num_heads, dropout
         self.shift = nn.Parameter(torch.zeros(num_heads))
-
-    def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
-        return HeadGates(d_model, num_heads, direct=1)
 
     def log_gates(self, call: Call) -> Float[Tensor, "batch heads key_len"]:
         """c: the cumulative sum of log f up to each key, in float64."""
-        check_built(self, "heads", self.shift.shape[0], call.shape[1])
         (gates,) = gates_of(call, 1)
         logs = F.logsigmoid(gates.squeeze(-1) + wide(self.shift)[:, None]).double()
         keys = None if call.structure.open else call.structure.key_mask()

@@ -1,34 +1,21 @@
 """The gated delta rule: a memory that forgets as a whole, and in which a key's new value replaces the old one."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of, step_shift, unit
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
-from headwise.attention.scores.score import check_built
+from headwise.attention.mechanisms._gates import by_head, gates_of, step_shift, unit
+from headwise.attention.mechanisms._recurrence import Call, Keys, Recurrence, State, Terms, per_head
 
 
 class GatedDelta(Recurrence):
-    """Gated DeltaNet: S_i = a_i (I - b_i k_i k_i^T) S_(i-1) + b_i k_i v_i^T, out_i = q_i S_i / sqrt(d).
+    """Gated DeltaNet: S_i = a_i (I - b_i k_i k_i^T) S_(i-1) + b_i k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1.
 
-    With |q| = |k| = 1; a_i = exp(-rate softplus(w_a x_i + shift)) and b_i = sigmoid(w_b x_i) are one number for each
-    head. Time is linear in length, in chunks by the WY form; decoding keeps one d x d matrix a head. Weights may be
-    negative and do not sum to 1. Causal by definition; a hidden key changes nothing. There are no weights to drop. Sums
-    are float32 or wider.
+    a_i = exp(-rate softplus(w_a x_i + shift)) and b_i = sigmoid(w_b x_i) are one number for each
+    head.
 
-    Args:
-        generator: source of rates and shifts; the global one if None.
-    Raises:
-        ShapeError: another number of heads.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Yang et al. 2024, arXiv:2412.06464, section 3. The paper's layer has `conv = 4`, `head_norm = "rms"`, `gate
     = "element"`, `gate_activation = "silu"`. Equal to `torch_recurrent_gated_delta_rule` of Qwen3-Next in transformers;
     its layer loads as A_log -> log_rate, dt_bias -> shift, in_proj_ba -> gates.maps.0 (a before b, head by head),
@@ -41,29 +28,18 @@ class GatedDelta(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FADING,
-        formula="S_i = a_i (I - b k_i k_i^T) S_(i-1) + b k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1",
-        paper="Yang et al. 2024, arXiv:2412.06464",
-    )
-
+    gate_width = 2
     log_rate: Float[Tensor, "heads"]
 
-    def __init__(self, num_heads: int, generator: torch.Generator | None = None):
+    def __init__(self, num_heads: int):
         super().__init__()
-        self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(0.01, 16, generator=generator).log())
-        self.shift = step_shift(num_heads, generator=generator)
-
-    def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
-        return HeadGates(d_model, num_heads, direct=2)
+        self.num_heads = num_heads
+        self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(0.01, 16).log())
+        self.shift = step_shift(num_heads)
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
-        check_built(self, "heads", self.log_rate.shape[0], call.shape[1])
         fade, write = gates_of(call, 1, 1)
         dtype, query = fade.dtype, unit(call.query) * max(1, call.query.shape[-1]) ** -0.5
         decay = -by_head(self.log_rate, dtype).exp() * F.softplus(fade + by_head(self.shift, dtype))
         read = per_head(unit(call.key), call.shape[1])
         return Terms(query, read * write.sigmoid(), call.value, decay, read), ()
-
-    def extra_repr(self) -> str:
-        return f"heads={self.log_rate.shape[0]}"

@@ -1,31 +1,22 @@
 """HGRN-2: a gated memory whose keys are what its gates forget."""
 
 import math
-from dataclasses import replace
 
 import torch
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
+from headwise.attention.mechanisms._recurrence import Call, Keys, Recurrence, State, Terms
 from headwise.errors import ConfigError
 
 
 class Hgrn2(Recurrence):
     """HGRN-2: S_i = diag(f_i) S_(i-1) + (1 - f_i) v_i^T, out_i = silu(q_i) S_i with f_i = l + (1 - l) sigmoid(k_i).
 
-    A layer's keys are thus its forget gates. Time is linear in length, in chunks; decoding keeps one d x d matrix a
-    head. Weights are not normalised and may be negative. Causal by definition; a hidden key changes nothing. There are
-    no weights to drop. Sums are float32 or wider.
+    A layer's keys are thus its forget gates.
 
     Args:
         lower: l, the least share that is kept, from 0 to below 1.
-    Raises:
-        ConfigError: `lower` outside this range.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions.
+    Raises: ConfigError: `lower` outside this range; else as `Recurrence`.
     Source: Qin et al. 2024, arXiv:2404.07904, section 3.2. The paper learns l as a cumulative softmax over layers, 0 in
     the first one; here it is a number. fla scales by 1 / sqrt(d), which its norm cancels; its layer loads as q_proj,
     f_proj, i_proj -> queries, keys, values, with `head_norm = "rms"` in place of one norm over all heads.
@@ -35,12 +26,6 @@ class Hgrn2(Recurrence):
     >>> Hgrn2()(Call(x + 100.0, x, x + 1.0, mask=Causal()))[0, 0, :, 0].tolist()
     [100.0, 150.0, 175.0]
     """
-
-    facts = replace(
-        FADING,
-        formula="S_i = diag(f_i) S_(i-1) + (1 - f_i) v_i^T, out_i = silu(q_i) S_i, f = l + (1 - l) sigmoid(k)",
-        paper="Qin et al. 2024, arXiv:2404.07904",
-    )
 
     def __init__(self, lower: float = 0.0):
         super().__init__()

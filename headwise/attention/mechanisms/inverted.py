@@ -1,9 +1,11 @@
 """Inverted attention: queries compete for each key, as the slots of slot attention do."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Rule, Written
+from headwise.attention.mechanisms.mechanism import SOFTMAX, Rule, Written
 from headwise.attention.normalizers import Keep, Scores, softmax
 
 
@@ -24,21 +26,12 @@ class Inverted(Written):
     [1.0, 1.0]
     """
 
-    facts = Facts(
-        formula="W v, W_ij = A_ij / sum_k A_ik, A = softmax of q k^T / sqrt(d) over the queries",
-        paper="Locatello et al. 2020, arXiv:2006.15055",
-        family="definition",
-        time="n^2 d",
-        memory="n^2",
+    facts = replace(
+        SOFTMAX,
         honours="keys",
-        cross=True,
-        bias=True,
-        relative=True,
+        causal=False,
+        cache="none",
     )
-
-    def __init__(self, dropout: float = 0.0):
-        super().__init__()
-        self.dropout = dropout
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         keep, keys = call.keep(), None if call.structure.open else call.structure.key_mask()

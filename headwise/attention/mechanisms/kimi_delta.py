@@ -1,34 +1,22 @@
 """Kimi delta attention: the delta rule over a memory that forgets feature by feature."""
 
-from dataclasses import replace
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of, step_shift, unit
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
-from headwise.attention.scores.score import check_built
+from headwise.attention.mechanisms._recurrence import Call, Keys, Recurrence, State, Terms, per_head
 
 
 class KimiDelta(Recurrence):
     """KDA: S_i = (I - b_i k_i k_i^T) diag(a_i) S_(i-1) + b_i k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1.
 
     a_i = exp(-rate softplus(W_2 W_1 x_i + shift)) has a number for each feature of the key, b_i = sigmoid(w_b x_i) is
-    one for each head. Time is linear in length, in chunks by the WY form; decoding keeps one d x d matrix a head.
-    Weights may be negative and do not sum to 1. Causal by definition; a hidden key changes nothing. There are no
-    weights to drop. Sums are float32 or wider.
+    one for each head.
 
     Args:
         head_dim: width of a key, and between W_1 and W_2.
-        generator: source of rates and shifts; the global one if None.
-    Raises:
-        ShapeError: another number of heads, or keys of another width.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Kimi Team 2025, arXiv:2510.26692, section 3. The paper's layer has `conv = 4`, `head_norm = "rms"` and a
     sigmoid `gate = "element"` (of low rank there, one matrix here). Equal to `naive_recurrent_kda` of fla and to
     `recurrent_kimi_delta_attention` of transformers with their gates; weights load as A_log -> log_rate, dt_bias ->
@@ -40,16 +28,11 @@ class KimiDelta(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FADING,
-        formula="S_i = (I - b k_i k_i^T) diag(a_i) S_(i-1) + b k_i v_i^T, out_i = q_i S_i / sqrt(d), |q| = |k| = 1",
-        paper="Kimi Team 2025, arXiv:2510.26692",
-    )
-
-    def __init__(self, head_dim: int, num_heads: int, generator: torch.Generator | None = None):
+    def __init__(self, head_dim: int, num_heads: int):
         super().__init__()
-        self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1, 16, generator=generator).log())
-        self.shift = step_shift(num_heads, head_dim, generator=generator)
+        self.num_heads, self.head_dim = num_heads, head_dim
+        self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1, 16).log())
+        self.shift = step_shift(num_heads, head_dim)
 
     def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
         width = self.shift.shape[1]
@@ -57,13 +40,8 @@ class KimiDelta(Recurrence):
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
         heads, width = self.shift.shape
-        check_built(self, "heads", heads, call.shape[1])
-        check_built(self, "head_dim", width, call.key.shape[-1])
         write, fade = gates_of(call, 1, width)
         dtype, query = fade.dtype, unit(call.query) * max(1, width) ** -0.5
         decay = -by_head(self.log_rate, dtype).exp() * F.softplus(fade + by_head(self.shift, dtype))
         read = per_head(unit(call.key), heads)
         return Terms(query, read * write.sigmoid(), call.value, decay, read), ()
-
-    def extra_repr(self) -> str:
-        return f"heads={self.shift.shape[0]}, head_dim={self.shift.shape[1]}"

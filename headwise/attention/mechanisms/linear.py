@@ -7,11 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.call import Call
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import KERNEL, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
+from headwise.attention.mechanisms._recurrence import KERNEL, Call, Keys, Recurrence, State, Terms
 from headwise.attention.scores.score import check_built, times
 
 Vectors = Float[Tensor, "batch heads length head_dim"]
@@ -88,16 +84,14 @@ class Linear(Recurrence):
     """Linear attention: out_i = sum_j (phi(q_i) . phi(k_j)) v_j / sum_j phi(q_i) . phi(k_j).
 
     Time is linear in length: the sums over keys are matrices of features x head_dim, taken once for all queries, or
-    chunk by chunk under a causal mask. There are no weights to drop, so a model's dropout does not act here. Sums are
-    float32 or wider.
+    chunk by chunk under a causal mask.
 
     Args:
         features: phi, applied to queries and keys; elu(x) + 1 if None.
-    Raises: Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: as `Recurrence`.
     Source: Katharopoulos et al. 2020, arXiv:2006.16236, eq. 5, 9 (causal) and 18 to 20 (recurrent). The causal form
     works in chunks, where the paper's keeps a sum for each position.
 
-    >>> from headwise.attention.call import Call
     >>> x = torch.ones(2, 3, 5, 8)
     >>> Linear()(Call(x, x, x)).shape
     torch.Size([2, 3, 5, 8])
@@ -106,7 +100,6 @@ class Linear(Recurrence):
     facts = replace(
         KERNEL,
         formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = elu(x) + 1",
-        paper="Katharopoulos et al. 2020, arXiv:2006.16236",
     )
     normalised = True
 

@@ -35,8 +35,6 @@ class Linformer(Mechanism):
     """
 
     facts = Facts(
-        formula="softmax(q (E k)^T / sqrt(d)) (F v)",
-        paper="Wang et al. 2020, arXiv:2006.04768",
         family="low-rank",
         time="n r d for r mixtures",
         memory="n r",
@@ -53,18 +51,14 @@ class Linformer(Mechanism):
         self.value_mixtures = nn.Parameter(torch.empty(rank, max_len))
         for mixtures in (self.key_mixtures, self.value_mixtures):
             nn.init.normal_(mixtures, std=max_len**-0.5)
-        self.dropout = dropout
+        self.max_len, self.rank, self.dropout = max_len, rank, dropout
 
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         length = call.shape[3]
-        check_length(self, self.key_mixtures.shape[1], length)
+        check_length(self, self.max_len, length)
         query, key, value, _, _ = parts(call)
         with uncast(query):
             key = front(self.key_mixtures, length, 1).to(key.dtype) @ key
             value = front(self.value_mixtures, length, 1).to(value.dtype) @ value
         mixed = Call(query, key, value, dropout=self.dropout if self.training else 0.0)
         return planner.run(mixed).to(call.value.dtype)
-
-    def extra_repr(self) -> str:
-        rank, max_len = self.key_mixtures.shape
-        return f"max_len={max_len}, rank={rank}, dropout={self.dropout}"

@@ -67,7 +67,6 @@ class LocationAware(Mechanism):
 
     facts = Facts(
         formula="softmax over j of w . tanh(W q_i + V k_j + U (F * weights_(i-1))_j + b), times v",
-        paper="Chorowski et al. 2015, arXiv:1506.07503",
         family="recurrence",
         time="n^2 d, query after query",
         memory="n^2 d",

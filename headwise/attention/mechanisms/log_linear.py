@@ -10,16 +10,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
-from headwise.attention.mechanisms._fla import Run
-from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of
-from headwise.attention.mechanisms._masks import Keys, check_length
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Output, Terms, level_of, scan, step, tree
+from headwise.attention.mechanisms._gates import by_head, gates_of
+from headwise.attention.mechanisms._masks import check_length
+from headwise.attention.mechanisms._recurrence import FADING, Call, Keys, Output, Recurrence, Run, State, Terms
+from headwise.attention.mechanisms._scan import level_of, scan, step, tree
 from headwise.attention.mechanisms.gated_delta import GatedDelta
 from headwise.attention.mechanisms.mamba2 import Mamba2
-from headwise.attention.mechanisms.mechanism import State
-from headwise.attention.scores.score import check_built
 from headwise.attention.stages import Stage, Working
 from headwise.errors import ConfigError
 
@@ -35,19 +31,15 @@ class LogLinear(Recurrence):
 
     S^(l) is the state of a recurrence over a block of 2^(l - 1) tokens, the blocks of the binary digits of i from the
     past to the present; S^(0) that of token i alone. With c = 1 it is its base. The weight of a pair is that of the
-    base times c of its level. Time is n d^2 log n in chunks; decoding keeps a matrix for each level. Causal by
-    definition; blocks count positions, those of hidden keys too. Weights of levels beyond 100 count as 100. A traced
+    base times c of its level. Time is n d^2 log n in chunks; decoding keeps a matrix for each level. Blocks
+    count positions, those of hidden keys too. Weights of levels beyond 100 count as 100. A traced
     program is quadratic.
 
     Args:
         num_heads: heads.
         max_len: the most tokens: 1 + the binary digits of max_len - 1 levels.
         base: "mamba2", whose state fades, or "gated_delta", in which a key's new value replaces the old one too.
-        generator: source of the base's parameters; the global one if None.
-    Raises:
-        ConfigError: max_len below 1, another base.
-        ShapeError: another number of heads, or more tokens.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: ConfigError: max_len below 1, another base; ShapeError: more tokens; else as `Recurrence`.
     Source: Guo et al. 2025, arXiv:2506.04761. `naive_log_linear_attn` of fla takes log decays and c. Here c
         starts as 1 but for w x.
 
@@ -59,37 +51,25 @@ class LogLinear(Recurrence):
 
     facts = replace(
         FADING,
-        formula="out_i = sum_l c_il q_i S_i^(l), a state for each block of a Fenwick tree, c = softplus(w_l x + b_l)",
-        paper="Guo et al. 2025, arXiv:2506.04761",
         time="n d^2 log n",
         memory="n d + d^2 log n",
     )
     fla_refusal = "its states are a tree"
 
-    def __init__(
-        self,
-        num_heads: int,
-        max_len: int,
-        base: Literal["mamba2", "gated_delta"] = "mamba2",
-        generator: torch.Generator | None = None,
-    ):
+    def __init__(self, num_heads: int, max_len: int, base: Literal["mamba2", "gated_delta"] = "mamba2"):
         super().__init__()
         if max_len < 1 or base not in _BASES:
-            raise ConfigError(
-                f"log_linear needs max_len ({max_len}) of 1 or more and base mamba2 or gated_delta: {base}"
-            )
-        self.max_len, self.levels = max_len, 1 + (max_len - 1).bit_length()
+            needs = f"max_len ({max_len}) of 1 or more and base mamba2 or gated_delta: {base}"
+            raise ConfigError(f"log_linear needs {needs}")
+        self.num_heads, self.max_len, self.levels = num_heads, max_len, 1 + (max_len - 1).bit_length()
         kind, self.width = _BASES[base]
-        self.base: Recurrence = kind(num_heads, generator)
+        self.gate_width = self.width + self.levels
+        self.base: Recurrence = kind(num_heads)
         # softplus(log(e - 1)) = 1
         self.level_shift = nn.Parameter(torch.full((num_heads, self.levels), math.log(math.expm1(1.0))))
 
-    def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
-        return HeadGates(d_model, num_heads, direct=self.width + self.levels)
-
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
         """Those of the base; beside them c, then the position; kept is the number of tokens, (batch, 1, 1, 1)."""
-        check_built(self, "heads", self.level_shift.shape[0], call.shape[1])
         own, levels = gates_of(call, self.width, self.levels)
         length = call.shape[3]
         before = past[0] if past else levels.new_zeros(call.shape[0], 1, 1, 1)
@@ -130,15 +110,10 @@ class LogLinear(Recurrence):
         """The weights of the levels, then the terms of the base and the weights of pairs."""
         terms, _ = self._visible(call)
         assert terms.aside is not None
-        text, axes = (
-            "what each query makes of what it reads of each level: 0 itself, then 1, 1, 2, 4 ... tokens",
-            ("queries", "levels"),
-        )
         formula, working = r"c_{il} = \operatorname{softplus}(w_l x_i + b_l)", Working("formula", ("query",))
-        return [
-            Stage("levels", "c", formula, axes, terms.aside[..., :-1], text, working),
-            *super().compute_stages(call),
-        ]
+        text = "what each query makes of what it reads of each level: 0 itself, then 1, 1, 2, 4 ... tokens"
+        levels = Stage("levels", "c", formula, ("queries", "levels"), terms.aside[..., :-1], text, working)
+        return [levels, *super().compute_stages(call)]
 
     def _merged(self, sums: Tensor, place: Tensor, width: int) -> Tensor:
         """The states as the token after this place will meet them: those of the trailing digits become one."""

@@ -1,19 +1,12 @@
 """Mamba-2: a state space whose decay and step size follow from the input, one number for each head."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of, step_shift
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Output, Terms
-from headwise.attention.mechanisms.mechanism import State
-from headwise.attention.scores.score import check_built
+from headwise.attention.mechanisms._gates import by_head, gates_of, step_shift
+from headwise.attention.mechanisms._recurrence import Call, Keys, Output, Recurrence, State, Terms, per_head
 
 # the longest step; what is longer would overflow in float32
 _LONGEST = 1e4
@@ -22,16 +15,9 @@ _LONGEST = 1e4
 class Mamba2(Recurrence):
     """Mamba-2: S_i = exp(-rate t_i) S_(i-1) + t_i k_i v_i^T, out_i = q_i S_i + skip v_i, t_i = softplus(w x_i + shift).
 
-    In the paper's letters q, k, v are C, B, x and rate, t, skip are -A, Delta, D. Time is linear in length, in chunks;
-    decoding keeps one matrix a head, key width x value width. Weights are not normalised and may be negative. Causal by
-    definition; a hidden key changes nothing. There are no weights to drop. Sums are float32 or wider; steps beyond 1e4
-    count as 1e4.
+    In the paper's letters q, k, v are C, B, x and rate, t, skip are -A, Delta, D. Steps beyond 1e4 count as 1e4.
 
-    Args:
-        generator: source of the shifts; the global one if None.
-    Raises:
-        ShapeError: another number of heads.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Dao and Gu 2024, arXiv:2405.21060, eq. 16 and section 7. The paper's layer has `conv = 4`, and behind it
     RMSNorm(y silu(z)) where `head_norm` and `gate` here are RMSNorm(y) silu(z) of each head. Rates start as 1 .. heads,
     as in transformers, whose layer loads as A_log -> log_rate, dt_bias -> shift, D -> skip, the last rows of in_proj
@@ -43,23 +29,16 @@ class Mamba2(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FADING,
-        formula="S_i = exp(-A t_i) S_(i-1) + t_i k_i v_i^T, out_i = q_i S_i + D v_i, t = softplus(w x + b)",
-        paper="Dao and Gu 2024, arXiv:2405.21060",
-    )
+    gate_width = 1
 
-    def __init__(self, num_heads: int, generator: torch.Generator | None = None):
+    def __init__(self, num_heads: int):
         super().__init__()
+        self.num_heads = num_heads
         self.log_rate = nn.Parameter(torch.arange(1.0, num_heads + 1).log())
-        self.shift = step_shift(num_heads, generator=generator)
+        self.shift = step_shift(num_heads)
         self.skip = nn.Parameter(torch.ones(num_heads))
 
-    def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
-        return HeadGates(d_model, num_heads, direct=1)
-
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
-        check_built(self, "heads", self.skip.shape[0], call.shape[1])
         (width,) = gates_of(call, 1)
         step = F.softplus(width + by_head(self.shift, width.dtype)).clamp(max=_LONGEST)
         decay = -by_head(self.log_rate, width.dtype).exp() * step
@@ -67,6 +46,3 @@ class Mamba2(Recurrence):
 
     def finish(self, output: Output, terms: Terms) -> Float[Tensor, "batch heads length _"]:
         return output + by_head(self.skip, output.dtype) * terms.value
-
-    def extra_repr(self) -> str:
-        return f"heads={self.skip.shape[0]}"

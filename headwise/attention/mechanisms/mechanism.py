@@ -12,15 +12,19 @@ from torch import Tensor, nn
 
 from headwise.attention import planner
 from headwise.attention.call import Call, per_head
+from headwise.attention.functions import arguments
 from headwise.attention.kernels import plain
 from headwise.attention.masks import Causal, Mask, Part, parts
+from headwise.attention.mechanisms._gates import HeadGates
 from headwise.attention.normalizers import Softmax
 from headwise.attention.precision import uncast, wide
 from headwise.attention.scores import ScaledDot
+from headwise.attention.scores.score import check_built
 from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.attention.weights import select_weights
 from headwise.attention.weights import weights as exact_weights
 from headwise.errors import ConfigError, Unsupported
+from headwise.registry import papers
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,8 @@ class Facts:
     What is not stated here is not promised, and a call that needs it is refused before `compute`.
 
     Args:
-        formula: one line.
-        paper: author, year, arXiv id.
+        formula: one line; if not stated, the first of the documentation of a mechanism that names its source there.
+        paper: author, year, arXiv id; if not stated, those of that source.
         family: "definition", "kernel", "low-rank", "pattern", "recurrence" or "mixing".
         time, memory: order of growth, such as "n^2 d".
         exact: "yes" where it computes softmax attention itself, else in which limit it does, or "another function".
@@ -78,6 +82,19 @@ class Facts:
         return "Causal(), padding of keys, and both together" if self.causal else "padding of keys"
 
 
+# of softmax attention whose scores or weights are made in another way
+SOFTMAX = Facts(
+    time="n^2 d",
+    memory="n^2",
+    honours="any",
+    causal=True,
+    cross=True,
+    bias=True,
+    relative=True,
+    cache="per_hypothesis",
+)
+# of those whose tokens act on later ones
+FORWARD = replace(SOFTMAX, cross=False, bidirectional=False)
 State = tuple[Tensor, ...]
 # numbers of query heads; None: all
 Heads = Sequence[int] | None
@@ -108,6 +125,11 @@ class Mechanism(nn.Module, ABC):
     planned: ClassVar[bool] = False
     # whether its parameters learn from a loss of its own beside the output's
     teaches: ClassVar[bool] = False
+    # heads, and width of a query, that its parameters are made for; None: any
+    num_heads: int | None = None
+    head_dim: int | None = None
+    # gates of each head that are a linear map of the layer's input; 0: none, or `gate_module` makes others
+    gate_width: int = 0
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -115,6 +137,10 @@ class Mechanism(nn.Module, ABC):
             home = next(kind for kind in cls.__mro__ if name in kind.__dict__)
             if home is not Mechanism:
                 raise ConfigError(f"{cls.__name__} defines {name}, which checks calls; define {_DEFINED[name]} instead")
+        if source := papers(cls):
+            facts, line = cls.facts, (cls.__doc__ or "").partition("\n")[0].removesuffix(".")
+            formula = line if facts.formula == "not stated" else facts.formula
+            cls.facts = replace(facts, formula=formula, paper=source if facts.paper == "not stated" else facts.paper)
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Mechanism":
@@ -127,7 +153,7 @@ class Mechanism(nn.Module, ABC):
 
         It makes (batch, num_heads, length, width) of (batch, length, d_model): gates for every token of the keys.
         """
-        return None
+        return HeadGates(d_model, num_heads, direct=self.gate_width) if self.gate_width else None
 
     @final  # type: ignore[misc]
     def forward(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
@@ -182,7 +208,7 @@ class Mechanism(nn.Module, ABC):
         """Raises: Unsupported for what the call asks and the facts exclude."""
         self.require_terms(call)
         name, facts = type(self).__name__, self.facts
-        if call.gates is None and type(self).gate_module is not Mechanism.gate_module:
+        if call.gates is None and (self.gate_width or type(self).gate_module is not Mechanism.gate_module):
             raise Unsupported(
                 f"{name} takes gates from the input of its layer: use it in a MultiHeadAttention, or pass"
                 " Call(gates=mechanism.gate_module(d_model, num_heads)(x))"
@@ -201,9 +227,8 @@ class Mechanism(nn.Module, ABC):
             raise Unsupported(f"{name} is self-attention: {what}; use mechanism 'scored' to attend to another sequence")
 
     def extra_repr(self) -> str:
-        """The arguments of the constructor that are numbers or words and still there by their names."""
-        values = {name: getattr(self, name, None) for name in signature(type(self)).parameters}
-        return ", ".join(f"{name}={value}" for name, value in values.items() if isinstance(value, int | float | str))
+        """Heads and width, and the arguments of the constructor that are numbers or words and there by their names."""
+        return arguments(self, "num_heads", "head_dim")
 
     def _require_mask(self, call: Call) -> None:
         name, facts, masks = type(self).__name__, self.facts, parts(call.mask)
@@ -224,8 +249,17 @@ class Mechanism(nn.Module, ABC):
             )
 
     def require_terms(self, call: Call) -> None:
-        """Raises: Unsupported for a bias, relative positions, score, normalizer or dropout that the facts exclude."""
+        """Raises: Unsupported for a bias, relative positions, score, normalizer or dropout that the facts exclude.
+
+        ShapeError for other heads, or another width, than the mechanism was built for.
+        """
         name = type(self).__name__
+        for what, built, actual in (
+            ("heads", self.num_heads, call.shape[1]),
+            ("head_dim", self.head_dim, call.query.shape[-1]),
+        ):
+            if built is not None:
+                check_built(self, what, built, actual)
         if call.bias is not None and not self.facts.bias:
             raise Unsupported(f"{name} has no scores that a bias could be added to; use mechanism 'scored'")
         if call.relative is not None and not self.facts.relative:
@@ -287,7 +321,9 @@ class Rescored(Mechanism, ABC):
 class Written(Mechanism, ABC):
     """Attention as its definition writes it, pair by pair, with a score or normalizer that knows more than one pair."""
 
-    dropout: float
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = dropout
 
     @abstractmethod
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:

@@ -1,19 +1,13 @@
 """The matrix LSTM of xLSTM: exponential input gates, forget gates, and a normalizer state."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head
-from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of
-from headwise.attention.mechanisms._masks import Keys, hidden
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Output, Terms
-from headwise.attention.mechanisms.mechanism import State
-from headwise.attention.scores.score import check_built
+from headwise.attention.mechanisms._gates import by_head, gates_of
+from headwise.attention.mechanisms._masks import hidden
+from headwise.attention.mechanisms._recurrence import Call, Keys, Output, Recurrence, State, Terms, per_head
 
 _EPS = 1e-6
 
@@ -22,13 +16,9 @@ class Mlstm(Recurrence):
     """mLSTM: S_i = f_i S_(i-1) + exp(u_i) k_i v_i^T, n_i likewise of k_i alone, out_i = q_i S_i / max(|q_i n_i|, 1).
 
     f_i = sigmoid(w_f x_i + b_f), u_i = w_u x_i + b_u, and q is divided by sqrt(d). All is computed times exp(-m_i) with
-    m_i = max(log f_i + m_(i-1), u_i), m_0 = 0, so nothing overflows. Time is linear in length, in chunks; decoding
-    keeps a d x (d + 1) matrix a head. Weights may be negative and do not sum to 1. Causal by definition; a hidden key
-    changes nothing. There are no weights to drop. Sums are float32 or wider.
+    m_i = max(log f_i + m_(i-1), u_i), m_0 = 0, so nothing overflows.
 
-    Raises:
-        ShapeError: another number of heads.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: as `Recurrence`.
     Source: Beck et al. 2024, arXiv:2405.04517, section 2.3. The paper's layer has `conv = 4`, `head_norm = "layer"` and
     `gate = "element"`. Equal to `mlstm_recurrent_sequence_native` of transformers, its eps of 1e-6 beside the maximum
     included, for m above -60; its layer loads as igate_preact, fgate_preact -> gates.maps.0 (u before f, head by head)
@@ -40,24 +30,17 @@ class Mlstm(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FADING,
-        formula="S_i = f_i S_(i-1) + exp(u_i) k_i [v_i, 1]^T, out_i = q_i S_i / max(|its last number|, 1)",
-        paper="Beck et al. 2024, arXiv:2405.04517",
-    )
     normalised = True
+    gate_width = 2
 
     def __init__(self, num_heads: int):
         super().__init__()
+        self.num_heads = num_heads
         self.input_shift = nn.Parameter(torch.full((num_heads,), -10.0))
         self.forget_shift = nn.Parameter(torch.linspace(3.0, 6.0, num_heads))
 
-    def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
-        return HeadGates(d_model, num_heads, direct=2)
-
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
         """The terms times exp(-m); kept is m, (batch, heads, 1, 1) in float64."""
-        check_built(self, "heads", self.input_shift.shape[0], call.shape[1])
         write, keep = gates_of(call, 1, 1)
         dtype = write.dtype
         # sums of many logarithms
@@ -80,6 +63,3 @@ class Mlstm(Recurrence):
     def finish(self, output: Output, terms: Terms) -> Float[Tensor, "batch heads length _"]:
         assert terms.aside is not None
         return output[..., :-1] / (torch.maximum(output[..., -1:].abs(), terms.aside) + _EPS)
-
-    def extra_repr(self) -> str:
-        return f"heads={self.input_shift.shape[0]}"

@@ -14,7 +14,7 @@ class Moba(Choosing):
     """softmax(q k^T / sqrt(d)) v over the keys of `top` blocks: the query's own, and those before it by q . mean(k).
 
     Blocks are `block` tokens; in its own block a query sees the keys up to itself. Keys that the mask hides from all
-    queries are in no mean. Of a long sequence the chosen blocks alone are computed, see `attend_blocks`.
+    queries are in no mean.
 
     Args:
         block: tokens of a block; 512 in the paper, less for short inputs.
@@ -31,8 +31,6 @@ class Moba(Choosing):
 
     facts = replace(
         CHOOSING,
-        formula="softmax(q k^T / sqrt(d)) v over the own block and the top earlier ones by q . mean(k)",
-        paper="Lu et al. 2025, arXiv:2502.13189",
         time="n top block d + n^2 d / block",
         memory="n top block + n^2 / block",
         exact="as many blocks chosen as there are",

@@ -1,13 +1,14 @@
 """Multi-token attention: scores of neighbouring queries and keys, and weights of neighbouring heads, are convolved."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Rule, Written, with_earlier_queries
+from headwise.attention.mechanisms.mechanism import SOFTMAX, Rule, Written, with_earlier_queries
 from headwise.attention.precision import wide
-from headwise.attention.scores.score import check_built
 from headwise.attention.zeros import hide
 from headwise.errors import ConfigError
 
@@ -38,29 +39,26 @@ class MultiToken(Written):
     torch.Size([2, 4, 5, 8])
     """
 
-    facts = Facts(
-        formula="mix(softmax(mask(C * mask_0(q k^T / sqrt(d))))) v",
-        paper="Golovneva et al. 2025, arXiv:2504.00927",
+    facts = replace(
+        SOFTMAX,
         family="mixing",
         time="n^2 (d + c) for c taps",
-        memory="n^2",
         exact="C and the mixture identities",
         honours="keys",
-        causal=True,
-        bias=True,
-        relative=True,
+        cross=False,
         apart=False,
         cache="queries",
     )
+    num_heads: int
 
     def __init__(self, num_heads: int, queries: int = 6, keys: int = 11, group: int = 2, dropout: float = 0.0):
-        super().__init__()
+        super().__init__(dropout)
         group = 1 if num_heads == 1 else group
         if queries < 1 or keys < 1 or keys % 2 == 0:
             raise ConfigError(f"multi_token needs queries ({queries}) of 1 or more and an odd number of keys ({keys})")
         if group < 1 or num_heads % group:
             raise ConfigError(f"group ({group}) of multi_token must divide num_heads ({num_heads})")
-        self.num_heads, self.queries, self.keys, self.group, self.dropout = num_heads, queries, keys, group, dropout
+        self.num_heads, self.queries, self.keys, self.group = num_heads, queries, keys, group
         taps = torch.zeros(num_heads, 1, queries, keys)
         taps[:, :, -1, keys // 2] = 1.0
         self.taps = nn.Parameter(taps)
@@ -71,7 +69,6 @@ class MultiToken(Written):
         return cls(num_heads, group=1 if num_heads % 2 else 2, dropout=dropout)
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
-        check_built(self, "heads", self.num_heads, call.shape[1])
         spanned = with_earlier_queries(call, self.queries - 1)
 
         def score(query: Tensor, key: Tensor) -> Tensor:

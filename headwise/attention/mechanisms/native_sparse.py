@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -12,20 +12,11 @@ from headwise.attention.call import Call, per_head
 from headwise.attention.dropout import drop
 from headwise.attention.kernels import plain
 from headwise.attention.masks import Table, Window
-from headwise.attention.mechanisms._blocks import (
-    CHOOSING,
-    Chosen,
-    attend_blocks,
-    best,
-    blocked,
-    choice_stage,
-    places,
-    shown_keys,
-)
-from headwise.attention.mechanisms._gates import HeadGates, gates_of
+from headwise.attention.mechanisms import _blocks
+from headwise.attention.mechanisms._blocks import CHOOSING, Chosen, best, blocked, places, shown_keys
+from headwise.attention.mechanisms._gates import gates_of
 from headwise.attention.mechanisms.mechanism import Mechanism
 from headwise.attention.precision import uncast, wide
-from headwise.attention.scores.score import check_built
 from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.errors import ConfigError
 
@@ -62,8 +53,6 @@ class NativeSparse(Mechanism):
 
     facts = replace(
         CHOOSING,
-        formula="g_1 softmax(q k'^T) v' + g_2 softmax(q k^T) v over top blocks + g_3 that over a window",
-        paper="Yuan et al. 2025, arXiv:2502.11089",
         time="n (top block + window) d + n^2 d / block",
         memory="n (top block + window) + n^2 / block",
         bias=False,
@@ -71,6 +60,7 @@ class NativeSparse(Mechanism):
         # the heads of a group choose together
         apart=False,
     )
+    gate_width = 3
 
     def __init__(self, head_dim: int, block: int = 32, top: int = 16, window: int = 512, dropout: float = 0.0):
         super().__init__()
@@ -86,9 +76,6 @@ class NativeSparse(Mechanism):
         """32 blocks and a window of an eighth of the sequence, the sizes of the paper at most."""
         return cls(head_dim, max(1, min(32, max_len // 32)), 16, max(1, min(512, max_len // 8)), dropout)
 
-    def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
-        return HeadGates(d_model, num_heads, direct=3)
-
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
         dropout, gates = self.dropout if self.training else 0.0, self.branch_gates(call).unsqueeze(-1).unbind(3)
         with uncast(call.query):
@@ -97,7 +84,7 @@ class NativeSparse(Mechanism):
         bare = replace(call, gates=None, dropout=dropout)
         window = Window(self.window - 1, 0)
         near = replace(bare, mask=window if call.mask is None else call.mask & window)
-        whole = attend_blocks(bare, chosen, self.block, self.top, dropout)
+        whole = _blocks.attend_blocks(bare, chosen, self.block, self.top, dropout)
         read = [sums, whole.to(sums.dtype), planner.run(near).to(sums.dtype)]
         return torch.stack([gate * rows for gate, rows in zip(gates, read, strict=True)]).sum(0).to(call.value.dtype)
 
@@ -109,10 +96,11 @@ class NativeSparse(Mechanism):
 
     def summaries(self, call: Call) -> tuple[Float[Tensor, "batch heads query_len blocks"], Chosen]:
         """The weights of the blocks' summaries, and the blocks that each query sees whole."""
-        check_built(self, "head_dim", self.head_dim, call.key.shape[-1])
         shown = shown_keys(call)
         inside = self.inside.to(shown.dtype).repeat(-(-call.shape[3] // self.block), 1)[: call.shape[3]]
-        keys = self._summed(wide(call.key) + shown_of_groups(shown, call) * inside, 0)
+        # 1 for keys that some head of their group sees
+        of_groups = shown if shown.shape[1] == 1 else shown.unflatten(1, (-1, call.group)).amax(2)
+        keys = self._summed(wide(call.key) + of_groups * inside, 0)
         number, place = torch.arange(keys.shape[2], device=keys.device), places(call)
         there = blocked(shown, self.block).amax(3).mT > 0
         ended = ((number + 1) * self.block - 1 <= place) & there
@@ -135,13 +123,8 @@ class NativeSparse(Mechanism):
         gates = Stage("branch gates", "g", r"g = \sigma(W x)", axes, self.branch_gates(call), text, of)
         text = "what each value counts for each query, by all three"
         last = Stage("weights", "A", r"A = g_1 A_1 + g_2 A_2 + g_3 A_3", PAIRS, self.weights(call), text, working)
-        return [first, choice_stage(chosen, call, self.block, _RULE), gates, last]
+        return [first, _blocks.choice_stage(chosen, call, self.block, _RULE), gates, last]
 
     def _summed(self, x: Tensor, which: int) -> Float[Tensor, "batch kv_heads blocks dim"]:
         blocks = blocked(wide(x), self.block)
         return (blocks * self.pooling[which].to(blocks.dtype).unsqueeze(-1)).sum(3)
-
-
-def shown_of_groups(shown: Bool[Tensor, "..."] | Tensor, call: Call) -> Tensor:
-    """1 for keys that some head of their group sees."""
-    return shown if shown.shape[1] == 1 else shown.unflatten(1, (-1, call.group)).amax(2)

@@ -60,8 +60,6 @@ class Nystrom(Mechanism):
     """
 
     facts = Facts(
-        formula="softmax(q k~^T) softmax(q~ k~^T)^+ softmax(q~ k^T) v with segment means q~, k~",
-        paper="Xiong et al. 2021, arXiv:2102.03902",
         family="low-rank",
         time="n m d + m^3 for m landmarks",
         memory="n m",

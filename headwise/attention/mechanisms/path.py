@@ -1,5 +1,7 @@
 """PaTH attention: between a key and a query stand reflections that the tokens after the key make of the input."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -7,9 +9,8 @@ from torch.nn import functional as F
 
 from headwise.attention.call import Call
 from headwise.attention.mechanisms._gates import HeadGates, gates_of, unit
-from headwise.attention.mechanisms.mechanism import Facts, Rule, Written
+from headwise.attention.mechanisms.mechanism import FORWARD, Rule, Written
 from headwise.attention.precision import uncast, wide
-from headwise.attention.scores.score import check_built
 from headwise.attention.stages import Stage, Working
 from headwise.errors import ConfigError
 
@@ -45,26 +46,19 @@ class Path(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
-        formula="softmax(q_i H_i ... H_(j+1) k_j / sqrt(d)) v_j, H = I - b w w^T, b = 2 sigmoid(w_b x + shift)",
-        paper="Yang et al. 2025, arXiv:2505.16381",
-        family="definition",
-        time="n^2 d",
-        memory="n^2",
+    facts = replace(
+        FORWARD,
         exact="strengths b of 0",
         honours="keys",
-        causal=True,
-        bidirectional=False,
-        bias=True,
-        relative=True,
-        cache="per_hypothesis",
     )
+    num_heads: int
+    head_dim: int
 
     def __init__(self, head_dim: int, num_heads: int, conv: int = 3, rank: int = 32, dropout: float = 0.0):
-        super().__init__()
+        super().__init__(dropout)
         if min(conv, rank) < 1:
             raise ConfigError(f"path needs taps, conv ({conv}), and a rank ({rank}) of 1 or more")
-        self.head_dim, self.num_heads, self.conv, self.rank, self.dropout = head_dim, num_heads, conv, rank, dropout
+        self.head_dim, self.num_heads, self.conv, self.rank = head_dim, num_heads, conv, rank
         self.shift = nn.Parameter(torch.zeros(num_heads))
         self.taps = nn.Parameter(torch.empty(num_heads, head_dim, conv).uniform_(-1, 1) * conv**-0.5)
 
@@ -75,8 +69,6 @@ class Path(Written):
         self, call: Call
     ) -> tuple[Float[Tensor, "batch heads key_len head_dim"], Float[Tensor, "batch heads key_len 1"]]:
         """w and b of each token; b is 0 where no query sees it."""
-        check_built(self, "heads", self.num_heads, call.shape[1])
-        check_built(self, "head_dim", self.head_dim, call.key.shape[-1])
         strength, columns = (wide(gates) for gates in gates_of(call, 1, self.head_dim))
         read, taps = F.pad(columns, (0, 0, self.conv - 1, 0)), self.taps.to(columns.dtype).unsqueeze(1).unbind(-1)
         mixed = torch.stack([tap * read.narrow(2, before, columns.shape[2]) for before, tap in enumerate(taps)])

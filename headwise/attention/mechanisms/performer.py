@@ -9,13 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.attention.call import Call
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import KERNEL, Recurrence
-from headwise.attention.mechanisms._scan import Terms
-from headwise.attention.mechanisms.mechanism import State
+from headwise.attention.mechanisms._recurrence import KERNEL, Call, Keys, Recurrence, State, Terms
 from headwise.attention.precision import wide
-from headwise.attention.scores.score import check_built
 from headwise.errors import ConfigError
 
 
@@ -24,23 +19,18 @@ class Performer(Recurrence):
 
     phi(x) = exp(W x' - |x'|^2 / 2) / sqrt(features) with x' = x / d^(1/4) and random W, orthogonal in blocks of d rows.
     The error falls as 1 / sqrt(features) and grows with exp(|q'| |k'|): a good estimate of flat attention, a bad one of
-    sharp attention. Time is linear in length. There are no weights to drop, so a model's dropout does not act
-    here. Sums are float32 or wider.
+    sharp attention.
 
     Args:
         head_dim: width of a query.
         features: how many; of the order of d ln d whatever the length (theorem 4).
         generator: source of W; the global one if None. W is saved with the model.
-    Raises:
-        ConfigError: no features.
-        ShapeError: vectors of another width.
-        Unsupported: any mask but `Causal()`, padding of keys, or both; a bias; relative positions.
+    Raises: ConfigError: no features; else as `Recurrence`.
     Source: Choromanski et al. 2021, arXiv:2009.14794, eq. 5, lemma 1, section 2.4. Features of a query are divided by
     the largest of its own and those of keys by the largest of the first key, which cancels; the authors' code takes the
     largest of all keys, later ones included, and adds 1e-6 to each. An exponent stops short of overflow, which changes
     the estimate where a later key has an exponent that is 32 above the first one's (in float32).
 
-    >>> from headwise.attention.call import Call
     >>> x = torch.ones(2, 3, 5, 8)
     >>> Performer(8, 16)(Call(x, x, x)).shape
     torch.Size([2, 3, 5, 8])
@@ -49,7 +39,6 @@ class Performer(Recurrence):
     facts = replace(
         KERNEL,
         formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = exp(W x - |x|^2 / 2)",
-        paper="Choromanski et al. 2021, arXiv:2009.14794",
         time="n m d for m features",
         memory="n m + m d",
         exact="for many features",
@@ -62,6 +51,7 @@ class Performer(Recurrence):
         super().__init__()
         if features < 1:
             raise ConfigError(f"features ({features}) must be at least 1; d ln d is usual")
+        self.head_dim, self.features = head_dim, features
         self.register_buffer("projection", torch.empty(features, head_dim))
         self.redraw(generator)
 
@@ -85,7 +75,6 @@ class Performer(Recurrence):
         self, x: Float[Tensor, "batch heads length head_dim"]
     ) -> Float[Tensor, "batch heads length features"]:
         """log phi(x), in float32 or wider."""
-        check_built(self, "head_dim", self.projection.shape[1], x.shape[-1])
         x = wide(x) * x.shape[-1] ** -0.25
         half_square = x.square().sum(-1, keepdim=True) / 2
         return x @ self.projection.to(x.dtype).mT - half_square - math.log(self.projection.shape[0]) / 2
@@ -99,7 +88,3 @@ class Performer(Recurrence):
         highest = -2.0 * math.log(torch.finfo(key_logs.dtype).eps)
         queries = (query_logs - query_logs.detach().amax(-1, keepdim=True)).exp()
         return Terms(queries, (key_logs - offset).clamp(max=highest).exp(), call.value), (offset,)
-
-    def extra_repr(self) -> str:
-        features, head_dim = self.projection.shape
-        return f"head_dim={head_dim}, features={features}"

@@ -8,10 +8,9 @@ from torch import Tensor, nn
 
 from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._masks import check_length, front
-from headwise.attention.mechanisms.mechanism import Facts, Rescored
+from headwise.attention.mechanisms.mechanism import SOFTMAX, Rescored
 from headwise.attention.precision import wide
 from headwise.attention.scores import Dot
-from headwise.attention.scores.score import check_built
 
 
 class RandomSynthesizer(Rescored):
@@ -33,19 +32,10 @@ class RandomSynthesizer(Rescored):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
-        formula="softmax(R) v",
-        paper="Tay et al. 2020, arXiv:2005.00743",
+    facts = replace(
+        SOFTMAX,
         family="mixing",
-        time="n^2 d",
-        memory="n^2",
         exact="another function: queries and keys are not read",
-        honours="any",
-        causal=True,
-        cross=True,
-        bias=True,
-        relative=True,
-        cache="per_hypothesis",
     )
 
     scores: Float[Tensor, "heads max_len max_len"]
@@ -57,22 +47,16 @@ class RandomSynthesizer(Rescored):
             self.scores = nn.Parameter(scores)
         else:
             self.register_buffer("scores", scores)
-        self.dropout = dropout
+        self.num_heads, self.max_len, self.dropout = num_heads, max_len, dropout
 
     def as_scored(self, call: Call, dropout: float) -> Call:
-        heads, max_len, _ = self.scores.shape
-        batch, call_heads, query_len, length = call.shape
-        check_built(self, "heads", heads, call_heads)
+        batch, heads, query_len, length = call.shape
         last = call.query_start + query_len
-        check_length(self, max_len, last)
-        check_length(self, max_len, length)
+        for count in (last, length):
+            check_length(self, self.max_len, count)
         value = wide(per_head(call.value, heads))
         scores = front(front(self.scores, last, 1)[:, call.query_start :], length).to(value.dtype).unsqueeze(0)
         # the scores enter as a bias on a product of zeros
         query, key = (value.new_zeros(batch, heads, n, 1) for n in (query_len, length))
         bias = scores if call.bias is None else scores + call.bias
         return replace(call, query=query, key=key, value=value, score=Dot(), bias=bias, dropout=dropout)
-
-    def extra_repr(self) -> str:
-        heads, max_len, _ = self.scores.shape
-        return f"num_heads={heads}, max_len={max_len}, dropout={self.dropout}"

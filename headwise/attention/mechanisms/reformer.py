@@ -12,7 +12,6 @@ from headwise.attention.dropout import drop
 from headwise.attention.mechanisms._masks import chunks, front, hidden, parts
 from headwise.attention.mechanisms.mechanism import Facts, Mechanism
 from headwise.attention.precision import uncast
-from headwise.attention.scores.score import check_built
 from headwise.errors import ConfigError
 
 # the score of a token with itself, which counts only where it meets no other
@@ -58,8 +57,6 @@ class Reformer(Mechanism):
     rotations: Float[Tensor, "rounds hashes head_dim columns"]
 
     facts = Facts(
-        formula="softmax(q k^T / |k|) v over keys with hash(q_j) = hash(q_i)",
-        paper="Kitaev et al. 2020, arXiv:2001.04451",
         family="pattern",
         time="n c d for chunks of c",
         memory="n c",
@@ -72,7 +69,8 @@ class Reformer(Mechanism):
         super().__init__()
         if chunk < 1 or rounds < 1:
             raise ConfigError(f"reformer needs chunk ({chunk}) and rounds ({rounds}) of 1 or more")
-        self.chunk, self.dropout, self.columns = chunk, dropout, max(1, max_len // chunk)
+        self.head_dim, self.chunk, self.rounds, self.dropout = head_dim, chunk, rounds, dropout
+        self.columns = max(1, max_len // chunk)
         hashes, left = 1, self.columns // _COLUMNS // 2
         while left:
             hashes, left = hashes + 1, left // min(left, _COLUMNS) // 2
@@ -84,7 +82,6 @@ class Reformer(Mechanism):
         self.rotations.normal_(generator=generator)
 
     def compute(self, call: Call) -> Float[Tensor, "batch heads query_len value_dim"]:
-        check_built(self, "head_dim", self.rotations.shape[2], call.query.shape[-1])
         query, key, value, causal, keys = parts(call)
         heads, length = query.shape[1:3]
         exist = query.new_ones(1, 1, length).bool() if keys is None else keys
@@ -143,8 +140,7 @@ class Reformer(Mechanism):
         return (share * weighted).sum(2) / (share * total).sum(2)
 
     def extra_repr(self) -> str:
-        rounds, _, head_dim, _ = self.rotations.shape
-        return f"head_dim={head_dim}, chunk={self.chunk}, rounds={rounds}, buckets={2 * self.columns}"
+        return f"{super().extra_repr()}, buckets={2 * self.columns}"
 
 
 class Order(NamedTuple):

@@ -1,19 +1,12 @@
 """RWKV-7 (Goose): a generalised delta rule with a decay and a rate of learning for each feature."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.call import Call, per_head
 from headwise.attention.mechanisms._gates import HeadGates, by_head, gates_of
-from headwise.attention.mechanisms._masks import Keys
-from headwise.attention.mechanisms._recurrence import FADING, Recurrence
-from headwise.attention.mechanisms._scan import Output, Terms
-from headwise.attention.mechanisms.mechanism import State
-from headwise.attention.scores.score import check_built
+from headwise.attention.mechanisms._recurrence import Call, Keys, Output, Recurrence, State, Terms, per_head
 from headwise.errors import ConfigError
 
 # exp(-0.5): the strongest decay is exp(-exp(-0.5)) = 0.545
@@ -27,18 +20,13 @@ class Rwkv7(Recurrence):
 
     With n_i = k_i erased / |k_i erased| what is stored under n_i is taken off at the rates alpha_i, and k'_i = k_i (1 +
     (alpha_i - 1) replaced). Of the input are alpha_i = sigmoid(B_2 tanh(A_2 x_i) + rate_shift) and a_i = exp(-0.607
-    sigmoid(B_1 tanh(A_1 x_i) + decay_shift)), each with a number for each feature. Time is linear in length, in
-    chunks; decoding keeps one d x d matrix a head. Weights may be negative and do not sum to 1. Causal by definition; a
-    hidden key changes nothing. There are no weights to drop. Sums are float32 or wider; numbers of keys beyond 1e4
-    count as 1e4.
+    sigmoid(B_1 tanh(A_1 x_i) + decay_shift)), each with a number for each feature. Numbers of keys beyond 1e4 count
+    as 1e4.
 
     Args:
         head_dim: width of a key.
         rank: width between each A and B.
-    Raises:
-        ConfigError: a rank below 1.
-        ShapeError: another number of heads, or keys of another width.
-        Unsupported: any mask but `Causal()`, alone or with padding of keys; a bias; relative positions; no gates.
+    Raises: ConfigError: a rank below 1; else as `Recurrence`.
     Source: Peng et al. 2025, arXiv:2503.14456, eq. 16 to 20. Equal to `naive` of fla's generalized_delta_rule.dplr with
     a = -n, b = alpha n. The paper's layer mixes each input with the one before (token shift) and each value with that
     of the first layer, has no tanh in the second pair, and adds the bonus behind its norm; fla's layer loads as k_k ->
@@ -50,24 +38,19 @@ class Rwkv7(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FADING,
-        formula="S_i = (diag(a_i) - (alpha_i n_i) n_i^T) S_(i-1) + k_i v_i^T, out_i = q_i S_i, |n| = 1",
-        paper="Peng et al. 2025, arXiv:2503.14456",
-    )
     floor = -_RATE
 
     def __init__(self, head_dim: int, num_heads: int, rank: int = 64):
         super().__init__()
         if rank < 1:
             raise ConfigError(f"rank ({rank}) of rwkv7 must be 1 or more")
+        self.num_heads, self.head_dim, self.rank = num_heads, head_dim, rank
         speeds = torch.linspace(0, 1, head_dim) * 6.0 - 6.0
         self.decay_shift = nn.Parameter(speeds.repeat(num_heads, 1))
         self.rate_shift = nn.Parameter(torch.zeros(num_heads, head_dim))
         self.erased = nn.Parameter(torch.full((num_heads, head_dim), 0.71))
         self.replaced = nn.Parameter(torch.full((num_heads, head_dim), 1.02))
         self.bonus = nn.Parameter(torch.full((num_heads, head_dim), -0.04))
-        self.rank = rank
 
     def gate_module(self, d_model: int, num_heads: int) -> nn.Module:
         width = self.bonus.shape[1]
@@ -75,8 +58,6 @@ class Rwkv7(Recurrence):
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:
         heads, width = self.bonus.shape
-        check_built(self, "heads", heads, call.shape[1])
-        check_built(self, "head_dim", width, call.key.shape[-1])
         fade, rate = gates_of(call, width, width)
         dtype, key = fade.dtype, per_head(call.key, heads).clamp(-_LARGEST, _LARGEST)
         decay = -_RATE * (fade + by_head(self.decay_shift, dtype)).sigmoid()
@@ -89,6 +70,3 @@ class Rwkv7(Recurrence):
     def finish(self, output: Output, terms: Terms) -> Float[Tensor, "batch heads length _"]:
         own = terms.query * by_head(self.bonus, output.dtype) * terms.key
         return output + own.sum(-1, keepdim=True) * terms.value
-
-    def extra_repr(self) -> str:
-        return f"heads={self.bonus.shape[0]}, head_dim={self.bonus.shape[1]}, rank={self.rank}"

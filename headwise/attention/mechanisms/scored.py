@@ -6,7 +6,7 @@ from typing import Any
 
 from headwise.attention import normalizers, scores
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Rescored
+from headwise.attention.mechanisms.mechanism import SOFTMAX, Rescored
 from headwise.attention.normalizers import Normalizer
 from headwise.attention.scores import Score
 from headwise.attention.stages import Stage, definition
@@ -30,18 +30,11 @@ class Scored(Rescored):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
-        formula="normalizer(score(q, k) + bias under mask) v; softmax(q k^T / sqrt(d)) v",
-        paper="Vaswani et al. 2017, arXiv:1706.03762; Bahdanau et al. 2015, arXiv:1409.0473",
-        family="definition",
+    facts = replace(
+        SOFTMAX,
         time="n^2 d; n w d under a window of w, e d over e edges",
         memory="n d",
         exact="yes",
-        honours="any",
-        causal=True,
-        cross=True,
-        bias=True,
-        relative=True,
         scored=True,
         cache="shared",
     )

@@ -1,12 +1,14 @@
 """Selective attention: the first head's scores also say which tokens later queries may forget."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Rule, Written, with_earlier_queries
+from headwise.attention.mechanisms.mechanism import FORWARD, Rule, Written, with_earlier_queries
 from headwise.attention.precision import wide
 from headwise.attention.zeros import zeroed
 
@@ -29,25 +31,13 @@ class Selective(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
-        formula="softmax(z - F) v, F_ij = sum_(l<i) relu(z_lj of head 0)",
-        paper="Leviathan et al. 2024, arXiv:2410.02703",
+    facts = replace(
+        FORWARD,
         family="mixing",
-        time="n^2 d",
-        memory="n^2",
         exact="scores of head 0 below 0",
-        honours="any",
-        causal=True,
-        bidirectional=False,
-        bias=True,
-        relative=True,
         apart=False,
         cache="queries",
     )
-
-    def __init__(self, dropout: float = 0.0):
-        super().__init__()
-        self.dropout = dropout
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         so_far = with_earlier_queries(call, call.query_start)

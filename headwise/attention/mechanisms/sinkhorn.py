@@ -45,8 +45,6 @@ class Sinkhorn(Mechanism):
     """
 
     facts = Facts(
-        formula="softmax(q [S k; k]^T) [S v; v] within blocks, S a soft permutation of blocks",
-        paper="Tay et al. 2020, arXiv:2002.11296",
         family="pattern",
         time="n (b + s) d for blocks of b, spans of s blocks",
         memory="n b",
@@ -120,16 +118,9 @@ class Sinkhorn(Mechanism):
         share = share.clamp(min=0.0)
         there = torch.cat((share > 0, exist), 3)
         share = share.clamp(min=torch.finfo(key.dtype).tiny)
+        key, value = torch.cat((key_beside / share, key), 3), torch.cat((value_beside / share, value), 3)
         # every block is a sequence of its own: (batch x blocks, heads, tokens, dim)
-        query, key, value, keep = (
-            tensor.transpose(1, 2).flatten(0, 1)
-            for tensor in (
-                query,
-                torch.cat((key_beside / share, key), 3),
-                torch.cat((value_beside / share, value), 3),
-                there,
-            )
-        )
+        query, key, value, keep = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value, there))
         mask = Table(keep.mT.repeat_interleave(heads // keep.shape[1], 1))
         output = planner.run(Call(query, key, value, mask=mask, dropout=self.dropout if self.training else 0.0))
         return output.unflatten(0, (batch, blocks)).transpose(1, 2).flatten(2, 3)

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Rule, Written
+from headwise.attention.mechanisms.mechanism import FORWARD, Rule, Written
 from headwise.attention.normalizers import Keep, Scores
 
 
@@ -26,26 +26,14 @@ class StickBreaking(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
-        formula="sigmoid(z_ij) prod_(j<l<i) (1 - sigmoid(z_il)) v_j, z = q k^T / sqrt(d)",
-        paper="Tan et al. 2024, arXiv:2410.17980",
-        family="definition",
-        time="n^2 d",
-        memory="n^2",
-        honours="any",
-        causal=True,
-        bidirectional=False,
-        bias=True,
-        relative=True,
-        cache="per_hypothesis",
-    )
-
-    def __init__(self, dropout: float = 0.0):
-        super().__init__()
-        self.dropout = dropout
+    facts = FORWARD
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
-        return _before(call), None, broken
+        # of the keys before each query
+        keep, (_, _, query_len, key_len) = call.keep(), call.shape
+        query = torch.arange(call.query_start, call.query_start + query_len, device=call.query.device)[:, None]
+        earlier = torch.arange(key_len, device=call.query.device) < query
+        return earlier[None, None] if keep is None else keep & earlier, None, broken
 
 
 def broken(scores: Scores, keep: Keep | None) -> Scores:
@@ -61,11 +49,3 @@ def broken(scores: Scores, keep: Keep | None) -> Scores:
     left = F.pad(rests.flip(-1).cumsum(-1), (1, 0))[..., :-1].flip(-1)
     weights = (shares + left).exp()
     return weights if keep is None else weights.masked_fill(~keep, 0.0)
-
-
-def _before(call: Call) -> Keep:
-    """What the mask allows of the keys before each query."""
-    keep, (_, _, query_len, key_len) = call.keep(), call.shape
-    query = torch.arange(call.query_start, call.query_start + query_len, device=call.query.device)[:, None]
-    earlier = torch.arange(key_len, device=call.query.device) < query
-    return earlier[None, None] if keep is None else keep & earlier

@@ -1,11 +1,12 @@
 """Attention whose heads exchange scores before the softmax and weights after it."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from headwise.attention.call import Call
-from headwise.attention.mechanisms.mechanism import Facts, Rule, Written
-from headwise.attention.scores.score import check_built
+from headwise.attention.mechanisms.mechanism import SOFTMAX, Rule, Written
 from headwise.attention.zeros import hide
 
 
@@ -29,32 +30,20 @@ class TalkingHeads(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = Facts(
-        formula="softmax((q k^T / sqrt(d)) P_l) P_w v, P over heads",
-        paper="Shazeer et al. 2020, arXiv:2003.02436",
-        family="definition",
+    facts = replace(
+        SOFTMAX,
         time="n^2 (d + h) for h heads",
-        memory="n^2",
         exact="P_l and P_w identities",
-        honours="any",
-        causal=True,
-        cross=True,
-        bias=True,
-        relative=True,
         cache="shared",
     )
 
     def __init__(self, num_heads: int, dropout: float = 0.0):
-        super().__init__()
+        super().__init__(dropout)
         self.before = nn.Parameter(torch.eye(num_heads))
         self.after = nn.Parameter(torch.eye(num_heads))
-        self.dropout = dropout
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.before.shape[0]}, dropout={self.dropout}"
+        self.num_heads = num_heads
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
-        check_built(self, "heads", self.before.shape[0], call.shape[1])
         keep = call.keep()
 
         def score(query: Tensor, key: Tensor) -> Tensor:

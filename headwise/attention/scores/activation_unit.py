@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.attention.scores.score import Key, Pairs, PairScores, Query, Score, Scores, check_built, times
+from headwise.attention.scores.score import Key, Pairs, PairScores, Query, Score, Scores, times
 from headwise.errors import ConfigError, unknown
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"prelu": nn.PReLU, "sigmoid": nn.Sigmoid}
@@ -40,6 +40,7 @@ class ActivationUnit(Score):
             raise ConfigError(unknown("activation", activation, ACTIVATIONS))
         if not hidden:
             raise ConfigError("hidden () must name the width of at least one hidden layer, such as (36,)")
+        self.widths = (dim, dim)
         self.first = nn.Linear(4 * dim, hidden[0])
         widths = [*hidden, 1]
         steps: list[nn.Module] = []
@@ -65,10 +66,6 @@ class ActivationUnit(Score):
 
     def pair_width(self, query: Query) -> int:
         return self.first.out_features
-
-    def check(self, query_dim: int, key_dim: int) -> None:
-        dim = self.first.in_features // 4
-        check_built(self, "(query_dim, key_dim)", (dim, dim), (query_dim, key_dim))
 
     def _parts(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The first layer's weights of the query, the key and their product."""

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.scores.score import Key, Query, Score, Scores, check_built, times
+from headwise.attention.scores.score import Key, Query, Score, Scores, times
 from headwise.errors import ShapeError
 
 
@@ -26,6 +26,7 @@ class Additive(Score):
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int):
         super().__init__()
+        self.widths = (query_dim, key_dim)
         self.query = nn.Linear(query_dim, hidden, bias=False)
         self.key = nn.Linear(key_dim, hidden, bias=False)
         self.value = nn.Linear(hidden, 1, bias=False)
@@ -69,6 +70,3 @@ class Additive(Score):
 
     def pair_width(self, query: Query) -> int:
         return self.value.in_features
-
-    def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, "(query_dim, key_dim)", (self.query.in_features, self.key.in_features), (query_dim, key_dim))

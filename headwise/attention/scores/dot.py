@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from headwise.attention.scores.score import AsDot, KvKey, Product, Query, check_built
+from headwise.attention.scores.score import AsDot, KvKey, Product, Query
 from headwise.errors import ConfigError
 
 
@@ -28,9 +28,6 @@ class Dot(Product):
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
         return query, key, self.scale
-
-    def extra_repr(self) -> str:
-        return f"scale={self.scale}"
 
 
 class ScaledDot(Product):
@@ -57,14 +54,12 @@ class Bilinear(Product):
 
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__()
+        self.widths = (query_dim, key_dim)
         self.weight = nn.Parameter(torch.empty(query_dim, key_dim))
         nn.init.xavier_uniform_(self.weight)
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
         return query @ self.weight.to(query.dtype), key, 1.0
-
-    def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, "(query_dim, key_dim)", tuple(self.weight.shape), (query_dim, key_dim))
 
 
 class Distance(Product):

@@ -34,10 +34,10 @@ class GAT(Score):
         self.key = nn.Parameter(torch.empty(num_heads, dim))
         nn.init.xavier_uniform_(self.query)
         nn.init.xavier_uniform_(self.key)
-        self.slope = slope
+        self.num_heads, self.dim, self.widths, self.slope = num_heads, dim, (dim, dim), slope
 
     def forward(self, query: Query, key: Key) -> Scores:
-        check_built(self, "heads", len(self.query), query.shape[1])
+        check_built(self, "heads", self.num_heads, query.shape[1])
         of_query, of_key = self.project(query, key)
         return F.leaky_relu(of_query + of_key.mT, self.slope)
 
@@ -56,15 +56,6 @@ class GAT(Score):
 
     def pair_width(self, query: Query) -> int:
         return 1
-
-    def per_head(self) -> bool:
-        return True
-
-    def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, "(query_dim, key_dim)", (self.query.shape[1], self.key.shape[1]), (query_dim, key_dim))
-
-    def extra_repr(self) -> str:
-        return f"num_heads={len(self.query)}, dim={self.query.shape[1]}, slope={self.slope}"
 
 
 class GATv2(Score):
@@ -86,10 +77,10 @@ class GATv2(Score):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_heads, dim))
         nn.init.xavier_uniform_(self.weight)
-        self.slope = slope
+        self.num_heads, self.dim, self.widths, self.slope = num_heads, dim, (dim, dim), slope
 
     def forward(self, query: Query, key: Key) -> Scores:
-        check_built(self, "heads", len(self.weight), query.shape[1])
+        check_built(self, "heads", self.num_heads, query.shape[1])
         features = F.leaky_relu(query.unsqueeze(-2) + key.unsqueeze(-3), self.slope)
         # (batch, heads, query_len, key_len, dim) @ (heads, 1, dim, 1)
         return (features @ self.weight.to(query.dtype)[:, None, :, None]).squeeze(-1)
@@ -100,15 +91,6 @@ class GATv2(Score):
 
     def pairs(self, query: Pairs, key: Pairs) -> PairScores:
         return (F.leaky_relu(query + key, self.slope) @ self.weight.to(query.dtype).unsqueeze(-1)).squeeze(-1)
-
-    def per_head(self) -> bool:
-        return True
-
-    def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, "(query_dim, key_dim)", (self.weight.shape[1], self.weight.shape[1]), (query_dim, key_dim))
-
-    def extra_repr(self) -> str:
-        return f"num_heads={len(self.weight)}, dim={self.weight.shape[1]}, slope={self.slope}"
 
 
 def _along(

@@ -47,15 +47,12 @@ class Cosine(Product):
         if not 0.0 < scale <= largest:
             raise ConfigError(f"scale ({scale}) must lie above 0 and be at most the largest, {largest}")
         self.log_scale = nn.Parameter(torch.full((num_heads,), math.log(scale)))
-        self.largest = largest
+        self.num_heads, self.largest = num_heads, largest
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
-        check_built(self, "heads", len(self.log_scale), query.shape[1])
+        check_built(self, "heads", self.num_heads, query.shape[1])
         scale = self.log_scale.to(wide(query)).clamp(max=math.log(self.largest)).exp()
         return (_unit(query) * scale[:, None, None]).to(query.dtype), _unit(key).to(key.dtype), 1.0
-
-    def per_head(self) -> bool:
-        return True
 
 
 class QKNorm(Product):
@@ -77,14 +74,12 @@ class QKNorm(Product):
 
     def __init__(self, dim: int):
         super().__init__()
+        self.widths = (dim, dim)
         self.query_gain = nn.Parameter(torch.ones(dim))
         self.key_gain = nn.Parameter(torch.ones(dim))
 
     def as_dot(self, query: Query, key: KvKey) -> tuple[AsDot, AsDot, float]:
         return _rms_norm(query, self.query_gain), _rms_norm(key, self.key_gain), len(self.query_gain) ** -0.5
-
-    def check(self, query_dim: int, key_dim: int) -> None:
-        check_built(self, "(query_dim, key_dim)", (len(self.query_gain), len(self.key_gain)), (query_dim, key_dim))
 
 
 def _unit(x: Float[Tensor, "*axes dim"]) -> Float[Tensor, "*axes dim"]:
@@ -150,6 +145,3 @@ class SoftCap(Score):
 
     def check(self, query_dim: int, key_dim: int) -> None:
         self.score.check(query_dim, key_dim)
-
-    def extra_repr(self) -> str:
-        return f"cap={self.cap}"

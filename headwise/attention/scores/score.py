@@ -6,7 +6,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.attention.functions import check_function, check_result, name_of
+from headwise.attention.functions import arguments, check_function, check_result, name_of
 from headwise.errors import ShapeError, Unsupported
 
 Query = Float[Tensor, "batch heads query_len query_dim"]
@@ -20,6 +20,10 @@ PairScores = Float[Tensor, "batch heads pairs"]
 
 class Score(nn.Module, ABC):
     """Base of the score functions: one method, `forward`. A product of two vectors is better a `Product`."""
+
+    # heads, and widths of a query and a key, that its parameters are made for; None: any, of equal widths
+    num_heads: int | None = None
+    widths: tuple[int, int] | None = None
 
     @abstractmethod
     def forward(self, query: Query, key: Key) -> Scores:
@@ -53,11 +57,16 @@ class Score(nn.Module, ABC):
 
     def per_head(self) -> bool:
         """Whether it has numbers of its own for each head: it then needs all heads of a call at once."""
-        return False
+        return self.num_heads is not None
+
+    def extra_repr(self) -> str:
+        return arguments(self)
 
     def check(self, query_dim: int, key_dim: int) -> None:
         """Raises: ShapeError if the score cannot compare vectors of these widths."""
-        if query_dim != key_dim:
+        if self.widths is not None:
+            check_built(self, "(query_dim, key_dim)", self.widths, (query_dim, key_dim))
+        elif query_dim != key_dim:
             raise ShapeError(
                 f"query_dim ({query_dim}) and key_dim ({key_dim}) differ: a dot product needs equal widths;"
                 " use Bilinear or Additive"
