@@ -278,10 +278,10 @@ class Traced:
         """The layer, by its place in the group, and the head on which a group opens.
 
         Between two sequences that of the salient pair of the last layer, or the sharpest where this pair is faint, as
-        among hundreds of keys. Within one sequence the head whose rows look
-        most at a single key other than their own, the first and special ones. In a graph the head whose rows lack most of
-        the entropy of equal weights; read for one node, that of the first layer whose row is least even. None: where pictures are looked at, and where there are too many
-        weights to make all of them first.
+        among hundreds of keys. Within one sequence the head whose rows look most at a single key other than their own,
+        the first and special ones. In a graph the head whose rows lack most of the entropy of equal weights; read for
+        one node, that of the first layer whose row is least even. None: where pictures are looked at, and where there
+        are too many weights to make all of them first.
         """
         described = axis(group.keys, self.tokens, self.places)["kind"]
         chosen = self.places.chosen if isinstance(self.places, InGraph) else None
@@ -449,7 +449,7 @@ def _least_even(weights: Float[np.ndarray, "heads rows keys"], own: Sequence[int
 
 
 def _lack(weights: Float[np.ndarray, "heads rows keys"]) -> Float[np.ndarray, "heads"]:
-    """What the rows of each head lack of the entropy of equal weights, a mean of those with a choice; 0: all are even."""
+    """What the rows of each head lack of the entropy of equal weights, on average of those with a choice."""
     counts = (weights > 0).sum(-1)
     logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
     shares = -(weights * logs).sum(-1) / np.log(np.maximum(2, counts))
