@@ -99,11 +99,6 @@ class Structure:
         return self.band == (None, 0) and self.lens is None
 
     @property
-    def bounded(self) -> bool:
-        """Whether the band around it has two bounds."""
-        return self.within[0] is not None and self.within[1] is not None
-
-    @property
     def leading_keys(self) -> bool:
         """Whether each query sees the first keys up to some number: one that sees none is in a sequence without any."""
         return self.band is not None and self.band[0] is None and (self.band[1] is None or self.band[1] >= 0)

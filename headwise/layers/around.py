@@ -78,7 +78,6 @@ class ShortConvolution(nn.Module):
     Source: Gu and Dao 2023, arXiv:2312.00752, section 3.4. Weight and bias of `nn.Conv1d(columns, columns, taps,
         groups=columns)`, as the reference implementations keep them, load as they are.
 
-    >>> import torch
     >>> ShortConvolution(8, 4, bias=True)(torch.ones(2, 5, 8))[0].shape
     torch.Size([2, 5, 8])
     """

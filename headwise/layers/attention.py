@@ -43,7 +43,6 @@ class Factored(nn.Module):
     Source: Wang et al. 2020, arXiv:2006.04768, section 3, on matrices of low rank; Lee, LeeDL tutorial, figure 6.29, on
         two stages.
 
-    >>> import torch
     >>> Factored(8, (4, 4, 6), 2, bias=True)(torch.ones(1, 3, 8)).shape
     torch.Size([1, 3, 14])
     """
@@ -113,7 +112,6 @@ class MultiHeadAttention(nn.Module):
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Ainslie et al. 2023, arXiv:2305.13245 (grouped-query);
         norm: Yang et al. 2025, arXiv:2505.09388 (Qwen3).
 
-    >>> import torch
     >>> MultiHeadAttention(100, 5)(torch.ones(2, 4, 100), torch.ones(2, 6, 100)).shape
     torch.Size([2, 4, 100])
     """

@@ -25,7 +25,7 @@ Padded = Float[Tensor, "batch kv_heads length dim"]
 
 
 def refusal(call: Call) -> str | None:
-    if not call.structure.bounded:
+    if None in call.structure.within:
         return "the mask has no band of bounded width"
     if call.bias is not None:
         return "there is a bias"

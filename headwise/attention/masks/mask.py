@@ -288,7 +288,6 @@ def explain(mask: Mask, query: int, key: int, *, batch: int = 0, head: int = 0) 
     Raises:
         ShapeError: a position that the mask has no entry for.
 
-    >>> import torch
     >>> from headwise.attention.masks import Causal, Padding
     >>> explain(Causal() & Padding(torch.tensor([4])), query=2, key=5)
     'query 2 may not attend to key 5: key 5 comes after query 2; and key 5 is padding: sequence 0 has 4 keys'
@@ -309,7 +308,6 @@ def empty_rows(
 
     A batch or head axis on which the mask does not depend is listed once, as 0.
 
-    >>> import torch
     >>> from headwise.attention.masks import Padding
     >>> empty_rows(Padding(torch.tensor([0, 3])), 2, 1, 2, 3).tolist()
     [[0, 0, 0], [0, 0, 1]]

@@ -30,12 +30,7 @@ class Based(Recurrence):
     1.4285714626312256
     """
 
-    facts = replace(
-        KERNEL,
-        time="n d^3",
-        memory="n d^2 + d^3",
-        exact="for small scores",
-    )
+    facts = replace(KERNEL, time="n d^3", memory="n d^2 + d^3", exact="for small scores")
     normalised = True
 
     def terms(self, call: Call, past: State, keys: Keys | None) -> tuple[Terms, State]:

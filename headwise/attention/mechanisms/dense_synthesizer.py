@@ -31,12 +31,7 @@ class DenseSynthesizer(Rescored):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        SOFTMAX,
-        family="mixing",
-        memory="n d",
-        exact="another function: keys are not read",
-    )
+    facts = replace(SOFTMAX, family="mixing", memory="n d", exact="another function: keys are not read")
 
     def __init__(self, num_heads: int, head_dim: int, max_len: int, dropout: float = 0.0):
         super().__init__()

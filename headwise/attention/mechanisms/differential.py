@@ -38,12 +38,7 @@ class Differential(Mechanism):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        SOFTMAX,
-        memory="n d",
-        exact="lambda = 0, for the first halves",
-        cache="shared",
-    )
+    facts = replace(SOFTMAX, memory="n d", exact="lambda = 0, for the first halves", cache="shared")
     head_dim: int
 
     def __init__(self, head_dim: int, *, lambda_init: float = 0.8, dropout: float = 0.0):

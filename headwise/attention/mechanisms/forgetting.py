@@ -34,10 +34,7 @@ class Forgetting(Rescored):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FORWARD,
-        exact="gates of 1",
-    )
+    facts = replace(FORWARD, exact="gates of 1")
     gate_width = 1
 
     def __init__(self, num_heads: int, dropout: float = 0.0):

@@ -35,8 +35,7 @@ class GatedLinear(Recurrence):
     """
 
     facts = replace(
-        FADING,
-        formula="S_i = diag(a_i) S_(i-1) + k_i v_i^T, out_i = q_i S_i / sqrt(d), a = sigmoid(B A k + b)^(1/16)",
+        FADING, formula="S_i = diag(a_i) S_(i-1) + k_i v_i^T, out_i = q_i S_i / sqrt(d), a = sigmoid(B A k + b)^(1/16)"
     )
 
     def __init__(self, head_dim: int, rank: int = 16, temperature: float = 16.0):

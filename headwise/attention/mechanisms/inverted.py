@@ -26,12 +26,7 @@ class Inverted(Written):
     [1.0, 1.0]
     """
 
-    facts = replace(
-        SOFTMAX,
-        honours="keys",
-        causal=False,
-        cache="none",
-    )
+    facts = replace(SOFTMAX, honours="keys", causal=False, cache="none")
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         keep, keys = call.keep(), None if call.structure.open else call.structure.key_mask()

@@ -97,10 +97,7 @@ class Linear(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        KERNEL,
-        formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = elu(x) + 1",
-    )
+    facts = replace(KERNEL, formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = elu(x) + 1")
     normalised = True
 
     def __init__(self, features: FeatureMap | None = None):

@@ -49,11 +49,7 @@ class LogLinear(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FADING,
-        time="n d^2 log n",
-        memory="n d + d^2 log n",
-    )
+    facts = replace(FADING, time="n d^2 log n", memory="n d + d^2 log n")
     fla_refusal = "its states are a tree"
 
     def __init__(self, num_heads: int, max_len: int, base: Literal["mamba2", "gated_delta"] = "mamba2"):

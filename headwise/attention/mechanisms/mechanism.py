@@ -84,14 +84,7 @@ class Facts:
 
 # of softmax attention whose scores or weights are made in another way
 SOFTMAX = Facts(
-    time="n^2 d",
-    memory="n^2",
-    honours="any",
-    causal=True,
-    cross=True,
-    bias=True,
-    relative=True,
-    cache="per_hypothesis",
+    time="n^2 d", memory="n^2", honours="any", causal=True, cross=True, bias=True, relative=True, cache="per_hypothesis"
 )
 # of those whose tokens act on later ones
 FORWARD = replace(SOFTMAX, cross=False, bidirectional=False)

@@ -46,11 +46,7 @@ class Path(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FORWARD,
-        exact="strengths b of 0",
-        honours="keys",
-    )
+    facts = replace(FORWARD, exact="strengths b of 0", honours="keys")
     num_heads: int
     head_dim: int
 

@@ -32,11 +32,7 @@ class RandomSynthesizer(Rescored):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        SOFTMAX,
-        family="mixing",
-        exact="another function: queries and keys are not read",
-    )
+    facts = replace(SOFTMAX, family="mixing", exact="another function: queries and keys are not read")
 
     scores: Float[Tensor, "heads max_len max_len"]
 

@@ -31,13 +31,7 @@ class Selective(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        FORWARD,
-        family="mixing",
-        exact="scores of head 0 below 0",
-        apart=False,
-        cache="queries",
-    )
+    facts = replace(FORWARD, family="mixing", exact="scores of head 0 below 0", apart=False, cache="queries")
 
     def written(self, call: Call) -> tuple[Tensor | None, Rule | None, Rule | None]:
         so_far = with_earlier_queries(call, call.query_start)

@@ -30,12 +30,7 @@ class TalkingHeads(Written):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = replace(
-        SOFTMAX,
-        time="n^2 (d + h) for h heads",
-        exact="P_l and P_w identities",
-        cache="shared",
-    )
+    facts = replace(SOFTMAX, time="n^2 (d + h) for h heads", exact="P_l and P_w identities", cache="shared")
 
     def __init__(self, num_heads: int, dropout: float = 0.0):
         super().__init__(dropout)

@@ -56,7 +56,6 @@ class Function(Normalizer):
         ConfigError: a class in place of an instance, and what cannot be called.
         ShapeError: when called, if the weights have another shape or type.
 
-    >>> import torch
     >>> Function(lambda scores, keep: scores.exp())(torch.zeros(1, 1, 1, 2), None).tolist()
     [[[[1.0, 1.0]]]]
     """

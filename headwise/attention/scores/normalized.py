@@ -107,7 +107,6 @@ class SoftCap(Score):
     Raises: ConfigError: a cap that is not above 0 and finite, or an inner score that is no `Score`.
     Source: Gemma team 2024, arXiv:2408.00118, sec. 2 (logit soft-capping, cap 50 in attention).
 
-    >>> import torch
     >>> from headwise.attention.scores import Dot
     >>> SoftCap(Dot(), cap=2.0)(torch.full((1, 1, 1, 1), 100.0), torch.ones(1, 1, 1, 1)).item()
     2.0
