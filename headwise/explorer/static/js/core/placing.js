@@ -6,6 +6,8 @@
 
 /** Pixels from a node to the end of the field; of a bond, at most, and that a bond has where it can. */
 const [EDGE, LONGEST, ROOMY] = [34, 104, 60];
+/** A field in which a molecule stands upright may be so many times as high. */
+const UPRIGHT = 1.3;
 
 /**
  * All over a field. @param {Spot[]} nodes @param {number} width @param {number} height @param {{ edge?: number }} [how]
@@ -21,23 +23,18 @@ export const stretched = (nodes, width, height, { edge = EDGE } = {}) => ({
 /**
  * A molecule with its angles: bonds of one length, a field as high as it needs; it stands upright where it is too long.
  * @param {Spot[]} nodes @param {number[][]} bonds @param {number} width @param {number} tallest of a field
- * @param {{ edge?: number }} [how] pixels from a node to the end of a field that has this height whatever stands in it
+ * @param {{ edge?: number, upright?: number }} [how] `edge`: pixels from a node to the end of a field that has this
+ * height whatever stands in it; `upright`: of a field in which it stands
  * @returns {Placed}
  */
-export function molecule(nodes, bonds, width, tallest, { edge } = {}) {
+export function molecule(nodes, bonds, width, tallest, { edge, upright = UPRIGHT * tallest } = {}) {
   const lengths = bonds.map(([one, two]) => Math.hypot(nodes[one].x - nodes[two].x, nodes[one].y - nodes[two].y));
   const bond = lengths.reduce((all, length) => all + length, 0) / (lengths.length || 1) || 1;
   const flat = fitted(nodes, bond, width, tallest, edge ?? EDGE, edge === undefined ? 4 * EDGE : tallest);
   if (flat.bond >= ROOMY || edge !== undefined) return flat;
-  const upright = fitted(
-    nodes.map(({ x, y }) => ({ x: 1 - y, y: x })),
-    bond,
-    width,
-    tallest,
-    EDGE,
-    4 * EDGE,
-  );
-  return upright.bond > flat.bond ? upright : flat;
+  const turned = nodes.map(({ x, y }) => ({ x: 1 - y, y: x }));
+  const standing = fitted(turned, bond, width, upright, EDGE, 4 * EDGE);
+  return standing.bond > flat.bond ? standing : flat;
 }
 
 /**

@@ -14,8 +14,8 @@ import { wide } from "../core/wide.js";
 
 /** Pixels of letters; of a line of a bond, and between two of a double one. */
 const [LETTERS, BOND, APART] = [12, 1.6, 5];
-/** Where a number of a bond may stand: on one side, on the other, further away. */
-const AWAY = [1, -1, 1.6, -1.6, 2.4, -2.4];
+/** Where a number of a bond may stand: on one side, on the other, a little further away. */
+const AWAY = [1, -1, 1.6, -1.6];
 
 /**
  * @param {HTMLCanvasElement} canvas

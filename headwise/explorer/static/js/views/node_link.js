@@ -77,9 +77,11 @@ export function mount(place, seen) {
   field.classList.toggle("fills", chemical);
   const placed = () => {
     if (!chemical) return stretched(part.nodes, field.clientWidth, field.clientHeight);
-    field.style.minHeight = `${molecule(part.nodes, part.bonds, field.clientWidth, tallest).height}px`;
+    const width = field.clientWidth;
+    field.style.minHeight = `${molecule(part.nodes, part.bonds, width, tallest).height}px`;
     const high = field.clientHeight;
-    const { spots, bond, height } = molecule(part.nodes, part.bonds, field.clientWidth, Math.max(tallest, high));
+    const most = Math.max(tallest, high);
+    const { spots, bond, height } = molecule(part.nodes, part.bonds, width, most, { upright: high });
     return { spots: spots.map(([x, y]) => [x, y + Math.max(0, high - height) / 2]), bond };
   };
   const paint = () => {
