@@ -20,6 +20,8 @@ learn(WORDS);
 
 /** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
 const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
+/** Times an equal weight at which a map is darkest, at least, where all heads are near even. */
+const PLAIN = 4;
 
 /**
  * The address of an input on a page. @param {string} page
@@ -158,17 +160,18 @@ async function drawn(card, trace, mute) {
   card.link.href = address("attend", { ...card.where, ...cell, ...(merged ? { w: "1" } : {}) });
   fill(card.story, ...(mute ? [] : story(group, spelled, pair, merged)));
   const title = headTitle(group, layer, pair.head);
+  const least = mute ? PLAIN / group.keys.length : 0;
   if (group.queries.length > MOST || group.keys.length > MOST) {
     const which = { group: group.name, first: layer, count: 1, size: MOST };
     const small = await getNumbers(`${at}/thumbs?${query(which)}`);
     const [, , rows, columns] = small.shape;
     const part = small.data.subarray(pair.head * rows * columns, (pair.head + 1) * rows * columns);
-    return map(card.picture, part, rows, columns, title);
+    return map(card.picture, part, [rows, columns], title, least);
   }
   const weights = await getNumbers(`${at}/matrix?${query({ ...path, head: pair.head })}`);
   const exact = { weights: Float32Array.from(weights.data), queries: group.queries, keys: group.keys };
   const shown = folded(exact, spelled, { merged, special: "" });
-  map(card.picture, perPiece(shown), shown.queries.length, shown.keys.length, title);
+  map(card.picture, perPiece(shown), [shown.queries.length, shown.keys.length], title, least);
 }
 
 /**
@@ -233,15 +236,15 @@ function checked({ example, truth }, { output, places }) {
 }
 
 /**
- * A map with cells apart. @param {HTMLElement} place @param {ArrayLike<number>} weights @param {number} rows
- * @param {number} columns @param {string} title
+ * A map with cells apart. @param {HTMLElement} place @param {ArrayLike<number>} weights @param {number[]} shape
+ * @param {string} title @param {number} least weight that may be darkest
  */
-function map(place, weights, rows, columns, title) {
+function map(place, weights, [rows, columns], title, least) {
   const dots = window.devicePixelRatio || 1;
   const cell = Math.max(1, Math.floor((SIDE * dots) / Math.max(rows, columns)));
   const canvas = h("canvas", { width: cell * columns, height: cell * rows, role: "img", "aria-label": title });
   canvas.style.width = `${(cell * columns) / dots}px`;
-  const top = Array.from(weights).reduce((most, weight) => Math.max(most, weight), 0);
+  const top = Array.from(weights).reduce((most, weight) => Math.max(most, weight), least);
   const shades = entries(weights, top, "sqrt");
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const gap = cell >= 5 * dots ? dots : 0;
