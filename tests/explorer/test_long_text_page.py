@@ -95,3 +95,22 @@ def test_a_long_text_says_what_is_in_sight_and_goes_to_what_is_clicked(page, sit
     first, last, _ = in_sight()
     assert first <= names[away] <= last
     assert f"k={names[away] - 1}" in page.url
+
+
+def test_pointing_at_a_token_moves_none_and_a_click_on_a_key_keeps_the_row(page, site, exact):
+    opened(page, site, "&v=text&q=150&h=0")
+    keys = page.locator(".many").last.locator(".token")
+    first = int(re.search(r"\d+", page.locator(".seen").last.inner_text())[0])
+    key = keys.nth(first + 5)
+    key.scroll_into_view_if_needed()
+    before = key.bounding_box()
+    key.hover()
+    page.wait_for_selector(f".many .token[data-looked]:has-text('({first + 6})')")
+    assert key.bounding_box() == before
+    key.click()
+    page.wait_for_function(f"location.hash.includes('k={first + 5}')")
+    assert "q=150" in page.url
+    assert key.get_attribute("aria-pressed") == "true"
+    share = key.get_attribute("data-share")
+    weight = exact[0][150, first + 5]
+    assert share == ("·" if weight < 0.001 else f"{100 * weight:.1f} %")

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { apart, cut, number, percent, shown } from "../core/text.js";
 import * as ends from "./ends.js";
-import { chosen } from "./heat.js";
+import { choose, chosen, locked } from "./heat.js";
 import * as legend from "./legend.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
@@ -31,10 +31,23 @@ const LEAST = 0.001;
 /** Of the height of the window, what the tokens of a scrolled side take at most. */
 const TALLEST = 0.55;
 
-/** What the tints are of: a query (-1) or a key that is looked at. @param {import("./heat.js").Head} head */
+/**
+ * What the tints are of: a query (-1) or a key that is looked at.
+ * @param {import("./heat.js").Head} head @returns {{ q: number, k: number }}
+ */
 export function tinted(head) {
-  const at = state.hovered.value || chosen(head);
-  const byKey = at.q < 0 ? at.k >= 0 : state.direction.value === "keys" && at.k >= 0 && !state.hovered.value;
+  const at = state.hovered.value;
+  if (!at) return settled(head);
+  return at.q < 0 ? { q: -1, k: at.k } : { q: at.q, k: -1 };
+}
+
+/**
+ * What the shares below the tokens are of, as the tints are while no token is pointed at.
+ * @param {import("./heat.js").Head} head @returns {{ q: number, k: number }}
+ */
+function settled(head) {
+  const at = chosen(head);
+  const byKey = at.k >= 0 && (at.q < 0 || state.direction.value === "keys");
   return byKey ? { q: -1, k: at.k } : { q: at.q, k: -1 };
 }
 
@@ -47,7 +60,7 @@ export function mount(place, head) {
     queries,
     keys,
     end: unmark,
-  } = ends.mount(head, "behind", {
+  } = ends.mount({ ...head, press: (side, at) => pressed(head, side, at) }, "behind", {
     q: positions(group.queries),
     k: positions(group.keys),
   });
@@ -82,24 +95,34 @@ export function mount(place, head) {
     effect(() => explain(legend.shading({ weights }), weights, false)),
     effect(() => {
       const { q, k } = tinted(head);
+      const top = largestOf(weights);
       const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
         if (weight === null) node.removeAttribute("style");
         else tint(node, weight, top);
-        const many = node.closest(".many");
-        const position = many ? `${node.textContent} ` : "";
+        const position = node.closest(".many") ? `${node.textContent} ` : "";
         node.title = weight === null ? position : position + number(weight);
-        node.dataset.share = weight === null ? "" : many && weight < LEAST ? "·" : percent(weight, 1);
       };
-      const top = largestOf(weights);
       queries.forEach((node, at) => {
         node.toggleAttribute("data-looked", at === q);
         put(node, k < 0 ? null : weights[at * columns + k]);
-        if (k < 0) node.dataset.share = `→ ${largest(ofKey, columns, at * columns, 1)}`;
       });
       keys.forEach((node, at) => {
         node.toggleAttribute("data-looked", at === k);
         put(node, q < 0 ? null : weights[q * columns + at]);
-        if (q < 0) node.dataset.share = `← ${largest(ofQuery, queries.length, at, columns)}`;
+      });
+    }),
+    // pointing at a token moves none: shares are as wide as before
+    effect(() => {
+      const { q, k } = settled(head);
+      const share = (/** @type {HTMLElement} */ node, /** @type {number} */ weight) =>
+        node.closest(".many") && weight < LEAST ? "·" : percent(weight, 1);
+      queries.forEach((node, at) => {
+        node.dataset.share =
+          k < 0 ? `→ ${largest(ofKey, columns, at * columns, 1)}` : share(node, weights[at * columns + k]);
+      });
+      keys.forEach((node, at) => {
+        node.dataset.share =
+          q < 0 ? `← ${largest(ofQuery, queries.length, at, columns)}` : share(node, weights[q * columns + at]);
       });
     }),
     effect(() => {
@@ -125,6 +148,16 @@ export function mount(place, head) {
     }),
   ];
   return () => end.forEach((one) => one());
+}
+
+/**
+ * A click on a token: a query alone, a key behind the query that is looked at, which stays.
+ * @param {import("./heat.js").Head} head @param {"q" | "k"} side @param {number} at
+ */
+function pressed(head, side, at) {
+  const now = locked(head);
+  if (side === "q") choose({ q: now.q === at && now.k < 0 ? -1 : at, k: -1 }, head);
+  else choose({ q: chosen(head).q, k: now.k === at ? -1 : at }, head);
 }
 
 /**
