@@ -257,7 +257,7 @@ class NativeSearch:
 
     def step(self, x: Float[Tensor, "rows width"], parts: Sequence[int]) -> Float[Tensor, "rows width"]:
         """The step of all searches whose `parts` these are."""
-        output, library = x.clone(), self._blocks[0].library
+        output, library = x.clone(memory_format=torch.contiguous_format), self._blocks[0].library
         searches = (c_void_p * len(parts))(*parts)
         sizes = len(self._blocks), ctypes.addressof(self._closing)
         library.steps(self._addresses, *sizes, searches, len(parts), output.data_ptr(), len(output))

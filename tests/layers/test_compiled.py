@@ -281,3 +281,21 @@ def test_threads_search_at_once_with_one_twin(all_rounded):
     with ThreadPoolExecutor(3) as pool:
         for own, other in zip(pool.map(search, (1, 2, 3)), before, strict=True):
             torch.testing.assert_close(own, other, rtol=0, atol=0)
+
+
+def test_rows_may_be_a_view(all_rounded):
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    with torch.inference_mode():
+        steps = []
+        for rows in (torch.randn(12, 3, generator=seeded(2)).T, torch.randn(12, 3, generator=seeded(2)).T.contiguous()):
+            cache = twin.decoder.start(memory_of(twin), torch.tensor([5, 0, 3]))
+            steps.append(cache.native.step(rows, [cache.native.parts(rows, cache, cache.advance())]))
+    torch.testing.assert_close(*steps, rtol=0, atol=0)
+
+
+def test_a_search_may_change_between_cpp_and_python(monkeypatch, all_rounded):
+    made = model(torch.float32).eval()
+    mixed, slow = for_inference(made, "int8"), by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))
+    count = iter(range(100))
+    monkeypatch.setattr(compiled, "is_few", lambda rows, weights: next(count) // 3 % 2 == 0)
+    nearly_the_same(mixed, slow, 30, 3)
