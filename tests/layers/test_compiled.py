@@ -95,9 +95,21 @@ def test_older_processors_compute_the_same(tmp_path, without):
             torch.testing.assert_close(products[0](x), products[1](x), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("threads", "rows", "few"), [(2, 1_000, True), (3, 9, True), (3, 40, True), (3, 1_000, False)])
-def test_many_threads_share_a_large_product(monkeypatch, threads, rows, few):
-    monkeypatch.setattr(compiled, "has_tiles", lambda: True)
+@pytest.mark.parametrize(
+    ("tiles", "threads", "rows", "few"),
+    [
+        *((True, 2, 1_000, True), (True, 3, 9, True), (True, 3, 40, True), (True, 3, 1_000, False)),
+        *(
+            (False, 1, 70, True),
+            (False, 1, 75, False),
+            (False, 2, 20, True),
+            (False, 2, 40, False),
+            (False, 2, 9, True),
+        ),
+    ],
+)
+def test_threads_share_a_large_product(monkeypatch, tiles, threads, rows, few):
+    monkeypatch.setattr(compiled, "has_tiles", lambda: tiles)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert compiled.is_few(rows, 1_000_000) == few
 
