@@ -55,10 +55,11 @@ def test_a_product_is_that_of_pytorch(monkeypatch, sizes, bits):
     monkeypatch.setattr(inference, "int8_bits", lambda engine=None: bits)
     torch.manual_seed(3)
     plain = nn.Linear(*sizes)
-    fast, slow = int8_product(plain).native, by_pytorch(monkeypatch, lambda: int8_product(plain))
+    # of many rows oneDNN rounds a number between two of 8 bits the other way now and then
+    fast, slow = int8_product(plain).native, by_pytorch(monkeypatch, lambda: int8_product(plain))._few
     generator = seeded(5)
     with torch.inference_mode():
-        for rows in (*range(1, 17), 31, 32, 33, 70):
+        for rows in (*range(1, 17), 31, 32, 33, 70, 258):
             x = torch.randn(rows, sizes[0], generator=generator)
             for inputs in (x, x.abs(), -x.abs(), x * 1e-6, x * 1e5, torch.zeros_like(x), x.expand(2, rows, -1)[:1]):
                 torch.testing.assert_close(fast(inputs), slow(inputs), rtol=1e-6, atol=1e-6)
@@ -90,7 +91,7 @@ def test_older_processors_compute_the_same(tmp_path, without):
         weight = torch.randint(-127, 128, (outputs, inputs), dtype=torch.int8, generator=generator)
         sizes = weight, torch.rand(outputs, generator=generator), torch.randn(outputs, generator=generator), bits
         products = [NativeProduct(library, *sizes) for library in (older, own)]
-        for rows in (1, 8, 9, 16, 17, 33, 70):
+        for rows in (1, 8, 9, 16, 17, 33, 70, 257):
             x = torch.randn(rows, inputs, generator=generator)
             torch.testing.assert_close(products[0](x), products[1](x), rtol=1e-6, atol=1e-6)
 
