@@ -109,7 +109,7 @@ static void panels(const Layer &layer, const uint8_t *x, int64_t stride, int64_t
 typedef void (*Panels)(const Layer &, const uint8_t *, int64_t, int64_t, int64_t, int32_t *);
 static const Panels BY_ROWS[] = {nullptr,   panels<1>, panels<2>, panels<3>, panels<4>,
                                  panels<5>, panels<6>, panels<7>, panels<8>};
-constexpr int64_t LINE_BYTES = 64, FEW_ROWS = 8, NEAR = 1 << 18;
+constexpr int64_t LINE_BYTES = 64, FEW_ROWS = 8, BLOCK_ROWS = 256, NEAR = 1 << 18;
 // by tiles, even rows that are mostly empty are faster than more of these by vectors
 constexpr int64_t VECTOR_ROWS = 2;
 
@@ -226,13 +226,8 @@ static void widen(const Layer &layer, const int32_t *sums, float scale, int32_t 
                          layer.bias[first + n];
 }
 
-static void product(const Layer &layer, const float *x, int64_t rows, float *out) {
-    float scale;
-    int32_t zero;
-    if (!range(x, rows * layer.in, layer.largest, scale, zero)) {
-        std::fill(out, out + rows * layer.out, std::numeric_limits<float>::quiet_NaN());
-        return;
-    }
+// of some rows, whose scale and zero are known
+static void block_product(const Layer &layer, const float *x, int64_t rows, float scale, int32_t zero, float *out) {
     static thread_local std::vector<uint8_t> rounded;
     const int64_t stride = padded(layer.in, DEPTH), count = padded(layer.out, LANES) / LANES;
     // rows of a tile that are not there are computed and left out
@@ -254,6 +249,18 @@ static void product(const Layer &layer, const float *x, int64_t rows, float *out
                     widen(layer, sums + i * PANELS * LANES, scale, zero, panel * LANES, out + (r + i) * layer.out);
             }
     if (tiled) release_tiles();
+}
+
+static void product(const Layer &layer, const float *x, int64_t rows, float *out) {
+    float scale;
+    int32_t zero;
+    if (!range(x, rows * layer.in, layer.largest, scale, zero)) {
+        std::fill(out, out + rows * layer.out, std::numeric_limits<float>::quiet_NaN());
+        return;
+    }
+    // block by block, so that long texts leave no large buffer behind
+    for (int64_t r = 0; r < rows; r += BLOCK_ROWS)
+        block_product(layer, x + r * layer.in, std::min(BLOCK_ROWS, rows - r), scale, zero, out + r * layer.out);
 }
 
 static void normalize(const Norm &norm, const float *x, float *out, int64_t rows, int64_t width) {

@@ -43,7 +43,8 @@ def build() -> Build:
     if compiler is None:
         return Build(None, f"no C++ compiler: none of {', '.join(_COMPILERS)} is installed")
     try:
-        return Build(_declared(ctypes.CDLL(str(_compiled(compiler)))), f"compiled by {compiler}")
+        library = _declared(ctypes.CDLL(str(_compiled(compiler))))
+        return Build(library, f"compiled by {compiler}{', with the tiles of AMX' if library.has_tiles() else ''}")
     except subprocess.CalledProcessError as error:
         lines = [line for line in error.stderr.splitlines() if "error" in line]
         return Build(None, f"{compiler} failed: {lines[0] if lines else error}")

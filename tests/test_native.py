@@ -14,7 +14,14 @@ needs_compiler = pytest.mark.skipif(not COMPILED, reason="no C++ compiler that b
 
 
 # as much of native.cpp as is looked for when it is loaded
-SHORT = 'extern "C" { void multiply() {} void steps() {} void attend() {} void continuations() {} }\n'
+SHORT = """extern "C" {
+int has_tiles() { return 0; }
+void multiply() {}
+void steps() {}
+void attend() {}
+void continuations() {}
+}
+"""
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ from headwise.native import build
 
 # of `Activation` in native.cpp
 ACTIVATIONS = ("relu", "gelu")
-# rows from which on oneDNN's 8-bit product is the faster one, where the processor has VNNI, unless all are few numbers
-MANY_ROWS, _FEW_PRODUCTS, _TILED_PRODUCTS = 16, 24_000_000, 48_000_000
-# threads that oneDNN needs to be faster than tiles on one
-_ALONE = 2
+# rows from which on oneDNN's 8-bit product is the faster one, where the processor has VNNI, unless all are few numbers:
+# of one thread, of several, and of several beside tiles
+MANY_ROWS, _ALONE_PRODUCTS, _FEW_PRODUCTS, _TILED_PRODUCTS = 16, 72_000_000, 24_000_000, 48_000_000
+# threads beside which tiles on one are faster for any number
+_FEW_THREADS = 2
 # numbers of a `Part` in native.cpp, and where some begin
 _PART, _OWN_LENGTH, _HIDDEN = 24, 10, 20
 
@@ -257,7 +258,7 @@ class NativeSearch:
 
     def step(self, x: Float[Tensor, "rows width"], parts: Sequence[int]) -> Float[Tensor, "rows width"]:
         """The step of all searches whose `parts` these are."""
-        output, library = x.clone(), self._blocks[0].library
+        output, library = x.clone(memory_format=torch.contiguous_format), self._blocks[0].library
         searches = (c_void_p * len(parts))(*parts)
         sizes = len(self._blocks), ctypes.addressof(self._closing)
         library.steps(self._addresses, *sizes, searches, len(parts), output.data_ptr(), len(output))
@@ -315,14 +316,15 @@ def _is_known(norm: nn.Module) -> bool:
 
 def is_few(rows: int, weights: int) -> bool:
     """Whether a product of so many rows with so many weights is faster here, on one thread, than oneDNN's on all."""
-    if takes_all():
+    if takes_all() or rows < MANY_ROWS:
         return True
-    return rows < MANY_ROWS or rows * weights <= (_TILED_PRODUCTS if has_tiles() else _FEW_PRODUCTS)
+    alone = torch.get_num_threads() == 1
+    return rows * weights <= (_TILED_PRODUCTS if has_tiles() else _ALONE_PRODUCTS if alone else _FEW_PRODUCTS)
 
 
 def takes_all() -> bool:
     """Whether any product is: by tiles, unless many threads share one of oneDNN's."""
-    return has_tiles() and torch.get_num_threads() <= _ALONE
+    return has_tiles() and torch.get_num_threads() <= _FEW_THREADS
 
 
 def has_tiles() -> bool:

@@ -64,9 +64,14 @@ def for_inference(model: M, precision: Precision = "fp32") -> M:
 
 def is_current(twin: nn.Module, model: nn.Module) -> bool:
     """Whether a copy made by `for_inference` still shows the parameters of its model."""
-    if {id(parameter) for parameter in twin.parameters()} != {id(parameter) for parameter in model.parameters()}:
+    own, others = list(twin.modules()), list(model.modules())
+    if _parameters(own) != _parameters(others):
         return False
-    return all(module.is_current() for module in twin.modules() if isinstance(module, RoundedLinear))
+    return all(module.is_current() for module in own if isinstance(module, RoundedLinear))
+
+
+def _parameters(modules: Sequence[nn.Module]) -> set[int]:
+    return {id(parameter) for module in modules for parameter in vars(module)["_parameters"].values()} - {id(None)}
 
 
 def bfloat16_product(linear: nn.Linear) -> Product:

@@ -55,10 +55,11 @@ def test_a_product_is_that_of_pytorch(monkeypatch, sizes, bits):
     monkeypatch.setattr(inference, "int8_bits", lambda engine=None: bits)
     torch.manual_seed(3)
     plain = nn.Linear(*sizes)
-    fast, slow = int8_product(plain).native, by_pytorch(monkeypatch, lambda: int8_product(plain))
+    # of many rows oneDNN rounds a number between two of 8 bits the other way now and then
+    fast, slow = int8_product(plain).native, by_pytorch(monkeypatch, lambda: int8_product(plain))._few
     generator = seeded(5)
     with torch.inference_mode():
-        for rows in (*range(1, 17), 31, 32, 33, 70):
+        for rows in (*range(1, 17), 31, 32, 33, 70, 258):
             x = torch.randn(rows, sizes[0], generator=generator)
             for inputs in (x, x.abs(), -x.abs(), x * 1e-6, x * 1e5, torch.zeros_like(x), x.expand(2, rows, -1)[:1]):
                 torch.testing.assert_close(fast(inputs), slow(inputs), rtol=1e-6, atol=1e-6)
@@ -90,14 +91,26 @@ def test_older_processors_compute_the_same(tmp_path, without):
         weight = torch.randint(-127, 128, (outputs, inputs), dtype=torch.int8, generator=generator)
         sizes = weight, torch.rand(outputs, generator=generator), torch.randn(outputs, generator=generator), bits
         products = [NativeProduct(library, *sizes) for library in (older, own)]
-        for rows in (1, 8, 9, 16, 17, 33, 70):
+        for rows in (1, 8, 9, 16, 17, 33, 70, 257):
             x = torch.randn(rows, inputs, generator=generator)
             torch.testing.assert_close(products[0](x), products[1](x), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("threads", "rows", "few"), [(2, 1_000, True), (3, 9, True), (3, 40, True), (3, 1_000, False)])
-def test_many_threads_share_a_large_product(monkeypatch, threads, rows, few):
-    monkeypatch.setattr(compiled, "has_tiles", lambda: True)
+@pytest.mark.parametrize(
+    ("tiles", "threads", "rows", "few"),
+    [
+        *((True, 2, 1_000, True), (True, 3, 9, True), (True, 3, 40, True), (True, 3, 1_000, False)),
+        *(
+            (False, 1, 70, True),
+            (False, 1, 75, False),
+            (False, 2, 20, True),
+            (False, 2, 40, False),
+            (False, 2, 9, True),
+        ),
+    ],
+)
+def test_threads_share_a_large_product(monkeypatch, tiles, threads, rows, few):
+    monkeypatch.setattr(compiled, "has_tiles", lambda: tiles)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert compiled.is_few(rows, 1_000_000) == few
 
@@ -281,3 +294,21 @@ def test_threads_search_at_once_with_one_twin(all_rounded):
     with ThreadPoolExecutor(3) as pool:
         for own, other in zip(pool.map(search, (1, 2, 3)), before, strict=True):
             torch.testing.assert_close(own, other, rtol=0, atol=0)
+
+
+def test_rows_may_be_a_view(all_rounded):
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    with torch.inference_mode():
+        steps = []
+        for rows in (torch.randn(12, 3, generator=seeded(2)).T, torch.randn(12, 3, generator=seeded(2)).T.contiguous()):
+            cache = twin.decoder.start(memory_of(twin), torch.tensor([5, 0, 3]))
+            steps.append(cache.native.step(rows, [cache.native.parts(rows, cache, cache.advance())]))
+    torch.testing.assert_close(*steps, rtol=0, atol=0)
+
+
+def test_a_search_may_change_between_cpp_and_python(monkeypatch, all_rounded):
+    made = model(torch.float32).eval()
+    mixed, slow = for_inference(made, "int8"), by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))
+    count = iter(range(100))
+    monkeypatch.setattr(compiled, "is_few", lambda rows, weights: next(count) // 3 % 2 == 0)
+    nearly_the_same(mixed, slow, 30, 3)

@@ -168,7 +168,8 @@ class Writing:
             prefix: tokens that every output begins with.
         """
         model, lens = self.decoding_model(config.precision), batch.src_lens
-        cache = model.decoder.start(model.encoder(batch.src, lens), lens)
+        (memory,) = model.encoder.read_all([(batch.src, lens)])
+        cache = model.decoder.start(memory, lens)
         n_best = search(model.decoder, cache, config, self._rules(lens, config, prefix), draws=self.draws)
         return [
             outputs_of(hypotheses, self.tokenizer) if length >= self.min_source_len else []
