@@ -344,11 +344,7 @@ class MultiHeadAttention(nn.Module):
         return None if relative is None else relative.placed(distances)
 
     def _project(
-        self,
-        x: Tensor,
-        mask: Mask | None = None,
-        cache: AttentionStep | None = None,
-        first: FirstValues | None = None,
+        self, x: Tensor, mask: Mask | None = None, cache: AttentionStep | None = None, first: FirstValues | None = None
     ) -> Projected:
         """Queries, keys, values and gates of one input; with a cache, behind what that holds."""
         if self.memory_projection is not None:

@@ -36,13 +36,7 @@ class Residual(nn.Module):
     """
 
     def __init__(
-        self,
-        before: nn.Module,
-        after: nn.Module,
-        dropout: float,
-        *,
-        skip: bool = True,
-        inside: nn.Module | None = None,
+        self, before: nn.Module, after: nn.Module, dropout: float, *, skip: bool = True, inside: nn.Module | None = None
     ):
         super().__init__()
         self.before, self.after, self.dropout, self.skip = before, after, dropout, skip

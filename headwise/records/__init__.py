@@ -75,10 +75,7 @@ class Trace:
 
 @contextmanager
 def record(
-    model: nn.Module,
-    *patterns: str,
-    kind: Literal["attention", "all"] = "attention",
-    most_bytes: int | None = None,
+    model: nn.Module, *patterns: str, kind: Literal["attention", "all"] = "attention", most_bytes: int | None = None
 ) -> Iterator[Trace]:
     """Context manager that records every call of the model's attention layers; results and kernels do not change.
 

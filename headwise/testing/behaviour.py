@@ -14,7 +14,7 @@ from headwise.attention.kernels import KERNELS, plain
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Hard
 from headwise.testing.case import DTYPES, EVAL, EXACT, Case, called, over
-from headwise.testing.invariant import Invariant
+from headwise.testing.invariant import Invariant, where
 from headwise.testing.numbers import (
     RESULTS,
     TOLERANCE,
@@ -55,10 +55,6 @@ def _differences(subject: Subject, case: Case) -> str | None:
         which = ", ".join(("query", "key", "value", *own))
         return f"gradients of {which}: {' '.join(str(error).split())[:200]}"
     return None
-
-
-def _one_kernel(subject: Subject) -> str | None:
-    return None if isinstance(subject.module(1), Scored) else "it has one way to compute"
 
 
 def _all_and_one(subject: Subject, quick: bool) -> Iterator[Case]:
@@ -195,11 +191,10 @@ def _saved(subject: Subject, case: Case) -> str | None:
     return fault
 
 
+_PLANNED = where(lambda subject: isinstance(subject.module(1), Scored), "it has one way to compute")
 INVARIANTS = (
     Invariant("gradients", "gradients are those of differences, of parameters too", _short, _differences, _jumps),
-    Invariant(
-        "kernels", "every kernel equals the plain one, forward and backward", _all_and_one, _kernels, _one_kernel
-    ),
+    Invariant("kernels", "every kernel equals the plain one, forward and backward", _all_and_one, _kernels, _PLANNED),
     Invariant("dropout", "dropout: off in eval, repeatable, right on average", _once, _dropout),
     Invariant("axes", "empty axes give empty outputs or zeros", _no_axes, _empty_axes),
     Invariant("huge", "huge finite inputs never give NaN", _sized, _huge),

@@ -11,7 +11,7 @@ from headwise.attention.call import Call, per_head
 from headwise.attention.masks import Table
 from headwise.attention.normalizers import Softmax
 from headwise.testing.case import EVAL, WIDE, Case, over
-from headwise.testing.invariant import Invariant
+from headwise.testing.invariant import Invariant, where
 from headwise.testing.numbers import TOLERANCE, apart, drawn, gradients, nonzero, results_apart
 from headwise.testing.subject import Subject, inputs
 
@@ -94,10 +94,6 @@ def _weights(subject: Subject, case: Case) -> str | None:
     )
 
 
-def _no_bias(subject: Subject) -> str | None:
-    return None if subject.facts.bias else "it takes no bias on scores"
-
-
 def _forbids(subject: Subject, case: Case) -> str | None:
     call = biased(case, case.call())
     assert call.bias is not None
@@ -131,13 +127,14 @@ def _groups(subject: Subject, case: Case) -> str | None:
     return results_apart("against repeated heads", subject.results(case, call), repeated, TOLERANCE[case.dtype])
 
 
+_BIASED = where(lambda subject: subject.facts.bias, "it takes no bias on scores")
 INVARIANTS = (
     Invariant(
         "definition", "equals the definition, with large scores and a bias too", _large_too, _defined, _undefined
     ),
     Invariant("weights", "weights shown: used, zero where forbidden, sums as promised", over(), _weights),
     Invariant(
-        "bias", "a bias of minus infinity forbids as a mask does", over(("table",), dtypes=WIDE), _forbids, _no_bias
+        "bias", "a bias of minus infinity forbids as a mask does", over(("table",), dtypes=WIDE), _forbids, _BIASED
     ),
     Invariant(
         "order", "keys in any order, queries in that of outputs", over(("none", "table"), dtypes=WIDE), _order, _ordered

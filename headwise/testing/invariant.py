@@ -12,6 +12,11 @@ def always(subject: Any) -> str | None:
     return None
 
 
+def where(holds: Callable[[Any], object], why: str) -> Callable[[Any], str | None]:
+    """For what must hold where something else does of a subject; else `why` it does not apply."""
+    return lambda subject: None if holds(subject) else why
+
+
 @dataclass(frozen=True)
 class Invariant:
     """Something that must hold of a subject, in every one of a list of cases that runs from small to large.

@@ -13,7 +13,7 @@ from headwise.caches import AttentionStep
 from headwise.layers.attention import MultiHeadAttention
 from headwise.records import record
 from headwise.testing.case import EVAL, HEAD_DIM, WIDE, Case, over
-from headwise.testing.invariant import Invariant
+from headwise.testing.invariant import Invariant, where
 from headwise.testing.numbers import TOLERANCE, apart, drawn, gradients, not_finite, seeded
 from headwise.testing.subject import Subject, own_mechanism
 
@@ -94,10 +94,6 @@ def _steps(subject: Subject, case: Case) -> str | None:
     return apart("output step by step with a cache", torch.cat(steps, 1), full, 4 * TOLERANCE[case.dtype])
 
 
-def _no_state(subject: Subject) -> str | None:
-    return None if isinstance(subject.module(1), Recurrent) else "it has no recurrent form"
-
-
 def _and_long(subject: Subject, quick: bool) -> Iterator[Case]:
     yield from over(("causal",), square=True, modes=EVAL)(subject, quick)
     if quick:
@@ -130,6 +126,7 @@ def _part(call: Call, first: int, last: int) -> Call:
     return replace(call, query=query, key=key, value=value, mask=None, query_start=first)
 
 
+_RECURRENT = where(lambda subject: isinstance(subject.module(1), Recurrent), "it has no recurrent form")
 INVARIANTS = (
     Invariant("layer", "in a layer every parameter learns", _square, _learns),
     Invariant("record", "recorded or not the same; shown are the weights of the call", _square, _recorded),
@@ -140,5 +137,5 @@ INVARIANTS = (
         _steps,
         _no_steps,
     ),
-    Invariant("resume", "going on from a state is the causal form", _and_long, _forms, _no_state),
+    Invariant("resume", "going on from a state is the causal form", _and_long, _forms, _RECURRENT),
 )

@@ -14,7 +14,7 @@ from headwise.attention.relative import Relative
 from headwise.attention.scores import Dot
 from headwise.errors import Unsupported
 from headwise.testing.case import CAUSAL, EVAL, MASKS, PATTERNS, WIDE, Case, over
-from headwise.testing.invariant import Invariant
+from headwise.testing.invariant import Invariant, where
 from headwise.testing.numbers import RESULTS, TOLERANCE, apart, drawn, gradients, nonzero, not_finite, results_apart
 from headwise.testing.subject import Subject, inputs
 
@@ -161,22 +161,19 @@ def _others(subject: Subject, case: Case) -> str | None:
     return None
 
 
-def _no_masks(subject: Subject) -> str | None:
-    return None if len(subject.masks) > 1 else "it takes no mask"
-
-
 _HIDING = tuple(mask for mask in MASKS if mask not in ("none", "causal"))
 
+_MASKED = where(lambda subject: len(subject.masks) > 1, "it takes no mask")
 INVARIANTS = (
-    Invariant("empty", "a query without a key gives 0 with zero gradients", over(_HIDING), _empty, _no_masks),
-    Invariant("hidden", "what is hidden never matters, NaN and infinity included", over(_HIDING), _hidden, _no_masks),
+    Invariant("empty", "a query without a key gives 0 with zero gradients", over(_HIDING), _empty, _MASKED),
+    Invariant("hidden", "what is hidden never matters, NaN and infinity included", over(_HIDING), _hidden, _MASKED),
     Invariant("alone", "a NaN stays in its sequence and its head", _several, _alone),
     Invariant(
         "padding",
         "hidden keys behind the sequence change nothing",
         over(("padding", "causal padding"), dtypes=WIDE),
         _padding,
-        _no_masks,
+        _MASKED,
     ),
     Invariant("support", "an output depends on no key that is forbidden, nor later", _patterned, _support),
     Invariant("honest", "honours or refuses masks, biases and the rest as it says", _promise_cases, _honest),

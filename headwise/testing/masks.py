@@ -1,6 +1,7 @@
 """Invariants of masks: the predicate, the table, the words and what planners are told say the same."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,15 +39,11 @@ SAMPLES: dict[str, Callable[[int, int], Mask]] = {
 }
 
 
-class MaskSubject:
-    """A mask to be tried.
+class MaskSubject(NamedTuple):
+    """A mask to be tried; `make` is (batch, positions) -> the mask."""
 
-    Args:
-        make: (batch, positions) -> the mask.
-    """
-
-    def __init__(self, name: str, make: Callable[[int, int], Mask]):
-        self.name, self.make = name, make
+    name: str
+    make: Callable[[int, int], Mask]
 
 
 def _mask(subject: MaskSubject, place: Place) -> Mask:

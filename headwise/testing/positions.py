@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,15 +23,11 @@ MAX_LEN = 49
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 5e-2}
 
 
-class PositionSubject:
-    """A position scheme to be tried.
+class PositionSubject(NamedTuple):
+    """A position scheme to be tried; `make` makes it for D_MODEL, HEAD_DIM, HEADS and MAX_LEN."""
 
-    Args:
-        make: makes it for D_MODEL, HEAD_DIM, HEADS and MAX_LEN.
-    """
-
-    def __init__(self, name: str, make: Callable[[], Position]):
-        self.name, self.make = name, make
+    name: str
+    make: Callable[[], Position]
 
     def position(self, dtype: torch.dtype = torch.float64) -> Position:
         """A fresh scheme with the same parameters at each call."""

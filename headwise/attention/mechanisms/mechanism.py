@@ -1,5 +1,6 @@
 """The base of every attention mechanism, and what `headwise list mechanisms` says of one."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -131,7 +132,9 @@ class Mechanism(nn.Module, ABC):
             if home is not Mechanism:
                 raise ConfigError(f"{cls.__name__} defines {name}, which checks calls; define {_DEFINED[name]} instead")
         if source := papers(cls):
-            facts, line = cls.facts, (cls.__doc__ or "").partition("\n")[0].removesuffix(".")
+            # without the name before it
+            line = re.sub(r"^[\w +-]+: ", "", (cls.__doc__ or "").partition("\n")[0].removesuffix("."))
+            facts = cls.facts
             formula = line if facts.formula == "not stated" else facts.formula
             cls.facts = replace(facts, formula=formula, paper=source if facts.paper == "not stated" else facts.paper)
 
