@@ -107,8 +107,8 @@ def add_examples(app: FastAPI, service: Service, examples: Examples) -> None:
     async def list_examples(request: Request, model: Annotated[str, Query(max_length=200)]) -> Response:
         """The examples of a run by number, each with a title and, where there is one, what is right.
 
-        `opens`: the first of those that have most to show, of a classifier of sounds or nodes one whose answer is
-        `right`, where there is one among the first few.
+        `opens`: the first of those that have most to show, of a classifier of images, sounds or nodes one whose
+        answer is `right`, where there is one among the first few.
         """
         run = service.find(model, "trace")
 

@@ -15,6 +15,8 @@ def page(request, browser, site):
     scheme, width = request.param
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     made = context.new_page()
+    # a machine that does much else loads a page slowly; what a test waits for is another matter
+    made.set_default_navigation_timeout(30_000)
     told, asked = [], []
     made.on("console", lambda message: told.append(message.text))
     made.on("pageerror", lambda error: told.append(str(error)))

@@ -175,7 +175,8 @@ def test_a_muted_map_says_that_it_is_muted(page, site):
     opened(page, site, f"{at}&l=0&e=mute~encoder.blocks.0.self_attention~0")
     page.wait_for_selector(".folded:has-text('muted')")
     opened(page, site, f"{at}&l=0&h=1&e=mute~encoder.blocks.0.self_attention~0")
-    assert page.locator(".folded").count() == 0
+    page.wait_for_selector("html[data-ready^='encoder self/0/1']")
+    assert page.locator(".folded:visible").count() == 0
 
 
 def test_a_graph_shows_each_head_that_is_chosen(page, site):
