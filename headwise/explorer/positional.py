@@ -14,8 +14,7 @@ from headwise import positions
 from headwise.errors import ConfigError, HeadwiseError, Unsupported, unknown
 from headwise.explorer.explorer import Explorer, Numbers
 from headwise.explorer.wire import npy
-from headwise.positions.position import Position
-from headwise.positions.sinusoidal_2d import square
+from headwise.positions.position import Position, square
 from headwise.service.app import Service
 from headwise.service.responses import NOT_KEPT, as_json
 

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from headwise.errors import ConfigError
 from headwise.positions.position import Embedded, Position
-from headwise.positions.position import square as square
 from headwise.positions.sinusoidal import exact, frequencies, moved, waves
 
 
