@@ -41,7 +41,12 @@ def opened(page, site, path):
 
 
 def rows(page):
-    return page.locator(".writes .rows span").all_inner_texts()
+    """The tokens of the rows; one that returns has its position behind it."""
+    labels = page.locator(".writes .rows span").all_inner_texts()
+    tokens = [re.sub(r" \(\d+\)$", "", label) for label in labels]
+    again = [f"{token} ({at + 1})" if tokens.count(token) > 1 else token for at, token in enumerate(tokens)]
+    assert labels == again
+    return tokens
 
 
 def written(page):
