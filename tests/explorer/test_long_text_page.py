@@ -61,7 +61,7 @@ def test_links_draw_the_chosen_row_of_the_named_head(page, site, exact):
     page.get_by_role("button", name="head 1", exact=True).click()
     page.locator(".of-blocks").wait_for()
     assert page.locator(".of-blocks span").all_inner_texts() == ["1", "2"]
-    assert page.locator(".wide h2").inner_text().endswith("head 2 with heads 1")
+    assert page.locator(".wide h2").inner_text().endswith("head 2 with head 1")
 
 
 def test_a_long_text_says_what_is_in_sight_and_goes_to_what_is_clicked(page, site, exact):

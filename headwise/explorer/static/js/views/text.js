@@ -88,6 +88,7 @@ export function mount(place, head) {
   };
   const ofColumn = (/** @type {number} */ k) =>
     group.queries.reduce((sum, _, q) => sum + Math.max(0, weights[q * columns + k]), 0);
+  const top = largestOf(weights);
   const end = [
     unmark,
     from.end,
@@ -95,7 +96,6 @@ export function mount(place, head) {
     effect(() => explain(legend.shading({ weights }), weights, false)),
     effect(() => {
       const { q, k } = tinted(head);
-      const top = largestOf(weights);
       const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
         if (weight === null) node.removeAttribute("style");
         else tint(node, weight, top);
