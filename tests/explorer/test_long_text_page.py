@@ -61,7 +61,7 @@ def test_links_draw_the_chosen_row_of_the_named_head(page, site, exact):
     page.get_by_role("button", name="head 1", exact=True).click()
     page.locator(".of-blocks").wait_for()
     assert page.locator(".of-blocks span").all_inner_texts() == ["1", "2"]
-    assert page.locator(".wide h2").inner_text().endswith("head 2 with heads 1")
+    assert page.locator(".wide h2").inner_text().endswith("head 2 with head 1")
 
 
 def test_a_long_text_says_what_is_in_sight_and_goes_to_what_is_clicked(page, site, exact):
@@ -107,6 +107,11 @@ def test_pointing_at_a_token_moves_none_and_a_click_on_a_key_keeps_the_row(page,
     key.hover()
     page.wait_for_selector(f".many .token[data-looked]:has-text('({first + 6})')")
     assert key.bounding_box() == before
+    # tint and number are of what is pointed at
+    rows = page.locator(".with-shares").first.locator(".token")
+    seen = float(rows.nth(150).get_attribute("data-now").rstrip(" %").replace("·", "0"))
+    assert seen == pytest.approx(100 * exact[0][150, first + 5], abs=0.1)
+    assert {keys.nth(at).get_attribute("data-now") for at in range(5)} == {""}
     key.click()
     page.wait_for_function(f"location.hash.includes('k={first + 5}')")
     assert "q=150" in page.url

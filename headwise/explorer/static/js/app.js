@@ -47,8 +47,8 @@ function ask() {
   const named = () => (state.readsFiles() ? String(state.example.value) : (state.trace.value?.source ?? ""));
   const look = (/** @type {Event} */ event) => {
     event.preventDefault();
-    // an example stays one, with what its data says of it
-    if (state.example.value < 0 || input.value !== named()) state.type(input.value);
+    // an example stays one, with what its data says of it; a field keeps no line breaks
+    if (state.example.value < 0 || input.value !== named().replace(/[\r\n]/g, "")) state.type(input.value);
     if (!state.page.value || state.lacks(state.page.value)) state.page.value = state.best();
   };
   const models = h("select", { "aria-label": () => t("model"), onchange: () => state.pick(models.value) });

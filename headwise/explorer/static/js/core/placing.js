@@ -69,6 +69,26 @@ export function freeOf([x, y], beside) {
 }
 
 /**
+ * How far a point is from a line between two others.
+ * @param {number[]} point @param {number[]} from @param {number[]} to
+ */
+function distance([x, y], [left, top], [right, down]) {
+  const [across, along] = [right - left, down - top];
+  const part = ((x - left) * across + (y - top) * along) / (across ** 2 + along ** 2 || 1);
+  const at = Math.max(0, Math.min(1, part));
+  return Math.hypot(x - left - at * across, y - top - at * along);
+}
+
+/**
+ * Whether no bond is nearer to a point than its own.
+ * @param {number[]} point @param {number[][]} spots @param {number[][]} bonds @param {number[]} own its two nodes
+ */
+export function isOwn(point, spots, bonds, [q, k]) {
+  const far = distance(point, spots[q], spots[k]);
+  return bonds.every(([one, two]) => distance(point, spots[one], spots[two]) >= far - 0.5);
+}
+
+/**
  * The side of a bond on which its ring is: 1 or -1, as its normal points.
  * @param {number[][]} spots @param {number[][]} bonds @param {number[]} bond
  */

@@ -1,7 +1,7 @@
 // @ts-check
 /** What a drawing of nodes has behind its nodes: edges or bonds, weights as wide lines, and their numbers. */
 
-import { freeOf, inward } from "../core/placing.js";
+import { freeOf, inward, isOwn } from "../core/placing.js";
 import { share } from "../core/text.js";
 import { wide } from "../core/wide.js";
 
@@ -72,7 +72,7 @@ export function draw(canvas, part, { spots, radius, now, shown, band, numbered }
         const [x, y] = between(spots[q], spots[k], along);
         return [x + side * (beside?.[0] || 0), y + side * (beside?.[1] || 0)];
       })
-      .find(clear);
+      .find((spot) => clear(spot) && isOwn(spot, spots, part.bonds, [q, k]));
     if (!place) {
       left += 1;
       continue;
@@ -144,7 +144,11 @@ function numbers(context, part, spots, radius, taken, ink) {
     const [across, down] = freeOf(spots[at], beside);
     const text = name.replace(/^\D+/, "");
     const [x, y] = [spots[at][0] + across * (radius + 13), spots[at][1] + down * (radius + 13)];
+    const half = [wide(text, LETTERS) / 2, LETTERS / 2];
+    const covers = (/** @type {number[]} */ one) =>
+      Math.abs(one[0] - x) < one[2] + half[0] && Math.abs(one[1] - y) < one[3] + half[1];
+    if (taken.some(covers)) return;
     context.fillText(text, x, y);
-    taken.push([x, y, wide(text, LETTERS) / 2, LETTERS / 2]);
+    taken.push([x, y, ...half]);
   });
 }

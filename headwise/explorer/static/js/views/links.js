@@ -91,7 +91,8 @@ export async function more(trace, group) {
 export function withHeads(group) {
   const { head } = state.place(group);
   const others = rolled(group) ? [] : shownHeads(group).filter((one) => one !== head);
-  return others.length ? t("with_heads", others.map((one) => one + 1).join(t("comma"))) : "";
+  if (!others.length) return "";
+  return t(others.length > 1 ? "with_heads" : "with_head", others.map((one) => one + 1).join(t("comma")));
 }
 
 /** The lines of all heads that are shown, and how many there would be. @param {Heads} head @param {string} between */

@@ -7,6 +7,9 @@ import { effect } from "../store.js";
 import { phrase, t } from "../strings.js";
 import { later } from "./later.js";
 
+/** Whether the refusal is that of the example: there are others. */
+const lacking = () => new RegExp(`(example|示例) ${state.example.value}(?!\\d)`).test(state.problem.value);
+
 /** What is said: in parts where the page Home is between them. */
 function words() {
   if (state.problem.value) return [state.problem.value];
@@ -31,8 +34,7 @@ export const nothing = () =>
       "button",
       {
         class: "small link",
-        // the refusal names it where there are others
-        hidden: () => state.example.value < 1 || !state.problem.value.includes(` ${state.example.value}`),
+        hidden: () => state.example.value < 1 || !lacking(),
         onclick: () => state.give({ example: 0 }),
       },
       () => t("first_example"),

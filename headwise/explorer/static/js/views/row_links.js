@@ -34,11 +34,11 @@ export async function mount(node, read, trace, group, alive, why) {
   const { at, layer, head } = state.place(group);
   const path = `/api/v1/traces/${trace.trace_id}`;
   const heads = shownHeads(group).map((number) => ({ number, rows: new Rows(path, layer, number) }));
-  const rows = new Rows(path, layer, head);
+  const rows = heads.find(({ number }) => number === head)?.rows || new Rows(path, layer, head);
   const title = headTitle(group, at, head);
   state.strongest.value = await opening(rows, trace, () => getJson(`${path}/overview?${query({ layer, head })}`));
   if (!alive()) return () => {};
-  const [body, said] = [h("div"), h("p", { class: "note" })];
+  const [body, line] = [h("div"), h("p", { class: "note" })];
   /** @type {Heads | null} */
   let shown = null;
   let [end, latest] = [() => {}, -1];
@@ -48,7 +48,7 @@ export async function mount(node, read, trace, group, alive, why) {
     if (!alive() || latest !== q) return;
     const drawn = rowOf(trace, group, q, all);
     shown = { ...drawn.head, title };
-    fill(said, sentence(trace, group, q, drawn));
+    fill(line, sentence(trace, group, q, drawn));
     const focused = body.contains(document.activeElement);
     end();
     fill(body);
@@ -59,7 +59,7 @@ export async function mount(node, read, trace, group, alive, why) {
     node,
     h("div", { class: "heading" }, h("h2", { title: layer }, title + withHeads(group))),
     why ? h("p", { class: "unshown" }, why) : "",
-    said,
+    line,
     body,
     field(trace, group),
     saving.picture(`links ${title}`, async () => (await import("./pictures.js")).links(/** @type {Heads} */ (shown))),
@@ -71,7 +71,11 @@ export async function mount(node, read, trace, group, alive, why) {
     reading.mount(read, { group, row: rows.at }, trace, group),
     effect(() => {
       const { q } = state.cell();
-      if (q >= 0 && q !== latest) redraw(q).catch((error) => (state.status.value = error.message));
+      if (q < 0 || q === latest) return;
+      redraw(q).catch((error) => {
+        latest = -1;
+        state.status.value = error.message;
+      });
     }),
   ];
   const view = state.view.value;

@@ -88,6 +88,9 @@ export function mount(place, head) {
   };
   const ofColumn = (/** @type {number} */ k) =>
     group.queries.reduce((sum, _, q) => sum + Math.max(0, weights[q * columns + k]), 0);
+  const top = largestOf(weights);
+  const share = (/** @type {HTMLElement} */ node, /** @type {number} */ weight) =>
+    node.closest(".many") && weight < LEAST ? "·" : percent(weight, 1);
   const end = [
     unmark,
     from.end,
@@ -95,13 +98,14 @@ export function mount(place, head) {
     effect(() => explain(legend.shading({ weights }), weights, false)),
     effect(() => {
       const { q, k } = tinted(head);
-      const top = largestOf(weights);
       const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
         if (weight === null) node.removeAttribute("style");
         else tint(node, weight, top);
         const position = node.closest(".many") ? `${node.textContent} ` : "";
         node.title = weight === null ? position : position + number(weight);
+        node.dataset.now = weight === null ? "" : share(node, weight);
       };
+      place.classList.toggle("pointed", Boolean(state.hovered.value));
       queries.forEach((node, at) => {
         node.toggleAttribute("data-looked", at === q);
         put(node, k < 0 ? null : weights[at * columns + k]);
@@ -111,11 +115,9 @@ export function mount(place, head) {
         put(node, q < 0 ? null : weights[q * columns + at]);
       });
     }),
-    // pointing at a token moves none: shares are as wide as before
+    // pointing at a token moves none: its shares stand over these, which keep their width
     effect(() => {
       const { q, k } = settled(head);
-      const share = (/** @type {HTMLElement} */ node, /** @type {number} */ weight) =>
-        node.closest(".many") && weight < LEAST ? "·" : percent(weight, 1);
       queries.forEach((node, at) => {
         node.dataset.share =
           k < 0 ? `→ ${largest(ofKey, columns, at * columns, 1)}` : share(node, weights[at * columns + k]);
@@ -156,6 +158,8 @@ export function mount(place, head) {
  */
 function pressed(head, side, at) {
   const now = locked(head);
+  // a finger that has left points at nothing
+  state.hovered.value = null;
   if (side === "q") choose({ q: now.q === at && now.k < 0 ? -1 : at, k: -1 }, head);
   else choose({ q: chosen(head).q, k: now.k === at ? -1 : at }, head);
 }

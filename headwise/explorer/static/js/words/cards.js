@@ -9,10 +9,10 @@ export const WORDS = {
   even: ["(evenly: {0})", "（均匀时 {0}）"],
   all_near_even: [
     "This model has hardly learned: its attention is near even in every head (at least {0} of the entropy of equal " +
-      "weights), as in one that is not trained, so its answers are left out. A picture is darkest at " +
-      "four times an equal weight.",
+      "weights), as in one that is not trained, so its answers are left out. The strongest colour " +
+      "of a picture is four times an equal weight or more.",
     "此模型几乎没有学到什么：各头的注意力都接近均匀（熵至少为均匀权重的 {0}），与未训练的模型相同，故不列出输出。" +
-      "图中最深处为均匀权重的四倍。",
+      "图中最强的颜色至少为均匀权重的四倍。",
   ],
   repeats: [
     "The continuations repeat themselves: at each step the likeliest token is taken, by a model that is small or was " +

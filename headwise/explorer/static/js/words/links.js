@@ -17,6 +17,7 @@ export const WORDS = {
     "线宽即权重；数字为加深的那一行的份额。点击词元可看它的一行。",
   ],
   links_note_row: ["Width is the weight; the numbers are shares of the row.", "线宽即权重；数字为这一行的份额。"],
+  with_head: [" with head {0}", "，同时显示第 {0} 头"],
   with_heads: [" with heads {0}", "，同时显示第 {0} 头"],
   comma: [", ", "、"],
   links_most: [
