@@ -138,3 +138,6 @@ def test_formula_and_paper_that_are_not_stated_are_those_of_the_documentation():
         facts = mechanisms.mechanism_type(name).facts
         assert "not stated" not in (facts.formula, facts.time, facts.memory), name
         assert re.search(r" \d{4}, (arXiv:|DeepSeek)", facts.paper), name
+        # a function of the value, written out
+        assert re.search(r"\bv(_[ij])?\b|\bv'", facts.formula), name
+        assert not re.search("linear attention|unless|[(]LSH|[(]selective", facts.formula), name
