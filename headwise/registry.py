@@ -10,6 +10,7 @@ import math
 import pkgutil
 import re
 import tomllib
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -26,6 +27,15 @@ _PLAIN = (int, float, bool, str, NoneType)
 # what separates or groups, so that a text with it stands in quotes
 _SIGNS = frozenset('",&|()[]\\')
 _WORDS = {"none": None, "true": True, "false": False}
+# a name begins with a letter that is not small, after what stands before surnames
+_NAME = (
+    r"(?:[dl]['’]|(?:van|von|de|der|den|di|da|du|le|la|el|al|ter|ten|dos)[ -])*"
+    r"[^\W\d_a-zß-öø-ÿ][\w'’-]*"
+)
+_NAMES = f"{_NAME}(?: {_NAME})*"
+_PAPER = re.compile(
+    rf"\b{_NAMES}(?:, {_NAMES})*(?:,? and {_NAMES}|,? et al\.)? \d{{4}}(?: \([^()]*\))?, arXiv:\d{{4}}\.\d+"
+)
 
 
 class Spec(NamedTuple):
@@ -239,8 +249,9 @@ def papers(kind: type[Any]) -> str:
     >>> papers(Alibi)
     'Press et al. 2022, arXiv:2108.12409'
     """
-    source = " ".join((kind.__doc__ or "").partition("Source: ")[2].partition(">>>")[0].split())
-    return "; ".join(re.findall(r"[A-Z][\w -]+? (?:et al\. |and \w+ )?\d{4}(?: \(.*?\))?, arXiv:\d{4}\.\d+", source))
+    # a letter and its accent as one sign
+    text = unicodedata.normalize("NFC", " ".join((kind.__doc__ or "").split()))
+    return "; ".join(_PAPER.findall(text.partition("Source: ")[2].partition(">>>")[0]))
 
 
 def split(text: str, separator: str) -> list[str]:

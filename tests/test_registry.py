@@ -10,7 +10,7 @@ from headwise.errors import ConfigError
 from headwise.models.transformer import build_transformer
 from headwise.models.transformer_config import TransformerConfig
 from headwise.positions.rotary import Yarn
-from headwise.registry import imported, split
+from headwise.registry import imported, papers, split
 from headwise.testing import certify, resolve
 from headwise.training import recipes
 
@@ -175,3 +175,28 @@ def test_the_mask_of_a_configuration_limits_what_an_encoder_reads(reversible):
 def test_a_recipe_limits_its_encoder_by_a_mask():
     config = recipes.read("phrasebook", ['model.mask={name="window",left=1,right=0}', "model.position=rotary:base=500"])
     assert (config.model.mask, config.model.position) == ("window:left=1,right=0", "rotary:base=500")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Şahin et al. 2020, arXiv:2001.00001, eq. 2", ["Şahin et al. 2020, arXiv:2001.00001"]),
+        # the cedilla as a sign of its own
+        ("S\u0327ahin et al. 2020, arXiv:2001.00001", ["Şahin et al. 2020, arXiv:2001.00001"]),
+        ("Łukasz and Roe 2021, arXiv:2101.00001", ["Łukasz and Roe 2021, arXiv:2101.00001"]),
+        ("Section 2 of Foe et al. 2022, arXiv:2201.00001", ["Foe et al. 2022, arXiv:2201.00001"]),
+        ("van den Oord et al. 2018, arXiv:1807.03748", ["van den Oord et al. 2018, arXiv:1807.03748"]),
+        ("d'Ascoli and O'Neil 2021, arXiv:2103.10697", ["d'Ascoli and O'Neil 2021, arXiv:2103.10697"]),
+        ("Foe, Roe and Noe 2015, arXiv:1501.00001", ["Foe, Roe and Noe 2015, arXiv:1501.00001"]),
+        (
+            "Foe et al. 2020, section 2; Kimi Team 2025, arXiv:2510.26692. The code of Wang\n  et al. 2024 (Qwen), "
+            "arXiv:2409.12191.",
+            ["Kimi Team 2025, arXiv:2510.26692", "Wang et al. 2024 (Qwen), arXiv:2409.12191"],
+        ),
+        ("the code, 2022, arXiv:2201.00001", []),
+    ],
+)
+def test_papers_are_named_by_their_authors(source, expected):
+    for space in (" ", "\n        "):
+        kind = type("Mine", (), {"__doc__": f"What it is.\n\n    Source:{space}{source}\n\n    >>> Foe 1999"})
+        assert papers(kind) == "; ".join(expected)

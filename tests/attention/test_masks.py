@@ -220,6 +220,15 @@ def test_a_table_that_does_not_fit_is_named():
         Table(allowed).dense(2, 1, 2, 4, query_start=2)
 
 
+def test_a_table_is_asked_as_every_mask_is():
+    allowed = torch.tensor([[True, False, True], [False, True, True]])
+    sizes = {"batch": 1, "heads": 1, "query_len": 1, "key_len": 2}
+    for mask in (Table(allowed), Table(allowed) & Table(allowed), Table(allowed).shared()):
+        assert mask.dense(**sizes, query_start=1, key_start=1).tolist() == [[[[True, True]]]]
+        with pytest.raises(TypeError, match="query_strat"):
+            mask.dense(1, 1, 2, 3, query_strat=1)
+
+
 def test_the_catalogue_names_every_mask():
     assert list(masks.catalogue()) == list(masks.MASKS)
     assert len(masks.MASKS) == 18

@@ -1,6 +1,7 @@
 """A mechanism of a user's own is one file: named in a recipe it trains and decodes with beams, and it is certified."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,27 @@ def test_formula_and_paper_that_are_not_stated_are_those_of_the_documentation():
         def compute(self, call):
             return call.value
 
+    class Median(Mean):
+        """median of v.
+
+        Source: Noe 2021, arXiv:2101.00001.
+        """
+
+    class Faster(Stated):
+        """mean of v, faster.
+
+        Source: Noe 2021, arXiv:2101.00001.
+        """
+
+        facts = replace(Stated.facts, time="n d")
+
+    class Renamed(Median):
+        """Median, by another name."""
+
+    assert (Median.facts.formula, Median.facts.paper) == ("median of v", "Noe 2021, arXiv:2101.00001")
+    assert (Faster.facts.formula, Faster.facts.time) == ("mean of v, faster", "n d")
+    assert Faster.facts.paper == Median.facts.paper
+    assert Renamed.facts == Median.facts
     assert Mean.facts.formula == "mean of v"
     assert Mean.facts.paper == "Doe and Roe 2020 (Mean), arXiv:2001.00001; Poe et al. 1999, arXiv:9901.0001"
     assert (Stated.facts.formula, Stated.facts.paper) == ("v", "none")
@@ -116,3 +138,6 @@ def test_formula_and_paper_that_are_not_stated_are_those_of_the_documentation():
         facts = mechanisms.mechanism_type(name).facts
         assert "not stated" not in (facts.formula, facts.time, facts.memory), name
         assert re.search(r" \d{4}, (arXiv:|DeepSeek)", facts.paper), name
+        # a function of the value, written out
+        assert re.search(r"\bv(_[ij])?\b|\bv'", facts.formula), name
+        assert not re.search("linear attention|unless|[(]LSH|[(]selective", facts.formula), name

@@ -1,7 +1,6 @@
 """Masks that say what a batch holds: padding, prefixes, packed documents, any table, a graph."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Integer
@@ -109,14 +108,23 @@ class Table(Mask):
         rows = structure.table()
         return rows.any(3).expand(*rows.shape[:2], structure.at.query_len)
 
-    def dense(self, *size: Any, **where: Any) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
-        query_start, key_start = where.get("query_start", 0), where.get("key_start")
-        rows = self._rows(query_start, size[2])
+    def dense(
+        self,
+        batch: int,
+        heads: int,
+        query_len: int,
+        key_len: int,
+        *,
+        query_start: int = 0,
+        key_start: int | None = None,
+        device: torch.device | str | None = None,
+    ) -> Bool[Tensor, "#batch #heads #query_len #key_len"]:
+        rows = self._rows(query_start, query_len)
         if key_start is not None and rows.shape[3] > 1:
-            rows = rows[..., key_start : key_start + size[3]]
-        return self._fitting(rows, size, query_start).to(where.get("device") or rows.device)
+            rows = rows[..., key_start : key_start + key_len]
+        return self._fitting(rows, (batch, heads, query_len, key_len), query_start).to(device or rows.device)
 
-    def _fitting(self, rows: Tensor, shape: tuple[int, ...], query_start: int) -> Tensor:
+    def _fitting(self, rows: Tensor, shape: tuple[int, int, int, int], query_start: int) -> Tensor:
         # the last row of a table that ends too early is no row for all queries
         ends_early = self._four_axes().shape[2] != 1 and rows.shape[2] != shape[2]
         if ends_early or any(have not in (1, want) for have, want in zip(rows.shape, shape, strict=True)):
@@ -246,9 +254,7 @@ class Edges(Mask):
     nodes: int
 
     def __post_init__(self) -> None:
-        index = check_whole(self, "edge_index", "whole numbers (2, edges)", 2)
-        if index.shape[0] != 2:
-            raise ShapeError(f"Edges needs whole numbers (2, edges), got {tuple(index.shape)} {index.dtype}")
+        index = check_whole(self, "edge_index", "whole numbers (2, edges)", 2, rows=2)
         if index.is_meta:
             raise Unsupported("Edges lists its pairs when it is made, so edge_index has to hold numbers; it is on meta")
         if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < self.nodes):

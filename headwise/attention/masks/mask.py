@@ -326,13 +326,13 @@ def tensor_of(mask: Mask, name: str) -> Tensor:
     return tensor
 
 
-def check_whole(mask: Mask, name: str, what: str, *axes: int, hint: str = "") -> Tensor:
-    """The field of this name. Raises: ShapeError for what is no tensor of whole numbers with so many axes.
+def check_whole(mask: Mask, name: str, what: str, *axes: int, rows: int | None = None, hint: str = "") -> Tensor:
+    """The field of this name. Raises: ShapeError for what is no tensor of whole numbers with so many axes, and rows.
 
     A bool tensor says which, not how many: `hint` then says what to pass.
     """
     tensor, whole = tensor_of(mask, name), (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-    if tensor.ndim not in axes or tensor.dtype not in whole:
+    if tensor.ndim not in axes or tensor.dtype not in whole or rows not in (None, tensor.shape[0]):
         actual = f"{tuple(tensor.shape)} {tensor.dtype}{hint if tensor.dtype == torch.bool else ''}"
         raise ShapeError(f"{type(mask).__name__} needs {what}, got {actual}")
     return tensor

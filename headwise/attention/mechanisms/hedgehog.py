@@ -1,5 +1,7 @@
 """Hedgehog: linear attention whose features are learned to be as peaked as the exponential."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -39,7 +41,10 @@ class Hedgehog(Recurrence):
     torch.Size([2, 3, 5, 8])
     """
 
-    facts = KERNEL
+    facts = replace(
+        KERNEL,
+        formula="sum_j (phi(q) . phi(k_j)) v_j / sum_j phi(q) . phi(k_j), phi(x) = softmax([W x + b, -W x - b])",
+    )
     normalised = True
 
     def __init__(self, head_dim: int, num_heads: int):

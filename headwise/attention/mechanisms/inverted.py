@@ -10,7 +10,7 @@ from headwise.attention.normalizers import Keep, Scores, softmax
 
 
 class Inverted(Written):
-    """W_ij = A_ij / sum_k A_ik, A = softmax over the queries of q k^T / sqrt(d): each key is shared out among queries.
+    """W v, W_ij = A_ij / sum_k A_ik, A = softmax over queries of q k^T / sqrt(d): keys are shared out among queries.
 
     In self-attention, where queries and keys are as many, a token that is hidden as a key takes part in nothing and
     gives 0; in cross-attention all queries exist, as slots do. A query's output depends on the other queries, so there

@@ -27,7 +27,7 @@ _LARGEST = 100.0
 
 
 class LogLinear(Recurrence):
-    """Log-linear attention: out_i = sum over levels l of c_il q_i S_i^(l), c = softplus(w_l x_i + shift_l).
+    """Log-linear: out_i = sum_l c_il q_i S_i^(l), S^(l) of k_j v_j^T of block l, c = softplus(w_l x_i + shift_l).
 
     S^(l) is the state of a recurrence over a block of 2^(l - 1) tokens, the blocks of the binary digits of i from the
     past to the present; S^(0) that of token i alone. With c = 1 it is its base. The weight of a pair is that of the

@@ -35,8 +35,9 @@ class Facts:
     What is not stated here is not promised, and a call that needs it is refused before `compute`.
 
     Args:
-        formula: one line; if not stated, the first of the documentation of a mechanism that names its source there.
-        paper: author, year, arXiv id; if not stated, those of that source.
+        formula: one line; if not stated, or that of the base class, the first of the documentation of a mechanism that
+            names its source there.
+        paper: author, year, arXiv id; if not stated, or that of the base class, those of that source.
         family: "definition", "kernel", "low-rank", "pattern", "recurrence" or "mixing".
         time, memory: order of growth, such as "n^2 d".
         exact: "yes" where it computes softmax attention itself, else in which limit it does, or "another function".
@@ -134,9 +135,11 @@ class Mechanism(nn.Module, ABC):
         if source := papers(cls):
             # without the name before it
             line = re.sub(r"^[\w +-]+: ", "", (cls.__doc__ or "").partition("\n")[0].removesuffix("."))
-            facts = cls.facts
-            formula = line if facts.formula == "not stated" else facts.formula
-            cls.facts = replace(facts, formula=formula, paper=source if facts.paper == "not stated" else facts.paper)
+            # facts of the base class are not those of this source, copied or not
+            facts, base = cls.facts, next(kind.facts for kind in cls.__mro__[1:] if issubclass(kind, Mechanism))
+            formula = line if facts.formula in ("not stated", base.formula) else facts.formula
+            paper = source if facts.paper in ("not stated", base.paper) else facts.paper
+            cls.facts = replace(facts, formula=formula, paper=paper)
 
     @classmethod
     def sized(cls, *, head_dim: int, num_heads: int, max_len: int, dropout: float) -> "Mechanism":

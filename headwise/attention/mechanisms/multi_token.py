@@ -14,7 +14,7 @@ from headwise.errors import ConfigError
 
 
 class MultiToken(Written):
-    """softmax(mask(sum over a, b of C_ab z_(i-a)(j+b))) mixed over groups of heads, z = mask_0(q k^T / sqrt(d)).
+    """mix(softmax(mask(sum over a, b of C_ab z_(i-a)(j+b)))) v, z = mask_0(q k^T / sqrt(d)), mixed in groups of heads.
 
     C is learned for each head, over this query and the queries before it, and over keys on both sides: a weight can
     depend on several words found near one another. Pairs that the mask hides are 0 in the convolution and minus

@@ -21,7 +21,7 @@ _COLUMNS = 32
 
 
 class Reformer(Mechanism):
-    """softmax over the keys j with hash(q_j) = hash(q_i) of q_i . k_j / |k_j|, times v_j (LSH attention).
+    """LSH attention: softmax(q_i . k_j / |k_j|) v_j over the keys j with hash(q_j) = hash(q_i).
 
     A position stands in the bucket of its query, and its key, divided by its norm, is found there. The paper shares
     one projection for both: give the same tensor twice; with another key the definition is the same, but keys that

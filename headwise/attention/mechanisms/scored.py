@@ -13,7 +13,7 @@ from headwise.attention.stages import Stage, definition
 
 
 class Scored(Rescored):
-    """normalizer(score(q, k) + bias under mask) @ value: softmax(q k^T / sqrt(d)) v unless told otherwise.
+    """normalizer(score(q, k) + bias under mask) v, by default softmax(q k^T / sqrt(d)) v.
 
     Time and memory are quadratic in length by definition; the planner picks the kernel.
 

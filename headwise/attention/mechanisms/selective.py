@@ -14,7 +14,7 @@ from headwise.attention.zeros import zeroed
 
 
 class Selective(Written):
-    """softmax(z_ij - F_ij), F_ij = sum over l < i of relu(z_lj of head 0), z = q k^T / sqrt(d) (selective attention).
+    """Selective: softmax(z_ij - F_ij) v_j, F_ij = sum over l < i of relu(z_lj of head 0), z = q k^T / sqrt(d).
 
     What queries of head 0 point at, later queries of all heads see less of; nothing is learned for it. A token does not
     select itself, and nobody selects token 0. Pairs that the mask hides select nothing. F needs the scores of earlier

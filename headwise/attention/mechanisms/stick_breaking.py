@@ -10,7 +10,7 @@ from headwise.attention.normalizers import Keep, Scores
 
 
 class StickBreaking(Written):
-    """W_ij = sigmoid(z_ij) prod over j < l < i of (1 - sigmoid(z_il)), z = q k^T / sqrt(d), for keys j < i.
+    """sigmoid(z_ij) prod over j < l < i of (1 - sigmoid(z_il)) v_j, z = q k^T / sqrt(d), for keys j < i.
 
     The nearest key breaks its share off a stick of length 1, the next one of what is left: recent keys come first,
     which is a position scheme of its own, and rows sum to 1 at most. A query does not see its own key; the first row is
