@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.caches import AttentionStep, KeyValues
+from headwise.errors import ShapeError
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, Residual
 from headwise.native import build
@@ -86,6 +87,12 @@ class NativeProduct:
         self._address = ctypes.addressof(self.layer)
 
     def __call__(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+        """Raises: ShapeError: C++ cannot read x: it is of another width or type, or not in the processor's memory."""
+        if x.shape[-1] != self.layer.inputs or x.dtype != torch.float32 or not x.is_cpu:
+            raise ShapeError(
+                f"a product in C++ reads {self.layer.inputs} numbers of float32 a row on a processor, got rows of"
+                f" {x.shape[-1]} in {x.dtype} on {x.device}"
+            )
         x = x.contiguous()
         output = x.new_empty((*x.shape[:-1], self.outputs))
         self._library.multiply(self._address, x.data_ptr(), output.numel() // self.outputs, output.data_ptr())
@@ -236,6 +243,7 @@ class NativeSearch:
         """Whether these rows are for C++: few, in float32, and the hypotheses of a sentence share its keys."""
         own, lens = cache.layers[0][0], cache.memory_lens
         known = isinstance(own, KeyValues) and (cache.beams == 1 or own.shares_beams) and _is_readable(lens)
+        known = known and all(_is_float(kept) for layer in cache.layers for kept in layer)
         return known and x.dtype == torch.float32 and x.is_cpu and is_few(len(x), self._blocks[0].largest)
 
     def parts(self, like: Tensor, cache: SearchCache, ancestry: Tensor | None) -> int:
@@ -341,11 +349,18 @@ def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:
 def _is_shared(part: SearchRows) -> bool:
     memory = part.own.memory
     shared = isinstance(memory, KeyValues) and (part.own.beams == 1 or memory.shares_beams)
-    return shared and _is_readable(part.memory_lens)
+    return shared and _is_readable(part.memory_lens) and _is_float(memory) and _is_float(part.cross.memory)
 
 
 def _is_readable(lens: Tensor | None) -> bool:
     return lens is None or (lens.dtype == torch.int64 and lens.is_contiguous())
+
+
+def _is_float(memory: object) -> bool:
+    """Whether C++ can read these keys and values: under autocast they may be in half precision."""
+    if not isinstance(memory, KeyValues) or memory.keys is None or memory.values is None:
+        return True
+    return memory.keys.dtype == memory.values.dtype == torch.float32
 
 
 def _hidden(ancestry: Tensor | None) -> tuple[int, int, int]:

@@ -16,6 +16,7 @@ from headwise import native
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
 from headwise.decoding.sampling import greedy, sample
+from headwise.errors import ShapeError
 from headwise.layers import compiled, inference
 from headwise.layers.compiled import NativeProduct
 from headwise.layers.inference import DecodingBlock, for_inference, int8_product
@@ -120,6 +121,34 @@ def test_a_number_that_is_not_finite_makes_all_nan(bad):
     x = torch.ones(3, 97)
     x[1, 5] = bad
     assert int8_product(nn.Linear(97, 5))(x).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_rows_of_another_type_are_read_in_float32(dtype, rows):
+    product, x = int8_product(nn.Linear(97, 31)), torch.randn(rows, 97, generator=seeded(5)).to(dtype)
+    output = product(x)
+    assert output.dtype == dtype
+    torch.testing.assert_close(output, product(x.float()).to(dtype))
+    assert product(x[:0]).dtype == dtype
+
+
+@pytest.mark.parametrize("x", [torch.ones(2, 97).double(), torch.ones(2, 97).bfloat16(), torch.ones(2, 96)])
+def test_cpp_reads_no_other_rows(x):
+    with pytest.raises(ShapeError, match=f"reads 97 numbers of float32 a row on a processor, got rows of {x.shape[1]}"):
+        int8_product(nn.Linear(97, 31)).native(x)
+
+
+def test_autocast_searches_like_float32(all_rounded):
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    with torch.inference_mode():
+        plain = decoded(twin, 5, 3)
+        with torch.autocast("cpu", torch.bfloat16):
+            cache = twin.decoder.start(memory_of(twin), torch.tensor([5, 0, 3]))
+            # which C++ cannot read
+            assert cache.layers[0][1].keys.dtype == torch.bfloat16
+            for own, other in zip(decoded(twin, 5, 3), plain, strict=True):
+                torch.testing.assert_close(own.float(), other, rtol=0, atol=0.1 * float(other.abs().max()))
 
 
 OPTIONS = pytest.mark.parametrize(
