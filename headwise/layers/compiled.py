@@ -158,13 +158,22 @@ class NativeBlock:
             activation=ACTIVATIONS.index(network.activation),
             crosses=cross is not None,
         )
-        pairs = [(block.own.before, own.before), (block.own.after, own.after)]
-        pairs += [(block.before, network.before), (block.after, network.after)]
-        if cross is not None:
-            pairs += [(block.cross.before, cross.before), (block.cross.after, cross.after)]
-        self.norms = [(place, norm) for place, norm in pairs if isinstance(norm, nn.LayerNorm)]
         self.address, self.kv_heads, self.head_dim = ctypes.addressof(block), own.kv_heads, own.head_dim
         self.largest = max(layer.inputs * layer.outputs for layer in (block.inner, block.own.project))
+
+    def norms(self) -> list[nn.Module]:
+        """Those around the attentions and the network, as `shown` takes their places."""
+        residuals = [part for part in self._kept if part is not None]
+        return [norm for part in residuals for norm in (part.before, part.after)]
+
+    def shown(self) -> tuple[_Block, list[Tensor]]:
+        """As C++ reads a whole step of it now, and the parameters of norms, which may be elsewhere at the next search."""
+        block, tensors = _Block.from_buffer_copy(self._block), []
+        holders = [block.own, *([block.cross] if block.crosses else []), block]
+        places = [place for holder in holders for place in (holder.before, holder.after)]
+        for place, norm in zip(places, self.norms(), strict=True):
+            tensors += _show(place, norm)
+        return block, tensors
 
     def attend_own(self, packed: Float[Tensor, "rows packed"], part: SearchRows) -> Float[Tensor, "rows width"]:
         """What the rows of one search attend to among their own steps, from their queries, keys and values."""
@@ -228,13 +237,10 @@ class NativeSearch:
     """
 
     def __init__(self, blocks: Sequence[NativeBlock], norm: nn.Module):
-        self._blocks, self._closing = blocks, _Norm()
-        self._addresses = (c_void_p * len(blocks))(*(block.address for block in blocks))
-        norms = [pair for block in blocks for pair in block.norms]
-        # a parameter may be elsewhere than in the search before
-        for place, own in [*norms, (self._closing, norm)]:
-            if isinstance(own, nn.LayerNorm):
-                place.weight, place.bias, place.eps, place.on = own.weight.data_ptr(), own.bias.data_ptr(), own.eps, 1
+        self._blocks, self._norm, self._closing = blocks, norm, _Norm()
+        # the norms of this moment: a search goes on with them when a parameter moves
+        self._kept = [block.shown() for block in blocks], _show(self._closing, norm)
+        self._addresses = (c_void_p * len(blocks))(*(ctypes.addressof(block) for block, _ in self._kept[0]))
         # a `Part` of native.cpp for each layer, and the tensors that it shows
         self._numbers = (c_int64 * (_PART * len(blocks)))()
         self._shown = [_Shown(None, None, (0, 0), 0)] * len(blocks)
@@ -276,7 +282,8 @@ class NativeSearch:
 def native_search(blocks: Sequence[NativeBlock | None], norm: nn.Module) -> NativeSearch | None:
     """A search by these blocks and this closing norm; None where one of them is not in C++."""
     known = [block for block in blocks if block is not None]
-    return NativeSearch(known, norm) if known and len(known) == len(blocks) and _is_known(norm) else None
+    norms = [norm, *(own for block in known for own in block.norms())]
+    return NativeSearch(known, norm) if known and len(known) == len(blocks) and all(map(_is_known, norms)) else None
 
 
 def native_block(block: DecoderBlock, product_of: Callable[[nn.Module], NativeProduct | None]) -> NativeBlock | None:
@@ -320,6 +327,15 @@ def _is_known(norm: nn.Module) -> bool:
     if type(norm) is not nn.LayerNorm:
         return isinstance(norm, nn.Identity)
     return all(part is not None and part.dtype == torch.float32 for part in (norm.weight, norm.bias))
+
+
+def _show(place: _Norm, norm: nn.Module) -> list[Tensor]:
+    """Writes where the parameters of a norm are; these."""
+    if not isinstance(norm, nn.LayerNorm):
+        return []
+    weight, bias = norm.weight.detach().contiguous(), norm.bias.detach().contiguous()
+    place.weight, place.bias, place.eps, place.on = weight.data_ptr(), bias.data_ptr(), norm.eps, 1
+    return [weight, bias]
 
 
 def is_few(rows: int, weights: int) -> bool:

@@ -3,12 +3,13 @@
 import ctypes
 import shutil
 import subprocess
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from devices import on_the_host, seeded
-from test_inference import decoded, memory_of, model
+from test_inference import LENS, decoded, memory_of, model
 from test_native import needs_compiler
 from torch import nn
 
@@ -221,6 +222,41 @@ def test_a_norm_may_change_and_move(all_rounded):
     with torch.inference_mode():
         torch.testing.assert_close(decoded(twin, 2, 1)[0], decoded(fresh, 2, 1)[0])
         assert not torch.equal(decoded(twin, 2, 1)[0], before)
+
+
+def test_a_search_keeps_the_norms_that_it_reads(all_rounded):
+    made = model(torch.float32).eval()
+    twin, norms = for_inference(made, "int8"), [made.decoder.blocks[0].cross_residual.before, made.decoder.norm]
+    with torch.inference_mode():
+        expected = decoded(twin, 2, 1)
+    parameters = [parameter for norm in norms for parameter in norm.parameters()]
+    held = []
+    for parameter in parameters:
+        numbers = parameter.detach().numpy().copy()
+        held.append(weakref.ref(numbers))
+        parameter.data = torch.from_numpy(numbers)
+    del numbers
+    with torch.inference_mode():
+        cache = twin.decoder.start(memory_of(twin), LENS)
+        for parameter in parameters:
+            parameter.data = torch.full_like(parameter, 7.0)
+        # another search shows the new ones to its own steps alone
+        others = twin.decoder.start(memory_of(twin), LENS)
+        tokens = torch.randint(4, 19, (3,), generator=seeded(9))
+        torch.testing.assert_close(twin.decoder.step(tokens, cache), expected[0], rtol=0, atol=0)
+        assert not torch.equal(twin.decoder.step(tokens, others), expected[0])
+        assert all(own() is not None for own in held)
+        del cache
+        assert all(own() is None for own in held)
+
+
+def test_a_norm_that_cpp_cannot_read_leaves_the_search_to_python(all_rounded):
+    made = model(torch.float32).eval()
+    twin, norm = for_inference(made, "int8"), made.decoder.blocks[1].feed_forward_residual.before
+    with torch.inference_mode():
+        assert twin.decoder.start(memory_of(twin), LENS).native is not None
+        norm.weight.data = norm.weight.data.double()
+        assert twin.decoder.start(memory_of(twin), LENS).native is None
 
 
 @OPTIONS
