@@ -1,6 +1,7 @@
 """Products of 8 bits and cached steps of plain decoder blocks by `native.cpp`."""
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from ctypes import Structure, c_float, c_int32, c_int64, c_void_p
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -22,8 +23,6 @@ ACTIVATIONS = ("relu", "gelu")
 MANY_ROWS, _ALONE_PRODUCTS, _FEW_PRODUCTS, _TILED_PRODUCTS = 16, 72_000_000, 24_000_000, 48_000_000
 # threads beside which tiles on one are faster for any number
 _FEW_THREADS = 2
-# numbers of a `Part` in native.cpp, and where some begin
-_PART, _OWN_LENGTH, _HIDDEN = 24, 10, 20
 
 
 class _Layer(Structure):
@@ -53,6 +52,24 @@ class _Block(Structure):
         *((name, _Layer) for name in ("inner", "outer")),
         *((name, _Norm) for name in ("before", "after")),
         *((name, c_int64) for name in ("activation", "crosses")),
+    )
+
+
+class _Memory(Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("keys", "values")),
+        *((name, c_int64 * 3) for name in ("key_strides", "value_strides")),
+        ("length", c_int64),
+    )
+
+
+class _Part(Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("sentences", "width")),
+        *((name, _Memory) for name in ("own", "cross")),
+        ("bias", c_void_p),
+        ("bias_strides", c_int64 * 2),
+        ("lens", c_void_p),
     )
 
 
@@ -167,7 +184,7 @@ class NativeBlock:
         return [norm for part in residuals for norm in (part.before, part.after)]
 
     def shown(self) -> tuple[_Block, list[Tensor]]:
-        """As C++ reads a whole step of it now, and the parameters of norms, which may be elsewhere at the next search."""
+        """As C++ reads a whole step of it now, and the parameters of norms, elsewhere by the next search maybe."""
         block, tensors = _Block.from_buffer_copy(self._block), []
         holders = [block.own, *([block.cross] if block.crosses else []), block]
         places = [place for holder in holders for place in (holder.before, holder.after)]
@@ -187,20 +204,15 @@ class NativeBlock:
     def _attend(
         self, attention: NativeAttention, offset: int, packed: Tensor, part: SearchRows, *, grow: bool
     ) -> Tensor:
-        numbers, packed = self._numbers(packed, part, grow=grow), packed.contiguous()
-        output = packed.new_empty(packed.shape[0], attention.heads * attention.head_dim)
-        self.library.attend(
-            self.address + offset, (c_int64 * len(numbers))(*numbers), grow, packed.data_ptr(), output.data_ptr()
-        )
-        return output
-
-    def _numbers(self, like: Tensor, part: SearchRows, *, grow: bool) -> list[int]:
-        memory = part.own.memory
+        memory, rows, packed = part.own.memory, (part.sentences, part.width), packed.contiguous()
         assert isinstance(memory, KeyValues)
         if grow:
-            self.make_room(like, memory, (part.sentences, part.width))
-        numbers = [part.sentences, part.width, *_places(memory), *_places(part.cross.memory)]
-        return [*numbers, *_hidden(part.own.ancestry), _start(part.memory_lens)]
+            self.make_room(like=packed, memory=memory, rows=rows)
+        shown = _Part(*rows, _places(memory), _places(part.cross.memory), *_hidden(part.own.ancestry))
+        shown.lens = _start(part.memory_lens)
+        output = packed.new_empty(packed.shape[0], attention.heads * attention.head_dim)
+        self.library.attend(self.address + offset, ctypes.addressof(shown), grow, packed.data_ptr(), output.data_ptr())
+        return output
 
     def make_room(self, like: Tensor, memory: KeyValues, rows: tuple[int, int]) -> None:
         """Room for the keys and values of one more step of so many sentences and rows of each."""
@@ -220,13 +232,20 @@ class SearchCache(Protocol):
         """The cache of each layer's own keys, and of the memory's."""
 
 
-class _Shown(NamedTuple):
-    """The tensors that a `Part` shows, of so many sentences and rows of each, and the keys that there is room for."""
+def _nothing() -> None:
+    """What no tensor is."""
 
-    keys: Tensor | None
-    memory: Tensor | None
-    rows: tuple[int, int]
-    room: int
+
+class _Shown(NamedTuple):
+    """The tensors that a `Part` shows, of so many sentences and rows of each, and the keys that there is room for.
+
+    They are not kept alive.
+    """
+
+    keys: Callable[[], Tensor | None] = _nothing
+    memory: Callable[[], Tensor | None] = _nothing
+    rows: tuple[int, int] = (0, 0)
+    room: int = 0
 
 
 class NativeSearch:
@@ -241,9 +260,13 @@ class NativeSearch:
         # the norms of this moment: a search goes on with them when a parameter moves
         self._kept = [block.shown() for block in blocks], _show(self._closing, norm)
         self._addresses = (c_void_p * len(blocks))(*(ctypes.addressof(block) for block, _ in self._kept[0]))
-        # a `Part` of native.cpp for each layer, and the tensors that it shows
-        self._numbers = (c_int64 * (_PART * len(blocks)))()
-        self._shown = [_Shown(None, None, (0, 0), 0)] * len(blocks)
+        # of each layer, and the tensors that it shows
+        self._parts = (_Part * len(blocks))()
+        self._shown = [_Shown()] * len(blocks)
+
+    def __deepcopy__(self, memo: object) -> "NativeSearch":
+        # of a copied cache, by the same blocks: what its parts show is elsewhere
+        return NativeSearch(self._blocks, self._norm)
 
     def takes(self, x: Tensor, cache: SearchCache) -> bool:
         """Whether these rows are for C++: few, in float32, and the hypotheses of a sentence share its keys."""
@@ -254,21 +277,22 @@ class NativeSearch:
 
     def parts(self, like: Tensor, cache: SearchCache, ancestry: Tensor | None) -> int:
         """Makes room for a step; where the parts are."""
-        numbers, hidden, rows = self._numbers, _hidden(ancestry), (cache.sentences, cache.beams)
+        hidden, rows = _hidden(ancestry), (cache.sentences, cache.beams)
         for layer, (own, cross) in enumerate(cache.layers):
             assert isinstance(own, KeyValues)
-            start, shown, used = layer * _PART, self._shown[layer], own.used + cache.beams
+            part, shown, used = self._parts[layer], self._shown[layer], own.used + cache.beams
             # most steps move nothing
-            if own.keys is shown.keys and cross.keys is shown.memory and rows == shown.rows and used <= shown.room:
-                own.used = numbers[start + _OWN_LENGTH] = used
-                numbers[start + _HIDDEN], numbers[start + _HIDDEN + 1], numbers[start + _HIDDEN + 2] = hidden
-                continue
-            self._blocks[layer].make_room(like, own, rows)
-            assert own.keys is not None
-            self._shown[layer] = _Shown(own.keys, cross.keys, rows, own.keys.shape[2])
-            places: list[c_int64 | int] = [*rows, *_places(own), *_places(cross), *hidden, _start(cache.memory_lens)]
-            numbers[start : start + _PART] = places
-        return ctypes.addressof(numbers)
+            if own.keys is shown.keys() and cross.keys is shown.memory() and rows == shown.rows and used <= shown.room:
+                own.used = part.own.length = used
+            else:
+                self._blocks[layer].make_room(like, own, rows)
+                assert own.keys is not None
+                memory = _nothing if cross.keys is None else weakref.ref(cross.keys)
+                self._shown[layer] = _Shown(weakref.ref(own.keys), memory, rows, own.keys.shape[2])
+                part.sentences, part.width, part.own, part.cross = *rows, _places(own), _places(cross)
+                part.lens = _start(cache.memory_lens)
+            part.bias, part.bias_strides = hidden
+        return ctypes.addressof(self._parts)
 
     def step(self, x: Float[Tensor, "rows width"], parts: Sequence[int]) -> Float[Tensor, "rows width"]:
         """The step of all searches whose `parts` these are."""
@@ -353,8 +377,7 @@ def takes_all() -> bool:
 
 def has_tiles() -> bool:
     """Whether products in C++ run on tiles (AMX) of this processor."""
-    library = build().library
-    return library is not None and bool(library.has_tiles())
+    return build().tiles
 
 
 def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:
@@ -379,18 +402,18 @@ def _is_float(memory: object) -> bool:
     return memory.keys.dtype == memory.values.dtype == torch.float32
 
 
-def _hidden(ancestry: Tensor | None) -> tuple[int, int, int]:
+def _hidden(ancestry: Tensor | None) -> tuple[int, tuple[int, int]]:
     """Which keys a row sees: where the bias is, its strides of a sentence and a row."""
-    return (0, 0, 0) if ancestry is None else (ancestry.data_ptr(), ancestry.stride(0), ancestry.stride(2))
+    return (0, (0, 0)) if ancestry is None else (ancestry.data_ptr(), (ancestry.stride(0), ancestry.stride(2)))
 
 
 def _start(lens: Tensor | None) -> int:
     return 0 if lens is None else lens.data_ptr()
 
 
-def _places(memory: object) -> tuple[int, ...]:
-    """Keys and values: where they are, the strides of a sentence, a head and a key, and how many there are."""
+def _places(memory: object) -> _Memory:
+    """Where keys and values are, the strides of a sentence, a head and a key, and how many there are."""
     if not isinstance(memory, KeyValues) or memory.keys is None or memory.values is None:
-        return (0,) * 9
+        return _Memory()
     keys, values = memory.keys, memory.values
-    return keys.data_ptr(), values.data_ptr(), *keys.stride()[:3], *values.stride()[:3], memory.used
+    return _Memory(keys.data_ptr(), values.data_ptr(), keys.stride()[:3], values.stride()[:3], memory.used)
