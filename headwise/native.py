@@ -23,10 +23,11 @@ _LONGEST_S = 60
 
 
 class Build(NamedTuple):
-    """The compiled functions, or why there are none."""
+    """The compiled functions, or why there are none; `tiles`: they use those of AMX."""
 
     library: ctypes.CDLL | None
     reason: str
+    tiles: bool = False
 
     def __str__(self) -> str:
         return f"by {'PyTorch' if self.library is None else 'C++'}: {self.reason}"
@@ -44,7 +45,8 @@ def build() -> Build:
         return Build(None, f"no C++ compiler: none of {', '.join(_COMPILERS)} is installed")
     try:
         library = _declared(ctypes.CDLL(str(_compiled(compiler))))
-        return Build(library, f"compiled by {compiler}{', with the tiles of AMX' if library.has_tiles() else ''}")
+        tiles = bool(library.has_tiles())
+        return Build(library, f"compiled by {compiler}{', with the tiles of AMX' if tiles else ''}", tiles)
     except subprocess.CalledProcessError as error:
         lines = [line for line in error.stderr.splitlines() if "error" in line]
         return Build(None, f"{compiler} failed: {lines[0] if lines else error}")

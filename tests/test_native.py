@@ -54,7 +54,7 @@ def test_it_is_compiled_once_for_each_source(folder, monkeypatch):
 
 def test_without_a_compiler_there_is_a_reason(folder, monkeypatch):
     monkeypatch.setattr(native, "_COMPILERS", ("no-such-compiler",))
-    assert build() == (None, "no C++ compiler: none of no-such-compiler is installed")
+    assert build() == (None, "no C++ compiler: none of no-such-compiler is installed", False)
     assert not folder.exists()
     assert str(build()).startswith("by PyTorch: no C++ compiler")
 
@@ -124,4 +124,4 @@ def test_a_compiler_that_does_not_run_is_a_reason(folder, monkeypatch, tmp_path)
     script.write_text("#!/bin/sh\nprintf 'fatal error: no licence \\377' >&2\nexit 3\n")
     script.chmod(0o755)
     monkeypatch.setattr(native, "_COMPILERS", (str(script),))
-    assert build() == (None, f"{script} failed: fatal error: no licence \ufffd")
+    assert build() == (None, f"{script} failed: fatal error: no licence \ufffd", False)

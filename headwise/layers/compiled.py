@@ -1,6 +1,7 @@
 """Products of 8 bits and cached steps of plain decoder blocks by `native.cpp`."""
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from ctypes import Structure, c_float, c_int32, c_int64, c_void_p
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -10,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.caches import AttentionStep, KeyValues
+from headwise.errors import ShapeError
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, Residual
 from headwise.native import build
@@ -21,8 +23,6 @@ ACTIVATIONS = ("relu", "gelu")
 MANY_ROWS, _ALONE_PRODUCTS, _FEW_PRODUCTS, _TILED_PRODUCTS = 16, 72_000_000, 24_000_000, 48_000_000
 # threads beside which tiles on one are faster for any number
 _FEW_THREADS = 2
-# numbers of a `Part` in native.cpp, and where some begin
-_PART, _OWN_LENGTH, _HIDDEN = 24, 10, 20
 
 
 class _Layer(Structure):
@@ -52,6 +52,24 @@ class _Block(Structure):
         *((name, _Layer) for name in ("inner", "outer")),
         *((name, _Norm) for name in ("before", "after")),
         *((name, c_int64) for name in ("activation", "crosses")),
+    )
+
+
+class _Memory(Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("keys", "values")),
+        *((name, c_int64 * 3) for name in ("key_strides", "value_strides")),
+        ("length", c_int64),
+    )
+
+
+class _Part(Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("sentences", "width")),
+        *((name, _Memory) for name in ("own", "cross")),
+        ("bias", c_void_p),
+        ("bias_strides", c_int64 * 2),
+        ("lens", c_void_p),
     )
 
 
@@ -86,6 +104,12 @@ class NativeProduct:
         self._address = ctypes.addressof(self.layer)
 
     def __call__(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+        """Raises: ShapeError: C++ cannot read x: it is of another width or type, or not in the processor's memory."""
+        if x.shape[-1] != self.layer.inputs or x.dtype != torch.float32 or not x.is_cpu:
+            raise ShapeError(
+                f"a product in C++ reads {self.layer.inputs} numbers of float32 a row on a processor, got rows of"
+                f" {x.shape[-1]} in {x.dtype} on {x.device}"
+            )
         x = x.contiguous()
         output = x.new_empty((*x.shape[:-1], self.outputs))
         self._library.multiply(self._address, x.data_ptr(), output.numel() // self.outputs, output.data_ptr())
@@ -151,13 +175,22 @@ class NativeBlock:
             activation=ACTIVATIONS.index(network.activation),
             crosses=cross is not None,
         )
-        pairs = [(block.own.before, own.before), (block.own.after, own.after)]
-        pairs += [(block.before, network.before), (block.after, network.after)]
-        if cross is not None:
-            pairs += [(block.cross.before, cross.before), (block.cross.after, cross.after)]
-        self.norms = [(place, norm) for place, norm in pairs if isinstance(norm, nn.LayerNorm)]
         self.address, self.kv_heads, self.head_dim = ctypes.addressof(block), own.kv_heads, own.head_dim
         self.largest = max(layer.inputs * layer.outputs for layer in (block.inner, block.own.project))
+
+    def norms(self) -> list[nn.Module]:
+        """Those around the attentions and the network, as `shown` takes their places."""
+        residuals = [part for part in self._kept if part is not None]
+        return [norm for part in residuals for norm in (part.before, part.after)]
+
+    def shown(self) -> tuple[_Block, list[Tensor]]:
+        """As C++ reads a whole step of it now, and the parameters of norms, elsewhere by the next search maybe."""
+        block, tensors = _Block.from_buffer_copy(self._block), []
+        holders = [block.own, *([block.cross] if block.crosses else []), block]
+        places = [place for holder in holders for place in (holder.before, holder.after)]
+        for place, norm in zip(places, self.norms(), strict=True):
+            tensors += _show(place, norm)
+        return block, tensors
 
     def attend_own(self, packed: Float[Tensor, "rows packed"], part: SearchRows) -> Float[Tensor, "rows width"]:
         """What the rows of one search attend to among their own steps, from their queries, keys and values."""
@@ -171,20 +204,15 @@ class NativeBlock:
     def _attend(
         self, attention: NativeAttention, offset: int, packed: Tensor, part: SearchRows, *, grow: bool
     ) -> Tensor:
-        numbers, packed = self._numbers(packed, part, grow=grow), packed.contiguous()
-        output = packed.new_empty(packed.shape[0], attention.heads * attention.head_dim)
-        self.library.attend(
-            self.address + offset, (c_int64 * len(numbers))(*numbers), grow, packed.data_ptr(), output.data_ptr()
-        )
-        return output
-
-    def _numbers(self, like: Tensor, part: SearchRows, *, grow: bool) -> list[int]:
-        memory = part.own.memory
+        memory, rows, packed = part.own.memory, (part.sentences, part.width), packed.contiguous()
         assert isinstance(memory, KeyValues)
         if grow:
-            self.make_room(like, memory, (part.sentences, part.width))
-        numbers = [part.sentences, part.width, *_places(memory), *_places(part.cross.memory)]
-        return [*numbers, *_hidden(part.own.ancestry), _start(part.memory_lens)]
+            self.make_room(like=packed, memory=memory, rows=rows)
+        shown = _Part(*rows, _places(memory), _places(part.cross.memory), *_hidden(part.own.ancestry))
+        shown.lens = _start(part.memory_lens)
+        output = packed.new_empty(packed.shape[0], attention.heads * attention.head_dim)
+        self.library.attend(self.address + offset, ctypes.addressof(shown), grow, packed.data_ptr(), output.data_ptr())
+        return output
 
     def make_room(self, like: Tensor, memory: KeyValues, rows: tuple[int, int]) -> None:
         """Room for the keys and values of one more step of so many sentences and rows of each."""
@@ -204,13 +232,20 @@ class SearchCache(Protocol):
         """The cache of each layer's own keys, and of the memory's."""
 
 
-class _Shown(NamedTuple):
-    """The tensors that a `Part` shows, of so many sentences and rows of each, and the keys that there is room for."""
+def _nothing() -> None:
+    """What no tensor is."""
 
-    keys: Tensor | None
-    memory: Tensor | None
-    rows: tuple[int, int]
-    room: int
+
+class _Shown(NamedTuple):
+    """The tensors that a `Part` shows, of so many sentences and rows of each, and the keys that there is room for.
+
+    They are not kept alive.
+    """
+
+    keys: Callable[[], Tensor | None] = _nothing
+    memory: Callable[[], Tensor | None] = _nothing
+    rows: tuple[int, int] = (0, 0)
+    room: int = 0
 
 
 class NativeSearch:
@@ -221,40 +256,43 @@ class NativeSearch:
     """
 
     def __init__(self, blocks: Sequence[NativeBlock], norm: nn.Module):
-        self._blocks, self._closing = blocks, _Norm()
-        self._addresses = (c_void_p * len(blocks))(*(block.address for block in blocks))
-        norms = [pair for block in blocks for pair in block.norms]
-        # a parameter may be elsewhere than in the search before
-        for place, own in [*norms, (self._closing, norm)]:
-            if isinstance(own, nn.LayerNorm):
-                place.weight, place.bias, place.eps, place.on = own.weight.data_ptr(), own.bias.data_ptr(), own.eps, 1
-        # a `Part` of native.cpp for each layer, and the tensors that it shows
-        self._numbers = (c_int64 * (_PART * len(blocks)))()
-        self._shown = [_Shown(None, None, (0, 0), 0)] * len(blocks)
+        self._blocks, self._norm, self._closing = blocks, norm, _Norm()
+        # the norms of this moment: a search goes on with them when a parameter moves
+        self._kept = [block.shown() for block in blocks], _show(self._closing, norm)
+        self._addresses = (c_void_p * len(blocks))(*(ctypes.addressof(block) for block, _ in self._kept[0]))
+        # of each layer, and the tensors that it shows
+        self._parts = (_Part * len(blocks))()
+        self._shown = [_Shown()] * len(blocks)
+
+    def __deepcopy__(self, memo: object) -> "NativeSearch":
+        # of a copied cache, by the same blocks: what its parts show is elsewhere
+        return NativeSearch(self._blocks, self._norm)
 
     def takes(self, x: Tensor, cache: SearchCache) -> bool:
         """Whether these rows are for C++: few, in float32, and the hypotheses of a sentence share its keys."""
         own, lens = cache.layers[0][0], cache.memory_lens
         known = isinstance(own, KeyValues) and (cache.beams == 1 or own.shares_beams) and _is_readable(lens)
+        known = known and all(_is_float(kept) for layer in cache.layers for kept in layer)
         return known and x.dtype == torch.float32 and x.is_cpu and is_few(len(x), self._blocks[0].largest)
 
     def parts(self, like: Tensor, cache: SearchCache, ancestry: Tensor | None) -> int:
         """Makes room for a step; where the parts are."""
-        numbers, hidden, rows = self._numbers, _hidden(ancestry), (cache.sentences, cache.beams)
+        hidden, rows = _hidden(ancestry), (cache.sentences, cache.beams)
         for layer, (own, cross) in enumerate(cache.layers):
             assert isinstance(own, KeyValues)
-            start, shown, used = layer * _PART, self._shown[layer], own.used + cache.beams
+            part, shown, used = self._parts[layer], self._shown[layer], own.used + cache.beams
             # most steps move nothing
-            if own.keys is shown.keys and cross.keys is shown.memory and rows == shown.rows and used <= shown.room:
-                own.used = numbers[start + _OWN_LENGTH] = used
-                numbers[start + _HIDDEN], numbers[start + _HIDDEN + 1], numbers[start + _HIDDEN + 2] = hidden
-                continue
-            self._blocks[layer].make_room(like, own, rows)
-            assert own.keys is not None
-            self._shown[layer] = _Shown(own.keys, cross.keys, rows, own.keys.shape[2])
-            places: list[c_int64 | int] = [*rows, *_places(own), *_places(cross), *hidden, _start(cache.memory_lens)]
-            numbers[start : start + _PART] = places
-        return ctypes.addressof(numbers)
+            if own.keys is shown.keys() and cross.keys is shown.memory() and rows == shown.rows and used <= shown.room:
+                own.used = part.own.length = used
+            else:
+                self._blocks[layer].make_room(like, own, rows)
+                assert own.keys is not None
+                memory = _nothing if cross.keys is None else weakref.ref(cross.keys)
+                self._shown[layer] = _Shown(weakref.ref(own.keys), memory, rows, own.keys.shape[2])
+                part.sentences, part.width, part.own, part.cross = *rows, _places(own), _places(cross)
+                part.lens = _start(cache.memory_lens)
+            part.bias, part.bias_strides = hidden
+        return ctypes.addressof(self._parts)
 
     def step(self, x: Float[Tensor, "rows width"], parts: Sequence[int]) -> Float[Tensor, "rows width"]:
         """The step of all searches whose `parts` these are."""
@@ -268,7 +306,8 @@ class NativeSearch:
 def native_search(blocks: Sequence[NativeBlock | None], norm: nn.Module) -> NativeSearch | None:
     """A search by these blocks and this closing norm; None where one of them is not in C++."""
     known = [block for block in blocks if block is not None]
-    return NativeSearch(known, norm) if known and len(known) == len(blocks) and _is_known(norm) else None
+    norms = [norm, *(own for block in known for own in block.norms())]
+    return NativeSearch(known, norm) if known and len(known) == len(blocks) and all(map(_is_known, norms)) else None
 
 
 def native_block(block: DecoderBlock, product_of: Callable[[nn.Module], NativeProduct | None]) -> NativeBlock | None:
@@ -314,6 +353,15 @@ def _is_known(norm: nn.Module) -> bool:
     return all(part is not None and part.dtype == torch.float32 for part in (norm.weight, norm.bias))
 
 
+def _show(place: _Norm, norm: nn.Module) -> list[Tensor]:
+    """Writes where the parameters of a norm are; these."""
+    if not isinstance(norm, nn.LayerNorm):
+        return []
+    weight, bias = norm.weight.detach().contiguous(), norm.bias.detach().contiguous()
+    place.weight, place.bias, place.eps, place.on = weight.data_ptr(), bias.data_ptr(), norm.eps, 1
+    return [weight, bias]
+
+
 def is_few(rows: int, weights: int) -> bool:
     """Whether a product of so many rows with so many weights is faster here, on one thread, than oneDNN's on all."""
     if takes_all() or rows < MANY_ROWS:
@@ -329,8 +377,7 @@ def takes_all() -> bool:
 
 def has_tiles() -> bool:
     """Whether products in C++ run on tiles (AMX) of this processor."""
-    library = build().library
-    return library is not None and bool(library.has_tiles())
+    return build().tiles
 
 
 def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:
@@ -341,25 +388,32 @@ def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:
 def _is_shared(part: SearchRows) -> bool:
     memory = part.own.memory
     shared = isinstance(memory, KeyValues) and (part.own.beams == 1 or memory.shares_beams)
-    return shared and _is_readable(part.memory_lens)
+    return shared and _is_readable(part.memory_lens) and _is_float(memory) and _is_float(part.cross.memory)
 
 
 def _is_readable(lens: Tensor | None) -> bool:
     return lens is None or (lens.dtype == torch.int64 and lens.is_contiguous())
 
 
-def _hidden(ancestry: Tensor | None) -> tuple[int, int, int]:
+def _is_float(memory: object) -> bool:
+    """Whether C++ can read these keys and values: under autocast they may be in half precision."""
+    if not isinstance(memory, KeyValues) or memory.keys is None or memory.values is None:
+        return True
+    return memory.keys.dtype == memory.values.dtype == torch.float32
+
+
+def _hidden(ancestry: Tensor | None) -> tuple[int, tuple[int, int]]:
     """Which keys a row sees: where the bias is, its strides of a sentence and a row."""
-    return (0, 0, 0) if ancestry is None else (ancestry.data_ptr(), ancestry.stride(0), ancestry.stride(2))
+    return (0, (0, 0)) if ancestry is None else (ancestry.data_ptr(), (ancestry.stride(0), ancestry.stride(2)))
 
 
 def _start(lens: Tensor | None) -> int:
     return 0 if lens is None else lens.data_ptr()
 
 
-def _places(memory: object) -> tuple[int, ...]:
-    """Keys and values: where they are, the strides of a sentence, a head and a key, and how many there are."""
+def _places(memory: object) -> _Memory:
+    """Where keys and values are, the strides of a sentence, a head and a key, and how many there are."""
     if not isinstance(memory, KeyValues) or memory.keys is None or memory.values is None:
-        return (0,) * 9
+        return _Memory()
     keys, values = memory.keys, memory.values
-    return keys.data_ptr(), values.data_ptr(), *keys.stride()[:3], *values.stride()[:3], memory.used
+    return _Memory(keys.data_ptr(), values.data_ptr(), keys.stride()[:3], values.stride()[:3], memory.used)

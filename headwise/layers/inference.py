@@ -138,9 +138,11 @@ class Int8Product:
         self._many: Product = self.native if alone and self.native else partial(self._by_pytorch, many)
 
     def __call__(self, x: Tensor) -> Tensor:
+        # under autocast rows are in half precision
+        own = x.float()
         if not x.numel():
-            return F.linear(x, self._weight)
-        return self._few(x) if self.is_few(x) else self._many(x)
+            return F.linear(own, self._weight).to(x.dtype)
+        return (self._few if self.is_few(x) else self._many)(own).to(x.dtype)
 
     def is_few(self, x: Tensor) -> bool:
         """Whether the product of few rows is the faster one."""

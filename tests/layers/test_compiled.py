@@ -1,14 +1,16 @@
 """Products and steps in C++: the numbers of PyTorch's operators."""
 
+import copy
 import ctypes
 import shutil
 import subprocess
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from devices import on_the_host, seeded
-from test_inference import decoded, memory_of, model
+from test_inference import LENS, decoded, memory_of, model
 from test_native import needs_compiler
 from torch import nn
 
@@ -16,8 +18,9 @@ from headwise import native
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
 from headwise.decoding.sampling import greedy, sample
+from headwise.errors import ShapeError
 from headwise.layers import compiled, inference
-from headwise.layers.compiled import NativeProduct
+from headwise.layers.compiled import NativeProduct, NativeSearch
 from headwise.layers.inference import DecodingBlock, for_inference, int8_product
 from headwise.models.decoder_only import build_decoder
 from headwise.models.transformer_config import DecoderConfig
@@ -36,6 +39,19 @@ def by_pytorch(monkeypatch, make):
         for module in (inference, compiled):
             patch.setattr(module, "build", lambda: native.Build(None, "as without a compiler"))
         return make()
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The number of searches that each step of whole decoders in C++ was for."""
+    counts, step = [], NativeSearch.step
+
+    def counted(self, x, parts):
+        counts.append(len(parts))
+        return step(self, x, parts)
+
+    monkeypatch.setattr(NativeSearch, "step", counted)
+    return counts
 
 
 def nearly_the_same(fast, slow, steps, beams):
@@ -122,6 +138,34 @@ def test_a_number_that_is_not_finite_makes_all_nan(bad):
     assert int8_product(nn.Linear(97, 5))(x).isnan().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_rows_of_another_type_are_read_in_float32(dtype, rows):
+    product, x = int8_product(nn.Linear(97, 31)), torch.randn(rows, 97, generator=seeded(5)).to(dtype)
+    output = product(x)
+    assert output.dtype == dtype
+    torch.testing.assert_close(output, product(x.float()).to(dtype))
+    assert product(x[:0]).dtype == dtype
+
+
+@pytest.mark.parametrize("x", [torch.ones(2, 97).double(), torch.ones(2, 97).bfloat16(), torch.ones(2, 96)])
+def test_cpp_reads_no_other_rows(x):
+    with pytest.raises(ShapeError, match=f"reads 97 numbers of float32 a row on a processor, got rows of {x.shape[1]}"):
+        int8_product(nn.Linear(97, 31)).native(x)
+
+
+def test_autocast_searches_like_float32(all_rounded):
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    with torch.inference_mode():
+        plain = decoded(twin, 5, 3)
+        with torch.autocast("cpu", torch.bfloat16):
+            cache = twin.decoder.start(memory_of(twin), torch.tensor([5, 0, 3]))
+            # which C++ cannot read
+            assert cache.layers[0][1].keys.dtype == torch.bfloat16
+            for own, other in zip(decoded(twin, 5, 3), plain, strict=True):
+                torch.testing.assert_close(own.float(), other, rtol=0, atol=0.1 * float(other.abs().max()))
+
+
 OPTIONS = pytest.mark.parametrize(
     "options",
     [
@@ -137,7 +181,7 @@ OPTIONS = pytest.mark.parametrize(
 @OPTIONS
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("few", [True, False])
-def test_a_step_is_that_of_pytorch(monkeypatch, all_rounded, options, beams, few):
+def test_a_step_is_that_of_pytorch(monkeypatch, all_rounded, calls, options, beams, few):
     made = model(torch.float32, **options).eval()
     fast = for_inference(made, "int8")
     slow = by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))
@@ -147,6 +191,7 @@ def test_a_step_is_that_of_pytorch(monkeypatch, all_rounded, options, beams, few
     for module in (compiled, inference):
         monkeypatch.setattr(module, "is_few", lambda rows, weights: few)
     nearly_the_same(fast, slow, 21, beams)
+    assert calls == [1] * 22 * few
 
 
 @pytest.mark.parametrize(
@@ -192,6 +237,41 @@ def test_a_norm_may_change_and_move(all_rounded):
     with torch.inference_mode():
         torch.testing.assert_close(decoded(twin, 2, 1)[0], decoded(fresh, 2, 1)[0])
         assert not torch.equal(decoded(twin, 2, 1)[0], before)
+
+
+def test_a_search_keeps_the_norms_that_it_reads(all_rounded):
+    made = model(torch.float32).eval()
+    twin, norms = for_inference(made, "int8"), [made.decoder.blocks[0].cross_residual.before, made.decoder.norm]
+    with torch.inference_mode():
+        expected = decoded(twin, 2, 1)
+    parameters = [parameter for norm in norms for parameter in norm.parameters()]
+    held = []
+    for parameter in parameters:
+        numbers = parameter.detach().numpy().copy()
+        held.append(weakref.ref(numbers))
+        parameter.data = torch.from_numpy(numbers)
+    del numbers
+    with torch.inference_mode():
+        cache = twin.decoder.start(memory_of(twin), LENS)
+        for parameter in parameters:
+            parameter.data = torch.full_like(parameter, 7.0)
+        # another search shows the new ones to its own steps alone
+        others = twin.decoder.start(memory_of(twin), LENS)
+        tokens = torch.randint(4, 19, (3,), generator=seeded(9))
+        torch.testing.assert_close(twin.decoder.step(tokens, cache), expected[0], rtol=0, atol=0)
+        assert not torch.equal(twin.decoder.step(tokens, others), expected[0])
+        assert all(own() is not None for own in held)
+        del cache
+        assert all(own() is None for own in held)
+
+
+def test_a_norm_that_cpp_cannot_read_leaves_the_search_to_python(all_rounded):
+    made = model(torch.float32).eval()
+    twin, norm = for_inference(made, "int8"), made.decoder.blocks[1].feed_forward_residual.before
+    with torch.inference_mode():
+        assert twin.decoder.start(memory_of(twin), LENS).native is not None
+        norm.weight.data = norm.weight.data.double()
+        assert twin.decoder.start(memory_of(twin), LENS).native is None
 
 
 @OPTIONS
@@ -249,7 +329,7 @@ def test_a_decoder_without_memory_goes_on_after_a_prompt(writers, length, beams)
     assert apart.max() < 0.03 * slow[0].abs().max()
 
 
-def test_searches_at_different_steps_share_one_call(all_rounded):
+def test_searches_at_different_steps_share_one_call(all_rounded, calls):
     twin, tokens = for_inference(model(torch.float32).eval(), "int8"), torch.tensor([4, 5, 6])
     with torch.inference_mode():
         memory = memory_of(twin)
@@ -262,7 +342,10 @@ def test_searches_at_different_steps_share_one_call(all_rounded):
             return first, second
 
         rows = torch.tensor([7, 8, 9, 10]), tokens
-        together = twin.decoder.step_all(rows, caches())
+        both = caches()
+        calls.clear()
+        together = twin.decoder.step_all(rows, both)
+        assert calls == [2]
         alone = torch.cat([twin.decoder.step(own, cache) for own, cache in zip(rows, caches(), strict=True)])
     # one scale for the rows of all
     torch.testing.assert_close(together, alone, rtol=0, atol=0.03 * float(alone.abs().max()))
@@ -306,9 +389,46 @@ def test_rows_may_be_a_view(all_rounded):
     torch.testing.assert_close(*steps, rtol=0, atol=0)
 
 
-def test_a_search_may_change_between_cpp_and_python(monkeypatch, all_rounded):
+def test_a_search_may_change_between_cpp_and_python(monkeypatch, all_rounded, calls):
     made = model(torch.float32).eval()
     mixed, slow = for_inference(made, "int8"), by_pytorch(monkeypatch, lambda: for_inference(made, "int8"))
     count = iter(range(100))
     monkeypatch.setattr(compiled, "is_few", lambda rows, weights: next(count) // 3 % 2 == 0)
     nearly_the_same(mixed, slow, 30, 3)
+    assert 5 < len(calls) < 26
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_search_goes_on_from_a_copy_of_its_cache(all_rounded, calls, beams):
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    rows = torch.randint(4, 19, (3 * beams,), generator=seeded(5))
+    with torch.inference_mode():
+        cache = twin.decoder.start(memory_of(twin), LENS)
+        twin.decoder.step(torch.tensor([4, 5, 6]), cache)
+        cache.expand(beams)
+        twin.decoder.step(rows, cache)
+        copied, logits = copy.deepcopy(cache), ([], [])
+        # in turn: neither writes into the other
+        for step in range(20):
+            own = torch.randint(4, 19, (2, 3 * beams), generator=seeded(step))
+            logits[0].append(twin.decoder.step(own[0], cache))
+            twin.decoder.step(own[1], copied)
+        again = copy.deepcopy(twin.decoder.start(memory_of(twin), LENS))
+        twin.decoder.step(torch.tensor([4, 5, 6]), again)
+        again.expand(beams)
+        twin.decoder.step(rows, again)
+        for step in range(20):
+            own = torch.randint(4, 19, (2, 3 * beams), generator=seeded(step))
+            logits[1].append(twin.decoder.step(own[0], again))
+    torch.testing.assert_close(*logits, rtol=0, atol=0)
+    assert len(calls) == 64
+
+
+def test_what_a_search_left_is_not_kept_alive(all_rounded):
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    with torch.inference_mode():
+        cache = twin.decoder.start(memory_of(twin), LENS)
+        twin.decoder.step(torch.tensor([4, 5, 6]), cache)
+        left = [weakref.ref(part) for layer in cache.layers for kept in layer for part in (kept.keys, kept.values)]
+        cache.keep(torch.tensor([2, 0]))
+    assert all(own() is None for own in left)
