@@ -16,6 +16,8 @@ import { wide } from "../core/wide.js";
 const [LETTERS, BOND, APART] = [12, 1.6, 5];
 /** Where a number of a bond may stand: on one side, on the other, a little further away. */
 const AWAY = [1, -1, 1.6, -1.6];
+/** Directions round an atom. */
+const ROUND = Array.from({ length: 8 }, (_, at) => [Math.cos((at * Math.PI) / 4), Math.sin((at * Math.PI) / 4)]);
 
 /**
  * @param {HTMLCanvasElement} canvas
@@ -141,13 +143,18 @@ function numbers(context, part, spots, radius, taken, ink) {
   context.fillStyle = ink;
   part.nodes.forEach(({ name }, at) => {
     const beside = part.pairs.filter(([q, k]) => q === at && k !== at).map(([, k]) => spots[k]);
-    const [across, down] = freeOf(spots[at], beside);
     const text = name.replace(/^\D+/, "");
-    const [x, y] = [spots[at][0] + across * (radius + 13), spots[at][1] + down * (radius + 13)];
     const half = [wide(text, LETTERS) / 2, LETTERS / 2];
-    const covers = (/** @type {number[]} */ one) =>
-      Math.abs(one[0] - x) < one[2] + half[0] && Math.abs(one[1] - y) < one[3] + half[1];
-    if (taken.some(covers)) return;
+    const others = taken.filter((_, place) => place !== at);
+    const clear = (/** @type {number[]} */ [x, y]) =>
+      others.every((one) => Math.abs(one[0] - x) >= one[2] + half[0] || Math.abs(one[1] - y) >= one[3] + half[1]);
+    const away = (/** @type {number[]} */ [across, down]) => [
+      spots[at][0] + across * (radius + 13),
+      spots[at][1] + down * (radius + 13),
+    ];
+    const place = [freeOf(spots[at], beside), ...ROUND].map(away).find(clear);
+    if (!place) return;
+    const [x, y] = place;
     context.fillText(text, x, y);
     taken.push([x, y, ...half]);
   });

@@ -35,11 +35,14 @@ export function mount(head, order, positions) {
         "aria-pressed": "false",
         tabindex: -1,
         onclick: () => (head.press ? head.press(side, place) : choose(next(locked(head), side, place), head)),
-        onpointerenter: () => (state.hovered.value = alone),
+        // a finger points at nothing before it taps
+        onpointerenter: (/** @type {PointerEvent} */ event) => {
+          if (event.pointerType !== "touch") state.hovered.value = alone;
+        },
         onpointerleave: () => (state.hovered.value = null),
         onfocus: () => {
           stop(node);
-          state.hovered.value = alone;
+          if (node.matches(":focus-visible")) state.hovered.value = alone;
         },
         onblur: () => (state.hovered.value = null),
       },
