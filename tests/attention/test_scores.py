@@ -7,7 +7,7 @@ import torch
 from devices import seeded
 from torch import nn
 
-from headwise.attention import attend, scores
+from headwise.attention import attend, scores, weights
 from headwise.attention.scores import Additive, Bilinear, Cosine, Dot, QKNorm, ScaledDot, Score, SoftCap, as_score
 from headwise.errors import ConfigError, ShapeError, Unsupported
 
@@ -39,6 +39,14 @@ class Doubled(Score):
     def as_dot(self, query, key):
         turned, other, scale = self.score.as_dot(query, key)
         return turned, other, 2 * scale
+
+
+class ByHead(Score):
+    # says its heads, and no more
+    num_heads = 3
+
+    def forward(self, query, key):
+        return torch.tensor([1.0, 2.0, 3.0]).view(3, 1, 1) * (query @ key.mT)
 
 
 MADE = {
@@ -261,6 +269,8 @@ def test_scores_that_need_all_heads_at_once():
     assert [name for name, score in built.items() if score.per_head()] == ["cosine", "gat", "gatv2", "custom"]
     assert SoftCap(Cosine(3), 5.0).per_head()
     query, key = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4)
+    whole, part = (weights(query, key, score=ByHead(), heads=heads) for heads in (None, [1]))
+    torch.testing.assert_close(part, whole[:, 1:2])
     for score in built.values():
         if not score.per_head():
             torch.testing.assert_close(score(query, key)[:, 1:], score(query[:, 1:], key[:, 1:]))

@@ -57,6 +57,26 @@ def test_the_facts_of_every_scheme():
         assert "arXiv:" in known.paper
 
 
+def test_a_scheme_of_your_own_names_its_source_or_has_that_of_its_base():
+    class Near(Position):
+        """Near. Source: Şahin and Roe 2020, arXiv:2001.00001."""
+
+    class Nearer(Near):
+        """Nearer. Source: Noe 2021, arXiv:2101.00001."""
+
+    class Renamed(Nearer):
+        """Nearer, by another name."""
+
+    class Stated(Near):
+        """Nearest. Source: Noe 2021, arXiv:2101.00001."""
+
+        paper = "none"
+
+    papers = [kind.paper for kind in (Near, Nearer, Renamed, Stated)]
+    own = "Noe 2021, arXiv:2101.00001"
+    assert papers == ["Şahin and Roe 2020, arXiv:2001.00001", own, own, "none"]
+
+
 @every
 def test_every_scheme_is_built_for_a_model_and_keeps_shape_and_type(name):
     x, heads = torch.randn(2, 5, D_MODEL), torch.randn(2, HEADS, 5, HEAD_DIM)
