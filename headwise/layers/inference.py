@@ -71,6 +71,7 @@ def is_current(twin: nn.Module, model: nn.Module) -> bool:
 
 
 def _parameters(modules: Sequence[nn.Module]) -> set[int]:
+    # `parameters(recurse=False)` takes eight times as long on the modules of a base Transformer
     return {id(parameter) for module in modules for parameter in vars(module)["_parameters"].values()} - {id(None)}
 
 
@@ -110,8 +111,9 @@ def int8_product(linear: nn.Linear) -> Product:
 
     With one scale for all rows, what a row gives depends a little on those beside it. Where the processor has VNNI a
     layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few. Where there is a
-    compiler, C++ multiplies few rows, and by tiles (AMX) all, with the same result. `benchmarks.decoding` shows both,
-    by sentences one by one and by 32.
+    compiler, C++ multiplies few rows, and by tiles (AMX) all: what PyTorch's product of few rows gives; of many rows
+    oneDNN rounds a number just between two of 8 bits the other way now and then. `benchmarks.decoding` shows both, by
+    sentences one by one and by 32.
 
     Raises: MachineError where PyTorch has no such products.
     """

@@ -194,6 +194,7 @@ class TransformerDecoder(Decoder):
         self, tokens: Sequence[Tensor], caches: Sequence[Cache], beside: Callable[[], object] = lambda: None
     ) -> Float[Tensor, "rows vocab"]:
         own = [cache for cache in caches if isinstance(cache, TransformerCache)]
+        assert len(own) == len(caches), "the caches of a decoder are those that its start() and empty() make"
         pairs = zip(tokens, own, strict=True)
         embedded = [self.embedding(last[:, None], cache.length).squeeze(1) for last, cache in pairs]
         x = torch.cat(embedded) if len(embedded) > 1 else embedded[0]

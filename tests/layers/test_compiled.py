@@ -15,6 +15,7 @@ from test_native import needs_compiler
 from torch import nn
 
 from headwise import native
+from headwise.caches import Cache
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
 from headwise.decoding.sampling import greedy, sample
@@ -432,3 +433,12 @@ def test_what_a_search_left_is_not_kept_alive(all_rounded):
         left = [weakref.ref(part) for layer in cache.layers for kept in layer for part in (kept.keys, kept.values)]
         cache.keep(torch.tensor([2, 0]))
     assert all(own() is None for own in left)
+
+
+def test_a_step_with_the_cache_of_another_decoder_says_what_it_takes(all_rounded):
+    class Other(Cache):
+        expand = reorder = keep = print
+
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    with pytest.raises(AssertionError, match=r"those that its start\(\) and empty\(\) make"):
+        twin.decoder.step(torch.tensor([4, 5, 6]), Other())
