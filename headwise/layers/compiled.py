@@ -103,14 +103,14 @@ class NativeProduct:
         self.layer = _Layer(inputs, outputs, 2**bits - 1, *(tensor.data_ptr() for tensor in tensors))
         self._address = ctypes.addressof(self.layer)
 
-    def __call__(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+    def __call__(self, x: Tensor) -> Float[Tensor, "*batch outputs"]:
         """Raises: ShapeError: C++ cannot read x: it is of another width or type, or not in the processor's memory."""
         if x.shape[-1] != self.layer.inputs or x.dtype != torch.float32 or not x.is_cpu:
             raise ShapeError(
                 f"a product in C++ reads {self.layer.inputs} numbers of float32 a row on a processor, got rows of"
                 f" {x.shape[-1]} in {x.dtype} on {x.device}"
             )
-        x = x.contiguous()
+        x = x.contiguous().resolve_neg()
         output = x.new_empty((*x.shape[:-1], self.outputs))
         self._library.multiply(self._address, x.data_ptr(), output.numel() // self.outputs, output.data_ptr())
         return output
@@ -271,7 +271,11 @@ class NativeSearch:
     def takes(self, x: Tensor, cache: SearchCache) -> bool:
         """Whether these rows are for C++: few, in float32, and the hypotheses of a sentence share its keys."""
         own, lens = cache.layers[0][0], cache.memory_lens
-        known = isinstance(own, KeyValues) and (cache.beams == 1 or own.shares_beams) and _is_readable(lens)
+        known = (
+            isinstance(own, KeyValues)
+            and (cache.beams == 1 or own.shares_beams)
+            and _is_readable(lens, cache.sentences)
+        )
         known = known and all(_is_float(kept) for layer in cache.layers for kept in layer)
         return known and x.dtype == torch.float32 and x.is_cpu and is_few(len(x), self._blocks[0].largest)
 
@@ -388,11 +392,13 @@ def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:
 def _is_shared(part: SearchRows) -> bool:
     memory = part.own.memory
     shared = isinstance(memory, KeyValues) and (part.own.beams == 1 or memory.shares_beams)
-    return shared and _is_readable(part.memory_lens) and _is_float(memory) and _is_float(part.cross.memory)
+    return (
+        shared and _is_readable(part.memory_lens, part.sentences) and _is_float(memory) and _is_float(part.cross.memory)
+    )
 
 
-def _is_readable(lens: Tensor | None) -> bool:
-    return lens is None or (lens.dtype == torch.int64 and lens.is_contiguous())
+def _is_readable(lens: Tensor | None, sentences: int) -> bool:
+    return lens is None or (lens.dtype == torch.int64 and lens.shape == (sentences,) and lens.is_contiguous())
 
 
 def _is_float(memory: object) -> bool:

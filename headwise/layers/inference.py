@@ -111,7 +111,7 @@ def int8_product(linear: nn.Linear) -> Product:
 
     With one scale for all rows, what a row gives depends a little on those beside it. Where the processor has VNNI a
     layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few. Where there is a
-    compiler, C++ multiplies few rows, and by tiles (AMX) all: what PyTorch's product of few rows gives; of many rows
+    compiler, C++ multiplies few rows, and by tiles (AMX) all: bit for bit what fbgemm's product of few rows gives;
     oneDNN rounds a number just between two of 8 bits the other way now and then. `benchmarks.decoding` shows both, by
     sentences one by one and by 32.
 
@@ -141,7 +141,7 @@ class Int8Product:
 
     def __call__(self, x: Tensor) -> Tensor:
         # under autocast rows are in half precision
-        own = x.float()
+        own = x.float() if x.is_floating_point() else x
         if not x.numel():
             return F.linear(own, self._weight).to(x.dtype)
         return (self._few if self.is_few(x) else self._many)(own).to(x.dtype)
