@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import pickle
 import shutil
 import subprocess
 import weakref
@@ -19,7 +20,7 @@ from headwise.caches import Cache
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
 from headwise.decoding.sampling import greedy, sample
-from headwise.errors import ShapeError
+from headwise.errors import MachineError, ShapeError
 from headwise.layers import compiled, inference
 from headwise.layers.compiled import NativeProduct, NativeSearch
 from headwise.layers.inference import DecodingBlock, for_inference, int8_product
@@ -168,6 +169,43 @@ def test_cpp_reads_no_other_rows(x):
             product(whole)
     with pytest.raises(ShapeError, match=f"reads 97 numbers of float32 a row on a processor, got rows of {x.shape[1]}"):
         product.native(x)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))], ids=["copied", "pickled"]
+)
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_product_may_be_copied(copied, bias):
+    layer = inference.RoundedLinear(nn.Linear(97, 31, bias=bias), int8_product)
+    other, x = copied(layer), torch.randn(5, 97, generator=seeded(5))
+    assert other.product.native is not layer.product.native
+    torch.testing.assert_close(other(x), layer(x), rtol=0, atol=0)
+
+
+def test_a_pickled_product_is_not_read_without_a_compiler(monkeypatch):
+    pickled = pickle.dumps(int8_product(nn.Linear(97, 31)))
+    with pytest.raises(MachineError, match=r"in C\+\+ cannot be read here \(as without a compiler\): round the layer"):
+        by_pytorch(monkeypatch, lambda: pickle.loads(pickled))
+
+
+def test_a_twin_may_be_copied(all_rounded, calls):
+    made = model(torch.float32).eval()
+    plain, twin = for_inference(made), for_inference(made, "int8")
+    pairs = [(copy.deepcopy(twin), twin), (for_inference(twin, "int8"), twin), (for_inference(plain, "int8"), twin)]
+    with torch.inference_mode():
+        for other, own in (*pairs, (for_inference(twin), plain)):
+            torch.testing.assert_close(decoded(other, 5, 3), decoded(own, 5, 3), rtol=0, atol=0)
+    assert len(calls) == 36
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_what_is_traced_computes_the_same(rows):
+    layer = inference.RoundedLinear(nn.Linear(97, 31), int8_product)
+    x, other = torch.randn(2, rows, 97, generator=seeded(5))
+    with torch.no_grad():
+        traced = torch.jit.trace(layer, x)
+    torch.testing.assert_close(traced(other), layer(other), rtol=1e-5, atol=0.02)
 
 
 def test_autocast_searches_like_float32(all_rounded):
