@@ -1,5 +1,6 @@
-// Products of 8-bit numbers and a cached step of a plain decoder block, for few rows: what torch's operators compute.
-// Compiled on the machine that runs it (`__init__.py`); the structures are repeated there, field by field.
+// Products of 8-bit numbers, cached steps of plain decoder blocks and the ranking of tokens: what torch's operators compute.
+// Compiled on the machine that runs it (`native.py`). `layers/compiled.py` repeats the structures, field by field, and
+// `decoding/constraints.py` that of the ranking.
 #include <immintrin.h>
 #if defined(__linux__)
 #include <sys/syscall.h>
@@ -36,13 +37,13 @@ static inline Lanes four(int32_t x) { return _mm256_set1_epi32(x); }
 #error "needs AVX2"
 #endif
 
-// outputs side by side, how many such panels are computed at once, and what the number of inputs is padded to
-constexpr int64_t LANES = sizeof(Lanes) / 4, PANELS = LANES == 16 ? 2 : 1, LINE = 16;
+// outputs side by side, how many such panels and rows are computed at once, and what the number of inputs is padded to
+constexpr int64_t LANES = sizeof(Lanes) / 4, PANELS = LANES == 16 ? 2 : 1, FEW_ROWS = 8, LINE = 16;
 #if defined(__AMX_INT8__) && defined(__AVX512VNNI__) && defined(__linux__)
 #define TILES
 constexpr int64_t DEPTH = 64, MOST_ROWS = 32, TILE = 16;
 #else
-constexpr int64_t DEPTH = 4, MOST_ROWS = 8, TILE = 1;
+constexpr int64_t DEPTH = 4, MOST_ROWS = FEW_ROWS, TILE = 1;
 #endif
 
 // x W^T + b. `weight` is (out / LANES, in / 4, LANES, 4), padded with zeros to panels and DEPTH; `sums` of its rows;
@@ -109,7 +110,7 @@ static void panels(const Layer &layer, const uint8_t *x, int64_t stride, int64_t
 typedef void (*Panels)(const Layer &, const uint8_t *, int64_t, int64_t, int64_t, int32_t *);
 static const Panels BY_ROWS[] = {nullptr,   panels<1>, panels<2>, panels<3>, panels<4>,
                                  panels<5>, panels<6>, panels<7>, panels<8>};
-constexpr int64_t LINE_BYTES = 64, FEW_ROWS = 8, BLOCK_ROWS = 256, NEAR = 1 << 18;
+constexpr int64_t LINE_BYTES = 64, BLOCK_ROWS = 256, NEAR = 1 << 18;
 // by tiles, even rows that are mostly empty are faster than more of these by vectors
 constexpr int64_t VECTOR_ROWS = 2;
 
@@ -206,7 +207,7 @@ static bool range(const float *x, int64_t count, int64_t largest, float &scale, 
     return true;
 }
 
-// the numbers of some rows in 8 bits, `stride` apart; what lies between stays as it is
+// the numbers of some rows in 8 bits, `stride` apart, with zeros between them
 static void rounds(const float *x, int64_t rows, int64_t in, float scale, float zero, float most, uint8_t *to, int64_t stride) {
     const float inverse = 1.0f / scale;
     for (int64_t r = 0; r < rows; r++, x += in, to += stride) {

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.caches import AttentionStep, KeyValues
-from headwise.errors import ShapeError
+from headwise.errors import MachineError, ShapeError
 from headwise.layers.attention import MultiHeadAttention
 from headwise.layers.blocks import DecoderBlock, Residual
 from headwise.native import build
@@ -103,17 +103,34 @@ class NativeProduct:
         self.layer = _Layer(inputs, outputs, 2**bits - 1, *(tensor.data_ptr() for tensor in tensors))
         self._address = ctypes.addressof(self.layer)
 
-    def __call__(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+    def given(self) -> tuple[Int[Tensor, "outputs inputs"], Float[Tensor, "outputs"], Float[Tensor, "outputs"], int]:
+        """Weight, scales, bias and bits, as they were given."""
+        panels, scales, bias, _ = self._tensors
+        weight = panels.transpose(1, 2).flatten(2).flatten(0, 1)[: self.outputs, : self.layer.inputs]
+        return weight.contiguous(), scales, bias, self.layer.largest.bit_length()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # it may be read on another processor
+        return _product, self.given()
+
+    def __call__(self, x: Tensor) -> Float[Tensor, "*batch outputs"]:
         """Raises: ShapeError: C++ cannot read x: it is of another width or type, or not in the processor's memory."""
         if x.shape[-1] != self.layer.inputs or x.dtype != torch.float32 or not x.is_cpu:
             raise ShapeError(
                 f"a product in C++ reads {self.layer.inputs} numbers of float32 a row on a processor, got rows of"
                 f" {x.shape[-1]} in {x.dtype} on {x.device}"
             )
-        x = x.contiguous()
+        x = x.contiguous().resolve_neg()
         output = x.new_empty((*x.shape[:-1], self.outputs))
         self._library.multiply(self._address, x.data_ptr(), output.numel() // self.outputs, output.data_ptr())
         return output
+
+
+def _product(weight: Tensor, scales: Tensor, bias: Tensor, bits: int) -> NativeProduct:
+    library, reason, _ = build()
+    if library is None or library.bits() < bits:
+        raise MachineError(f"a product of {bits} bits in C++ cannot be read here ({reason}): round the layer here")
+    return NativeProduct(library, weight, scales, bias, bits)
 
 
 class NativeAttention(NamedTuple):
@@ -177,6 +194,10 @@ class NativeBlock:
         )
         self.address, self.kv_heads, self.head_dim = ctypes.addressof(block), own.kv_heads, own.head_dim
         self.largest = max(layer.inputs * layer.outputs for layer in (block.inner, block.own.project))
+
+    def __deepcopy__(self, memo: object) -> "NativeBlock":
+        # only read, as the parameters that a copied `DecodingBlock` goes on sharing
+        return self
 
     def norms(self) -> list[nn.Module]:
         """Those around the attentions and the network, as `shown` takes their places."""
@@ -271,9 +292,14 @@ class NativeSearch:
     def takes(self, x: Tensor, cache: SearchCache) -> bool:
         """Whether these rows are for C++: few, in float32, and the hypotheses of a sentence share its keys."""
         own, lens = cache.layers[0][0], cache.memory_lens
-        known = isinstance(own, KeyValues) and (cache.beams == 1 or own.shares_beams) and _is_readable(lens)
+        known = (
+            isinstance(own, KeyValues)
+            and (cache.beams == 1 or own.shares_beams)
+            and _is_readable(lens, cache.sentences)
+        )
         known = known and all(_is_float(kept) for layer in cache.layers for kept in layer)
-        return known and x.dtype == torch.float32 and x.is_cpu and is_few(len(x), self._blocks[0].largest)
+        known = known and x.dtype == torch.float32 and x.is_cpu and not is_traced()
+        return known and is_few(len(x), self._blocks[0].largest)
 
     def parts(self, like: Tensor, cache: SearchCache, ancestry: Tensor | None) -> int:
         """Makes room for a step; where the parts are."""
@@ -382,17 +408,24 @@ def has_tiles() -> bool:
 
 def takes(x: Tensor, parts: Sequence[SearchRows]) -> bool:
     """Whether a `NativeBlock` computes these rows: in float32, and the hypotheses of a sentence share its keys."""
-    return x.dtype == torch.float32 and x.is_cpu and all(map(_is_shared, parts))
+    return x.dtype == torch.float32 and x.is_cpu and all(map(_is_shared, parts)) and not is_traced()
+
+
+def is_traced() -> bool:
+    """Whether PyTorch writes down what is computed: it sees nothing of C++."""
+    return torch.jit.is_tracing() or torch.compiler.is_compiling()
 
 
 def _is_shared(part: SearchRows) -> bool:
     memory = part.own.memory
     shared = isinstance(memory, KeyValues) and (part.own.beams == 1 or memory.shares_beams)
-    return shared and _is_readable(part.memory_lens) and _is_float(memory) and _is_float(part.cross.memory)
+    return (
+        shared and _is_readable(part.memory_lens, part.sentences) and _is_float(memory) and _is_float(part.cross.memory)
+    )
 
 
-def _is_readable(lens: Tensor | None) -> bool:
-    return lens is None or (lens.dtype == torch.int64 and lens.is_contiguous())
+def _is_readable(lens: Tensor | None, sentences: int) -> bool:
+    return lens is None or (lens.dtype == torch.int64 and lens.shape == (sentences,) and lens.is_contiguous())
 
 
 def _is_float(memory: object) -> bool:

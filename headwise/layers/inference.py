@@ -21,7 +21,7 @@ from headwise.caches import AttentionStep, KeyValues
 from headwise.errors import MachineError
 from headwise.layers.attention import MultiHeadAttention, Vectors, rotated, rows_of_beams
 from headwise.layers.blocks import DecoderBlock, EncoderBlock, Lens, Residual
-from headwise.layers.compiled import MANY_ROWS, NativeProduct, is_few, native_block, takes, takes_all
+from headwise.layers.compiled import MANY_ROWS, NativeProduct, is_few, is_traced, native_block, takes, takes_all
 from headwise.layers.feed_forward import FeedForward
 from headwise.layers.norms import TokenBatchNorm
 from headwise.native import build
@@ -55,6 +55,8 @@ def for_inference(model: M, precision: Precision = "fp32") -> M:
     """
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
+    # of a copy what its model gives
+    _replace(twin, _made_of)
     if precision != "fp32":
         product = bfloat16_product if precision == "bf16" else int8_product
         _replace(twin, lambda child: RoundedLinear(child, product) if is_rounded(child, precision) else child)
@@ -71,6 +73,7 @@ def is_current(twin: nn.Module, model: nn.Module) -> bool:
 
 
 def _parameters(modules: Sequence[nn.Module]) -> set[int]:
+    # `parameters(recurse=False)` takes eight times as long on the modules of a base Transformer
     return {id(parameter) for module in modules for parameter in vars(module)["_parameters"].values()} - {id(None)}
 
 
@@ -110,8 +113,9 @@ def int8_product(linear: nn.Linear) -> Product:
 
     With one scale for all rows, what a row gives depends a little on those beside it. Where the processor has VNNI a
     layer is packed twice: oneDNN's product is the faster one of many rows, and the slower one of few. Where there is a
-    compiler, C++ multiplies few rows, and by tiles (AMX) all, with the same result. `benchmarks.decoding` shows both,
-    by sentences one by one and by 32.
+    compiler, C++ multiplies few rows, and by tiles (AMX) all: bit for bit what fbgemm's product of few rows gives;
+    oneDNN rounds a number just between two of 8 bits the other way now and then. `benchmarks.decoding` shows both, by
+    sentences one by one and by 32.
 
     Raises: MachineError where PyTorch has no such products.
     """
@@ -139,15 +143,19 @@ class Int8Product:
 
     def __call__(self, x: Tensor) -> Tensor:
         # under autocast rows are in half precision
-        own = x.float()
+        own = x.float() if x.is_floating_point() else x
         if not x.numel():
             return F.linear(own, self._weight).to(x.dtype)
-        return (self._few if self.is_few(x) else self._many)(own).to(x.dtype)
+        product = self._few if self.is_few(x) else self._many
+        if isinstance(product, NativeProduct) and is_traced():
+            weight, scales, bias, _ = product.given()
+            product = partial(self._by_pytorch, _packed(_quantized(weight * scales[:, None], scales), bias))
+        return product(own).to(x.dtype)
 
     def is_few(self, x: Tensor) -> bool:
         """Whether the product of few rows is the faster one."""
-        rows = x.numel() // x.shape[-1]
-        return rows < MANY_ROWS if self.native is None else is_few(rows, self._weight.numel())
+        rows, weights = int(x.numel() // x.shape[-1]), int(self._weight.numel())
+        return rows < MANY_ROWS if self.native is None else is_few(rows, weights)
 
     def _by_pytorch(self, packed: Any, x: Tensor) -> Tensor:
         output: Tensor = torch.ops.quantized.linear_dynamic(torch.atleast_2d(x), packed, reduce_range=self._reduced)
@@ -156,7 +164,11 @@ class Int8Product:
 
 def _rounded(linear: nn.Linear) -> Tensor:
     weight = linear.weight.detach()
-    scales = weight.abs().amax(1).div(_LARGEST).clamp_min(_STEP).double()
+    return _quantized(weight, weight.abs().amax(1).div(_LARGEST).clamp_min(_STEP))
+
+
+def _quantized(weight: Tensor, scales: Tensor) -> Tensor:
+    scales = scales.double()
     with warnings.catch_warnings():
         # PyTorch means to move quantized tensors to another package
         warnings.filterwarnings("ignore", message=".*torch.quantize_per", category=UserWarning)
@@ -500,6 +512,12 @@ class EncodingBlock(nn.Module):
 def _native_product(layer: nn.Module) -> NativeProduct | None:
     product = layer.product if isinstance(layer, RoundedLinear) else None
     return product.native if isinstance(product, Int8Product) else None
+
+
+def _made_of(child: nn.Module) -> nn.Module:
+    if isinstance(child, DecodingBlock | EncodingBlock):
+        return child.block
+    return child.linear if isinstance(child, RoundedLinear) else child
 
 
 def _twin(child: nn.Module) -> nn.Module:

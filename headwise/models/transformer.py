@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.attention.masks import Causal, Mask, Padding, Shifts
+from headwise.attention.masks import Causal, Mask, Padding, Place, Shifts
 from headwise.attention.zeros import zeroed_beyond
 from headwise.caches import AttentionStep, Cache, Segments
 from headwise.errors import ConfigError, ShapeError
@@ -152,7 +152,12 @@ class TransformerDecoder(Decoder):
         return self.norm(x)
 
     def start(self, memory: Memory, memory_lens: Lens) -> TransformerCache:
-        """Projects the memory for every layer, once; beams share it."""
+        """Projects the memory for every layer, once; beams share it.
+
+        Raises: ShapeError: lengths of other sentences, or beyond the memory.
+        """
+        batch, length = memory.states.shape[:2]
+        Padding(memory_lens).structure(Place(batch, 1, 2, length, 0, memory.states.device))
         cache = self.empty(memory.states, memory_lens)
         read, spread = _without_padding(memory.states, memory_lens)
         for block, (_, cross) in zip(self.blocks, cache.layers, strict=True):
@@ -194,7 +199,11 @@ class TransformerDecoder(Decoder):
         self, tokens: Sequence[Tensor], caches: Sequence[Cache], beside: Callable[[], object] = lambda: None
     ) -> Float[Tensor, "rows vocab"]:
         own = [cache for cache in caches if isinstance(cache, TransformerCache)]
-        pairs = zip(tokens, own, strict=True)
+        assert len(own) == len(caches), "the caches of a decoder are those that its start() and empty() make"
+        pairs = list(zip(tokens, own, strict=True))
+        # the sizes of a program are not numbers
+        for last, cache in pairs if not torch.compiler.is_exporting() else ():
+            cache.check_rows(len(last))
         embedded = [self.embedding(last[:, None], cache.length).squeeze(1) for last, cache in pairs]
         x = torch.cat(embedded) if len(embedded) > 1 else embedded[0]
         natives = [cache.native for cache in own if cache.native is not None and cache.native.takes(x, cache)]

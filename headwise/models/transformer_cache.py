@@ -5,6 +5,7 @@ from torch import Tensor
 
 from headwise.attention.masks import Padding
 from headwise.caches import SIDE_BY_SIDE, Ancestry, AttentionStep, Cache, KeyValues, States
+from headwise.errors import ShapeError
 from headwise.layers.compiled import NativeSearch
 from headwise.layers.inference import Step
 
@@ -30,6 +31,13 @@ class TransformerCache(Cache):
         self.ancestry: Ancestry | None = None
         self.placed = placed
         self.native: NativeSearch | None = None
+
+    def check_rows(self, rows: int) -> None:
+        """Raises: ShapeError: a step of this many rows is of other hypotheses than those here."""
+        if rows != self.sentences * self.beams:
+            raise ShapeError(
+                f"a step takes one token of each hypothesis, here {self.sentences} sentences x {self.beams}, got {rows}"
+            )
 
     def expand(self, beams: int) -> None:
         assert self.beams == 1, "beams are made once"

@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import pickle
 import shutil
 import subprocess
 import weakref
@@ -15,10 +16,11 @@ from test_native import needs_compiler
 from torch import nn
 
 from headwise import native
+from headwise.caches import Cache
 from headwise.decoding.beam import beam_search
 from headwise.decoding.constraints import constraints
 from headwise.decoding.sampling import greedy, sample
-from headwise.errors import ShapeError
+from headwise.errors import MachineError, ShapeError
 from headwise.layers import compiled, inference
 from headwise.layers.compiled import NativeProduct, NativeSearch
 from headwise.layers.inference import DecodingBlock, for_inference, int8_product
@@ -77,7 +79,16 @@ def test_a_product_is_that_of_pytorch(monkeypatch, sizes, bits):
     with torch.inference_mode():
         for rows in (*range(1, 17), 31, 32, 33, 70, 258):
             x = torch.randn(rows, sizes[0], generator=generator)
-            for inputs in (x, x.abs(), -x.abs(), x * 1e-6, x * 1e5, torch.zeros_like(x), x.expand(2, rows, -1)[:1]):
+            for inputs in (
+                x,
+                x.abs(),
+                -x.abs(),
+                x * 1e-6,
+                x * 1e5,
+                torch.zeros_like(x),
+                x.expand(2, rows, -1)[:1],
+                torch._neg_view(x),
+            ):
                 torch.testing.assert_close(fast(inputs), slow(inputs), rtol=1e-6, atol=1e-6)
 
 
@@ -148,10 +159,53 @@ def test_rows_of_another_type_are_read_in_float32(dtype, rows):
     assert product(x[:0]).dtype == dtype
 
 
-@pytest.mark.parametrize("x", [torch.ones(2, 97).double(), torch.ones(2, 97).bfloat16(), torch.ones(2, 96)])
+@pytest.mark.parametrize(
+    "x", [torch.ones(2, 97).double(), torch.ones(2, 97, device="meta"), torch.ones(2, 96), torch.ones(2, 194)]
+)
 def test_cpp_reads_no_other_rows(x):
+    product = int8_product(nn.Linear(97, 31))
+    for whole in (torch.ones(2, 97).long(), torch.ones(2, 97).bool()):
+        with pytest.raises(ShapeError, match="reads 97 numbers of float32 a row"):
+            product(whole)
     with pytest.raises(ShapeError, match=f"reads 97 numbers of float32 a row on a processor, got rows of {x.shape[1]}"):
-        int8_product(nn.Linear(97, 31)).native(x)
+        product.native(x)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))], ids=["copied", "pickled"]
+)
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_product_may_be_copied(copied, bias):
+    layer = inference.RoundedLinear(nn.Linear(97, 31, bias=bias), int8_product)
+    other, x = copied(layer), torch.randn(5, 97, generator=seeded(5))
+    assert other.product.native is not layer.product.native
+    torch.testing.assert_close(other(x), layer(x), rtol=0, atol=0)
+
+
+def test_a_pickled_product_is_not_read_without_a_compiler(monkeypatch):
+    pickled = pickle.dumps(int8_product(nn.Linear(97, 31)))
+    with pytest.raises(MachineError, match=r"in C\+\+ cannot be read here \(as without a compiler\): round the layer"):
+        by_pytorch(monkeypatch, lambda: pickle.loads(pickled))
+
+
+def test_a_twin_may_be_copied(all_rounded, calls):
+    made = model(torch.float32).eval()
+    plain, twin = for_inference(made), for_inference(made, "int8")
+    pairs = [(copy.deepcopy(twin), twin), (for_inference(twin, "int8"), twin), (for_inference(plain, "int8"), twin)]
+    with torch.inference_mode():
+        for other, own in (*pairs, (for_inference(twin), plain)):
+            torch.testing.assert_close(decoded(other, 5, 3), decoded(own, 5, 3), rtol=0, atol=0)
+    assert len(calls) == 36
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_what_is_traced_computes_the_same(rows):
+    layer = inference.RoundedLinear(nn.Linear(97, 31), int8_product)
+    x, other = torch.randn(2, rows, 97, generator=seeded(5))
+    with torch.no_grad():
+        traced = torch.jit.trace(layer, x)
+    torch.testing.assert_close(traced(other), layer(other), rtol=1e-5, atol=0.02)
 
 
 def test_autocast_searches_like_float32(all_rounded):
@@ -176,6 +230,36 @@ OPTIONS = pytest.mark.parametrize(
     ],
     ids=lambda options: "-".join(map(str, options.values())),
 )
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("few", [True, False])
+def test_a_step_takes_one_token_of_each_row(monkeypatch, all_rounded, precision, few):
+    for module in (compiled, inference):
+        monkeypatch.setattr(module, "is_few", lambda rows, weights: few)
+    twin = for_inference(model(torch.float32).eval(), precision)
+    with torch.inference_mode():
+        cache = twin.decoder.start(memory_of(twin), LENS)
+        for rows in (0, 2, 4):
+            with pytest.raises(ShapeError, match=f"each hypothesis, here 3 sentences x 1, got {rows}"):
+                twin.decoder.step(torch.full((rows,), 5), cache)
+        assert cache.length == 0
+        assert twin.decoder.step(torch.full((3,), 5), cache).shape == (3, 19)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize(
+    ("lens", "match"),
+    [
+        ([5, 9, 3], "up to 9, but there are 5 keys"),
+        ([5, 3], r"\(2,\) do not fit; expected \(3\)"),
+        ([5, -1, 3], "Padding: valid_lens"),
+    ],
+)
+def test_lengths_are_those_of_the_memory(all_rounded, precision, lens, match):
+    twin = for_inference(model(torch.float32).eval(), precision)
+    with torch.inference_mode(), pytest.raises(ShapeError, match=match):
+        twin.decoder.start(memory_of(twin), torch.tensor(lens))
 
 
 @OPTIONS
@@ -263,6 +347,19 @@ def test_a_search_keeps_the_norms_that_it_reads(all_rounded):
         assert all(own() is not None for own in held)
         del cache
         assert all(own() is None for own in held)
+
+
+def test_parameters_of_norms_may_be_views(all_rounded):
+    made = model(torch.float32).eval()
+    with torch.inference_mode():
+        norm = made.decoder.blocks[0].self_residual.before
+        norm.bias.fill_(0.3)
+        plain = decoded(for_inference(made, "int8"), 2, 1)
+    norm.weight = nn.Parameter(torch.stack([norm.weight.detach()] * 2, 1)[:, 0])
+    norm.bias = nn.Parameter(torch.tensor([0.3]).expand(12))
+    with torch.inference_mode():
+        for own, other in zip(decoded(for_inference(made, "int8"), 2, 1), plain, strict=True):
+            torch.testing.assert_close(own, other, rtol=0, atol=0)
 
 
 def test_a_norm_that_cpp_cannot_read_leaves_the_search_to_python(all_rounded):
@@ -432,3 +529,12 @@ def test_what_a_search_left_is_not_kept_alive(all_rounded):
         left = [weakref.ref(part) for layer in cache.layers for kept in layer for part in (kept.keys, kept.values)]
         cache.keep(torch.tensor([2, 0]))
     assert all(own() is None for own in left)
+
+
+def test_a_step_with_the_cache_of_another_decoder_says_what_it_takes(all_rounded):
+    class Other(Cache):
+        expand = reorder = keep = print
+
+    twin = for_inference(model(torch.float32).eval(), "int8")
+    with pytest.raises(AssertionError, match=r"those that its start\(\) and empty\(\) make"):
+        twin.decoder.step(torch.tensor([4, 5, 6]), Other())
