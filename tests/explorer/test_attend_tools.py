@@ -198,7 +198,7 @@ def test_a_window_stays_on_its_matrix(page, site):
 @pytest.mark.parametrize(("output", "count"), [(" ben", 3), ("n", 4), ("en", 5), ("", 5), ("to be ben", 1)])
 def test_what_goes_on_from_its_input_knows_where_that_ends(page, site, output, count):
     page.goto(site)
-    read = """async ([labels, output]) => (await import('/static/js/views/largest.js')).readOf(labels, output)"""
+    read = """async ([labels, output]) => (await import('/static/js/views/spelled.js')).readOf(labels, output)"""
     assert page.evaluate(read, [["\n", "to", " be", " be", "n"], output]) == count
 
 

@@ -331,7 +331,8 @@ class PatchConfig(BlocksConfig):
         class_token, kind = self.pooling == "cls", position_type(self.position)
         if self.extra_tokens and not class_token:
             raise ConfigError('model.extra_tokens stand behind a class token; set model.pooling = "cls"')
-        in_rows = "on_grid" in vars(positions.REGISTRY.class_of(self.position))
+        scheme = positions.REGISTRY.class_of(self.position)
+        in_rows = bool(scheme.grid) or "on_grid" in vars(scheme)
         if class_token and in_rows and kind.where != "embeddings":
             raise ConfigError(
                 f"position '{self.position}' counts the ways from patch to patch, and there is none to a class token;"

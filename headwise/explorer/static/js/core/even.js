@@ -12,10 +12,3 @@ export function evenShare(keys, causal, which) {
   const rows = Array.from({ length: Math.max(0, keys - first) }, (_, row) => 1 / (row + first + 1));
   return rows.reduce((sum, share) => sum + share, 0) / Math.max(1, rows.length);
 }
-
-/**
- * The weights of merged words as means over the tokens of a key, so that a long word is no darker for its length alone.
- * @param {{ weights: Float32Array, columns: number[][] }} matrix
- */
-export const perPiece = ({ weights, columns }) =>
-  weights.map((weight, at) => weight / columns[at % columns.length].length);

@@ -121,3 +121,10 @@ function cell(weights, down, across, factors, length) {
 
 /** @param {number} weight */
 const finite = (weight) => (weight === -Infinity ? 0 : weight);
+
+/**
+ * The weights of merged words as means over the tokens of a key, so that a long word is no darker for its length alone.
+ * @param {{ weights: Float32Array, columns: number[][] }} matrix
+ */
+export const perPiece = ({ weights, columns }) =>
+  weights.map((weight, at) => weight / columns[at % columns.length].length);

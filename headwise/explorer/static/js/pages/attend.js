@@ -17,7 +17,7 @@ import * as headGrid from "../views/head_grid.js";
 import { METHODS, choice } from "../views/methods.js";
 import { nothing, others } from "../views/nothing.js";
 import * as saving from "../views/saving.js";
-import { openingCell, seamOf, spelled } from "../views/largest.js";
+import { seamOf, spelled } from "../views/spelled.js";
 import { later, rested } from "../views/later.js";
 import { foldable, foldedBy, rolled, seen } from "../views/seen.js";
 import { refill, toolbar } from "../views/toolbar.js";
@@ -415,11 +415,12 @@ function chosen(trace, group, node, read, alive) {
   }
   const besides = async () => (view === "links" ? (await LARGE.links()).more(trace, group) : null);
   const recording = view === "heat" ? heard(trace, group) : null;
-  const parts = [LARGE[view](), seen(trace, group), import("../views/reading.js"), recording, besides()];
-  Promise.all(/** @type {any[]} */ (parts)).then(([large, found, reading, beside, more]) => {
+  const views = [LARGE[view](), import("../views/reading.js"), import("../views/opening.js")];
+  const parts = [...views, seen(trace, group), recording, besides()];
+  Promise.all(/** @type {any[]} */ (parts)).then(([large, reading, opening, found, beside, more]) => {
     if (!alive()) return;
     waiting.remove();
-    state.strongest.value = openingCell(found, trace, group);
+    state.strongest.value = opening.openingCell(found, trace, group);
     const shown = {
       ...found,
       weights: view === "heat" ? found.raw || found.marked : found.weights,

@@ -7,7 +7,7 @@ import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
 import { named, t } from "../strings.js";
-import { seamOf } from "./largest.js";
+import { seamOf } from "./spelled.js";
 import { later } from "./later.js";
 
 /** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */

@@ -12,7 +12,7 @@ import { knows, learn, phrase, t } from "../strings.js";
 import { groupTitle, headTitle, layerTitle } from "../titles.js";
 import { WORDS } from "../words/attribution.js";
 import * as heat from "./heat.js";
-import { spelled } from "./largest.js";
+import { spelled } from "./spelled.js";
 import { facts } from "./method_facts.js";
 import { described as asked, numbersOf } from "./methods.js";
 import * as saving from "./saving.js";

@@ -6,7 +6,7 @@ import { cut, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { named, phrase, t } from "../strings.js";
-import { spelled } from "./largest.js";
+import { spelled } from "./spelled.js";
 
 /** @typedef {import("../state.js").Trace} Trace */
 /**

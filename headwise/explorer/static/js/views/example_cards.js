@@ -3,8 +3,7 @@
 
 import { getJson, getNumbers, post, query } from "../api.js";
 import { colour, entries } from "../core/color.js";
-import { folded, joined, parts, splits } from "../core/folding.js";
-import { perPiece } from "../core/even.js";
+import { folded, joined, parts, perPiece, splits } from "../core/folding.js";
 import { cut, percent, together } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
@@ -190,7 +189,7 @@ function story(group, spelled, { query, key, weight, even }, merged) {
   const told = phrase("story", word("queries", query), share, word("keys", key));
   return even === undefined
     ? told
-    : [...told, " ", h("span", { class: "side" }, t("even", together(percent(even, 1))))];
+    : [...told, " ", h("span", { class: "side" }, t("if_even", together(percent(even, 1))))];
 }
 
 /**

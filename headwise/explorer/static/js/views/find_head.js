@@ -11,7 +11,7 @@ import { batch, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headName, layerNumber } from "../titles.js";
-import { spelled } from "./largest.js";
+import { spelled } from "./spelled.js";
 import { foldedBy, mutes, seen } from "./seen.js";
 import { toolbar } from "./toolbar.js";
 import { WORDS } from "../words/heads.js";

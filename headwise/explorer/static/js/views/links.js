@@ -13,7 +13,7 @@ import * as parts from "./part.js";
 import { COLOURED } from "../core/color.js";
 import { headColours } from "./head_colours.js";
 import { chosen } from "./heat.js";
-import { spelled } from "./largest.js";
+import { spelled } from "./spelled.js";
 import { rolled, seen } from "./seen.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";

@@ -9,7 +9,7 @@ import { effect } from "../store.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
 import { chosen } from "./heat.js";
-import { spelled } from "./largest.js";
+import { spelled } from "./spelled.js";
 import { rolled } from "./seen.js";
 import { named } from "./series.js";
 import { fact, measures, shares } from "./shares.js";

@@ -10,7 +10,7 @@ import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { WORDS } from "../words/row_links.js";
-import { spelled } from "./largest.js";
+import { spelled } from "./spelled.js";
 import { draw, shownHeads, withHeads } from "./links.js";
 import { SOME } from "./part.js";
 import * as reading from "./reading.js";

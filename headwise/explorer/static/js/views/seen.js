@@ -11,7 +11,7 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import { groupTitle, headTitle } from "../titles.js";
 import { classOf } from "./answer.js";
-import { spelled } from "./largest.js";
+import { spelled } from "./spelled.js";
 import { weightsOf } from "./marked.js";
 
 /**

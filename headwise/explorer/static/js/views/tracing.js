@@ -4,7 +4,7 @@
 import { thread } from "../core/steps.js";
 import { batch, signal } from "../store.js";
 import * as state from "../state.js";
-import { openingCell } from "./largest.js";
+import { openingCell } from "./opening.js";
 
 /** @typedef {import("../core/steps.js").Steps} Steps */
 /** @typedef {import("../core/steps.js").Step} Step */

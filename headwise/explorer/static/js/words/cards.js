@@ -6,7 +6,7 @@ export const WORDS = {
   instead: ["Or take one of these:", "或选取其中一个："],
   // broken in one place alone
   story: ["{0}\u00a0takes\u00a0{1} from\u00a0{2}", "{0}\u00a0有\u00a0{1} 取\u2060自\u00a0{2}"],
-  even: ["(evenly: {0})", "（均匀时 {0}）"],
+  if_even: ["(evenly: {0})", "（均匀时 {0}）"],
   all_near_even: [
     "This model has hardly learned: its attention is near even in every head (at least {0} of the entropy of equal " +
       "weights), as in one that is not trained, so its answers are left out. The strongest colour " +
