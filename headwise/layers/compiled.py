@@ -74,7 +74,7 @@ class _Part(Structure):
 
 
 class NativeProduct:
-    """x W^T + b of few rows in 8 bits: the sums and the rounding of `torch.ops.quantized.linear_dynamic`.
+    """x W^T + b in 8 bits: the sums and the rounding of `torch.ops.quantized.linear_dynamic`.
 
     Args:
         weight: rounded, (outputs, inputs).

@@ -33,7 +33,8 @@ SCRIPT = """
 const [core, numbers] = [process.argv[1], JSON.parse(process.argv[2])];
 const { number, decimals, percent, scored, share } = await import(`${core}/text.js`);
 const { sentencePair, strongest } = await import(`${core}/links.js`);
-const { folded } = await import(`${core}/folding.js`);
+const { folded, perPiece } = await import(`${core}/folding.js`);
+const { isOwn, molecule } = await import(`${core}/placing.js`);
 const { fit } = await import(`${core}/fit.js`);
 const { evenShare } = await import(`${core}/even.js`);
 const { signedTicks, ticks } = await import(`${core}/bar.js`);
@@ -43,6 +44,9 @@ const weights = [0.7, 0.2, 0.1, 0.05, 0.05, 0.9];
 const links = (only) => strongest(weights, 2, 3, 0.85, only).links.map(({ q, k }) => [q, k]);
 const labels = ["你(1/2)", "你(2/2)好", "a", "b(1/2)"];
 const matrix = { weights: new Float32Array(16).fill(0.25), queries: labels, keys: labels };
+const chain = [[0, 0], [20, 0], [40, 0]];
+const tall = Array.from({ length: 14 }, (_, at) => ({ x: at / 13, y: 0.02 * (at % 2) }));
+const bonds = tall.slice(1).map((_, at) => [at, at + 1]);
 const words = { words: [0, 0, 1, 1], special: [] };
 console.log(JSON.stringify({
   number: numbers.map(number),
@@ -56,6 +60,9 @@ console.log(JSON.stringify({
   pairs: [sentencePair([0, 3, 6], 7), sentencePair([0, 3], 4), sentencePair([2, 4], 7)],
   even: [[19, true, "previous"], [19, true, "first"], [19, false, "previous"], [1, true, "previous"]]
     .map((one) => evenShare(...one)),
+  pieces: Array.from(perPiece({ weights: new Float32Array([0.5, 0.25, 0.5, 0.25]), columns: [[0, 1], [2]] })),
+  own: [[5, 4], [20, 4], [30, 4], [20, 12]].map((point) => isOwn(point, chain, [[0, 1], [1, 2]], [0, 1])),
+  upright: [molecule(tall, bonds, 340, 500).height, molecule(tall, bonds, 340, 500, { upright: 500 }).height],
   merged: folded(matrix, { queries: words, keys: words }, { merged: true, special: "" }).keys,
 }));
 """
@@ -111,3 +118,16 @@ def test_a_merged_word_has_its_characters_whole(answers):
 
 def test_a_pair_of_sentences_stands_between_special_tokens(answers):
     assert answers["pairs"] == [[-1, 0, 0, -1, 1, 1, -1], None, None]
+
+
+def test_a_long_word_is_no_darker_for_its_length(answers):
+    assert answers["pieces"] == [0.25, 0.25, 0.25, 0.25]
+
+
+def test_a_number_stands_beside_its_own_bond(answers):
+    # on its own, at the end that it shares with the next bond, on the next one, beside that end
+    assert answers["own"] == [True, True, False, True]
+
+
+def test_a_long_molecule_that_stands_upright_may_be_higher(answers):
+    assert answers["upright"] == [pytest.approx(650), pytest.approx(500)]
