@@ -175,6 +175,8 @@ def test_cpp_reads_no_other_rows(x):
     "copied", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))], ids=["copied", "pickled"]
 )
 @pytest.mark.parametrize("bias", [True, False])
+# what PyTorch multiplies many rows by, without tiles, is read by a storage that it means to remove
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 def test_a_product_may_be_copied(copied, bias):
     layer = inference.RoundedLinear(nn.Linear(97, 31, bias=bias), int8_product)
     other, x = copied(layer), torch.randn(5, 97, generator=seeded(5))
