@@ -276,7 +276,7 @@ class Tagger(NamedTuple):
         return self.tags
 
 
-@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize(("slow", "verdict"), [((True, False, True), "holds"), ((False, True, False), "does not hold")])
 def test_medium_lengths(monkeypatch, slow, verdict, full):
     """Full attention is as good as the others; where it is slower it is off the front."""
@@ -291,7 +291,6 @@ def test_medium_lengths(monkeypatch, slow, verdict, full):
     assert record.verdict == verdict, record.why
 
 
-@pytest.mark.slow
 def test_the_front_of_score_and_time():
     scores, times = {"a": [0.5, 0.5], "b": [0.9, 0.9], "c": [0.9, 0.9]}, {"a": [1.0], "b": [2.0], "c": [3.0]}
     shares = {name: share.value for name, share in long_range.on_front(scores, times).items()}

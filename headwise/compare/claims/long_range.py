@@ -185,17 +185,15 @@ def on_front(
     1.0
     """
     numbers = np.random.default_rng(0)
-    on = dict.fromkeys(scores, 0)
-    for _ in range(draws):
-        score = {
-            name: float(np.mean(values) + numbers.standard_t(len(values) - 1) * stats.sem(values))
-            for name, values in scores.items()
-        }
-        time = {name: float(numbers.choice(values, len(values)).min()) for name, values in times.items()}
-        for name in on:
-            on[name] += not any(
-                score[other] >= score[name] and time[other] < time[name] for other in on if other != name
-            )
+    score = {
+        name: np.mean(values) + numbers.standard_t(len(values) - 1, draws) * stats.sem(values)
+        for name, values in scores.items()
+    }
+    time = {name: numbers.choice(values, (draws, len(values))).min(axis=1) for name, values in times.items()}
+    on = dict.fromkeys(scores, draws)
+    for name in on:
+        beaten = [(score[other] >= score[name]) & (time[other] < time[name]) for other in on if other != name]
+        on[name] -= int(np.logical_or.reduce(beaten).sum())
     ends = {name: stats.binomtest(count, draws).proportion_ci(method="wilson") for name, count in on.items()}
     return {name: Interval(count / draws, ends[name].low, ends[name].high) for name, count in on.items()}
 
