@@ -153,7 +153,7 @@ export async function graph(place, trace) {
   canvas.style.width = `${wide}px`;
   place.append(canvas);
   const drawing = all.filter((/** @type {any} */ one) => one.head === head);
-  followDark(() => lines(canvas, part, drawing, alone, best ? [best.q, best.k] : []), canvas);
+  followDark(() => lines(canvas, part, drawing, alone, best ? [best.q, best.k].slice(alone ? 1 : 0) : []), canvas);
   if (!best) return null;
   const name = (/** @type {number} */ node) => word(part.nodes[node].name);
   const story = phrase("story", name(best.q), together(percent(best.weight, 1)), name(best.k));
@@ -237,11 +237,13 @@ function write(context, text, [x, y], colour, size = LETTERS) {
 function roomFor(spots, pairs, node, half, taken, field) {
   const beside = pairs.filter(([q, k]) => q === node && k !== node).map(([, k]) => spots[k]);
   const ways = [freeOf(spots[node], beside), ...Array.from({ length: 16 }, (_, at) => turned((at * Math.PI) / 8))];
-  const places = ways.map((way) =>
-    way.map((part, axis) => {
-      const at = spots[node][axis] + part * (ATOM + half[axis]);
-      return Math.max(half[axis], Math.min(field[axis] - half[axis], at));
-    }),
+  const places = [1, 1.7].flatMap((far) =>
+    ways.map((way) =>
+      way.map((part, axis) => {
+        const at = spots[node][axis] + far * part * (ATOM + half[axis]);
+        return Math.max(half[axis], Math.min(field[axis] - half[axis], at));
+      }),
+    ),
   );
   const clear = (/** @type {number[]} */ spot) =>
     taken.every((box) => [0, 1].some((axis) => Math.abs(box[axis] - spot[axis]) >= box[2 + axis] + half[axis]));
