@@ -305,8 +305,8 @@ def test_maps_stand_in_line_however_long_their_titles_are(page, site):
     swap = f"swap~{LAYER}~normalizer~sparsemax"
     opened(page, site, f"#/compare?m=run&x=a+and+g+.&e2={swap}", "data-ready^=compare")
     if page.viewport_size["width"] > 1000:
-        tops = {round(one.bounding_box()["y"]) for one in page.locator(".three canvas.heat").all()}
-        assert len(tops) == 1
+        tops = [one.bounding_box()["y"] for one in page.locator(".three canvas.heat").all()]
+        assert max(tops) - min(tops) < 2
     select = unfolded(page).nth(1).get_by_label("mechanism")
     uncut = """(one) => { const free = one.cloneNode(true); free.style.maxWidth = 'none'; one.parentNode.append(free);
         const wide = free.offsetWidth; free.remove(); return wide <= one.offsetWidth + 1; }"""
