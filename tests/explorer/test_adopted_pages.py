@@ -27,7 +27,9 @@ def site(tmp_path_factory):
     sharp = made(place / "sharp", "GPT2LMHeadModel", byte_level=True, **wide)
     # a few of its rows are far from even, no head is as a whole
     masked = made(place / "masked", "BertForMaskedLM", byte_level=True, max_position_embeddings=80)
-    with explored_at([], *(part for folder in (chat, bytes_, sharp, masked) for part in ("--hf", folder))) as address:
+    vit = made(place / "vit", "ViTForImageClassification")
+    folders = (chat, bytes_, sharp, masked, vit)
+    with explored_at([], *(part for folder in folders for part in ("--hf", folder))) as address:
         yield address
 
 
@@ -85,7 +87,7 @@ def entropies(page, trace, group, query):
 def test_a_model_whose_heads_are_near_even_is_called_so_once(page, site, name):
     page.goto(f"{site}#/?m={name}")
     page.wait_for_selector(f"html[data-ready='home/{name}']")
-    page.locator(".pronouns + .note:has-text('near even here too')").wait_for()
+    page.locator(".pronouns + .note:has-text('near even here')").wait_for()
     least = []
     for text in page.locator("a.example bdi").all_inner_texts():
         trace = page.request.post(f"{site}api/v1/traces", data={"model": name, "text": text}).json()
@@ -130,3 +132,15 @@ def test_what_is_typed_stays_and_a_space_is_an_open_box(page, site):
     )
     page.goto(site)
     assert page.evaluate(shown, ["\\xe4", "\u2581", "\ufffd\ufffd"]) == ["\\xe4", "␣", "\ufffd"]
+
+
+@pytest.mark.parametrize("given", ["", "&ex=0"])
+def test_a_model_of_pictures_without_examples_asks_for_one(page, site, given):
+    page.goto(f"{site}#/vision?m=vit{given}")
+    page.wait_for_selector("html[data-ready=none]")
+    page.get_by_text("Send a picture (PNG or JPEG) with the button above.").wait_for()
+    # it has nothing to offer
+    assert "one of these" not in page.locator("main").inner_text()
+    # an example that is asked for and is not there is a refusal, which the browser notes
+    assert [message for message in page.told if "404" not in message] == []
+    page.told.clear()

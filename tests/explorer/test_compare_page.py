@@ -290,6 +290,35 @@ def test_the_second_head_of_a_layer_is_beside_the_first(page, site):
     assert "mean of heads" in page.locator("main").inner_text()
 
 
+def test_the_second_side_follows_to_the_kind_of_layer_of_the_first(page, site):
+    opened(page, site, "#/compare?m=run&m2=twin&x=a+and+g+.", "data-ready^=compare")
+    sides = unfolded(page)
+    for name in ("encoder self", "decoder cross", "decoder self"):
+        sides.first.get_by_label("layers").select_option(name)
+        page.wait_for_function(
+            "(name) => document.querySelector('fieldset:nth-of-type(2) label:nth-of-type(3) select').value === name",
+            arg=name,
+        )
+
+
+def test_maps_stand_in_line_however_long_their_titles_are(page, site):
+    swap = f"swap~{LAYER}~normalizer~sparsemax"
+    opened(page, site, f"#/compare?m=run&x=a+and+g+.&e2={swap}", "data-ready^=compare")
+    if page.viewport_size["width"] > 1000:
+        tops = [one.bounding_box()["y"] for one in page.locator(".three canvas.heat").all()]
+        assert max(tops) - min(tops) < 2
+    select = unfolded(page).nth(1).get_by_label("mechanism")
+    uncut = """(one) => { const free = one.cloneNode(true); free.style.maxWidth = 'none'; one.parentNode.append(free);
+        const wide = free.offsetWidth; free.remove(); return wide <= one.offsetWidth + 1; }"""
+    assert select.evaluate(uncut)
+
+
+def test_without_an_input_the_page_says_what_to_do(page, site):
+    page.goto(f"{site}#/compare?m=run")
+    page.wait_for_selector("html[data-ready=none]")
+    assert page.locator("main .state a").is_visible()
+
+
 def test_what_does_not_fit_is_told(page, site):
     opened(page, site, "#/compare?m=run&x=a+and+g+.&m2=filler&x2=a1+%5BMASK%5D+c", "data-ready^=compare")
     assert "same number of rows and of columns" in page.locator(".unlike").inner_text()

@@ -158,3 +158,5 @@ def test_a_run_without_a_film_says_how_to_get_one(page, site):
     page.goto(site + "#/film?m=filler&lang=zh")
     page.wait_for_selector("html[data-ready='film/none']")
     assert "film.every=50" in page.locator("main").inner_text()
+    # its keys do nothing here
+    assert page.locator("main .note:visible").count() == 0

@@ -91,8 +91,8 @@ def test_a_row_is_read_exactly_and_survives_in_the_address(page, site, exact):
 def test_views_that_need_all_weights_say_so(page, site):
     opened(page, site)
     page.get_by_role("button", name="Text", exact=True).click()
-    page.get_by_text("Text cannot show an input of 900 tokens: it needs all weights at once.").wait_for()
-    assert "cannot show" in page.get_by_role("button", name="Text", exact=True).get_attribute("title")
+    page.get_by_text("Text would need all 810,000 weights of a head at once (900 tokens)").wait_for()
+    assert "810,000 weights" in page.get_by_role("button", name="Text", exact=True).get_attribute("title")
     # the row below is there for whoever came by an address
     page.wait_for_selector("html[data-ready='decoder self/text/none']")
     assert page.locator(".linked .token").count() > 1

@@ -422,6 +422,27 @@ def test_a_caption_opens_on_a_word_that_says_what_is_seen(page, site):
     page.wait_for_selector("html[data-ready$='/-1']")
 
 
+def test_a_molecule_of_a_card_breaks_between_its_atoms(page, site):
+    opened(page, site, "#/?m=graph-regress", "home/")
+    page.locator("a.example canvas").first.wait_for()
+    parts = "(all) => all.flatMap((one) => [...one.childNodes].map((part) => part.textContent).filter(Boolean))"
+    atoms = page.locator(".smiles").evaluate_all(parts)
+    assert atoms
+    assert all(re.fullmatch(r"\[[^\]]*\]|Cl|Br|.", atom) for atom in atoms)
+    assert "".join(atoms).count("Cl") == atoms.count("Cl")
+    # what the sentence names is written in the picture, in the colour of marks
+    mark = """(one) => {
+        const hex = getComputedStyle(one).getPropertyValue('--mark').match(/\\w\\w/g);
+        const [red, green, blue] = hex.map((part) => parseInt(part, 16));
+        const { data } = one.getContext('2d').getImageData(0, 0, one.width, one.height);
+        let seen = 0;
+        for (let at = 0; at < data.length; at += 4)
+            seen += data[at] === red && data[at + 1] === green && data[at + 2] === blue;
+        return seen; }"""
+    page.locator("a.example .story bdi").first.wait_for()
+    assert page.locator("a.example canvas").first.evaluate(mark) > 20
+
+
 @pytest.mark.parametrize("run", [VIT, "caption", "node-classify", "graph-regress"])
 def test_the_cards_of_home_say_where_the_model_looks(page, site, run):
     opened(page, site, f"#/?m={run}", "home/")

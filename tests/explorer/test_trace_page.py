@@ -378,6 +378,19 @@ def test_the_textbook_needs_no_run_and_its_boxes_recompute(browser):
         page.close()
 
 
+HIDDEN = "(cells) => cells.filter((one) => getComputedStyle(one).fontSize === '0px').map((one) => one.dataset.at)"
+
+
+def test_a_small_matrix_and_the_thread_are_cut_nowhere(page, site):
+    opened(page, site, f"m=run&{ADDRESS}")
+    thread = page.locator(".thread")
+    left = """(one) => Math.min(...[...one.children].map((chip) =>
+        Math.abs(chip.offsetLeft - one.offsetLeft - one.scrollLeft)))"""
+    assert thread.evaluate(left) <= 3
+    cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.dataset.of)"
+    assert page.locator(".scrolls[data-of]").evaluate_all(cut) == []
+
+
 def test_exercises_are_checked_at_once_with_a_way_to_the_working(page, site):
     opened(page, site, f"m=run&{ADDRESS}&g=decoder+self")
     page.locator("details.to-do summary").focus()
@@ -387,12 +400,16 @@ def test_exercises_are_checked_at_once_with_a_way_to_the_working(page, site):
     kinds = page.locator(".exercises > li").all_inner_texts()
     assert any("hidden from" in text for text in kinds)
     assert any("largest weight" in text for text in kinds)
+    # the number that is asked for stands in no matrix above until its working is seen
+    hidden = page.locator(".open-step td[data-at]").evaluate_all(HIDDEN)
+    assert len(hidden) >= 1
     first.get_by_label("Your answer").focus()
     page.keyboard.type("77,5")
     page.keyboard.press("Enter")
     assert first.get_by_role("status").inner_text().startswith("Not yet.")
     first.get_by_role("button", name="See the working").press("Enter")
     page.wait_for_selector("[role=tab][aria-selected=true]:focus")
+    assert not set(hidden) & set(page.locator(".open-step td.on").evaluate_all(HIDDEN))
     first.get_by_label("Your answer").fill(str(result(page)))
     page.keyboard.press("Enter")
     assert first.get_by_role("status").inner_text().startswith("Right:")

@@ -233,6 +233,13 @@ def test_another_text_is_not_forced(page, site):
     assert page.locator(".token.forced").count() == 0
 
 
+def test_without_an_input_the_page_leads_home(page, site):
+    page.goto(f"{site}#/translate?m=run")
+    page.wait_for_selector("html[data-ready=none]")
+    page.locator("main").get_by_role("link", name="Home").click()
+    page.wait_for_selector("html[data-ready='home/run']")
+
+
 def test_what_cannot_be_written_is_told(page, site):
     page.emulate_media(reduced_motion="reduce")
     page.goto(f"{site}{AT}&f=99999")

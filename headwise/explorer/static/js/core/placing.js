@@ -72,7 +72,7 @@ export function freeOf([x, y], beside) {
  * How far a point is from a line between two others.
  * @param {number[]} point @param {number[]} from @param {number[]} to
  */
-function distance([x, y], [left, top], [right, down]) {
+export function distance([x, y], [left, top], [right, down]) {
   const [across, along] = [right - left, down - top];
   const part = ((x - left) * across + (y - top) * along) / (across ** 2 + along ** 2 || 1);
   const at = Math.max(0, Math.min(1, part));

@@ -177,6 +177,10 @@ const isGraph = (trace, group) => spelled(trace, group).keys.kind === "nodes";
 const tooLarge = (words, trace, group, ...values) =>
   t(`${words}${isGraph(trace, group) ? "_nodes" : ""}`, group.keys.length.toLocaleString("en"), ...values);
 
+/** @param {string} view @param {state.Trace} trace @param {state.Group} group */
+const unshown = (view, trace, group) =>
+  tooLarge("unshown", trace, group, t(view), (group.keys.length * group.queries.length).toLocaleString("en"));
+
 /**
  * Whether a view has the weights that it needs of an input; of links there are those of a row.
  * @param {string} view @param {state.Group} group
@@ -218,7 +222,7 @@ function groups() {
 function views() {
   const [trace, group] = [state.trace.value, state.chosen()];
   const why = (/** @type {string} */ name) =>
-    trace && group && !showable(name, group) ? tooLarge("unshown", trace, group, t(name)) : "";
+    trace && group && !showable(name, group) ? unshown(name, trace, group) : "";
   const item = (/** @type {string} */ name) =>
     /** @type {Item} */ ([t(name), state.view.value === name, () => (state.view.value = name), why(name)]);
   return !ofMethod() && pick(state.VIEWS.map(item));
@@ -376,7 +380,7 @@ function chosen(trace, group, node, read, alive) {
     read.hidden = false;
     // what is loaded reads these too late to be drawn again
     void [state.place(group), state.beside.value];
-    const why = unfit ? tooLarge("unshown", trace, group, t(view)) : "";
+    const why = unfit ? unshown(view, trace, group) : "";
     import("../views/row_links.js")
       .then((row) => row.mount(node, read, trace, group, alive, why))
       .finally(() => alive() && drawnNow())

@@ -146,7 +146,13 @@ function sameInput(one, other) {
 function placed(one, other) {
   const trace = one.trace.value;
   if (!trace) return null;
-  const group = state.groupOf(trace.groups, one.group.value);
+  // until it has a group of its own, a side has the kind of layer of the other
+  const like = other && !one.group.value ? placed(other)?.group : null;
+  const group = like
+    ? trace.groups.find((/** @type {state.Group} */ { name }) => name === like.name) ||
+      trace.groups.find((/** @type {state.Group} */ { kind }) => kind === like.kind) ||
+      state.groupOf(trace.groups, "")
+    : state.groupOf(trace.groups, one.group.value);
   const at = state.layerWithin(group, one.layer.value);
   const layer = group.layers[at];
   const next = one.head.value < -1 && other ? beside(other, trace, layer) : one.head.value;
@@ -309,6 +315,7 @@ function drawn({ report, maps, row, runs }, first, second) {
   for (const node of [report, row, runs]) node.hidden = !a || !b;
   if (!a || !b) {
     fill(maps, nothing());
+    if (!state.asked()) document.documentElement.dataset.ready = "none";
     return others(maps);
   }
   void state.language.value;
@@ -379,7 +386,10 @@ function shownOf({ report, maps, row, runs }, a, b) {
   const panels = [a, b, null].map(() => h("section", { class: "panel" }));
   maps.append(switched(panels, alike ? 2 : 0), ...panels);
   // titles with the names of runs take two lines, that of the difference one
-  maps.classList.toggle("named", a.trace.model !== b.trace.model);
+  maps.classList.toggle(
+    "named",
+    a.trace.model !== b.trace.model || Boolean(state.edits.value || state.other.edits.value),
+  );
   return [
     weights(panels[0], a, top, spot),
     weights(panels[1], b, top, spot),

@@ -89,7 +89,7 @@ export function mount(place) {
     h("h1", {}, () => t("film")),
     none,
     all,
-    h("p", { class: "note" }, () => t("filmNote")),
+    h("p", { class: "note", hidden: () => !film.value }, () => t("filmNote")),
   );
   const ends = [
     followed(none),

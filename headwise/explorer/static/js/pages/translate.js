@@ -13,6 +13,7 @@ import { field } from "../views/forcing.js";
 import { later } from "../views/later.js";
 import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
+import { begin } from "../views/nothing.js";
 import { tint } from "../views/tint.js";
 import { asking, drawn, looking } from "../views/writing.js";
 import { keyboard } from "../views/writing_keys.js";
@@ -254,11 +255,10 @@ function aligned(place, search, path, self) {
     fill(place);
     const now = path.value;
     if (!now.length) {
-      fill(
-        place,
-        h("p", {}, () => (state.asked() ? state.status.value : t("empty"))),
-      );
-      return undefined;
+      const line = h("p");
+      fill(place, line);
+      if (!state.asked() && !state.readsFiles()) document.documentElement.dataset.ready = "none";
+      return effect(() => fill(line, state.asked() ? state.status.value : begin()));
     }
     const [layer, head] = looking(it);
     if (!it.start.kind) {

@@ -3,9 +3,10 @@
 
 import { getJson, getNumbers, query } from "../api.js";
 import { coloured, drawn, firstWord, gridded, of, picture, sharpest } from "../core/overlay.js";
-import { molecule, stretched } from "../core/placing.js";
-import { STRENGTH } from "../core/color.js";
+import { distance, freeOf, molecule, stretched } from "../core/placing.js";
+import { STRENGTH, lettersOn } from "../core/color.js";
 import { cut, percent, together } from "../core/text.js";
+import { FONT, wide as widthOf } from "../core/wide.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
@@ -21,6 +22,8 @@ learn(WORDS);
  * @typedef {{ story: any[], where: Record<string, string | number>, colours?: Record<string, string> }} Told
  */
 
+/** Pixels of an atom with a letter, and of letters. */
+const [ATOM, LETTERS] = [8, 12];
 /** Pixels of a picture's height and of a drawing's width; of its widest line. */
 const [HIGH, WIDE, WIDEST] = [150, 240, 7];
 /** Words of a caption: what they are, and how many are asked for. */
@@ -144,38 +147,35 @@ export async function graph(place, trace) {
     edges.reduce((most, one) => (most && most.weight >= one.weight ? most : one), null);
   const head = group.opens ? group.opens[1] : (strongest(all)?.head ?? 0);
   const best = strongest(all.filter((/** @type {any} */ one) => one.head === head));
-  const canvas = h("canvas", { width: 2 * WIDE, height: 2 * HIGH, role: "img", "aria-label": t("graph") });
-  canvas.style.width = `${WIDE}px`;
+  // letters have their size however small the picture is
+  const [wide, high] = [Math.min(WIDE, place.clientWidth || WIDE), place.clientHeight || HIGH];
+  const canvas = h("canvas", { width: 2 * wide, height: 2 * high, role: "img", "aria-label": t("graph") });
+  canvas.style.width = `${wide}px`;
   place.append(canvas);
-  followDark(
-    () =>
-      lines(
-        canvas,
-        part,
-        all.filter((/** @type {any} */ one) => one.head === head),
-        alone,
-      ),
-    canvas,
-  );
+  const drawing = all.filter((/** @type {any} */ one) => one.head === head);
+  followDark(() => lines(canvas, part, drawing, alone, best ? [best.q, best.k].slice(alone ? 1 : 0) : []), canvas);
   if (!best) return null;
   const name = (/** @type {number} */ node) => word(part.nodes[node].name);
   const story = phrase("story", name(best.q), together(percent(best.weight, 1)), name(best.k));
+  if (part.bonds.length && [best.q, best.k].some((node) => /^[a-z]/.test(part.nodes[node].name)))
+    story.push(" ", h("span", { class: "side" }, t("aromatic")));
   return { story, where: { g: group.name, l: 0, h: head, ...(alone ? {} : { q: best.q }) }, colours: part.colours };
 }
 
 /**
  * @param {HTMLCanvasElement} canvas @param {any} part @param {any[]} shown
- * @param {boolean} alone one node is in the middle
+ * @param {boolean} alone one node is in the middle @param {number[]} told nodes with their names
  */
-function lines(canvas, part, shown, alone) {
+function lines(canvas, part, shown, alone, told) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const css = getComputedStyle(canvas);
   const [faint, strong, ink] = ["--faint", "--link", "--ink"].map((name) => css.getPropertyValue(name).trim());
+  const [wide, high] = [canvas.width / 2, canvas.height / 2];
   context.setTransform(2, 0, 0, 2, 0, 0);
-  context.clearRect(0, 0, WIDE, HIGH);
+  context.clearRect(0, 0, wide, high);
   const { spots } = part.bonds.length
-    ? molecule(part.nodes, part.bonds, WIDE, HIGH, { edge: 9 })
-    : stretched(part.nodes, WIDE, HIGH, { edge: 12 });
+    ? molecule(part.nodes, part.bonds, wide, high, { edge: 16 })
+    : stretched(part.nodes, wide, high, { edge: 16 });
   const line = (
     /** @type {number[]} */ one,
     /** @type {number[]} */ two,
@@ -197,9 +197,63 @@ function lines(canvas, part, shown, alone) {
   }
   part.nodes.forEach((/** @type {any} */ { kind }, /** @type {number} */ at) => {
     const colour = part.kinds.find((/** @type {[string, string]} */ [name]) => name === kind)[1];
+    const lettered = part.bonds.length && kind !== "C";
     context.fillStyle = part.bonds.length && kind === "C" ? ink : colour;
     context.beginPath();
-    context.arc(spots[at][0], spots[at][1], alone ? (at ? 5 : 7) : kind === "C" ? 2.5 : 5, 0, 2 * Math.PI);
+    context.arc(spots[at][0], spots[at][1], alone ? (at ? 5 : 7) : lettered ? ATOM : 2.5, 0, 2 * Math.PI);
     context.fill();
+    if (lettered) write(context, kind, spots[at], lettersOn(colour), kind.length > 1 ? 9 : 11);
   });
+  const [page, mark] = ["--panel", "--mark"].map((name) => css.getPropertyValue(name).trim());
+  const taken = spots.map(([x, y]) => [x, y, ATOM, ATOM]);
+  for (const node of told) {
+    const { name } = part.nodes[node];
+    const half = [widthOf(name, LETTERS) / 2 + 2, LETTERS / 2 + 1];
+    const [x, y] = roomFor(spots, part.pairs, node, half, taken, [wide, high]);
+    taken.push([x, y, ...half]);
+    [context.strokeStyle, context.lineWidth] = [page, 3];
+    [context.font, context.textAlign, context.textBaseline] = [`700 ${LETTERS}px ${FONT}`, "center", "middle"];
+    context.strokeText(name, x, y);
+    write(context, name, [x, y], mark);
+  }
 }
+
+/**
+ * @param {CanvasRenderingContext2D} context @param {string} text @param {number[]} spot @param {string} colour
+ * @param {number} [size]
+ */
+function write(context, text, [x, y], colour, size = LETTERS) {
+  [context.textAlign, context.textBaseline] = ["center", "middle"];
+  context.font = `700 ${size}px ${FONT}`;
+  context.fillStyle = colour;
+  context.fillText(text, x, y);
+}
+
+/**
+ * Where the name of a node stands: away from its neighbours, within the picture, clear of what is there if it can be.
+ * @param {number[][]} spots @param {number[][]} pairs @param {number} node @param {number[]} half of its size
+ * @param {number[][]} taken boxes: the middle, half of the width and of the height @param {number[]} field
+ */
+function roomFor(spots, pairs, node, half, taken, field) {
+  const beside = pairs.filter(([q, k]) => q === node && k !== node).map(([, k]) => spots[k]);
+  const ways = [freeOf(spots[node], beside), ...Array.from({ length: 16 }, (_, at) => turned((at * Math.PI) / 8))];
+  const places = [1, 1.7].flatMap((far) =>
+    ways.map((way) =>
+      way.map((part, axis) => {
+        const at = spots[node][axis] + far * part * (ATOM + half[axis]);
+        return Math.max(half[axis], Math.min(field[axis] - half[axis], at));
+      }),
+    ),
+  );
+  const clear = (/** @type {number[]} */ spot) =>
+    taken.every((box) => [0, 1].some((axis) => Math.abs(box[axis] - spot[axis]) >= box[2 + axis] + half[axis]));
+  // from the lines, in halves of its size
+  const scaled = (/** @type {number[]} */ spot) => spot.map((part, axis) => part / half[axis]);
+  const free = (/** @type {number[]} */ spot) =>
+    Math.min(...pairs.map(([q, k]) => distance(scaled(spot), scaled(spots[q]), scaled(spots[k]))));
+  const merit = (/** @type {number[]} */ spot) => (clear(spot) ? 9 : 0) + Math.min(1.3, free(spot));
+  return places.reduce((best, place) => (merit(place) > merit(best) ? place : best));
+}
+
+/** @param {number} angle */
+const turned = (angle) => [Math.cos(angle), Math.sin(angle)];

@@ -39,6 +39,9 @@ const source = ({ text, example }) => (text === undefined ? { example } : { text
 const nameOf = ({ input }, { title, example }) =>
   example === undefined ? title : called(input, { title, label: "" }, example);
 
+/** A molecule in letters, which breaks between its atoms. @param {string} text */
+const atoms = (text) => (text.match(/\[[^\]]*\]|Cl|Br|./g) || []).flatMap((atom) => [atom, h("wbr")]);
+
 /**
  * @param {HTMLElement} place
  * @param {{ model: string, task: string, input: string, stages: any[], examples: any[] }} run
@@ -54,7 +57,9 @@ export function mount(place, run) {
     const [answer, truth] = [h("p", { class: "answer" }), h("p", { class: "side", hidden: true })];
     const story = h("p", { class: "story" });
     const page = { image: "vision", node: "graph", molecule: "graph" }[run.input] || "attend";
-    const name = h("bdi", {}, run.input === "series" ? "" : ended(nameOf(run, example)));
+    const molecule = run.input === "molecule";
+    const title = run.input === "series" ? "" : ended(nameOf(run, example));
+    const name = h("bdi", { class: molecule ? "smiles" : null }, molecule ? atoms(title) : title);
     const link = h(
       "a",
       { class: "example", href: address(page, where) },
@@ -99,16 +104,21 @@ async function follow(cards, run, signal) {
 function remarks(cards, run) {
   const line = h("p", { class: "note", hidden: true });
   cards[0]?.link.parentElement.before(line);
-  let [least, every, repeats] = [1, true, false];
-  // whether what a card says means nothing
+  /** @type {number[]} */
+  const shares = [];
+  let repeats = false;
+  // whether what cards say means nothing: most of them are near even, and a short input of such a model may be less so
   return async (/** @type {state.Trace} */ trace) => {
     if (run.input !== "text") return false;
-    const share = await import("./near_even.js").then((view) => view.evenness(trace).then((at) => ({ at, view })));
-    const even = share.at >= share.view.bar(run);
-    [least, every] = [Math.min(least, share.at), every && even];
+    const view = await import("./near_even.js");
+    shares.push(await view.evenness(trace));
+    const even = shares.filter((share) => share >= view.bar(run)).length * 2 > shares.length;
     repeats ||= run.task === "language-model" && /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/.test(trace.output);
-    line.hidden = !every && !repeats;
-    line.textContent = every ? t("all_near_even", together(percent(least, 1))) : t("repeats");
+    line.hidden = !even && !repeats;
+    line.textContent = even ? t("all_near_even", together(percent(Math.min(...shares), 1))) : t("repeats");
+    for (const { answer, story } of cards.slice(0, shares.length - 1))
+      if (even) [answer, story].forEach((node) => fill(node));
+      else if (!story.textContent) story.textContent = t("card_near_even");
     return even;
   };
 }
@@ -158,6 +168,7 @@ async function drawn(card, trace, mute) {
   const cell = { l: layer, h: pair.head, q: pair.query, k: pair.key };
   card.link.href = address("attend", { ...card.where, ...cell, ...(merged ? { w: "1" } : {}) });
   fill(card.story, ...(mute ? [] : story(group, spelled, pair, merged)));
+  if (!mute) fill(card.answer, ...answered(trace, card.writesOn, behind(group.queries, spelled.queries, pair.query)));
   const title = headTitle(group, layer, pair.head);
   const least = mute ? PLAIN / group.keys.length : 0;
   if (group.queries.length > MOST || group.keys.length > MOST) {
@@ -193,12 +204,25 @@ function story(group, spelled, { query, key, weight, even }, merged) {
 }
 
 /**
+ * What stands behind the word of a token. @param {string[]} labels @param {state.Axis} axis @param {number} token
+ */
+function behind(labels, axis, token) {
+  const last = parts(labels.length, axis, { merged: true, special: "" })
+    .find((all) => all.includes(token))
+    ?.at(-1);
+  const rest = labels.flatMap((_, at) => (at > (last ?? token) && !axis.special?.includes(at) ? [at] : []));
+  return rest.length ? joined(labels, rest).trimEnd() : "";
+}
+
+/**
  * What a model answers; bytes that are no letters say nothing one by one.
  * @param {state.Trace} trace @param {boolean} [writesOn] it goes on from the input
+ * @param {string} [rest] what may be left out: a token that is named is in sight
  */
-function answered({ output, places }, writesOn) {
+function answered({ output, places }, writesOn, rest = output) {
   const answer = ended(said(output.trim()).replace(/\ufffd+/g, "\ufffd"));
-  const whole = answer.length > LONGEST ? `${answer.slice(0, LONGEST)}…` : answer;
+  const most = answer.endsWith(rest) ? Math.max(LONGEST, answer.length - rest.length) : LONGEST;
+  const whole = answer.length > most ? `${answer.slice(0, most)}…` : answer;
   // a number stays behind its name
   if (places?.kind === "series") return [signed(whole).replace(/ (?=[−\d])/g, "\u00a0")];
   if (/^−?[\d.]+$/.test(whole)) return [h("span", { class: "side" }, `${t("predicted")} `), whole];

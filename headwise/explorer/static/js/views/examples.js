@@ -59,6 +59,7 @@ export function mount(place) {
         // a page of pictures begins with one
         const none = state.example.peek() < 0 && !state.text.peek() && !state.upload.peek();
         if (none && listed.length && kind !== "text") state.instead(() => (state.example.value = found.opens || 0));
+        else if (none) document.documentElement.dataset.ready = "none";
       },
       (error) => {
         if (alive) state.status.value = error.message;

@@ -38,14 +38,42 @@ export function mount(place, steps, { open, title }) {
       h("button", { onclick: sheet }, () => t("print_sheet")),
     ),
   );
-  return effect(() => {
+  document.adoptedStyleSheets.push(covers);
+  const end = effect(() => {
     void state.language.value;
     const all = steps.value ? exercises(steps.value, seed.value) : [];
+    const asked = new Set(all);
+    const solved = (/** @type {Exercise} */ exercise) => asked.delete(exercise) && cover(asked);
+    cover(asked);
     fill(
       list,
-      all.map((exercise, at) => form(exercise, at, open)),
+      all.map((exercise, at) => form(exercise, at, open, () => solved(exercise))),
     );
   });
+  return () => {
+    end();
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((sheet) => sheet !== covers);
+  };
+}
+
+/** What hides numbers that are asked for. */
+const covers = new CSSStyleSheet();
+
+/** Hides the answers of these questions above, while the exercises are open. @param {Set<Exercise>} asked */
+function cover(asked) {
+  const cells = [...asked]
+    .filter(({ options }) => !options)
+    .flatMap(({ link, place: { q, k, c } }) =>
+      (SHOWN[link] || ["output"]).map((name) => `td[data-at="${name}.${q}.${link in SHOWN ? k : c}"]`),
+    );
+  const [page, any] = ["body:has(.to-do[open])", `:is(${cells})`];
+  covers.replaceSync(
+    cells.length
+      ? `${page} .open-step ${any} { font-size: 0; pointer-events: none; }
+         ${page} .open-step ${any}::after { content: "?"; font-size: 1rem; font-weight: 700; }
+         ${page}:has(${any}.on) :is(.worked .result, [role=tab][aria-selected=true] .value) { visibility: hidden; }`
+      : "",
+  );
 }
 
 /** @param {Exercise} exercise */
@@ -54,8 +82,11 @@ const question = (exercise) => {
   return t(`ask_${exercise.kind}`, ...words);
 };
 
-/** @param {Exercise} exercise @param {number} at @param {(link: string, of?: string) => void} open */
-function form(exercise, at, open) {
+/**
+ * @param {Exercise} exercise @param {number} at @param {(link: string, of?: string) => void} open
+ * @param {() => void} solved
+ */
+function form(exercise, at, open, solved) {
   const verdict = h("p", { class: "verdict", role: "status" });
   const id = `exercise-${at}`;
   const input = exercise.options
@@ -66,10 +97,15 @@ function form(exercise, at, open) {
         exercise.options.map((name, number) => h("option", { value: number }, cut(name, 24))),
       )
     : h("input", { id, type: "text", inputmode: "decimal", autocomplete: "off", size: 8 });
+  const see = () => {
+    solved();
+    goTo(exercise, open);
+  };
   const check = (/** @type {Event} */ event) => {
     event.preventDefault();
     const result = right(exercise, input.value);
-    const see = h("button", { type: "button", onclick: () => goTo(exercise, open) }, t("see_working"));
+    const button = h("button", { type: "button", onclick: see }, t("see_working"));
+    if (result) solved();
     const words =
       result === null
         ? t("no_number")
@@ -77,7 +113,7 @@ function form(exercise, at, open) {
           ? t("right", exercise.shown)
           : sentences(t("wrong"), t(`hint_${exercise.kind}`, ...exercise.hint));
     verdict.className = `verdict ${result ? "right" : "wrong"}`;
-    fill(verdict, result === null ? words : [words, " ", see]);
+    fill(verdict, result === null ? words : [words, " ", button]);
   };
   return h(
     "li",

@@ -1,34 +1,47 @@
 // @ts-check
 /** What stands where there is nothing to show: why, and what to do next. */
 
-import { h } from "../dom.js";
+import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { phrase, t } from "../strings.js";
 import { later } from "./later.js";
 
+/** Pages on which a picture is sent. */
+const SENDING = new Set(["vision", "attend"]);
+
+/** Whether the run has no examples of its own. */
+const bare = () => state.problem.value === t("no_examples");
+
 /** Whether the refusal is that of the example: there are others. */
 const lacking = () => new RegExp(`(example|示例) ${state.example.value}(?!\\d)`).test(state.problem.value);
 
-/** What is said: in parts where the page Home is between them. */
+/** Where an input is taken from; a picture is sent where there is a field for it. */
+export function begin() {
+  const link = (/** @type {string} */ page) => h("a", { href: state.address(page) }, t(page || "home"));
+  if (state.reads() !== "image") return phrase("empty", link(""));
+  return SENDING.has(state.page.value) ? [t("send_picture")] : phrase("send_on", link("vision"));
+}
+
+/** What is said. */
 function words() {
-  if (state.problem.value) return [state.problem.value];
+  if (state.problem.value) return [state.problem.value, ...(bare() ? [" ", ...begin()] : [])];
   if (state.meta.value && !state.meta.value.models.length) return [t("no_runs")];
-  return state.asked() ? [t("loading")] : phrase("empty", "");
+  return state.asked() ? [t("loading")] : begin();
 }
 
 /** A line that follows what is asked for. */
-export const nothing = () =>
-  h(
+export function nothing() {
+  const line = h("span");
+  effect(() => fill(line, words()));
+  return h(
     "p",
     {
       class: () => (state.problem.value ? "state failed" : "state"),
       role: "status",
       hidden: () => Boolean(state.trace.value),
     },
-    () => words()[0],
-    h("a", { href: () => state.address(""), hidden: () => words().length < 2 }, () => t("home")),
-    () => words()[2],
+    line,
     " ",
     h(
       "button",
@@ -40,6 +53,7 @@ export const nothing = () =>
       () => t("first_example"),
     ),
   );
+}
 
 /**
  * Inputs that can be shown, while the one that was asked for cannot.
@@ -53,7 +67,7 @@ export function others(place) {
     node.replaceChildren();
     if (!state.problem.value || !state.chosenRun()) return undefined;
     document.documentElement.dataset.ready = "none";
-    return later(() => import("./begin.js"), node, "instead");
+    return bare() && state.reads() !== "text" ? undefined : later(() => import("./begin.js"), node, "instead");
   });
 }
 

@@ -135,6 +135,7 @@ function shown({ reason, group, every, even, best, where }, row) {
       together(
         sentences(
           t("it_heads", more, every.length, ...words, ...even.map((/** @type {number} */ share) => percent(share, 1))),
+          means.every((/** @type {number} */ mean, /** @type {number} */ at) => mean < even[at]) ? t("it_below") : "",
           t(
             "it_most",
             headTitle(group, where.l, where.h),

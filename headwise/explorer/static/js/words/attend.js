@@ -60,12 +60,14 @@ export const WORDS = {
     "图有 {0} 个节点，过大：查找需要同时比较所有头的全部权重。",
   ],
   unshown: [
-    "{1} cannot show an input of {0} tokens: it needs all weights at once. Links shows a row, as here; Map shows all.",
-    "输入有 {0} 个词元，“{1}”无法显示：这需要同时计算全部权重。“连线”显示其中一行，如下；“热图”显示全部。",
+    "{1} would need all {2} weights of a head at once ({0} tokens), more than one page can show. Here is one row of " +
+      "them, as Links shows it; Map shows all.",
+    "“{1}”需要同时取得一个头的全部 {2} 个权重（{0} 个词元），一页无法显示。这里是其中一行，与“连线”相同；“热图”显示全部。",
   ],
   unshown_nodes: [
-    "{1} cannot show a graph of {0} nodes: it needs all weights at once. Links shows a row, as here; Map shows all.",
-    "图有 {0} 个节点，“{1}”无法显示：这需要同时计算全部权重。“连线”显示其中一行，如下；“热图”显示全部。",
+    "{1} would need all {2} weights of a head at once ({0} nodes), more than one page can show. Here is one row of " +
+      "them, as Links shows it; Map shows all.",
+    "“{1}”需要同时取得一个头的全部 {2} 个权重（{0} 个节点），一页无法显示。这里是其中一行，与“连线”相同；“热图”显示全部。",
   ],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],

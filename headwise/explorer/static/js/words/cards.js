@@ -14,6 +14,8 @@ export const WORDS = {
     "此模型几乎没有学到什么：各头的注意力都接近均匀（熵至少为均匀权重的 {0}），与未训练的模型相同，故不列出输出。" +
       "图中最强的颜色至少为均匀权重的四倍。",
   ],
+  card_near_even: ["near even in every head: no word stands out", "各头都接近均匀：没有哪个词突出"],
+  aromatic: ["(lower case: aromatic)", "（小写：芳香原子）"],
   repeats: [
     "The continuations repeat themselves: at each step the likeliest token is taken, by a model that is small or was " +
       "trained briefly. Look at how its heads read the input.",

@@ -25,8 +25,8 @@ export const WORDS = {
     "“{0}” 与 “{1}” 的点积是 {2}；头宽 {3}。缩放后的得分（点积 / √{3}）是多少？",
   ],
   ask_weight: [
-    "With the largest score taken off, the exponents of the row of “{0}” add up to {2}; that of “{1}” is {3}. What is" +
-      " its weight?",
+    "With the largest score taken off, the exponentials of the row of “{0}” add up to {2}; that of “{1}” is {3}. " +
+      "What is its weight?",
     "减去最大得分之后，“{0}” 这一行各指数之和为 {2}，“{1}” 的指数是 {3}。“{1}” 的权重是多少？",
   ],
   ask_rest: [
@@ -44,7 +44,7 @@ export const WORDS = {
   ],
   hint_product: ["Multiply pair by pair; mind the signs.", "逐对相乘，注意正负号。"],
   hint_scaled: ["√{0} is {1}.", "√{0} 约为 {1}。"],
-  hint_weight: ["Divide the exponent by the sum.", "用指数除以和。"],
+  hint_weight: ["Divide the exponential by the sum.", "用指数除以和。"],
   hint_rest: ["Take the sum of the others from 1.", "用 1 减去其他权重之和。"],
   hint_masked: ["A causal mask hides what stands behind the token.", "因果掩码遮住词元之后的内容。"],
   hint_largest: ["Softmax keeps the order of the scores.", "softmax 不改变得分的大小次序。"],

@@ -42,9 +42,9 @@ export const WORDS = {
   ],
   example_n: ["example {0}", "示例 {0}"],
   it_even: [
-    "The heads are near even here too (at least {0} of the entropy of equal weights), so no word stands out. A " +
+    "The heads are near even here (at least {0} of the entropy of equal weights), so no word stands out. A " +
       "trained model shows here which of the two words it looks at.",
-    "此处各头也接近均匀（熵至少为均匀权重的 {0}），没有哪个词突出。训练好的模型在此显示更看哪个词。",
+    "此处各头接近均匀（熵至少为均匀权重的 {0}），没有哪个词突出。训练好的模型在此显示更看哪个词。",
   ],
   no_attention_model: [
     "This model has no attention, so its pages are empty. A recipe with model.kind=vit, attention or transformer has.",
@@ -70,6 +70,10 @@ export const WORDS = {
   it_heads: [
     "In {0} of {1} heads more on {2} than on {3}; an even row gives them {4} and {5}.",
     "{1} 个头中有 {0} 个更看 {2} 而非 {3}；均匀的一行分别给 {4} 与 {5}。",
+  ],
+  it_below: [
+    "On the mean both get less than that: “it” looks more at other tokens.",
+    "平均而言两者都低于此：“it” 更多看其他词元。",
   ],
   it_most: ["The head that does so most: {0}, {1} on {2}, {3} on {4}.", "最明显的是{0}：{1} 在 {2}，{3} 在 {4}。"],
   it_causal: [

@@ -8,11 +8,7 @@ const REFUSALS = [
     "There is no example {1}: they are numbered 0 to {2}.",
     "没有示例 {1}：编号为 0 至 {2}。",
   ],
-  [
-    /^there is no example .*this run has none/,
-    "This model has no examples of its own. Type an input above.",
-    "这个模型没有示例数据。请在上方输入。",
-  ],
+  [/^there is no example .*this run has none/, "This model has no examples of its own.", "这个模型没有示例数据。"],
   [
     /reads files, and no path is taken/,
     "This model reads pictures, recordings or series, not text. Type the number of an example.",
