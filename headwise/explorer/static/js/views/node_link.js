@@ -270,7 +270,7 @@ export function reading(place, seen) {
     fill(inner, ...row(seen, now, key));
     if (focused) /** @type {HTMLElement | null} */ (inner.querySelector(".on button, button"))?.focus();
     // what stands below it on a narrow screen keeps its place
-    tallest = Math.max(tallest, inner.offsetHeight);
+    tallest = Math.max(tallest, Math.ceil(inner.getBoundingClientRect().height));
     inner.style.minHeight = `${tallest}px`;
   });
 }
