@@ -143,10 +143,10 @@ const toLayer = ({ one, place }) =>
 function loops() {
   const box = h("input", {
     type: "checkbox",
-    checked: !state.loops.value,
+    checked: () => !state.loops.value,
     onchange: () => (state.loops.value = box.checked ? "" : "off"),
   });
-  const hidden = state.loops.value ? h("span", { class: "legend" }, t("loops_hidden")) : "";
+  const hidden = h("span", { class: "legend", hidden: () => !state.loops.value }, t("loops_hidden"));
   return h("label", { class: "box" }, box, t("self_loops"), hidden);
 }
 

@@ -68,6 +68,7 @@ export function mount(place, seen) {
   const kinds = part.kinds.map(([kind, colour]) => h("span", { class: "kind" }, swatch(colour), kind));
   const widths = h("div", { class: "legend kinds" });
   const note = h("p", { class: "legend" });
+  const aromatic = chemical ? part.nodes.find(({ name }) => /^[a-z]/.test(name)) : null;
   let crowded = false;
   place.append(
     h("h2", { title: seen.path }, seen.title),
@@ -77,7 +78,8 @@ export function mount(place, seen) {
     note,
   );
   // a scale for all nodes of the head, whichever is looked at
-  const every = edges(seen, -1);
+  const every = edges(seen);
+
   const most = Math.max(1e-9, ...every.map(({ weight }) => weight));
   const tallest = Math.min(TALLEST, field.clientHeight);
   // from here on it may be lower, and fills the height of what stands beside it
@@ -102,10 +104,10 @@ export function mount(place, seen) {
     nodes.forEach((node, at) => stand(node, spots[at], size));
     const numbered = chemical && bond >= NUMBERED;
     marked(nodes, seen, now, rings);
-    const band = chemical ? BAND : WIDEST;
-    const left = draw(canvas, part, { spots, radius: size / 2, rings, now, shown, most, band, numbered });
+    const how = { spots, radius: size / 2, rings, most, band: chemical ? BAND : WIDEST, numbered };
     // what stands below the drawing does not change with what is looked at
-    crowded ||= left > 0;
+    if (chemical && now >= 0) crowded ||= draw(canvas, part, { ...how, now: -1, shown: every }) > 0;
+    crowded = draw(canvas, part, { ...how, now, shown }) > 0 || crowded;
     fill(
       widths,
       h("span", {}, t("line_width")),
@@ -127,7 +129,7 @@ export function mount(place, seen) {
     );
     note.textContent = sentences(
       t(chemical ? "halves_note" : "lines_note"),
-      part.nodes.some(({ name }) => /^[a-z]/.test(name) && chemical) ? t("aromatic_note") : "",
+      aromatic ? t("aromatic_note", aromatic.name) : "",
       chemical ? "" : counts,
       crowded ? t("numbers_left") : "",
     );
@@ -200,14 +202,11 @@ function stand({ style }, [x, y], size) {
   style.setProperty("--size", `${size}px`);
 }
 
-/**
- * The edges that are drawn as weights, from the largest on: of the node that is looked at, or all.
- * @param {Seen} seen @param {number} now
- */
-const edges = (seen, now) =>
+/** The edges that are drawn as weights, from the largest on. @param {Seen} seen */
+const edges = (seen) =>
   [...table_of(seen)]
     .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
-    .filter(({ q, k }) => q !== k && (now < 0 || q === now))
+    .filter(({ q, k }) => q !== k)
     .sort((one, two) => two.weight - one.weight);
 
 /** Weights by (query, key); self-loops where they are shown. @param {Seen} seen */

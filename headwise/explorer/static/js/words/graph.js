@@ -65,7 +65,7 @@ export const WORDS = {
   say_ends: ["Only the ends choose: {0}.", "只有两端有选择：{0}。"],
   say_others: ["The others: {0}.", "其余：{0}。"],
   ring_width: ["Ring width, from itself:", "环宽（取自自身）："],
-  aromatic_note: ["Small letters, as in c2: aromatic atoms.", "小写字母（如 c2）：芳香原子。"],
+  aromatic_note: ["Small letter, as in {0}: aromatic.", "小写（如 {0}）：芳香原子。"],
   nearly_even: [
     "This head spreads almost evenly over the {0} nodes: the largest weight says little here.",
     "此头对 {0} 个节点几乎均匀分配：最大的权重在此说明不了什么。",
