@@ -3,6 +3,7 @@
 import io
 import math
 import re
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -228,9 +229,13 @@ def test_nodes_show_what_they_attend_to(page, site):
     bars = page.locator(".graph .shares > div")
     cells = [text.removesuffix(" %") for text in bars.locator("> :last-child").all_inner_texts()]
     np.testing.assert_allclose([float(cell) for cell in cells], 100 * np.array(mine), atol=0.051)
-    # the longest line is as wide as the largest number of the legend of widths says
-    widest = max(weight for weight, (q, k) in zip(exact[0, 0], drawn["pairs"], strict=True) if q == number != k)
-    assert float(page.locator(".kind:has(.width)").last.inner_text()) == pytest.approx(widest, rel=6e-3)
+    # the widest line of the head, and its widest ring, are as the legend says, whichever node is looked at
+    pairs = list(zip(exact[0, 0], drawn["pairs"], strict=True))
+    for name, width in (
+        (".width", max(weight for weight, (q, k) in pairs if q != k)),
+        (".ring", max(weight for weight, (q, k) in pairs if q == k)),
+    ):
+        assert float(page.locator(f".kind:has({name})").last.inner_text()) == pytest.approx(width, rel=6e-3)
     page.get_by_label("Self-loops").click()
     assert bars.count() == len(mine) - 1
     # all nodes are one stop of the tabulator; an arrow looks at the next one
@@ -296,6 +301,147 @@ def test_a_molecule_has_bonds_of_one_length_and_all_of_its_rows(page, site, widt
     # no row of the map is cut: cells are as high as they are wide
     box = page.locator("canvas.heat").bounding_box()
     assert box["height"] == pytest.approx(box["width"], abs=1)
+
+
+CHAIN, RING = "CCCCCCCCCCCCCC", "CCCCC1(CC)C(=O)NC(=O)NC1=O"
+
+
+def at_rest(page):
+    """Where all nodes and the end of the page are, once a frame for some frames."""
+    return page.evaluate(
+        """async () => {
+            const seen = [];
+            for (let frame = 0; frame < 4; frame += 1) {
+              await new Promise(requestAnimationFrame);
+              const boxes = [...document.querySelectorAll("button.node")].map((node) => node.getBoundingClientRect());
+              const map = document.querySelector("canvas.heat").getBoundingClientRect();
+              seen.push([...boxes.flatMap(({ x, y }) => [x, y]), map.y, document.documentElement.scrollHeight]);
+            }
+            return seen;
+        }"""
+    )
+
+
+@pytest.mark.parametrize("text", [CHAIN, RING, "Cc1ccc(C)cc1"])
+def test_nothing_moves_while_a_pointer_or_a_key_looks_at_an_atom(page, site, text):
+    """A page that was as high as its words moved the atom away from the pointer, without end, and lost clicks."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    opened(page, site, f"#/graph?m=graph-regress&x={quote(text)}", "graph/")
+    for late in ("canvas.heat", ".spread .shares"):
+        page.locator(late).wait_for()
+    (before, *_) = at_rest(page)
+    atoms = page.locator("button.node")
+    for number in range(atoms.count()):
+        box = atoms.nth(number).bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        assert at_rest(page) == [before] * 4
+        page.mouse.down()
+        page.wait_for_timeout(80)
+        page.mouse.up()
+        assert at_rest(page) == [before] * 4
+        assert re.search(rf"[?&]q={number}(&|$)", page.url)
+    read = page.locator(".read")
+    assert read.evaluate("panel => panel.scrollHeight <= panel.clientHeight")
+    page.mouse.move(5, 5)
+    atoms.first.focus()
+    for key in ("ArrowRight", "ArrowDown", "Enter", "ArrowRight", "Escape"):
+        page.keyboard.press(key)
+        assert at_rest(page) == [before] * 4
+        assert page.locator(".field").evaluate("field => field.scrollTop") == 0
+
+
+def test_the_map_keeps_its_place_on_a_narrow_screen(page, site):
+    page.set_viewport_size({"width": 390, "height": 844})
+    opened(page, site, f"#/graph?m=graph-regress&x={quote(RING)}", "graph/")
+    for late in ("canvas.heat", ".spread .shares"):
+        page.locator(late).wait_for()
+    (before, *_) = at_rest(page)
+    for number in range(3):
+        page.evaluate("number => document.querySelectorAll('button.node')[number].click()", number)
+        assert at_rest(page) == [before] * 4
+
+
+def test_what_is_said_is_of_the_chosen_pair(page, site):
+    opened(page, site, f"#/graph?m=graph-regress&x={quote(RING)}", "graph/")
+    map_of_pairs, say = page.locator("canvas.heat"), page.locator(".graph .say")
+    box = map_of_pairs.bounding_box()
+    cell = lambda q, k: {"x": (k + 0.5) * box["width"] / 15, "y": (q + 0.5) * box["height"] / 15}  # noqa: E731
+    map_of_pairs.click(position=cell(6, 9))
+    assert say.inner_text() == "C7 takes nothing from N10: there is no bond between them."
+    assert "no bond" in page.locator(".status").inner_text()
+    map_of_pairs.click(position=cell(7, 9))
+    page.mouse.move(5, 5)
+    assert re.fullmatch(r"C8 takes [\d.]+ % of its values from N10\.", say.inner_text())
+    assert page.locator(".graph .shares .on").inner_text().startswith("N10")
+    # keys go from pair to pair, as in the map of Attend
+    map_of_pairs.focus()
+    page.keyboard.press("ArrowLeft")
+    assert re.fullmatch(r"C8 takes [\d.]+ % of its values from O9\.", say.inner_text())
+    page.keyboard.press("ArrowUp")
+    assert say.inner_text() == "C7 takes nothing from O9: there is no bond between them."
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    assert re.fullmatch(r"C1 takes [\d.]+ % of its values from itself\.", say.inner_text())
+    # a row of the list is a pair that can be chosen, by keys too
+    page.keyboard.press("Escape")
+    first = page.locator(".graph .shares button").first
+    query, key = first.inner_text().split(" → ")
+    first.focus()
+    page.keyboard.press("Enter")
+    assert re.fullmatch(rf"{query} takes [\d.]+ % of its values from {key}\.", say.inner_text())
+    assert page.locator(".graph .shares .on button").evaluate("row => row === document.activeElement")
+
+
+def test_self_loops_are_hidden_not_forbidden(page, site):
+    opened(page, site, f"#/graph?m=graph-regress&x={quote(RING)}", "graph/")
+    legend = page.locator(".panels div.legend", has=page.locator(".ramp"))
+    legend.wait_for()
+    assert legend.inner_text().endswith("▨ no bond")
+    page.get_by_label("Self-loops").click()
+    page.locator("canvas.heat").wait_for()
+    assert legend.inner_text().endswith("▨ no bond · □ hidden self-loop")
+    assert "entropies still count them" in page.locator("main .tabs .box").inner_text()
+    box = page.locator("canvas.heat").bounding_box()
+    page.locator("canvas.heat").click(position={"x": box["width"] / 30, "y": box["height"] / 30})
+    assert page.locator(".status").inner_text() == "C1 → C1 hidden self-loop"
+    assert page.locator(".graph .say").inner_text() == "What C1 takes from itself is hidden."
+    opened(page, site, "#/graph?m=node-classify&hp=2&l=0&h=0", "graph/")
+    page.locator(".panels div.legend", has_text="▨ no edge").first.wait_for()
+
+
+@pytest.mark.parametrize("text", [CHAIN, RING])
+def test_numbers_of_a_molecule_lie_on_no_ring_and_on_no_other(page, site, text):
+    page.add_init_script(
+        """const write = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+          if (this.canvas.className === "edges") (this.canvas.texts ||= []).push([text, x, y]);
+          write.call(this, text, x, y);
+        };"""
+    )
+    page.set_viewport_size({"width": 390, "height": 844})
+    opened(page, site, f"#/graph?m=graph-regress&x={quote(text)}", "graph/")
+    # what was written at once, from the number of the first atom on
+    texts = page.locator("canvas.edges").evaluate(
+        "({ texts }) => texts.slice(texts.findLastIndex(([text]) => text === '1'))"
+    )
+    field = page.locator(".field").bounding_box()
+    spots = centres(page) - np.array([field["x"] + 1, field["y"] + 1])
+    sizes = page.locator("button.node").evaluate_all(
+        """all => all.map((one) => {
+          const ring = getComputedStyle(one).boxShadow.match(/(\\d+)px$/);
+          return one.offsetWidth / 2 + Number(ring ? ring[1] : 0);
+        })"""
+    )
+    assert len(texts) > len(spots)
+    for number, (text, x, y) in enumerate(texts):
+        half = 3.5 * len(text)
+        far = np.hypot(np.maximum(0, abs(spots[:, 0] - x) - half), np.maximum(0, abs(spots[:, 1] - y) - 5))
+        assert (far >= np.array(sizes) - 1).all(), text
+        assert half < x < field["width"] - half
+        for other, left, top in texts[number + 1 :]:
+            assert abs(left - x) >= half + 3.5 * len(other) or abs(top - y) >= 11, (text, other)
+        if "." not in text:
+            assert np.argmin(np.hypot(*(spots - [x, y]).T)) == int(text) - 1
 
 
 def test_layers_are_one_choice_in_whatever_group_they_are(page, site):

@@ -82,10 +82,12 @@ export function distance([x, y], [left, top], [right, down]) {
 /**
  * Whether no bond is nearer to a point than its own.
  * @param {number[]} point @param {number[][]} spots @param {number[][]} bonds @param {number[]} own its two nodes
+ * @param {number} [by] pixels by which others are further away
  */
-export function isOwn(point, spots, bonds, [q, k]) {
+export function isOwn(point, spots, bonds, [q, k], by = -0.5) {
   const far = distance(point, spots[q], spots[k]);
-  return bonds.every(([one, two]) => distance(point, spots[one], spots[two]) >= far - 0.5);
+  const isIt = (/** @type {number[]} */ [one, two]) => (one === q && two === k) || (one === k && two === q);
+  return bonds.every((bond) => isIt(bond) || distance(point, spots[bond[0]], spots[bond[1]]) >= far + by);
 }
 
 /**

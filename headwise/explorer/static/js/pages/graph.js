@@ -1,5 +1,5 @@
 // @ts-check
-/** Nodes and what they attend to: a drawing, the weights between them, how evenly each looks at those it hears of. */
+/** Nodes and what they attend to: a drawing, the weights between them, how evenly each spreads its own. */
 
 import { getJson, getNumbers, query as asked } from "../api.js";
 import { fill, h } from "../dom.js";
@@ -16,9 +16,6 @@ import * as nodeLink from "../views/node_link.js";
 import { WORDS } from "../words/graph.js";
 
 learn(WORDS);
-
-/** Weights of a row that add up to less lack some. */
-const WHOLE = 0.995;
 
 /** @typedef {{ place: number, name: string, kind: string, hop: number, x: number, y: number, heard: number }} Node */
 /**
@@ -97,6 +94,12 @@ function chosen() {
   return all.find((one) => one.name === state.group.value) || all[0] || null;
 }
 
+/** The map below, drawn anew where self-loops come or go. @param {HTMLElement} node @param {Seen} seen */
+function adjacency(node, seen) {
+  void [state.loops.value, state.language.value];
+  return later(() => import("../views/graph_map.js"), node, seen);
+}
+
 /** Layer, head, how far, self-loops. */
 function controls() {
   const group = chosen();
@@ -140,10 +143,11 @@ const toLayer = ({ one, place }) =>
 function loops() {
   const box = h("input", {
     type: "checkbox",
-    checked: !state.loops.value,
+    checked: () => !state.loops.value,
     onchange: () => (state.loops.value = box.checked ? "" : "off"),
   });
-  return h("label", { class: "box" }, box, t("self_loops"));
+  const hidden = h("span", { class: "legend", hidden: () => !state.loops.value }, t("loops_hidden"));
+  return h("label", { class: "box" }, box, t("self_loops"), hidden);
 }
 
 /**
@@ -208,26 +212,4 @@ function followed(seen) {
   return () => {
     alive = false;
   };
-}
-
-/**
- * The weights between the nodes as a matrix; pairs without an edge are forbidden.
- * @param {HTMLElement} node
- * @param {Seen} seen
- */
-function adjacency(node, seen) {
-  const names = seen.part.nodes.map((one) => one.name);
-  const count = names.length;
-  const weights = new Float32Array(count * count).fill(-Infinity);
-  seen.part.pairs.forEach(([q, k], edge) => {
-    if (q !== k || !state.loops.value) weights[q * count + k] = seen.weights[edge];
-  });
-  const map = h("div");
-  node.append(h("h2", {}, t("adjacency")), map);
-  const head = { weights, group: { ...seen.group, queries: names, keys: names }, title: seen.title };
-  const sums = new Float32Array(count);
-  seen.part.pairs.forEach(([q], edge) => (sums[q] += seen.weights[edge]));
-  // of a node at the edge of the drawing some neighbours are not in it
-  if (sums.some((sum) => sum > 0 && sum < WHOLE)) node.append(h("p", { class: "legend" }, t("rows_cut")));
-  return later(() => import("../views/heat.js"), map, head);
 }

@@ -8,16 +8,21 @@ import { wide } from "../core/wide.js";
 /** @typedef {import("../pages/graph.js").Part} Part */
 /** @typedef {{ q: number, k: number, weight: number }} Edge */
 /**
- * @typedef {{ spots: number[][], radius: number, now: number, shown: Edge[], band: number, numbered: boolean }} How
- * `shown`: from the largest weight on; `band`: pixels of the widest line; `numbered`: nodes have a number beside them
+ * @typedef {{ spots: number[][], radius: number, rings: number[], now: number, shown: Edge[], most: number, band:
+ * number, numbered: boolean }} How `rings`: pixels around each node; `shown`: from the largest weight on; `most`: the
+ * weight of the widest line, which has `band` pixels; `numbered`: nodes have a number beside them
  */
 
 /** Pixels of letters; of a line of a bond, and between two of a double one. */
 const [LETTERS, BOND, APART] = [12, 1.6, 5];
 /** Where a number of a bond may stand: on one side, on the other, a little further away. */
 const AWAY = [1, -1, 1.6, -1.6];
+/** Pixels by which another bond is further from a number than its own, where there is room; and between two numbers. */
+const [CLEARLY, GAP] = [5, 4];
+/** Pixels between an atom and its number, and from that to another atom, where there is room. */
+const [NEAR, ALONE] = [4, 20];
 /** Directions round an atom. */
-const ROUND = Array.from({ length: 8 }, (_, at) => [Math.cos((at * Math.PI) / 4), Math.sin((at * Math.PI) / 4)]);
+const ROUND = Array.from({ length: 16 }, (_, at) => [Math.cos((at * Math.PI) / 8), Math.sin((at * Math.PI) / 8)]);
 
 /**
  * @param {HTMLCanvasElement} canvas
@@ -25,7 +30,7 @@ const ROUND = Array.from({ length: 8 }, (_, at) => [Math.cos((at * Math.PI) / 4)
  * @param {How} how
  * @returns {number} weights whose numbers have no room
  */
-export function draw(canvas, part, { spots, radius, now, shown, band, numbered }) {
+export function draw(canvas, part, { spots, radius, rings, now, shown, most, band, numbered }) {
   const dots = window.devicePixelRatio || 1;
   const [width, height] = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
   [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
@@ -45,18 +50,17 @@ export function draw(canvas, part, { spots, radius, now, shown, band, numbered }
   };
   const bonded = new Set(part.bonds.map(([one, two]) => `${Math.min(one, two)},${Math.max(one, two)}`));
   for (const [q, k] of part.pairs) if (q < k && !bonded.has(`${q},${k}`)) line([spots[q], spots[k]], 1);
-  const most = Math.max(1e-9, ...shown.map(({ weight }) => weight));
   // the two directions between two nodes share a line: each half is as wide as what the node at its end gives
   for (const { q, k, weight } of shown)
     line([spots[q], between(spots[q], spots[k], now < 0 ? 0.5 : 1)], Math.max(0.5, (band * weight) / most), strong);
   for (const bond of part.bonds) bonds(context, spots, part.bonds, bond, (ends) => line(ends, BOND, soft));
 
   /** Boxes that are taken: the middle, half of the width and of the height. @type {number[][]} */
-  const taken = spots.map(([x, y]) => [x, y, radius, radius]);
+  const taken = spots.map(([x, y], at) => [x, y, radius + rings[at], radius + rings[at]]);
   context.font = `600 ${LETTERS}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  if (numbered) numbers(context, part, spots, radius, taken, soft);
+  if (numbered) numbers(context, part, spots, taken, soft);
   let left = 0;
   for (const { q, k, weight } of shown) {
     const text = share(weight);
@@ -64,23 +68,23 @@ export function draw(canvas, part, { spots, radius, now, shown, band, numbered }
     const beside = part.bonds.length
       ? besideOf(spots, part.bonds, q, k, [across, tall], (band * weight) / most / 2)
       : null;
-    const clear = (/** @type {number[]} */ [x, y]) =>
-      taken.every((one) => Math.abs(one[0] - x) >= one[2] + across || Math.abs(one[1] - y) >= one[3] + tall);
+    const clear = (/** @type {number[]} */ spot) => isClear(canvas, taken, spot, [across, tall]);
     // the larger weights come first; what would cover one of them on either side is in the list beside the drawing
     const at = now < 0 ? 0.32 : 0.58;
     const ways = beside ? [at, at + 0.15, at - 0.12].flatMap((along) => AWAY.map((side) => [along, side])) : [[at, 0]];
-    const place = ways
+    const free = ways
       .map(([along, side]) => {
         const [x, y] = between(spots[q], spots[k], along);
         return [x + side * (beside?.[0] || 0), y + side * (beside?.[1] || 0)];
       })
-      .find((spot) => clear(spot) && isOwn(spot, spots, part.bonds, [q, k]));
+      .filter((spot) => clear(spot) && isOwn(spot, spots, part.bonds, [q, k]));
+    const place = free.find((spot) => isOwn(spot, spots, part.bonds, [q, k], CLEARLY)) || free[0];
     if (!place) {
       left += 1;
       continue;
     }
     const [x, y] = place;
-    taken.push([x, y, across, tall]);
+    taken.push([x, y, across + GAP, tall + GAP]);
     context.fillStyle = page;
     if (!part.bonds.length) context.fillRect(x - across, y - tall, 2 * across, 2 * tall);
     context.fillStyle = ink;
@@ -88,6 +92,16 @@ export function draw(canvas, part, { spots, radius, now, shown, band, numbered }
   }
   return left;
 }
+
+/**
+ * Whether a text lies within a drawing and on nothing that is there.
+ * @param {HTMLCanvasElement} canvas @param {number[][]} taken boxes @param {number[]} spot its middle
+ * @param {number[]} half of its width and height
+ */
+const isClear = ({ clientWidth: width, clientHeight: height }, taken, [x, y], [across, tall]) =>
+  Math.min(x, width - x) > across + 1 &&
+  Math.min(y, height - y) > tall + 1 &&
+  taken.every((box) => Math.abs(box[0] - x) >= box[2] + across || Math.abs(box[1] - y) >= box[3] + tall);
 
 /** A point on the way from one to another. @param {number[]} from @param {number[]} to @param {number} along */
 const between = ([x, y], [right, down], along) => [x + along * (right - x), y + along * (down - y)];
@@ -136,26 +150,31 @@ function besideOf(spots, bonds, q, k, half, band) {
 
 /**
  * The number of each atom, where its bonds leave room.
- * @param {CanvasRenderingContext2D} context @param {Part} part @param {number[][]} spots @param {number} radius
- * @param {number[][]} taken @param {string} ink
+ * @param {CanvasRenderingContext2D} context @param {Part} part @param {number[][]} spots @param {number[][]} taken
+ * @param {string} ink
  */
-function numbers(context, part, spots, radius, taken, ink) {
+function numbers(context, part, spots, taken, ink) {
   context.fillStyle = ink;
   part.nodes.forEach(({ name }, at) => {
     const beside = part.pairs.filter(([q, k]) => q === at && k !== at).map(([, k]) => spots[k]);
     const text = name.replace(/^\D+/, "");
     const half = [wide(text, LETTERS) / 2, LETTERS / 2];
     const others = taken.filter((_, place) => place !== at);
-    const clear = (/** @type {number[]} */ [x, y]) =>
-      others.every((one) => Math.abs(one[0] - x) >= one[2] + half[0] || Math.abs(one[1] - y) >= one[3] + half[1]);
-    const away = (/** @type {number[]} */ [across, down]) => [
-      spots[at][0] + across * (radius + 13),
-      spots[at][1] + down * (radius + 13),
-    ];
-    const place = [freeOf(spots[at], beside), ...ROUND].map(away).find(clear);
+    const clear = (/** @type {number[]} */ spot) => isClear(context.canvas, others, spot, half);
+    const away = (/** @type {number[]} */ [across, down]) => {
+      const far = taken[at][2] + NEAR + Math.abs(across) * half[0] + Math.abs(down) * half[1];
+      return [spots[at][0] + across * far, spots[at][1] + down * far];
+    };
+    // beside no other atom, whose number it would seem to be
+    const own = (/** @type {number[]} */ [x, y]) =>
+      spots.every((spot, other) => other === at || Math.hypot(spot[0] - x, spot[1] - y) > taken[other][2] + ALONE);
+    const free = freeOf(spots[at], beside);
+    const along = (/** @type {number[]} */ [x, y]) => x * free[0] + y * free[1];
+    const ways = [free, ...ROUND.toSorted((one, two) => along(two) - along(one))].map(away).filter(clear);
+    const place = ways.find(own) || ways[0];
     if (!place) return;
     const [x, y] = place;
     context.fillText(text, x, y);
-    taken.push([x, y, ...half]);
+    taken.push([x, y, half[0] + GAP, half[1]]);
   });
 }

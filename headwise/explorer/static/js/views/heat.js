@@ -42,7 +42,7 @@ const [LOW, HIGH] = [14, 24];
  * model wrote; `quantity` and `sides`: what the numbers, rows and columns are, where they are no attention.
  * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
  * scores?: boolean, fitsScreen?: boolean, more?: number, seam?: number, quantity?: string, sides?: { from: string, to:
- * string } }} Head
+ * string }, absent?: legend.Absent }} Head
  */
 
 /**
@@ -51,7 +51,7 @@ const [LOW, HIGH] = [14, 24];
  * @returns {() => void}
  */
 export function mount(place, head) {
-  const { weights, group, title } = head;
+  const { weights, group } = head;
   const [rows, columns] = [group.queries.length, group.keys.length];
   const canvas = h("canvas", { class: "heat", tabindex: 0, role: "img" });
   const tip = h("div", { class: "tip", hidden: true });
@@ -125,7 +125,7 @@ export function mount(place, head) {
     context.drawImage(backdrop, 0, 0);
     const at = state.hovered.peek();
     marked(canvas, at || chosen(head), dotted(window));
-    tipped(tip, at, weights, group, window);
+    tipped(tip, at, head, window);
   };
   const soon = () => {
     if (!frameAsked) frameAsked = requestAnimationFrame(paint);
@@ -147,7 +147,7 @@ export function mount(place, head) {
       pictures = {};
       if (small) small.put(how.cells, how.name);
       explain(how, weights, zooming.now(bounds).side >= NUMERALS);
-      canvas.setAttribute("aria-label", summary(weights, group, title));
+      canvas.setAttribute("aria-label", summary(head));
       again();
     }),
     effect(() => {
@@ -267,19 +267,20 @@ export const lookedAt = (head) => (state.hovered.value ? state.hovered.value.q :
  * Locks a cell, a query or a key, and says what it holds; -1 for none.
  * @param {{ q: number, k: number }} cell @param {Head} head
  */
-export function choose({ q, k }, { weights, group, rows, columns }) {
+export function choose({ q, k }, head) {
+  const { rows, columns } = head;
   batch(() => {
     state.query.value = rows && q >= 0 ? rows[q][0] : q;
     state.key.value = columns && k >= 0 ? columns[k][0] : k;
   });
-  state.status.value = sentence(q, k, weights, group);
+  state.status.value = sentence(q, k, head);
 }
 
-/** @param {number} q @param {number} k @param {ArrayLike<number>} weights @param {state.Group} group */
-function sentence(q, k, weights, group) {
+/** @param {number} q @param {number} k @param {Head} head */
+function sentence(q, k, { weights, group, absent }) {
   if (q < 0 || k < 0) return q < 0 && k < 0 ? "" : cut(q < 0 ? group.keys[k] : group.queries[q], LETTERS);
-  const value = weights[q * group.keys.length + k];
-  const told = value === -Infinity ? t("forbidden") : number(value);
+  const at = q * group.keys.length + k;
+  const told = weights[at] === -Infinity ? legend.lacking(absent, at) : number(weights[at]);
   const name = (/** @type {string} */ label) => cut(label, LETTERS);
   return `${apart(group.queries, name)(q)} → ${apart(group.keys, name)(k)} ${told}`;
 }
@@ -287,15 +288,14 @@ function sentence(q, k, weights, group) {
 /**
  * @param {HTMLElement} tip
  * @param {{ q: number, k: number } | null} at
- * @param {Float32Array} weights
- * @param {state.Group} group
+ * @param {Head} head
  * @param {import("../core/zoom.js").Window} window
  */
-function tipped(tip, at, weights, group, { x, y, side, tall = side }) {
+function tipped(tip, at, head, { x, y, side, tall = side }) {
   // a row may be looked at without any of its cells
   tip.hidden = !at || at.k < 0;
   if (!at || at.k < 0) return;
-  tip.textContent = sentence(at.q, at.k, weights, group);
+  tip.textContent = sentence(at.q, at.k, head);
   const box = /** @type {HTMLElement} */ (tip.parentElement);
   const left = (at.k + 1 - x) * side + 6;
   // it flips where it would be cut
@@ -353,13 +353,11 @@ function strongest(values, most) {
   return found;
 }
 
-/** @param {Float32Array} weights @param {state.Group} group @param {string} title */
-function summary(weights, group, title) {
-  const columns = group.keys.length;
-  const pairs = strongest(weights, 3).map((place) =>
-    sentence(Math.floor(place / columns), place % columns, weights, group),
-  );
-  return `${title}: ${pairs.join("; ")}`;
+/** @param {Head} head */
+function summary(head) {
+  const columns = head.group.keys.length;
+  const pairs = strongest(head.weights, 3).map((at) => sentence(Math.floor(at / columns), at % columns, head));
+  return `${head.title}: ${pairs.join("; ")}`;
 }
 
 /** The one before where nothing has changed, so that nothing is drawn again. @param {any} before @param {any} now */

@@ -12,28 +12,35 @@ import { t } from "../strings.js";
 const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
 
 /**
- * How the numbers of a map become colours: weights from zero up, scores on both sides of zero.
- * @typedef {{ name: string, cells: Int16Array, ticks: [number, string][], title: string, numeral: (at: number) => {
- * text: string, colour: string } | null, even?: boolean }} Shading `even`: its scale is not to be chosen
+ * Words for a pair without a weight, and the cells, of those, whose weights are hidden.
+ * @typedef {{ pair: string, blank: number[], hidden: string }} Absent
  */
 
 /**
- * @param {{ weights: Float32Array, scores?: boolean, quantity?: string, top?: number }} head `top`: the end of the
- * scale, where it is not the largest number
+ * How the numbers of a map become colours: weights from zero up, scores on both sides of zero.
+ * @typedef {{ name: string, cells: Int16Array, ticks: [number, string][], title: string, numeral: (at: number) => {
+ * text: string, colour: string } | null, even?: boolean, absent?: Absent }} Shading `even`: its scale is not to be
+ * chosen
+ */
+
+/**
+ * @param {{ weights: Float32Array, scores?: boolean, quantity?: string, top?: number, absent?: Absent }} head `top`:
+ * the end of the scale, where it is not the largest number
  * @returns {Shading}
  */
-export function shading({ weights, scores, quantity, top: given }) {
+export function shading({ weights, scores, quantity, top: given, absent }) {
   const scale = /** @type {keyof typeof import("../core/color.js").SCALES} */ (state.scale.value);
   const top = given ?? largestOf(scores ? weights.map(Math.abs) : weights);
   const name = `${scores ? "diverging" : "ink"}${state.dark.value ? " dark" : scores ? "" : " light"}`;
   const cells = (scores ? signed : entries)(weights, top, scale);
+  absent?.blank.forEach((at) => (cells[at] = 0));
   const marks = top > 0 ? (scores ? signedTicks : ticks)(top, scale) : [];
   const title = top > 0 ? quantity || t(scores ? "score_bar" : "weight_bar") : t("all_zero");
   // halves that are alike may stand for numbers that are not
   const text = !scores ? share : quantity ? (/** @type {number} */ value) => share(value || 1e-9) : scored;
   const numeral = (/** @type {number} */ at) =>
-    cells[at] < 0 ? null : { text: text(weights[at]), colour: letters(name, cells[at]) };
-  return { name, cells, ticks: /** @type {[number, string][]} */ (marks), title, numeral };
+    weights[at] === -Infinity ? null : { text: text(weights[at]), colour: letters(name, cells[at]) };
+  return { name, cells, ticks: /** @type {[number, string][]} */ (marks), title, numeral, absent };
 }
 
 /**
@@ -97,13 +104,18 @@ export function mount(place, more = null, lines = "") {
     const small = numerals && weights.some((weight) => Math.abs(weight) > 0 && Math.abs(weight) < 0.005);
     notes.textContent = [
       small && how.name.startsWith("ink") ? t("dot_note") : "",
-      weights.includes(-Infinity) ? `▨ ${t("forbidden")}` : "",
+      weights.includes(-Infinity) ? `▨ ${lacking(how.absent)}` : "",
+      how.absent?.blank.length ? `□ ${how.absent.hidden}` : "",
       lines,
     ]
       .filter(Boolean)
       .join(" · ");
   };
 }
+
+/** Words for a pair without a weight. @param {Absent} [absent] @param {number} [at] its cell */
+export const lacking = (absent, at = -1) =>
+  absent ? (absent.blank.includes(at) ? absent.hidden : absent.pair) : t("forbidden");
 
 /** The largest of the finite numbers, 0 at least. @param {Float32Array} values */
 function largestOf(values) {

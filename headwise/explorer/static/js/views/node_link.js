@@ -8,7 +8,7 @@ import { cut, percent } from "../core/text.js";
 import { wide } from "../core/wide.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { effect } from "../store.js";
+import { batch, effect } from "../store.js";
 import { phrase, sentences, t } from "../strings.js";
 import { draw } from "./edges.js";
 import { fact, shares } from "./shares.js";
@@ -16,11 +16,14 @@ import { swatch } from "./swatch.js";
 
 /** @typedef {import("../pages/graph.js").Seen} Seen */
 
-const ROWS = 14;
+/** Bars at most, and below a paragraph. */
+const [ROWS, FEWER] = [14, 10];
 /** Letters that a node has room for, and that stand below it; nodes that all have their names. */
 const [SHORT, BELOW, NAMED] = [4, 12, 30];
 /** Pixels of the widest line, and of that behind the bonds of a molecule. */
 const [WIDEST, BAND] = [9, 18];
+/** Pixels of the ring of a node that takes all from itself. */
+const RING = 8;
 /** Pixels of a node, and beside its name; of an atom at most and at least; bonds with room for the numbers of atoms. */
 const [NODE, BESIDE, ATOM, SMALLEST, NUMBERED] = [32, 12, 26, 18, 34];
 /** Pixels of the field of a molecule that grows with what it holds, at most. */
@@ -29,8 +32,8 @@ const TALLEST = 500;
 const EVEN = 0.98;
 /** Points above equal weights up to which a row is as good as even; so many atoms that choose are named. */
 const [POINTS, NAMES] = [5, 4];
-/** Widths in a legend. */
-const SAMPLES = 3;
+/** Widths in a legend, of lines and of rings. */
+const [SAMPLES, RINGS] = [3, 2];
 
 /**
  * The node that is looked at: under the pointer, chosen, or the one in the middle; -1 for none of a molecule.
@@ -65,6 +68,8 @@ export function mount(place, seen) {
   const kinds = part.kinds.map(([kind, colour]) => h("span", { class: "kind" }, swatch(colour), kind));
   const widths = h("div", { class: "legend kinds" });
   const note = h("p", { class: "legend" });
+  const aromatic = chemical ? part.nodes.find(({ name }) => /^[a-z]/.test(name)) : null;
+  let crowded = false;
   place.append(
     h("h2", { title: seen.path }, seen.title),
     field,
@@ -72,6 +77,10 @@ export function mount(place, seen) {
     widths,
     note,
   );
+  // a scale for all nodes of the head, whichever is looked at
+  const every = edges(seen);
+
+  const most = Math.max(1e-9, ...every.map(({ weight }) => weight));
   const tallest = Math.min(TALLEST, field.clientHeight);
   // from here on it may be lower, and fills the height of what stands beside it
   field.classList.toggle("fills", chemical);
@@ -87,33 +96,53 @@ export function mount(place, seen) {
   const paint = () => {
     void [state.dark.value, state.loops.value];
     const now = focus(seen);
-    const shown = edges(seen, now);
+    const shown = every.filter(({ q }) => now < 0 || q === now);
+    const own = selves(seen);
+    const rings = own.map((weight) => Math.round(RING * weight));
     const { spots, bond } = placed();
     const size = diameter(seen, bond);
     nodes.forEach((node, at) => stand(node, spots[at], size));
     const numbered = chemical && bond >= NUMBERED;
-    marked(nodes, seen, now);
-    const left = draw(canvas, part, { spots, radius: size / 2, now, shown, band: chemical ? BAND : WIDEST, numbered });
-    const most = Math.max(1e-9, ...shown.map(({ weight }) => weight));
-    fill(widths, h("span", {}, t("line_width")), ticks(most, "linear").slice(1).slice(-SAMPLES).map(sample));
+    marked(nodes, seen, now, rings);
+    const how = { spots, radius: size / 2, rings, most, band: chemical ? BAND : WIDEST, numbered };
+    // what stands below the drawing does not change with what is looked at
+    if (chemical && now >= 0) crowded ||= draw(canvas, part, { ...how, now: -1, shown: every }) > 0;
+    crowded = draw(canvas, part, { ...how, now, shown }) > 0 || crowded;
+    fill(
+      widths,
+      h("span", {}, t("line_width")),
+      ticks(most, "linear").slice(1).slice(-SAMPLES).map(sample),
+      ...(Math.max(...rings)
+        ? [
+            h("span", {}, t("ring_width")),
+            ticks(Math.max(...own), "linear")
+              .slice(-RINGS)
+              .map(ringed),
+          ]
+        : []),
+    );
     const counts = t(
       part.left ? "nodes_left" : "nodes_drawn",
       part.nodes.length,
       part.total.toLocaleString("en"),
       part.left,
     );
-    const rings = state.loops.value ? "" : t("rings_note");
     note.textContent = sentences(
-      t(now < 0 ? "halves_note" : "lines_note"),
-      rings,
+      t(chemical ? "halves_note" : "lines_note"),
+      aromatic ? t("aromatic_note", aromatic.name) : "",
       chemical ? "" : counts,
-      left ? t("numbers_left", left, shown.length) : "",
+      crowded ? t("numbers_left") : "",
     );
   };
   const sample = (/** @type {[number, string]} */ [at, text]) => {
     const line = h("span", { class: "width", "aria-hidden": "true" });
     line.style.height = `${Math.max(1, (chemical ? BAND : WIDEST) * at)}px`;
     return h("span", { class: "kind" }, line, text);
+  };
+  const ringed = (/** @type {[number, string]} */ [at, text]) => {
+    const ring = h("span", { class: "ring", "aria-hidden": "true" });
+    ring.style.boxShadow = `0 0 0 ${Math.round(RING * at * Math.max(...selves(seen)))}px var(--ring)`;
+    return h("span", { class: "kind ringed" }, ring, text);
   };
   const end = effect(paint);
   const resized = new ResizeObserver(() => paint());
@@ -139,7 +168,10 @@ function dot(seen, number) {
       onpointerenter: () => (state.hovered.value = { q: number, k: -1 }),
       onpointerleave: () => (state.hovered.value = null),
       onfocus: () => (state.hovered.value = { q: number, k: -1 }),
-      onblur: () => (state.hovered.value = null),
+      // whoever goes on to the list of its row sees that list
+      onblur: (/** @type {FocusEvent} */ { relatedTarget: to }) => {
+        if (!(to instanceof Element && to.closest(".read"))) state.hovered.value = null;
+      },
       onclick: () => {
         state.query.value = state.query.peek() === number ? -1 : number;
         state.key.value = -1;
@@ -170,14 +202,11 @@ function stand({ style }, [x, y], size) {
   style.setProperty("--size", `${size}px`);
 }
 
-/**
- * The edges that are drawn as weights, from the largest on: of the node that is looked at, or all.
- * @param {Seen} seen @param {number} now
- */
-const edges = (seen, now) =>
+/** The edges that are drawn as weights, from the largest on. @param {Seen} seen */
+const edges = (seen) =>
   [...table_of(seen)]
     .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
-    .filter(({ q, k }) => q !== k && (now < 0 || q === now))
+    .filter(({ q, k }) => q !== k)
     .sort((one, two) => two.weight - one.weight);
 
 /** Weights by (query, key); self-loops where they are shown. @param {Seen} seen */
@@ -190,13 +219,20 @@ function table_of(seen) {
   return found;
 }
 
+/** What each node takes from itself, where that is shown. @param {Seen} seen */
+function selves(seen) {
+  const weights = table_of(seen);
+  return seen.part.nodes.map((_, at) => weights.get(`${at},${at}`) || 0);
+}
+
 /**
  * The node that is looked at, those it attends to, and how much each attends to itself.
  * @param {HTMLElement[]} nodes
  * @param {Seen} seen
  * @param {number} now
+ * @param {number[]} rings pixels of each
  */
-function marked(nodes, seen, now) {
+function marked(nodes, seen, now, rings) {
   const weights = table_of(seen);
   nodes.forEach((node, at) => {
     const heard = now < 0 || at === now || weights.has(`${now},${at}`);
@@ -205,9 +241,7 @@ function marked(nodes, seen, now) {
     node.classList.toggle("chosen", at === now);
     // all nodes are one stop of the tabulator, between which the arrows go
     node.tabIndex = at === Math.max(0, now) ? 0 : -1;
-    const own = weights.get(`${at},${at}`);
-    const ring = own !== undefined && (now < 0 || at === now) ? Math.round(8 * own) : 0;
-    node.style.boxShadow = ring ? `0 0 0 ${ring}px var(--ring)` : "";
+    node.style.boxShadow = rings[at] && (now < 0 || at === now) ? `0 0 0 ${rings[at]}px var(--ring)` : "";
   });
 }
 
@@ -220,61 +254,89 @@ function marked(nodes, seen, now) {
 export function reading(place, seen) {
   const inner = h("div");
   place.append(inner, h("p", { class: "note" }, t("note")));
-  const { nodes } = seen.part;
-  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
-  let shown = "";
+  place.addEventListener("focusout", ({ relatedTarget: to }) => {
+    if (!(to instanceof Node && place.contains(to))) state.hovered.value = null;
+  });
+  let [shown, tallest] = ["", 0];
   return effect(() => {
     const now = focus(seen);
+    const key = keyOf(seen, now);
     // a button that is pressed while the focus leaves a node stays where it is
-    const next = `${now} ${state.loops.value} ${state.language.value}`;
-    if (next === shown) return undefined;
+    const next = `${now} ${key} ${state.loops.value} ${state.language.value}`;
+    if (next === shown) return;
     shown = next;
-    const found = [...table_of(seen)]
-      .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
-      .filter(({ q, k }) => (now < 0 ? q !== k : q === now))
-      .sort((one, two) => two.weight - one.weight);
-    if (!found.length) return fill(inner, h("p", {}, t("alone")));
-    const [first] = found;
-    const name = (/** @type {number} */ at) => cut(nodes[at].name, 16);
-    const to = (/** @type {number} */ q, /** @type {number} */ k) => (q === k ? t("itself") : name(k));
-    // the name of an atom begins with its element
-    const kind = (/** @type {number} */ at) => (state.reads() === "molecule" ? "" : ` (${cut(nodes[at].kind, 10)})`);
-    const label = (/** @type {number} */ at) => {
-      const { q, k } = found[at];
-      return now < 0 ? `${name(q)} → ${name(k)}` : `${to(q, k)}${kind(k)}`;
-    };
-    const row = found.map(({ weight }) => weight);
-    // pairs of a molecule that read the same stand in one line
-    const firsts = [...row.keys()].filter((at) => !at || percent(row[at], 1) !== percent(row[at - 1], 1));
-    const after = (/** @type {number} */ at) => firsts[firsts.indexOf(at) + 1] ?? row.length;
-    const alikes = (/** @type {number} */ at) => `${label(at)}${after(at) > at + 1 ? ` +${after(at) - at - 1}` : ""}`;
-    const listed = now < 0 ? (firsts[ROWS] ?? row.length) : Math.min(ROWS, row.length);
-    const centre =
-      now >= 0 && seen.trace.places.chosen !== null && nodes[now].hop > 0
-        ? h("button", { class: "asks", onclick: () => state.give({ text: nodes[now].name }) }, t("centre"))
-        : null;
-    const nats = (/** @type {number} */ value) => `${value.toFixed(2)} ${t("nats")}`;
-    const even = now < 0 ? 0 : Math.log(Math.max(1, nodes[now].heard));
-    const facts = () => [fact("entropy", nats(seen.entropy[now])), fact("even", nats(even))];
-    const alike = even > 0 && seen.entropy[now] >= EVEN * even;
-    fill(
-      inner,
-      h(
-        "p",
-        { class: "say" },
-        phrase("say_node", strong(name(first.q)), strong(percent(first.weight, 1)), strong(to(first.q, first.k))),
-      ),
-      now < 0 ? spreading(seen) : null,
-      h("h2", {}, now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)}${kind(now)}`))),
-      shares(now < 0 ? alikes : label, row, now < 0 ? firsts : [...row.keys()], 0, { most: ROWS, full: row[0] || 1 }),
-      now < 0 && firsts.length < row.length ? h("p", { class: "legend" }, t("alike_pairs")) : null,
-      listed < found.length ? h("p", { class: "legend" }, t("fewer", found.length - listed)) : null,
-      now < 0 ? null : h("dl", { class: "facts" }, facts().flat()),
-      alike ? h("p", {}, t("nearly_even", nodes[now].heard)) : null,
-      centre,
-    );
-    return undefined;
+    const focused = inner.contains(document.activeElement);
+    fill(inner, ...row(seen, now, key));
+    if (focused) /** @type {HTMLElement | null} */ (inner.querySelector(".on button, button"))?.focus();
+    // what stands below it on a narrow screen keeps its place
+    tallest = Math.max(tallest, Math.ceil(inner.getBoundingClientRect().height));
+    inner.style.minHeight = `${tallest}px`;
   });
+}
+
+/** The node that a pair of the node that is looked at ends in, -1 for none. @param {Seen} seen @param {number} now */
+function keyOf({ part }, now) {
+  const { q, k } = state.hovered.value || { q: state.query.value, k: state.key.value };
+  return q === now && k < part.nodes.length ? k : -1;
+}
+
+/**
+ * The words and bars of a node, and of a pair of it. @param {Seen} seen @param {number} now @param {number} key
+ * @returns {any[]}
+ */
+function row(seen, now, key) {
+  const { nodes } = seen.part;
+  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
+  const name = (/** @type {number} */ at) => cut(nodes[at].name, 16);
+  const to = (/** @type {number} */ q, /** @type {number} */ k) => (q === k ? t("itself") : name(k));
+  const listed = [...table_of(seen)]
+    .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
+    .filter(({ q, k }) => (now < 0 ? q !== k : q === now))
+    .sort((one, two) => two.weight - one.weight);
+  const at = key < 0 ? 0 : listed.findIndex(({ k }) => k === key);
+  const first = listed[at];
+  if (!first && key < 0) return [h("p", {}, t("alone"))];
+  const lacks =
+    key === now && state.loops.value ? "say_loop_hidden" : state.reads() === "molecule" ? "say_no_bond" : "say_no_edge";
+  const say = first
+    ? phrase("say_node", strong(name(first.q)), strong(percent(first.weight, 1)), strong(to(first.q, first.k)))
+    : phrase(lacks, strong(name(now)), strong(name(key)));
+  // the name of an atom begins with its element
+  const kind = (/** @type {number} */ at) => (state.reads() === "molecule" ? "" : ` (${cut(nodes[at].kind, 10)})`);
+  const label = (/** @type {number} */ at) => {
+    const { q, k } = listed[at];
+    return now < 0 ? `${name(q)} → ${name(k)}` : `${to(q, k)}${kind(k)}`;
+  };
+  const weights = listed.map(({ weight }) => weight);
+  const even = now < 0 ? spreading(seen) : null;
+  const most = even ? FEWER : ROWS;
+  const press = (/** @type {number} */ at) =>
+    batch(() => {
+      state.hovered.value = null;
+      state.lock(listed[at]);
+    });
+  return [
+    h("p", { class: "say" }, say),
+    even,
+    h("h2", {}, now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)}${kind(now)}`))),
+    shares(label, weights, [...weights.keys()], at, { most, full: weights[0] || 1, press }),
+    weights.length > most ? h("p", { class: "legend" }, t("fewer", weights.length - most)) : null,
+    ...(now < 0 ? [] : measured(seen, now)),
+  ];
+}
+
+/** How evenly a node spreads, and a way to put it in the middle. @param {Seen} seen @param {number} now */
+function measured({ part: { nodes }, entropy, trace }, now) {
+  const { heard, hop, name } = nodes[now];
+  const nats = (/** @type {number} */ value) => `${value.toFixed(2)} ${t("nats")}`;
+  const even = Math.log(Math.max(1, heard));
+  return [
+    h("dl", { class: "facts" }, fact("entropy", nats(entropy[now])), fact("even", nats(even))),
+    even > 0 && entropy[now] >= EVEN * even ? h("p", {}, t("nearly_even", heard)) : null,
+    trace.places.chosen !== null && hop > 0
+      ? h("button", { class: "asks", onclick: () => state.give({ text: name }) }, t("centre"))
+      : null,
+  ];
 }
 
 /** How many atoms spread almost evenly, and those that choose where they are few. @param {Seen} seen */

@@ -8,8 +8,11 @@ export const WORDS = {
     "{0} 不读取图结构，请看“{1}”页。可读取节点或分子的模型：",
   ],
   say_node: ["{0} takes {1} of its values from {2}.", "{0} 有 {1} 的值取自 {2}。"],
-  strongest_pairs: ["The strongest pairs", "权重最大的节点对"],
-  fewer: ["and {0} with less", "另有 {0} 个更小"],
+  say_no_bond: ["{0} takes nothing from {1}: there is no bond between them.", "{0} 不从 {1} 取值：二者之间没有键。"],
+  say_no_edge: ["{0} takes nothing from {1}: there is no edge between them.", "{0} 不从 {1} 取值：二者之间没有边。"],
+  say_loop_hidden: ["What {0} takes from itself is hidden.", "{0} 取自自身的份额已隐藏。"],
+  strongest_pairs: ["Strongest pairs of two atoms", "两个原子间权重最大的对"],
+  fewer: ["and {0} more, none of them larger", "另有 {0} 个，都不更大"],
   alone: ["It attends to no other node.", "它不关注任何其他节点。"],
   even: ["entropy of equal weights", "均匀权重的熵"],
   classes: ["Class:", "类别："],
@@ -17,29 +20,34 @@ export const WORDS = {
   adjacency: ["Weights between them", "节点间的权重"],
   spread: ["Entropy of each node's weights", "各节点权重的熵"],
   spread_bars: [
-    "Nats, of those that equal weights would give. A short bar: the node chooses among those it hears of.",
-    "单位奈特；“共”后为均匀权重时的熵。条越短，该节点越有选择。",
+    "The entropy in nats, and after “of” what equal weights would give. A short bar means that the node prefers some " +
+      "of its neighbours.",
+    "熵的单位为奈特；“共”后为均匀权重时的熵。条越短，该节点越偏向某些邻居。",
   ],
   all_even: [
-    "All nodes spread almost evenly over those they hear of: even {0}, which chooses most, has an entropy of {1} " +
-      "nats; equal weights would give {2}.",
+    "All nodes give almost equal weights to the nodes they attend to: even {0}, which prefers some of them most, has " +
+      "an entropy of {1} nats; equal weights would give {2}.",
     "各节点都几乎均匀分配权重：最有选择的 {0}，其熵也有 {1} 奈特，均匀权重为 {2} 奈特。",
   ],
-  hears_itself: ["Every node hears of itself alone.", "每个节点都只接收自身。"],
+  hears_itself: ["Every node attends only to itself.", "每个节点都只关注自身。"],
   heads_choosing: ["Which heads choose", "哪些头有选择"],
   heads_choosing_bars: [
-    "What the nodes of a head lack of the entropy of equal weights, on average: 0 % is even, a full bar is {0}.",
-    "各头的节点平均比均匀权重的熵少多少：0 % 为均匀，满条为 {0}。",
+    "How far the entropy of a head's nodes is below that of equal weights, on average: 0 % means equal weights, a " +
+      "full bar {0}.",
+    "各头节点的熵平均比均匀权重的熵低多少：0 % 表示权重均匀，满条为 {0}。",
   ],
   of_even: ["{0} of {1}", "{0}，共 {1}"],
   rows_cut: [
     "A row adds up to less than 1 where not all neighbours of its node are drawn.",
     "若节点的邻居未全部画出，其所在行之和小于 1。",
   ],
-  alike_pairs: ["+ n: so many more pairs with the same weight", "+ n：另有 n 对权重相同"],
-  allAlike: ["equal weights: the logarithm of the number of nodes it hears of", "均匀权重：邻居数的自然对数"],
-  heard_of: ["nodes it hears of", "邻居数"],
+  allAlike: ["equal weights: the logarithm of the number of nodes it attends to", "均匀权重：所关注节点数的自然对数"],
+  heard_of: ["nodes it attends to", "关注的节点数"],
   self_loops: ["Self-loops", "自环"],
+  loops_hidden: ["hidden; entropies still count them", "已隐藏；熵仍计入"],
+  loop_hidden: ["hidden self-loop", "已隐藏的自环"],
+  no_bond: ["no bond", "无键"],
+  no_edge: ["no edge", "无边"],
   centre: ["Centre here", "以此为中心"],
   hops: ["neighbours up to", "邻居范围"],
   steps_1: ["1 step", "1 步"],
@@ -49,25 +57,24 @@ export const WORDS = {
     "{0} of {1} nodes are drawn; {2} more within reach are left out.",
     "共 {1} 个节点，画出 {0} 个；范围内还有 {2} 个未画出。",
   ],
-  numbers_left: [
-    "{0} of {1} weights have no room for their number here: a click on a node lists its row.",
-    "{1} 个权重中有 {0} 个在此放不下数字：点击节点可列出它的一行。",
-  ],
+  numbers_left: ["A weight without a number here is in the map below.", "此处未标数字的权重见下方的图。"],
   say_spread: [
     "{0} of {1} atoms spread almost evenly: none of their weights is {2} points above equal ones.",
     "{1} 个原子中有 {0} 个几乎均匀分配：权重都不比均匀高出 {2} 个百分点。",
   ],
   say_ends: ["Only the ends choose: {0}.", "只有两端有选择：{0}。"],
   say_others: ["The others: {0}.", "其余：{0}。"],
-  rings_note: ["A ring shows what a node takes from itself.", "圆环表示节点取自自身的份额。"],
+  ring_width: ["Ring width, from itself:", "环宽（取自自身）："],
+  aromatic_note: ["Small letter, as in {0}: aromatic.", "小写（如 {0}）：芳香原子。"],
   nearly_even: [
     "This head spreads almost evenly over the {0} nodes: the largest weight says little here.",
     "此头对 {0} 个节点几乎均匀分配：最大的权重在此说明不了什么。",
   ],
   spread_head: ["How evenly this head spreads", "此头分配得多均匀"],
   mean_entropy: [
-    "On average {0} of the entropy of equal weights: at 100 % all nodes spread evenly, the less, the more they choose.",
-    "平均为均匀权重之熵的 {0}：100 % 即每个节点都均匀分配，越低则越有选择。",
+    "On average {0} of the entropy of equal weights. At 100 % every node gives equal weights; below that, nodes " +
+      "prefer some of their neighbours.",
+    "平均为均匀权重之熵的 {0}。100 % 表示每个节点的权重都均匀；低于 100 % 时，节点偏向某些邻居。",
   ],
   node_entropy: ["{0}: entropy {1} nats; equal weights would give {2}.", "{0}：熵 {1} 奈特；均匀权重为 {2} 奈特。"],
   entropy_nats: ["entropy, nats", "熵（奈特）"],
@@ -77,7 +84,8 @@ export const WORDS = {
     "连线与数字表示橙框节点关注谁；可点击其他节点。",
   ],
   halves_note: [
-    "The half of a line at a node shows the weight that this node gives; click a node to see its row alone.",
-    "连线靠近某节点的一半表示该节点给出的权重；点击节点可只看它的一行。",
+    "The half of a line at a node shows the weight that this node gives. Click a node to see its row alone, again to " +
+      "see all.",
+    "连线靠近某节点的一半表示该节点给出的权重。点击节点可只看它的一行，再次点击则看全部。",
   ],
 };
