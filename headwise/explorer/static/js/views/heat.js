@@ -272,16 +272,17 @@ export function choose({ q, k }, { weights, group, rows, columns }) {
     state.query.value = rows && q >= 0 ? rows[q][0] : q;
     state.key.value = columns && k >= 0 ? columns[k][0] : k;
   });
-  state.status.value = sentence(q, k, weights, group);
+  state.status.value = sentence(q, k, weights[q * group.keys.length + k], group);
 }
 
-/** @param {number} q @param {number} k @param {ArrayLike<number>} weights @param {state.Group} group */
-function sentence(q, k, weights, group) {
-  if (q < 0 || k < 0) return q < 0 && k < 0 ? "" : cut(q < 0 ? group.keys[k] : group.queries[q], LETTERS);
-  const value = weights[q * group.keys.length + k];
-  const told = value === -Infinity ? t("forbidden") : number(value);
+/**
+ * What the line at the foot says of a token or a cell.
+ * @param {number} q @param {number} k @param {number} value @param {state.Group} group
+ */
+export function sentence(q, k, value, group) {
   const name = (/** @type {string} */ label) => cut(label, LETTERS);
-  return `${apart(group.queries, name)(q)} → ${apart(group.keys, name)(k)} ${told}`;
+  const [from, to] = [q < 0 ? "" : apart(group.queries, name)(q), k < 0 ? "" : apart(group.keys, name)(k)];
+  return from && to ? `${from} → ${to} ${value === -Infinity ? t("forbidden") : number(value)}` : from || to;
 }
 
 /**
@@ -295,7 +296,7 @@ function tipped(tip, at, weights, group, { x, y, side, tall = side }) {
   // a row may be looked at without any of its cells
   tip.hidden = !at || at.k < 0;
   if (!at || at.k < 0) return;
-  tip.textContent = sentence(at.q, at.k, weights, group);
+  tip.textContent = sentence(at.q, at.k, weights[at.q * group.keys.length + at.k], group);
   const box = /** @type {HTMLElement} */ (tip.parentElement);
   const left = (at.k + 1 - x) * side + 6;
   // it flips where it would be cut
@@ -357,7 +358,7 @@ function strongest(values, most) {
 function summary(weights, group, title) {
   const columns = group.keys.length;
   const pairs = strongest(weights, 3).map((place) =>
-    sentence(Math.floor(place / columns), place % columns, weights, group),
+    sentence(Math.floor(place / columns), place % columns, weights[place], group),
   );
   return `${title}: ${pairs.join("; ")}`;
 }
