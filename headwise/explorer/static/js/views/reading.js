@@ -7,12 +7,15 @@ import { inside } from "../inside.js";
 import { apart, cut, number, percent } from "../core/text.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
-import { phrase, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
+import { WORDS } from "../words/reading.js";
 import { chosen, sentence } from "./heat.js";
 import { spelled } from "./spelled.js";
 import { rolled } from "./seen.js";
 import { named } from "./series.js";
 import { fact, measures, shares } from "./shares.js";
+
+learn(WORDS);
 
 /** Letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
 const [LETTERS, CELLS] = [16, 128 * 128];
