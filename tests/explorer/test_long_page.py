@@ -4,31 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from browsing import IN_BROWSER, explored_at
-from serving_runs import long_of, words_of
-
-import headwise
+from browsing import IN_BROWSER
+from serving_runs import words_of
 
 pytestmark = IN_BROWSER
 TEXT = words_of(898)
 ATTEND = f"#/attend?x={TEXT.replace(' ', '+')}"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return long_of(tmp_path_factory.mktemp("long"))
-
-
-@pytest.fixture(scope="module")
-def site(folder):
-    with explored_at([folder]) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def exact(folder):
-    """The weights of the first head."""
-    return headwise.load(folder).explain(TEXT).layers["decoder.blocks.0.self_attention"].weights[0]
 
 
 def opened(page, site, more=""):
@@ -65,7 +46,7 @@ def test_zooming_in_comes_to_exact_weights(page, site, exact):
     page.locator(".tip:not([hidden])").wait_for()
     at = page.evaluate("import('/static/js/state.js').then((one) => one.hovered.value)")
     told = page.locator(".tip").inner_text()
-    weight = exact[at["q"], at["k"]]
+    weight = exact[0][at["q"], at["k"]]
     assert (
         told.endswith(" forbidden") if at["k"] > at["q"] else float(told.split()[-1]) == pytest.approx(weight, rel=5e-3)
     )
@@ -76,7 +57,7 @@ def test_a_row_is_read_exactly_and_survives_in_the_address(page, site, exact):
     read = page.locator(".read .shares > div")
     read.first.wait_for()
     shown = [float(text.split()[-2]) / 100 for text in read.all_inner_texts()]
-    np.testing.assert_allclose(shown, np.sort(exact[812])[::-1][: len(shown)], atol=6e-4)
+    np.testing.assert_allclose(shown, np.sort(exact[0][812])[::-1][: len(shown)], atol=6e-4)
     page.keyboard.press("ArrowDown")
     address = page.url.replace("q=812", "q=813")
     page.wait_for_url(address)
@@ -85,17 +66,108 @@ def test_a_row_is_read_exactly_and_survives_in_the_address(page, site, exact):
     page.wait_for_selector("html[data-ready$='long']", timeout=60_000)
     read.first.wait_for()
     shown = [float(text.split()[-2]) / 100 for text in read.all_inner_texts()]
-    np.testing.assert_allclose(shown, np.sort(exact[813])[::-1][: len(shown)], atol=6e-4)
+    np.testing.assert_allclose(shown, np.sort(exact[0][813])[::-1][: len(shown)], atol=6e-4)
 
 
 def test_views_that_need_all_weights_say_so(page, site):
+    def too_large(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace('"whole": true', '"whole": false'))
+
+    page.route("**/api/v1/traces", too_large)
     opened(page, site)
-    page.get_by_role("button", name="Text", exact=True).click()
-    page.get_by_text("Text would need all 810,000 weights of a head at once (900 tokens)").wait_for()
-    assert "810,000 weights" in page.get_by_role("button", name="Text", exact=True).get_attribute("title")
+    page.get_by_role("button", name="Table", exact=True).click()
+    page.get_by_text("Table would need all 810,000 weights of a head at once (900 tokens)").wait_for()
+    assert "810,000 weights" in page.get_by_role("button", name="Table", exact=True).get_attribute("title")
     # the row below is there for whoever came by an address
-    page.wait_for_selector("html[data-ready='decoder self/text/none']")
+    page.wait_for_selector("html[data-ready='decoder self/table/none']")
     assert page.locator(".linked .token").count() > 1
+
+
+def straight(page, site, more):
+    """A view that needs no map first."""
+    page.goto("about:blank")
+    page.goto(f"{site}{ATTEND}{more}")
+    page.wait_for_selector("html[data-ready^='decoder self/']", timeout=60_000)
+
+
+def numbers(text):
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def test_the_text_of_a_long_input_is_a_window_around_the_row(page, site, exact):
+    straight(page, site, "&v=text&q=812")
+    note, keys = page.locator(".wide .note").first, page.locator(".of-part .tokens").last.locator(".token")
+    row = exact[0][812]
+
+    def window():
+        first, last, count, share = numbers(note.inner_text().split("tokens", 1)[1])[:4]
+        assert count == 900
+        assert keys.count() == last - first + 1
+        assert share == pytest.approx(100 * row[first - 1 : last].sum(), abs=0.51)
+        shares = [text.rstrip(" %").replace("·", "0").lstrip("<") for text in shown()]
+        np.testing.assert_allclose(list(map(float, shares)), 100 * row[first - 1 : last], atol=0.11)
+        return first, last
+
+    def shown():
+        return keys.evaluate_all("(all) => all.map((one) => one.dataset.share)")
+
+    assert window()[1] == 813
+    assert "in head 1" in note.inner_text()
+    before = window()
+    page.get_by_role("button", name="← Tokens before").click()
+    assert window()[1] == before[0] - 1
+    largest = int(row.argmax())
+    page.get_by_role("button", name=re.compile("^Largest weight")).click()
+    page.wait_for_url(f"**&k={largest}**")
+    page.locator(".of-part .tokens").last.locator(".chosen").wait_for()
+    first, last = window()
+    assert first <= largest + 1 <= last
+    # a column is not to be had
+    page.get_by_text("What attends to a token, a column, needs all weights at once").wait_for()
+    assert page.get_by_role("button", name="what attends to a token").count() == 0
+    # a token leads to its row
+    keys.nth(5).click()
+    page.wait_for_url(f"**q={first + 4}**")
+    page.locator(".wide .note", has_text=f"({first + 5})").wait_for()
+
+
+@pytest.mark.parametrize("view", ["text", "links"])
+def test_a_row_of_a_long_input_opens_where_there_is_much_to_see(page, site, view):
+    straight(page, site, f"&v={view}")
+    note = page.locator(".wide .note").first.inner_text()
+    assert numbers(note.split("(", 1)[1])[0] >= 450
+    assert "900" in note
+    assert "in head 1" in note
+
+
+@pytest.mark.parametrize("q", [899, 648])
+def test_all_of_the_links_of_a_row_is_within_its_panel(page, site, q):
+    straight(page, site, f"&v=links&q={q}")
+    outside = """() => { const end = document.querySelector('.linked').getBoundingClientRect().right + 0.5;
+      const within = (one) => one.getBoundingClientRect().right <= end && one.scrollWidth <= one.clientWidth + 1;
+      return [...document.querySelectorAll('.linked .token, .linked .side span, .linked .name')]
+        .filter((one) => !within(one)).map((one) => one.textContent); }"""
+    assert page.evaluate(outside) == []
+    # a name stands before its position
+    name, at = (page.locator(f".linked .from .{part}").bounding_box() for part in ("name", "at"))
+    assert name["x"] + name["width"] <= at["x"] + 1
+    # steps of so long an input are too many
+    assert page.get_by_role("link", name="See how this number is made").count() == 0
+    page.get_by_text("Every step of this number can be shown of shorter inputs; 900 tokens are too many.").wait_for()
+    page.get_by_text("␣ is a space. <unk> is a word that the vocabulary lacks.").wait_for()
+
+
+def test_a_token_that_looks_at_itself_is_said_to(page, site):
+    straight(page, site, "&v=links&q=812&k=812")
+    page.locator(".read .say").wait_for()
+    assert re.match(r"At .*\(813\), this head takes .* of its values from itself\.", page.locator(".say").inner_text())
+
+
+def test_all_columns_of_the_table_are_in_sight(page, site):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    straight(page, site, "&v=table")
+    assert page.locator(".scrolls:has(.heads)").evaluate("(one) => one.scrollWidth <= one.clientWidth")
 
 
 def test_another_head_is_drawn_when_it_is_chosen(page, site):
@@ -112,14 +184,14 @@ def test_links_of_a_long_input_are_those_of_one_row(page, site, exact):
     keys = page.locator(".linked .ends").last.locator(".token")
 
     def largest(row):
-        return sorted(np.argsort(-exact[row][: row + 1], kind="stable")[:16])
+        return sorted(np.argsort(-exact[0][row][: row + 1], kind="stable")[:16])
 
     def positions():
         return [int(re.search(r"\((\d+)\)$", text)[1]) - 1 for text in keys.all_inner_texts()]
 
     assert positions() == largest(812)
     shares = [float(one.get_attribute("data-share").split()[0].lstrip("<>")) for one in keys.all()]
-    np.testing.assert_allclose(shares, 100 * exact[812][positions()], atol=0.06)
+    np.testing.assert_allclose(shares, 100 * exact[0][812][positions()], atol=0.06)
     # a key leads to its own row
     clicked = positions()[3]
     keys.nth(3).click()

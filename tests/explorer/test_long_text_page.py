@@ -4,32 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from browsing import IN_BROWSER, explored_at
-from serving_runs import long_of, words_of
-
-import headwise
+from browsing import IN_BROWSER
+from serving_runs import words_of
 
 pytestmark = IN_BROWSER
-COUNT = 198
-TEXT = words_of(COUNT)
-LAYER = "decoder.blocks.0.self_attention"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return long_of(tmp_path_factory.mktemp("texts"), length=256, layers=1)
-
-
-@pytest.fixture(scope="module")
-def site(folder):
-    with explored_at([folder]) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def exact(folder):
-    """The weights of both heads."""
-    return headwise.load(folder).explain(TEXT).layers[LAYER].weights
+SIZES = {"length": 256, "layers": 1}
+TEXT = words_of(198)
 
 
 def opened(page, site, rest):
@@ -119,3 +99,61 @@ def test_pointing_at_a_token_moves_none_and_a_click_on_a_key_keeps_the_row(page,
     share = key.get_attribute("data-share")
     weight = exact[0][150, first + 5]
     assert share == ("·" if weight < 0.001 else f"{100 * weight:.1f} %")
+
+
+def test_a_text_opens_where_the_row_has_its_largest_key(page, site, exact):
+    opened(page, site, "&v=text&q=150&h=0")
+    largest = int(exact[0][150].argmax())
+    first, last, _ = (int(n) for n in re.findall(r"\d+", page.locator(".seen").last.inner_text()))
+    assert first <= largest + 1 <= last
+
+
+def test_what_attends_to_a_token_is_of_the_chosen_query_too(page, site, exact):
+    opened(page, site, "&v=text&q=150&h=0")
+    page.get_by_role("button", name="what attends to a token").click()
+    page.mouse.move(0, 0)
+    rows = page.locator(".with-shares").first.locator(".token")
+    # the column of the query's own position
+    assert float(rows.nth(180).get_attribute("title").split()[-1]) == pytest.approx(exact[0][180, 150], rel=6e-3)
+    assert "(151)" in page.locator(".wide > .legend", has_text="What attends to").inner_text()
+
+
+def test_a_bar_is_pressed_anywhere_keeps_the_focus_and_is_said_at_the_foot(page, site):
+    opened(page, site, "&v=text&q=150&h=0")
+    page.locator(".many").first.locator(".token").nth(149).click()
+    assert page.locator(".status").inner_text().endswith("(150)")
+    bars = page.locator(".read .shares button")
+    assert min(one.bounding_box()["height"] for one in bars.all()) >= 24
+    row = page.locator(".read .shares > div").nth(3)
+    name = bars.nth(3).inner_text()
+    row.scroll_into_view_if_needed()
+    box = row.bounding_box()
+    page.mouse.click(box["x"] + box["width"] - 5, box["y"] + box["height"] / 2)
+    page.wait_for_function("(name) => document.querySelector('.read .say').textContent.includes(name)", arg=name)
+    assert name in page.locator(".status").inner_text()
+    assert bars.nth(3).evaluate("(one) => one === document.activeElement")
+    page.get_by_text(re.compile(r"A full bar is [\d.]+ %")).wait_for()
+    # of this length every step can be seen
+    assert page.get_by_role("link", name="See how this number is made").count() == 1
+
+
+def test_arrows_go_by_lines_and_to_the_ends_of_a_text(page, site):
+    opened(page, site, "&v=text&q=150&h=0")
+    focused = "document.activeElement.getBoundingClientRect()"
+    page.locator(".with-shares .token[tabindex='0']").focus()
+    for key in ("ArrowDown", "ArrowUp"):
+        before = page.evaluate(f"[{focused}.left, {focused}.width, document.activeElement.textContent]")
+        page.keyboard.press(key)
+        assert page.evaluate(
+            "[...document.querySelectorAll('.with-shares')[0].children].includes(document.activeElement)"
+        )
+        after = page.evaluate(f"[{focused}.left, {focused}.width, document.activeElement.textContent]")
+        assert before[2] != after[2]
+        assert abs(before[0] + before[1] / 2 - after[0] - after[1] / 2) < max(before[1], after[1])
+    page.keyboard.press("End")
+    assert "(200)" in page.evaluate("document.activeElement.textContent")
+    # behind the last line come the keys
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("[...document.querySelectorAll('.with-shares')[1].children].includes(document.activeElement)")
+    page.keyboard.press("Home")
+    assert "(1)" in page.evaluate("document.activeElement.textContent")

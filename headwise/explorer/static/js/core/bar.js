@@ -5,8 +5,10 @@ import { SCALES } from "./color.js";
 import { bare, number } from "./text.js";
 
 const STEPS = [0.5, 0.25, 0.1];
-/** Of a bar, between two marks at least. */
+/** Of a bar, between two marks at least; more where their letters are many on average. */
 const APART = 0.11;
+const apart = (/** @type {string} */ one, /** @type {string} */ two) =>
+  Math.max(APART, 0.06 * ((one.length + two.length) / 2 - 2.7));
 
 /**
  * Round numbers from zero to the largest, which are the first and the last.
@@ -20,8 +22,9 @@ export function ticks(top, scale) {
     for (const step of STEPS) {
       const value = Number((step * 10 ** power).toPrecision(2));
       const at = SCALES[scale](value / top);
-      if (value >= top || last - at < APART || at < APART) continue;
-      marks.unshift([at, bare(number(value))]);
+      const text = bare(number(value));
+      if (value >= top || last - at < apart(text, marks[0][1]) || at < apart(text, "0")) continue;
+      marks.unshift([at, text]);
       last = at;
     }
   }

@@ -182,11 +182,11 @@ const unshown = (view, trace, group) =>
   tooLarge("unshown", trace, group, t(view), (group.keys.length * group.queries.length).toLocaleString("en"));
 
 /**
- * Whether a view has the weights that it needs of an input; of links there are those of a row.
- * @param {string} view @param {state.Group} group
+ * Whether a view has the weights that it needs of an input; of links and text there are those of a row.
+ * @param {string} view @param {state.Trace} trace @param {state.Group} group
  */
-function showable(view, group) {
-  if (view === "heat" || view === "links") return true;
+function showable(view, trace, group) {
+  if (view === "heat" || view === "links" || (view === "text" && !isGraph(trace, group))) return true;
   if (view === "table") return group.whole !== false;
   return view === "needs" ? group.compared !== "" : !group.long;
 }
@@ -222,7 +222,7 @@ function groups() {
 function views() {
   const [trace, group] = [state.trace.value, state.chosen()];
   const why = (/** @type {string} */ name) =>
-    trace && group && !showable(name, group) ? unshown(name, trace, group) : "";
+    trace && group && !showable(name, trace, group) ? unshown(name, trace, group) : "";
   const item = (/** @type {string} */ name) =>
     /** @type {Item} */ ([t(name), state.view.value === name, () => (state.view.value = name), why(name)]);
   return !ofMethod() && pick(state.VIEWS.map(item));
@@ -349,11 +349,11 @@ function chosen(trace, group, node, read, alive) {
   const view = state.view.value;
   const at = `/api/v1/traces/${trace.trace_id}`;
   read.hidden = !(view in LARGE);
-  node.parentElement?.classList.toggle("reads", view === "links" || view === "text" || !showable(view, group));
+  node.parentElement?.classList.toggle("reads", view === "links" || view === "text" || !showable(view, trace, group));
   // a map gives its reading what it leaves
   if (view !== "heat" || group.long) node.parentElement?.style.removeProperty("--read");
   // what is written later has the words of the language
-  const width = view === "links" || view === "text" || !showable(view, group);
+  const width = view === "links" || view === "text" || !showable(view, trace, group);
   void [width ? across.value : screen.value, state.language.value, view === "links" && state.beside.value];
   // it shows all heads, whichever is chosen
   if (read.hidden) state.strongest.value = null;
@@ -375,8 +375,8 @@ function chosen(trace, group, node, read, alive) {
     });
     return () => end();
   }
-  const unfit = !showable(view, group);
-  if (unfit || (group.long && view === "links")) {
+  const unfit = !showable(view, trace, group);
+  if (unfit || (group.long && (view === "links" || view === "text"))) {
     read.hidden = false;
     // what is loaded reads these too late to be drawn again
     void [state.place(group), state.beside.value];

@@ -10,10 +10,12 @@ import { choose, chosen, locked } from "./heat.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 
-/** How far an arrow goes along a side, where tokens stand below or behind each other. @type {Record<string, number>} */
+/** How far a key goes along a side, where tokens stand below or behind each other. @type {Record<string, number>} */
 const BELOW = { ArrowDown: 1, ArrowUp: -1 };
 /** @type {Record<string, number>} */
 const BEHIND = { ArrowRight: 1, ArrowLeft: -1 };
+/** @type {Record<string, number>} */
+const FAR = { Home: -Infinity, End: Infinity };
 
 /**
  * @param {import("./heat.js").Head & { press?: (side: "q" | "k", place: number) => void }} head
@@ -46,7 +48,7 @@ export function mount(head, order, positions) {
         },
         onblur: () => (state.hovered.value = null),
       },
-      shown(text),
+      h("span", { class: "name" }, shown(text)),
       numbered(side, place),
     );
     return node;
@@ -62,12 +64,14 @@ export function mount(head, order, positions) {
     side.forEach((node, place) =>
       node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
         const [along, across] = order === "below" ? [BELOW, BEHIND] : [BEHIND, BELOW];
-        const by = along[event.key] || 0;
-        if (!by && !across[event.key]) return;
+        const [by, over] = [along[event.key] || FAR[event.key] || 0, across[event.key] || 0];
+        if (!by && !over) return;
         event.preventDefault();
         event.stopPropagation();
         const to = by ? side : both[1 - which];
-        to[Math.max(0, Math.min(to.length - 1, place + by))]?.focus();
+        const next = to[Math.max(0, Math.min(to.length - 1, place + by))];
+        if (by || order === "below") next?.focus();
+        else (inLine(side, node, over) || inLine(over > 0 === !which ? to : [], node, over))?.focus();
       }),
     ),
   );
@@ -77,6 +81,21 @@ export function mount(head, order, positions) {
     effect(() => pressed(locked(head), (node, on) => node.setAttribute("aria-pressed", String(on)))),
   ];
   return { ...sides, end: () => ends.forEach((end) => end()) };
+}
+
+/**
+ * The token of the next line that is nearest to one, or of the first or last line of another side.
+ * @param {HTMLElement[]} side @param {HTMLElement} from @param {number} by 1 for the line below, -1 for that above
+ * @returns {HTMLElement | undefined}
+ */
+function inLine(side, from, by) {
+  const boxes = side.map((node) => ({ node, box: node.getBoundingClientRect() }));
+  const own = from.getBoundingClientRect();
+  const away = (/** @type {DOMRect} */ { left, width }) => Math.abs(left + width / 2 - own.left - own.width / 2);
+  const beyond = boxes.filter(({ box }) => !side.includes(from) || by * (box.top - own.top) > own.height / 2);
+  const line = (by > 0 ? beyond[0] : beyond[beyond.length - 1])?.box.top;
+  const within = beyond.filter(({ box }) => Math.abs(box.top - line) < own.height / 2);
+  return within.sort((one, two) => away(one.box) - away(two.box))[0]?.node;
 }
 
 /**

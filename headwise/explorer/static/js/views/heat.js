@@ -273,16 +273,22 @@ export function choose({ q, k }, head) {
     state.query.value = rows && q >= 0 ? rows[q][0] : q;
     state.key.value = columns && k >= 0 ? columns[k][0] : k;
   });
-  state.status.value = sentence(q, k, head);
+  state.status.value = told(q, k, head);
 }
 
 /** @param {number} q @param {number} k @param {Head} head */
-function sentence(q, k, { weights, group, absent }) {
-  if (q < 0 || k < 0) return q < 0 && k < 0 ? "" : cut(q < 0 ? group.keys[k] : group.queries[q], LETTERS);
-  const at = q * group.keys.length + k;
-  const told = weights[at] === -Infinity ? legend.lacking(absent, at) : number(weights[at]);
+const told = (q, k, { weights, group, absent }) => sentence(q, k, weights[q * group.keys.length + k], group, absent);
+
+/**
+ * What the line at the foot says of a token or a cell.
+ * @param {number} q @param {number} k @param {number} value @param {state.Group} group @param {legend.Absent} [absent]
+ */
+export function sentence(q, k, value, group, absent) {
   const name = (/** @type {string} */ label) => cut(label, LETTERS);
-  return `${apart(group.queries, name)(q)} → ${apart(group.keys, name)(k)} ${told}`;
+  const [from, to] = [q < 0 ? "" : apart(group.queries, name)(q), k < 0 ? "" : apart(group.keys, name)(k)];
+  if (!from || !to) return from || to;
+  const weight = value === -Infinity ? legend.lacking(absent, q * group.keys.length + k) : number(value);
+  return `${from} → ${to} ${weight}`;
 }
 
 /**
@@ -295,7 +301,7 @@ function tipped(tip, at, head, { x, y, side, tall = side }) {
   // a row may be looked at without any of its cells
   tip.hidden = !at || at.k < 0;
   if (!at || at.k < 0) return;
-  tip.textContent = sentence(at.q, at.k, head);
+  tip.textContent = told(at.q, at.k, head);
   const box = /** @type {HTMLElement} */ (tip.parentElement);
   const left = (at.k + 1 - x) * side + 6;
   // it flips where it would be cut
@@ -356,7 +362,7 @@ function strongest(values, most) {
 /** @param {Head} head */
 function summary(head) {
   const columns = head.group.keys.length;
-  const pairs = strongest(head.weights, 3).map((at) => sentence(Math.floor(at / columns), at % columns, head));
+  const pairs = strongest(head.weights, 3).map((at) => told(Math.floor(at / columns), at % columns, head));
   return `${head.title}: ${pairs.join("; ")}`;
 }
 

@@ -45,10 +45,11 @@ let lastChip = { head: -1, at: 0, focus: false };
  * @typedef {{ head: number, place: number, weights: Float32Array }} Coloured a head, and which colour it has
  * @typedef {{ q: number, k: number, weight: number, place: number }} Line
  * `part`: where the rows and columns of a part are in the head that it is of, null where all of them are there; every
- * link of it is drawn; `press`: what a click on a token does, where it does not lock it
+ * link of it is drawn; `press`: what a click on a token does, where it does not lock it;
+ * `top`: the largest weight of what it is a part of
  * @typedef {import("./heat.js").Head & { coloured?: Coloured[], count?: number, chosen?: number,
  * pair?: number[] | null, part?: { q: number[] | null, k: number[] | null },
- * press?: (side: "q" | "k", place: number) => void }} Heads
+ * top?: number, press?: (side: "q" | "k", place: number) => void }} Heads
  */
 
 /** The heads of a layer that have colours: the eight among which the chosen one is. @param {state.Group} group */
@@ -151,6 +152,7 @@ export function draw(place, head) {
   const narrow = innerWidth <= NARROW;
   const title = (/** @type {"from" | "to"} */ side) => h("span", {}, t(narrow ? `attends_${side}` : names[side]));
   const shared = head.part ? sharesOf(head, queries, keys) : null;
+  const ofHead = head.chosen === undefined ? "" : t("in_head", headName(head.chosen));
   place.append(
     controls(head, between),
     h(
@@ -162,7 +164,7 @@ export function draw(place, head) {
       strands,
       h("div", { class: "ends" }, keys),
     ),
-    h("p", { class: "legend" }, t(head.press ? "links_note_row" : shared ? "links_note_part" : "links_note")),
+    h("p", { class: "legend" }, t(head.press ? "links_note_row" : shared ? "links_note_part" : "links_note", ofHead)),
     note,
   );
   const linked = /** @type {HTMLElement} */ (place.querySelector(".linked"));

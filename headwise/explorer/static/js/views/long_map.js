@@ -53,7 +53,7 @@ export async function mount(node, read, trace, group, alive) {
   if (!alive()) return () => {};
   const title = headTitle(group, at, head);
   const rows = new Rows(path, layer, head);
-  state.strongest.value = await opening(rows, trace, async () => overview);
+  state.strongest.value = await opening(rows, trace, async () => overview.largest);
   if (!alive()) return () => {};
   // nodes that are numbers have these names everywhere
   const start = Number(trace.axes[group.name].keys.kind !== "nodes" || group.keys[0] !== "0");

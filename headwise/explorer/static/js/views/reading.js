@@ -7,17 +7,25 @@ import { inside } from "../inside.js";
 import { apart, cut, number, percent } from "../core/text.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
-import { phrase, t } from "../strings.js";
-import { chosen } from "./heat.js";
+import { learn, phrase, t } from "../strings.js";
+import { WORDS } from "../words/reading.js";
+import { chosen, sentence } from "./heat.js";
 import { spelled } from "./spelled.js";
 import { rolled } from "./seen.js";
 import { named } from "./series.js";
 import { fact, measures, shares } from "./shares.js";
 
+learn(WORDS);
+
 /** Letters of a token, and cells of a matrix that is asked for beside the weights, at most. */
 const [LETTERS, CELLS] = [16, 128 * 128];
 /** Keys beyond which they are not all in sight, so that a bar leads to its own. */
 const MANY = 60;
+/** What is not written as it reads, and the words for it. @type {[RegExp, string][]} */
+const MARKS = [
+  [/[ \u2581]/, "mark_space"],
+  [/^(<unk>|\[UNK\])$/, "mark_unknown"],
+];
 
 /**
  * `row`: a row of weights, minus infinity where a pair is forbidden; null while it comes
@@ -34,23 +42,45 @@ const MANY = 60;
  */
 export function mount(place, head, trace, group) {
   const columns = head.group.keys.length;
-  const steps = Object.values(spelled(trace, group)).some(({ kind }) => kind === "steps");
-  const name = (/** @type {string} */ label) => (steps ? named(label) : cut(label, LETTERS));
-  const [ofQuery, ofKey] = [apart(head.group.queries, name), apart(head.group.keys, name)];
+  const kinds = Object.values(spelled(trace, group)).map(({ kind = "tokens" }) => kind);
+  const tokens = kinds.every((kind) => kind === "tokens");
+  const name = (/** @type {string} */ label) => (kinds.includes("steps") ? named(label) : cut(label, LETTERS));
+  const { queries, keys } = head.group;
+  const many = tokens && columns > MANY;
+  const names = [queries, keys].map((labels) => [
+    apart(labels, name),
+    (/** @type {number} */ at) => `${name(labels[at])} (${at + 1})`,
+  ]);
+  const same = (/** @type {number} */ q, /** @type {number} */ k) => state.oneSequence(head.group) && q === k;
+  /** Positions stand where there are many tokens, or two of one name. */
+  const pair = (/** @type {number} */ q, /** @type {number} */ k) => {
+    const numbered = Number(many || (tokens && queries[q] === keys[k] && !same(q, k)));
+    return [names[0][numbered](q), same(q, k) ? t("own_key") : names[1][numbered](k)];
+  };
+  const marks = MARKS.filter(([mark]) => tokens && [...queries, ...keys].some((label) => mark.test(label)));
   const body = h("div");
   place.append(
     body,
     inside()
       ? ""
-      : h(
-          "p",
-          {},
-          h("a", { href: () => state.address("trace") }, () => t("see_made")),
-        ),
+      : group.sendable === false
+        ? h("p", { class: "note" }, () => t("too_long_made", queries.length.toLocaleString("en")))
+        : h(
+            "p",
+            {},
+            h("a", { href: () => state.address("trace") }, () => t("see_made")),
+          ),
+    marks.length ? h("p", { class: "note" }, () => marks.map(([, words]) => t(words)).join(" ")) : "",
     h("p", { class: "note" }, () => t("note")),
   );
-  const press = (/** @type {number} */ q) => (/** @type {number} */ k) =>
+  const press = (/** @type {number} */ q, /** @type {number[]} */ row) => (/** @type {number} */ k) => {
+    const bars = () => /** @type {HTMLElement[]} */ ([...body.querySelectorAll(".shares button")]);
+    const at = bars().indexOf(/** @type {HTMLElement} */ (document.activeElement));
     state.lock({ q: head.rows ? head.rows[q][0] : q, k: head.columns ? head.columns[k][0] : k });
+    state.status.value = sentence(q, k, row[k], head.group);
+    // the bars are drawn anew
+    bars()[at]?.focus({ preventScroll: true });
+  };
   return effect(() => {
     const { q, k: locked } = chosen(head);
     if (q < 0) return fill(body);
@@ -62,26 +92,24 @@ export function mount(place, head, trace, group) {
       .filter((k) => row[k] > -Infinity)
       .sort((one, two) => row[two] - row[one]);
     const k = locked < 0 ? (order[0] ?? 0) : locked;
-    const [from, to] = [ofQuery(q), ofKey(k)];
+    const [from, to] = pair(q, k);
     const template = row[k] === -Infinity ? "say_hidden" : rolled(group) ? "say_rollout" : `say_${group.kind}`;
     const largest = order[0] !== k && row[k] < row[order[0]] ? order[0] : -1;
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
-    const facts = h("dl", { class: "facts" }, measures(row));
+    const [facts, full] = [h("dl", { class: "facts" }, measures(row)), fullOf(row[order[0]])];
     fill(
       body,
       h("p", { class: "say" }, phrase(template, strong(from), strong(percent(row[k], 1)), strong(to))),
       largest < 0 || row[k] === -Infinity
         ? null
-        : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, ofKey(largest)))),
+        : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, pair(q, largest)[1]))),
       h("h2", {}, phrase(group.kind === "pooled" ? "row_answer" : "row_of", h("bdi", {}, from))),
       // few weights of many keys are compared with the largest of them
-      shares(
-        apart(head.group.keys, (label) => cut(label, LETTERS)),
-        row,
-        order,
-        k,
-        { full: fullOf(row[order[0]]), press: columns > MANY ? press(q) : undefined },
-      ),
+      shares(many ? names[1][1] : apart(keys, (label) => cut(label, LETTERS)), row, order, k, {
+        full,
+        press: columns > MANY ? press(q, row) : undefined,
+      }),
+      h("p", { class: "note" }, t("full_bar", percent(full, 1))),
       facts,
     );
     return scored(facts, head, trace, group, q, k);

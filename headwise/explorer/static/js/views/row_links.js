@@ -1,5 +1,5 @@
 // @ts-check
-/** Links of one row of a head that is too large for all of its links, to the keys that this row attends to. */
+/** One row of a head that is too large for all of them: links to the keys that it attends to, or its text. */
 
 import { getJson, query } from "../api.js";
 import { COLOURED } from "../core/color.js";
@@ -8,13 +8,13 @@ import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
-import { headTitle } from "../titles.js";
+import { headName, headTitle } from "../titles.js";
 import { WORDS } from "../words/row_links.js";
 import { spelled } from "./spelled.js";
 import { draw, shownHeads, withHeads } from "./links.js";
 import { SOME } from "./part.js";
 import * as reading from "./reading.js";
-import { Rows, opening } from "./rows.js";
+import { Rows, opening, telling } from "./rows.js";
 import * as saving from "./saving.js";
 
 learn(WORDS);
@@ -27,42 +27,60 @@ const LETTERS = 16;
 /**
  * @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read
  * @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive
- * @param {string} why the view that was asked for cannot be had; "" for links
+ * @param {string} why the view that was asked for cannot be had; "" for links and text
  * @returns {Promise<() => void>}
  */
 export async function mount(node, read, trace, group, alive, why) {
   const { at, layer, head } = state.place(group);
   const path = `/api/v1/traces/${trace.trace_id}`;
-  const heads = shownHeads(group).map((number) => ({ number, rows: new Rows(path, layer, number) }));
+  const asText = !why && state.view.peek() === "text" ? await import("./row_text.js") : null;
+  const heads = (asText ? [head] : shownHeads(group)).map((number) => ({
+    number,
+    rows: new Rows(path, layer, number),
+  }));
   const rows = heads.find(({ number }) => number === head)?.rows || new Rows(path, layer, head);
   const title = headTitle(group, at, head);
-  state.strongest.value = await opening(rows, trace, () => getJson(`${path}/overview?${query({ layer, head })}`));
+  state.strongest.value = await opening(rows, trace, async () =>
+    isGraph(trace, group)
+      ? (await getJson(`${path}/overview?${query({ layer, head })}`)).largest
+      : telling(rows, group.queries.length),
+  );
   if (!alive()) return () => {};
   const [body, line] = [h("div"), h("p", { class: "note" })];
   /** @type {Heads | null} */
   let shown = null;
+  /** @type {{ from: number, head: Heads | null }} */
+  const window = { from: -1, head: null };
   let [end, latest] = [() => {}, -1];
   const redraw = async (/** @type {number} */ q) => {
     latest = q;
     const all = await Promise.all(heads.map(async ({ number, rows }) => ({ number, row: await rows.load(q) })));
     if (!alive() || latest !== q) return;
-    const drawn = rowOf(trace, group, q, all);
-    shown = { ...drawn.head, title };
-    fill(line, sentence(trace, group, q, drawn));
     const focused = body.contains(document.activeElement);
     end();
     fill(body);
-    end = draw(body, shown);
+    if (asText) {
+      const row = { group, q, head, weights: all[0].row, press: (/** @type {number} */ k) => to(group, q, k) };
+      end = asText.mount(body, row, title, window);
+    } else {
+      const drawn = rowOf(trace, group, q, all);
+      shown = { ...drawn.head, title };
+      fill(line, sentence(trace, group, q, drawn));
+      end = draw(body, shown);
+    }
     if (focused) /** @type {HTMLElement | null} */ (body.querySelector(".token[tabindex='0']"))?.focus();
   };
   fill(
     node,
-    h("div", { class: "heading" }, h("h2", { title: layer }, title + withHeads(group))),
+    h("div", { class: "heading" }, h("h2", { title: layer }, title + (asText ? "" : withHeads(group)))),
     why ? h("p", { class: "unshown" }, why) : "",
-    line,
+    asText ? "" : line,
     body,
     field(trace, group),
-    saving.picture(`links ${title}`, async () => (await import("./pictures.js")).links(/** @type {Heads} */ (shown))),
+    saving.picture(`${asText ? "text" : "links"} ${title}`, async () => {
+      const pictures = await import("./pictures.js");
+      return asText ? pictures.text(/** @type {Heads} */ (window.head)) : pictures.links(/** @type {Heads} */ (shown));
+    }),
   );
   fill(read);
   await redraw(state.cell().q);
@@ -79,7 +97,7 @@ export async function mount(node, read, trace, group, alive, why) {
     }),
   ];
   const view = state.view.value;
-  document.documentElement.dataset.ready = why ? `${group.name}/${view}/none` : `${group.name}/${at}/${head}/links`;
+  document.documentElement.dataset.ready = why ? `${group.name}/${view}/none` : `${group.name}/${at}/${head}/${view}`;
   return () => {
     ends.forEach((one) => one());
     end();
@@ -115,13 +133,17 @@ function rowOf(trace, group, q, all) {
       columns: kept.map((k) => [k]),
       group: { ...group, queries: [group.queries[q]], keys: kept.map((k) => group.keys[k]) },
       part: nodes ? { q: null, k: null } : { q: [q], k: kept },
-      press: (/** @type {"q" | "k"} */ side, /** @type {number} */ place) => {
-        const k = side === "k" ? kept[place] : -1;
-        state.lock(k >= 0 && state.oneSequence(group) ? { q: k, k: -1 } : { q, k });
-      },
+      press: (/** @type {"q" | "k"} */ side, /** @type {number} */ place) =>
+        to(group, q, side === "k" ? kept[place] : -1),
     },
   };
 }
+
+/**
+ * A click on a key leads to its row, where it has one.
+ * @param {state.Group} group @param {number} q @param {number} k
+ */
+const to = (group, q, k) => state.lock(k >= 0 && state.oneSequence(group) ? { q: k, k: -1 } : { q, k });
 
 /** Whether the tokens of a group are nodes. @param {state.Trace} trace @param {state.Group} group */
 const isGraph = (trace, group) => spelled(trace, group).keys.kind === "nodes";
@@ -135,7 +157,8 @@ function sentence(trace, group, q, { open, share, head }) {
   const nodes = isGraph(trace, group);
   const name = h("strong", {}, h("bdi", {}, apart(group.queries, (label) => cut(label, LETTERS))(q)));
   const kind = `row_${nodes ? "nodes" : "keys"}${count < open ? "_some" : ""}`;
-  return phrase(kind, name, open.toLocaleString("en"), count, percent(share, 0));
+  const values = [open, group.keys.length].map((number) => number.toLocaleString("en"));
+  return phrase(kind, name, values[0], count, percent(share, 0), values[1], headName(head.chosen || 0));
 }
 
 /**

@@ -30,19 +30,41 @@ export class Rows {
   }
 }
 
+/** Rows of which the links and the text of a large head open on one, spread over the later half. */
+const TRIED = 5;
+
 /**
  * The cell on which a large head opens: in a graph read for one node, what this takes most from another; else the
  * largest.
  * @param {Rows} rows @param {state.Trace} trace
- * @param {() => Promise<{ largest: { q: number, k: number } }>} overview
+ * @param {() => Promise<{ q: number, k: number }>} largest
  */
-export async function opening(rows, trace, overview) {
+export async function opening(rows, trace, largest) {
   const node = trace.places?.chosen ?? null;
-  if (node === null) {
-    const { q, k } = (await overview()).largest;
-    return { q, k };
-  }
-  const row = await rows.load(node);
-  const best = row.reduce((most, weight, at) => (at !== node && weight > (row[most] || 0) ? at : most), -1);
-  return { q: node, k: best < 0 ? node : best };
+  if (node === null) return largest();
+  return { q: node, k: elsewhere(await rows.load(node), node) };
+}
+
+/** The largest weight on another key than its own; its own where there is none. @param {Float32Array} row
+ * @param {number} own */
+function elsewhere(row, own) {
+  const best = row.reduce((most, weight, at) => (at !== own && weight > (row[most] || 0) ? at : most), -1);
+  return best < 0 ? own : best;
+}
+
+/**
+ * Of a few rows of the later half the largest weight on another key: the largest weight of all is in a row of two keys.
+ * @param {Rows} rows @param {number} count of all rows
+ */
+export async function telling(rows, count) {
+  const tried = Array.from({ length: TRIED }, (_, at) => Math.round((count - 1) * (1 - at / (2 * (TRIED - 1)))));
+  const cells = await Promise.all(
+    tried.map(async (q) => {
+      const row = await rows.load(q);
+      const k = elsewhere(row, q);
+      return { q, k, weight: row[k] };
+    }),
+  );
+  const { q, k } = cells.reduce((best, cell) => (cell.weight > best.weight ? cell : best));
+  return { q, k };
 }

@@ -31,27 +31,34 @@ const LEAST = 0.001;
 /** Of the height of the window, what the tokens of a scrolled side take at most. */
 const TALLEST = 0.55;
 
+/** @typedef {import("./links.js").Heads} Heads `part`: one row, of some keys */
+
 /**
  * What the tints are of: a query (-1) or a key that is looked at.
- * @param {import("./heat.js").Head} head @returns {{ q: number, k: number }}
+ * @param {Heads} head @returns {{ q: number, k: number }}
  */
 export function tinted(head) {
   const at = state.hovered.value;
-  if (!at) return settled(head);
+  if (!at || head.part) return settled(head);
   return at.q < 0 ? { q: -1, k: at.k } : { q: at.q, k: -1 };
 }
 
 /**
  * What the shares below the tokens are of, as the tints are while no token is pointed at.
- * @param {import("./heat.js").Head} head @returns {{ q: number, k: number }}
+ * @param {Heads} head @returns {{ q: number, k: number }}
  */
 function settled(head) {
-  const at = chosen(head);
-  const byKey = at.k >= 0 && (at.q < 0 || state.direction.value === "keys");
-  return byKey ? { q: -1, k: at.k } : { q: at.q, k: -1 };
+  const { q, k } = chosen(head);
+  if (head.part || Math.max(q, k) < 0 || (q >= 0 && state.direction.value !== "keys")) return { q, k: -1 };
+  return { q: -1, k: k < 0 ? ownKey(head, q) : k };
 }
 
-/** @param {HTMLElement} place @param {import("./heat.js").Head} head @returns {() => void} */
+/** The key of a query: its own position, of another sequence what it looks at most. @param {Heads} head @param {number}
+ * q */
+const ownKey = ({ group, weights }, q) =>
+  state.oneSequence(group) ? q : mostOf(weights, q * group.keys.length, group.keys.length, 1);
+
+/** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
 export function mount(place, head) {
   const { weights, group } = head;
   const columns = group.keys.length;
@@ -60,18 +67,27 @@ export function mount(place, head) {
     queries,
     keys,
     end: unmark,
-  } = ends.mount({ ...head, press: (side, at) => pressed(head, side, at) }, "behind", {
-    q: positions(group.queries),
-    k: positions(group.keys),
-  });
+  } = ends.mount(
+    { ...head, press: head.press || ((side, at) => pressed(head, side, at)) },
+    "behind",
+    head.part || { q: positions(group.queries), k: positions(group.keys) },
+  );
   const [names, sentence, bar] = [sidesOf(group), h("p", { class: "legend" }), h("div")];
   // few tokens are as large as a figure
   const letters = [...group.queries, ...group.keys].join(" ").length;
   const size = LETTERS.find(([most]) => letters <= most);
   place.style.setProperty("--letters", size ? `${size[1]}px` : "");
-  place.append(directions());
-  const from = side(place, t(names.from), queries, () => state.cell().q);
-  const to = side(place, t(names.to), keys, () => state.cell().k);
+  place.append(head.part ? h("p", { class: "note" }, t("direction_whole")) : directions());
+  // what is chosen is brought into sight, else the largest of the row or column that is shown
+  const inSight = (/** @type {number} */ own, /** @type {() => number} */ largest) =>
+    own >= 0 ? { at: own, chosen: true } : { at: largest(), chosen: false };
+  const from = side(place, t(names.from), queries, () =>
+    inSight(chosen(head).q, () => mostOf(weights, settled(head).k, queries.length, columns)),
+  );
+  const to = side(place, t(names.to), keys, () => {
+    const { q, k } = settled(head);
+    return inSight(q < 0 ? k : chosen(head).k, () => mostOf(weights, q * columns, columns, 1));
+  });
   // below the tokens, so that these do not move while it changes
   place.append(sentence, bar);
   const explain = legend.mount(bar);
@@ -88,14 +104,14 @@ export function mount(place, head) {
   };
   const ofColumn = (/** @type {number} */ k) =>
     group.queries.reduce((sum, _, q) => sum + Math.max(0, weights[q * columns + k]), 0);
-  const top = largestOf(weights);
+  const top = head.top ?? largestOf(weights);
   const share = (/** @type {HTMLElement} */ node, /** @type {number} */ weight) =>
-    node.closest(".many") && weight < LEAST ? "·" : percent(weight, 1);
+    node.closest(".many, .of-part") && weight < LEAST ? "·" : percent(weight, 1);
   const end = [
     unmark,
     from.end,
     to.end,
-    effect(() => explain(legend.shading({ weights }), weights, false)),
+    effect(() => explain(legend.shading({ weights, top }), weights, false)),
     effect(() => {
       const { q, k } = tinted(head);
       const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
@@ -119,8 +135,10 @@ export function mount(place, head) {
     effect(() => {
       const { q, k } = settled(head);
       queries.forEach((node, at) => {
-        node.dataset.share =
-          k < 0 ? `→ ${largest(ofKey, columns, at * columns, 1)}` : share(node, weights[at * columns + k]);
+        if (head.part) node.dataset.share = "";
+        else
+          node.dataset.share =
+            k < 0 ? `→ ${largest(ofKey, columns, at * columns, 1)}` : share(node, weights[at * columns + k]);
       });
       keys.forEach((node, at) => {
         node.dataset.share =
@@ -129,24 +147,26 @@ export function mount(place, head) {
     }),
     effect(() => {
       const { q, k } = tinted(head);
-      const strong = (/** @type {string} */ label) => h("strong", {}, h("bdi", {}, shown(label)));
+      const strong = (/** @type {string[]} */ labels, /** @type {number} */ at) =>
+        h("strong", {}, h("bdi", {}, apart(labels, shown)(at)));
       const { first, last } = to.seen.value;
       const row = q < 0 ? null : weights.subarray(q * columns, (q + 1) * columns);
       const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
+      if (head.part) return;
       if (row && last - first + 1 < columns)
         fill(
           sentence,
           phrase(
             "tint_row_part",
-            strong(group.queries[q]),
+            strong(group.queries, q),
             first + 1,
             last + 1,
             percent(sum(row.subarray(first, last + 1)), 0),
           ),
         );
-      else if (row) fill(sentence, phrase("tint_row", strong(group.queries[q])));
+      else if (row) fill(sentence, phrase("tint_row", strong(group.queries, q)));
       else if (k >= 0)
-        fill(sentence, phrase("tint_column", strong(group.keys[k]), percent(ofColumn(k) / group.queries.length, 1)));
+        fill(sentence, phrase("tint_column", strong(group.keys, k), percent(ofColumn(k) / group.queries.length, 1)));
     }),
   ];
   return () => end.forEach((one) => one());
@@ -154,7 +174,7 @@ export function mount(place, head) {
 
 /**
  * A click on a token: a query alone, a key behind the query that is looked at, which stays.
- * @param {import("./heat.js").Head} head @param {"q" | "k"} side @param {number} at
+ * @param {Heads} head @param {"q" | "k"} side @param {number} at
  */
 function pressed(head, side, at) {
   const now = locked(head);
@@ -168,9 +188,9 @@ function pressed(head, side, at) {
  * A side's title and tokens; many of them in a box that scrolls, which says what is in sight and brings there what is
  * chosen.
  * @param {HTMLElement} place @param {string} title @param {HTMLElement[]} tokens
- * @param {() => number} at the token that is chosen, -1 for none
+ * @param {() => { at: number, chosen: boolean }} wanted the token that is brought into sight, -1 for none
  */
-function side(place, title, tokens, at) {
+function side(place, title, tokens, wanted) {
   const seen = signal({ first: 0, last: tokens.length - 1 });
   const [caption, box] = [h("p", { class: "side" }, title), h("div", { class: "tokens with-shares" }, tokens)];
   place.append(caption, box);
@@ -211,12 +231,13 @@ function side(place, title, tokens, at) {
   box.addEventListener("scroll", look);
   let mounted = false;
   const end = effect(() => {
-    const node = tokens[at()];
+    const { at, chosen: here } = wanted();
+    const node = tokens[at];
     const [top, high] = [box.scrollTop, box.clientHeight];
     if (node && (node.offsetTop < top || node.offsetTop + node.offsetHeight > top + high))
       box.scrollTop = node.offsetTop - Math.floor(high / 3);
     // a click far below brings it back to the screen
-    if (node && mounted) node.scrollIntoView({ block: "nearest" });
+    if (node && mounted && here) node.scrollIntoView({ block: "nearest" });
     mounted = true;
   });
   return {

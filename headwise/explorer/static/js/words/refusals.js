@@ -95,6 +95,11 @@ const REFUSALS = [
     "此文本有 {1} 个词元；最多显示 {2} 个词元的注意力。请缩短文本，或只取其中一部分。",
   ],
   [
+    /^the steps have [\d,]+ bytes/,
+    "This input is too long to show every step of a head. Give a shorter one.",
+    "输入过长，无法显示一个头的每一步。请缩短输入。",
+  ],
+  [
     /no attention to show/,
     "This model has no attention to show. Choose another run, or train one whose layers attend (of pictures, " +
       "model.kind=vit or attention_cnn).",

@@ -6,6 +6,10 @@ export const WORDS = {
   direction: ["Direction", "方向"],
   direction_queries: ["what a token attends to", "所选词元看谁"],
   direction_keys: ["what attends to a token", "谁在看所选词元"],
+  direction_whole: [
+    "What attends to a token, a column, needs all weights at once: Map shows them.",
+    "“谁在看所选词元”是一列，需要一次取得全部权重：见“热图”。",
+  ],
   tint_row: ["What {0} attends to: these weights sum to 1.", "{0} 看谁：这些权重之和为 1。"],
   tint_row_part: [
     "What {0} attends to: tokens {1} to {2}, in sight above, hold {3} of its weights; · is below 0.1\u00a0%.",
