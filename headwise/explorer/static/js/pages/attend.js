@@ -1,7 +1,7 @@
 // @ts-check
 /** All heads as small pictures, one of them large: as a map, as links, over the text; all in a table. */
 
-import { getJson, getNumbers, query } from "../api.js";
+import { getJson, query } from "../api.js";
 import { LARGEST } from "../core/fit.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
@@ -11,15 +11,12 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { groupTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
-import * as folding from "../views/folding.js";
-import { sideOf } from "../views/grid.js";
-import * as headGrid from "../views/head_grid.js";
 import { METHODS, choice } from "../views/methods.js";
 import { nothing, others } from "../views/nothing.js";
 import * as saving from "../views/saving.js";
 import { seamOf, spelled } from "../views/spelled.js";
 import { later, rested } from "../views/later.js";
-import { foldable, foldedBy, rolled, seen } from "../views/seen.js";
+import { foldedBy, rolled, seen } from "../views/seen.js";
 import { refill, toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/attend.js";
 
@@ -31,8 +28,8 @@ const LARGE = {
   links: () => import("../views/links.js"),
   text: () => import("../views/text.js"),
 };
+const thumbs = async () => import("../views/thumbs.js");
 const pictures = async () => import("../views/pictures.js");
-const LAYERS = 64;
 /** Pixels of a screen on which the map comes before what saves it. */
 const NARROW = 760;
 /** Pixels around the cells of a map, about. */
@@ -66,8 +63,8 @@ export function mount(place) {
     shown,
   );
   let mounted = true;
-  // the map is loaded while the trace is made
-  if (state.asked()) LARGE[state.view.peek()]?.();
+  // what shows the weights is loaded while they are made
+  if (state.asked()) [thumbs, LARGE[state.view.peek()]].forEach((load) => load?.());
   const keyed = effect(() => {
     if (state.trace.value) import("../views/map_keys.js").then((keys) => mounted && extend(keys));
   });
@@ -111,9 +108,9 @@ export function mount(place) {
       fill(read);
       read.hidden = true;
     }),
-    drawn(small, (trace, group, node, alive) => {
+    drawn(small, (trace, group, node) => {
       if (ofMethod()) node.hidden = true;
-      else return thumbs(trace, group, node, alive);
+      else return later(thumbs, node, trace, group, screen);
       return undefined;
     }),
     drawn(find, (trace, group, node) => {
@@ -272,72 +269,6 @@ function roomOf(node, { queries, keys }) {
   return Math.min(side * queries.length, innerHeight / 2) + FRAMED;
 }
 
-/** @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node @param {() => boolean} alive */
-function thumbs(trace, group, node, alive) {
-  const asked = query({ group: group.name, count: LAYERS, size: 32, ...foldedBy(trace, group) });
-  const dark = state.dark.value;
-  void screen.value;
-  const line = h("span", { class: "side", title: t("each_own_scale") }, t("rows_columns"));
-  fill(node, h("div", { class: "heading" }, h("h2", {}, t("heads")), line));
-  const side = sideOf(node, group);
-  // the map is measured before the pictures come
-  const grid = h("div", { class: "heads-of-all" });
-  grid.style.setProperty("--height", `${headGrid.heightOf(group, side)}px`);
-  const tools = () => [
-    headGrid.rollout(group),
-    folding.switches(trace, group),
-    inside() ? null : saving.trace(trace, group),
-  ];
-  const more = toolbar(() => t("save"), "more", tools());
-  node.append(
-    grid,
-    innerWidth > NARROW
-      ? more
-      : h(
-          "details",
-          {},
-          h("summary", { class: "side" }, t(foldable(trace, group).special ? "save_and_show" : "save")),
-          more,
-        ),
-  );
-  if (group.long) {
-    headGrid.mountEmpty(grid, group, dark, side);
-    return longThumbs(grid, line, (here) => headGrid.fillLong(grid, trace, group, dark, line, () => here() && alive()));
-  }
-  getNumbers(`/api/v1/traces/${trace.trace_id}/thumbs?${asked}`).then((found) => {
-    if (!alive()) return;
-    headGrid.mount(grid, group, found, dark, side);
-    const all = saving.buttons(`heads ${group.name}`, async () => (await pictures()).heads(group, found));
-    // these are of attention, not of a method
-    refill(more, tools(), state.method() ? null : h("span", { class: "saving" }, all));
-  }, failed);
-}
-
-/**
- * The pictures of a long input, each of which needs all weights of its head: beside the map, which has needed them, or
- * on request.
- * @param {HTMLElement} grid @param {HTMLElement} line @param {(here: () => boolean) => Promise<void>} work
- */
-function longThumbs(grid, line, work) {
-  let [begun, gone] = [false, false];
-  const begin = () => {
-    if (begun) return;
-    begun = true;
-    ask.remove();
-    work(() => !gone).catch(failed);
-  };
-  const ask = h("button", { class: "small ask", onclick: begin }, t("heads_ask"));
-  grid.after(ask);
-  const stop = effect(() => {
-    // the map comes first
-    if (state.view.value === "heat") rested().then(() => !gone && state.view.peek() === "heat" && begin());
-  });
-  return () => {
-    gone = true;
-    stop();
-  };
-}
-
 /**
  * @param {state.Trace} trace
  * @param {state.Group} group
@@ -473,9 +404,4 @@ async function heard(trace, group) {
   if (keys.kind === "steps") return (await import("../views/series.js")).lines(trace, group);
   if (queries.kind !== "frames" && keys.kind !== "frames") return null;
   return (await import("../views/sound.js")).heard(trace, group);
-}
-
-/** @param {Error} error */
-function failed(error) {
-  state.status.value = error.message;
 }

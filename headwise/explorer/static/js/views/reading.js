@@ -12,8 +12,8 @@ import { WORDS } from "../words/reading.js";
 import { chosen, sentence } from "./heat.js";
 import { spelled } from "./spelled.js";
 import { rolled } from "./seen.js";
-import { named } from "./series.js";
 import { fact, measures, shares } from "./shares.js";
+import { named } from "./steps.js";
 
 learn(WORDS);
 

@@ -61,15 +61,6 @@ export const listed = (title) => {
   return name ? t("series_of", name, t("step_n", step)) : t("series_from", step);
 };
 
-/** A step in words: so many steps back or ahead of the last known one. @param {string} label */
-export function named(label) {
-  if (!/^[−+]?\d+$/.test(label)) return label;
-  const step = Number(label.replace("−", "-"));
-  if (!step) return t("step_known");
-  const [one, more] = step < 0 ? ["one_step_back", "steps_back"] : ["one_step_ahead", "steps_ahead"];
-  return Math.abs(step) === 1 ? t(one) : t(more, Math.abs(step));
-}
-
 /** The number of a step, counted from the last known one; NaN for what is no step. @param {string} label */
 const numberOf = (label) => (/^[−+]?\d+$/.test(label) ? Number(label.replace("−", "-")) : NaN);
 
