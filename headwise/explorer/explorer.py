@@ -78,12 +78,12 @@ class Explorer:
         return traced
 
     async def numbers(
-        self, request: Request, name: str, work: Callable[[Traced], np.ndarray], *, single: bool = False
+        self, request: Request, name: str, work: Callable[[Traced], np.ndarray], *, single: bool | None = None
     ) -> Response:
         """A part of a trace as a `.npy` file.
 
         Args:
-            single: in single precision, as what may be small throughout.
+            single: in single precision, as what may be small throughout; None: by their number, as `wire.npy` says.
         """
         traced = self.trace(name)
         body = await self.service.compute(lambda: npy(work(traced), single=single), request)

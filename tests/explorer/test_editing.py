@@ -72,7 +72,7 @@ def test_a_trace_under_an_edit_is_the_library_s(client, runs, asked, edits):
         after = seen.run().log_softmax(-1)[0].double()
     for layer in (ENCODER, CROSS, OWN):
         for head in range(2):
-            exact = trace[layer].weights(head)[0, 0].numpy().astype(np.float16)
+            exact = trace[layer].weights(head)[0, 0].numpy().astype(np.float32)
             np.testing.assert_array_equal(matrix(client, told, layer, head), exact)
     change = told["change"]
     written = [*seen.inputs[-1][0, 1:].tolist(), int(before[-1].argmax())]

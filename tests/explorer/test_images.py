@@ -90,7 +90,7 @@ def test_the_map_of_the_class_token_is_that_of_explain(client, runs):
     assert axis["keys"] == axis["queries"] == {"kind": "patches", "grid": [2, 2], "before": 1}
     row = part(client, told, "row", group=group["name"], q=0)
     for layer, found in zip(group["layers"], row, strict=True):
-        np.testing.assert_array_equal(found, explained.layers[layer].weights[:, 0].astype(np.float16))
+        np.testing.assert_allclose(found, explained.layers[layer].weights[:, 0], atol=1e-6)
     np.testing.assert_array_equal(part(client, told, "image"), explained.draw.pixels)
     mean = part(client, told, "mean", group=group["name"])
     whole = np.stack([part(client, told, "matrix", layer=group["layers"][0], head=h) for h in range(group["heads"])])
@@ -158,7 +158,7 @@ def test_words_look_at_the_places_of_the_map(client, runs):
     group = next(group for group in told["groups"] if group["name"] == cross)
     row = part(client, told, "row", group=cross, q=1)
     for layer, found in zip(group["layers"], row, strict=True):
-        np.testing.assert_array_equal(found, explained.layers[layer].weights[:, 1].astype(np.float16))
+        np.testing.assert_allclose(found, explained.layers[layer].weights[:, 1], atol=1e-6)
     answer = client.get(f"/api/v1/traces/{told['trace_id']}/rollout", params={"group": cross})
     assert answer.status_code == 422
 
@@ -172,7 +172,7 @@ def test_the_pixel_in_the_middle_is_the_query_of_a_labeller(labelling):
     (group,) = told["groups"]
     row = part(client, told, "row", group=group["name"], q=told["places"]["chosen"])
     for layer, found in zip(group["layers"], row, strict=True):
-        np.testing.assert_array_equal(found, explained.layers[layer].weights[:, 0].astype(np.float16))
+        np.testing.assert_allclose(found, explained.layers[layer].weights[:, 0], atol=1e-6)
 
 
 def test_labels_of_pixels_are_told_with_those_that_are_true(labelling):

@@ -46,7 +46,7 @@ export const WORDS = {
   self_loops: ["Self-loops", "自环"],
   loops_hidden: ["hidden; entropies still count them", "已隐藏；熵仍计入"],
   loop_hidden: ["hidden self-loop", "已隐藏的自环"],
-  no_bond: ["no bond", "无键"],
+  no_bond: ["no bond", "无化学键"],
   no_edge: ["no edge", "无边"],
   centre: ["Centre here", "以此为中心"],
   hops: ["neighbours up to", "邻居范围"],
