@@ -24,6 +24,8 @@ learn(WORDS);
 
 /** Tokens of a list. */
 const LISTED = 512;
+/** Why the steps are not to be had. */
+const refusal = signal("");
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -131,6 +133,9 @@ function exercises(closing) {
 function request() {
   const [trace, group] = [state.trace.value, state.chosen()];
   const book = isTextbook();
+  // a refusal is asked for in the words of the language
+  void state.language.value;
+  refusal.value = "";
   if (!book && (!trace || !group)) {
     steps.value = null;
     return undefined;
@@ -151,7 +156,7 @@ function request() {
     (error) => {
       if (!alive) return;
       steps.value = null;
-      state.status.value = error.message;
+      refusal.value = error.message;
     },
   );
   return () => {
@@ -162,7 +167,7 @@ function request() {
 /** The pair in words, what it is of, and the way to the worked example. */
 function heading() {
   const all = steps.value;
-  if (!all) return [h("p", {}, state.problem.value ? "" : state.status.value || t("loading")), sources()];
+  if (!all) return [h("p", { role: "status" }, state.problem.value ? "" : refusal.value || t("loading")), sources()];
   const { q, k } = whereNow(all);
   const word = (/** @type {string} */ name, /** @type {string} */ label) =>
     h("bdi", { class: KINDS[name] }, cut(label, LETTERS));

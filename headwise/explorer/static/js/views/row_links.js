@@ -14,7 +14,7 @@ import { spelled } from "./spelled.js";
 import { draw, shownHeads, withHeads } from "./links.js";
 import { SOME } from "./part.js";
 import * as reading from "./reading.js";
-import { Rows, opening, telling } from "./rows.js";
+import { Rows, opening, openingRow } from "./rows.js";
 import * as saving from "./saving.js";
 
 learn(WORDS);
@@ -43,7 +43,7 @@ export async function mount(node, read, trace, group, alive, why) {
   state.strongest.value = await opening(rows, trace, async () =>
     isGraph(trace, group)
       ? (await getJson(`${path}/overview?${query({ layer, head })}`)).largest
-      : telling(rows, group.queries.length),
+      : openingRow(rows, group),
   );
   if (!alive()) return () => {};
   const [body, line] = [h("div"), h("p", { class: "note" })];

@@ -3,6 +3,7 @@
 
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
+import { largestAt, largestOf } from "../core/largest.js";
 import { apart, cut, number, percent, shown } from "../core/text.js";
 import * as ends from "./ends.js";
 import { choose, chosen, locked } from "./heat.js";
@@ -56,7 +57,7 @@ function settled(head) {
 /** The key of a query: its own position, of another sequence what it looks at most. @param {Heads} head @param {number}
  * q */
 const ownKey = ({ group, weights }, q) =>
-  state.oneSequence(group) ? q : mostOf(weights, q * group.keys.length, group.keys.length, 1);
+  state.oneSequence(group) ? q : largestAt(weights, q * group.keys.length, group.keys.length);
 
 /** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
 export function mount(place, head) {
@@ -82,11 +83,11 @@ export function mount(place, head) {
   const inSight = (/** @type {number} */ own, /** @type {() => number} */ largest) =>
     own >= 0 ? { at: own, chosen: true } : { at: largest(), chosen: false };
   const from = side(place, t(names.from), queries, () =>
-    inSight(chosen(head).q, () => mostOf(weights, settled(head).k, queries.length, columns)),
+    inSight(chosen(head).q, () => largestAt(weights, settled(head).k, queries.length, columns)),
   );
   const to = side(place, t(names.to), keys, () => {
     const { q, k } = settled(head);
-    return inSight(q < 0 ? k : chosen(head).k, () => mostOf(weights, q * columns, columns, 1));
+    return inSight(q < 0 ? k : chosen(head).k, () => largestAt(weights, q * columns, columns));
   });
   // below the tokens, so that these do not move while it changes
   place.append(sentence, bar);
@@ -99,7 +100,7 @@ export function mount(place, head) {
     /** @type {number} */ from,
     /** @type {number} */ step,
   ) => {
-    const most = mostOf(weights, from, count, step);
+    const most = largestAt(weights, from, count, step);
     return `${name(most)} ${percent(Math.max(0, weights[from + most * step]), 0)}`;
   };
   const ofColumn = (/** @type {number} */ k) =>
@@ -264,16 +265,3 @@ function directions() {
     );
   return toolbar(() => t("direction"), "tabs", h("span", { class: "seg" }, names.map(button)));
 }
-
-/**
- * Where the largest of some numbers is.
- * @param {Float32Array} weights @param {number} from where they begin @param {number} count @param {number} step
- */
-function mostOf(weights, from, count, step) {
-  let most = 0;
-  for (let at = 1; at < count; at += 1) if (weights[from + at * step] > weights[from + most * step]) most = at;
-  return most;
-}
-
-/** @param {Float32Array} weights */
-const largestOf = (weights) => weights.reduce((most, weight) => Math.max(most, weight), 0);
