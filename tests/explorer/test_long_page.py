@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 from browsing import IN_BROWSER
-from serving_runs import words_of
+from serving_runs import exact_of, long_site, words_of
 
 pytestmark = IN_BROWSER
 TEXT = words_of(898)
+long_folder, site = long_site()
+exact = exact_of(TEXT)
 ATTEND = f"#/attend?x={TEXT.replace(' ', '+')}"
 
 
