@@ -161,6 +161,8 @@ def test_trace_says_once_that_a_text_is_too_long_for_it(page, site):
         page.get_by_text(words).wait_for(timeout=60_000)
         assert page.locator("body").inner_text().count(words) == 1
         page.evaluate("import('/static/js/state.js').then((state) => (state.language.value = 'zh'))")
+    assert all("413" in line for line in page.told)
+    page.told.clear()
 
 
 @pytest.mark.parametrize("view", ["text", "links"])

@@ -24,7 +24,6 @@ learn(WORDS);
 
 /** Tokens of a list. */
 const LISTED = 512;
-/** Why the steps are not to be had. */
 const refusal = signal("");
 
 /** @param {HTMLElement} place @returns {() => void} */
@@ -65,14 +64,13 @@ export function mount(place) {
     h("h1", { class: "unseen" }, () => t("trace")),
     ...Object.values(parts),
   );
-  const arrows = (/** @type {KeyboardEvent} */ event) => arrowed(event);
-  document.addEventListener("keydown", arrows);
+  document.addEventListener("keydown", arrowed);
   const ends = [
     effect(() => {
       fill(parts.offered);
       return state.problem.value ? later(() => import("../views/nothing.js"), parts.offered) : undefined;
     }),
-    effect(() => request()),
+    effect(request),
     effect(() => fill(parts.title, heading())),
     effect(() => {
       void state.language.value;
@@ -93,13 +91,13 @@ export function mount(place) {
     effect(() => {
       [thread, panel, number].forEach((node) => (node.hidden = !steps.value));
     }),
-    follow(thread, (all) => openStep.chips(all)),
+    follow(thread, openStep.chips),
     follow(panel, (all) => openStep.matricesOf(all, panel)),
-    follow(number, (all) => openStep.oneNumber(all)),
+    follow(number, openStep.oneNumber),
     follow(notes, (all) => [t("trace_hint"), openStep.exactness(all)].map((words) => h("p", { class: "note" }, words))),
   ];
   return () => {
-    document.removeEventListener("keydown", arrows);
+    document.removeEventListener("keydown", arrowed);
     rest();
     steps.value = null;
     [...ends, ...closing].forEach((end) => end());
@@ -133,7 +131,7 @@ function exercises(closing) {
 function request() {
   const [trace, group] = [state.trace.value, state.chosen()];
   const book = isTextbook();
-  // a refusal is asked for in the words of the language
+  // a refusal has the words of the language
   void state.language.value;
   refusal.value = "";
   if (!book && (!trace || !group)) {

@@ -15,12 +15,8 @@ const REST = 1200;
 export function later(load, ...what) {
   let [end, alive] = [() => {}, true];
   load().then(
-    (view) => {
-      if (alive) end = view.mount(...what);
-    },
-    (error) => {
-      if (alive) state.status.value = error.message;
-    },
+    (view) => alive && (end = view.mount(...what)),
+    (error) => alive && (state.status.value = error.message),
   );
   return () => {
     alive = false;

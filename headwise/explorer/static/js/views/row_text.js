@@ -19,7 +19,7 @@ const LETTERS = 16;
 /**
  * @typedef {import("./links.js").Heads} Heads
  * @typedef {{ group: state.Group, q: number, weights: Float32Array, head: number, press: (k: number) => void }} Row
- * `weights`: minus infinity where a pair is forbidden
+ * `weights`: minus infinity where a pair is forbidden; `press`: on a key, or -1 on the query
  */
 
 /** @typedef {Row & { largest: number }} Full with the key of the largest weight */
@@ -47,7 +47,7 @@ const windowOf = ({ group, q, weights, largest, press }, from, size, title) => (
   columns: Array.from({ length: size }, (_, k) => [from + k]),
   group: { ...group, queries: [group.queries[q]], keys: group.keys.slice(from, from + size) },
   part: { q: [q], k: Array.from({ length: size }, (_, k) => from + k) },
-  press: (side, k) => side === "k" && press(from + k),
+  press: (side, k) => press(side === "k" ? from + k : -1),
 });
 
 /**

@@ -93,6 +93,7 @@ export function mount(place, head) {
   place.append(sentence, bar);
   const explain = legend.mount(bar);
   const [ofQuery, ofKey] = [group.queries, group.keys].map((labels) => apart(labels, (label) => cut(label, NAMED)));
+  const [fromName, toName] = [group.queries, group.keys].map((labels) => apart(labels, shown));
   /** The label of the largest of some weights, and how much that is. */
   const largest = (
     /** @type {(at: number) => string} */ name,
@@ -148,8 +149,7 @@ export function mount(place, head) {
     }),
     effect(() => {
       const { q, k } = tinted(head);
-      const strong = (/** @type {string[]} */ labels, /** @type {number} */ at) =>
-        h("strong", {}, h("bdi", {}, apart(labels, shown)(at)));
+      const strong = (/** @type {string} */ name) => h("strong", {}, h("bdi", {}, name));
       const { first, last } = to.seen.value;
       const row = q < 0 ? null : weights.subarray(q * columns, (q + 1) * columns);
       const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
@@ -159,15 +159,15 @@ export function mount(place, head) {
           sentence,
           phrase(
             "tint_row_part",
-            strong(group.queries, q),
+            strong(fromName(q)),
             first + 1,
             last + 1,
             percent(sum(row.subarray(first, last + 1)), 0),
           ),
         );
-      else if (row) fill(sentence, phrase("tint_row", strong(group.queries, q)));
+      else if (row) fill(sentence, phrase("tint_row", strong(fromName(q))));
       else if (k >= 0)
-        fill(sentence, phrase("tint_column", strong(group.keys, k), percent(ofColumn(k) / group.queries.length, 1)));
+        fill(sentence, phrase("tint_column", strong(toName(k)), percent(ofColumn(k) / group.queries.length, 1)));
     }),
   ];
   return () => end.forEach((one) => one());
