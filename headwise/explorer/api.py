@@ -25,7 +25,7 @@ from headwise.explorer.long_maps import How
 from headwise.explorer.needs import add_needs, comparable
 from headwise.explorer.positional import add_positions
 from headwise.explorer.sounds import add_sounds
-from headwise.explorer.supposing import add_steps, sendable
+from headwise.explorer.supposing import add_steps
 from headwise.explorer.traces import Traced, axes, digest_of, traced
 from headwise.service.app import Service, route
 from headwise.service.loaded import LoadedRun
@@ -213,7 +213,6 @@ async def _traced(explorer: Explorer, service: Service, verb: str, ask: AskTrace
             "long": group.long,
             "whole": group.whole,
             "compared": comparable(group),
-            "sendable": sendable(group, service.limits),
             "opens": opens.get(group.name),
         }
         for group in trace.groups

@@ -18,16 +18,13 @@ from headwise.explain.columns import as_columns
 from headwise.explain.layer_trace import EXAMPLES, LayerTrace, example_trace
 from headwise.explain.trace_formats import as_dict
 from headwise.explorer.explorer import KEPT, Explorer, Name
-from headwise.explorer.traces import Group, Traced
+from headwise.explorer.traces import Traced
 from headwise.records import Edit, Loosen, Narrow, RecordedCall, Swap
-from headwise.service.limits import Limits
 from headwise.service.responses import as_json, as_steps
 
 KINDS: dict[str, type[Mask]] = {"causal": Causal, "padding": Padding}
 # the score in place of another, by whether it divides by the square root of the width
 _SCORES: dict[bool, type[Score]] = {False: Dot, True: ScaledDot}
-# of a pair of a query and a key in all steps: a dozen matrices in base64, and something for rows and labels
-_PAIR_BYTES = 80
 
 
 class Supposition(BaseModel):
@@ -50,11 +47,6 @@ class AskSteps(Supposition):
 
     layer: str = Field(max_length=200)
     head: int = Field(ge=0, le=1 << 20)
-
-
-def sendable(group: Group, limits: Limits) -> bool:
-    """Whether the steps of a head of this size are few enough numbers for an answer."""
-    return len(group.queries) * len(group.keys) * _PAIR_BYTES <= limits.shown_bytes
 
 
 def add_steps(app: FastAPI, explorer: Explorer) -> None:

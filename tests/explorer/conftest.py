@@ -1,28 +1,7 @@
-"""A page of a browser, in light and wide and in dark and narrow, of a module's fixture `site`, or of a long run."""
+"""A page of a browser, in light and wide and in dark and narrow, of a module's fixture `site`."""
 
 import pytest
-from browsing import explored_at, started
-from serving_runs import long_of
-
-import headwise
-
-
-@pytest.fixture(scope="module")
-def long_folder(request, tmp_path_factory):
-    """The folder of a run that reads long inputs, of the sizes that a module names."""
-    return long_of(tmp_path_factory.mktemp("long"), **getattr(request.module, "SIZES", {}))
-
-
-@pytest.fixture(scope="module")
-def site(long_folder):
-    with explored_at([long_folder]) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def exact(request, long_folder):
-    """The weights of the heads of the first layer, of a module's text."""
-    return headwise.load(long_folder).explain(request.module.TEXT).layers["decoder.blocks.0.self_attention"].weights
+from browsing import started
 
 
 @pytest.fixture(scope="module")

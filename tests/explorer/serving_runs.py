@@ -2,6 +2,8 @@
 
 import os
 
+import pytest
+from browsing import explored_at
 from tiny_tasks import CASES
 
 import headwise
@@ -103,3 +105,28 @@ def long_of(place, length=1024, heads=2, layers=2, width=8):
         "decoding": {"method": "greedy", "max_len": 1},
     }
     return small(place / "long", recipe)
+
+
+def long_site(**sizes):
+    """Fixtures of a module: the folder of a run that reads long inputs, and the address of its explorer."""
+
+    @pytest.fixture(scope="module")
+    def long_folder(tmp_path_factory):
+        return long_of(tmp_path_factory.mktemp("long"), **sizes)
+
+    @pytest.fixture(scope="module")
+    def site(long_folder):
+        with explored_at([long_folder]) as address:
+            yield address
+
+    return long_folder, site
+
+
+def exact_of(text):
+    """A fixture of a module: the weights of the heads of the first layer of its long run, of a text."""
+
+    @pytest.fixture(scope="module")
+    def exact(long_folder):
+        return headwise.load(long_folder).explain(text).layers["decoder.blocks.0.self_attention"].weights
+
+    return exact

@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 from browsing import IN_BROWSER
-from serving_runs import words_of
+from serving_runs import exact_of, long_site, words_of
 
 pytestmark = IN_BROWSER
 TEXT = words_of(898)
+long_folder, site = long_site()
+exact = exact_of(TEXT)
 ATTEND = f"#/attend?x={TEXT.replace(' ', '+')}"
 
 
@@ -118,11 +120,32 @@ def test_the_text_of_a_long_input_is_a_window_around_the_row(page, site, exact):
     page.get_by_role("button", name="← Tokens before").click()
     assert window()[1] == before[0] - 1
     largest = int(row.argmax())
-    page.get_by_role("button", name=re.compile("^Largest weight")).click()
-    page.wait_for_url(f"**&k={largest}**")
-    page.locator(".of-part .tokens").last.locator(".chosen").wait_for()
-    first, last = window()
-    assert first <= largest + 1 <= last
+    aside = page.get_by_role("button", name="Tokens after →" if largest < 450 else "← Tokens before")
+    # the second time the chosen cell is the same
+    for _ in range(2):
+        page.get_by_role("button", name=re.compile("^Largest weight")).click()
+        page.wait_for_url(f"**&k={largest}**")
+        page.locator(".of-part .tokens").last.locator(".chosen").wait_for()
+        first, last = window()
+        assert first <= largest + 1 <= last
+        aside.click()
+        assert not window()[0] <= largest + 1 <= window()[1]
+
+
+def test_the_windows_of_a_text_end_where_it_ends(page, site):
+    straight(page, site, "&v=text&q=812")
+    button = page.get_by_role("button", name="Tokens after →")
+    for _ in range(20):
+        button.press("Enter")
+    assert button.get_attribute("aria-disabled") == "true"
+    assert button.evaluate("(one) => one === document.activeElement")
+    assert numbers(page.locator(".wide .note[role=status]").inner_text().split("tokens", 1)[1])[1] == 900
+
+
+def test_a_token_of_a_window_leads_to_its_row(page, site):
+    straight(page, site, "&v=text&q=812")
+    keys = page.locator(".of-part .tokens").last.locator(".token")
+    first = numbers(page.locator(".wide .note").first.inner_text().split("tokens", 1)[1])[0]
     # a column is not to be had
     page.get_by_text("What attends to a token, a column, needs all weights at once").wait_for()
     assert page.get_by_role("button", name="what attends to a token").count() == 0
@@ -130,6 +153,16 @@ def test_the_text_of_a_long_input_is_a_window_around_the_row(page, site, exact):
     keys.nth(5).click()
     page.wait_for_url(f"**q={first + 4}**")
     page.locator(".wide .note", has_text=f"({first + 5})").wait_for()
+
+
+def test_trace_says_once_that_a_text_is_too_long_for_it(page, site):
+    page.goto(f"{site}{ATTEND.replace('attend', 'trace')}")
+    for words in ("This input is too long to show every step", "输入过长，无法显示一个头的每一步"):
+        page.get_by_text(words).wait_for(timeout=60_000)
+        assert page.locator("body").inner_text().count(words) == 1
+        page.evaluate("import('/static/js/state.js').then((state) => (state.language.value = 'zh'))")
+    assert all("413" in line for line in page.told)
+    page.told.clear()
 
 
 @pytest.mark.parametrize("view", ["text", "links"])

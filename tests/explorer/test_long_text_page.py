@@ -5,11 +5,12 @@ import re
 import numpy as np
 import pytest
 from browsing import IN_BROWSER
-from serving_runs import words_of
+from serving_runs import exact_of, long_site, words_of
 
 pytestmark = IN_BROWSER
-SIZES = {"length": 256, "layers": 1}
 TEXT = words_of(198)
+long_folder, site = long_site(length=256, layers=1)
+exact = exact_of(TEXT)
 
 
 def opened(page, site, rest):

@@ -5,10 +5,10 @@ import { batch, effect, signal } from "./store.js";
 
 /**
  * `long`: its heads are shown as maps of blocks; `whole`: all weights of a layer can be made at once; `compared`: which
- * heads are, at once: those of the "group", of a "layer" or none; `sendable`: whether all steps of a
- * head are few enough to be sent; `opens`: the layer and the head on which it opens.
+ * heads are, at once: those of the "group", of a "layer" or none; `opens`: the layer and the head on which it
+ * opens.
  * @typedef {{ name: string, kind: string, layers: string[], heads: number, queries: string[], keys: string[], causal:
- * boolean, long?: boolean, whole?: boolean, compared?: string, sendable?: boolean, opens?: number[] | null }} Group
+ * boolean, long?: boolean, whole?: boolean, compared?: string, opens?: number[] | null }} Group
  */
 /** @typedef {{ kind: string, grid?: number[], before?: number, words?: number[], special?: number[] }} Axis */
 /**

@@ -30,7 +30,7 @@ const LARGE = {
 };
 const thumbs = async () => import("../views/thumbs.js");
 const pictures = async () => import("../views/pictures.js");
-/** Pixels of a screen on which the map comes before what saves it. */
+/** Pixels of a screen on which titles are short. */
 const NARROW = 760;
 /** Pixels around the cells of a map, about. */
 const FRAMED = 150;
@@ -64,7 +64,7 @@ export function mount(place) {
   );
   let mounted = true;
   // what shows the weights is loaded while they are made
-  if (state.asked()) [thumbs, LARGE[state.view.peek()]].forEach((load) => load?.());
+  if (state.asked()) [thumbs, LARGE[state.view.peek()]].forEach((load) => load?.().catch(() => {}));
   const keyed = effect(() => {
     if (state.trace.value) import("../views/map_keys.js").then((keys) => mounted && extend(keys));
   });
@@ -279,13 +279,13 @@ function roomOf(node, { queries, keys }) {
 function chosen(trace, group, node, read, alive) {
   const view = state.view.value;
   const at = `/api/v1/traces/${trace.trace_id}`;
+  const [unfit, asText] = [!showable(view, trace, group), view === "links" || view === "text"];
   read.hidden = !(view in LARGE);
-  node.parentElement?.classList.toggle("reads", view === "links" || view === "text" || !showable(view, trace, group));
+  node.parentElement?.classList.toggle("reads", asText || unfit);
   // a map gives its reading what it leaves
   if (view !== "heat" || group.long) node.parentElement?.style.removeProperty("--read");
   // what is written later has the words of the language
-  const width = view === "links" || view === "text" || !showable(view, trace, group);
-  void [width ? across.value : screen.value, state.language.value, view === "links" && state.beside.value];
+  void [asText || unfit ? across.value : screen.value, state.language.value, view === "links" && state.beside.value];
   // it shows all heads, whichever is chosen
   if (read.hidden) state.strongest.value = null;
   let end = () => {};
@@ -306,8 +306,7 @@ function chosen(trace, group, node, read, alive) {
     });
     return () => end();
   }
-  const unfit = !showable(view, trace, group);
-  if (unfit || (group.long && (view === "links" || view === "text"))) {
+  if (unfit || (group.long && asText)) {
     read.hidden = false;
     // what is loaded reads these too late to be drawn again
     void [state.place(group), state.beside.value];

@@ -24,6 +24,7 @@ learn(WORDS);
 
 /** Tokens of a list. */
 const LISTED = 512;
+const refusal = signal("");
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -63,14 +64,13 @@ export function mount(place) {
     h("h1", { class: "unseen" }, () => t("trace")),
     ...Object.values(parts),
   );
-  const arrows = (/** @type {KeyboardEvent} */ event) => arrowed(event);
-  document.addEventListener("keydown", arrows);
+  document.addEventListener("keydown", arrowed);
   const ends = [
     effect(() => {
       fill(parts.offered);
       return state.problem.value ? later(() => import("../views/nothing.js"), parts.offered) : undefined;
     }),
-    effect(() => request()),
+    effect(request),
     effect(() => fill(parts.title, heading())),
     effect(() => {
       void state.language.value;
@@ -91,13 +91,13 @@ export function mount(place) {
     effect(() => {
       [thread, panel, number].forEach((node) => (node.hidden = !steps.value));
     }),
-    follow(thread, (all) => openStep.chips(all)),
+    follow(thread, openStep.chips),
     follow(panel, (all) => openStep.matricesOf(all, panel)),
-    follow(number, (all) => openStep.oneNumber(all)),
+    follow(number, openStep.oneNumber),
     follow(notes, (all) => [t("trace_hint"), openStep.exactness(all)].map((words) => h("p", { class: "note" }, words))),
   ];
   return () => {
-    document.removeEventListener("keydown", arrows);
+    document.removeEventListener("keydown", arrowed);
     rest();
     steps.value = null;
     [...ends, ...closing].forEach((end) => end());
@@ -131,6 +131,9 @@ function exercises(closing) {
 function request() {
   const [trace, group] = [state.trace.value, state.chosen()];
   const book = isTextbook();
+  // a refusal has the words of the language
+  void state.language.value;
+  refusal.value = "";
   if (!book && (!trace || !group)) {
     steps.value = null;
     return undefined;
@@ -151,7 +154,7 @@ function request() {
     (error) => {
       if (!alive) return;
       steps.value = null;
-      state.status.value = error.message;
+      refusal.value = error.message;
     },
   );
   return () => {
@@ -162,7 +165,7 @@ function request() {
 /** The pair in words, what it is of, and the way to the worked example. */
 function heading() {
   const all = steps.value;
-  if (!all) return [h("p", {}, state.problem.value ? "" : state.status.value || t("loading")), sources()];
+  if (!all) return [h("p", { role: "status" }, state.problem.value ? "" : refusal.value || t("loading")), sources()];
   const { q, k } = whereNow(all);
   const word = (/** @type {string} */ name, /** @type {string} */ label) =>
     h("bdi", { class: KINDS[name] }, cut(label, LETTERS));

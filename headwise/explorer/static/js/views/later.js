@@ -1,6 +1,8 @@
 // @ts-check
 /** A view that is loaded when the page that holds it is there. */
 
+import * as state from "../state.js";
+
 /** Milliseconds after which what is not seen yet is loaded too. */
 const REST = 1200;
 
@@ -12,9 +14,10 @@ const REST = 1200;
  */
 export function later(load, ...what) {
   let [end, alive] = [() => {}, true];
-  load().then((view) => {
-    if (alive) end = view.mount(...what);
-  });
+  load().then(
+    (view) => alive && (end = view.mount(...what)),
+    (error) => alive && (state.status.value = error.message),
+  );
   return () => {
     alive = false;
     end();

@@ -5,6 +5,7 @@ import { fill, h } from "../dom.js";
 import { signedTicks, ticks } from "../core/bar.js";
 import { entries, letters, signed } from "../core/color.js";
 import { painted } from "../core/heatmap.js";
+import { largestOf } from "../core/largest.js";
 import { scored, share } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
@@ -116,10 +117,3 @@ export function mount(place, more = null, lines = "") {
 /** Words for a pair without a weight. @param {Absent} [absent] @param {number} [at] its cell */
 export const lacking = (absent, at = -1) =>
   absent ? (absent.blank.includes(at) ? absent.hidden : absent.pair) : t("forbidden");
-
-/** The largest of the finite numbers, 0 at least. @param {Float32Array} values */
-function largestOf(values) {
-  let largest = 0;
-  for (const value of values) if (value > largest && value < Infinity) largest = value;
-  return largest;
-}

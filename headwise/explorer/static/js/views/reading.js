@@ -47,15 +47,17 @@ export function mount(place, head, trace, group) {
   const name = (/** @type {string} */ label) => (kinds.includes("steps") ? named(label) : cut(label, LETTERS));
   const { queries, keys } = head.group;
   const many = tokens && columns > MANY;
-  const names = [queries, keys].map((labels) => [
-    apart(labels, name),
-    (/** @type {number} */ at) => `${name(labels[at])} (${at + 1})`,
-  ]);
+  const size = Math.max(group.queries.length, group.keys.length).toLocaleString("en");
+  const [fromName, toName] = [queries, keys].map((labels) => {
+    const short = apart(labels, name);
+    return (/** @type {number} */ at, /** @type {boolean} */ numbered) =>
+      numbered ? `${name(labels[at])} (${at + 1})` : short(at);
+  });
   const same = (/** @type {number} */ q, /** @type {number} */ k) => state.oneSequence(head.group) && q === k;
   /** Positions stand where there are many tokens, or two of one name. */
   const pair = (/** @type {number} */ q, /** @type {number} */ k) => {
-    const numbered = Number(many || (tokens && queries[q] === keys[k] && !same(q, k)));
-    return [names[0][numbered](q), same(q, k) ? t("own_key") : names[1][numbered](k)];
+    const numbered = many || (tokens && queries[q] === keys[k] && !same(q, k));
+    return [fromName(q, numbered), same(q, k) ? t("own_key") : toName(k, numbered)];
   };
   const marks = MARKS.filter(([mark]) => tokens && [...queries, ...keys].some((label) => mark.test(label)));
   const body = h("div");
@@ -63,8 +65,8 @@ export function mount(place, head, trace, group) {
     body,
     inside()
       ? ""
-      : group.sendable === false
-        ? h("p", { class: "note" }, () => t("too_long_made", queries.length.toLocaleString("en")))
+      : group.long
+        ? h("p", { class: "note" }, () => t(kinds.includes("nodes") ? "too_long_made_nodes" : "too_long_made", size))
         : h(
             "p",
             {},
@@ -105,7 +107,7 @@ export function mount(place, head, trace, group) {
         : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, pair(q, largest)[1]))),
       h("h2", {}, phrase(group.kind === "pooled" ? "row_answer" : "row_of", h("bdi", {}, from))),
       // few weights of many keys are compared with the largest of them
-      shares(many ? names[1][1] : apart(keys, (label) => cut(label, LETTERS)), row, order, k, {
+      shares(many ? (at) => toName(at, true) : apart(keys, (label) => cut(label, LETTERS)), row, order, k, {
         full,
         press: columns > MANY ? press(q, row) : undefined,
       }),

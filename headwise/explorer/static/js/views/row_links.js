@@ -14,7 +14,7 @@ import { spelled } from "./spelled.js";
 import { draw, shownHeads, withHeads } from "./links.js";
 import { SOME } from "./part.js";
 import * as reading from "./reading.js";
-import { Rows, opening, telling } from "./rows.js";
+import { Rows, opening, openingRow } from "./rows.js";
 import * as saving from "./saving.js";
 
 learn(WORDS);
@@ -33,24 +33,20 @@ const LETTERS = 16;
 export async function mount(node, read, trace, group, alive, why) {
   const { at, layer, head } = state.place(group);
   const path = `/api/v1/traces/${trace.trace_id}`;
-  const asText = !why && state.view.peek() === "text" ? await import("./row_text.js") : null;
-  const heads = (asText ? [head] : shownHeads(group)).map((number) => ({
+  const title = headTitle(group, at, head);
+  const view = await (!why && state.view.peek() === "text" ? textOf(group, title) : linksOf(trace, group, title));
+  const heads = view.heads.map((number) => ({
     number,
     rows: new Rows(path, layer, number),
   }));
   const rows = heads.find(({ number }) => number === head)?.rows || new Rows(path, layer, head);
-  const title = headTitle(group, at, head);
   state.strongest.value = await opening(rows, trace, async () =>
     isGraph(trace, group)
       ? (await getJson(`${path}/overview?${query({ layer, head })}`)).largest
-      : telling(rows, group.queries.length),
+      : openingRow(rows, group),
   );
   if (!alive()) return () => {};
-  const [body, line] = [h("div"), h("p", { class: "note" })];
-  /** @type {Heads | null} */
-  let shown = null;
-  /** @type {{ from: number, head: Heads | null }} */
-  const window = { from: -1, head: null };
+  const body = h("div");
   let [end, latest] = [() => {}, -1];
   const redraw = async (/** @type {number} */ q) => {
     latest = q;
@@ -59,28 +55,17 @@ export async function mount(node, read, trace, group, alive, why) {
     const focused = body.contains(document.activeElement);
     end();
     fill(body);
-    if (asText) {
-      const row = { group, q, head, weights: all[0].row, press: (/** @type {number} */ k) => to(group, q, k) };
-      end = asText.mount(body, row, title, window);
-    } else {
-      const drawn = rowOf(trace, group, q, all);
-      shown = { ...drawn.head, title };
-      fill(line, sentence(trace, group, q, drawn));
-      end = draw(body, shown);
-    }
+    end = view.draw(body, q, all);
     if (focused) /** @type {HTMLElement | null} */ (body.querySelector(".token[tabindex='0']"))?.focus();
   };
   fill(
     node,
-    h("div", { class: "heading" }, h("h2", { title: layer }, title + (asText ? "" : withHeads(group)))),
+    h("div", { class: "heading" }, h("h2", { title: layer }, view.title)),
     why ? h("p", { class: "unshown" }, why) : "",
-    asText ? "" : line,
+    view.line,
     body,
     field(trace, group),
-    saving.picture(`${asText ? "text" : "links"} ${title}`, async () => {
-      const pictures = await import("./pictures.js");
-      return asText ? pictures.text(/** @type {Heads} */ (window.head)) : pictures.links(/** @type {Heads} */ (shown));
-    }),
+    saving.picture(`${view.name} ${title}`, async () => view.picture(await import("./pictures.js"))),
   );
   fill(read);
   await redraw(state.cell().q);
@@ -96,8 +81,8 @@ export async function mount(node, read, trace, group, alive, why) {
       });
     }),
   ];
-  const view = state.view.value;
-  document.documentElement.dataset.ready = why ? `${group.name}/${view}/none` : `${group.name}/${at}/${head}/${view}`;
+  const shown = state.view.value;
+  document.documentElement.dataset.ready = why ? `${group.name}/${shown}/none` : `${group.name}/${at}/${head}/${shown}`;
   return () => {
     ends.forEach((one) => one());
     end();
@@ -105,10 +90,53 @@ export async function mount(node, read, trace, group, alive, why) {
 }
 
 /**
+ * A row in each of the heads that are shown
+ * @typedef {{ number: number, row: Float32Array }[]} Drawn
+ */
+
+/** A row over its text, in the chosen head. @param {state.Group} group @param {string} title */
+async function textOf(group, title) {
+  const rowText = await import("./row_text.js");
+  const { head } = state.place(group);
+  /** @type {{ from: number, head: Heads | null }} */
+  const part = { from: -1, head: null };
+  return {
+    name: "text",
+    title,
+    heads: [head],
+    line: "",
+    draw: (/** @type {HTMLElement} */ body, /** @type {number} */ q, /** @type {Drawn} */ [{ row }]) =>
+      rowText.mount(body, { group, q, head, weights: row, press: (k) => to(group, q, k) }, title, part),
+    picture: (/** @type {any} */ pictures) => pictures.text(part.head),
+  };
+}
+
+/** A row as links, in all heads that are shown. @param {state.Trace} trace @param {state.Group} group
+ * @param {string} title */
+async function linksOf(trace, group, title) {
+  const line = h("p", { class: "note" });
+  /** @type {Heads | null} */
+  let shown = null;
+  return {
+    name: "links",
+    title: title + withHeads(group),
+    heads: shownHeads(group),
+    line,
+    draw: (/** @type {HTMLElement} */ body, /** @type {number} */ q, /** @type {Drawn} */ all) => {
+      const drawn = rowOf(trace, group, q, all);
+      shown = { ...drawn.head, title };
+      fill(line, sentence(trace, group, q, drawn));
+      return draw(body, shown);
+    },
+    picture: (/** @type {any} */ pictures) => pictures.links(shown),
+  };
+}
+
+/**
  * A row as a head of one query, with the keys that it attends to: of more than are drawn those with the largest weights
  * of the chosen head. Nodes stand by their weights, tokens in their order.
  * @param {state.Trace} trace @param {state.Group} group @param {number} q
- * @param {{ number: number, row: Float32Array }[]} all the row in each of the heads that are shown
+ * @param {Drawn} all
  */
 function rowOf(trace, group, q, all) {
   const { head } = state.place(group);

@@ -1,6 +1,7 @@
 // @ts-check
 /** A window of the tokens of a large head, tinted by the weights of one row; the others are reached by buttons. */
 
+import { largestAt } from "../core/largest.js";
 import { apart, cut, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
@@ -8,6 +9,7 @@ import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
 import { headName } from "../titles.js";
 import * as text from "./text.js";
+import { toolbar } from "./toolbar.js";
 
 /** Tokens of a window, and on a screen of at most so many pixels. */
 const [TOKENS, FEW, NARROW] = [120, 48, 760];
@@ -17,17 +19,18 @@ const LETTERS = 16;
 /**
  * @typedef {import("./links.js").Heads} Heads
  * @typedef {{ group: state.Group, q: number, weights: Float32Array, head: number, press: (k: number) => void }} Row
- * `weights`: minus infinity where a pair is forbidden
+ * `weights`: minus infinity where a pair is forbidden; `press`: on a key, or -1 on the query
  */
+
+/** @typedef {Row & { largest: number }} Full with the key of the largest weight */
 
 /**
  * The first token of a window: it holds the chosen key, else ends with the query or has it in its middle; the one
  * before stays where it does as well.
- * @param {Row} row @param {number} size @param {number} before -1 for none
+ * @param {Full} row @param {number} size @param {number} before -1 for none
  */
-function firstOf({ group, q, weights }, size, before) {
+function firstOf({ group, q, largest }, size, before) {
   const [count, key] = [group.keys.length, state.key.peek()];
-  const largest = weights.reduce((best, weight, k) => (weight > weights[best] ? k : best), 0);
   const at = key >= 0 ? key : state.oneSequence(group) ? q : largest;
   const reach = group.causal && key < 0 ? size - 1 : Math.floor(size / 2);
   const least = before + (group.causal && key < 0 ? size / 2 : 0);
@@ -35,35 +38,36 @@ function firstOf({ group, q, weights }, size, before) {
   return Math.max(0, Math.min(count - size, at - reach));
 }
 
-/** @param {Row} row @param {number} from @param {number} size @param {string} title @returns {Heads} */
-const windowOf = ({ group, q, weights, press }, from, size, title) => ({
+/** @param {Full} row @param {number} from @param {number} size @param {string} title @returns {Heads} */
+const windowOf = ({ group, q, weights, largest, press }, from, size, title) => ({
   title,
   weights: weights.subarray(from, from + size).map((weight) => Math.max(0, weight)),
-  top: weights.reduce((most, weight) => Math.max(most, weight), 0),
+  top: Math.max(0, weights[largest]),
   rows: [[q]],
   columns: Array.from({ length: size }, (_, k) => [from + k]),
   group: { ...group, queries: [group.queries[q]], keys: group.keys.slice(from, from + size) },
   part: { q: [q], k: Array.from({ length: size }, (_, k) => from + k) },
-  press: (side, k) => side === "k" && press(from + k),
+  press: (side, k) => press(side === "k" ? from + k : -1),
 });
 
 /**
- * @param {HTMLElement} place @param {Row} row @param {string} title
+ * @param {HTMLElement} place @param {Row} given @param {string} title
  * @param {{ from: number, head: Heads | null }} shown where the window begins, -1 before the first one, and its head
  * @returns {() => void}
  */
-export function mount(place, row, title, shown) {
-  const { group, q, weights, head } = row;
+export function mount(place, given, title, shown) {
+  const { group, q, weights, head } = given;
+  const largest = largestAt(weights);
+  const row = { ...given, largest };
   const [count, thousands] = [group.keys.length, group.keys.length.toLocaleString("en")];
   const size = Math.min(count, innerWidth > NARROW ? TOKENS : FEW);
   const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
-  const largest = weights.reduce((best, weight, k) => (weight > weights[best] ? k : best), 0);
   const [from, to] = [group.queries, group.keys].map((all) => apart(all, (label) => cut(label, LETTERS)));
-  const [note, body] = [h("p", { class: "note" }), h("div", { class: "of-part" })];
+  const [note, body] = [h("p", { class: "note", role: "status" }), h("div", { class: "of-part" })];
   let [end, alive] = [() => {}, true];
   const go = (/** @type {number} */ first) => {
     end();
-    shown.from = Math.max(0, Math.min(count - size, first));
+    shown.from = first;
     shown.head = windowOf(row, shown.from, size, title);
     const share = sum(shown.head.weights) / (sum(weights) || 1);
     const name = h("strong", {}, h("bdi", {}, from(q)));
@@ -71,24 +75,38 @@ export function mount(place, row, title, shown) {
       note,
       phrase("row_text", name, headName(head), shown.from + 1, shown.from + size, thousands, percent(share, 0)),
     );
-    before.disabled = shown.from === 0;
-    after.disabled = shown.from === count - size;
+    // they stay in the order of the keyboard
+    before.setAttribute("aria-disabled", String(shown.from === 0));
+    after.setAttribute("aria-disabled", String(shown.from === count - size));
     fill(body);
     end = text.mount(body, shown.head);
   };
+  /** The window with a key in its middle, where it is out of sight. */
+  const see = (/** @type {number} */ k) => {
+    if (k < shown.from || k >= shown.from + size) go(firstOf(row, size, -1));
+  };
+  const by = (/** @type {number} */ tokens) => {
+    const first = Math.max(0, Math.min(count - size, shown.from + tokens));
+    if (first !== shown.from) go(first);
+  };
   const button = (/** @type {any} */ words, /** @type {() => void} */ press) =>
     h("button", { class: "small", onclick: press }, words);
-  const before = button(t("tokens_before"), () => go(shown.from - size));
-  const after = button(t("tokens_after"), () => go(shown.from + size));
-  const most = button(phrase("to_largest", h("bdi", {}, to(largest)), percent(weights[largest], 1)), () =>
-    state.lock({ q, k: largest }),
+  const before = button(t("tokens_before"), () => by(-size));
+  const after = button(t("tokens_after"), () => by(size));
+  const most = button(phrase("to_largest", h("bdi", {}, to(largest)), percent(weights[largest], 1)), () => {
+    state.lock({ q, k: largest });
+    see(largest);
+  });
+  place.append(
+    note,
+    toolbar(() => title, "controls", before, after, most),
+    body,
   );
-  place.append(note, h("p", { class: "controls" }, before, after, most), body);
   go(firstOf(row, size, shown.from));
   const follow = effect(() => {
     const k = state.key.value;
     // drawn apart from this effect, which follows nothing but the key
-    if (k >= 0) queueMicrotask(() => alive && (k < shown.from || k >= shown.from + size) && go(firstOf(row, size, -1)));
+    if (k >= 0) queueMicrotask(() => alive && see(k));
   });
   return () => {
     alive = false;

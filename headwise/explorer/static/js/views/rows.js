@@ -42,26 +42,29 @@ const TRIED = 5;
 export async function opening(rows, trace, largest) {
   const node = trace.places?.chosen ?? null;
   if (node === null) return largest();
-  return { q: node, k: elsewhere(await rows.load(node), node) };
+  return { q: node, k: largestOtherKey(await rows.load(node), node) };
 }
 
-/** The largest weight on another key than its own; its own where there is none. @param {Float32Array} row
- * @param {number} own */
-function elsewhere(row, own) {
+/**
+ * The largest weight on another key than its own; its own where there is none.
+ * @param {Float32Array} row @param {number} own -1 for none
+ */
+function largestOtherKey(row, own) {
   const best = row.reduce((most, weight, at) => (at !== own && weight > (row[most] || 0) ? at : most), -1);
   return best < 0 ? own : best;
 }
 
 /**
  * Of a few rows of the later half the largest weight on another key: the largest weight of all is in a row of two keys.
- * @param {Rows} rows @param {number} count of all rows
+ * @param {Rows} rows @param {state.Group} group
  */
-export async function telling(rows, count) {
-  const tried = Array.from({ length: TRIED }, (_, at) => Math.round((count - 1) * (1 - at / (2 * (TRIED - 1)))));
+export async function openingRow(rows, group) {
+  const last = group.queries.length - 1;
+  const tried = Array.from({ length: TRIED }, (_, at) => Math.round(last * (1 - at / (2 * (TRIED - 1)))));
   const cells = await Promise.all(
-    tried.map(async (q) => {
+    [...new Set(tried)].map(async (q) => {
       const row = await rows.load(q);
-      const k = elsewhere(row, q);
+      const k = largestOtherKey(row, state.oneSequence(group) ? q : -1);
       return { q, k, weight: row[k] };
     }),
   );

@@ -3,6 +3,7 @@
 
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
+import { largestAt, largestOf } from "../core/largest.js";
 import { apart, cut, number, percent, shown } from "../core/text.js";
 import * as ends from "./ends.js";
 import { choose, chosen, locked } from "./heat.js";
@@ -56,7 +57,7 @@ function settled(head) {
 /** The key of a query: its own position, of another sequence what it looks at most. @param {Heads} head @param {number}
  * q */
 const ownKey = ({ group, weights }, q) =>
-  state.oneSequence(group) ? q : mostOf(weights, q * group.keys.length, group.keys.length, 1);
+  state.oneSequence(group) ? q : largestAt(weights, q * group.keys.length, group.keys.length);
 
 /** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
 export function mount(place, head) {
@@ -82,16 +83,17 @@ export function mount(place, head) {
   const inSight = (/** @type {number} */ own, /** @type {() => number} */ largest) =>
     own >= 0 ? { at: own, chosen: true } : { at: largest(), chosen: false };
   const from = side(place, t(names.from), queries, () =>
-    inSight(chosen(head).q, () => mostOf(weights, settled(head).k, queries.length, columns)),
+    inSight(chosen(head).q, () => largestAt(weights, settled(head).k, queries.length, columns)),
   );
   const to = side(place, t(names.to), keys, () => {
     const { q, k } = settled(head);
-    return inSight(q < 0 ? k : chosen(head).k, () => mostOf(weights, q * columns, columns, 1));
+    return inSight(q < 0 ? k : chosen(head).k, () => largestAt(weights, q * columns, columns));
   });
   // below the tokens, so that these do not move while it changes
   place.append(sentence, bar);
   const explain = legend.mount(bar);
   const [ofQuery, ofKey] = [group.queries, group.keys].map((labels) => apart(labels, (label) => cut(label, NAMED)));
+  const [fromName, toName] = [group.queries, group.keys].map((labels) => apart(labels, shown));
   /** The label of the largest of some weights, and how much that is. */
   const largest = (
     /** @type {(at: number) => string} */ name,
@@ -99,7 +101,7 @@ export function mount(place, head) {
     /** @type {number} */ from,
     /** @type {number} */ step,
   ) => {
-    const most = mostOf(weights, from, count, step);
+    const most = largestAt(weights, from, count, step);
     return `${name(most)} ${percent(Math.max(0, weights[from + most * step]), 0)}`;
   };
   const ofColumn = (/** @type {number} */ k) =>
@@ -147,8 +149,7 @@ export function mount(place, head) {
     }),
     effect(() => {
       const { q, k } = tinted(head);
-      const strong = (/** @type {string[]} */ labels, /** @type {number} */ at) =>
-        h("strong", {}, h("bdi", {}, apart(labels, shown)(at)));
+      const strong = (/** @type {string} */ name) => h("strong", {}, h("bdi", {}, name));
       const { first, last } = to.seen.value;
       const row = q < 0 ? null : weights.subarray(q * columns, (q + 1) * columns);
       const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
@@ -158,15 +159,15 @@ export function mount(place, head) {
           sentence,
           phrase(
             "tint_row_part",
-            strong(group.queries, q),
+            strong(fromName(q)),
             first + 1,
             last + 1,
             percent(sum(row.subarray(first, last + 1)), 0),
           ),
         );
-      else if (row) fill(sentence, phrase("tint_row", strong(group.queries, q)));
+      else if (row) fill(sentence, phrase("tint_row", strong(fromName(q))));
       else if (k >= 0)
-        fill(sentence, phrase("tint_column", strong(group.keys, k), percent(ofColumn(k) / group.queries.length, 1)));
+        fill(sentence, phrase("tint_column", strong(toName(k)), percent(ofColumn(k) / group.queries.length, 1)));
     }),
   ];
   return () => end.forEach((one) => one());
@@ -264,16 +265,3 @@ function directions() {
     );
   return toolbar(() => t("direction"), "tabs", h("span", { class: "seg" }, names.map(button)));
 }
-
-/**
- * Where the largest of some numbers is.
- * @param {Float32Array} weights @param {number} from where they begin @param {number} count @param {number} step
- */
-function mostOf(weights, from, count, step) {
-  let most = 0;
-  for (let at = 1; at < count; at += 1) if (weights[from + at * step] > weights[from + most * step]) most = at;
-  return most;
-}
-
-/** @param {Float32Array} weights */
-const largestOf = (weights) => weights.reduce((most, weight) => Math.max(most, weight), 0);

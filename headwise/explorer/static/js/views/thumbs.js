@@ -71,7 +71,7 @@ function draw(node, trace, group, alive) {
     headGrid.mount(grid, group, found, dark, side);
     const all = saving.buttons(`heads ${group.name}`, async () => (await import("./pictures.js")).heads(group, found));
     // these are of attention, not of a method
-    refill(more, tools(), state.method() ? null : h("span", { class: "saving" }, all));
+    refill(more, tools(), h("span", { class: "saving", hidden: () => Boolean(state.method()) }, all));
   }, failed);
 }
 

@@ -7,6 +7,10 @@ export const WORDS = {
     "Every step of this number can be shown of shorter inputs; {0} tokens are too many.",
     "输入较短时，可以逐步看这个数怎样算出来；{0} 个词元太多。",
   ],
+  too_long_made_nodes: [
+    "Every step of this number can be shown of smaller graphs; {0} nodes are too many.",
+    "图较小时，可以逐步看这个数怎样算出来；{0} 个节点太多。",
+  ],
   full_bar: ["A full bar is {0}.", "满格为 {0}。"],
   own_key: ["itself", "自身"],
   mark_space: ["␣ is a space.", "␣ 表示空格。"],
