@@ -55,7 +55,7 @@ export function mount(place, head, trace, group) {
   /** Positions stand where there are many tokens, or two of one name. */
   const pair = (/** @type {number} */ q, /** @type {number} */ k) => {
     const numbered = Number(many || (tokens && queries[q] === keys[k] && !same(q, k)));
-    return [names[0][numbered](q), same(q, k) ? t("own_key") : names[1][numbered](k)];
+    return [names[0][numbered](q), same(q, k) ? t("itself") : names[1][numbered](k)];
   };
   const marks = MARKS.filter(([mark]) => tokens && [...queries, ...keys].some((label) => mark.test(label)));
   const body = h("div");
