@@ -336,7 +336,7 @@ def test_nothing_moves_while_a_pointer_or_a_key_looks_at_an_atom(page, site, tex
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         assert at_rest(page) == [before] * 4
         page.mouse.down()
-        page.wait_for_timeout(80)
+        assert at_rest(page) == [before] * 4
         page.mouse.up()
         assert at_rest(page) == [before] * 4
         assert re.search(rf"[?&]q={number}(&|$)", page.url)
@@ -365,7 +365,10 @@ def test_what_is_said_is_of_the_chosen_pair(page, site):
     opened(page, site, f"#/graph?m=graph-regress&x={quote(RING)}", "graph/")
     map_of_pairs, say = page.locator("canvas.heat"), page.locator(".graph .say")
     box = map_of_pairs.bounding_box()
-    cell = lambda q, k: {"x": (k + 0.5) * box["width"] / 15, "y": (q + 0.5) * box["height"] / 15}  # noqa: E731
+
+    def cell(q, k):
+        return {"x": (k + 0.5) * box["width"] / 15, "y": (q + 0.5) * box["height"] / 15}
+
     map_of_pairs.click(position=cell(6, 9))
     assert say.inner_text() == "C7 takes nothing from N10: there is no bond between them."
     assert "no bond" in page.locator(".status").inner_text()
@@ -379,6 +382,8 @@ def test_what_is_said_is_of_the_chosen_pair(page, site):
     assert re.fullmatch(r"C8 takes [\d.]+ % of its values from O9\.", say.inner_text())
     page.keyboard.press("ArrowUp")
     assert say.inner_text() == "C7 takes nothing from O9: there is no bond between them."
+    page.keyboard.press("End")
+    assert say.inner_text() == "C7 takes nothing from O15: there is no bond between them."
     page.keyboard.press("Escape")
     page.keyboard.press("Enter")
     assert re.fullmatch(r"C1 takes [\d.]+ % of its values from itself\.", say.inner_text())
@@ -390,6 +395,18 @@ def test_what_is_said_is_of_the_chosen_pair(page, site):
     page.keyboard.press("Enter")
     assert re.fullmatch(rf"{query} takes [\d.]+ % of its values from {key}\.", say.inner_text())
     assert page.locator(".graph .shares .on button").evaluate("row => row === document.activeElement")
+
+
+def test_a_key_without_a_query_is_no_pair(page, site):
+    """The words named an arbitrary pair that ends there, and those of one atom did not come at all."""
+    opened(page, site, "#/graph?m=graph-regress&x=C&k=0", "graph/")
+    assert page.locator(".graph .read p").first.inner_text() == "It attends to no other node."
+    texts = []
+    for rest in ("&k=3", ""):
+        page.goto("about:blank")
+        opened(page, site, f"#/graph?m=graph-regress&x={quote(RING)}{rest}", "graph/")
+        texts.append(page.locator(".graph .say").inner_text())
+    assert texts[0] == texts[1]
 
 
 def test_self_loops_are_hidden_not_forbidden(page, site):

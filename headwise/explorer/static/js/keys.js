@@ -25,7 +25,7 @@ export const extend = (more) => (ofPage = { ...ofPage, ...more });
 export const reset = () => (ofPage = PLAIN);
 
 /** How far a key moves the locked cell: rows, columns. @type {Record<string, [number, number]>} */
-const MOVES = {
+export const MOVES = {
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
   ArrowLeft: [0, -1],

@@ -28,7 +28,6 @@ const ROUND = Array.from({ length: 16 }, (_, at) => [Math.cos((at * Math.PI) / 8
  * @param {HTMLCanvasElement} canvas
  * @param {Part} part
  * @param {How} how
- * @returns {number} weights whose numbers have no room
  */
 export function draw(canvas, part, { spots, radius, rings, now, shown, most, band, numbered }) {
   const dots = window.devicePixelRatio || 1;
@@ -61,7 +60,6 @@ export function draw(canvas, part, { spots, radius, rings, now, shown, most, ban
   context.textAlign = "center";
   context.textBaseline = "middle";
   if (numbered) numbers(context, part, spots, taken, soft);
-  let left = 0;
   for (const { q, k, weight } of shown) {
     const text = share(weight);
     const [across, tall] = [wide(text, LETTERS) / 2 + 2, LETTERS / 2 + 2];
@@ -79,10 +77,7 @@ export function draw(canvas, part, { spots, radius, rings, now, shown, most, ban
       })
       .filter((spot) => clear(spot) && isOwn(spot, spots, part.bonds, [q, k]));
     const place = free.find((spot) => isOwn(spot, spots, part.bonds, [q, k], CLEARLY)) || free[0];
-    if (!place) {
-      left += 1;
-      continue;
-    }
+    if (!place) continue;
     const [x, y] = place;
     taken.push([x, y, across + GAP, tall + GAP]);
     context.fillStyle = page;
@@ -90,7 +85,6 @@ export function draw(canvas, part, { spots, radius, rings, now, shown, most, ban
     context.fillStyle = ink;
     context.fillText(text, x, y);
   }
-  return left;
 }
 
 /**

@@ -2,6 +2,7 @@
 /** The weights between nodes as a map, whose cells are pairs that the keyboard reaches too. */
 
 import { h } from "../dom.js";
+import { MOVES } from "../keys.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as heat from "./heat.js";
@@ -9,18 +10,11 @@ import * as heat from "./heat.js";
 /** Weights of a row that add up to less lack some. */
 const WHOLE = 0.995;
 
-/** How far a key moves the chosen pair: rows, columns. @type {Record<string, [number, number]>} */
-const MOVES = {
-  ArrowUp: [-1, 0],
-  ArrowDown: [1, 0],
-  ArrowLeft: [0, -1],
-  ArrowRight: [0, 1],
-  Enter: [0, 0],
-  " ": [0, 0],
-};
+/** How far a key moves the chosen pair, or chooses the first one. @type {typeof MOVES} */
+const KEYS = { ...MOVES, Enter: [0, 0], " ": [0, 0] };
 
 /** @param {HTMLElement} place @param {import("../pages/graph.js").Seen} seen @returns {() => void} */
-export function mount(place, { part, group, title, ...seen }) {
+export function mount(place, { part, group, title, weights: given }) {
   const names = part.nodes.map(({ name }) => name);
   const count = names.length;
   const weights = new Float32Array(count * count).fill(-Infinity);
@@ -28,9 +22,9 @@ export function mount(place, { part, group, title, ...seen }) {
   /** @type {number[]} */
   const blank = [];
   part.pairs.forEach(([q, k], edge) => {
-    sums[q] += seen.weights[edge];
+    sums[q] += given[edge];
     if (q === k && state.loops.value) blank.push(q * count + k);
-    else weights[q * count + k] = seen.weights[edge];
+    else weights[q * count + k] = given[edge];
   });
   const absent = { blank, hidden: t("loop_hidden"), pair: t(state.reads() === "molecule" ? "no_bond" : "no_edge") };
   const head = { weights, group: { ...group, queries: names, keys: names }, title, absent };
@@ -43,15 +37,11 @@ export function mount(place, { part, group, title, ...seen }) {
 
 /** Moves the chosen pair, from the first one on. @param {KeyboardEvent} event @param {heat.Head} head */
 function pressed(event, head) {
-  const move = MOVES[event.key];
+  const move = KEYS[event.key];
   if (!move || !(event.target instanceof HTMLCanvasElement)) return;
   event.preventDefault();
   event.stopPropagation();
   const { q, k } = heat.locked(head);
-  const last = head.group.queries.length - 1;
-  const next = (/** @type {number} */ at, /** @type {number} */ by) => Math.max(0, Math.min(last, at + by));
-  heat.choose(
-    q < 0 || k < 0 ? { q: Math.max(0, q), k: Math.max(0, q) } : { q: next(q, move[0]), k: next(k, move[1]) },
-    head,
-  );
+  const first = Math.max(0, q);
+  heat.choose(q < 0 || k < 0 ? { q: first, k: first } : heat.moved({ q, k }, move, head.group), head);
 }

@@ -260,6 +260,15 @@ export const locked = (head) => placed(head, { q: state.query.value, k: state.ke
 /** The locked cell, else that with the largest weight. @param {{ rows?: number[][], columns?: number[][] }} head */
 export const chosen = (head) => placed(head, state.cell());
 
+/**
+ * A cell so many rows and columns from another, or at the edge.
+ * @param {{ q: number, k: number }} cell @param {number[]} by @param {{ queries: any[], keys: any[] }} sides
+ */
+export function moved({ q, k }, [down, across], { queries, keys }) {
+  const within = (/** @type {number} */ at, /** @type {any[]} */ side) => Math.max(0, Math.min(side.length - 1, at));
+  return { q: within(q + down, queries), k: within(k + across, keys) };
+}
+
 /** The row that is looked at: under the pointer, else the chosen one. @param {Head} head */
 export const lookedAt = (head) => (state.hovered.value ? state.hovered.value.q : chosen(head).q);
 

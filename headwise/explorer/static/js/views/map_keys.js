@@ -3,7 +3,7 @@
 
 import { wrapped } from "../keys.js";
 import * as state from "../state.js";
-import { choose, chosen } from "./heat.js";
+import { choose, chosen, moved } from "./heat.js";
 import { rolled, rolls, seen } from "./seen.js";
 
 /** The head before or behind. @param {state.Group} group @param {number} by */
@@ -18,19 +18,12 @@ export function move(group, down, across) {
   const trace = state.trace.peek();
   if (!trace) return;
   if (group.long) {
-    const at = state.cell();
-    const inside = (/** @type {number} */ value, /** @type {string[]} */ side) =>
-      Math.max(0, Math.min(side.length - 1, value));
-    state.lock({ q: inside(at.q + down, group.queries), k: inside(at.k + across, group.keys) });
+    state.lock(moved(state.cell(), [down, across], group));
     return;
   }
-  const within = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(count - 1, value));
   seen(trace, group).then(
-    (found) => {
-      const at = chosen(found);
-      const [q, k] = [within(at.q + down, found.group.queries.length), within(at.k + across, found.group.keys.length)];
-      choose({ q, k }, { ...found, weights: found.raw || found.marked });
-    },
+    (shown) =>
+      choose(moved(chosen(shown), [down, across], shown.group), { ...shown, weights: shown.raw || shown.marked }),
     (error) => {
       state.status.value = error.message;
     },

@@ -15,6 +15,7 @@ import { fact, shares } from "./shares.js";
 import { swatch } from "./swatch.js";
 
 /** @typedef {import("../pages/graph.js").Seen} Seen */
+/** @typedef {import("./edges.js").Edge} Edge */
 
 /** Bars at most, and below a paragraph. */
 const [ROWS, FEWER] = [14, 10];
@@ -67,19 +68,30 @@ export function mount(place, seen) {
   });
   const kinds = part.kinds.map(([kind, colour]) => h("span", { class: "kind" }, swatch(colour), kind));
   const widths = h("div", { class: "legend kinds" });
-  const note = h("p", { class: "legend" });
   const aromatic = chemical ? part.nodes.find(({ name }) => /^[a-z]/.test(name)) : null;
-  let crowded = false;
+  const counts = () =>
+    t(part.left ? "nodes_left" : "nodes_drawn", part.nodes.length, part.total.toLocaleString("en"), part.left);
   place.append(
     h("h2", { title: seen.path }, seen.title),
     field,
     h("div", { class: "legend kinds", hidden: chemical }, h("span", {}, t("classes")), kinds),
     widths,
-    note,
+    h(
+      "p",
+      { class: "legend" },
+      sentences(
+        t(chemical ? "halves_note" : "lines_note"),
+        aromatic ? t("aromatic_note", aromatic.name) : "",
+        chemical ? "" : counts(),
+        t("numbers_left"),
+      ),
+    ),
   );
+  const pairs = pairsOf(seen);
+  const every = pairs.filter(({ q, k }) => q !== k);
+  const own = new Float32Array(nodes.length);
+  for (const { q, k, weight } of pairs) if (q === k) own[q] = weight;
   // a scale for all nodes of the head, whichever is looked at
-  const every = edges(seen);
-
   const most = Math.max(1e-9, ...every.map(({ weight }) => weight));
   const tallest = Math.min(TALLEST, field.clientHeight);
   // from here on it may be lower, and fills the height of what stands beside it
@@ -94,45 +106,16 @@ export function mount(place, seen) {
     return { spots: spots.map(([x, y]) => [x, y + Math.max(0, high - height) / 2]), bond };
   };
   const paint = () => {
-    void [state.dark.value, state.loops.value];
+    void state.dark.value;
     const now = focus(seen);
     const shown = every.filter(({ q }) => now < 0 || q === now);
-    const own = selves(seen);
-    const rings = own.map((weight) => Math.round(RING * weight));
+    const rings = Array.from(own, (weight) => (state.loops.value ? 0 : Math.round(RING * weight)));
     const { spots, bond } = placed();
     const size = diameter(seen, bond);
     nodes.forEach((node, at) => stand(node, spots[at], size));
-    const numbered = chemical && bond >= NUMBERED;
-    marked(nodes, seen, now, rings);
-    const how = { spots, radius: size / 2, rings, most, band: chemical ? BAND : WIDEST, numbered };
-    // what stands below the drawing does not change with what is looked at
-    if (chemical && now >= 0) crowded ||= draw(canvas, part, { ...how, now: -1, shown: every }) > 0;
-    crowded = draw(canvas, part, { ...how, now, shown }) > 0 || crowded;
-    fill(
-      widths,
-      h("span", {}, t("line_width")),
-      ticks(most, "linear").slice(1).slice(-SAMPLES).map(sample),
-      ...(Math.max(...rings)
-        ? [
-            h("span", {}, t("ring_width")),
-            ticks(Math.max(...own), "linear")
-              .slice(-RINGS)
-              .map(ringed),
-          ]
-        : []),
-    );
-    const counts = t(
-      part.left ? "nodes_left" : "nodes_drawn",
-      part.nodes.length,
-      part.total.toLocaleString("en"),
-      part.left,
-    );
-    note.textContent = sentences(
-      t(chemical ? "halves_note" : "lines_note"),
-      aromatic ? t("aromatic_note", aromatic.name) : "",
-      chemical ? "" : counts,
-      crowded ? t("numbers_left") : "",
-    );
+    marked(nodes, shown, now, rings);
+    const band = chemical ? BAND : WIDEST;
+    draw(canvas, part, { spots, radius: size / 2, rings, now, shown, most, band, numbered: bond >= NUMBERED });
   };
   const sample = (/** @type {[number, string]} */ [at, text]) => {
     const line = h("span", { class: "width", "aria-hidden": "true" });
@@ -141,14 +124,25 @@ export function mount(place, seen) {
   };
   const ringed = (/** @type {[number, string]} */ [at, text]) => {
     const ring = h("span", { class: "ring", "aria-hidden": "true" });
-    ring.style.boxShadow = `0 0 0 ${Math.round(RING * at * Math.max(...selves(seen)))}px var(--ring)`;
-    return h("span", { class: "kind ringed" }, ring, text);
+    ring.style.boxShadow = `0 0 0 ${Math.round(RING * at * Math.max(...own))}px var(--ring)`;
+    return h("span", { class: "kind" }, ring, text);
   };
+  const legend = effect(() => {
+    const widest = state.loops.value ? 0 : Math.max(...own);
+    const rings = Math.round(RING * widest) ? ticks(widest, "linear").slice(-RINGS).map(ringed) : [];
+    fill(
+      widths,
+      h("span", {}, t("line_width")),
+      ticks(most, "linear").slice(1).slice(-SAMPLES).map(sample),
+      rings.length ? [h("span", {}, t("ring_width")), ...rings] : [],
+    );
+  });
   const end = effect(paint);
   const resized = new ResizeObserver(() => paint());
   resized.observe(canvas);
   return () => {
     resized.disconnect();
+    legend();
     end();
     state.hovered.value = null;
   };
@@ -168,7 +162,7 @@ function dot(seen, number) {
       onpointerenter: () => (state.hovered.value = { q: number, k: -1 }),
       onpointerleave: () => (state.hovered.value = null),
       onfocus: () => (state.hovered.value = { q: number, k: -1 }),
-      // whoever goes on to the list of its row sees that list
+      // Focus that moves into the list keeps the row.
       onblur: (/** @type {FocusEvent} */ { relatedTarget: to }) => {
         if (!(to instanceof Element && to.closest(".read"))) state.hovered.value = null;
       },
@@ -202,40 +196,21 @@ function stand({ style }, [x, y], size) {
   style.setProperty("--size", `${size}px`);
 }
 
-/** The edges that are drawn as weights, from the largest on. @param {Seen} seen */
-const edges = (seen) =>
-  [...table_of(seen)]
-    .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
-    .filter(({ q, k }) => q !== k)
-    .sort((one, two) => two.weight - one.weight);
-
-/** Weights by (query, key); self-loops where they are shown. @param {Seen} seen */
-function table_of(seen) {
-  /** @type {Map<string, number>} */
-  const found = new Map();
-  seen.part.pairs.forEach(([q, k], edge) => {
-    if (q !== k || !state.loops.value) found.set(`${q},${k}`, seen.weights[edge]);
-  });
-  return found;
-}
-
-/** What each node takes from itself, where that is shown. @param {Seen} seen */
-function selves(seen) {
-  const weights = table_of(seen);
-  return seen.part.nodes.map((_, at) => weights.get(`${at},${at}`) || 0);
-}
+/** The pairs, from the largest weight on. @param {Seen} seen */
+const pairsOf = ({ part, weights }) =>
+  part.pairs.map(([q, k], edge) => ({ q, k, weight: weights[edge] })).sort((one, two) => two.weight - one.weight);
 
 /**
  * The node that is looked at, those it attends to, and how much each attends to itself.
  * @param {HTMLElement[]} nodes
- * @param {Seen} seen
+ * @param {Edge[]} shown of that node
  * @param {number} now
  * @param {number[]} rings pixels of each
  */
-function marked(nodes, seen, now, rings) {
-  const weights = table_of(seen);
+function marked(nodes, shown, now, rings) {
+  const ends = new Set(shown.map(({ k }) => k));
   nodes.forEach((node, at) => {
-    const heard = now < 0 || at === now || weights.has(`${now},${at}`);
+    const heard = now < 0 || at === now || ends.has(at);
     node.classList.toggle("faint", !heard);
     node.classList.toggle("named", heard || nodes.length <= NAMED);
     node.classList.toggle("chosen", at === now);
@@ -252,11 +227,13 @@ function marked(nodes, seen, now, rings) {
  * @returns {() => void}
  */
 export function reading(place, seen) {
-  const inner = h("div");
-  place.append(inner, h("p", { class: "note" }, t("note")));
-  place.addEventListener("focusout", ({ relatedTarget: to }) => {
-    if (!(to instanceof Node && place.contains(to))) state.hovered.value = null;
+  const pairs = pairsOf(seen);
+  const inner = h("div", {
+    onfocusout: (/** @type {FocusEvent} */ { relatedTarget: to }) => {
+      if (!(to instanceof Node && inner.contains(to))) state.hovered.value = null;
+    },
   });
+  place.append(inner, h("p", { class: "note" }, t("note")));
   let [shown, tallest] = ["", 0];
   return effect(() => {
     const now = focus(seen);
@@ -266,7 +243,7 @@ export function reading(place, seen) {
     if (next === shown) return;
     shown = next;
     const focused = inner.contains(document.activeElement);
-    fill(inner, ...row(seen, now, key));
+    fill(inner, ...row(seen, pairs, now, key));
     if (focused) /** @type {HTMLElement | null} */ (inner.querySelector(".on button, button"))?.focus();
     // what stands below it on a narrow screen keeps its place
     tallest = Math.max(tallest, Math.ceil(inner.getBoundingClientRect().height));
@@ -277,22 +254,21 @@ export function reading(place, seen) {
 /** The node that a pair of the node that is looked at ends in, -1 for none. @param {Seen} seen @param {number} now */
 function keyOf({ part }, now) {
   const { q, k } = state.hovered.value || { q: state.query.value, k: state.key.value };
-  return q === now && k < part.nodes.length ? k : -1;
+  return now >= 0 && q === now && k < part.nodes.length ? k : -1;
 }
 
 /**
- * The words and bars of a node, and of a pair of it. @param {Seen} seen @param {number} now @param {number} key
+ * The words and bars of a node, and of a pair of it.
+ * @param {Seen} seen @param {Edge[]} pairs from the largest weight on @param {number} now @param {number} key
  * @returns {any[]}
  */
-function row(seen, now, key) {
+function row(seen, pairs, now, key) {
   const { nodes } = seen.part;
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const name = (/** @type {number} */ at) => cut(nodes[at].name, 16);
   const to = (/** @type {number} */ q, /** @type {number} */ k) => (q === k ? t("itself") : name(k));
-  const listed = [...table_of(seen)]
-    .map(([pair, weight]) => ({ q: Number(pair.split(",")[0]), k: Number(pair.split(",")[1]), weight }))
-    .filter(({ q, k }) => (now < 0 ? q !== k : q === now))
-    .sort((one, two) => two.weight - one.weight);
+  const off = now < 0 || state.loops.value;
+  const listed = pairs.filter(({ q, k }) => (now < 0 || q === now) && !(off && q === k));
   const at = key < 0 ? 0 : listed.findIndex(({ k }) => k === key);
   const first = listed[at];
   if (!first && key < 0) return [h("p", {}, t("alone"))];

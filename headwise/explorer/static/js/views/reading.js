@@ -57,7 +57,7 @@ export function mount(place, head, trace, group) {
   /** Positions stand where there are many tokens, or two of one name. */
   const pair = (/** @type {number} */ q, /** @type {number} */ k) => {
     const numbered = many || (tokens && queries[q] === keys[k] && !same(q, k));
-    return [fromName(q, numbered), same(q, k) ? t("own_key") : toName(k, numbered)];
+    return [fromName(q, numbered), same(q, k) ? t("itself") : toName(k, numbered)];
   };
   const marks = MARKS.filter(([mark]) => tokens && [...queries, ...keys].some((label) => mark.test(label)));
   const body = h("div");

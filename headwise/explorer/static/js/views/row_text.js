@@ -22,15 +22,16 @@ const LETTERS = 16;
  * `weights`: minus infinity where a pair is forbidden; `press`: on a key, or -1 on the query
  */
 
-/** @typedef {Row & { largest: number }} Full with the key of the largest weight */
+/** @typedef {Row & { largest: number, count: number }} Full with the key of the largest weight, and keys up to the last
+ * that the mask allows */
 
 /**
  * The first token of a window: it holds the chosen key, else ends with the query or has it in its middle; the one
  * before stays where it does as well.
  * @param {Full} row @param {number} size @param {number} before -1 for none
  */
-function firstOf({ group, q, largest }, size, before) {
-  const [count, key] = [group.keys.length, state.key.peek()];
+function firstOf({ group, q, largest, count }, size, before) {
+  const key = state.key.peek();
   const at = key >= 0 ? key : state.oneSequence(group) ? q : largest;
   const reach = group.causal && key < 0 ? size - 1 : Math.floor(size / 2);
   const least = before + (group.causal && key < 0 ? size / 2 : 0);
@@ -57,9 +58,9 @@ const windowOf = ({ group, q, weights, largest, press }, from, size, title) => (
  */
 export function mount(place, given, title, shown) {
   const { group, q, weights, head } = given;
-  const largest = largestAt(weights);
-  const row = { ...given, largest };
-  const [count, thousands] = [group.keys.length, group.keys.length.toLocaleString("en")];
+  const [largest, count] = [largestAt(weights), weights.findLastIndex((weight) => weight > -Infinity) + 1];
+  const row = { ...given, largest, count };
+  const thousands = group.keys.length.toLocaleString("en");
   const size = Math.min(count, innerWidth > NARROW ? TOKENS : FEW);
   const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
   const [from, to] = [group.queries, group.keys].map((all) => apart(all, (label) => cut(label, LETTERS)));
@@ -96,6 +97,7 @@ export function mount(place, given, title, shown) {
   const most = button(phrase("to_largest", h("bdi", {}, to(largest)), percent(weights[largest], 1)), () => {
     state.lock({ q, k: largest });
     see(largest);
+    body.querySelectorAll(".tokens")[1]?.children[largest - shown.from]?.scrollIntoView({ block: "nearest" });
   });
   place.append(
     note,

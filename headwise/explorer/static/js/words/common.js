@@ -42,6 +42,7 @@ export const WORDS = {
   ],
   layer: ["layer", "层"],
   head: ["head", "头"],
+  itself: ["itself", "自身"],
   head_n: ["head {0}", "第 {0} 头"],
   layer_head_n: ["layer {0}, head {1}", "第 {0} 层第 {1} 头"],
   layer_head: ["{0}, {1}", "{0}，{1}"],

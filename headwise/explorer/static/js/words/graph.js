@@ -78,7 +78,6 @@ export const WORDS = {
   ],
   node_entropy: ["{0}: entropy {1} nats; equal weights would give {2}.", "{0}：熵 {1} 奈特；均匀权重为 {2} 奈特。"],
   entropy_nats: ["entropy, nats", "熵（奈特）"],
-  itself: ["itself", "自身"],
   lines_note: [
     "Lines and numbers show what the node with the orange frame attends to; click another node.",
     "连线与数字表示橙框节点关注谁；可点击其他节点。",

@@ -12,7 +12,6 @@ export const WORDS = {
     "图较小时，可以逐步看这个数怎样算出来；{0} 个节点太多。",
   ],
   full_bar: ["A full bar is {0}.", "满格为 {0}。"],
-  own_key: ["itself", "自身"],
   mark_space: ["␣ is a space.", "␣ 表示空格。"],
   mark_unknown: ["<unk> is a word that the vocabulary lacks.", "<unk> 表示词表中没有的词。"],
 };
