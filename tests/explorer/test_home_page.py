@@ -134,6 +134,8 @@ def test_without_a_run_home_shows_what_needs_none(page, site):
 )
 def test_refusals_say_what_to_do_in_both_languages(page, site, refusal, english, chinese):
     opened(page, f"{site}#/")
-    worded = "([text, chinese]) => import('/static/js/words/refusals.js').then((words) => words.worded(text, chinese))"
+    worded = (
+        "([text, chinese]) => import('/static/js/words/refusals.js').then((words) => words.worded(text, chinese)[0])"
+    )
     assert page.evaluate(worded, [refusal, False]) == english
     assert page.evaluate(worded, [refusal, True]) == chinese

@@ -378,7 +378,15 @@ def test_the_textbook_needs_no_run_and_its_boxes_recompute(browser):
         page.close()
 
 
-HIDDEN = "(cells) => cells.filter((one) => getComputedStyle(one).fontSize === '0px').map((one) => one.dataset.at)"
+def covered(page):
+    """Where the open step has a number that an exercise asks for; neither what is read nor what is heard tells it."""
+    cells = page.locator(".open-step td[data-at]", has_text=re.compile(r"^\?$"))
+    for name in ("aria-label", "title"):
+        assert all(
+            text.endswith(": ?")
+            for text in cells.evaluate_all(f"(all) => all.map((one) => one.getAttribute('{name}'))")
+        )
+    return set(cells.evaluate_all("(all) => all.map((one) => one.dataset.at)"))
 
 
 def test_a_small_matrix_and_the_thread_are_cut_nowhere(page, site):
@@ -388,6 +396,7 @@ def test_a_small_matrix_and_the_thread_are_cut_nowhere(page, site):
         Math.abs(chip.offsetLeft - one.offsetLeft - one.scrollLeft)))"""
     assert thread.evaluate(left) <= 3
     cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.dataset.of)"
+    assert page.locator(".scrolls[data-of]").count() >= 3
     assert page.locator(".scrolls[data-of]").evaluate_all(cut) == []
 
 
@@ -400,16 +409,28 @@ def test_exercises_are_checked_at_once_with_a_way_to_the_working(page, site):
     kinds = page.locator(".exercises > li").all_inner_texts()
     assert any("hidden from" in text for text in kinds)
     assert any("largest weight" in text for text in kinds)
-    # the number that is asked for stands in no matrix above until its working is seen
-    hidden = page.locator(".open-step td[data-at]").evaluate_all(HIDDEN)
+    # the number that is asked for stands nowhere above until its working is seen
+    page.locator(".open-step td", has_text=re.compile(r"^\?$")).first.wait_for()
+    hidden = covered(page)
     assert len(hidden) >= 1
+    page.locator(f".open-step td[data-at='{min(hidden)}']").click()
+    chosen = page.locator("[role=tab][aria-selected=true] .value")
+    page.locator(".worked .result", has_text="?").wait_for()
+    assert chosen.inner_text() == page.locator(".worked .result").first.inner_text() == "?"
+    page.locator("details.to-do summary").click()
+    page.locator(".worked .result", has_text=re.compile(r"\d")).wait_for()
+    assert covered(page) == set()
+    page.locator("details.to-do summary").click()
+    page.locator(".worked .result", has_text="?").wait_for()
     first.get_by_label("Your answer").focus()
     page.keyboard.type("77,5")
     page.keyboard.press("Enter")
     assert first.get_by_role("status").inner_text().startswith("Not yet.")
     first.get_by_role("button", name="See the working").press("Enter")
     page.wait_for_selector("[role=tab][aria-selected=true]:focus")
-    assert not set(hidden) & set(page.locator(".open-step td.on").evaluate_all(HIDDEN))
+    worked = page.locator(".open-step td.on").evaluate_all("(all) => all.map((one) => one.dataset.at)")
+    assert len(worked) >= 1
+    assert not covered(page) & set(worked)
     first.get_by_label("Your answer").fill(str(result(page)))
     page.keyboard.press("Enter")
     assert first.get_by_role("status").inner_text().startswith("Right:")

@@ -18,12 +18,13 @@ export async function quiet() {
   while (waiting) await new Promise((done) => setTimeout(done, 50));
 }
 
-/** A request that was refused; `message` says why and what to do. */
+/** A request that was refused; `message` says why and what to do, `kind` tells some apart. */
 export class Refused extends Error {
-  /** @param {number} status @param {string} message */
-  constructor(status, message) {
+  /** @param {number} status @param {string} message @param {string} [kind] */
+  constructor(status, message, kind) {
     super(message);
     this.status = status;
+    this.kind = kind;
   }
 }
 
@@ -136,7 +137,7 @@ async function refused(status, message) {
   // where the server is gone the words are not to be had either
   const words = await import("./words/refusals.js").catch(() => null);
   const chinese = document.documentElement.lang.startsWith("zh");
-  return new Refused(status, words ? words.worded(message, chinese) : message);
+  return new Refused(status, ...(words ? words.worded(message, chinese) : /** @type {[string]} */ ([message])));
 }
 
 /**

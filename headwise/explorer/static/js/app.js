@@ -161,7 +161,7 @@ function follow() {
       if (asked) state.status.value = "";
       asked = "";
       busy(false);
-      state.problem.value = "";
+      state.problem.value = null;
       state.trace.value = null;
       return;
     }
@@ -171,7 +171,7 @@ function follow() {
     turn += 1;
     const mine = turn;
     state.status.value = t("loading");
-    state.problem.value = "";
+    state.problem.value = null;
     busy(true);
     const name = model || (meta.models.length ? meta.models[0].name : null);
     // a comparison has two
@@ -194,7 +194,7 @@ function follow() {
         if (mine !== turn) return;
         busy(false);
         state.trace.value = null;
-        state.problem.value = error.message;
+        state.problem.value = error;
         // the page says why
         state.status.value = "";
       },

@@ -7,7 +7,7 @@ import { effect } from "./store.js";
 const followed = new WeakMap();
 
 /** @param {Node} node @param {() => void} work */
-function follow(node, work) {
+export function follow(node, work) {
   const end = effect(work);
   followed.set(node, [...(followed.get(node) || []), end]);
 }

@@ -179,7 +179,7 @@ export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
 /** Why there is no trace of what is asked for. */
-export const problem = signal("");
+export const problem = signal(/** @type {{ message: string, kind?: string } | null} */ (null));
 
 /** @type {Record<string, any>} */
 const PARTS = {

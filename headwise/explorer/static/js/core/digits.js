@@ -1,10 +1,10 @@
 // @ts-check
-/** Numbers of a computation as they stand in columns: fixed decimals, significant digits, a true minus. */
+/** Numbers of a computation as they stand in columns: fixed decimals, a true minus, "?" for NaN. */
 
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
 /** @param {string} text */
-const minus = (text) => text.replace("-", "−");
+const minus = (text) => text.replace("-", "−").replace("NaN", "?");
 
 /** So many decimals; what they do not show is 0. @param {number} value @param {number} places */
 export function fixed(value, places) {
@@ -17,7 +17,7 @@ export function significant(value, digits = 4) {
   if (value === -Infinity) return "−∞";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e-4 && size < 1e6) {
+  if (!(size < 1e-4 || size >= 1e6)) {
     const text = value.toPrecision(digits);
     return minus(text.includes("e") ? value.toFixed(0) : text);
   }
@@ -37,7 +37,7 @@ export function weight(weight, places = 3) {
   if (size === 0 || size === 1) return `${size ? sign : ""}${size}`;
   if (size < 0.5 * 10 ** -places) return "·";
   if (size < 1 && size >= 1 - 0.5 * 10 ** -places) return `${sign}>${(1 - 10 ** -places).toFixed(places).slice(1)}`;
-  return sign + size.toFixed(places).replace(/^0/, "");
+  return sign + minus(size.toFixed(places).replace(/^0/, ""));
 }
 
 /** A small number with its digits, another one with so many decimals. @param {number} value @param {number} places */

@@ -115,7 +115,7 @@ function follow(one, other) {
         if (mine !== turn) return;
         one.trace.value = null;
         // of the same input the page says why
-        if (error.message !== state.problem.value) state.status.value = `${one.name}: ${error.message}`;
+        if (error.message !== state.problem.value?.message) state.status.value = `${one.name}: ${error.message}`;
       },
     );
   });

@@ -14,7 +14,7 @@ import * as openStep from "../views/open_step.js";
 import { later } from "../views/later.js";
 import { picker } from "../views/picker.js";
 import { toolbar } from "../views/toolbar.js";
-import { KINDS, LETTERS, choosePlace, headWidth, isTextbook, labels, open } from "../views/tracing.js";
+import { KINDS, LETTERS, choosePlace, covering, headWidth, isTextbook, labels } from "../views/tracing.js";
 import { place as whereNow, rest, step, steps, supposed, supposition } from "../views/tracing.js";
 import { WORDS } from "../words/trace.js";
 
@@ -107,14 +107,16 @@ export function mount(place) {
 /** Exercises of what is shown, once they are opened. @param {(() => void)[]} closing what ends them */
 function exercises(closing) {
   const body = h("div");
+  const opened = signal(false);
   const node = h(
     "details",
     {
       class: "panel to-do",
       hidden: () => !steps.value,
       ontoggle: async () => {
+        opened.value = node.open;
         const { mount } = await import("../views/exercises.js");
-        if (node.open && !body.childNodes.length) closing.push(mount(body, steps, { open, title: subtitle }));
+        if (node.open && !body.childNodes.length) closing.push(mount(body, opened, subtitle));
       },
     },
     h(
@@ -240,7 +242,7 @@ function choices() {
  */
 const follow = (node, work) =>
   effect(() => {
-    const all = steps.value;
+    const all = steps.value && covering.value(steps.value);
     void [state.language.value, state.dark.value];
     keepFocus(node, () => fill(node, all ? work(all) : []));
   });

@@ -19,7 +19,7 @@ learn(WORDS);
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
 /**
  * The story of a picture, its cell, and the colours of classes.
- * @typedef {{ story: any[], where: Record<string, string | number>, colours?: Record<string, string> }} Told
+ * @typedef {{ story: any[], where: Record<string, string | number>, colours?: Record<string, string> }} Drawn
  */
 
 /** Pixels of an atom with a letter, and of letters. */
@@ -39,7 +39,7 @@ const largest = (row) => Array.from(row).reduce((most, value, at, all) => (value
 /**
  * An image in grey under what the query of the page Vision looks at; of a caption the word that looks most at one
  * place, where it gives half of its weight to that, else the one on which the page opens.
- * @param {HTMLElement} place @param {state.Trace} trace @returns {Promise<Told | null>} null: no layer looks at places
+ * @param {HTMLElement} place @param {state.Trace} trace @returns {Promise<Drawn | null>} null: no layer looks at places
  */
 export async function image(place, trace) {
   const at = `/api/v1/traces/${trace.trace_id}`;
@@ -100,7 +100,7 @@ async function lookedAt(at, group, layer, q, axis) {
 /**
  * A spectrogram, under it the weights of one row as bars.
  * @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {number} layer
- * @returns {Promise<Told>}
+ * @returns {Promise<Drawn>}
  */
 export async function sound(place, trace, group, layer) {
   const at = `/api/v1/traces/${trace.trace_id}`;
@@ -126,7 +126,7 @@ export async function sound(place, trace, group, layer) {
 
 /**
  * A node with its neighbours, or a molecule: lines as wide as the weights of the head that is least even.
- * @param {HTMLElement} place @param {state.Trace} trace @returns {Promise<Told | null>}
+ * @param {HTMLElement} place @param {state.Trace} trace @returns {Promise<Drawn | null>}
  */
 export async function graph(place, trace) {
   const at = `/api/v1/traces/${trace.trace_id}`;
@@ -164,9 +164,9 @@ export async function graph(place, trace) {
 
 /**
  * @param {HTMLCanvasElement} canvas @param {any} part @param {any[]} shown
- * @param {boolean} alone one node is in the middle @param {number[]} told nodes with their names
+ * @param {boolean} alone one node is in the middle @param {number[]} titled nodes with their names
  */
-function lines(canvas, part, shown, alone, told) {
+function lines(canvas, part, shown, alone, titled) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const css = getComputedStyle(canvas);
   const [faint, strong, ink] = ["--faint", "--link", "--ink"].map((name) => css.getPropertyValue(name).trim());
@@ -205,12 +205,12 @@ function lines(canvas, part, shown, alone, told) {
     if (lettered) write(context, kind, spots[at], lettersOn(colour), kind.length > 1 ? 9 : 11);
   });
   const [page, mark] = ["--panel", "--mark"].map((name) => css.getPropertyValue(name).trim());
-  const taken = spots.map(([x, y]) => [x, y, ATOM, ATOM]);
-  for (const node of told) {
+  const boxes = spots.map(([x, y]) => [x, y, ATOM, ATOM]);
+  for (const node of titled) {
     const { name } = part.nodes[node];
     const half = [widthOf(name, LETTERS) / 2 + 2, LETTERS / 2 + 1];
-    const [x, y] = roomFor(spots, part.pairs, node, half, taken, [wide, high]);
-    taken.push([x, y, ...half]);
+    const [x, y] = roomFor(spots, part.pairs, node, half, boxes, [wide, high]);
+    boxes.push([x, y, ...half]);
     [context.strokeStyle, context.lineWidth] = [page, 3];
     [context.font, context.textAlign, context.textBaseline] = [`700 ${LETTERS}px ${FONT}`, "center", "middle"];
     context.strokeText(name, x, y);
@@ -232,11 +232,11 @@ function write(context, text, [x, y], colour, size = LETTERS) {
 /**
  * Where the name of a node stands: away from its neighbours, within the picture, clear of what is there if it can be.
  * @param {number[][]} spots @param {number[][]} pairs @param {number} node @param {number[]} half of its size
- * @param {number[][]} taken boxes: the middle, half of the width and of the height @param {number[]} field
+ * @param {number[][]} boxes the middle, half of the width and of the height @param {number[]} field
  */
-function roomFor(spots, pairs, node, half, taken, field) {
-  const beside = pairs.filter(([q, k]) => q === node && k !== node).map(([, k]) => spots[k]);
-  const ways = [freeOf(spots[node], beside), ...Array.from({ length: 16 }, (_, at) => turned((at * Math.PI) / 8))];
+function roomFor(spots, pairs, node, half, boxes, field) {
+  const neighbours = pairs.filter(([q, k]) => q === node && k !== node).map(([, k]) => spots[k]);
+  const ways = [freeOf(spots[node], neighbours), ...Array.from({ length: 16 }, (_, at) => turned((at * Math.PI) / 8))];
   const places = [1, 1.7].flatMap((far) =>
     ways.map((way) =>
       way.map((part, axis) => {
@@ -246,7 +246,7 @@ function roomFor(spots, pairs, node, half, taken, field) {
     ),
   );
   const clear = (/** @type {number[]} */ spot) =>
-    taken.every((box) => [0, 1].some((axis) => Math.abs(box[axis] - spot[axis]) >= box[2 + axis] + half[axis]));
+    boxes.every((box) => [0, 1].some((axis) => Math.abs(box[axis] - spot[axis]) >= box[2 + axis] + half[axis]));
   // from the lines, in halves of its size
   const scaled = (/** @type {number[]} */ spot) => spot.map((part, axis) => part / half[axis]);
   const free = (/** @type {number[]} */ spot) =>

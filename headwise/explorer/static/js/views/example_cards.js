@@ -21,6 +21,8 @@ learn(WORDS);
 const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
 /** Times an equal weight at which a map is darkest, at least, where all heads are near even. */
 const PLAIN = 4;
+/** A word that stands three times in a row. */
+const REPEATED = /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/;
 
 /**
  * The address of an input on a page. @param {string} page
@@ -82,45 +84,40 @@ async function follow(cards, run, signal) {
   cards.forEach(({ story }) => (story.textContent = t("loading")));
   const series = run.input === "series" ? await import("./series.js") : null;
   if (series) cards.forEach(({ name, example }) => (name.textContent = series.listed(example.title)));
-  const remark = remarks(cards, run);
+  const near = run.input === "text" ? await import("./near_even.js") : null;
+  const bar = near ? near.bar(run) : Infinity;
   for (const [number, card] of cards.entries()) {
     try {
       const body = { model: run.model, ...source(card.example), options: { edits: [] } };
       const trace = await post("/api/v1/traces", body, signal);
       if (signal.aborted) return;
       if (series) await ofSeries(card, series.worded(trace), series, number);
-      else await drawn(card, trace, await remark(trace));
+      else {
+        const share = near ? await near.evenness(trace) : 0;
+        await drawn(card, trace, share >= bar);
+        Object.assign(card, { share, output: trace.output });
+      }
     } catch (error) {
       if (signal.aborted) return;
       card.story.textContent = /** @type {Error} */ (error).message;
     }
   }
+  const traced = cards.filter(({ share }) => share !== undefined);
+  if (near && !signal.aborted) remark(traced, run, bar);
 }
 
 /**
  * What is said once of all cards: that heads are near even, that continuations repeat themselves.
- * @param {any[]} cards @param {any} run
+ * @param {any[]} cards @param {any} run @param {number} bar
  */
-function remarks(cards, run) {
-  const line = h("p", { class: "note", hidden: true });
-  cards[0]?.link.parentElement.before(line);
-  /** @type {number[]} */
-  const shares = [];
-  let repeats = false;
-  // whether what cards say means nothing: most of them are near even, and a short input of such a model may be less so
-  return async (/** @type {state.Trace} */ trace) => {
-    if (run.input !== "text") return false;
-    const view = await import("./near_even.js");
-    shares.push(await view.evenness(trace));
-    const even = shares.filter((share) => share >= view.bar(run)).length * 2 > shares.length;
-    repeats ||= run.task === "language-model" && /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/.test(trace.output);
-    line.hidden = !even && !repeats;
-    line.textContent = even ? t("all_near_even", together(percent(Math.min(...shares), 1))) : t("repeats");
-    for (const { answer, story } of cards.slice(0, shares.length - 1))
-      if (even) [answer, story].forEach((node) => fill(node));
-      else if (!story.textContent) story.textContent = t("card_near_even");
-    return even;
-  };
+function remark(cards, run, bar) {
+  const shares = cards.map(({ share }) => share);
+  const repeats = run.task === "language-model" && cards.some(({ output }) => REPEATED.test(output));
+  // what cards say means nothing where most are near even: a short input of such a model may be less so
+  const even = shares.filter((share) => share >= bar).length * 2 > shares.length;
+  if (even) cards.forEach(({ answer, story }) => [answer, story].forEach((node) => fill(node)));
+  const words = even ? t("all_near_even", together(percent(Math.min(...shares), 1))) : t("repeats");
+  if (even || repeats) cards[0].link.parentElement.before(h("p", { class: "note" }, words));
 }
 
 /**
@@ -141,14 +138,14 @@ async function ofSeries(card, trace, series, number) {
   series.sketch(card.picture, trace, group, Array.from(pair.row));
 }
 
-/** @param {any} card @param {state.Trace} trace @param {boolean} mute its answer and its weights say nothing */
+/** @param {any} card @param {state.Trace} trace @param {boolean} mute its weights say nothing */
 async function drawn(card, trace, mute) {
   const at = `/api/v1/traces/${trace.trace_id}`;
-  fill(card.answer, ...(mute ? [] : answered(trace, card.writesOn)));
   const group = state.groupOf(trace.groups, "");
   const layer = state.layerWithin(group, -1);
   checked(card, trace);
   if (card.page !== "attend" || trace.places?.kind === "sound") {
+    fill(card.answer, ...answered(trace, card.writesOn));
     const pictures = await import("./card_pictures.js");
     const [image, graph, sound] = [pictures.image, pictures.graph, pictures.sound];
     const draw = { vision: image, graph }[/** @type {string} */ (card.page)] || sound;
@@ -167,8 +164,9 @@ async function drawn(card, trace, mute) {
   const pair = await getJson(`${at}/salient?${query({ ...path, ...fold })}`);
   const cell = { l: layer, h: pair.head, q: pair.query, k: pair.key };
   card.link.href = address("attend", { ...card.where, ...cell, ...(merged ? { w: "1" } : {}) });
-  fill(card.story, ...(mute ? [] : story(group, spelled, pair, merged)));
-  if (!mute) fill(card.answer, ...answered(trace, card.writesOn, behind(group.queries, spelled.queries, pair.query)));
+  fill(card.story, ...(mute ? [t("card_near_even")] : story(group, spelled, pair, merged)));
+  const rest = mute ? undefined : behind(group.queries, spelled.queries, pair.query);
+  fill(card.answer, ...answered(trace, card.writesOn, rest));
   const title = headTitle(group, layer, pair.head);
   const least = mute ? PLAIN / group.keys.length : 0;
   if (group.queries.length > MOST || group.keys.length > MOST) {

@@ -8,6 +8,7 @@ import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, sentences, t } from "../strings.js";
+import { covering, open, steps } from "./tracing.js";
 import { WORDS } from "../words/exercises.js";
 
 learn(WORDS);
@@ -19,12 +20,13 @@ const [ROWS, COLUMNS] = [16, 16];
 
 /**
  * @param {HTMLElement} place
- * @param {{ value: Steps | null }} steps
- * @param {{ open: (link: string, of?: string) => void, title: () => string }} page
+ * @param {{ value: boolean }} opened whether the questions are in sight
+ * @param {() => string} title
  * @returns {() => void}
  */
-export function mount(place, steps, { open, title }) {
+export function mount(place, opened, title) {
   const seed = signal(0);
+  const asked = signal(/** @type {Exercise[]} */ ([]));
   const list = h("ol", { class: "exercises" });
   const more = h("button", { onclick: () => (seed.value += 1) }, () => t("more_exercises"));
   const sheet = () => steps.value && printed(steps.value, seed.value, title());
@@ -38,42 +40,47 @@ export function mount(place, steps, { open, title }) {
       h("button", { onclick: sheet }, () => t("print_sheet")),
     ),
   );
-  document.adoptedStyleSheets.push(covers);
-  const end = effect(() => {
-    void state.language.value;
-    const all = steps.value ? exercises(steps.value, seed.value) : [];
-    const asked = new Set(all);
-    const solved = (/** @type {Exercise} */ exercise) => asked.delete(exercise) && cover(asked);
-    cover(asked);
-    fill(
-      list,
-      all.map((exercise, at) => form(exercise, at, open, () => solved(exercise))),
-    );
-  });
+  const solved = (/** @type {Exercise} */ exercise) =>
+    (asked.value = asked.peek().filter((other) => other !== exercise));
+  const ends = [
+    effect(() => {
+      void state.language.value;
+      const all = steps.value ? exercises(steps.value, seed.value) : [];
+      asked.value = all;
+      fill(
+        list,
+        all.map((exercise, at) => form(exercise, at, () => solved(exercise))),
+      );
+    }),
+    effect(() => {
+      const cells = coveredCells(opened.value ? asked.value : []);
+      covering.value = (all) => covered(all, cells);
+    }),
+  ];
   return () => {
-    end();
-    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((sheet) => sheet !== covers);
+    ends.forEach((end) => end());
+    covering.value = (all) => all;
   };
 }
 
-/** What hides numbers that are asked for. */
-const covers = new CSSStyleSheet();
+/** The matrices in which the number of a question stands, by where it is worked. @type {Record<string, string[]>} */
+const SHOWN = { score: ["products", "scores"], scale: ["scaled", "masked"], weights: ["weights"], mix: ["output"] };
 
-/** Hides the answers of these questions above, while the exercises are open. @param {Set<Exercise>} asked */
-function cover(asked) {
-  const cells = [...asked]
-    .filter(({ options }) => !options)
-    .flatMap(({ link, place: { q, k, c } }) =>
-      (SHOWN[link] || ["output"]).map((name) => `td[data-at="${name}.${q}.${link in SHOWN ? k : c}"]`),
-    );
-  const [page, any] = ["body:has(.to-do[open])", `:is(${cells})`];
-  covers.replaceSync(
-    cells.length
-      ? `${page} .open-step ${any} { font-size: 0; pointer-events: none; }
-         ${page} .open-step ${any}::after { content: "?"; font-size: 1rem; font-weight: 700; }
-         ${page}:has(${any}.on) :is(.worked .result, [role=tab][aria-selected=true] .value) { visibility: hidden; }`
-      : "",
+/** The cells whose numbers are asked for, as "matrix.row.column". @param {Exercise[]} all */
+const coveredCells = (all) =>
+  new Set(
+    all
+      .filter(({ options }) => !options)
+      .flatMap(({ link, place: { q, k, c } }) => SHOWN[link].map((name) => `${name}.${q}.${link === "mix" ? c : k}`)),
   );
+
+/** Steps with NaN in some cells. @param {Steps} all @param {Set<string>} cells @returns {Steps} */
+function covered(all, cells) {
+  const steps = all.steps.map((step) => ({
+    ...step,
+    values: step.values.map((row, q) => row.map((value, k) => (cells.has(`${step.name}.${q}.${k}`) ? NaN : value))),
+  }));
+  return { ...all, steps, by: Object.fromEntries(steps.map((step) => [step.name, step])) };
 }
 
 /** @param {Exercise} exercise */
@@ -82,11 +89,8 @@ const question = (exercise) => {
   return t(`ask_${exercise.kind}`, ...words);
 };
 
-/**
- * @param {Exercise} exercise @param {number} at @param {(link: string, of?: string) => void} open
- * @param {() => void} solved
- */
-function form(exercise, at, open, solved) {
+/** @param {Exercise} exercise @param {number} at @param {() => void} solved */
+function form(exercise, at, solved) {
   const verdict = h("p", { class: "verdict", role: "status" });
   const id = `exercise-${at}`;
   const input = exercise.options
@@ -99,7 +103,7 @@ function form(exercise, at, open, solved) {
     : h("input", { id, type: "text", inputmode: "decimal", autocomplete: "off", size: 8 });
   const see = () => {
     solved();
-    goTo(exercise, open);
+    goTo(exercise);
   };
   const check = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -130,8 +134,8 @@ function form(exercise, at, open, solved) {
   );
 }
 
-/** Goes to where a number is worked. @param {Exercise} exercise @param {(link: string, of?: string) => void} open */
-function goTo({ link, of, place }, open) {
+/** Goes to where a number is worked. @param {Exercise} exercise */
+function goTo({ link, of, place }) {
   batch(() => {
     [state.query.value, state.key.value, state.column.value] = [place.q, place.k, place.c];
     open(link, of);
@@ -161,9 +165,7 @@ function printed(steps, seed, title) {
 export function worksheet(steps, seed, title) {
   const all = exercises(steps, seed);
   const { by } = steps;
-  const blanks = all.filter(({ options }) => !options).map(({ link, place }) => ({ link, place }));
-  const hidden = (/** @type {string} */ name, /** @type {number} */ q, /** @type {number} */ k) =>
-    blanks.some(({ link, place }) => (SHOWN[link] || []).includes(name) && place.q === q && place.k === k);
+  const blanks = coveredCells(all);
   const names = ["query", "key", "value", "products", "scores", "scaled", "masked", "weights"];
   const tables = names.map((name) => by[name]).filter((step) => step && step.shape[1] <= COLUMNS);
   return h(
@@ -176,7 +178,7 @@ export function worksheet(steps, seed, title) {
     h(
       "div",
       { class: "matrices" },
-      tables.map((step) => grid(steps, step, hidden)),
+      tables.map((step) => grid(steps, step, blanks)),
     ),
     h("h2", {}, t("exercises")),
     h(
@@ -198,14 +200,11 @@ export function worksheet(steps, seed, title) {
       h(
         "div",
         { class: "matrices" },
-        tables.map((step) => grid(steps, step, () => false)),
+        tables.map((step) => grid(steps, step, new Set())),
       ),
     ),
   );
 }
-
-/** The matrices in which the number of a question stands, by where it is worked. @type {Record<string, string[]>} */
-const SHOWN = { score: ["products", "scores"], scale: ["scaled", "masked"], weights: ["weights"] };
 
 /** @param {Exercise} exercise */
 const options = ({ options }) =>
@@ -215,11 +214,8 @@ const options = ({ options }) =>
     (options || []).map((name) => h("span", { class: "option" }, `☐ ${cut(name, 24)}`)),
   );
 
-/**
- * @param {Steps} steps @param {import("../core/steps.js").Step} step
- * @param {(name: string, row: number, column: number) => boolean} hidden
- */
-function grid(steps, step, hidden) {
+/** @param {Steps} steps @param {import("../core/steps.js").Step} step @param {Set<string>} blanks */
+function grid(steps, step, blanks) {
   const { values, axes, symbol, name } = step;
   const names = (/** @type {string} */ axis, /** @type {number} */ length) => {
     const known = axis === "queries" ? steps.queries : axis === "keys" ? steps.keys : [];
@@ -250,7 +246,9 @@ function grid(steps, step, hidden) {
           "tr",
           {},
           h("th", { scope: "row" }, rows[q]),
-          row.map((value, k) => (hidden(name, q, k) ? h("td", { class: "missing" }, "") : h("td", {}, written(value)))),
+          row.map((value, k) =>
+            blanks.has(`${name}.${q}.${k}`) ? h("td", { class: "missing" }, "") : h("td", {}, written(value)),
+          ),
         ),
       ),
     ),

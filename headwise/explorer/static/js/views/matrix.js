@@ -54,7 +54,9 @@ function top(values) {
 function shades({ share }, row, most) {
   const dark = state.dark.peek() ? "dark" : "light";
   const name = share ? `ink ${dark}` : dark === "dark" ? "diverging dark" : "diverging";
-  const shade = share ? entries(row, 1, "sqrt") : signed(row, most, "sqrt");
+  // NaN has the colour of 0
+  const known = row.map((value) => value || 0);
+  const shade = share ? entries(known, 1, "sqrt") : signed(known, most, "sqrt");
   return Array.from(shade, (entry) => (entry < 0 ? null : [colour(name, entry), letters(name, entry)]));
 }
 
@@ -188,7 +190,7 @@ function picture({ values, rows, columns, symbol, text, share, marks, pick }) {
   });
   const names = columns || values[0].map((_, at) => String(at + 1));
   const content = /**  @type {import("./map.js").Matrix} */ ({
-    values: values.flat(),
+    values: values.flat().map((value) => value || 0),
     rows,
     columns: names,
     top: share ? 1 : top(values),

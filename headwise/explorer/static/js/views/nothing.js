@@ -1,20 +1,23 @@
 // @ts-check
 /** What stands where there is nothing to show: why, and what to do next. */
 
-import { fill, h } from "../dom.js";
+import { fill, follow, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
-import { phrase, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
+import { WORDS } from "../words/nothing.js";
 import { later } from "./later.js";
+
+learn(WORDS);
 
 /** Pages on which a picture is sent. */
 const SENDING = new Set(["vision", "attend"]);
 
 /** Whether the run has no examples of its own. */
-const bare = () => state.problem.value === t("no_examples");
+const bare = () => state.problem.value?.kind === "none";
 
 /** Whether the refusal is that of the example: there are others. */
-const lacking = () => new RegExp(`(example|示例) ${state.example.value}(?!\\d)`).test(state.problem.value);
+const lacking = () => state.problem.value?.kind === "beyond";
 
 /** Where an input is taken from; a picture is sent where there is a field for it. */
 export function begin() {
@@ -25,7 +28,7 @@ export function begin() {
 
 /** What is said. */
 function words() {
-  if (state.problem.value) return [state.problem.value, ...(bare() ? [" ", ...begin()] : [])];
+  if (state.problem.value) return [state.problem.value.message, ...(bare() ? [" ", ...begin()] : [])];
   if (state.meta.value && !state.meta.value.models.length) return [t("no_runs")];
   return state.asked() ? [t("loading")] : begin();
 }
@@ -33,7 +36,7 @@ function words() {
 /** A line that follows what is asked for. */
 export function nothing() {
   const line = h("span");
-  effect(() => fill(line, words()));
+  follow(line, () => fill(line, words()));
   return h(
     "p",
     {

@@ -20,6 +20,9 @@ export const KINDS = { query: "of-query", key: "of-key", value: "of-value" };
 /** The steps that are shown, and whether those of a head are still to come. */
 export const steps = signal(/** @type {Steps | null} */ (null));
 
+/** Puts NaN for numbers that are asked for. */
+export const covering = signal(/** @type {(all: Steps) => Steps} */ ((all) => all));
+
 /** The timer of the player, 0 where it rests. */
 export const playing = signal(0);
 
@@ -48,7 +51,8 @@ export const headWidth = ({ by }) => (by.query ? by.query.shape[1] : 0);
  * @param {boolean} [once] not to be followed
  * @returns {Place}
  */
-export function place({ by, queries, keys }, once = false) {
+export function place(all, once = false) {
+  const { by, queries, keys } = steps.peek() || all;
   const { weights } = by;
   const [q, k, c] = [state.query, state.key, state.column].map((part) => (once ? part.peek() : part.value));
   let cell = { q, k };

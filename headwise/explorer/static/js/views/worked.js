@@ -286,7 +286,7 @@ function shared(number) {
   const { sum, top } = way;
   const hidden = scores[column] === -Infinity;
   const power = way.columns.find(([name]) => name === "power");
-  const value = result(hidden || !weights[column] ? "0" : significant(weights[column], 6));
+  const value = result(hidden || weights[column] === 0 ? "0" : significant(weights[column], 6));
   let middle = /** @type {any[]} */ ([plain(t(`rule_${kind}`, short(scores[column]), significant(top), sum))]);
   if (power) {
     const powers = power[1].filter((number) => number > 0).map((number) => significant(number, 3));
@@ -349,7 +349,8 @@ function mixed(number) {
   const shares = weights.values[row];
   const numbers = values.values.slice(0, shares.length).map((vector) => vector[column]);
   const products = shares.map((share, k) => share * numbers[k]);
-  let sum = 0;
+  // NaN where it is asked for
+  let sum = 0 * step.values[row][column];
   const sums = products.map((product) => (sum += product));
   const places = placesOf(values.values);
   const terms = shares

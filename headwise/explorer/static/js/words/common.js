@@ -63,12 +63,6 @@ export const WORDS = {
   predicted: ["predicted value", "预测值"],
   loading: ["computing …", "计算中……"],
   skip: ["Skip to the content", "跳到内容"],
-  no_such_run: ["No run is called “{0}”. Choose one of these:", "没有名为“{0}”的模型。请选择其中一个："],
-  empty: ["Type an input above, or take an example from {0}.", "请在上方输入，或在{0}选择示例。"],
-  no_examples: ["This model has no examples of its own.", "这个模型没有示例数据。"],
-  send_picture: ["Send a picture (PNG or JPEG) with the button above.", "请用上方的按钮发送一幅图像（PNG 或 JPEG）。"],
-  send_on: ["Send a picture (PNG or JPEG) on the page {0}.", "请在“{0}”页发送一幅图像（PNG 或 JPEG）。"],
-  first_example: ["Open example 0", "打开示例 0"],
   no_runs: [
     "No run is served, so there is nothing to show here. headwise demo translate makes one; Home says what needs none.",
     "没有提供训练结果，此处无可显示：headwise demo translate 可训练一个；首页列出不需要模型的页面。",

@@ -72,7 +72,7 @@ export const WORDS = {
     "{1} 个头中有 {0} 个更看 {2} 而非 {3}；均匀的一行分别给 {4} 与 {5}。",
   ],
   it_below: [
-    "On the mean both get less than that: “it” looks more at other tokens.",
+    "On average both get less than that: “it” looks more at other tokens.",
     "平均而言两者都低于此：“it” 更多看其他词元。",
   ],
   it_most: ["The head that does so most: {0}, {1} on {2}, {3} on {4}.", "最明显的是{0}：{1} 在 {2}，{3} 在 {4}。"],

@@ -1,14 +1,23 @@
 // @ts-check
-/** What the server says where it refuses: a pattern of its sentence, and what to do about it in English and Chinese. */
+/**
+ * What the server says where it refuses: a pattern of its sentence, what to do about it in English and Chinese, and of
+ * those that a page tells apart the kind.
+ */
 
-/** @type {[RegExp, string, string][]} */
+/** @type {[RegExp, string, string, string?][]} */
 const REFUSALS = [
   [
     /^there is no example (\d+); the last is (\d+)/,
     "There is no example {1}: they are numbered 0 to {2}.",
     "没有示例 {1}：编号为 0 至 {2}。",
+    "beyond",
   ],
-  [/^there is no example .*this run has none/, "This model has no examples of its own.", "这个模型没有示例数据。"],
+  [
+    /^there is no example .*this run has none/,
+    "This model has no examples of its own.",
+    "这个模型没有示例数据。",
+    "none",
+  ],
   [
     /reads files, and no path is taken/,
     "This model reads pictures, recordings or series, not text. Type the number of an example.",
@@ -124,12 +133,13 @@ const REFUSALS = [
 
 /**
  * A refusal in the language of the page; what is not known here stays as the server says it.
- * @param {string} text what the server said @param {boolean} chinese
+ * @param {string} text what the server said @param {boolean} chinese @returns {[string, string?]} with its kind
  */
 export function worded(text, chinese) {
-  for (const [pattern, ...words] of REFUSALS) {
+  for (const [pattern, english, translated, kind] of REFUSALS) {
     const match = pattern.exec(text);
-    if (match) return words[Number(chinese)].replace(/\{(\d)\}/g, (_, place) => match[Number(place)]);
+    const words = chinese ? translated : english;
+    if (match) return [words.replace(/\{(\d)\}/g, (_, place) => match[Number(place)]), kind];
   }
-  return chinese ? `服务器拒绝了请求，它的说明是英文：${text}` : `This failed: ${text}`;
+  return [chinese ? `服务器拒绝了请求，它的说明是英文：${text}` : `This failed: ${text}`];
 }
