@@ -111,7 +111,7 @@ export function mount(place, head, trace, group) {
         full,
         press: columns > MANY ? press(q, row) : undefined,
       }),
-      h("p", { class: "note" }, t("full_bar", percent(full, 1))),
+      full < 1 ? h("p", { class: "note" }, t("full_bar", percent(full, 1))) : null,
       facts,
     );
     return scored(facts, head, trace, group, q, k);
