@@ -239,3 +239,12 @@ def test_links_of_a_long_input_are_those_of_one_row(page, site, exact):
     page.keyboard.press("Enter")
     page.locator(".from .token", has_text="(3)").wait_for()
     assert positions() == [0, 1, 2]
+
+
+def test_the_text_of_a_row_ends_where_its_mask_does(page, site):
+    straight(page, site, "&v=text&q=419")
+    page.get_by_role("button", name=re.compile("^Largest weight")).click()
+    after = page.get_by_role("button", name="Tokens after →")
+    while after.get_attribute("aria-disabled") == "false":
+        after.click()
+    assert "(420)" in page.locator(".of-part .tokens").last.locator(".token").last.inner_text()
