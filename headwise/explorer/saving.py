@@ -131,12 +131,12 @@ def _answers(content: Content) -> dict[str, Any]:
     matrices, masks, small, rollouts = {}, {}, {}, {}
     for group in content.groups:
         for layer in group.layers:
-            matrices[layer] = [_base64(npy(head, single=False)) for head in content.weights(layer)]
+            matrices[layer] = [_halves(head) for head in content.weights(layer)]
             if (hidden := _hidden(content, group, layer)) is not None:
-                masks[layer] = [_base64(npy(head, single=False)) for head in hidden]
+                masks[layer] = [_halves(head) for head in hidden]
         small[group.name] = _small(content, group)
         if group.one_sequence and len(group.layers) > 1:
-            rollouts[group.name] = _base64(npy(rollout_within(map(content.weights, group.layers)), single=False))
+            rollouts[group.name] = _halves(rollout_within(map(content.weights, group.layers)))
     trace = {"trace_id": "inside", "model": "", "source": content.source, "output": content.output, "warnings": []}
     # a saved page has pictures of sounds and of series, and none of images or graphs
     places = content.places if isinstance(content.places, OnSound | OnSeries) else None
@@ -151,7 +151,7 @@ def _answers(content: Content) -> dict[str, Any]:
         "small": small,
         "matrix": matrices,
         "masks": masks,
-        "sound": _base64(npy(shades(places), single=False)) if isinstance(places, OnSound) else None,
+        "sound": _halves(shades(places)) if isinstance(places, OnSound) else None,
         "rollout": rollouts,
     } | ({} if content.attribution is None else _of_method(content.attribution))
 
@@ -163,9 +163,7 @@ def _of_method(attribution: Attribution) -> dict[str, Any]:
     for name, layer in attribution.layers.items():
         for head in (None, *range(layer.shape[0])):
             query = {"by": by, "layer": name} | ({} if head is None else {"head": head})
-            answers[f"{at}/map?{urlencode(query)}"] = {
-                "base64": _base64(npy(attribution.values(name, head), single=False))
-            }
+            answers[f"{at}/map?{urlencode(query)}"] = {"base64": _halves(attribution.values(name, head))}
     return {"address": f"#/attend?{urlencode({'by': by})}", "answers": answers}
 
 
@@ -208,6 +206,10 @@ def _hidden(content: Content, group: Group, layer: str) -> UInt8[np.ndarray, "#h
     implied = np.tri(*shape, shape[1] - shape[0], dtype=bool) if group.causal else np.ones(shape, bool)
     allowed = np.broadcast_to(allowed, (len(allowed), *shape))
     return None if (allowed == implied).all() else (~allowed).astype(np.uint8)
+
+
+def _halves(values: np.ndarray) -> str:
+    return _base64(npy(values, single=False))
 
 
 def _base64(content: bytes) -> str:

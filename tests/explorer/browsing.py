@@ -1,5 +1,6 @@
 """A browser that reaches nothing but this machine, and an explorer to look at in it."""
 
+import io
 import shutil
 import subprocess
 import sys
@@ -65,3 +66,17 @@ def unfold(page):
         settings.click()
     for summary in page.locator("details:not([open]) > summary.side").all():
         summary.click()
+
+
+def opened(page, site, path, ready=""):
+    """Goes to a page and waits until it says that it is ready."""
+    page.goto(site + path)
+    page.wait_for_selector(f"html[data-ready^='{ready}']")
+
+
+def numbers(page, site, model, name, asked, **given):
+    """A part of a trace of an input, as the service gives it."""
+    body = {"model": model, **given}
+    told = page.request.post(f"{site}api/v1/traces", data=body).json()
+    answer = page.request.get(f"{site}api/v1/traces/{told['trace_id']}/{name}", params=asked)
+    return np.load(io.BytesIO(answer.body()), allow_pickle=False).astype(float)

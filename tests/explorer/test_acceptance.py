@@ -102,6 +102,7 @@ def test_a_page_is_painted_at_once(browser, site, name):
         (found,) = page.evaluate(entries)
         assert len(asked) <= 60
         scripts = sum(len(one.body()) for one in asked if re.search(r"\.(js|css)$", one.url))
+        print(f"scripts and styles of #/{name}: {scripts:,} bytes")
         assert scripts <= 200_000
         context.close()
         return found
