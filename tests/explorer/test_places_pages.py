@@ -1,5 +1,6 @@
 """The pages Positions and Vision in a browser: what is shown is what the server told, nothing from elsewhere."""
 
+import io
 import math
 import re
 

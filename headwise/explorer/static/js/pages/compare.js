@@ -9,10 +9,10 @@ import { number, percent, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { groupTitle, headTitle, layerNumber, layerTitle, sidesOf } from "../titles.js";
-import * as curves from "../views/curves.js";
 import * as differing from "../views/difference.js";
 import { sentence, swapName } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
+import { later, rested } from "../views/later.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
 import { nothing, others } from "../views/nothing.js";
@@ -87,7 +87,8 @@ export function mount(place) {
     follow(second, first),
     effect(() => drawn({ report, maps, row, runs }, first, second)),
     reported.mount(reports),
-    curves.mount(lines),
+    // they stand below what is compared
+    later(() => rested().then(() => import("../views/curves.js")), lines),
     gallery.mount(pictures),
   ];
   return () => ends.forEach((end) => end());
