@@ -28,6 +28,8 @@ MOST_BYTES = 8 << 20
 # of a request to the explorer
 BODY_BYTES = MOST_BYTES // 3 * 4 + (1 << 16)
 _COLUMNS = 60
+# significant digits of a number that is right, as float64 keeps all that were written
+_DIGITS = 12
 # examples that are tried for one with a right answer
 _TRIED = 16
 
@@ -168,7 +170,9 @@ def title_of(item: Any, example: Any) -> Example:
         # a path says where, its end what
         title = PurePath(title).name
     short = shorten(title, _COLUMNS)
-    return Example(short, "" if label is None else shorten(str(label), _COLUMNS), short == item)
+    # a float as a file writes it, without what adding in binary leaves at its end
+    written = f"{label:.{_DIGITS}g}" if isinstance(label, float) else str(label)
+    return Example(short, "" if label is None else shorten(written, _COLUMNS), short == item)
 
 
 def _decoded(text: str) -> bytes:

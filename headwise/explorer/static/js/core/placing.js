@@ -4,10 +4,21 @@
 /** @typedef {{ x: number, y: number }} Spot of the unit square */
 /** @typedef {{ spots: number[][], height: number, bond: number }} Placed */
 
+/** An atom of an aromatic ring has a small letter. @param {{ name: string }} atom */
+export const isAromatic = ({ name }) => /^[a-z]/.test(name);
+
 /** Pixels from a node to the end of the field; of a bond, at most, and that a bond has where it can. */
 const [EDGE, LONGEST, ROOMY] = [34, 104, 60];
 /** A field in which a molecule stands upright may be so many times as high. */
 const UPRIGHT = 1.3;
+/** Directions round a node. */
+const ROUND = Array.from({ length: 16 }, (_, at) => [Math.cos((at * Math.PI) / 8), Math.sin((at * Math.PI) / 8)]);
+/** How much further away than it must a name may stand; what each such part costs it. */
+const [FURTHER, COSTS] = [[1, 1.3, 1.7, 2.3], 0.4];
+/** Pixels between a node and its name. */
+const GAP = 2;
+/** Pixels by which another node is further from a name than its own; halves of a name that keep it off a line. */
+const [NEARER, OFF] = [6, 1.45];
 
 /**
  * All over a field. @param {Spot[]} nodes @param {number} width @param {number} height @param {{ edge?: number }} [how]
@@ -66,6 +77,50 @@ export function freeOf([x, y], beside) {
   const widest = gaps.indexOf(Math.max(...gaps));
   const free = angles[widest] + gaps[widest] / 2;
   return [Math.cos(free), Math.sin(free)];
+}
+
+/**
+ * Whether a text lies within a field and on no box: the middle, half of the width and of the height.
+ * @param {number[]} spot its middle @param {number[]} half of its width and height @param {number[][]} boxes
+ * @param {number[]} field
+ */
+export const isClear = (spot, half, boxes, field) =>
+  [0, 1].every((axis) => Math.min(spot[axis], field[axis] - spot[axis]) >= half[axis]) &&
+  boxes.every((box) => [0, 1].some((axis) => Math.abs(box[axis] - spot[axis]) >= box[2 + axis] + half[axis]));
+
+/**
+ * Where the name of a node stands: within the field and on no box, nearer to its node than to others and off the lines
+ * where it can be; undefined where there is no room.
+ * @param {number} node @param {number[]} half of the name's width and height
+ * @param {{ spots: number[][], pairs: number[][], boxes: number[][], field: number[] }} drawing a box of each node
+ * comes first, `pairs` have a line
+ */
+export function roomFor(node, half, { spots, pairs, boxes, field }) {
+  const neighbours = pairs.filter(([q, k]) => q === node && k !== node).map(([, k]) => spots[k]);
+  const free = freeOf(spots[node], neighbours);
+  const along = (/** @type {number[]} */ way) => way[0] * free[0] + way[1] * free[1];
+  const ways = [free, ...ROUND.toSorted((one, two) => along(two) - along(one))];
+  const placed = (/** @type {number} */ far, /** @type {number[]} */ way) =>
+    way.map((part, axis) => {
+      const by = boxes[node][2] + GAP + Math.abs(way[0]) * half[0] + Math.abs(way[1]) * half[1];
+      const at = spots[node][axis] + far * part * by;
+      return Math.max(half[axis], Math.min(field[axis] - half[axis], at));
+    });
+  const away = (/** @type {number[]} */ spot, /** @type {number[]} */ from) =>
+    Math.hypot(...spot.map((part, axis) => Math.max(0, Math.abs(part - from[axis]) - half[axis])));
+  const scaled = (/** @type {number[]} */ spot) => spot.map((part, axis) => part / half[axis]);
+  const lines = pairs.filter(([q, k]) => q !== k).map((pair) => pair.map((end) => scaled(spots[end])));
+  const merit = (/** @type {number} */ far, /** @type {number[]} */ spot) => {
+    const own = away(spot, spots[node]) + NEARER;
+    const isNearest = spots.every((other, at) => at === node || away(spot, other) >= own);
+    const off = Math.min(OFF, ...lines.map(([from, to]) => distance(scaled(spot), from, to)));
+    return (isNearest ? 1 : 0) + off - COSTS * (far - 1);
+  };
+  return FURTHER.flatMap((far) => ways.map((way) => ({ far, spot: placed(far, way) })))
+    .filter(({ spot }) => isClear(spot, half, boxes, field))
+    .map(({ far, spot }) => ({ spot, merit: merit(far, spot) }))
+    .sort((one, two) => two.merit - one.merit)
+    .map(({ spot }) => spot)[0];
 }
 
 /**

@@ -8,6 +8,7 @@ import { effect } from "../store.js";
 import * as state from "../state.js";
 import { knows, learn, phrase, t } from "../strings.js";
 import * as examples from "../views/example_cards.js";
+import { toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/home.js";
 import * as tasks from "../words/tasks.js";
 
@@ -47,6 +48,8 @@ export function mount(place) {
 /** @param {HTMLElement} place @param {any} meta */
 function withRun(place, meta) {
   const served = meta.models.find((/** @type {any} */ one) => one.name === state.model.value) || meta.models[0];
+  const focused = Boolean(place.querySelector(".runs")?.contains(document.activeElement));
+  const reading = h("p", { class: "note reading" }, t(`read_${served.input}`));
   const [cards, card, looks] = [
     h("div", { class: "examples" }),
     h("section", { class: "panel card-of-run" }),
@@ -56,7 +59,8 @@ function withRun(place, meta) {
     place,
     h("h1", {}, t(`welcome_${served.input}`)),
     h("p", { class: "intro" }, t(TYPED.has(served.input) ? "lead" : "lead_pick")),
-    choice(meta.models, served.name),
+    choice(meta.models, served.name, focused),
+    reading,
     cards,
     h(
       "div",
@@ -81,6 +85,9 @@ function withRun(place, meta) {
       return getJson(path).then((whole) => {
         if (!alive) return;
         const ends = [examples.mount(cards, whole)];
+        // without examples there is no picture to be read
+        if (!cards.children.length)
+          fill(reading, ...(whole.examples.length || served.input !== "image" ? [] : ownPicture()));
         end = () => ends.forEach((one) => one());
         // the sentences wait until the examples are asked for
         if (served.input === "text")
@@ -95,12 +102,18 @@ function withRun(place, meta) {
   };
 }
 
-/** Which run is shown, where there are several. @param {any[]} models @param {string} now */
-function choice(models, now) {
+/** Where a run without examples is given a picture. */
+const ownPicture = () => phrase("own_input", h("a", { href: state.address("vision") }, t("vision")));
+
+/**
+ * Which run is shown, where there are several. @param {any[]} models @param {string} now
+ * @param {boolean} focused it was chosen with the focus on this list
+ */
+function choice(models, now, focused) {
   if (models.length < 2) return null;
-  const row = h(
-    "div",
-    { class: "tabs runs", role: "group", "aria-label": t("models") },
+  const row = toolbar(
+    () => t("models"),
+    "tabs runs",
     models.map(({ name }) =>
       h(
         "button",
@@ -113,9 +126,10 @@ function choice(models, now) {
       ),
     ),
   );
-  // once it is in the page, what is chosen is in sight
+  // once it is in the page, what is chosen is in sight, and has the focus that the row before it had
   requestAnimationFrame(() => {
     const chosen = /** @type {HTMLElement} */ (row.querySelector(".chosen"));
+    if (focused) chosen.focus();
     row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.offsetWidth) / 2;
   });
   return row;

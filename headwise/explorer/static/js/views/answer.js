@@ -63,7 +63,7 @@ export function answer(trace, group) {
 /** A class and its probability, of what a classifier answers; null for any other answer. @param {string} output */
 export const classOf = (output) =>
   (["image", "sound", "node"].includes(state.reads()) &&
-    output.match(/^(?<name>.+) \(?(?<share>(?:0?\.\d+|1(?:\.0+)?))\)?$/)?.groups) ||
+    output.match(/^(?<name>.+) \(?(?<more>>?)(?<share>0?\.\d+|1(?:\.0+)?)\)?$/)?.groups) ||
   null;
 
 /** The same in words. @param {string} output */
@@ -73,7 +73,7 @@ export function said(output) {
   return t(
     state.reads() === "node" ? "class_share" : "share_of",
     found.name,
-    percent(Number(found.share), 0).replace(" ", "\u00a0"),
+    found.more + percent(Number(found.share), 0).replace(" ", "\u00a0"),
   );
 }
 

@@ -3,7 +3,7 @@
 
 import { getJson, getNumbers, query } from "../api.js";
 import { coloured, drawn, firstWord, gridded, of, picture, sharpest } from "../core/overlay.js";
-import { distance, freeOf, molecule, stretched } from "../core/placing.js";
+import { isAromatic, molecule, roomFor, stretched } from "../core/placing.js";
 import { STRENGTH, lettersOn } from "../core/color.js";
 import { cut, percent, together } from "../core/text.js";
 import { FONT, wide as widthOf } from "../core/wide.js";
@@ -22,8 +22,14 @@ learn(WORDS);
  * @typedef {{ story: any[], where: Record<string, string | number>, colours?: Record<string, string> }} Drawn
  */
 
-/** Pixels of an atom with a letter, and of letters. */
-const [ATOM, LETTERS] = [8, 12];
+/** Pixels of an atom with a letter, of a node in the middle and of others, of a bare atom; of letters. */
+const [ATOM, MIDDLE, NODE, BARE, LETTERS] = [8, 7, 5, 2.5, 12];
+/** Pixels of the letters of an element of one letter and of two. */
+const ELEMENT = [11, 9];
+/** Pixels from a node to the end of a picture: of one in which a name fits above it, of a molecule. */
+const [ROOM, EDGE] = [22, 16];
+/** Pixels between two names. */
+const APART = 5;
 /** Pixels of a picture's height and of a drawing's width; of its widest line. */
 const [HIGH, WIDE, WIDEST] = [150, 240, 7];
 /** Words of a caption: what they are, and how many are asked for. */
@@ -157,7 +163,7 @@ export async function graph(place, trace) {
   if (!best) return null;
   const name = (/** @type {number} */ node) => word(part.nodes[node].name);
   const story = phrase("story", name(best.q), together(percent(best.weight, 1)), name(best.k));
-  if (part.bonds.length && [best.q, best.k].some((node) => /^[a-z]/.test(part.nodes[node].name)))
+  if (part.bonds.length && [best.q, best.k].some((node) => isAromatic(part.nodes[node])))
     story.push(" ", h("span", { class: "side" }, t("aromatic")));
   return { story, where: { g: group.name, l: 0, h: head, ...(alone ? {} : { q: best.q }) }, colours: part.colours };
 }
@@ -174,8 +180,8 @@ function lines(canvas, part, shown, alone, titled) {
   context.setTransform(2, 0, 0, 2, 0, 0);
   context.clearRect(0, 0, wide, high);
   const { spots } = part.bonds.length
-    ? molecule(part.nodes, part.bonds, wide, high, { edge: 16 })
-    : stretched(part.nodes, wide, high, { edge: 16 });
+    ? molecule(part.nodes, part.bonds, wide, high, { edge: EDGE })
+    : stretched(part.nodes, wide, high, { edge: ROOM });
   const line = (
     /** @type {number[]} */ one,
     /** @type {number[]} */ two,
@@ -195,65 +201,42 @@ function lines(canvas, part, shown, alone, titled) {
     const to = alone ? [right, down] : [(x + right) / 2, (y + down) / 2];
     line([x, y], to, Math.max(0.5, (WIDEST * weight) / most), strong);
   }
+  /** @type {number[][]} */
+  const boxes = [];
   part.nodes.forEach((/** @type {any} */ { kind }, /** @type {number} */ at) => {
     const colour = part.kinds.find((/** @type {[string, string]} */ [name]) => name === kind)[1];
     const lettered = part.bonds.length && kind !== "C";
+    const radius = alone ? (at ? NODE : MIDDLE) : lettered ? ATOM : BARE;
+    boxes.push([...spots[at], radius, radius]);
     context.fillStyle = part.bonds.length && kind === "C" ? ink : colour;
     context.beginPath();
-    context.arc(spots[at][0], spots[at][1], alone ? (at ? 5 : 7) : lettered ? ATOM : 2.5, 0, 2 * Math.PI);
+    context.arc(spots[at][0], spots[at][1], radius, 0, 2 * Math.PI);
     context.fill();
-    if (lettered) write(context, kind, spots[at], lettersOn(colour), kind.length > 1 ? 9 : 11);
+    if (lettered) write(context, kind, spots[at], lettersOn(colour), { size: ELEMENT[kind.length > 1 ? 1 : 0] });
   });
   const [page, mark] = ["--panel", "--mark"].map((name) => css.getPropertyValue(name).trim());
-  const boxes = spots.map(([x, y]) => [x, y, ATOM, ATOM]);
   for (const node of titled) {
     const { name } = part.nodes[node];
     const half = [widthOf(name, LETTERS) / 2 + 2, LETTERS / 2 + 1];
-    const [x, y] = roomFor(spots, part.pairs, node, half, boxes, [wide, high]);
-    boxes.push([x, y, ...half]);
-    [context.strokeStyle, context.lineWidth] = [page, 3];
-    [context.font, context.textAlign, context.textBaseline] = [`700 ${LETTERS}px ${FONT}`, "center", "middle"];
-    context.strokeText(name, x, y);
-    write(context, name, [x, y], mark);
+    const spot = roomFor(node, half, { spots, pairs: part.pairs, boxes, field: [wide, high] });
+    if (!spot) continue;
+    // two names on each other read as one
+    boxes.push([...spot, half[0] + APART, half[1] + APART]);
+    write(context, name, spot, mark, { halo: page });
   }
 }
 
 /**
  * @param {CanvasRenderingContext2D} context @param {string} text @param {number[]} spot @param {string} colour
- * @param {number} [size]
+ * @param {{ size?: number, halo?: string }} [how] pixels of its letters, and a colour around them
  */
-function write(context, text, [x, y], colour, size = LETTERS) {
+function write(context, text, [x, y], colour, { size = LETTERS, halo } = {}) {
   [context.textAlign, context.textBaseline] = ["center", "middle"];
   context.font = `700 ${size}px ${FONT}`;
+  if (halo) {
+    [context.strokeStyle, context.lineWidth] = [halo, 3];
+    context.strokeText(text, x, y);
+  }
   context.fillStyle = colour;
   context.fillText(text, x, y);
 }
-
-/**
- * Where the name of a node stands: away from its neighbours, within the picture, clear of what is there if it can be.
- * @param {number[][]} spots @param {number[][]} pairs @param {number} node @param {number[]} half of its size
- * @param {number[][]} boxes the middle, half of the width and of the height @param {number[]} field
- */
-function roomFor(spots, pairs, node, half, boxes, field) {
-  const neighbours = pairs.filter(([q, k]) => q === node && k !== node).map(([, k]) => spots[k]);
-  const ways = [freeOf(spots[node], neighbours), ...Array.from({ length: 16 }, (_, at) => turned((at * Math.PI) / 8))];
-  const places = [1, 1.7].flatMap((far) =>
-    ways.map((way) =>
-      way.map((part, axis) => {
-        const at = spots[node][axis] + far * part * (ATOM + half[axis]);
-        return Math.max(half[axis], Math.min(field[axis] - half[axis], at));
-      }),
-    ),
-  );
-  const clear = (/** @type {number[]} */ spot) =>
-    boxes.every((box) => [0, 1].some((axis) => Math.abs(box[axis] - spot[axis]) >= box[2 + axis] + half[axis]));
-  // from the lines, in halves of its size
-  const scaled = (/** @type {number[]} */ spot) => spot.map((part, axis) => part / half[axis]);
-  const free = (/** @type {number[]} */ spot) =>
-    Math.min(...pairs.map(([q, k]) => distance(scaled(spot), scaled(spots[q]), scaled(spots[k]))));
-  const merit = (/** @type {number[]} */ spot) => (clear(spot) ? 9 : 0) + Math.min(1.3, free(spot));
-  return places.reduce((best, place) => (merit(place) > merit(best) ? place : best));
-}
-
-/** @param {number} angle */
-const turned = (angle) => [Math.cos(angle), Math.sin(angle)];

@@ -1,7 +1,7 @@
 // @ts-check
 /** What a drawing of nodes has behind its nodes: edges or bonds, weights as wide lines, and their numbers. */
 
-import { freeOf, inward, isOwn } from "../core/placing.js";
+import { inward, isClear, isOwn, roomFor } from "../core/placing.js";
 import { share } from "../core/text.js";
 import { wide } from "../core/wide.js";
 
@@ -19,10 +19,6 @@ const [LETTERS, BOND, APART] = [12, 1.6, 5];
 const AWAY = [1, -1, 1.6, -1.6];
 /** Pixels by which another bond is further from a number than its own, where there is room; and between two numbers. */
 const [CLEARLY, GAP] = [5, 4];
-/** Pixels between an atom and its number, and from that to another atom, where there is room. */
-const [NEAR, ALONE] = [4, 20];
-/** Directions round an atom. */
-const ROUND = Array.from({ length: 16 }, (_, at) => [Math.cos((at * Math.PI) / 8), Math.sin((at * Math.PI) / 8)]);
 
 /**
  * @param {HTMLCanvasElement} canvas
@@ -66,19 +62,22 @@ export function draw(canvas, part, { spots, radius, rings, now, shown, most, ban
     const beside = part.bonds.length
       ? besideOf(spots, part.bonds, q, k, [across, tall], (band * weight) / most / 2)
       : null;
-    const clear = (/** @type {number[]} */ spot) => isClear(canvas, taken, spot, [across, tall]);
+    const clear = (/** @type {number[]} */ spot, more = 0) =>
+      isClear(spot, [across + more, tall + more], taken, [width, height]);
     // the larger weights come first; what would cover one of them on either side is in the list beside the drawing
     const at = now < 0 ? 0.32 : 0.58;
-    const ways = beside ? [at, at + 0.15, at - 0.12].flatMap((along) => AWAY.map((side) => [along, side])) : [[at, 0]];
+    const ways = beside ? [at, at - 0.12, at + 0.15].flatMap((along) => AWAY.map((side) => [along, side])) : [[at, 0]];
     const free = ways
       .map(([along, side]) => {
         const [x, y] = between(spots[q], spots[k], along);
-        return [x + side * (beside?.[0] || 0), y + side * (beside?.[1] || 0)];
+        return { spot: [x + side * (beside?.[0] || 0), y + side * (beside?.[1] || 0)], far: along > at };
       })
-      .filter((spot) => clear(spot) && isOwn(spot, spots, part.bonds, [q, k]));
-    const place = free.find((spot) => isOwn(spot, spots, part.bonds, [q, k], CLEARLY)) || free[0];
+      .filter(({ spot }) => clear(spot, 1) && isOwn(spot, spots, part.bonds, [q, k]));
+    const clearly = free.filter(({ spot }) => isOwn(spot, spots, part.bonds, [q, k], CLEARLY));
+    // two numbers on each other read as one, and one in the middle of a bond could be of either end
+    const place = clearly.find(({ spot, far }) => !far && clear(spot, APART)) || clearly[0] || free[0];
     if (!place) continue;
-    const [x, y] = place;
+    const [x, y] = place.spot;
     taken.push([x, y, across + GAP, tall + GAP]);
     context.fillStyle = page;
     if (!part.bonds.length) context.fillRect(x - across, y - tall, 2 * across, 2 * tall);
@@ -86,16 +85,6 @@ export function draw(canvas, part, { spots, radius, rings, now, shown, most, ban
     context.fillText(text, x, y);
   }
 }
-
-/**
- * Whether a text lies within a drawing and on nothing that is there.
- * @param {HTMLCanvasElement} canvas @param {number[][]} taken boxes @param {number[]} spot its middle
- * @param {number[]} half of its width and height
- */
-const isClear = ({ clientWidth: width, clientHeight: height }, taken, [x, y], [across, tall]) =>
-  Math.min(x, width - x) > across + 1 &&
-  Math.min(y, height - y) > tall + 1 &&
-  taken.every((box) => Math.abs(box[0] - x) >= box[2] + across || Math.abs(box[1] - y) >= box[3] + tall);
 
 /** A point on the way from one to another. @param {number[]} from @param {number[]} to @param {number} along */
 const between = ([x, y], [right, down], along) => [x + along * (right - x), y + along * (down - y)];
@@ -144,31 +133,18 @@ function besideOf(spots, bonds, q, k, half, band) {
 
 /**
  * The number of each atom, where its bonds leave room.
- * @param {CanvasRenderingContext2D} context @param {Part} part @param {number[][]} spots @param {number[][]} taken
- * @param {string} ink
+ * @param {CanvasRenderingContext2D} context @param {Part} part @param {number[][]} spots @param {number[][]} boxes that
+ * are taken, of the atoms first @param {string} ink
  */
-function numbers(context, part, spots, taken, ink) {
+function numbers(context, part, spots, boxes, ink) {
   context.fillStyle = ink;
+  const field = [context.canvas.clientWidth, context.canvas.clientHeight];
   part.nodes.forEach(({ name }, at) => {
-    const beside = part.pairs.filter(([q, k]) => q === at && k !== at).map(([, k]) => spots[k]);
     const text = name.replace(/^\D+/, "");
-    const half = [wide(text, LETTERS) / 2, LETTERS / 2];
-    const others = taken.filter((_, place) => place !== at);
-    const clear = (/** @type {number[]} */ spot) => isClear(context.canvas, others, spot, half);
-    const away = (/** @type {number[]} */ [across, down]) => {
-      const far = taken[at][2] + NEAR + Math.abs(across) * half[0] + Math.abs(down) * half[1];
-      return [spots[at][0] + across * far, spots[at][1] + down * far];
-    };
-    // beside no other atom, whose number it would seem to be
-    const own = (/** @type {number[]} */ [x, y]) =>
-      spots.every((spot, other) => other === at || Math.hypot(spot[0] - x, spot[1] - y) > taken[other][2] + ALONE);
-    const free = freeOf(spots[at], beside);
-    const along = (/** @type {number[]} */ [x, y]) => x * free[0] + y * free[1];
-    const ways = [free, ...ROUND.toSorted((one, two) => along(two) - along(one))].map(away).filter(clear);
-    const place = ways.find(own) || ways[0];
-    if (!place) return;
-    const [x, y] = place;
-    context.fillText(text, x, y);
-    taken.push([x, y, half[0] + GAP, half[1]]);
+    const half = [wide(text, LETTERS) / 2 + 1, LETTERS / 2 + 1];
+    const spot = roomFor(at, half, { spots, pairs: part.pairs, boxes, field });
+    if (!spot) return;
+    context.fillText(text, spot[0], spot[1]);
+    boxes.push([...spot, half[0] + GAP, half[1]]);
   });
 }

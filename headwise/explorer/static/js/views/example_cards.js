@@ -21,6 +21,8 @@ learn(WORDS);
 const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
 /** Times an equal weight at which a map is darkest, at least, where all heads are near even. */
 const PLAIN = 4;
+/** Inputs whose pictures need all of a card's width. */
+const WIDE = new Set(["molecule", "series"]);
 /** A word that stands three times in a row. */
 const REPEATED = /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/;
 
@@ -64,7 +66,7 @@ export function mount(place, run) {
     const name = h("bdi", { class: molecule ? "smiles" : null }, molecule ? atoms(title) : title);
     const link = h(
       "a",
-      { class: "example", href: address(page, where) },
+      { class: WIDE.has(run.input) ? "example stacked" : "example", href: address(page, where) },
       picture,
       h("p", { class: "side" }, name),
       answer,

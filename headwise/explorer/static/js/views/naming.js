@@ -10,6 +10,9 @@ learn(WORDS);
 /** One of a set, as `set.npz[3]`. */
 const OF_A_SET = /\[\d+\]$/;
 
+/** A class that has only a number says that it is one. @param {string} name */
+export const classed = (name) => (/^\d+$/.test(name) ? t("class_n", name) : name);
+
 /**
  * @param {string} kind what the run reads @param {{ title: string, label: string }} example
  * @param {number} number counted from 0
@@ -17,7 +20,7 @@ const OF_A_SET = /\[\d+\]$/;
 export function called(kind, { title, label }, number) {
   const right = label.replace(/^-(?=\d)/, "−");
   const noun = { sound: "recording", image: "picture" }[kind];
-  if (!noun || !OF_A_SET.test(title)) return right ? `${title} (${right})` : title;
+  if (!noun || !OF_A_SET.test(title)) return right ? `${title} (${kind === "node" ? classed(right) : right})` : title;
   return right ? t(`${noun}_of`, number + 1, right) : t(`${noun}_n`, number + 1);
 }
 

@@ -3,14 +3,16 @@
 
 import { ticks } from "../core/bar.js";
 import { lettersOn } from "../core/color.js";
-import { molecule, stretched } from "../core/placing.js";
+import { isAromatic, molecule, stretched } from "../core/placing.js";
 import { cut, percent } from "../core/text.js";
 import { wide } from "../core/wide.js";
 import { fill, h } from "../dom.js";
+import { MOVES, wrapped } from "../keys.js";
 import * as state from "../state.js";
 import { batch, effect } from "../store.js";
 import { phrase, sentences, t } from "../strings.js";
 import { draw } from "./edges.js";
+import { classed } from "./naming.js";
 import { fact, shares } from "./shares.js";
 import { swatch } from "./swatch.js";
 
@@ -33,6 +35,8 @@ const TALLEST = 500;
 const EVEN = 0.98;
 /** Points above equal weights up to which a row is as good as even; so many atoms that choose are named. */
 const [POINTS, NAMES] = [5, 4];
+/** Steps to neighbours at most. */
+const MOST_STEPS = 3;
 /** Widths in a legend, of lines and of rings. */
 const [SAMPLES, RINGS] = [3, 2];
 
@@ -59,16 +63,18 @@ export function mount(place, seen) {
     nodes,
   );
   field.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!by) return;
+    const move = MOVES[event.key];
+    if (!move) return;
     event.preventDefault();
     event.stopPropagation();
+    const by = move[0] + move[1];
     const at = nodes.indexOf(/** @type {HTMLElement} */ (document.activeElement));
-    nodes[(at + by + nodes.length) % nodes.length].focus();
+    const last = nodes.length - 1;
+    nodes[Math.abs(by) === 1 ? wrapped(at + by, nodes.length) : by < 0 ? 0 : last].focus();
   });
   const kinds = part.kinds.map(([kind, colour]) => h("span", { class: "kind" }, swatch(colour), kind));
   const widths = h("div", { class: "legend kinds" });
-  const aromatic = chemical ? part.nodes.find(({ name }) => /^[a-z]/.test(name)) : null;
+  const aromatic = chemical ? part.nodes.find(isAromatic) : null;
   const counts = () =>
     t(part.left ? "nodes_left" : "nodes_drawn", part.nodes.length, part.total.toLocaleString("en"), part.left);
   place.append(
@@ -153,12 +159,13 @@ function dot(seen, number) {
   const one = seen.part.nodes[number];
   const chemical = state.reads() === "molecule";
   const fits = chemical || one.name.length <= SHORT;
+  const title = `${one.name} (${classed(one.kind)})`;
   const button = h(
     "button",
     {
       class: "node",
-      "aria-label": `${one.name} (${one.kind})`,
-      title: `${one.name} (${one.kind})`,
+      "aria-label": title,
+      title,
       onpointerenter: () => (state.hovered.value = { q: number, k: -1 }),
       onpointerleave: () => (state.hovered.value = null),
       onfocus: () => (state.hovered.value = { q: number, k: -1 }),
@@ -177,7 +184,7 @@ function dot(seen, number) {
   if (chemical && one.kind === "C") return button;
   const [, colour] = /** @type {[string, string]} */ (seen.part.kinds.find(([kind]) => kind === one.kind));
   button.style.backgroundColor = colour;
-  if (fits) button.style.color = lettersOn(colour);
+  if (fits) button.style.setProperty("--letters", lettersOn(colour));
   if (one.hop === 0 && seen.trace.places.chosen !== null) button.classList.add("middle");
   return button;
 }
@@ -241,9 +248,12 @@ export function reading(place, seen) {
     // a button that is pressed while the focus leaves a node stays where it is
     const next = `${now} ${key} ${state.loops.value} ${state.language.value}`;
     if (next === shown) return;
+    const begun = shown !== "";
     shown = next;
     const focused = inner.contains(document.activeElement);
     fill(inner, ...row(seen, pairs, now, key));
+    // on a narrow screen the drawing and this are never in sight together: the line at the foot is
+    if (begun) state.status.value = now < 0 ? "" : /** @type {Element} */ (inner.firstElementChild).textContent || "";
     if (focused) /** @type {HTMLElement | null} */ (inner.querySelector(".on button, button"))?.focus();
     // what stands below it on a narrow screen keeps its place
     tallest = Math.max(tallest, Math.ceil(inner.getBoundingClientRect().height));
@@ -278,10 +288,11 @@ function row(seen, pairs, now, key) {
     ? phrase("say_node", strong(name(first.q)), strong(percent(first.weight, 1)), strong(to(first.q, first.k)))
     : phrase(lacks, strong(name(now)), strong(name(key)));
   // the name of an atom begins with its element
-  const kind = (/** @type {number} */ at) => (state.reads() === "molecule" ? "" : ` (${cut(nodes[at].kind, 10)})`);
+  const kind = (/** @type {number} */ at) =>
+    state.reads() === "molecule" ? "" : ` (${classed(cut(nodes[at].kind, 10))})`;
   const label = (/** @type {number} */ at) => {
     const { q, k } = listed[at];
-    return now < 0 ? `${name(q)} → ${name(k)}` : `${to(q, k)}${kind(k)}`;
+    return now < 0 ? `${name(q)} → ${name(k)}` : `${to(q, k)}${q === k ? "" : kind(k)}`;
   };
   const weights = listed.map(({ weight }) => weight);
   const even = now < 0 ? spreading(seen) : null;
@@ -297,8 +308,19 @@ function row(seen, pairs, now, key) {
     h("h2", {}, now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)}${kind(now)}`))),
     shares(label, weights, [...weights.keys()], at, { most, full: weights[0] || 1, press }),
     weights.length > most ? h("p", { class: "legend" }, t("fewer", weights.length - most)) : null,
+    now < 0 ? null : undrawn(seen, now),
     ...(now < 0 ? [] : measured(seen, now)),
   ];
+}
+
+/** What a node takes from neighbours that are not drawn. @param {Seen} seen @param {number} now */
+function undrawn({ part, trace, weights }, now) {
+  const mine = Array.from(weights).filter((_, edge) => part.pairs[edge][0] === now);
+  const count = part.nodes[now].heard - mine.length;
+  if (count <= 0) return null;
+  const rest = mine.reduce((left, weight) => left - weight, 1);
+  const reached = trace.places.chosen !== null && state.hops.value < MOST_STEPS && !part.left;
+  return h("p", { class: "legend" }, sentences(t("undrawn", percent(rest, 1), count), reached ? t("more_steps") : ""));
 }
 
 /** How evenly a node spreads, and a way to put it in the middle. @param {Seen} seen @param {number} now */

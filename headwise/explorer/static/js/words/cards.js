@@ -8,11 +8,11 @@ export const WORDS = {
   story: ["{0}\u00a0takes\u00a0{1} from\u00a0{2}", "{0}\u00a0有\u00a0{1} 取\u2060自\u00a0{2}"],
   if_even: ["(evenly: {0})", "（均匀时 {0}）"],
   all_near_even: [
-    "This model has hardly learned: its attention is near even in every head (at least {0} of the entropy of equal " +
-      "weights), as in one that is not trained, so its answers are left out. The strongest colour " +
-      "of a picture is four times an equal weight or more.",
-    "此模型几乎没有学到什么：各头的注意力都接近均匀（熵至少为均匀权重的 {0}），与未训练的模型相同，故不列出输出。" +
-      "图中最强的颜色至少为均匀权重的四倍。",
+    "This model has hardly learned: in every head each word looks at all others almost alike, as in a model that is " +
+      "not trained (at least {0} of the entropy of equal weights). So its answers are left out, and small " +
+      "differences are drawn faint.",
+    "此模型几乎没有学到什么：每个头里，每个词看其他词都差不多，与未训练的模型相同（熵至少为均匀权重的 {0}）。" +
+      "故不列出输出，细小的差别画得较弱。",
   ],
   card_near_even: ["near even in every head: no word stands out", "各头都接近均匀：没有哪个词突出"],
   aromatic: ["(lower case: aromatic)", "（小写：芳香原子）"],

@@ -13,6 +13,8 @@ export const WORDS = {
   say_loop_hidden: ["What {0} takes from itself is hidden.", "{0} 取自自身的份额已隐藏。"],
   strongest_pairs: ["Strongest pairs of two atoms", "两个原子间权重最大的对"],
   fewer: ["and {0} more, none of them larger", "另有 {0} 个，都不更大"],
+  undrawn: ["and {0} from neighbours that are not drawn ({1}).", "另有 {0} 取自 {1} 个未画出的邻居。"],
+  more_steps: ["Above, choose more steps to draw them.", "在上方增加步数即可画出。"],
   alone: ["It attends to no other node.", "它不关注任何其他节点。"],
   even: ["entropy of equal weights", "均匀权重的熵"],
   classes: ["Class:", "类别："],

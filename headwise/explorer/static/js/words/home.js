@@ -17,6 +17,41 @@ export const WORDS = {
     "Pick an input. Every number behind a picture can be opened and checked by hand.",
     "选一个输入。图背后的每个数都可以打开，亲手验算。",
   ],
+  read_text: [
+    "Each picture is a map of one head: a row for each word that looks, a column for each word that it looks at. The " +
+      "more a cell stands out, the larger its weight.",
+    "每幅图是一个头的热图：每行是一个发出注意的词，每列是一个被看的词；格子越醒目，权重越大。",
+  ],
+  read_image: [
+    "Beside the picture it stands in grey, and in blue where the word or the class of the sentence below looks: the " +
+      "stronger the blue, the larger the weight. The orange frame has the largest.",
+    "灰度图上的蓝色为下方句中的词或类别所看之处：蓝色越强，权重越大；橙框处权重最大。",
+  ],
+  read_sound: [
+    "Each picture is a recording: time runs from left to right, pitch upwards, and louder is lighter. The bars below " +
+      "are the weights of its moments; the orange one is the largest.",
+    "每幅图是一段录音：从左到右为时间，从下到上为音高，越亮越响。下方的条为各时刻的权重，橙色者最大。",
+  ],
+  read_series: [
+    "Solid lines are what was measured, dashed ones the forecast, dots what came. Bars are the weights of the steps " +
+      "in one row of one head.",
+    "实线为已测的值，虚线为预测，圆点为真实值。条为某个头的一行中各步的权重。",
+  ],
+  read_node: [
+    "The large dot is the node that looks, the others are its neighbours; a colour is a class. The wider a line, the " +
+      "more the node takes from that neighbour; the largest one is named.",
+    "大圆点为发出注意的节点，其余为其邻居；颜色表示类别。连线越宽，从该邻居取得越多；最大者标有名称。",
+  ],
+  read_molecule: [
+    "Lines are bonds; a dot without a letter is a carbon atom. The half of a bond at an atom is as wide as what this " +
+      "atom takes from the other one; the two atoms of the largest weight are named.",
+    "线为化学键，无字母的点为碳原子。键靠近某原子的一半越宽，该原子从另一原子取得越多；权重最大的两个原子标有名称。",
+  ],
+  own_input: [
+    "This run has no examples of its own. Give it a picture of yours on the page {0}.",
+    "此模型没有自带示例，可在“{0}”页选一张自己的图片。",
+  ],
+  see_image: ["which word or patch looks at which, in every head", "每个头里，哪个词或图像块看哪个"],
   attention_heads: ["attention heads", "注意力头"],
   models: ["Models served here", "这里提供的模型"],
   pages: ["Pages", "页面"],
