@@ -52,6 +52,45 @@ def test_nodes_show_what_they_attend_to(page, site):
     page.locator("button.node.middle[aria-label^='" + names[number].split()[0] + " ']").wait_for()
 
 
+def test_a_row_with_neighbours_that_are_not_drawn_is_the_whole(page, site):
+    opened(page, site, "#/graph?m=node-classify&hp=1&l=0&h=0", "graph/")
+    nodes = page.locator("button.node")
+    left = []
+    for number in range(nodes.count()):
+        nodes.nth(number).click()
+        bars = page.locator(".graph .shares > div > :last-child").all_inner_texts()
+        note = page.locator(".graph .read .legend", has_text="not drawn")
+        left += re.findall(r"and ([\d.]+) % from neighbours that are not drawn \(\d+\)", "".join(note.all_inner_texts()))
+        rest = float(left[-1]) if note.count() else 0
+        assert sum(float(bar.removesuffix(" %")) for bar in bars) + rest == pytest.approx(100, abs=0.5)
+    assert left
+    page.get_by_label("neighbours up to").select_option(index=1)
+    page.wait_for_selector("html[data-ready$='/2']")
+    page.wait_for_function("document.querySelectorAll('button.node').length > 0")
+    assert page.locator(".graph .read .legend", has_text="not drawn").count() == 0
+
+
+def test_an_atom_that_is_tapped_is_said_at_the_foot(browser, site):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    opened(page, site, f"#/graph?m=graph-regress&x={quote(RING)}", "graph/")
+    page.locator("button.node").nth(8).tap()
+    page.wait_for_function("document.querySelector('.status').textContent.startsWith('O9 takes ')")
+    foot = page.locator(".status").bounding_box()
+    assert foot["y"] + foot["height"] <= 844
+    page.locator("button.node").nth(8).tap()
+    page.wait_for_function("document.querySelector('.status').textContent === document.querySelector('.say').textContent")
+    context.close()
+
+
+def test_keys_go_to_the_first_and_the_last_atom(page, site):
+    opened(page, site, "#/graph?m=graph-regress&x=C%3DCON", "graph/")
+    page.locator("button.node").nth(1).focus()
+    for key, name in (("End", "N4"), ("ArrowRight", "C1"), ("ArrowLeft", "N4"), ("Home", "C1")):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.title").startswith(name)
+
+
 def test_molecules_are_drawn_with_their_atoms(page, site):
     opened(page, site, "#/graph?m=graph-regress&x=C%3DCO", "graph/")
     assert page.locator("button.node").all_inner_texts() == ["C", "C", "O"]
@@ -289,6 +328,12 @@ def test_the_page_begins_with_a_molecule_that_has_a_ring(page, site):
         if re.search(r"\d", one["title"]) and re.search("[NOSonsF]|Cl", one["title"])
     ]
     assert page.locator("#examples").input_value() == str((ring or [0])[0])
+
+
+def test_a_class_that_is_almost_sure_is_one_too(page, site):
+    opened(page, site, "#/graph?m=node-classify&hp=1", "graph/")
+    words = "import('/static/js/views/answer.js').then(({ said }) => said('2 (>0.99)'))"
+    assert page.evaluate(words).replace("\u00a0", " ") == "class 2, probability >99 %"
 
 
 def test_a_class_and_its_probability_are_told_apart(page, site):

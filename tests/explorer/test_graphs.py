@@ -1,6 +1,7 @@
 """Graphs in the explorer: which nodes are drawn, where, and that the weights of edges are those of the model."""
 
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from serving_runs import task_run
 from headwise.explain.ramps import PALETTE
 from headwise.explorer import traces
 from headwise.explorer.api import add_explorer
+from headwise.explorer.inputs import title_of
 from headwise.explorer.layout import layout
 from headwise.service.app import create_app
 from headwise.service.loaded import load_runs
@@ -128,6 +130,11 @@ def test_molecules_are_drawn_whole_with_atoms_and_bonds(client):
     pooled = next(one for one in told["groups"] if len(one["queries"]) == 1)
     answer = client.get(f"/api/v1/traces/{told['trace_id']}/graph", params={"group": pooled["name"]})
     assert "not attention between the nodes" in answer.json()["detail"]
+
+
+def test_a_number_that_is_right_is_written_as_its_file_has_it():
+    for value, written in ((-3.0210000000000004, "-3.021"), (-2.57, "-2.57"), (0.123456789, "0.123456789")):
+        assert title_of("CCO", SimpleNamespace(target=value)).label == written
 
 
 def test_examples_are_nodes_and_molecules(client):

@@ -87,6 +87,25 @@ def test_a_run_that_does_not_know_the_words_says_so(page, site):
     page.wait_for_selector("ul.pronouns li:first-child .note:has-text('animal')")
 
 
+def test_runs_are_one_stop_of_the_tabulator_which_keeps_the_focus(page, site):
+    opened(page, f"{site}#/?m=run", "home/run")
+    assert page.locator(".note.reading").inner_text().startswith("Each picture is a map of one head")
+    runs = page.locator(".runs button")
+    assert runs.count() == 3
+    page.focus("button.main")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "run"
+    page.keyboard.press("ArrowLeft")
+    chosen = page.evaluate("document.activeElement.textContent")
+    assert chosen == runs.last.inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"html[data-ready='home/{chosen}']")
+    page.wait_for_function(f"document.activeElement.textContent === '{chosen}'")
+    assert page.locator(".runs button[tabindex='0']").all_inner_texts() == [chosen]
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className.split(' ')[0]") == "example"
+
+
 def test_the_keyboard_comes_to_the_map_in_five_presses(page, site):
     opened(page, f"{site}#/attend?m=run&x={TEXT.replace(' ', '+')}", "decoder cross")
     page.locator("canvas.thumb").first.wait_for()

@@ -34,7 +34,7 @@ const [core, numbers] = [process.argv[1], JSON.parse(process.argv[2])];
 const { number, decimals, percent, scored, share } = await import(`${core}/text.js`);
 const { sentencePair, strongest } = await import(`${core}/links.js`);
 const { folded, perPiece } = await import(`${core}/folding.js`);
-const { isOwn, molecule } = await import(`${core}/placing.js`);
+const { isOwn, molecule, roomFor } = await import(`${core}/placing.js`);
 const { fit } = await import(`${core}/fit.js`);
 const { evenShare } = await import(`${core}/even.js`);
 const { signedTicks, ticks } = await import(`${core}/bar.js`);
@@ -45,6 +45,8 @@ const links = (only) => strongest(weights, 2, 3, 0.85, only).links.map(({ q, k }
 const labels = ["你(1/2)", "你(2/2)好", "a", "b(1/2)"];
 const matrix = { weights: new Float32Array(16).fill(0.25), queries: labels, keys: labels };
 const chain = [[0, 0], [20, 0], [40, 0]];
+const ends = [[0, 1], [1, 0], [0, 2], [2, 0], [1, 2], [2, 1]];
+const corner = { spots: [[22, 22], [82, 22], [52, 70]], pairs: ends, field: [104, 92], nearer: 2 };
 const tall = Array.from({ length: 14 }, (_, at) => ({ x: at / 13, y: 0.02 * (at % 2) }));
 const bonds = tall.slice(1).map((_, at) => [at, at + 1]);
 const words = { words: [0, 0, 1, 1], special: [] };
@@ -62,6 +64,7 @@ console.log(JSON.stringify({
     .map((one) => evenShare(...one)),
   pieces: Array.from(perPiece({ weights: new Float32Array([0.5, 0.25, 0.5, 0.25]), columns: [[0, 1], [2]] })),
   own: [[5, 4], [20, 4], [30, 4], [20, 12]].map((point) => isOwn(point, chain, [[0, 1], [1, 2]], [0, 1])),
+  name: roomFor(1, [17, 7], { ...corner, boxes: corner.spots.map((spot) => [...spot, 7, 7]) }),
   upright: [molecule(tall, bonds, 340, 500).height, molecule(tall, bonds, 340, 500, { upright: 500 }).height],
   merged: folded(matrix, { queries: words, keys: words }, { merged: true, special: "" }).keys,
 }));
@@ -122,6 +125,13 @@ def test_a_pair_of_sentences_stands_between_special_tokens(answers):
 
 def test_a_long_word_is_no_darker_for_its_length(answers):
     assert answers["pieces"] == [0.25, 0.25, 0.25, 0.25]
+
+
+def test_a_name_stands_on_no_line_however_small_the_picture_is(answers):
+    across, down = answers["name"]
+    # in the corner of a triangle: above the line that goes through its node, within the picture
+    assert 17 <= across <= 104 - 17
+    assert 7 <= down <= 22 - 7 - 7
 
 
 def test_a_number_stands_beside_its_own_bond(answers):

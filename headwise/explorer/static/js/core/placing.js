@@ -17,8 +17,8 @@ const ROUND = Array.from({ length: 16 }, (_, at) => [Math.cos((at * Math.PI) / 8
 const [FURTHER, COSTS] = [[1, 1.3, 1.7, 2.3], 0.4];
 /** Pixels between a node and its name. */
 const GAP = 2;
-/** Pixels by which another node is further from a name than its own; halves of a name that keep it off a line. */
-const [NEARER, OFF] = [6, 1.45];
+/** Halves of a name that keep it off a line. */
+const OFF = 1.45;
 
 /**
  * All over a field. @param {Spot[]} nodes @param {number} width @param {number} height @param {{ edge?: number }} [how]
@@ -92,10 +92,10 @@ export const isClear = (spot, half, boxes, field) =>
  * Where the name of a node stands: within the field and on no box, nearer to its node than to others and off the lines
  * where it can be; undefined where there is no room.
  * @param {number} node @param {number[]} half of the name's width and height
- * @param {{ spots: number[][], pairs: number[][], boxes: number[][], field: number[] }} drawing a box of each node
- * comes first, `pairs` have a line
+ * @param {{ spots: number[][], pairs: number[][], boxes: number[][], field: number[], nearer: number }} drawing a box
+ * of each node comes first; `pairs` have a line; `nearer`: pixels by which others are further away
  */
-export function roomFor(node, half, { spots, pairs, boxes, field }) {
+export function roomFor(node, half, { spots, pairs, boxes, field, nearer }) {
   const neighbours = pairs.filter(([q, k]) => q === node && k !== node).map(([, k]) => spots[k]);
   const free = freeOf(spots[node], neighbours);
   const along = (/** @type {number[]} */ way) => way[0] * free[0] + way[1] * free[1];
@@ -111,7 +111,7 @@ export function roomFor(node, half, { spots, pairs, boxes, field }) {
   const scaled = (/** @type {number[]} */ spot) => spot.map((part, axis) => part / half[axis]);
   const lines = pairs.filter(([q, k]) => q !== k).map((pair) => pair.map((end) => scaled(spots[end])));
   const merit = (/** @type {number} */ far, /** @type {number[]} */ spot) => {
-    const own = away(spot, spots[node]) + NEARER;
+    const own = away(spot, spots[node]) + nearer;
     const isNearest = spots.every((other, at) => at === node || away(spot, other) >= own);
     const off = Math.min(OFF, ...lines.map(([from, to]) => distance(scaled(spot), from, to)));
     return (isNearest ? 1 : 0) + off - COSTS * (far - 1);

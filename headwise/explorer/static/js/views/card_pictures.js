@@ -28,8 +28,8 @@ const [ATOM, MIDDLE, NODE, BARE, LETTERS] = [8, 7, 5, 2.5, 12];
 const ELEMENT = [11, 9];
 /** Pixels from a node to the end of a picture: of one in which a name fits above it, of a molecule. */
 const [ROOM, EDGE] = [22, 16];
-/** Pixels between two names. */
-const APART = 5;
+/** Pixels between two names; by which a name is nearer to its node than to others. */
+const [APART, NEARER] = [5, 2];
 /** Pixels of a picture's height and of a drawing's width; of its widest line. */
 const [HIGH, WIDE, WIDEST] = [150, 240, 7];
 /** Words of a caption: what they are, and how many are asked for. */
@@ -218,7 +218,7 @@ function lines(canvas, part, shown, alone, titled) {
   for (const node of titled) {
     const { name } = part.nodes[node];
     const half = [widthOf(name, LETTERS) / 2 + 2, LETTERS / 2 + 1];
-    const spot = roomFor(node, half, { spots, pairs: part.pairs, boxes, field: [wide, high] });
+    const spot = roomFor(node, half, { spots, pairs: part.pairs, boxes, field: [wide, high], nearer: NEARER });
     if (!spot) continue;
     // two names on each other read as one
     boxes.push([...spot, half[0] + APART, half[1] + APART]);

@@ -19,6 +19,8 @@ const [LETTERS, BOND, APART] = [12, 1.6, 5];
 const AWAY = [1, -1, 1.6, -1.6];
 /** Pixels by which another bond is further from a number than its own, where there is room; and between two numbers. */
 const [CLEARLY, GAP] = [5, 4];
+/** Pixels by which another atom is further from a number than its own. */
+const NEARER = 6;
 
 /**
  * @param {HTMLCanvasElement} canvas
@@ -142,7 +144,7 @@ function numbers(context, part, spots, boxes, ink) {
   part.nodes.forEach(({ name }, at) => {
     const text = name.replace(/^\D+/, "");
     const half = [wide(text, LETTERS) / 2 + 1, LETTERS / 2 + 1];
-    const spot = roomFor(at, half, { spots, pairs: part.pairs, boxes, field });
+    const spot = roomFor(at, half, { spots, pairs: part.pairs, boxes, field, nearer: NEARER });
     if (!spot) return;
     context.fillText(text, spot[0], spot[1]);
     boxes.push([...spot, half[0] + GAP, half[1]]);

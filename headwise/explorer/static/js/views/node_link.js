@@ -35,6 +35,8 @@ const TALLEST = 500;
 const EVEN = 0.98;
 /** Points above equal weights up to which a row is as good as even; so many atoms that choose are named. */
 const [POINTS, NAMES] = [5, 4];
+/** Pixels of a screen on which the row stands below the drawing, as graph.css has it. */
+const NARROW = 1120;
 /** Steps to neighbours at most. */
 const MOST_STEPS = 3;
 /** Widths in a legend, of lines and of rings. */
@@ -252,8 +254,9 @@ export function reading(place, seen) {
     shown = next;
     const focused = inner.contains(document.activeElement);
     fill(inner, ...row(seen, pairs, now, key));
-    // on a narrow screen the drawing and this are never in sight together: the line at the foot is
-    if (begun) state.status.value = now < 0 ? "" : /** @type {Element} */ (inner.firstElementChild).textContent || "";
+    // below the drawing it may be out of sight, which the line at the foot never is
+    const words = /** @type {Element} */ (inner.firstElementChild).textContent || "";
+    if (innerWidth <= NARROW && (begun || !state.status.peek())) state.status.value = words;
     if (focused) /** @type {HTMLElement | null} */ (inner.querySelector(".on button, button"))?.focus();
     // what stands below it on a narrow screen keeps its place
     tallest = Math.max(tallest, Math.ceil(inner.getBoundingClientRect().height));
