@@ -60,7 +60,9 @@ def test_a_row_with_neighbours_that_are_not_drawn_is_the_whole(page, site):
         nodes.nth(number).click()
         bars = page.locator(".graph .shares > div > :last-child").all_inner_texts()
         note = page.locator(".graph .read .legend", has_text="not drawn")
-        left += re.findall(r"and ([\d.]+) % from neighbours that are not drawn \(\d+\)", "".join(note.all_inner_texts()))
+        left += re.findall(
+            r"and ([\d.]+) % from neighbours that are not drawn \(\d+\)", "".join(note.all_inner_texts())
+        )
         rest = float(left[-1]) if note.count() else 0
         assert sum(float(bar.removesuffix(" %")) for bar in bars) + rest == pytest.approx(100, abs=0.5)
     assert left
@@ -79,7 +81,9 @@ def test_an_atom_that_is_tapped_is_said_at_the_foot(browser, site):
     foot = page.locator(".status").bounding_box()
     assert foot["y"] + foot["height"] <= 844
     page.locator("button.node").nth(8).tap()
-    page.wait_for_function("document.querySelector('.status').textContent === document.querySelector('.say').textContent")
+    page.wait_for_function(
+        "document.querySelector('.status').textContent === document.querySelector('.say').textContent"
+    )
     context.close()
 
 
