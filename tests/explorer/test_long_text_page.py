@@ -118,6 +118,12 @@ def test_a_text_opens_on_a_row_with_many_keys_and_its_tints_are_on_the_screen(pa
     box = page.locator(".many").last.bounding_box()
     assert box["y"] + box["height"] <= 900
     assert box["height"] > page.locator(".many").first.bounding_box()["height"]
+    # what comes after it has no weight: a mask hides it
+    hidden = page.locator(".with-shares").last.locator(".forbidden")
+    assert positions(hidden) == list(range(q + 1, exact.shape[-1]))
+    assert set(hidden.evaluate_all("(all) => all.map((one) => one.dataset.share)")) == {""}
+    assert hidden.first.get_attribute("title").endswith("forbidden by the mask")
+    page.locator(".wide .legend", has_text="▨ forbidden by the mask").wait_for()
     # its largest weight has the darkest colour
     marks = page.locator(".wide .ticks span").all_inner_texts()
     assert float(marks[-1].split()[0]) == pytest.approx(100 * exact[0][q].max(), rel=6e-3)

@@ -66,9 +66,13 @@ export const shareOf = (weight) => (weight < LEAST ? "·" : percent(weight, 1));
 export const percentage = (weight) =>
   together(percent(weight, (String(Number((100 * weight).toPrecision(3))).split(".")[1] || "").length));
 
-/** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
+/**
+ * @param {HTMLElement} place @param {Heads & { marked?: Float32Array }} head `marked`: minus infinity where a pair is
+ * forbidden
+ * @returns {() => void}
+ */
 export function mount(place, head) {
-  const { weights, group } = head;
+  const { group, marked: weights = head.weights } = head;
   const columns = group.keys.length;
   const positions = (/** @type {string[]} */ side) => (side.length > MANY ? side.map((_, at) => at) : null);
   const {
@@ -121,20 +125,22 @@ export function mount(place, head) {
     return q < 0 ? column(k) : weights.subarray(q * columns, (q + 1) * columns);
   };
   const share = (/** @type {HTMLElement} */ node, /** @type {number} */ weight) =>
-    node.closest(".many") ? shareOf(weight) : percent(weight, 1);
+    weight === -Infinity ? "" : node.closest(".many") ? shareOf(weight) : percent(weight, 1);
   const end = [
     unmark,
     from.end,
     to.end,
-    effect(() => explain(legend.shading({ weights: compared(), write: percentage }), weights, false)),
+    effect(() => explain(legend.shading({ weights: compared(), write: percentage }), compared(), false)),
     effect(() => {
       const { q, k } = tinted(head);
       const top = largestOf(compared());
       const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
-        if (weight === null) node.removeAttribute("style");
+        const forbidden = weight === -Infinity;
+        node.classList.toggle("forbidden", forbidden);
+        if (weight === null || forbidden) node.removeAttribute("style");
         else tint(node, weight, top);
         const position = node.closest(".many") ? `${node.textContent} ` : "";
-        node.title = weight === null ? position : position + number(weight);
+        node.title = weight === null ? position : position + (forbidden ? t("forbidden") : number(weight));
         node.dataset.now = weight === null ? "" : share(node, weight);
       };
       place.classList.toggle("pointed", Boolean(state.hovered.value));
