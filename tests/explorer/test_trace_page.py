@@ -413,7 +413,7 @@ def test_a_wide_matrix_is_whole_where_there_is_room_and_else_fades(page, site, w
 
     page.set_viewport_size({"width": width, "height": 844})
     page.route("**/steps?*", wider)
-    opened(page, site, f"m=added&{ADDRESS}&st=input")
+    opened(page, site, f"m=added&{ADDRESS}&tr=input")
     wide = page.locator(".scrolls[data-of=input]")
     assert wide.evaluate("(one) => Number(one.scrollWidth > one.clientWidth)") == beyond
     assert wide.evaluate("(one) => Number(getComputedStyle(one).maskImage !== 'none')") == beyond
