@@ -83,6 +83,10 @@ def test_views_that_need_all_weights_say_so(page, site):
     assert "810,000 weights" in page.get_by_role("button", name="Table", exact=True).get_attribute("title")
     # the row below is there for whoever came by an address
     page.wait_for_selector("html[data-ready='decoder self/table/none']")
+    shade = "(one) => getComputedStyle(one).backgroundColor"
+    page.mouse.move(0, 0)
+    tab, look = page.locator(".tab.chosen.lacking"), page.get_by_role("button", name="Look")
+    assert tab.evaluate(shade) != look.evaluate(shade)
     assert page.locator(".linked .token").count() > 1
 
 
@@ -114,6 +118,11 @@ def test_the_text_of_a_long_input_is_a_window_around_the_row(page, site, exact):
     def shown():
         return keys.evaluate_all("(all) => all.map((one) => one.dataset.share)")
 
+    # the scale has the unit of the shares
+    marks = page.locator(".wide .ticks span").all_inner_texts()
+    assert all(re.fullmatch(r"[\d.]+\s%", mark) for mark in marks[1:])
+    assert float(marks[-1].split()[0]) == pytest.approx(100 * row.max(), rel=6e-3)
+
     assert window()[1] == 813
     assert "in head 1" in note.inner_text()
     before = window()
@@ -139,7 +148,7 @@ def test_the_windows_of_a_text_end_where_it_ends(page, site):
         button.press("Enter")
     assert button.get_attribute("aria-disabled") == "true"
     assert button.evaluate("(one) => one === document.activeElement")
-    assert numbers(page.locator(".wide .note[role=status]").inner_text().split("tokens", 1)[1])[1] == 900
+    assert numbers(page.locator(".wide .note[role=status]").inner_text().split("tokens", 1)[1])[1] == 813
 
 
 def test_a_token_of_a_window_leads_to_its_row(page, site):
@@ -201,6 +210,19 @@ def test_all_columns_of_the_table_are_in_sight(page, site):
     page.set_viewport_size({"width": 1440, "height": 900})
     straight(page, site, "&v=table")
     assert page.locator(".scrolls:has(.heads)").evaluate("(one) => one.scrollWidth <= one.clientWidth")
+
+
+def test_bars_of_the_table_can_be_compared_and_bold_is_one_number_of_a_column(page, site):
+    page.set_viewport_size({"width": 390, "height": 844})
+    straight(page, site, "&v=table")
+    assert min(page.locator(".whole-bar").evaluate_all("(all) => all.map((one) => one.offsetWidth)")) >= 30
+    lines = page.locator(".heads tbody tr").evaluate_all(
+        "(all) => all.map((row) => [...row.cells].slice(2).map((c) => [Number(c.textContent), c.matches('.most')]))"
+    )
+    for column in zip(*lines, strict=True):
+        largest = max(number for number, _ in column)
+        alone = [number for number, _ in column].count(largest) == 1
+        assert [number for number, bold in column if bold] == [largest] * alone
 
 
 def test_another_head_is_drawn_when_it_is_chosen(page, site):

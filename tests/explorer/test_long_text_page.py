@@ -109,6 +109,29 @@ def test_a_text_opens_where_the_row_has_its_largest_key(page, site, exact):
     assert first <= largest + 1 <= last
 
 
+def test_a_text_opens_on_a_row_with_many_keys_and_its_tints_are_on_the_screen(page, site, exact):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    opened(page, site, "&v=text&h=0")
+    page.wait_for_selector(".many .token[data-looked]")
+    (q,) = positions(page.locator(".many .token[data-looked]"))
+    assert q >= exact.shape[-1] // 2
+    box = page.locator(".many").last.bounding_box()
+    assert box["y"] + box["height"] <= 900
+    assert box["height"] > page.locator(".many").first.bounding_box()["height"]
+    # what comes after it has no weight: a mask hides it
+    hidden = page.locator(".with-shares").last.locator(".forbidden")
+    assert positions(hidden) == list(range(q + 1, exact.shape[-1]))
+    assert set(hidden.evaluate_all("(all) => all.map((one) => one.dataset.share)")) == {""}
+    assert hidden.first.get_attribute("title").endswith("forbidden by the mask")
+    page.locator(".wide .legend", has_text="▨ forbidden by the mask").wait_for()
+    # its largest weight has the darkest colour
+    marks = page.locator(".wide .ticks span").all_inner_texts()
+    assert float(marks[-1].split()[0]) == pytest.approx(100 * exact[0][q].max(), rel=6e-3)
+    page.get_by_role("button", name="what attends to a token").click()
+    page.wait_for_function("""() => { const [from, to] = document.querySelectorAll('.many');
+        return from.offsetHeight > to.offsetHeight; }""")
+
+
 def test_what_attends_to_a_token_is_of_the_chosen_query_too(page, site, exact):
     opened(page, site, "&v=text&q=150&h=0")
     page.get_by_role("button", name="what attends to a token").click()

@@ -51,7 +51,7 @@ def test_signals_and_elements_stay_small():
 
 def test_no_rule_of_the_style_sheet_has_two_homes():
     sheets = "".join(path.read_text() for path in sorted((STATIC / "css").glob("*.css")))
-    style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", sheets)
+    style = re.sub(r"@(?:media|container)[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", sheets)
     rules = [rule.strip() for rule in re.findall(r"([^{}]+)\{", style)]
     assert len(rules) > 100
     assert {rule for rule in rules if rules.count(rule) > 1} == set()

@@ -400,6 +400,25 @@ def test_a_small_matrix_and_the_thread_are_cut_nowhere(page, site):
     assert page.locator(".scrolls[data-of]").evaluate_all(cut) == []
 
 
+@pytest.mark.parametrize(("width", "beyond"), [(1280, 0), (390, 1)])
+def test_a_wide_matrix_is_whole_where_there_is_room_and_else_fades(page, site, width, beyond):
+    def wider(route):
+        answer = route.fetch()
+        told = answer.json()
+        step = next(one for one in told["steps"] if one["name"] == "input")
+        step["values"] = [row * 6 for row in step["values"]]
+        step["shape"][-1] *= 6
+        assert step["shape"][-1] == 96
+        route.fulfill(response=answer, json=told)
+
+    page.set_viewport_size({"width": width, "height": 844})
+    page.route("**/steps?*", wider)
+    opened(page, site, f"m=added&{ADDRESS}&tr=input")
+    wide = page.locator(".scrolls[data-of=input]")
+    assert wide.evaluate("(one) => Number(one.scrollWidth > one.clientWidth)") == beyond
+    assert wide.evaluate("(one) => Number(getComputedStyle(one).maskImage !== 'none')") == beyond
+
+
 def test_exercises_are_checked_at_once_with_a_way_to_the_working(page, site):
     opened(page, site, f"m=run&{ADDRESS}&g=decoder+self")
     page.locator("details.to-do summary").focus()
@@ -422,6 +441,13 @@ def test_exercises_are_checked_at_once_with_a_way_to_the_working(page, site):
     assert covered(page) == set()
     page.locator("details.to-do summary").click()
     page.locator(".worked .result", has_text="?").wait_for()
+    # nor beside the other heads
+    assert any("What is the output" in text for text in kinds)
+    page.locator("[role=tab]").last.click()
+    page.locator(".open-step td", has_text=re.compile(r"^\?$")).first.wait_for()
+    ((name, _, column),) = (cell.split(".") for cell in covered(page))
+    assert name == "joined"
+    assert int(column) // 4 == HEAD
     first.get_by_label("Your answer").focus()
     page.keyboard.type("77,5")
     page.keyboard.press("Enter")

@@ -4,6 +4,9 @@
 import { SCALES } from "./color.js";
 import { bare, number } from "./text.js";
 
+/** Without a power of ten, which stands in no other number of a map. @param {number} value */
+const plain = (value) => bare(value < 1e-3 ? String(Number(value.toPrecision(3))) : number(value));
+
 const STEPS = [0.5, 0.25, 0.1];
 /** Of a bar, between two marks at least; more where their letters are many on average. */
 const APART = 0.11;
@@ -12,17 +15,18 @@ const apart = (/** @type {string} */ one, /** @type {string} */ two) =>
 
 /**
  * Round numbers from zero to the largest, which are the first and the last.
- * @param {number} top @param {keyof typeof SCALES} scale @returns {[number, string][]}
+ * @param {number} top @param {keyof typeof SCALES} scale @param {(value: number) => string} [write]
+ * @returns {[number, string][]}
  */
-export function ticks(top, scale) {
+export function ticks(top, scale, write = plain) {
   /** @type {[number, string][]} */
-  const marks = [[1, bare(number(top))]];
+  const marks = [[1, write(top)]];
   let last = 1;
   for (let power = Math.floor(Math.log10(top)) + 1; power > -7; power -= 1) {
     for (const step of STEPS) {
       const value = Number((step * 10 ** power).toPrecision(2));
       const at = SCALES[scale](value / top);
-      const text = bare(number(value));
+      const text = write(value);
       if (value >= top || last - at < apart(text, marks[0][1]) || at < apart(text, "0")) continue;
       marks.unshift([at, text]);
       last = at;

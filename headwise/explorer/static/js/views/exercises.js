@@ -53,7 +53,7 @@ export function mount(place, opened, title) {
       );
     }),
     effect(() => {
-      const cells = coveredCells(opened.value ? asked.value : []);
+      const cells = coveredCells(opened.value ? asked.value : [], steps.peek());
       covering.value = (all) => covered(all, cells);
     }),
   ];
@@ -64,15 +64,27 @@ export function mount(place, opened, title) {
 }
 
 /** The matrices in which the number of a question stands, by where it is worked. @type {Record<string, string[]>} */
-const SHOWN = { score: ["products", "scores"], scale: ["scaled", "masked"], weights: ["weights"], mix: ["output"] };
+const SHOWN = {
+  score: ["products", "scores"],
+  scale: ["scaled", "masked"],
+  weights: ["weights"],
+  mix: ["output", "joined"],
+};
 
-/** The cells whose numbers are asked for, as "matrix.row.column". @param {Exercise[]} all */
-const coveredCells = (all) =>
-  new Set(
+/**
+ * The cells whose numbers are asked for, as "matrix.row.column"; beside other heads a head has columns of its own.
+ * @param {Exercise[]} all @param {Steps | null} steps
+ */
+function coveredCells(all, steps) {
+  const first = steps?.by.joined?.working?.numbers.first ?? 0;
+  const column = (/** @type {string} */ name, /** @type {Exercise} */ { link, place: { k, c } }) =>
+    link === "mix" ? c + (name === "joined" ? first : 0) : k;
+  return new Set(
     all
       .filter(({ options }) => !options)
-      .flatMap(({ link, place: { q, k, c } }) => SHOWN[link].map((name) => `${name}.${q}.${link === "mix" ? c : k}`)),
+      .flatMap((one) => SHOWN[one.link].map((name) => `${name}.${one.place.q}.${column(name, one)}`)),
   );
+}
 
 /** Steps with NaN in some cells. @param {Steps} all @param {Set<string>} cells @returns {Steps} */
 function covered(all, cells) {
@@ -165,7 +177,7 @@ function printed(steps, seed, title) {
 export function worksheet(steps, seed, title) {
   const all = exercises(steps, seed);
   const { by } = steps;
-  const blanks = coveredCells(all);
+  const blanks = coveredCells(all, steps);
   const names = ["query", "key", "value", "products", "scores", "scaled", "masked", "weights"];
   const tables = names.map((name) => by[name]).filter((step) => step && step.shape[1] <= COLUMNS);
   return h(

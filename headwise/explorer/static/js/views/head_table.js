@@ -58,6 +58,10 @@ export function mount(place, group, summary) {
   const body = h("tbody");
   const tops = columns.map((name) => Math.max(...rows.map(({ found }) => found[name])));
   const ends = columns.map((name, at) => (COUNTS.has(name) ? tops[at] : 1));
+  const most = columns.map((name, at) => {
+    const top = decimals(tops[at], PLACES);
+    return rows.filter(({ found }) => decimals(found[name], PLACES) === top).length > 1 ? "" : top;
+  });
   place.append(
     h("h2", {}, t("heads_in_numbers", groupTitle(group))),
     spread(rows, group),
@@ -74,7 +78,7 @@ export function mount(place, group, summary) {
     const order = by ? [...rows].sort((one, two) => (down ? -1 : 1) * (value(one) - value(two))) : rows;
     fill(
       body,
-      order.map((row) => line(row, group, columns, tops, ends)),
+      order.map((row) => line(row, group, columns, most, ends)),
     );
   });
 }
@@ -97,10 +101,10 @@ function spread(rows, group) {
  * @param {{ layer: number, head: number, found: Record<string, number> }} row
  * @param {state.Group} group
  * @param {string[]} columns
- * @param {number[]} tops the largest number of each column
+ * @param {string[]} most the largest number of each column as it reads, "" where several read so
  * @param {number[]} ends the number of which a bar is a share
  */
-function line(row, group, columns, tops, ends) {
+function line(row, group, columns, most, ends) {
   const choose = () => {
     state.layer.value = row.layer;
     state.head.value = row.head;
@@ -110,17 +114,18 @@ function line(row, group, columns, tops, ends) {
     { class: () => (state.place(group).at === row.layer && state.place(group).head === row.head ? "chosen" : "") },
     h("td", { title: group.layers[row.layer] }, layerNumber(group.layers[row.layer], row.layer)),
     h("td", {}, h("button", { onclick: choose }, row.head + 1)),
-    columns.map((name, at) => measured(row.found[name], tops[at], ends[at])),
+    columns.map((name, at) => measured(row.found[name], most[at], ends[at])),
   );
 }
 
 /**
- * A number beside a bar, as long as its share of the end; the largest of a column is bold.
- * @param {number} value @param {number} top @param {number} end
+ * A number with a bar, as long as its share of the end; bold where it reads as `most`.
+ * @param {number} value @param {string} most @param {number} end
  */
-function measured(value, top, end) {
+function measured(value, most, end) {
+  const text = decimals(value, PLACES);
   const bar = h("i");
   bar.style.width = `${end > 0 ? Math.min(100, Math.max(0, (100 * value) / end)) : 0}%`;
   const track = h("span", { class: "whole-bar", "aria-hidden": "true" }, bar);
-  return h("td", { class: value === top ? "measured most" : "measured" }, decimals(value, PLACES), track);
+  return h("td", { class: text === most ? "measured most" : "measured" }, text, track);
 }

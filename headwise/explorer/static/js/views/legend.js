@@ -25,17 +25,17 @@ const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
  */
 
 /**
- * @param {{ weights: Float32Array, scores?: boolean, quantity?: string, top?: number, absent?: Absent }} head `top`:
- * the end of the scale, where it is not the largest number
+ * @param {{ weights: Float32Array, scores?: boolean, quantity?: string, top?: number, absent?: Absent, write?: (weight:
+ * number) => string }} head `top`: the end of the scale, where it is not the largest number; `write`: weights along it
  * @returns {Shading}
  */
-export function shading({ weights, scores, quantity, top: given, absent }) {
+export function shading({ weights, scores, quantity, top: given, absent, write }) {
   const scale = /** @type {keyof typeof import("../core/color.js").SCALES} */ (state.scale.value);
   const top = given ?? largestOf(scores ? weights.map(Math.abs) : weights);
   const name = `${scores ? "diverging" : "ink"}${state.dark.value ? " dark" : scores ? "" : " light"}`;
   const cells = (scores ? signed : entries)(weights, top, scale);
   absent?.blank.forEach((at) => (cells[at] = 0));
-  const marks = top > 0 ? (scores ? signedTicks : ticks)(top, scale) : [];
+  const marks = top > 0 ? (scores ? signedTicks(top, scale) : ticks(top, scale, write)) : [];
   const title = top > 0 ? quantity || t(scores ? "score_bar" : "weight_bar") : t("all_zero");
   // halves that are alike may stand for numbers that are not
   const text = !scores ? share : quantity ? (/** @type {number} */ value) => share(value || 1e-9) : scored;

@@ -8,6 +8,8 @@ import { readOf, spelled } from "./spelled.js";
 const CERTAIN = 10;
 /** A weight below this tells no more by its distance: the largest one is rather looked at. */
 const FAINT = 0.15;
+/** Rows beyond which a causal head opens in the later half: the first ones have few keys. */
+const MANY = 60;
 
 /** @typedef {import("./spelled.js").Trace} Trace */
 /** @typedef {import("./spelled.js").Group} Group */
@@ -39,7 +41,8 @@ export function openingCell({ weights, marked, rows, columns }, trace, group) {
   );
   // what goes on from its input opens on what it was given
   const count = within && group.causal ? readOf(group.queries, trace.output) : group.queries.length;
-  const reading = choosing.filter((q) => rows[q][0] < count);
+  const read = choosing.filter((q) => rows[q][0] < count);
+  const reading = within && group.causal && read.length > MANY ? read.slice(read.length / 2) : read;
   const across = common(columns, keys.special || []);
   // what else a row looks at comes after what it looks at most
   const far = (/** @type {number} */ q, /** @type {number} */ k, /** @type {boolean} */ most) =>

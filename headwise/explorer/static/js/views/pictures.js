@@ -202,11 +202,11 @@ export function links(whole) {
   return framed(title, width - EDGE, height, marks, below);
 }
 
-/** @param {Head} head @returns {Picture} */
-export function text(head) {
+/** @param {Head} head @param {{ q: number, k: number }} [of] what the tints are of @returns {Picture} */
+export function text(head, of = tinted(head)) {
   const { weights, group, title } = head;
   const { ink, line } = colours();
-  const { q, k } = tinted(head);
+  const { q, k } = of;
   const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.peek())];
   const top = weights.reduce((most, weight) => Math.max(most, weight), 0) || 1;
   const labels = q < 0 && k >= 0 ? group.queries : group.keys;

@@ -107,7 +107,7 @@ async function textOf(group, title) {
     line: "",
     draw: (/** @type {HTMLElement} */ body, /** @type {number} */ q, /** @type {Drawn} */ [{ row }]) =>
       rowText.mount(body, { group, q, head, weights: row, press: (k) => to(group, q, k) }, title, part),
-    picture: (/** @type {any} */ pictures) => pictures.text(part.head),
+    picture: (/** @type {any} */ pictures) => pictures.text(part.head, { q: 0, k: -1 }),
   };
 }
 

@@ -2,13 +2,16 @@
 /** A window of the tokens of a large head, tinted by the weights of one row; the others are reached by buttons. */
 
 import { largestAt } from "../core/largest.js";
-import { apart, cut, percent } from "../core/text.js";
+import { apart, cut, number, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
-import { headName } from "../titles.js";
-import * as text from "./text.js";
+import { headName, sidesOf } from "../titles.js";
+import * as ends from "./ends.js";
+import * as legend from "./legend.js";
+import { percentage, shareOf } from "./text.js";
+import { tint } from "./tint.js";
 import { toolbar } from "./toolbar.js";
 
 /** Tokens of a window, and on a screen of at most so many pixels. */
@@ -37,6 +40,37 @@ function firstOf({ group, q, largest, count }, size, before) {
   const least = before + (group.causal && key < 0 ? size / 2 : 0);
   if (before >= 0 && at >= least && at < before + size) return before;
   return Math.max(0, Math.min(count - size, at - reach));
+}
+
+/**
+ * The tokens of a window; its keys are tinted by their weights.
+ * @param {HTMLElement} body @param {Heads} head @returns {() => void}
+ */
+function drawn(body, head) {
+  const { weights, top = 0 } = head;
+  const { queries, keys, end } = ends.mount(head, "behind", head.part);
+  const [names, bar] = [sidesOf(head.group), h("div")];
+  const side = (/** @type {string} */ name, /** @type {string} */ kind, /** @type {HTMLElement[]} */ tokens) => [
+    h("p", { class: "side" }, t(name)),
+    h("div", { class: kind }, tokens),
+  ];
+  body.append(
+    h("p", { class: "note" }, t("direction_whole")),
+    ...side(names.from, "tokens", queries),
+    ...side(names.to, "tokens with-shares", keys),
+    bar,
+  );
+  queries[0].dataset.looked = "";
+  const explain = legend.mount(bar);
+  const tinted = effect(() => {
+    explain(legend.shading({ weights, top, write: percentage }), weights, false);
+    keys.forEach((node, at) => {
+      tint(node, weights[at], top);
+      node.title = number(weights[at]);
+      node.dataset.share = shareOf(weights[at]);
+    });
+  });
+  return () => [end, tinted].forEach((stop) => stop());
 }
 
 /** @param {Full} row @param {number} from @param {number} size @param {string} title @returns {Heads} */
@@ -80,7 +114,7 @@ export function mount(place, given, title, shown) {
     before.setAttribute("aria-disabled", String(shown.from === 0));
     after.setAttribute("aria-disabled", String(shown.from === count - size));
     fill(body);
-    end = text.mount(body, shown.head);
+    end = drawn(body, shown.head);
   };
   /** The window with a key in its middle, where it is out of sight. */
   const see = (/** @type {number} */ k) => {

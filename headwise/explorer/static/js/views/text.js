@@ -4,7 +4,7 @@
 import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { largestAt, largestOf } from "../core/largest.js";
-import { apart, cut, number, percent, shown } from "../core/text.js";
+import { apart, cut, number, percent, shown, together } from "../core/text.js";
 import * as ends from "./ends.js";
 import { choose, chosen, locked } from "./heat.js";
 import * as legend from "./legend.js";
@@ -29,10 +29,10 @@ const MANY = 120;
 const NAMED = 10;
 /** A share of which one decimal says nothing. */
 const LEAST = 0.001;
-/** Of the height of the window, what the tokens of a scrolled side take at most. */
-const TALLEST = 0.55;
+/** Of the height of the window, what the tokens of a scrolled side take at most where they are tinted, and else. */
+const [TALL, LOW] = [0.42, 0.18];
 
-/** @typedef {import("./links.js").Heads} Heads `part`: one row, of some keys */
+/** @typedef {import("./links.js").Heads} Heads */
 
 /**
  * What the tints are of: a query (-1) or a key that is looked at.
@@ -40,7 +40,7 @@ const TALLEST = 0.55;
  */
 export function tinted(head) {
   const at = state.hovered.value;
-  if (!at || head.part) return settled(head);
+  if (!at) return settled(head);
   return at.q < 0 ? { q: -1, k: at.k } : { q: at.q, k: -1 };
 }
 
@@ -50,7 +50,7 @@ export function tinted(head) {
  */
 function settled(head) {
   const { q, k } = chosen(head);
-  if (head.part || Math.max(q, k) < 0 || (q >= 0 && state.direction.value !== "keys")) return { q, k: -1 };
+  if (Math.max(q, k) < 0 || (q >= 0 && state.direction.value !== "keys")) return { q, k: -1 };
   return { q: -1, k: k < 0 ? ownKey(head, q) : k };
 }
 
@@ -59,35 +59,46 @@ function settled(head) {
 const ownKey = ({ group, weights }, q) =>
   state.oneSequence(group) ? q : largestAt(weights, q * group.keys.length, group.keys.length);
 
-/** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
+/** A share among many, of which most are small. @param {number} weight */
+export const shareOf = (weight) => (weight < LEAST ? "·" : percent(weight, 1));
+
+/** A weight in percent, with three digits or as many as it has. @param {number} weight */
+export const percentage = (weight) =>
+  together(percent(weight, (String(Number((100 * weight).toPrecision(3))).split(".")[1] || "").length));
+
+/**
+ * @param {HTMLElement} place @param {Heads & { marked?: Float32Array }} head `marked`: minus infinity where a pair is
+ * forbidden
+ * @returns {() => void}
+ */
 export function mount(place, head) {
-  const { weights, group } = head;
+  const { group, marked: weights = head.weights } = head;
   const columns = group.keys.length;
   const positions = (/** @type {string[]} */ side) => (side.length > MANY ? side.map((_, at) => at) : null);
   const {
     queries,
     keys,
     end: unmark,
-  } = ends.mount(
-    { ...head, press: head.press || ((side, at) => pressed(head, side, at)) },
-    "behind",
-    head.part || { q: positions(group.queries), k: positions(group.keys) },
-  );
+  } = ends.mount({ ...head, press: (side, at) => pressed(head, side, at) }, "behind", {
+    q: positions(group.queries),
+    k: positions(group.keys),
+  });
   const [names, sentence, bar] = [sidesOf(group), h("p", { class: "legend" }), h("div")];
   // few tokens are as large as a figure
   const letters = [...group.queries, ...group.keys].join(" ").length;
   const size = LETTERS.find(([most]) => letters <= most);
   place.style.setProperty("--letters", size ? `${size[1]}px` : "");
-  place.append(head.part ? h("p", { class: "note" }, t("direction_whole")) : directions());
+  place.append(directions());
   // what is chosen is brought into sight, else the largest of the row or column that is shown
   const inSight = (/** @type {number} */ own, /** @type {() => number} */ largest) =>
     own >= 0 ? { at: own, chosen: true } : { at: largest(), chosen: false };
-  const from = side(place, t(names.from), queries, () =>
-    inSight(chosen(head).q, () => largestAt(weights, settled(head).k, queries.length, columns)),
-  );
+  const from = side(place, t(names.from), queries, () => {
+    const { k } = settled(head);
+    return { ...inSight(chosen(head).q, () => largestAt(weights, k, queries.length, columns)), tinted: k >= 0 };
+  });
   const to = side(place, t(names.to), keys, () => {
     const { q, k } = settled(head);
-    return inSight(q < 0 ? k : chosen(head).k, () => largestAt(weights, q * columns, columns));
+    return { ...inSight(q < 0 ? k : chosen(head).k, () => largestAt(weights, q * columns, columns)), tinted: k < 0 };
   });
   // below the tokens, so that these do not move while it changes
   place.append(sentence, bar);
@@ -104,23 +115,32 @@ export function mount(place, head) {
     const most = largestAt(weights, from, count, step);
     return `${name(most)} ${percent(Math.max(0, weights[from + most * step]), 0)}`;
   };
-  const ofColumn = (/** @type {number} */ k) =>
-    group.queries.reduce((sum, _, q) => sum + Math.max(0, weights[q * columns + k]), 0);
-  const top = head.top ?? largestOf(weights);
+  const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
+  const many = Math.max(group.queries.length, columns) > MANY;
+  const column = (/** @type {number} */ k) => Float32Array.from(group.queries, (_, q) => weights[q * columns + k]);
+  /** Of many tokens the weights of one row or column have colours of their own, as the first ones are much larger. */
+  const compared = () => {
+    const { q, k } = tinted(head);
+    if (!many || Math.max(q, k) < 0) return weights;
+    return q < 0 ? column(k) : weights.subarray(q * columns, (q + 1) * columns);
+  };
   const share = (/** @type {HTMLElement} */ node, /** @type {number} */ weight) =>
-    node.closest(".many, .of-part") && weight < LEAST ? "·" : percent(weight, 1);
+    weight === -Infinity ? "" : node.closest(".many") ? shareOf(weight) : percent(weight, 1);
   const end = [
     unmark,
     from.end,
     to.end,
-    effect(() => explain(legend.shading({ weights, top }), weights, false)),
+    effect(() => explain(legend.shading({ weights: compared(), write: percentage }), compared(), false)),
     effect(() => {
       const { q, k } = tinted(head);
+      const top = largestOf(compared());
       const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
-        if (weight === null) node.removeAttribute("style");
+        const forbidden = weight === -Infinity;
+        node.classList.toggle("forbidden", forbidden);
+        if (weight === null || forbidden) node.removeAttribute("style");
         else tint(node, weight, top);
         const position = node.closest(".many") ? `${node.textContent} ` : "";
-        node.title = weight === null ? position : position + number(weight);
+        node.title = weight === null ? position : position + (forbidden ? t("forbidden") : number(weight));
         node.dataset.now = weight === null ? "" : share(node, weight);
       };
       place.classList.toggle("pointed", Boolean(state.hovered.value));
@@ -137,10 +157,8 @@ export function mount(place, head) {
     effect(() => {
       const { q, k } = settled(head);
       queries.forEach((node, at) => {
-        if (head.part) node.dataset.share = "";
-        else
-          node.dataset.share =
-            k < 0 ? `→ ${largest(ofKey, columns, at * columns, 1)}` : share(node, weights[at * columns + k]);
+        node.dataset.share =
+          k < 0 ? `→ ${largest(ofKey, columns, at * columns, 1)}` : share(node, weights[at * columns + k]);
       });
       keys.forEach((node, at) => {
         node.dataset.share =
@@ -152,8 +170,6 @@ export function mount(place, head) {
       const strong = (/** @type {string} */ name) => h("strong", {}, h("bdi", {}, name));
       const { first, last } = to.seen.value;
       const row = q < 0 ? null : weights.subarray(q * columns, (q + 1) * columns);
-      const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
-      if (head.part) return;
       if (row && last - first + 1 < columns)
         fill(
           sentence,
@@ -167,7 +183,7 @@ export function mount(place, head) {
         );
       else if (row) fill(sentence, phrase("tint_row", strong(fromName(q))));
       else if (k >= 0)
-        fill(sentence, phrase("tint_column", strong(toName(k)), percent(ofColumn(k) / group.queries.length, 1)));
+        fill(sentence, phrase("tint_column", strong(toName(k)), percent(sum(column(k)) / group.queries.length, 1)));
     }),
   ];
   return () => end.forEach((one) => one());
@@ -189,7 +205,8 @@ function pressed(head, side, at) {
  * A side's title and tokens; many of them in a box that scrolls, which says what is in sight and brings there what is
  * chosen.
  * @param {HTMLElement} place @param {string} title @param {HTMLElement[]} tokens
- * @param {() => { at: number, chosen: boolean }} wanted the token that is brought into sight, -1 for none
+ * @param {() => { at: number, chosen: boolean, tinted: boolean }} wanted the token that is brought into sight, -1 for
+ * none; what is tinted has more room
  */
 function side(place, title, tokens, wanted) {
   const seen = signal({ first: 0, last: tokens.length - 1 });
@@ -218,21 +235,24 @@ function side(place, title, tokens, wanted) {
     box.classList.toggle("more-above", first > 0);
     box.classList.toggle("more-below", last < tokens.length - 1);
   };
+  let height = LOW;
   // the box ends between two lines
-  const cutBetween = () => {
+  const cutBetween = (high = height) => {
+    height = high;
     const next = tokens.find((node) => node.offsetTop > tokens[0].offsetTop);
     if (!next) return;
     const line = next.offsetTop - tokens[0].offsetTop;
-    const most = Math.max(2, Math.floor((TALLEST * innerHeight) / line));
+    const most = Math.max(2, Math.floor((height * innerHeight) / line));
     box.style.maxHeight = `${most * line - (line - tokens[0].offsetHeight) / 2}px`;
     look();
   };
-  const resized = new ResizeObserver(cutBetween);
+  const resized = new ResizeObserver(() => cutBetween());
   resized.observe(box);
   box.addEventListener("scroll", look);
   let mounted = false;
   const end = effect(() => {
-    const { at, chosen: here } = wanted();
+    const { at, chosen: here, tinted } = wanted();
+    cutBetween(tinted ? TALL : LOW);
     const node = tokens[at];
     const [top, high] = [box.scrollTop, box.clientHeight];
     if (node && (node.offsetTop < top || node.offsetTop + node.offsetHeight > top + high))

@@ -140,7 +140,7 @@ function joined(number, sign) {
 function stated(number) {
   const { step } = number;
   const operands = sources(number).filter(Boolean);
-  const line = [own(number), " = ", result(short(valueOf(number))), formula(step.formula)].flat();
+  const line = [own(number), " = ", result(short(valueOf(number)))].flat();
   if (!operands.length) return { line };
   const rows = operands.map((operand) => {
     const at =
@@ -155,7 +155,7 @@ function stated(number) {
     );
   });
   const terms = scrolls(h("table", { class: "operands" }, h("caption", {}, t("no_terms")), h("tbody", {}, rows)));
-  return { line, terms };
+  return { line: [...line, formula(step.formula)], terms };
 }
 
 /** @param {any} node */

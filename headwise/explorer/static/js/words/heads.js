@@ -15,9 +15,10 @@ export const WORDS = {
   mute_see: ["Mute layer {0}, head {1}, and see", "屏蔽第 {0} 层第 {1} 头再看"],
   heads_in_numbers: ["Heads in numbers: {0}", "各头的数值：{0}"],
   heads_table_note: [
-    "Means over the rows of this input; a bar is a share of 1 where the number is one, else of the largest of its" +
-      " column, which is bold. Click a title to sort, a head to choose it.",
-    "均为本次输入各行的均值；占比以 1 为满条，其余以本列最大值为满条，最大值加粗。点击列名排序，点击头的编号选中它。",
+    "Means over the rows of this input. Bars of shares go to 1, others to the largest number of their column. Bold: " +
+      "the only largest number of its column. Click a title to sort, a head to choose it.",
+    "均为本次输入各行的均值。占比以 1 为满条，其余以本列最大值为满条；加粗的是本列中唯一的最大值。" +
+      "点击列名排序，点击头的编号选中它。",
   ],
   say_apart: [
     "Most spread: {0}, over {1} keys a row; least: {2}, over {3}.",
