@@ -33,7 +33,9 @@ def site(tmp_path_factory):
     (place / "lengths.json").write_text(json.dumps({"records": RECORDS}))
     run = folder_of(place)
     twin = shutil.copytree(run, place / "twin")
-    with explored_at([run, filler_of(place), twin, writer_of(place, length=64)], "--bench", place / "lengths.json") as found:
+    with explored_at(
+        [run, filler_of(place), twin, writer_of(place, length=64)], "--bench", place / "lengths.json"
+    ) as found:
         yield found
 
 
@@ -327,6 +329,17 @@ def test_without_an_input_cards_open_on_the_page_and_keep_the_other_side(page, s
     assert "m2=twin" in page.url
     assert page.locator("a.example").count() == 0
     assert page.locator("canvas.heat").count() == 3
+
+
+def test_a_finger_chooses_a_cell(page, site, browser):
+    context = browser.new_context(viewport=page.viewport_size, has_touch=True)
+    touched = context.new_page()
+    opened(touched, site, "#/compare?m=run&m2=twin&x=a+and+g+.&g=encoder+self&g2=encoder+self", "data-ready^=compare")
+    bring(touched, "B")
+    touched.locator("canvas.heat").nth(1).tap(position={"x": 3, "y": 3})
+    touched.wait_for_function("() => location.hash.includes('q=0&k=0')")
+    assert touched.locator(".tip:visible").count() > 0
+    context.close()
 
 
 LONGER = "a1+b2+c+a3+b4+c+a5+b1+c+a2+b3+c+a4+b2+c"

@@ -250,6 +250,10 @@ def test_without_an_input_cards_are_written_on_this_page(page, site):
     assert page.input_value("#input") == title.replace("\u00a0", " ")
     assert page.locator("a.example").count() == 0
     assert written(page)
+    # one step back are the cards again
+    page.go_back()
+    page.locator("a.example").first.wait_for()
+    assert not page.locator(".player").is_visible()
 
 
 def test_what_cannot_be_written_is_told(page, site):

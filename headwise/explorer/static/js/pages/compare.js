@@ -16,7 +16,6 @@ import { later, rested } from "../views/later.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
 import { nothing, others } from "../views/nothing.js";
-import * as reported from "../views/report.js";
 import { WORDS } from "../words/compare.js";
 
 learn(WORDS);
@@ -87,8 +86,8 @@ export function mount(place) {
   const ends = [
     follow(second, first),
     effect(() => drawn({ empty, report, maps, row, runs }, first, second)),
-    reported.mount(reports),
     // they stand below what is compared
+    later(() => rested().then(() => import("../views/report.js")), reports),
     later(() => rested().then(() => import("../views/curves.js")), lines),
     gallery.mount(pictures),
   ];
@@ -321,7 +320,7 @@ function drawn({ empty, report, maps, row, runs }, first, second) {
     fill(empty, nothing(), offered);
     if (state.asked()) return others(offered);
     document.documentElement.dataset.ready = "none";
-    return state.reads() ? later(() => import("../views/begin.js"), offered) : undefined;
+    return state.reads() ? later(() => rested().then(() => import("../views/begin.js")), offered) : undefined;
   }
   let alive = true;
   /** @type {(() => void)[]} */

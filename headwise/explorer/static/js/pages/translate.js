@@ -87,7 +87,7 @@ export function mount(place) {
     }),
     opening(search, open, self),
     effect(() => {
-      path.value = through(search.value).slice(0, self.step() + 1);
+      path.value = state.asked() ? through(search.value).slice(0, self.step() + 1) : [];
     }),
     strips(panels, search, path, self),
     aligned(panels.alignment, search, path, self),

@@ -23,8 +23,8 @@ const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
 const PLAIN = 4;
 /** Pages that show any input that they can show, besides those of one kind. */
 const EACH = new Set(["translate", "compare"]);
-/** What an address says of an input. */
-const INPUT = ["x", "ex", "q", "k", "f", "t", "nd"];
+/** What another input does not keep. */
+const ANEW = { q: -1, k: -1, f: "", t: -1, nd: -1 };
 /** A word that stands three times in a row. */
 const REPEATED = /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/;
 
@@ -42,12 +42,7 @@ export function address(page, selection) {
  * The address of another input on the page that is shown, with all else that is chosen.
  * @param {{ text?: string, example?: number }} input
  */
-function here({ text, example }) {
-  const [path, rest] = state.address(undefined, INPUT).split("?");
-  const values = new URLSearchParams(rest);
-  values.set(text === undefined ? "ex" : "x", String(text ?? example));
-  return `${path}?${values}`;
-}
+const here = ({ text = "", example = -1 }) => state.address(undefined, [], { ...ANEW, x: text, ex: example });
 
 /** @param {{ text?: string, example?: number }} input */
 const source = ({ text, example }) => (text === undefined ? { example } : { text });

@@ -100,7 +100,11 @@ export function mount(place, matrix) {
   });
   canvas.addEventListener("pointerleave", () => (matrix.cell.value = null));
   canvas.addEventListener("blur", () => (matrix.cell.value = null));
-  canvas.addEventListener("click", () => chosen(matrix));
+  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+    // a finger that taps has left before
+    matrix.cell.value = under(canvas, event, rows, columns);
+    chosen(matrix);
+  });
   canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressed(event, matrix, rows, columns));
   return end;
 }
