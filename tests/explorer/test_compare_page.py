@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from browsing import IN_BROWSER, explored_at
-from serving_runs import TEXT, filler_of, folder_of
+from serving_runs import TEXT, filler_of, folder_of, writer_of
 
 pytestmark = IN_BROWSER
 LAYER = "decoder.blocks.0.cross_attention"
@@ -33,7 +33,9 @@ def site(tmp_path_factory):
     (place / "lengths.json").write_text(json.dumps({"records": RECORDS}))
     run = folder_of(place)
     twin = shutil.copytree(run, place / "twin")
-    with explored_at([run, filler_of(place), twin], "--bench", place / "lengths.json") as found:
+    with explored_at(
+        [run, filler_of(place), twin, writer_of(place, length=64)], "--bench", place / "lengths.json"
+    ) as found:
         yield found
 
 
@@ -301,22 +303,96 @@ def test_the_second_side_follows_to_the_kind_of_layer_of_the_first(page, site):
         )
 
 
-def test_maps_stand_in_line_however_long_their_titles_are(page, site):
-    swap = f"swap~{LAYER}~normalizer~sparsemax"
-    opened(page, site, f"#/compare?m=run&x=a+and+g+.&e2={swap}", "data-ready^=compare")
+@pytest.mark.parametrize("other", [f"e2=swap~{LAYER}~normalizer~sparsemax", "x2=b+and+k+."])
+def test_maps_stand_in_line_however_long_titles_and_labels_are(page, site, other):
+    opened(page, site, f"#/compare?m=run&x=a+and+g+.&{other}", "data-ready^=compare")
     if page.viewport_size["width"] > 1000:
         tops = [one.bounding_box()["y"] for one in page.locator(".three canvas.heat").all()]
         assert max(tops) - min(tops) < 2
-    select = unfolded(page).nth(1).get_by_label("mechanism")
     uncut = """(one) => { const free = one.cloneNode(true); free.style.maxWidth = 'none'; one.parentNode.append(free);
         const wide = free.offsetWidth; free.remove(); return wide <= one.offsetWidth + 1; }"""
-    assert select.evaluate(uncut)
+    sides = unfolded(page)
+    # the longest name of a group of layers stands uncut
+    sides.first.get_by_label("layers").select_option("decoder self")
+    page.wait_for_selector("html[data-ready^=compare]")
+    assert all(select.evaluate(uncut) for select in sides.locator("select").all())
 
 
-def test_without_an_input_the_page_says_what_to_do(page, site):
-    page.goto(f"{site}#/compare?m=run")
-    page.wait_for_selector("html[data-ready=none]")
-    assert page.locator("main .state a").is_visible()
+def test_without_an_input_cards_open_on_the_page_and_keep_the_other_side(page, site):
+    opened(page, site, "#/compare?m=run&m2=twin", "data-ready=begin")
+    assert page.locator("p:visible:has-text('an input')").count() == 1
+    card = page.locator("a.example").first
+    card.locator("canvas").wait_for()
+    card.click()
+    page.wait_for_selector("html[data-ready^='compare/']")
+    assert "#/compare?" in page.url
+    assert "m2=twin" in page.url
+    assert page.locator("a.example").count() == 0
+    assert page.locator("canvas.heat").count() == 3
+
+
+def test_a_finger_chooses_a_cell(page, site, browser):
+    context = browser.new_context(viewport=page.viewport_size, has_touch=True)
+    touched = context.new_page()
+    opened(touched, site, "#/compare?m=run&m2=twin&x=a+and+g+.&g=encoder+self&g2=encoder+self", "data-ready^=compare")
+    bring(touched, "B")
+    touched.locator("canvas.heat").nth(1).tap(position={"x": 3, "y": 3})
+    touched.wait_for_function("() => location.hash.includes('q=0&k=0')")
+    assert touched.locator(".tip:visible").count() > 0
+    context.close()
+
+
+LONGER = "a1+b2+c+a3+b4+c+a5+b1+c+a2+b3+c+a4+b2+c"
+COLLIDING = """(spans, side) => { const boxes = spans.map((one) => one.getBoundingClientRect());
+    boxes.sort((a, b) => (side === 'rows' ? a.y - b.y : a.x - b.x));
+    return boxes.slice(1).filter((box, at) => (side === 'rows' ? box.y - boxes[at].bottom : box.x - boxes[at].right)
+        < -0.5).length; }"""
+
+
+def test_labels_of_small_cells_stand_apart_and_the_mask_is_named_once(page, site):
+    opened(page, site, f"#/compare?m=text&x={LONGER}", "data-ready^=compare")
+    for side in ("rows", "columns"):
+        for labels in page.locator(f".three .{side}").all():
+            spans = labels.locator("span")
+            assert spans.count() > 5
+            assert spans.evaluate_all(COLLIDING, side) == 0
+    for panel in page.locator(".three > .panel").all():
+        assert panel.inner_text().count("forbidden by the mask") == 1
+    # a key that the mask forbids is none of a row's
+    keys = page.locator(".pairs > div bdi").all_inner_texts()
+    assert keys
+    assert len(keys) == len(set(keys))
+
+
+def test_of_other_inputs_both_tokens_are_named_and_a_dot_is_explained(page, site):
+    sides = "g=encoder+self&g2=encoder+self"
+    opened(page, site, f"#/compare?m=run&x=a+and+g+.&x2=b+and+h+.&q=0&k=0&{sides}", "data-ready^=compare")
+    keys = page.locator(".pairs > div bdi").all_inner_texts()
+    assert keys[:2] == ["a / b", "and"]
+    assert "the tokens differ" in page.locator(".three > .panel").nth(2).inner_text()
+    # the same twice: every difference is 0, which is written as a dot
+    opened(page, site, f"#/compare?m=run&m2=twin&x=a+and+g+.&{sides}", "data-ready$='/-1'")
+    bring(page, "Difference")
+    assert "· is below .005" in page.locator(".three > .panel").nth(2).inner_text()
+
+
+def test_runs_of_other_tasks_have_measures_that_do_not_compare(page, site):
+    opened(page, site, "#/compare?m=run&m2=text&x=a+and+g+.", "data-ready^=compare")
+    page.wait_for_selector(".answers")
+    told = page.locator("section:has(> h2:text-is('Two trainings'))").inner_text()
+    assert "translation · pairs.tsv" in told
+    assert "language model · lines.txt" in told
+    assert "cannot be compared" in told
+    assert "One seed each" not in told
+    # a cell of one map says nothing of the other's, and no answer begins with a blank
+    assert not re.search(r"“\s", page.locator(".differs").inner_text())
+    bring(page, "A")
+    maps = page.locator("canvas.heat")
+    maps.first.hover()
+    assert page.locator(".tip:visible").count() == 1
+    page.goto(f"{site}#/compare?m=run&m2=twin&x=a+and+g+.")
+    page.wait_for_selector(".answers")
+    page.wait_for_selector("p:has-text('One seed each')")
 
 
 def test_what_does_not_fit_is_told(page, site):

@@ -233,11 +233,27 @@ def test_another_text_is_not_forced(page, site):
     assert page.locator(".token.forced").count() == 0
 
 
-def test_without_an_input_the_page_leads_home(page, site):
-    page.goto(f"{site}#/translate?m=run")
-    page.wait_for_selector("html[data-ready=none]")
-    page.locator("main").get_by_role("link", name="Home").click()
-    page.wait_for_selector("html[data-ready='home/run']")
+def test_without_an_input_cards_are_written_on_this_page(page, site):
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"{site}#/translate?m=run&b=2")
+    page.wait_for_selector("html[data-ready=begin]")
+    # nothing speaks of what is not there
+    assert page.locator(".player:visible, .tree:visible, .options:visible, .panel:visible").count() == 0
+    assert page.locator("p:visible:has-text('an input')").count() == 1
+    card = page.locator("a.example").first
+    title = card.locator("bdi").first.inner_text()
+    card.locator("canvas").wait_for()
+    card.click()
+    page.wait_for_selector("html[data-ready^=written]")
+    assert "#/translate?" in page.url
+    assert "b=2" in page.url
+    assert page.input_value("#input") == title.replace("\u00a0", " ")
+    assert page.locator("a.example").count() == 0
+    assert written(page)
+    # one step back are the cards again
+    page.go_back()
+    page.locator("a.example").first.wait_for()
+    assert not page.locator(".player").is_visible()
 
 
 def test_what_cannot_be_written_is_told(page, site):
@@ -245,6 +261,9 @@ def test_what_cannot_be_written_is_told(page, site):
     page.goto(f"{site}{AT}&f=99999")
     page.wait_for_selector("html[data-ready='written/0/cut']")
     assert "outside the vocabulary" in page.locator("p.status").inner_text()
+    # neither likely tokens nor a tree of nothing
+    assert page.locator(".count").inner_text() == ""
+    assert page.locator(".writes .panel:visible").count() == 1
     # a refused request is told by the browser too
     assert [message for message in page.told if "422" not in message] == []
     page.told.clear()

@@ -430,12 +430,14 @@ export function readAddress() {
 /**
  * The address of what is shown, with a page of another name if one is given.
  * @param {string} [other] @param {string[]} [without] parts that are left out
+ * @param {Record<string, any>} [given] values in place of those that are shown
  */
-export function address(other, without = []) {
+export function address(other, without = [], given = {}) {
   const values = new URLSearchParams();
   for (const [name, part] of Object.entries(PARTS)) {
     if (without.includes(name)) continue;
-    if (part.value !== /** @type {any} */ (DEFAULTS)[name]) values.set(name, String(part.value));
+    const value = given[name] ?? part.value;
+    if (value !== DEFAULTS[name]) values.set(name, String(value));
   }
   const rest = values.toString();
   return `#/${other === undefined ? page.value : other}${rest ? `?${rest}` : ""}`;

@@ -16,7 +16,6 @@ import { later, rested } from "../views/later.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
 import { nothing, others } from "../views/nothing.js";
-import * as reported from "../views/report.js";
 import { WORDS } from "../words/compare.js";
 
 learn(WORDS);
@@ -62,7 +61,7 @@ export function mount(place) {
     h("div", { class: "sides" }, side(first), side(second, first)),
   );
   const report = h("section", { class: "panel", "aria-label": () => t("what_differs") });
-  const maps = h("div", { class: "panels three" });
+  const [empty, maps] = [h("div"), h("div", { class: "panels three" })];
   const [row, runs] = [h("section", { class: "panel" }), h("section", { class: "panel" })];
   const reports = h("div", { class: "reports" });
   const lines = h("details", { class: "panel" });
@@ -75,6 +74,7 @@ export function mount(place) {
       h("p", { class: "intro" }, () => t("compare_lead")),
     ),
     chosen,
+    empty,
     report,
     maps,
     h("div", { class: "report" }, row, runs),
@@ -85,9 +85,9 @@ export function mount(place) {
   );
   const ends = [
     follow(second, first),
-    effect(() => drawn({ report, maps, row, runs }, first, second)),
-    reported.mount(reports),
+    effect(() => drawn({ empty, report, maps, row, runs }, first, second)),
     // they stand below what is compared
+    later(() => rested().then(() => import("../views/report.js")), reports),
     later(() => rested().then(() => import("../views/curves.js")), lines),
     gallery.mount(pictures),
   ];
@@ -306,20 +306,22 @@ function swap(one, layer, value) {
 
 /**
  * What differs, both maps, their difference where they have the same axes, and one row of both.
- * @param {{ report: HTMLElement, maps: HTMLElement, row: HTMLElement, runs: HTMLElement }} nodes
+ * @param {{ empty: HTMLElement, report: HTMLElement, maps: HTMLElement, row: HTMLElement, runs: HTMLElement }} nodes
  * @param {Side} first
  * @param {Side} second
  */
-function drawn({ report, maps, row, runs }, first, second) {
-  fill(maps);
+function drawn({ empty, report, maps, row, runs }, first, second) {
+  void state.language.value;
+  [empty, maps].forEach((node) => fill(node));
   const [a, b] = [placed(first), placed(second, first)];
   for (const node of [report, row, runs]) node.hidden = !a || !b;
   if (!a || !b) {
-    fill(maps, nothing());
-    if (!state.asked()) document.documentElement.dataset.ready = "none";
-    return others(maps);
+    const offered = h("div");
+    fill(empty, nothing(), offered);
+    if (state.asked()) return others(offered);
+    document.documentElement.dataset.ready = "none";
+    return state.reads() ? later(() => rested().then(() => import("../views/begin.js")), offered) : undefined;
   }
-  void state.language.value;
   let alive = true;
   /** @type {(() => void)[]} */
   const ends = [];
@@ -382,21 +384,31 @@ function shownOf({ report, maps, row, runs }, a, b) {
     const within = q >= 0 && q < a.group.queries.length && k < a.group.keys.length;
     return within ? { q, k } : most;
   };
+  // of maps with other rows or columns a cell says nothing of the other's
+  const room = {
+    rows: [a, b].map(({ group }) => group.queries),
+    columns: [a, b].map(({ group }) => group.keys),
+  };
+  const cells = () =>
+    alike
+      ? { cell: state.hovered, spot, pick, room }
+      : { cell: signal(/** @type {{ q: number, k: number } | null} */ (null)) };
   const top = Math.max(largest(a.weights), largest(b.weights));
   // a map takes the width that its panel has beside the others
   const panels = [a, b, null].map(() => h("section", { class: "panel" }));
   maps.append(switched(panels, alike ? 2 : 0), ...panels);
-  // titles with the names of runs take two lines, that of the difference one
-  maps.classList.toggle(
-    "named",
-    a.trace.model !== b.trace.model || Boolean(state.edits.value || state.other.edits.value),
-  );
-  return [
-    weights(panels[0], a, top, spot),
-    weights(panels[1], b, top, spot),
-    difference(panels[2], a, b, spot),
+  maps.classList.toggle("two", !alike);
+  const ends = [
+    weights(panels[0], a, top, cells()),
+    weights(panels[1], b, top, cells()),
+    difference(panels[2], a, b, cells()),
     alike ? differing.row(row, a, b, () => state.hovered.value || spot()) : () => {},
   ];
+  // maps stand in line though a title takes two lines
+  const titles = panels.slice(0, alike ? 3 : 2).map((panel) => panel.querySelector("h2"));
+  const tall = Math.max(...titles.map((title) => title.offsetHeight));
+  titles.forEach((title) => (title.style.minHeight = `${tall}px`));
+  return ends;
 }
 
 /**
@@ -417,27 +429,24 @@ function switched(panels, first) {
   return h("div", { class: "tabs which-map", role: "group", "aria-label": t("shown_map") }, buttons);
 }
 
-/** What all maps of the page share. @param {() => { q: number, k: number }} spot */
-const shared = (spot) => ({
-  cell: state.hovered,
-  spot,
-  pick: (/** @type {number} */ q, /** @type {number} */ k) =>
-    batch(() => ((state.query.value = q), (state.key.value = k))),
-});
+/** Locks a cell of all maps. @param {number} q @param {number} k */
+const pick = (q, k) => state.lock({ q, k });
+
+/** @typedef {Pick<map.Matrix, "cell" | "spot" | "pick" | "room">} Cells what maps share, or each has alone */
 
 /**
  * @param {HTMLElement} panel
  * @param {any} at a side
  * @param {number} top
- * @param {() => { q: number, k: number }} spot
+ * @param {Cells} cells
  */
-function weights(panel, at, top, spot) {
+function weights(panel, at, top, cells) {
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
     `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(at.marked[q * at.group.keys.length + k])}`;
   const heading = h("h2", { title: at.layer }, h("span", { class: `of-${at.name}` }, at.name), ` ${at.title}`);
   panel.append(heading);
-  const end = map.mount(panel, {
-    ...shared(spot),
+  return map.mount(panel, {
+    ...cells,
     values: at.marked,
     rows: at.group.queries,
     columns: at.group.keys,
@@ -447,12 +456,10 @@ function weights(panel, at, top, spot) {
     quantity: t("weight_bar"),
     sides: sidesOf(at.group),
   });
-  panel.append(h("p", { class: "legend" }, hatched(at.marked)));
-  return end;
 }
 
-/** @param {HTMLElement} panel @param {any} one a side @param {any} two @param {() => { q: number, k: number }} spot */
-function difference(panel, one, two, spot) {
+/** @param {HTMLElement} panel @param {any} one a side @param {any} two @param {Cells} cells */
+function difference(panel, one, two, cells) {
   const [a, b] = [one.group, two.group];
   panel.append(h("h2", {}, t("difference")));
   const size = (/** @type {state.Group} */ group) => `${group.queries.length} × ${group.keys.length}`;
@@ -470,7 +477,7 @@ function difference(panel, one, two, spot) {
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
     `${shown(a.queries[q])} → ${shown(a.keys[k])} ${withSign(values[q * a.keys.length + k])}`;
   const end = map.mount(panel, {
-    ...shared(spot),
+    ...cells,
     values,
     rows: a.queries,
     columns: a.keys,
@@ -484,7 +491,7 @@ function difference(panel, one, two, spot) {
   const mean =
     open.reduce((/** @type {number} */ sum, /** @type {number} */ value) => sum + value, 0) / Math.max(1, open.length);
   const notes = [`${t("meandifference")} ${percent(mean, 1)}`, same ? "" : t("othertokens")].filter(Boolean);
-  panel.append(h("p", { class: "legend" }, notes.join(" · "), hatched(values)));
+  panel.append(h("p", { class: "legend" }, notes.join(" · ")));
   return end;
 }
 
@@ -493,9 +500,6 @@ const withSign = (value) => `${value > 0 ? "+" : ""}${said(value)}`;
 
 /** @param {number} value */
 const said = (value) => (value === -Infinity ? t("forbidden") : number(value));
-
-/** What the hatching means, where there is any. @param {ArrayLike<number>} values */
-const hatched = (values) => (Array.prototype.includes.call(values, -Infinity) ? ` ▨ ${t("forbidden")}` : "");
 
 /** @param {ArrayLike<number>} values */
 function largest(values) {

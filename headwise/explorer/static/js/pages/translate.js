@@ -41,7 +41,7 @@ export function mount(place) {
   const asked = asking(search, count, open, self);
   const play = controls(self, count);
   const chosen = options(search, open, () => stop(open), asked.again);
-  const panels = parts();
+  const panels = parts(() => !path.value.length && !open.value);
   const any = field(path, (token) => force(path.peek(), token));
   panels.forcing.append(any.node);
   const given = h("div");
@@ -60,14 +60,25 @@ export function mount(place) {
     any.end,
     effect(() => {
       fill(given);
+      void state.language.value;
       const lacking = state.lacks("translate") === "translate";
-      work.hidden = lacking;
+      work.hidden = lacking || !(state.asked() || state.readsFiles());
       if (lacking) {
         const writes = (/** @type {any} */ run) => run.writes;
         return later(() => import("../views/fitting.js"), given, writes, "no_writer");
       }
       // what is not typed is chosen from a list
-      return state.readsFiles() ? later(() => import("../views/examples.js"), given) : undefined;
+      if (state.readsFiles()) return later(() => import("../views/examples.js"), given);
+      if (!work.hidden) return undefined;
+      const offered = h("div");
+      fill(
+        given,
+        h("p", {}, t("write_lead")),
+        h("p", { class: "state" }, state.reads() ? begin() : t("no_runs")),
+        offered,
+      );
+      document.documentElement.dataset.ready = "none";
+      return state.reads() ? later(() => import("../views/begin.js"), offered) : undefined;
     }),
     keyboard(self, count, search),
     effect(() => {
@@ -76,7 +87,7 @@ export function mount(place) {
     }),
     opening(search, open, self),
     effect(() => {
-      path.value = through(search.value).slice(0, self.step() + 1);
+      path.value = state.asked() ? through(search.value).slice(0, self.step() + 1) : [];
     }),
     strips(panels, search, path, self),
     aligned(panels.alignment, search, path, self),
@@ -116,8 +127,8 @@ function opening(search, open, self) {
   });
 }
 
-/** The places of the page. */
-function parts() {
+/** The places of the page. @param {() => boolean} idle nothing is written */
+function parts(idle) {
   const make = (/** @type {string} */ name) => h("div", { class: name });
   const found = {
     read: make("tokens"),
@@ -143,7 +154,7 @@ function parts() {
   ) =>
     h(
       "section",
-      { class: `panel ${kind}`, "aria-label": () => t(title) },
+      { class: `panel ${kind}`, "aria-label": () => t(title), hidden: kind !== "wide" && idle },
       h("h2", {}, () => t(title)),
       node,
       note && h("p", { class: "note" }, () => t(note)),
@@ -257,7 +268,6 @@ function aligned(place, search, path, self) {
     if (!now.length) {
       const line = h("p");
       fill(place, line);
-      if (!state.asked() && !state.readsFiles()) document.documentElement.dataset.ready = "none";
       return effect(() => fill(line, state.asked() ? state.status.value : begin()));
     }
     const [layer, head] = looking(it);

@@ -20,8 +20,8 @@ export function mount(place, why = "begin_with", ...names) {
     document.head.append(h("link", { rel: "stylesheet", href: path }));
   getJson(`/api/v1/cards?${query({ model: state.chosenRun().name })}`)
     .then((run) => {
-      if (!alive) return;
-      fill(place, run.stages.length ? h("p", {}, t(why, ...names)) : null, cards);
+      if (!alive || !run.stages.length || !run.examples.length) return;
+      fill(place, h("p", {}, t(why, ...names)), cards);
       end = examples.mount(cards, run);
     })
     // without cards the line above says what to do

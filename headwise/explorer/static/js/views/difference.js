@@ -2,10 +2,10 @@
 /** What differs between two heads: in sentences, in a table of their answers, and in one row as paired bars. */
 
 import { getJson, query } from "../api.js";
-import { cut, percent } from "../core/text.js";
+import { apart, cut, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
-import { named, phrase, t } from "../strings.js";
+import { learn, named, phrase, t } from "../strings.js";
 import { spelled } from "./spelled.js";
 
 /** @typedef {import("../state.js").Trace} Trace */
@@ -24,7 +24,14 @@ export const alike = (a, b) =>
   a.group.queries.length === b.group.queries.length && a.group.keys.length === b.group.keys.length;
 
 /** What a model answers, after its edits where these change it. @param {Trace} trace */
-const answerOf = ({ output, change }) => (change && change.answer ? change.answer.after : output);
+const answerOf = ({ output, change }) => {
+  const text = change && change.answer ? change.answer.after : output;
+  // what is no character has no picture
+  return text
+    .trim()
+    .replace(/\s+/g, " ")
+    .replace(/[\p{Cc}\p{Cn}\p{Co}\p{Cs}\ufffd]+/gu, "\ufffd");
+};
 
 /** @param {string} text */
 const strong = (text) => h("strong", {}, h("bdi", {}, text));
@@ -45,7 +52,7 @@ export function largest(a, b) {
   const [rows, keys] = [words(a, "queries"), words(a, "keys")];
   let [best, most, size, any] = [0, -1, 0, 0];
   a.marked.forEach((one, at) => {
-    const apart = Math.abs(open(b.marked[at]) - open(one));
+    const apart = Math.abs(taken(b.marked[at]) - taken(one));
     if (apart > size) [any, size] = [at, apart];
     if (apart > most && rows[Math.floor(at / columns)] && keys[at % columns]) [best, most] = [at, apart];
   });
@@ -53,51 +60,66 @@ export function largest(a, b) {
 }
 
 /**
- * Which labels of a side are words, neither special tokens nor punctuation; all, where none is.
+ * Which labels of a side are words, neither special tokens nor punctuation nor blanks; all, where none is.
  * @param {Shown} shown @param {"queries" | "keys"} side
  */
 function words({ trace, group }, side) {
   const special = new Set(spelled(trace, group)[side].special || []);
-  const found = group[side].map((label, at) => !special.has(at) && !/^[\p{P}\p{S}]+$/u.test(label));
+  const found = group[side].map((label, at) => !special.has(at) && !/^[\p{P}\p{S}\s]+$/u.test(label));
   return found.includes(true) ? found : found.map(() => true);
 }
 
+/**
+ * Names of the rows or columns of two maps; of tokens that differ both.
+ * @param {Shown} a @param {Shown} b @param {"queries" | "keys"} side
+ */
+function names(a, b, side) {
+  const [one, two] = [a, b].map(({ group }) => apart(group[side], (label) => cut(label, LETTERS)));
+  return (/** @type {number} */ at) => (one(at) === two(at) ? one(at) : `${one(at)} / ${two(at)}`);
+}
+
 /** A forbidden pair takes nothing. @param {number} weight */
-const open = (weight) => (weight === -Infinity ? 0 : weight);
+const taken = (weight) => (weight === -Infinity ? 0 : weight);
 
 /** @param {HTMLElement} place @param {Shown} a @param {Shown} b */
 export function report(place, a, b) {
   fill(place, h("h2", {}, t("what_differs")), h("ul", { class: "differs" }, sentences(a, b)));
 }
 
-/** What two runs were measured by; of one run nothing. @param {HTMLElement} place @param {Shown} a @param {Shown} b */
+/**
+ * What two runs were trained for and measured by; of one run nothing.
+ * @param {HTMLElement} place @param {Shown} a @param {Shown} b
+ */
 export function measured(place, a, b) {
   place.hidden = a.trace.model === b.trace.model;
   if (place.hidden) return;
-  const table = h("div", { class: "scrolls", tabindex: 0 });
-  const notes = ["one_seed", "two_runs"].map((name) => h("p", { class: "note" }, t(name)));
-  fill(place, h("h2", {}, t("two_trainings")), table, notes);
+  const table = h("div");
+  fill(place, h("h2", {}, t("two_trainings")), table, h("p", { class: "note" }, t("two_runs")));
   const card = (/** @type {Shown} */ { trace }) =>
     getJson(`/api/v1/cards?${query({ model: trace.model, inputs: "false" })}`);
-  Promise.all([import("./run_card.js"), card(a), card(b)]).then(
-    ([{ metric }, ...cards]) => fill(table, runs([a, b], cards, metric)),
+  Promise.all([import("./run_card.js"), import("../words/tasks.js"), card(a), card(b)]).then(
+    ([{ metric }, { WORDS }, ...cards]) => {
+      learn(WORDS);
+      fill(table, runs([a, b], cards, metric));
+    },
     // a page that was saved may have none
     () => {},
   );
 }
 
 /**
- * A line for each of two runs: what both were measured by.
- * @param {Shown[]} sides @param {{ metrics: Record<string, number> }[]} cards
+ * A line for each of two runs, what both were measured by, and whether that compares.
+ * @param {Shown[]} sides @param {{ task: string, data: string[], metrics: Record<string, number> }[]} cards
  * @param {typeof import("./run_card.js").metric} metric writes a number
  */
 function runs(sides, cards, metric) {
   const names = Object.keys(cards[0].metrics)
     .filter((name) => name in cards[1].metrics)
     .slice(0, METRICS);
-  if (!names.length) return null;
+  const [task, other] = cards.map(({ task, data }) => [named("task", task), ...data].join(" · "));
+  const note = names.length ? h("p", { class: "note" }, t(task === other ? "one_seed" : "other_measures")) : "";
   const column = (/** @type {string} */ text) => h("th", { scope: "col", class: "number" }, text);
-  return h(
+  const table = h(
     "table",
     { class: "answers" },
     h(
@@ -117,20 +139,39 @@ function runs(sides, cards, metric) {
         h(
           "tr",
           {},
-          h("th", { scope: "row" }, h("b", { class: `of-${name}` }, name), ` ${trace.model}`),
+          h(
+            "th",
+            { scope: "row" },
+            h("b", { class: `of-${name}` }, name),
+            ` ${trace.model} `,
+            h("span", { class: "side" }, [task, other][at]),
+          ),
           names.map((one) => h("td", { class: "number" }, metric(one, cards[at].metrics[one]))),
         ),
       ),
     ),
   );
+  return [h("div", { class: "scrolls", tabindex: 0 }, table), note];
+}
+
+/** What both answer; of neither nothing. @param {Shown} a @param {Shown} b */
+function answers(a, b) {
+  const [one, two] = [answerOf(a.trace), answerOf(b.trace)];
+  if (one === two) return one ? [phrase("same_answer", strong(one))] : [];
+  if (one && two) return [phrase("two_answers", strong(one), strong(two))];
+  const [side, none] = one ? [a, b] : [b, a];
+  return [phrase("one_answer", side.name, strong(one || two), none.name)];
 }
 
 /** @param {Shown} a @param {Shown} b */
 function sentences(a, b) {
-  const [one, two] = [answerOf(a.trace), answerOf(b.trace)];
-  const said = one === two ? phrase("same_answer", strong(one)) : phrase("two_answers", strong(one), strong(two));
-  const lines = one || two ? [said] : [];
-  if (alike(a, b)) lines.push(...ofMaps(a, b));
+  const lines = answers(a, b);
+  if (alike(a, b) && largest(a, b).size < NOISE) lines.push([t("same_maps")]);
+  else {
+    if (alike(a, b)) lines.push(...ofMaps(a, b));
+    const counts = [a, b].map((side) => h("b", { class: `of-${side.name}` }, spread(side).toFixed(1)));
+    lines.push(phrase("keys_each", ...counts));
+  }
   const [zero, none] = [a, b].map(zeros);
   const [full, sparse] = zero ? [b, a] : [a, b];
   if (zero && none) lines.push(phrase("exact_zeros", inColour(a, zero), inColour(b, none)));
@@ -139,35 +180,33 @@ function sentences(a, b) {
   return lines.map((line) => h("li", {}, line));
 }
 
-/** The darkest cell of the difference, where it is not one of words. @param {Shown} a @param {Shown} b */
+/** The largest difference, where it is not one of words. @param {Shown} a @param {Shown} b */
 function ofAll(a, b) {
   const { most, size, any } = largest(a, b);
   if (size <= most) return [];
   const columns = a.group.keys.length;
-  const [from, to] = [a.group.queries[Math.floor(any / columns)], a.group.keys[any % columns]];
-  const shares = [a, b].map((side) => inColour(side, open(side.marked[any])));
-  return [phrase("all_differ_most", ...[from, to].map((label) => strong(cut(label, LETTERS))), ...shares)];
+  const [from, to] = [names(a, b, "queries")(Math.floor(any / columns)), names(a, b, "keys")(any % columns)];
+  const shares = [a, b].map((side) => inColour(side, taken(side.marked[any])));
+  return [phrase("all_differ_most", strong(from), strong(to), ...shares)];
 }
 
 /** @param {Shown} a @param {Shown} b */
 function ofMaps(a, b) {
   const { q, k, most, size } = largest(a, b);
-  if (size < NOISE) return [[t("same_maps")]];
   const columns = a.group.keys.length;
   const at = q * columns + k;
-  const [from, to] = [a.group.queries[q], a.group.keys[k]].map((label) => strong(cut(label, LETTERS)));
+  const [from, to] = [names(a, b, "queries")(q), names(a, b, "keys")(k)].map(strong);
   const peaks = [a, b].map(({ marked }) => rows(marked, columns).map((row) => row.indexOf(Math.max(...row))));
   const agreed = peaks[0].filter((key, row) => key === peaks[1][row]).length;
   return [
     phrase(
       size > most ? "words_differ_most" : "differ_most",
       from,
-      inColour(a, open(a.marked[at])),
-      inColour(b, open(b.marked[at])),
+      inColour(a, taken(a.marked[at])),
+      inColour(b, taken(b.marked[at])),
       to,
     ),
     phrase("same_peaks", String(agreed), String(peaks[0].length)),
-    phrase("keys_each", ...[a, b].map((side) => h("b", { class: `of-${side.name}` }, spread(side).toFixed(1)))),
   ];
 }
 
@@ -199,21 +238,25 @@ function zeros({ marked }) {
  */
 export function row(place, a, b, spot) {
   const columns = a.group.keys.length;
+  const [from, to] = [names(a, b, "queries"), names(a, b, "keys")];
   return effect(() => {
     const { q, k } = spot();
-    const [one, two] = [a, b].map(({ marked }) => Array.from(marked.subarray(q * columns, (q + 1) * columns), open));
-    const keys = [...one.keys()];
+    const [one, two] = [a, b].map(({ marked }) => Array.from(marked.subarray(q * columns, (q + 1) * columns), taken));
+    // what both masks forbid takes nothing
+    const open = (/** @type {number} */ at) => [a, b].some(({ marked }) => marked[q * columns + at] > -Infinity);
+    const keys = [...one.keys()].filter(open);
+    const count = keys.length;
     const shown =
-      columns > MOST ? keys.sort((x, y) => Math.max(one[y], two[y]) - Math.max(one[x], two[x])).slice(0, MOST) : keys;
+      count > MOST ? keys.sort((x, y) => Math.max(one[y], two[y]) - Math.max(one[x], two[x])).slice(0, MOST) : keys;
     fill(
       place,
-      h("h2", {}, phrase("row_of", h("bdi", {}, cut(a.group.queries[q], LETTERS)))),
+      h("h2", {}, phrase("row_of", h("bdi", {}, from(q)))),
       h(
         "div",
         { class: "pairs" },
-        shown.map((at) => pair(a.group.keys[at], one[at], two[at], at === k)),
+        shown.map((at) => pair(to(at), one[at], two[at], at === k)),
       ),
-      columns > MOST ? h("p", { class: "note" }, t("largest_keys", MOST, columns)) : null,
+      count > MOST ? h("p", { class: "note" }, t("largest_keys", MOST, count)) : null,
     );
   });
 }
@@ -228,7 +271,7 @@ function pair(label, one, two, on) {
   return h(
     "div",
     { class: on ? "on" : null },
-    h("bdi", {}, cut(label, LETTERS)),
+    h("bdi", { title: label }, label),
     h("span", { class: "tracks" }, track("A", one), track("B", two)),
     h("span", { class: "of-A" }, part(one)),
     h("span", { class: "of-B" }, part(two)),

@@ -23,6 +23,10 @@ const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
 const PLAIN = 4;
 /** Inputs whose pictures need all of a card's width. */
 const WIDE = new Set(["molecule", "series"]);
+/** Pages that show any input that they can show, besides those of one kind. */
+const EACH = new Set(["translate", "compare"]);
+/** What another input does not keep. */
+const ANEW = { q: -1, k: -1, f: "", t: -1, nd: -1 };
 /** A word that stands three times in a row. */
 const REPEATED = /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/;
 
@@ -35,6 +39,12 @@ export function address(page, selection) {
   if (state.language.value) values.push(["lang", state.language.value]);
   return `#/${page}?${new URLSearchParams(values.map(([name, value]) => [name, String(value)]))}`;
 }
+
+/**
+ * The address of another input on the page that is shown, with all else that is chosen.
+ * @param {{ text?: string, example?: number }} input
+ */
+const here = ({ text = "", example = -1 }) => state.address(undefined, [], { ...ANEW, x: text, ex: example });
 
 /** @param {{ text?: string, example?: number }} input */
 const source = ({ text, example }) => (text === undefined ? { example } : { text });
@@ -55,6 +65,7 @@ export function mount(place, run) {
   // a model without attention has no picture
   if (!run.stages.length) return () => {};
   const leaving = new AbortController();
+  const stays = EACH.has(state.page.peek()) && !state.lacks(state.page.peek());
   const cards = run.examples.map((example) => {
     const where = { m: run.model, x: example.text, ex: example.example };
     const picture = h("div", { class: "picture" });
@@ -66,7 +77,10 @@ export function mount(place, run) {
     const name = h("bdi", { class: molecule ? "smiles" : null }, molecule ? atoms(title) : title);
     const link = h(
       "a",
-      { class: WIDE.has(run.input) ? "example stacked" : "example", href: address(page, where) },
+      {
+        class: WIDE.has(run.input) ? "example stacked" : "example",
+        href: stays ? () => here(example) : address(page, where),
+      },
       picture,
       h("p", { class: "side" }, name),
       answer,
@@ -75,7 +89,9 @@ export function mount(place, run) {
     );
     place.append(link);
     const writesOn = run.task === "language-model";
-    return { example, name, where, page, link, picture, answer, truth, story, writesOn };
+    /** Opens on a cell. @param {any} cell */
+    const opens = (cell) => stays || (link.href = address(page, { ...where, ...cell }));
+    return { example, name, opens, page, link, picture, answer, truth, story, writesOn };
   });
   follow(cards, run, leaving.signal);
   return () => leaving.abort();
@@ -135,7 +151,7 @@ async function ofSeries(card, trace, series, number) {
   const path = { layer: group.layers[layer], head };
   const weights = await getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${query(path)}`);
   const pair = series.strongest(group, weights.data);
-  card.link.href = address("attend", { ...card.where, g: group.name, l: layer, h: head, q: pair.query, k: pair.key });
+  card.opens({ g: group.name, l: layer, h: head, q: pair.query, k: pair.key });
   fill(card.story, ...series.story(group, { ...pair, head }));
   series.sketch(card.picture, trace, group, Array.from(pair.row));
 }
@@ -153,7 +169,7 @@ async function drawn(card, trace, mute) {
     const draw = { vision: image, graph }[/** @type {string} */ (card.page)] || sound;
     const drawing = await draw(card.picture, trace, group, layer);
     fill(card.story, ...(drawing ? drawing.story : []));
-    if (drawing) card.link.href = address(card.page, { ...card.where, ...drawing.where });
+    if (drawing) card.opens(drawing.where);
     if (drawing?.colours) coloured(card, trace, drawing.colours);
     return undefined;
   }
@@ -165,7 +181,7 @@ async function drawn(card, trace, mute) {
   const fold = merged ? { merged: "true" } : {};
   const pair = await getJson(`${at}/salient?${query({ ...path, ...fold })}`);
   const cell = { l: layer, h: pair.head, q: pair.query, k: pair.key };
-  card.link.href = address("attend", { ...card.where, ...cell, ...(merged ? { w: "1" } : {}) });
+  card.opens({ ...cell, ...(merged ? { w: "1" } : {}) });
   fill(card.story, ...(mute ? [t("card_near_even")] : story(group, spelled, pair, merged)));
   const rest = mute ? undefined : behind(group.queries, spelled.queries, pair.query);
   fill(card.answer, ...answered(trace, card.writesOn, rest));

@@ -102,9 +102,9 @@ export function mount(place, more = null, lines = "") {
     strip.draw(how.name, how.ticks);
     title.textContent = how.title;
     scale.hidden = Boolean(how.even);
-    const small = numerals && weights.some((weight) => Math.abs(weight) > 0 && Math.abs(weight) < 0.005);
+    const dots = numerals && weights.some((_, at) => how.numeral(at)?.text === "·");
     notes.textContent = [
-      small && how.name.startsWith("ink") ? t("dot_note") : "",
+      dots ? t("dot_note") : "",
       weights.includes(-Infinity) ? `▨ ${lacking(how.absent)}` : "",
       how.absent?.blank.length ? `□ ${how.absent.hidden}` : "",
       lines,

@@ -6,12 +6,11 @@ import { effect } from "../store.js";
 import { entries, signed } from "../core/color.js";
 import { LARGEST, NUMERALS } from "../core/fit.js";
 import { marked, numbered, painted, parted, under, windowed } from "../core/heatmap.js";
-import { cut, shown as visible } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import * as axis from "./axis.js";
 import * as legend from "./legend.js";
 
-const LABELLED = 48;
 /** Pixels to the right of a map that fills its place. */
 const SPARE = 12;
 /** Pixels of a cell at most, without a legend. */
@@ -27,10 +26,11 @@ const MOVES = /** @type {Record<string, [number, number]>} */ ({
  * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, low?: number,
  *   signed?: boolean, title: string, width?: number, cell: { value: any, peek: () => any },
  *   told: (q: number, k: number) => string, pick?: (q: number, k: number) => void,
- *   spot?: () => { q: number, k: number }, quantity?: string, sides?: { from: string, to: string } }} Matrix
+ *   spot?: () => { q: number, k: number }, quantity?: string, sides?: { from: string, to: string },
+ *   room?: { rows: string[][], columns: string[][] } }} Matrix
  * `quantity`: what the numbers are; with it the map is as wide as its place, has a legend and numbers in its cells;
  * `low`: where colours begin, in even steps up to `top`; `sides`: what rows and columns are; `spot`: the cell that is
- * marked while none is looked at
+ * marked while none is looked at; `room`: labels of this and of other maps, which all leave as much room
  */
 
 /** @param {HTMLElement} place @param {Matrix} matrix @returns {() => void} */
@@ -40,6 +40,9 @@ export function mount(place, matrix) {
   const tip = h("div", { class: "tip", hidden: true });
   const cells = h("div", { class: "cells" }, canvas, tip);
   const { sides } = matrix;
+  const { room = { rows: [matrix.rows], columns: [matrix.columns] } } = matrix;
+  const [left, above] = [h("div"), h("div")];
+  const beside = axis.mount(left, matrix.rows, "rows", Math.max(...room.rows.map(axis.longest)) + 12);
   const titled = (/** @type {any} */ text) =>
     sides ? h("div", { class: text && "axis-title" }, text && t(text)) : null;
   const frame = h(
@@ -47,21 +50,23 @@ export function mount(place, matrix) {
     { class: sides ? "frame titled" : "frame" },
     [titled(""), titled(""), titled(sides && sides.to), titled("")],
     h("div", {}),
-    h("div", { class: "columns" }, labels(matrix.columns)),
+    above,
     titled(sides && sides.from),
-    h("div", { class: "rows" }, labels(matrix.rows)),
+    left,
     cells,
   );
   place.append(frame);
-  const room = matrix.quantity
+  const wide = matrix.quantity
     ? place.getBoundingClientRect().right - cells.getBoundingClientRect().left - SPARE
     : matrix.width || 300;
   const most = matrix.quantity ? LARGEST : SMALL;
-  const side = Math.max(4, Math.min(most, Math.floor(room / Math.max(rows, columns, 1))));
+  const side = Math.max(4, Math.min(most, Math.floor(wide / Math.max(rows, columns, 1))));
+  const label = Math.max(...room.columns.map(axis.longest));
+  const level = label + 6 <= side;
+  const over = axis.mount(above, matrix.columns, level ? "level" : "upright", level ? 22 : label + 10);
   const explain = matrix.quantity ? legend.mount(place) : null;
   cells.style.width = `${side * columns}px`;
   cells.style.height = `${side * rows}px`;
-  frame.style.setProperty("--side", `${side}px`);
   const within = (/** @type {{ q: number, k: number } | null} */ at) =>
     at && at.q < rows && at.k < columns && at.q >= 0;
   const end = effect(() => {
@@ -77,6 +82,9 @@ export function mount(place, matrix) {
       if (numerals) numbered(canvas, window, rows, columns, numerals);
       const mark = at || (matrix.spot && matrix.spot());
       if (within(mark)) marked(canvas, mark, window);
+      const chosen = within(mark) ? mark : { q: -1, k: -1 };
+      beside({ x: 0, y: 0, side }, side * rows, chosen.q);
+      over({ x: 0, y: 0, side }, side * columns, chosen.k);
       tip.hidden = !within(at) || at.k < 0;
       if (tip.hidden) return;
       tip.textContent = matrix.told(at.q, at.k);
@@ -92,7 +100,11 @@ export function mount(place, matrix) {
   });
   canvas.addEventListener("pointerleave", () => (matrix.cell.value = null));
   canvas.addEventListener("blur", () => (matrix.cell.value = null));
-  canvas.addEventListener("click", () => chosen(matrix));
+  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+    // a finger that taps has left before
+    matrix.cell.value = under(canvas, event, rows, columns);
+    chosen(matrix);
+  });
   canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressed(event, matrix, rows, columns));
   return end;
 }
@@ -142,9 +154,4 @@ function fitted(canvas, columns) {
   // to set a size takes away what is drawn
   if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
   return width / columns;
-}
-
-/** @param {string[]} names */
-function labels(names) {
-  return names.length > LABELLED ? [] : names.map((name) => h("span", { title: visible(name) }, cut(name, 12)));
 }

@@ -93,7 +93,7 @@ export function controls(self, count) {
     },
     () => (self.playing() ? "❚❚" : "▶"),
   );
-  const told = h("span", { class: "count" }, () => t("step_of", self.step() + 1, count.value));
+  const told = h("span", { class: "count" }, () => (count.value ? t("step_of", self.step() + 1, count.value) : ""));
   const end = effect(() => {
     // after the largest value is known
     void count.value;

@@ -5,8 +5,8 @@
 export const WORDS = {
   comparison: ["Compare A with B", "比较 A 与 B"],
   compare_lead: [
-    "Two heads, runs or mechanisms on one input. Choose what B has otherwise: another run, head or mechanism.",
-    "在同一输入上比较两个头、两个模型或两种机制。选择 B 有何不同：另一个模型、另一个头，或替换机制。",
+    "Two heads, runs, mechanisms or inputs beside each other. Choose how B differs from A.",
+    "并排比较两个头、两个模型、两种机制或两个输入。请选择 B 与 A 有何不同。",
   ],
   choose_sides: ["Choose A and B", "选择 A 与 B"],
   two_trainings: ["Two trainings", "两次训练"],
@@ -14,6 +14,7 @@ export const WORDS = {
   mean_of_all_heads: ["mean of heads", "各头平均"],
   same_answer: ["Both answer “{0}”", "两者的输出都是“{0}”"],
   two_answers: ["A answers “{0}”, B answers “{1}”", "A 的输出是“{0}”，B 的输出是“{1}”"],
+  one_answer: ["{0} answers “{1}”, {2} gives no answer.", "{0} 的输出是“{1}”，{2} 没有输出。"],
   same_maps: ["Both maps are the same.", "两幅热图相同。"],
   differ_most: [
     "They differ most at {0}: A takes {1} and B {2} of its values from {3}.",
@@ -24,8 +25,8 @@ export const WORDS = {
     "只看词，差别最大处是 {0}：从 {3} 取的值，A 占 {1}，B 占 {2}。",
   ],
   all_differ_most: [
-    "With marks and special tokens, the darkest cell is {0} → {1}: A {2}, B {3}.",
-    "计入标点与特殊词元，颜色最深处是 {0} → {1}：A {2}，B {3}。",
+    "With marks and special tokens, the largest difference is “{0}” → “{1}”: A {2}, B {3}.",
+    "计入标点与特殊词元，差别最大处是“{0}”→“{1}”：A {2}，B {3}。",
   ],
   same_peaks: ["In {0} of {1} rows both look most at the same key.", "{1} 行中有 {0} 行，两者最看重的键相同。"],
   keys_each: ["A row looks at {0} keys in A and at {1} in B, on average.", "平均每行，A 看 {0} 个键，B 看 {1} 个。"],
@@ -39,6 +40,10 @@ export const WORDS = {
     "Metrics are of each run's validation part. One seed each: train both with more before you believe a difference.",
     "指标为各自验证集上的结果。各只有一个随机种子：相信差别之前，请用更多种子训练。",
   ],
+  other_measures: [
+    "The tasks or the data differ, so these numbers cannot be compared: each says how well a run does its own task.",
+    "任务或数据不同，这些数值不可相互比较：各自只说明该模型完成自身任务的好坏。",
+  ],
   largest_keys: ["The {0} largest of {1} keys.", "{1} 个键中最大的 {0} 个。"],
   sameinput: ["the same input", "相同输入"],
   samemodel: ["the same run", "相同模型"],
@@ -50,9 +55,9 @@ export const WORDS = {
   meandifference: ["mean size of a difference", "差的平均大小"],
   othertokens: ["the tokens differ: places are compared", "词元不同：按位置比较"],
   unlike: [
-    "A difference needs the same number of rows and of columns: take the same input with another run, layer, " +
-      "head or mechanism.",
-    "相减需要相同的行数和列数：请用相同输入，换模型、层、头或机制。",
+    "A difference needs the same number of rows and of columns. Give both the same input, and B another layer, head " +
+      "or mechanism, or a run that cuts it into as many tokens.",
+    "相减需要相同的行数和列数。请让两侧输入相同，并为 B 选另一层、头或机制，或选切出同样多词元的模型。",
   ],
   report_comparison: ["Comparison:", "比较："],
   report_complexity: ["Costs by size:", "规模与开销："],

@@ -7,6 +7,10 @@ export const WORDS = {
     "{0} writes no text word by word; {1} shows it. Runs that write:",
     "{0} 不逐词写出文字，请看“{1}”页。可写文字的模型：",
   ],
+  write_lead: [
+    "A text as it is written, step by step: where each word looks, what else was likely, which hypotheses are kept.",
+    "逐步显示文字如何写出：每个词看向哪里、还有哪些候选、保留了哪些假设。",
+  ],
   back: ["Step back", "后退一步"],
   forward: ["Step forward", "前进一步"],
   stopped: ["stopped", "已停止"],
