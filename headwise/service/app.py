@@ -197,6 +197,7 @@ def _add_status(app: FastAPI, service: Service) -> None:
                 "input": run.predictor.given,
                 "chat": run.predictor.has_chat_template,
                 "writes": run.decoding(None) is not None,
+                "trained": run.folder is not None,
                 "film": run.folder is not None and has_film(run.folder),
             }
             for run in service.runs.values()

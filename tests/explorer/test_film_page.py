@@ -88,7 +88,7 @@ def test_the_keyboard_plays_and_the_address_follows(page, site):
     page.keyboard.press("Space")
     at(page, 3, layer="encoder.blocks.1.self_attention", head=1)
     page.wait_for_selector("button.play[aria-pressed=false]")
-    page.select_option("select[aria-label=probe]", "1")
+    page.select_option("select[aria-label="recorded input"]", "1")
     at(page, 3, probe=1, layer="encoder.blocks.1.self_attention", head=1)
 
 

@@ -233,11 +233,20 @@ function stages() {
     return null;
   const of = (/** @type {string} */ name) => (state.view.value === "heat" ? name : "");
   const [now, by] = [of(state.stage.value), of(state.by.value)];
+  const elsewhere = state.view.value !== "heat";
+  const jumped = (/** @type {string} */ title) => {
+    if (elsewhere && title) state.status.value = t("as_map", title);
+  };
+  const methods = choice(METHODS, by);
+  methods.addEventListener("change", () => jumped(methods.value && methods.selectedOptions[0].text));
   return [
     pick(
-      ["", "scores"].map((name) => [t(`stage_${name || "weights"}`), !by && now === name, () => state.ofStage(name)]),
+      ["", "scores"].map((name) => {
+        const title = t(`stage_${name || "weights"}`);
+        return [title, !by && now === name, () => (state.ofStage(name), jumped(name && title))];
+      }),
     ),
-    choice(METHODS, by),
+    methods,
   ];
 }
 
