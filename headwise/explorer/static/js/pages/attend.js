@@ -82,6 +82,7 @@ export function mount(place) {
   addEventListener("resize", resized);
   const ends = [
     keyed,
+    mapped(),
     others(offered),
     // a page that was saved has nobody to ask
     inside() ? () => {} : edited(edits),
@@ -225,6 +226,17 @@ function views() {
   return !ofMethod() && pick(state.VIEWS.map(item));
 }
 
+/** Says why there is a map in place of another view: it alone shows what was asked for. */
+function mapped() {
+  let before = { view: "heat", of: "" };
+  return effect(() => {
+    const now = { view: state.view.value, of: state.by.value ? `by_${state.by.value}` : state.stage.value };
+    if (now.view === "heat" && before.view !== "heat" && now.of && now.of !== before.of)
+      state.status.value = t("as_map", t(now.of === "scores" ? "stage_scores" : now.of));
+    before = now;
+  });
+}
+
 /** What a map holds; a page that was saved holds weights alone. */
 function stages() {
   const group = state.chosen();
@@ -233,20 +245,11 @@ function stages() {
     return null;
   const of = (/** @type {string} */ name) => (state.view.value === "heat" ? name : "");
   const [now, by] = [of(state.stage.value), of(state.by.value)];
-  const elsewhere = state.view.value !== "heat";
-  const jumped = (/** @type {string} */ title) => {
-    if (elsewhere && title) state.status.value = t("as_map", title);
-  };
-  const methods = choice(METHODS, by);
-  methods.addEventListener("change", () => jumped(methods.value && methods.selectedOptions[0].text));
   return [
     pick(
-      ["", "scores"].map((name) => {
-        const title = t(`stage_${name || "weights"}`);
-        return [title, !by && now === name, () => (state.ofStage(name), jumped(name && title))];
-      }),
+      ["", "scores"].map((name) => [t(`stage_${name || "weights"}`), !by && now === name, () => state.ofStage(name)]),
     ),
-    methods,
+    choice(METHODS, by),
   ];
 }
 

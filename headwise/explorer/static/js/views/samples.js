@@ -66,7 +66,7 @@ export function mount(place) {
 function sample(name) {
   const canvas = h("canvas", { width: SIDE, height: SIDE });
   canvas.style.display = "block";
-  follow(canvas, () => (canvas.style.width = state.trace.value ? "2.5rem" : "6rem"));
+  follow(canvas, () => void (canvas.style.width = state.trace.value ? "2.5rem" : "6rem"));
   const pen = canvas.getContext("2d");
   pen.scale(SIDE / 100, SIDE / 100);
   DRAWN[name](pen);
