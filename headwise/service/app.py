@@ -187,7 +187,7 @@ def _add_status(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/v1/meta")
     async def meta() -> Response:
-        """The runs, what each is asked for, whether it writes token by token and has a film, and the limits."""
+        """The runs, what each is asked for, whether it writes, was trained here and has a film, and the limits."""
         runs = [
             {
                 "name": run.name,
