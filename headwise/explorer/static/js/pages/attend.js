@@ -228,12 +228,12 @@ function views() {
 
 /** Says why there is a map in place of another view: it alone shows what was asked for. */
 function mapped() {
-  let before = { view: "heat", of: "" };
+  let before = "heat";
   return effect(() => {
-    const now = { view: state.view.value, of: state.by.value ? `by_${state.by.value}` : state.stage.value };
-    if (now.view === "heat" && before.view !== "heat" && now.of && now.of !== before.of)
-      state.status.value = t("as_map", t(now.of === "scores" ? "stage_scores" : now.of));
-    before = now;
+    const [view, of] = [state.view.value, state.by.value ? `by_${state.by.value}` : state.stage.value];
+    if (view === "heat" && before !== "heat" && of)
+      state.status.value = t("as_map", t(of === "scores" ? "stage_scores" : of));
+    before = view;
   });
 }
 
