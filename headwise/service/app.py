@@ -187,7 +187,7 @@ def _add_status(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/v1/meta")
     async def meta() -> Response:
-        """The runs, what each is asked for, whether it writes token by token and has a film, and the limits."""
+        """The runs, what each is asked for, whether it writes, was trained here and has a film, and the limits."""
         runs = [
             {
                 "name": run.name,
@@ -197,6 +197,7 @@ def _add_status(app: FastAPI, service: Service) -> None:
                 "input": run.predictor.given,
                 "chat": run.predictor.has_chat_template,
                 "writes": run.decoding(None) is not None,
+                "trained": run.folder is not None,
                 "film": run.folder is not None and has_film(run.folder),
             }
             for run in service.runs.values()

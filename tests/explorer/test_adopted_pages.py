@@ -141,8 +141,23 @@ def test_a_model_of_pictures_without_examples_asks_for_one(page, site, given):
     page.get_by_text("Send a picture (PNG or JPEG) with the button above.").wait_for()
     page.get_by_role("button", name="中文").click()
     page.get_by_text("请用上方的按钮发送一幅图像").wait_for()
-    # it has nothing to offer
+    # it has nothing to offer, and no number of an example is asked for
     assert not page.locator(".offered > *").count()
+    assert not page.locator("#input").is_visible()
     # an example that is asked for and is not there is a refusal, which the browser notes
     assert [message for message in page.told if "404" not in message] == []
     page.told.clear()
+
+
+def test_a_drawn_picture_is_there_to_try(page, site):
+    page.goto(f"{site}#/vision?m=vit")
+    drawn = page.locator("[aria-label='Or try a drawn one:'] button")
+    drawn.nth(2).wait_for()
+    assert drawn.count() == 3
+    large = drawn.nth(1).bounding_box()
+    drawn.nth(1).click()
+    page.wait_for_selector("html[data-ready^='vision/']")
+    # the others stay beside it, smaller
+    assert [one.get_attribute("aria-pressed") for one in drawn.all()] == ["false", "true", "false"]
+    assert 24 <= drawn.nth(1).bounding_box()["width"] < large["width"]
+    page.get_by_text("The picture is grey so that colour shows weights alone.").wait_for()

@@ -151,8 +151,14 @@ def test_one_control_shows_raw_scores(browser, site, size):
     assert ticks[0] == -ticks[-1] == pytest.approx(-abs(exact).max(), rel=0.06)
     page.keyboard.press("r")
     page.wait_for_selector(".colours:has-text('attention weight')")
-    # links are of weights
+    # links are of weights, and a map that comes in their place is said
     page.keyboard.press("r")
+    assert "as a map" not in page.locator("p.status").inner_text()
+    page.keyboard.press("v")
+    page.wait_for_selector("html[data-ready$='/links']")
+    page.get_by_role("button", name="Raw scores").click()
+    page.wait_for_selector(".colours:has-text('raw score')")
+    page.wait_for_selector("p.status:has-text('Raw scores: as a map')")
     page.keyboard.press("v")
     page.wait_for_selector("html[data-ready$='/links']")
     assert page.get_by_role("button", name="Weights", exact=True).get_attribute("aria-pressed") == "true"

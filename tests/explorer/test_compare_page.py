@@ -18,6 +18,7 @@ TITLES = {
     "decoder.blocks.0.self_attention": "Decoder layer 1, self-attention",
     LAYER: "Decoder layer 1, cross-attention",
 }
+SHORT = {layer: layer.split(".")[0] + " self" for layer in TITLES} | {LAYER: "cross"}
 ATTEND = "#/attend?m=run&x=a+and+g+.&g=decoder+cross"
 RECORD = {"d": 64, "heads": 8, "dtype": "float32", "device": "cpu", "hardware": "some processor", "mem_mib": 2.0}
 RECORDS = [
@@ -164,11 +165,29 @@ def test_heads_that_are_alike_and_what_each_does(page, site):
     lines = page.locator(".muted tbody tr").all()
     rows = [row.locator("td").all_inner_texts() for row in lines]
     assert len(rows) == len(found) == 8
+    top = max(effect["divergence"] for effect in found.values())
     for line, (title, head, divergence, *_) in zip(lines, rows, strict=True):
         layer = line.locator("td").first.get_attribute("title")
-        assert title == TITLES[layer]
-        assert float(divergence) == pytest.approx(found[layer, int(head) - 1]["divergence"], rel=6e-3, abs=1e-6)
-    assert [float(row[2]) for row in rows] == sorted((float(row[2]) for row in rows), reverse=True)
+        number, at = re.fullmatch(r"L(\d+)H(\d+)", head).groups()
+        assert (title, int(number) - 1) == (SHORT[layer], int(re.search(r"\d+", layer)[0]))
+        exact = found[layer, int(at) - 1]["divergence"]
+        assert float(divergence.lstrip("<")) == pytest.approx(exact, abs=6e-3 * top)
+    assert not any("-" in cell for row in rows for cell in row[1:])
+    shown = [
+        found[line.locator("td").first.get_attribute("title"), int(row[1].split("H")[1]) - 1]
+        for line, row in zip(lines, rows, strict=True)
+    ]
+    assert [one["divergence"] for one in shown] == sorted((one["divergence"] for one in shown), reverse=True)
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.wait_for_function(
+            "() => { const one = document.querySelector('.muted'); "
+            "return one && one.offsetWidth <= one.parentElement.clientWidth; }"
+        )
+    # what was measured stays while another group of layers is looked at
+    page.locator(".muted button").last.click()
+    page.wait_for_selector("html[data-ready$='/needs']")
+    assert page.locator(".muted tbody tr").count() == 8
 
 
 def test_heads_of_an_edited_model_are_compared_over_inputs(page, site):

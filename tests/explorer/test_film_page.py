@@ -88,7 +88,7 @@ def test_the_keyboard_plays_and_the_address_follows(page, site):
     page.keyboard.press("Space")
     at(page, 3, layer="encoder.blocks.1.self_attention", head=1)
     page.wait_for_selector("button.play[aria-pressed=false]")
-    page.select_option("select[aria-label=probe]", "1")
+    page.get_by_label("recorded input", exact=True).select_option("1")
     at(page, 3, probe=1, layer="encoder.blocks.1.self_attention", head=1)
 
 
@@ -157,6 +157,13 @@ def test_an_alignment_appears_where_it_stays(page, site, curve, frame):
 def test_a_run_without_a_film_says_how_to_get_one(page, site):
     page.goto(site + "#/film?m=filler&lang=zh")
     page.wait_for_selector("html[data-ready='film/none']")
-    assert "film.every=50" in page.locator("main").inner_text()
-    # its keys do nothing here
-    assert page.locator("main .note:visible").count() == 0
+    said = page.locator("main").inner_text()
+    assert "headwise train filler/config.toml film.every=50 --run-folder filler-film" in said
+    assert "逐帧" in said
+    # its keys do nothing here, and nothing is typed
+    assert "空格" not in said
+    assert not page.locator("#input").is_visible()
+    # a run that has one is a click away
+    page.locator(".offers button", has_text="film-run").click()
+    page.wait_for_selector("html[data-ready^='film/3/']")
+    assert page.locator(".offers").count() == 0

@@ -164,6 +164,54 @@ def test_words_are_queries_of_a_caption(page, site):
     assert page.locator("button.token.chosen").inner_text() == word.inner_text()
 
 
+ORANGE = """(canvas, [row, column, rows, columns]) => {
+    const x = Math.round(((column + 0.5) * canvas.width) / columns), y = Math.round((row * canvas.height) / rows);
+    const c = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    c.drawImage(canvas, x, Math.max(0, y - 1), 1, 3, 0, 0, 1, 3);
+    const { data } = c.getImageData(0, 0, 1, 3);
+    return [0, 4, 8].some((at) => data[at] > data[at + 2] + 60); }"""
+
+
+def test_a_patch_of_a_caption_is_chosen_and_read(page, site):
+    opened(page, site, "#/vision?m=caption&ex=0&ea=mean", "vision/decoder cross/")
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "caption", "example": 0}).json()
+    rows, columns = told["axes"]["decoder cross"]["keys"]["grid"]
+    shown = page.locator("html").get_attribute("data-ready")
+    exact = numbers(page, site, "caption", "row", {"group": "decoder cross", "q": int(shown.split("/")[-1])}, example=0)
+    canvas = page.locator(".seen canvas.over").first
+
+    def read(row, column):
+        page.wait_for_selector(f".read .say strong:has-text('row {row + 1}, column {column + 1}')")
+        share = page.locator(".read .say strong").nth(1).inner_text().removesuffix(" %")
+        mean = 100 * exact[0, :, columns * row + column].mean()
+        assert float(share.removeprefix("<")) == pytest.approx(mean, abs=0.11)
+        assert canvas.evaluate(ORANGE, [row, column, rows, columns])
+        assert f"k={columns * row + column}" in page.url.split("&")
+        assert re.search(r"[?&]q=\d", page.url)
+
+    for row, column in ((1, 0), (0, 1)):
+        box = canvas.bounding_box()
+        spot = {"x": (column + 0.5) * box["width"] / columns, "y": (row + 0.5) * box["height"] / rows}
+        canvas.click(position=spot)
+        page.mouse.move(0, 0)
+        read(row, column)
+    canvas.focus()
+    page.keyboard.press("ArrowDown")
+    read(1, 1)
+    page.reload()
+    page.wait_for_selector(f"html[data-ready='{shown}']")
+    read(1, 1)
+
+
+def test_a_caption_that_is_not_that_of_the_data_is_marked_and_not_cut(page, site):
+    page.set_viewport_size({"width": 390, "height": 844})
+    opened(page, site, "#/vision?m=caption&ex=0", "vision/decoder cross/")
+    label = page.locator(".answer-line .errs")
+    assert label.inner_text().startswith("✗")
+    long = "one => { one.textContent = 'a red triangle '.repeat(9); return one.scrollWidth <= one.clientWidth; }"
+    assert label.locator("bdi").evaluate(long)
+
+
 @pytest.mark.parametrize("by", ["norms", "rollout", "integrated"])
 def test_what_counts_by_a_method_stands_over_the_picture(page, site, by):
     opened(page, site, f"{VISION}&ea=mean", "vision/")

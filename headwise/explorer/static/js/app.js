@@ -31,6 +31,9 @@ const [UNTRACED, ASKLESS] = [new Set(["translate", "positions"]), new Set(["posi
 /** Pages that show the answer themselves. */
 const ANSWERED = new Set(["attend", "trace", "compare", "graph", "vision", "translate", "film"]);
 
+/** Whether no input is typed: a film has its own, and a model of files without any by number is sent one. */
+const untyped = () => state.page.value === "film" || (state.readsFiles() && !state.chosenRun().trained);
+
 const noModels = () => Boolean(state.meta.value) && !state.meta.value.models.length;
 
 /** The model and its input. */
@@ -40,6 +43,7 @@ function ask() {
     type: "text",
     autocomplete: "off",
     "aria-label": () => t("input"),
+    hidden: untyped,
     placeholder: () => t(`type_${state.readsFiles() ? "number" : state.reads() || "text"}`),
     value: () => (state.example.value < 0 ? state.text.value : named()),
   });
@@ -69,7 +73,7 @@ function ask() {
     models,
     input,
     template(),
-    h("button", { type: "submit", class: "main" }, () => t("look")),
+    h("button", { type: "submit", class: "main", hidden: untyped }, () => t("look")),
   );
 }
 

@@ -82,6 +82,7 @@ export function mount(place) {
   addEventListener("resize", resized);
   const ends = [
     keyed,
+    mapped(),
     others(offered),
     // a page that was saved has nobody to ask
     inside() ? () => {} : edited(edits),
@@ -223,6 +224,17 @@ function views() {
   const item = (/** @type {string} */ name) =>
     /** @type {Item} */ ([t(name), state.view.value === name, () => (state.view.value = name), why(name)]);
   return !ofMethod() && pick(state.VIEWS.map(item));
+}
+
+/** Says why there is a map in place of another view: it alone shows what was asked for. */
+function mapped() {
+  let before = "heat";
+  return effect(() => {
+    const [view, of] = [state.view.value, state.by.value ? `by_${state.by.value}` : state.stage.value];
+    if (view === "heat" && before !== "heat" && of)
+      state.status.value = t("as_map", t(of === "scores" ? "stage_scores" : of));
+    before = view;
+  });
 }
 
 /** What a map holds; a page that was saved holds weights alone. */

@@ -9,10 +9,12 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import { stepsOf, toTrace } from "../views/checkpoints.js";
+import { again } from "../views/again.js";
 import * as curves from "../views/film_curves.js";
 import * as heads from "../views/film_heads.js";
 import * as settled from "../views/film_settled.js";
 import * as heat from "../views/heat.js";
+import { later } from "../views/later.js";
 import { WORDS } from "../words/film.js";
 
 learn(WORDS);
@@ -76,7 +78,7 @@ export function mount(place) {
   const way = h("p", {});
   const charts = h("section", { class: "panel" });
   const says = h("section", { class: "settled", "aria-label": () => t("settled") });
-  const none = h("p", {});
+  const none = h("div", {});
   const all = h(
     "div",
     { hidden: () => !film.value },
@@ -110,13 +112,15 @@ export function mount(place) {
 /** Asks for the film of the model that is chosen. @param {HTMLElement} none */
 function followed(none) {
   let turn = 0;
+  let end = () => {};
   return effect(() => {
     const meta = state.meta.value;
     const name = state.model.value || (meta && meta.models.length ? meta.models[0].name : "");
     turn += 1;
     const mine = turn;
     film.value = null;
-    fill(none);
+    end();
+    end = () => {};
     if (!name) return;
     // a film may have gone on since it was asked for
     getNow("/api/v1/films")
@@ -127,8 +131,7 @@ function followed(none) {
         film.value = told;
         kept.value = there && !inside() ? await stepsOf(name).catch(() => []) : [];
         if (there) return;
-        fill(none, `${name}: ${t("noFilm")}`);
-        document.documentElement.dataset.ready = "film/none";
+        end = later(() => import("../views/no_film.js"), none, name, models);
       })
       .catch(failed);
   });
@@ -262,7 +265,8 @@ function shown(large, now, axes, matrix) {
 function traced() {
   const [found, steps] = [film.value, kept.value];
   if (!found || inside()) return "";
-  if (!steps.length) return t("trace_none");
+  if (!steps.length)
+    return [t("trace_none"), " ", h("code", {}, again(found.model, "film.every=50 training.keep_last=20"))];
   const now = place(found);
   const { near, href } = toTrace(steps, now.step, found.probes[now.probe], found.layers, now.layer, now.head);
   return h("a", { href }, t("trace_at", near));

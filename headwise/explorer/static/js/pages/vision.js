@@ -176,7 +176,10 @@ function counted(node, read, now) {
   };
 }
 
-/** Asks for what the query looks at, in all layers and heads. @param {{ value: Seen | null }} seen */
+/**
+ * Asks for what the query looks at, in all layers and heads.
+ * @param {{ value: Seen | null, peek: () => Seen | null }} seen
+ */
 function followed(seen) {
   const [trace, group] = [state.trace.value, chosen()];
   if (!trace || !group) {
@@ -184,6 +187,8 @@ function followed(seen) {
     return undefined;
   }
   const q = queried(trace, group);
+  const before = seen.peek();
+  if (before?.trace === trace && before.group === group && before.q === q) return undefined;
   const at = `/api/v1/traces/${trace.trace_id}`;
   const path = q < 0 ? `${at}/mean?${asked({ group: group.name })}` : `${at}/row?${asked({ group: group.name, q })}`;
   let alive = true;

@@ -7,12 +7,14 @@ import { inside } from "../inside.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { WORDS } from "../words/erring.js";
+import { classOf } from "./answer.js";
 
 learn(WORDS);
 
 /** @param {HTMLElement} line @returns {() => void} */
 export function mount(line) {
-  line.textContent = t("errs");
+  // a caption of other words may be no error
+  line.textContent = classOf(state.trace.peek()?.output || "") ? t("errs") : "";
   const run = state.model.peek() || state.meta.peek()?.models[0]?.name;
   if (inside() || !run) return () => {};
   let alive = true;

@@ -8,6 +8,7 @@ import * as state from "../state.js";
 import { effect } from "../store.js";
 import { learn, t } from "../strings.js";
 import { WORDS } from "../words/examples.js";
+import { later } from "./later.js";
 import { called } from "./naming.js";
 
 learn(WORDS);
@@ -38,6 +39,7 @@ export function mount(place) {
     const run = name || (meta && meta.models.length ? meta.models[0].name : "");
     if (!run) return undefined;
     let alive = true;
+    let end = () => {};
     const shown = () => {
       fill(
         select,
@@ -56,6 +58,8 @@ export function mount(place) {
         shown();
         // a model from elsewhere has none
         list.forEach((node) => (node.hidden = !listed.length));
+        others.className = listed.length ? "views" : "";
+        if (!listed.length && kind === "image") end = later(() => import("./samples.js"), place);
         // a page of pictures begins with one
         const none = state.example.peek() < 0 && !state.text.peek() && !state.upload.peek();
         if (none && listed.length && kind !== "text") state.instead(() => (state.example.value = found.opens || 0));
@@ -65,12 +69,12 @@ export function mount(place) {
         if (alive) state.status.value = error.message;
       },
     );
-    const end = effect(() => {
+    const stop = effect(() => {
       select.value = state.example.value >= 0 ? String(state.example.value) : "";
     });
     return () => {
       alive = false;
-      end();
+      [end, stop].forEach((one) => one());
     };
   });
 }
@@ -106,7 +110,7 @@ function chooser() {
     accept: "image/png,image/jpeg",
     onchange: () => sent(field.files[0]),
   });
-  return h("label", { class: "file" }, () => t("own_picture"), field);
+  return h("label", { class: () => (state.trace.value ? "file" : "file main") }, () => t("own_picture"), field);
 }
 
 /** @param {File | undefined} file */

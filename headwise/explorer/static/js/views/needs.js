@@ -3,12 +3,12 @@
 
 import { getNumbers, post, postLines } from "../api.js";
 import { fill, h } from "../dom.js";
-import { effect, signal } from "../store.js";
-import { number } from "../core/text.js";
+import { batch, effect, signal } from "../store.js";
+import { decimals, number } from "../core/text.js";
 import { read } from "../core/edits.js";
 import * as state from "../state.js";
 import { learn, phrase, sentences, t } from "../strings.js";
-import { layerNumber, layerTitle } from "../titles.js";
+import { groupTitle, layerNumber, layerTitle } from "../titles.js";
 import * as map from "./map.js";
 import { WORDS } from "../words/needs.js";
 
@@ -17,6 +17,10 @@ learn(WORDS);
 // as many as the service compares
 const MOST_INPUTS = 64;
 const NARROW = 700;
+
+/** What muting each head of an input came to; it stays while another group of layers is looked at. */
+const effects = signal(/** @type {any[]} */ ([]));
+let measured = "";
 
 /**
  * @param {HTMLElement} place
@@ -78,7 +82,7 @@ export function mount(place, trace, group, alive) {
   const alike = h("div", {}, h("h2", {}, t("similar")), said, similar);
   alike.append(h("p", { class: "side" }, t("similarnote"), " ", over));
   place.append(h("div", { class: "similarity" }, alike, h("div", {}, own)));
-  const ends = typed ? [one_by_one(muted, trace, group, given)] : [];
+  const ends = typed ? [one_by_one(muted, trace, given)] : [];
   /** @param {string[]} ids @param {() => boolean} wanted */
   const compared = async ([first, ...beside], wanted) => {
     if (!wanted()) return;
@@ -191,19 +195,20 @@ function choose(layer, head) {
  * Muting every head, asked for by a button and ended by another.
  * @param {HTMLElement} place
  * @param {state.Trace} trace
- * @param {state.Group} group
  * @param {() => string[]} given inputs
  */
-function one_by_one(place, trace, group, given) {
+function one_by_one(place, trace, given) {
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": () => t("muted") });
   const passes = trace.groups.reduce((sum, one) => sum + one.layers.length * one.heads, 0);
-  const [found, running] = [signal(/** @type {any[]} */ ([])), signal(false)];
+  const running = signal(false);
+  if (measured !== trace.trace_id) effects.value = [];
+  measured = trace.trace_id;
   let stop = /** @type {AbortController | null} */ (null);
   const begin = async () => {
     if (stop) stop.abort();
     const mine = new AbortController();
     stop = mine;
-    found.value = [];
+    effects.value = [];
     bar.hidden = false;
     running.value = true;
     try {
@@ -213,8 +218,8 @@ function one_by_one(place, trace, group, given) {
         if (line.heads) heads = line.heads;
         else if (line.done) state.status.value = t("finished");
         else {
-          found.value = [...found.peek(), line];
-          bar.value = found.peek().length / heads;
+          effects.value = [...effects.peek(), line];
+          bar.value = effects.peek().length / heads;
         }
       });
     } catch (error) {
@@ -225,7 +230,7 @@ function one_by_one(place, trace, group, given) {
     running.value = false;
   };
   const end = () => stop && stop.abort();
-  const table = h("div", { class: "scrolls", tabindex: 0 });
+  const table = h("div");
   place.append(
     h(
       "div",
@@ -236,35 +241,66 @@ function one_by_one(place, trace, group, given) {
     ),
     table,
   );
-  const drawn = effect(() => fill(table, shown(found.value, group)));
+  const drawn = effect(() => fill(table, shown(effects.value, trace.groups, running.value)));
   return () => {
     end();
     drawn();
   };
 }
 
-/** @param {any[]} found @param {state.Group} group */
-function shown(found, group) {
+/** @param {any[]} found @param {state.Group[]} groups @param {boolean} running whether there are more to come */
+function shown(found, groups, running) {
   if (!found.length) return [];
   const measures = Object.keys(found[0]).filter((name) => name !== "layer" && name !== "head");
   const by = measures.includes("divergence") ? "divergence" : measures[0];
   const rows = [...found].sort((one, two) => two[by] - one[by]);
-  const largest = Math.max(...rows.map((one) => Math.abs(one[by])), 1e-12);
+  // as many decimals as show three digits of the largest, so that numbers can be compared
+  const tops = measures.map((name) => Math.max(...rows.map((one) => Math.abs(one[name]))));
+  const places = tops.map((top) => Math.min(8, Math.max(2, 2 - Math.floor(Math.log10(top || 1)))));
+  const told = (/** @type {any} */ one, /** @type {number} */ at) =>
+    decimals(one[measures[at]], places[at]).replace("-", "−");
+  const cell = (/** @type {any} */ one, /** @type {number} */ at) => {
+    const node = h("td", {}, told(one, at));
+    const share = (100 * Math.abs(one[by])) / (tops[at] || 1);
+    if (measures[at] === by) node.style.background = `linear-gradient(var(--faint) 0 0) 0 / ${share}% 100% no-repeat`;
+    return node;
+  };
   const line = (/** @type {any} */ one) => {
-    const layer = group.layers.indexOf(one.layer);
-    const name = layer < 0 ? one.head + 1 : h("button", { onclick: () => choose(layer, one.head) }, one.head + 1);
-    const cells = measures.map((measure) => h("td", {}, number(one[measure])));
+    const { title, name, choose } = headOf(one, groups);
     return h(
       "tr",
       {},
-      h("td", { title: one.layer }, layerTitle(one.layer, Math.max(0, layer))),
-      h("td", {}, name),
-      cells,
-      h("td", {}, h("meter", { min: 0, max: largest, value: Math.abs(one[by]), "aria-hidden": "true" })),
+      h("td", { title: one.layer }, title.replace("-attention", "")),
+      h("td", {}, h("button", { onclick: choose }, name)),
+      measures.map((_, at) => cell(one, at)),
     );
   };
   const titles = ["layer", "head", ...measures].map((name) => h("th", { scope: "col" }, t(name)));
+  const [first] = rows;
+  const strong = (/** @type {string} */ text) => h("strong", {}, text);
+  const { title, name } = headOf(first, groups);
+  const most = phrase("say_most_needed", strong(`${title} ${name}`), t(by), strong(told(first, measures.indexOf(by))));
   return [
-    h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles, h("td", {}))), h("tbody", {}, rows.map(line))),
+    running ? null : h("p", { class: "say" }, most),
+    h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles)), h("tbody", {}, rows.map(line))),
+    h("p", { class: "note" }, t(`muted_${by}`)),
   ];
+}
+
+/**
+ * A head that was muted: the title of its group, its short name, and what looks at it.
+ * @param {{ layer: string, head: number }} muted @param {state.Group[]} groups
+ */
+function headOf({ layer, head }, groups) {
+  const group = groups.find(({ layers }) => layers.includes(layer));
+  const at = group ? group.layers.indexOf(layer) : 0;
+  return {
+    title: group ? groupTitle(group, groups) : layerTitle(layer, at),
+    name: t("layer_head_short", layerNumber(layer, at), head + 1),
+    choose: () =>
+      batch(() => {
+        if (group && state.chosen() !== group) state.inGroup(group.name);
+        choose(at, head);
+      }),
+  };
 }

@@ -1,14 +1,14 @@
 // @ts-check
-/** One image in grey under the weights: a click on a place makes it the query, the arrows move it. */
+/** One image in grey under the weights: a click on a place makes it the query, or the key of a word; arrows move it. */
 
 import { signedTicks, ticks } from "../core/bar.js";
 import { STRENGTH } from "../core/color.js";
-import { drawn, glowBar, gridded, largest, most, under } from "../core/overlay.js";
+import { coloured, drawn, glowBar, gridded, largest, most, under } from "../core/overlay.js";
 import { number, percent } from "../core/text.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { t } from "../strings.js";
+import { sentences, t } from "../strings.js";
 import * as legend from "./legend.js";
 
 /**
@@ -28,6 +28,32 @@ const hidden = signal(false);
 export const pointed = signal(-1);
 
 /**
+ * The place that was chosen as the key of what is no place itself, as a word; -1 for none.
+ * @param {import("../pages/vision.js").Seen} seen @param {What} what
+ */
+function chosenKey(seen, what) {
+  const { before, grid } = what.axis || seen.axis;
+  const place = state.key.value - seen.axis.before;
+  return what.places || place < 0 || place >= grid[0] * grid[1] ? -1 : before + place;
+}
+
+/**
+ * The place that is read: the one under the pointer, else the one that was chosen; -1 for none.
+ * @param {import("../pages/vision.js").Seen} seen @param {What} what
+ */
+export const readAt = (seen, what) => (pointed.value < 0 ? chosenKey(seen, what) : pointed.value);
+
+/**
+ * Another place: the query, where places are queries, else the key.
+ * @param {import("../pages/vision.js").Seen} seen @param {What} what @param {number} place of the grid
+ */
+function choose({ axis, q }, what, place) {
+  const k = axis.before + place;
+  if (what.places) state.lock({ q: k, k: -1 });
+  else state.lock({ q: q < 0 ? state.query.peek() : q, k });
+}
+
+/**
  * @param {HTMLElement} place
  * @param {import("../pages/vision.js").Seen} seen
  * @param {What} what
@@ -42,17 +68,23 @@ export function mount(place, seen, what) {
   canvas.style.aspectRatio = `${covered[1]} / ${covered[0]}`;
   canvas.style.setProperty("--ratio", String(covered[1] / covered[0]));
   const top = largest(what.weights, axis);
+  const greyed = coloured(seen.image) ? t("greyed") : "";
   const bar = legend.bar(top > 0 ? what.quantity || t("linear_bar") : t("all_zero"));
   place.append(
     h("h2", { title: what.path || null }, what.heading),
     canvas,
+    // what it says stands far below on a narrow screen
+    h("p", { class: "patch" }, () => {
+      const k = readAt(seen, what);
+      return said(what, axis, k < 0 ? most(what.weights, axis) : k);
+    }),
     bar.node,
     what.ready ? queries(seen, what) : "",
-    what.note || what.places ? h("p", { class: "legend" }, what.note || t("click_patch")) : "",
+    h("p", { class: "legend" }, what.note || sentences(greyed, t(what.places ? "click_patch" : "click_key"))),
   );
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const k = under(canvas, event, axis);
-    if (k >= 0 && what.places) state.query.value = k;
+    if (k >= 0) choose(seen, what, k - axis.before);
   });
   const point = (/** @type {MouseEvent} */ event) => (pointed.value = under(canvas, event, axis));
   canvas.addEventListener("pointermove", point);
@@ -76,8 +108,10 @@ export function mount(place, seen, what) {
     const fits = canvas.width / Math.max(rows, columns) >= 5 * dots;
     /** @type {[number, string][]} */
     const marks = on && pointed.value >= 0 ? [[pointed.value, link]] : [];
+    const chosen = chosenKey(seen, what);
     // what is no place, as a word and a class token, looks at one, as a place looks at others
-    marks.push([what.places && (what.q < 0 || what.q >= axis.before) ? what.q : most(what.weights, axis), mark]);
+    const at = what.places && (what.q < 0 || what.q >= axis.before) ? what.q : most(what.weights, axis);
+    marks.push([chosen < 0 ? at : chosen, mark]);
     gridded(canvas, axis, { lines: lines.value && fits ? ink : null, marks, page, dots });
   };
   const end = effect(paint);
@@ -162,25 +196,26 @@ const MOVES = /** @type {Record<string, [number, number]>} */ ({
 });
 
 /**
- * The arrows move the place that looks.
+ * The arrows move the place that looks, or that a word looks at.
  * @param {KeyboardEvent} event
  * @param {import("../pages/vision.js").Seen} seen
  * @param {What} what
  */
 function moved(event, seen, what) {
   const move = MOVES[event.key];
-  if (!move || !what.places) return;
+  if (!move) return;
   event.preventDefault();
   event.stopPropagation();
-  const { grid, before } = seen.axis;
+  const { grid, before } = what.axis || seen.axis;
   // a press may come before what the last one asked for
   const q = state.query.peek() < 0 ? what.q : state.query.peek();
-  const now = Math.max(0, q - before);
+  const key = chosenKey(seen, what);
+  const now = Math.max(0, (what.places ? q : key < 0 ? most(what.weights, what.axis || seen.axis) : key) - before);
   const within = (/** @type {number} */ value, /** @type {number} */ most) => Math.max(0, Math.min(most - 1, value));
   const row = within(Math.floor(now / grid[1]) + move[0], grid[0]);
   const column = within((now % grid[1]) + move[1], grid[1]);
   pointed.value = -1;
-  state.instead(() => (state.query.value = before + row * grid[1] + column));
+  state.instead(() => choose(seen, what, row * grid[1] + column));
 }
 
 /** A place by row and column, counted from 1, or a class token. @param {number} k @param {any} axis */
@@ -195,11 +230,16 @@ export function short(k, axis) {
   return at < 0 ? t("class_token") : `${Math.floor(at / axis.grid[1]) + 1}, ${(at % axis.grid[1]) + 1}`;
 }
 
+/** A place and its number. @param {What} what @param {import("../core/overlay.js").Patches} axis @param {number} k */
+function said({ weights, signed }, axis, k) {
+  const value = signed ? number(weights[k]).replace("-", "−") : percent(weights[k], 1);
+  return `${named(k, axis)}: ${value}`;
+}
+
 /** What the picture shows, in words. @param {What} what @param {any} axis */
 function told(what, axis) {
-  const order = Array.from(what.weights, (value, k) => /** @type {[number, number]} */ ([value, k]))
-    .sort((one, two) => Math.abs(two[0]) - Math.abs(one[0]))
+  const order = Array.from(what.weights, (_, k) => k)
+    .sort((one, two) => Math.abs(what.weights[two]) - Math.abs(what.weights[one]))
     .slice(0, 3);
-  const value = (/** @type {number} */ weight) => (what.signed ? number(weight) : percent(weight, 1));
-  return `${what.heading}: ${order.map(([weight, k]) => `${named(k, axis)} ${value(weight)}`).join("; ")}`;
+  return [what.heading, ...order.map((k) => said(what, axis, k))].join("; ");
 }

@@ -105,35 +105,35 @@ function drawn(place, read, seen, method, map, head, values) {
     ready: `vision/${group.name}/${method.by}/${at}/${ofLayer ? head : ""}/${q}`,
   };
   fill(place);
-  const ends = [overlay.mount(place, seen, what), said(read, axis, values, map, output, quantity)];
+  const ends = [overlay.mount(place, seen, what), said(read, seen, what, map, output)];
   place.append(facts(method));
   return () => ends.forEach((one) => one());
 }
 
 /**
  * The places that count most, in a sentence and as bars.
- * @param {HTMLElement} read @param {import("../core/overlay.js").Patches} axis @param {Float32Array} values
- * @param {Map} map @param {string} output @param {string} quantity
+ * @param {HTMLElement} read @param {Seen} seen @param {overlay.What} what @param {Map} map @param {string} output
  */
-function said(read, axis, values, map, output, quantity) {
-  const row = Array.from(values);
+function said(read, seen, what, map, output) {
+  const row = Array.from(what.weights);
   const order = row.map((_, k) => k).sort((one, two) => Math.abs(row[two]) - Math.abs(row[one]));
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const told = (/** @type {number} */ value) => (map.signed ? number(value).replace("-", "−") : percent(value, 1));
   return effect(() => {
-    const k = overlay.pointed.value < 0 ? order[0] : overlay.pointed.value;
+    const at = overlay.readAt(seen, what);
+    const k = at < 0 ? order[0] : at;
     const sum = row.reduce((all, value) => all + value, 0);
     fill(
       read,
       h(
         "p",
         { class: "say" },
-        phrase("say_place", strong(output), strong(overlay.named(k, axis)), strong(told(row[k]))),
+        phrase("say_place", strong(output), strong(overlay.named(k, what.axis)), strong(told(row[k]))),
       ),
       h("h2", {}, t("by_part")),
-      shares((at) => overlay.short(at, axis), row, order, k, { full: Math.abs(row[order[0]]) || 1, told }),
-      h("dl", { class: "facts" }, map.signed ? fact("by_sum", number(sum)) : measures(row)),
-      h("p", { class: "note" }, quantity),
+      shares((place) => overlay.short(place, what.axis), row, order, k, { full: Math.abs(row[order[0]]) || 1, told }),
+      h("dl", { class: "facts" }, map.signed ? fact("by_sum", number(sum).replace("-", "−")) : measures(row)),
+      h("p", { class: "note" }, what.quantity),
     );
   });
 }

@@ -6,7 +6,7 @@ import { percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { phrase, t } from "../strings.js";
-import { named, pointed, short } from "./overlay.js";
+import { named, readAt, short } from "./overlay.js";
 import { fact, measures, shares } from "./shares.js";
 
 /** A weight that is written as less than 0.1 %. */
@@ -32,7 +32,8 @@ export function mount(place, seen, what, mean) {
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const original = coloured(seen.image) ? asItIs(seen.image) : null;
   return effect(() => {
-    const k = pointed.value < 0 ? strongest : pointed.value;
+    const at = readAt(seen, what);
+    const k = at < 0 ? strongest : at;
     const sentence = [
       strong(from),
       strong(percent(row[k], 1)),

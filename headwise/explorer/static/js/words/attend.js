@@ -48,6 +48,10 @@ export const WORDS = {
   muted: ["What each head does for the answer", "每个头对输出的作用"],
   ended: ["Stopped.", "已停止。"],
   inputs: ["Inputs, one a line", "输入，每行一个"],
+  muted_head: [
+    "This head is muted: its output is zero, so its weights are shown as zero. Undo below takes that back.",
+    "此头已被屏蔽：其输出为零，因此权重显示为零。下方的“撤销”可恢复。",
+  ],
   // a long input
   heads_coming: ["computing: {0} of {1} heads", "计算中：{1} 个头中的 {0} 个"],
   heads_ask: ["Draw their pictures", "画出缩略图"],
@@ -69,6 +73,7 @@ export const WORDS = {
       "them, as Links shows it; Map shows all.",
     "“{1}”需要同时取得一个头的全部 {2} 个权重（{0} 个节点），一页无法显示。这里是其中一行，与“连线”相同；“热图”显示全部。",
   ],
+  as_map: ["{0}: as a map, the one view that has them.", "{0}：只有热图能显示，已切换到热图。"],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],
   // sub-words, special tokens, zoom, changed steps, keys

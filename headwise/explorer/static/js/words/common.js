@@ -94,13 +94,8 @@ export const WORDS = {
   rows_columns: ["row: layer, column: head", "行：层，列：头"],
   row_of: ["The row of {0}", "{0} 这一行"],
   effective: ["keys looked at", "有效键数"],
-  muted_head: [
-    "This head is muted: its output is zero, so its weights are shown as zero. Undo below takes that back.",
-    "此头已被屏蔽：其输出为零，因此权重显示为零。下方的“撤销”可恢复。",
-  ],
   all_zero: ["every weight is 0, as of a muted head", "所有权重为 0（例如被屏蔽的头）"],
   divergence: ["KL divergence (nats)", "KL 散度（奈特）"],
-  log_prob: ["change of log-probability", "对数概率的变化"],
   before: ["probability before", "之前的概率"],
   needs: ["Similarity", "相似与消融"],
   stop: ["Stop", "停止"],

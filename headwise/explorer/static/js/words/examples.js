@@ -10,6 +10,10 @@ export const WORDS = {
   picture_n: ["picture {0}", "图像 {0}"],
   picture_of: ["picture {0} ({1})", "图像 {0}（{1}）"],
   own_picture: ["Your picture (PNG, JPEG) …", "自选图片（PNG、JPEG）…"],
+  samples: ["Or try a drawn one:", "或试试画好的图："],
+  sample_shapes: ["two shapes", "两个形状"],
+  sample_house: ["a house under the sun", "阳光下的房子"],
+  sample_seven: ["a white 7 on black", "黑底白色的 7"],
   too_large: ["The file is larger than 8 MB; make the picture smaller.", "文件超过 8 MB，请缩小图片。"],
   unread: ["The file cannot be read.", "无法读取该文件。"],
   // columns of public data by their names; others stand as their data has them

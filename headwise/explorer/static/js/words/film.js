@@ -3,7 +3,7 @@
 
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
-  probe: ["probe", "探针"],
+  probe: ["recorded input", "记录的输入"],
   overTraining: ["over the training", "训练过程中"],
   evenness: ["evenness (entropy)", "均匀度（熵）"],
   on_first: ["weight on the first key", "首个键所得的权重"],
@@ -39,13 +39,27 @@ export const WORDS = {
   ],
   trace_at: ["The numbers of this head at step {0} →", "此头在第 {0} 步的数值 →"],
   trace_none: [
-    "No checkpoint is kept to trace: train with training.keep_last=20.",
-    "没有保留可逐步计算的检查点：训练时设置 training.keep_last=20。",
+    "No checkpoint is kept to trace. The next training keeps 20 with",
+    "没有保留可逐步计算的检查点。下次训练时保留 20 个：",
   ],
-  noFilm: [
-    "there is no film of its training; train with film.every=50 for a frame every 50 steps.",
-    "没有训练过程的记录；训练时设置 film.every=50，每 50 步记录一帧。",
+  film_is: [
+    "A film is a training, frame by frame: where every head looks in a few inputs, from before the first step to the " +
+      "end. Play it to see when a head begins to look where it does.",
+    "这里逐帧回放一次训练：每个头在几个输入中看向哪里，从第一步之前直到结束。播放即可看到某个头何时开始看向它所看之处。",
   ],
+  film_drawn: [
+    "An example, drawn: the map of one head before, during and after a training.",
+    "示意图：训练之前、之中、之后一个头的热图。",
+  ],
+  film_others: ["Runs here that have a film", "此处有训练记录的模型"],
+  film_lacks: ["{0} was trained without a film", "{0} 训练时没有记录"],
+  film_foreign: ["{0} was not trained here, so it has no film", "{0} 不是在此训练的，因此没有训练记录"],
+  film_again: [
+    "To train it again with a frame every 50 steps, in the folder that holds {0}:",
+    "重新训练并每 50 步记录一帧，在 {0} 所在的文件夹中执行：",
+  ],
+  film_small: ["To train a small model with a film:", "训练一个带记录的小模型："],
+  film_then: ["Then, to see it:", "然后查看："],
   filmNote: [
     "Keys: Space plays · ← → step · Home End · [ ] layer · , . head. ⚑ marks heads that choose no key at the end.",
     "按键：空格播放 · ← → 步 · Home End · [ ] 层 · , . 头。⚑ 标出训练结束时没有选择任何键的头。",

@@ -31,6 +31,14 @@ export const WORDS = {
     "Each head is muted alone. Heads that can stand in for each other look needless one by one.",
     "逐个单独屏蔽各头。可以互相替代的头，单独看都显得不重要。",
   ],
+  log_prob: ["change of log-probability", "对数概率的变化"],
+  say_most_needed: ["The answer changes most without {0}: {1} {2}.", "屏蔽 {0} 时，输出变化最大：{1} {2}。"],
+  muted_divergence: [
+    "KL divergence: how far the probabilities of the answer move without the head, 0 for not at all. Change of " +
+      "log-probability: of the answer itself, below 0 where it becomes less likely.",
+    "KL 散度：屏蔽该头后，输出的概率移动多远，0 表示不变。对数概率的变化：针对原来的输出，小于 0 表示其可能性降低。",
+  ],
+  muted_change: ["Change: how far the number that is answered moves.", "变化：所答数值的改变量。"],
   muteeach: ["Mute each head alone ({0} passes)", "逐个屏蔽（计算 {0} 次）"],
   finished: ["Finished.", "已完成。"],
 };

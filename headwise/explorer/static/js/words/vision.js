@@ -27,6 +27,8 @@ export const WORDS = {
     "Click a patch, or move with the arrows, to see where it looks; point at one for its number.",
     "点击图块或用方向键移动，查看它看向哪里；指向图块可读出数值。",
   ],
+  click_key: ["Click a patch, or move with the arrows, to read its weight.", "点击图块或用方向键移动，读出它的权重。"],
+  greyed: ["The picture is grey so that colour shows weights alone.", "图片显示为灰色，使颜色只表示权重。"],
   on_image: ["on the image", "落在图像上"],
   overlay: ["Overlay", "叠加"],
   how_shown: ["How it is shown", "显示方式"],

@@ -1,0 +1,9 @@
+// @ts-check
+/** The command that trains a run again with other settings, from the folder that holds it. */
+
+/** A path as a shell reads it. @param {string} path */
+export const quoted = (path) => (/^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
+
+/** @param {string} name of the run @param {string} settings */
+export const again = (name, settings) =>
+  `headwise train ${quoted(`${name}/config.toml`)} ${settings} --run-folder ${quoted(`${name}-film`)}`;

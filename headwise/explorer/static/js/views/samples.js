@@ -1,0 +1,86 @@
+// @ts-check
+/** Pictures to try where a model has none of its own: drawn here, and sent as a file is. */
+
+import { follow, h } from "../dom.js";
+import * as state from "../state.js";
+import { t } from "../strings.js";
+
+/** Pixels of a side. */
+const SIDE = 224;
+
+/** @typedef {CanvasRenderingContext2D} Pen */
+
+/** What is drawn, by its word; a picture has 100 units to a side. @type {Record<string, (pen: Pen) => void>} */
+const DRAWN = {
+  sample_shapes(pen) {
+    filled(pen, "#f4f1ea", (path) => path.rect(0, 0, 100, 100));
+    filled(pen, "#d62728", (path) => path.arc(28, 36, 18, 0, 7));
+    filled(pen, "#1f77d4", (path) => path.rect(55, 55, 34, 34));
+  },
+  sample_house(pen) {
+    filled(pen, "#9fd3f5", (path) => path.rect(0, 0, 100, 70));
+    filled(pen, "#5c9e45", (path) => path.rect(0, 70, 100, 30));
+    filled(pen, "#ffd23f", (path) => path.arc(80, 20, 11, 0, 7));
+    filled(pen, "#e8d8b9", (path) => path.rect(22, 45, 40, 35));
+    corners(pen, "#a33b2a", [16, 46, 42, 22, 68, 46]);
+    filled(pen, "#6b4a2b", (path) => path.rect(36, 60, 12, 20));
+  },
+  sample_seven(pen) {
+    filled(pen, "#000000", (path) => path.rect(0, 0, 100, 100));
+    Object.assign(pen, { strokeStyle: "#ffffff", lineWidth: 11, lineCap: "round", lineJoin: "round" });
+    pen.beginPath();
+    pen.moveTo(28, 24);
+    pen.lineTo(72, 24);
+    pen.lineTo(44, 80);
+    pen.stroke();
+  },
+};
+
+/** @param {Pen} pen @param {string} colour @param {(path: Pen) => void} shape */
+function filled(pen, colour, shape) {
+  pen.fillStyle = colour;
+  pen.beginPath();
+  shape(pen);
+  pen.fill();
+}
+
+/** @param {Pen} pen @param {string} colour @param {number[]} points x and y in turn */
+const corners = (pen, colour, points) =>
+  filled(pen, colour, (path) => {
+    for (let at = 0; at < points.length; at += 2) path.lineTo(points[at], points[at + 1]);
+  });
+
+/** @param {HTMLElement} place @returns {() => void} */
+export function mount(place) {
+  const node = h(
+    "div",
+    { class: "controls", role: "group", "aria-label": () => t("samples") },
+    h("span", { class: "side" }, () => t("samples")),
+    h("span", { class: "tokens" }, Object.keys(DRAWN).map(sample)),
+  );
+  place.append(node);
+  return () => node.remove();
+}
+
+/** @param {string} name */
+function sample(name) {
+  const canvas = h("canvas", { width: SIDE, height: SIDE });
+  canvas.style.display = "block";
+  follow(canvas, () => void (canvas.style.width = state.trace.value ? "2.5rem" : "6rem"));
+  const pen = canvas.getContext("2d");
+  pen.scale(SIDE / 100, SIDE / 100);
+  DRAWN[name](pen);
+  // as a file is sent: without what says how it is written
+  const file = canvas.toDataURL("image/png").split(",")[1];
+  return h(
+    "button",
+    {
+      class: () => (state.upload.value === file ? "token chosen" : "token"),
+      title: () => t(name),
+      "aria-label": () => t(name),
+      "aria-pressed": () => String(state.upload.value === file),
+      onclick: () => state.give({ upload: file }),
+    },
+    canvas,
+  );
+}
