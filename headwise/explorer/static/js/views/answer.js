@@ -87,7 +87,7 @@ function verdict({ label, output }) {
   if (!found && !["image", "sound"].includes(state.reads())) return unit("label", label, null, "q", null);
   const name = state.reads() === "node" ? t("class_n", label) : label;
   const line = h("span", { class: "side" });
-  later(() => import("./erring.js"), line);
+  later(() => import("./erring.js"), line, Boolean(found));
   return h("div", { class: "label errs" }, "✗ ", h("span", { class: "side" }, t("label")), h("bdi", {}, name), line);
 }
 

@@ -7,14 +7,12 @@ import { inside } from "../inside.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { WORDS } from "../words/erring.js";
-import { classOf } from "./answer.js";
 
 learn(WORDS);
 
-/** @param {HTMLElement} line @returns {() => void} */
-export function mount(line) {
-  // a caption of other words may be no error
-  line.textContent = classOf(state.trace.peek()?.output || "") ? t("errs") : "";
+/** @param {HTMLElement} line @param {boolean} errs a caption of other words may be no error @returns {() => void} */
+export function mount(line, errs) {
+  line.textContent = errs ? t("errs") : "";
   const run = state.model.peek() || state.meta.peek()?.models[0]?.name;
   if (inside() || !run) return () => {};
   let alive = true;
