@@ -167,3 +167,17 @@ def test_a_run_without_a_film_says_how_to_get_one(page, site):
     page.locator(".offers button", has_text="film-run").click()
     page.wait_for_selector("html[data-ready^='film/3/']")
     assert page.locator(".offers").count() == 0
+
+
+def test_what_stands_without_a_film_ends_with_its_page(page, site):
+    page.goto(site + "#/film?m=filler")
+    page.wait_for_selector("html[data-ready='film/none']")
+    page.locator("nav a[href^='#/positions']").click()
+    page.wait_for_selector("html[data-ready^='positions']")
+    seen = """() => { const at = document.documentElement; window.seen = [];
+        const watch = new MutationObserver(() => window.seen.push(at.dataset.ready));
+        watch.observe(at, {attributeFilter: ["data-ready"]}); }"""
+    page.evaluate(seen)
+    page.get_by_role("button", name="中文").click()
+    page.wait_for_function("() => window.seen.some((name) => name?.startsWith('positions'))")
+    assert "film/none" not in page.evaluate("window.seen")

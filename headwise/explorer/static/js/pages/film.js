@@ -111,29 +111,27 @@ export function mount(place) {
 
 /** Asks for the film of the model that is chosen. @param {HTMLElement} none */
 function followed(none) {
-  let turn = 0;
-  let end = () => {};
   return effect(() => {
     const meta = state.meta.value;
     const name = state.model.value || (meta && meta.models.length ? meta.models[0].name : "");
-    turn += 1;
-    const mine = turn;
+    let [alive, end] = [true, () => {}];
     film.value = null;
-    end();
-    end = () => {};
-    if (!name) return;
-    // a film may have gone on since it was asked for
-    getNow("/api/v1/films")
-      .then(async ({ models }) => {
-        const there = models.includes(name);
-        const told = there ? await getNow(`/api/v1/films/${encodeURIComponent(name)}`) : null;
-        if (mine !== turn) return;
-        film.value = told;
-        kept.value = there && !inside() ? await stepsOf(name).catch(() => []) : [];
-        if (there) return;
-        end = later(() => import("../views/no_film.js"), none, name, models);
-      })
-      .catch(failed);
+    const seek = async () => {
+      // a film may have gone on since it was asked for
+      const { models } = await getNow("/api/v1/films");
+      const there = models.includes(name);
+      const next = there ? await getNow(`/api/v1/films/${encodeURIComponent(name)}`) : null;
+      const steps = there && !inside() ? await stepsOf(name).catch(() => []) : [];
+      if (!alive) return;
+      film.value = next;
+      kept.value = steps;
+      if (!there) end = later(() => import("../views/no_film.js"), none, name, models);
+    };
+    if (name) seek().catch((error) => alive && failed(error));
+    return () => {
+      alive = false;
+      end();
+    };
   });
 }
 
