@@ -171,7 +171,7 @@ def title_of(item: Any, example: Any) -> Example:
         title = PurePath(title).name
     short = shorten(title, _COLUMNS)
     # a float as a file writes it, without what adding in binary leaves at its end
-    written = f"{label:.{_DIGITS}g}" if isinstance(label, float) else str(label)
+    written = repr(float(f"{label:.{_DIGITS}g}")) if isinstance(label, float) else str(label)
     return Example(short, "" if label is None else shorten(written, _COLUMNS), short == item)
 
 

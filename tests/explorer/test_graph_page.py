@@ -68,8 +68,21 @@ def test_a_row_with_neighbours_that_are_not_drawn_is_the_whole(page, site):
     assert left
     page.get_by_label("neighbours up to").select_option(index=1)
     page.wait_for_selector("html[data-ready$='/2']")
-    page.wait_for_function("document.querySelectorAll('button.node').length > 0")
     assert page.locator(".graph .read .legend", has_text="not drawn").count() == 0
+
+
+def test_of_a_muted_head_nothing_comes_from_what_is_not_drawn(page, site):
+    told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "example": 0}).json()
+    layer = next(group for group in told["groups"] if group["name"] == "mixers self")["layers"][0]
+    notes = page.locator(".graph .read .legend", has_text="not drawn")
+    for edit, count in (("", 1), (f"&e=mute~{layer}~0", 0)):
+        page.goto("about:blank")
+        opened(page, site, f"#/graph?m=node-classify&hp=1&l=0&h=0{edit}", "graph/")
+        seen = set()
+        for node in page.locator("button.node").all():
+            node.click()
+            seen.add(notes.count())
+        assert max(seen) == count
 
 
 def test_an_atom_that_is_tapped_is_said_at_the_foot(browser, site):

@@ -133,7 +133,13 @@ def test_molecules_are_drawn_whole_with_atoms_and_bonds(client):
 
 
 def test_a_number_that_is_right_is_written_as_its_file_has_it():
-    for value, written in ((-3.0210000000000004, "-3.021"), (-2.57, "-2.57"), (0.123456789, "0.123456789")):
+    for value, written in (
+        (-3.0210000000000004, "-3.021"),
+        (-2.57, "-2.57"),
+        (0.123456789, "0.123456789"),
+        (3.0, "3.0"),
+        (1e15, "1000000000000000.0"),
+    ):
         assert title_of("CCO", SimpleNamespace(target=value)).label == written
 
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from browsing import IN_BROWSER
+from browsing import IN_BROWSER, unfold
 from serving_runs import exact_of, long_site, words_of
 
 pytestmark = IN_BROWSER
@@ -17,6 +17,12 @@ def opened(page, site, rest):
     page.goto("about:blank")
     page.goto(f"{site}#/attend?x={TEXT.replace(' ', '+')}{rest}")
     page.wait_for_selector("html[data-ready]", timeout=30_000)
+
+
+def box_colours(page):
+    colours = """all => all.map((one) => getComputedStyle(one).backgroundColor)"""
+    shown = page.locator(".with-shares").last.locator(".token").evaluate_all(colours)
+    return [tuple(int(part) for part in re.findall(r"\d+", colour)[:3]) for colour in shown]
 
 
 def positions(tokens):
@@ -124,6 +130,22 @@ def test_a_text_opens_on_a_row_with_many_keys_and_its_tints_are_on_the_screen(pa
     assert set(hidden.evaluate_all("(all) => all.map((one) => one.dataset.share)")) == {""}
     assert hidden.first.get_attribute("title").endswith("forbidden by the mask")
     page.locator(".wide .legend", has_text="▨ forbidden by the mask").wait_for()
+    written = """async (shares) => { const { percentage } = await import('/static/js/views/text.js');
+        return shares.map(percentage); }"""
+    ends = [text.replace("\u00a0", " ") for text in page.evaluate(written, [0.99999, 3e-9, 0.0123456, 0.5, 1])]
+    assert ends == [">99.9 %", "0.0000003 %", "1.23 %", "50 %", "100 %"]
+    # a picture of it has its colours, and lines in place of those of the hidden ones
+    unfold(page)
+    with page.expect_download() as download:
+        page.get_by_role("toolbar", name="this picture").get_by_role("button", name="Save SVG").click()
+    picture = download.value.path().read_text()
+    fills = re.findall(r'<rect [^>]*fill="(#\w+)"', picture)[2::2]
+    parts = [tuple(int(fill[at : at + 2], 16) for at in (1, 3, 5)) for fill in fills]
+    shown = box_colours(page)
+    assert parts[: q + 1] == shown[: q + 1]
+    assert len(set(parts[q + 1 :])) == 1
+    assert picture.count("<line") > exact.shape[-1] - q - 1
+    assert "▨ forbidden by the mask" in picture
     # its largest weight has the darkest colour
     marks = page.locator(".wide .ticks span").all_inner_texts()
     assert float(marks[-1].split()[0]) == pytest.approx(100 * exact[0][q].max(), rel=6e-3)

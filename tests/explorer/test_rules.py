@@ -57,7 +57,7 @@ console.log(JSON.stringify({
   shares: [0, 1, 0.00499, 0.005, 0.893, 0.9951, -0.124, 1.5].map(share),
   scores: [-0.04, 7.75, -123.4].map(scored),
   fits: rooms.map((one) => fit({ ...room, ...one })),
-  ticks: [ticks(1, "sqrt"), ticks(0.444, "linear"), signedTicks(7.8, "sqrt")],
+  ticks: [ticks(1, "sqrt"), ticks(0.444, "linear"), ticks(2.5e-6, "sqrt"), signedTicks(7.8, "sqrt")],
   all: links({ q: -1, k: -1 }), query: links({ q: 1, k: -1 }), pair: links({ q: 0, k: 1 }), key: links({ q: -1, k: 1 }),
   pairs: [sentencePair([0, 3, 6], 7), sentencePair([0, 3], 4), sentencePair([2, 4], 7)],
   even: [[19, true, "previous"], [19, true, "first"], [19, false, "previous"], [1, true, "previous"]]
@@ -102,10 +102,11 @@ def test_cells_are_as_large_as_fit(answers):
 
 
 def test_marks_of_a_bar_are_round_numbers_up_to_the_largest(answers):
-    roots, linear, signed = answers["ticks"]
+    roots, linear, small, signed = answers["ticks"]
     assert [text for _, text in roots] == ["0", ".025", ".1", ".25", ".5", "1"]
     assert all(at == pytest.approx(float(text) ** 0.5) for at, text in roots)
     assert [text for _, text in linear] == ["0", ".05", ".1", ".25", ".444"]
+    assert [text for _, text in small] == ["0", ".0000001", ".000001", ".0000025"]
     assert [text for _, text in signed] == ["−7.8", "−1.9", "0", "+1.9", "+7.8"]
     assert [at for at, _ in signed] == [0, 0.25, 0.5, 0.75, 1]
 

@@ -5,7 +5,8 @@ import { SCALES } from "./color.js";
 import { bare, number } from "./text.js";
 
 /** Without a power of ten, which stands in no other number of a map. @param {number} value */
-const plain = (value) => bare(value < 1e-3 ? String(Number(value.toPrecision(3))) : number(value));
+const plain = (value) =>
+  bare(value < 1e-3 ? value.toFixed(2 - Math.floor(Math.log10(value))).replace(/0+$/, "") : number(value));
 
 const STEPS = [0.5, 0.25, 0.1];
 /** Of a bar, between two marks at least; more where their letters are many on average. */

@@ -99,7 +99,7 @@ export function roomFor(node, half, { spots, pairs, boxes, field, nearer }) {
   const neighbours = pairs.filter(([q, k]) => q === node && k !== node).map(([, k]) => spots[k]);
   const free = freeOf(spots[node], neighbours);
   const along = (/** @type {number[]} */ way) => way[0] * free[0] + way[1] * free[1];
-  const ways = [free, ...ROUND.toSorted((one, two) => along(two) - along(one))];
+  const ways = [free, ...ROUND.toSorted((way, other) => along(other) - along(way))];
   const placed = (/** @type {number} */ far, /** @type {number[]} */ way) =>
     way.map((part, axis) => {
       const by = boxes[node][2] + GAP + Math.abs(way[0]) * half[0] + Math.abs(way[1]) * half[1];
@@ -116,11 +116,17 @@ export function roomFor(node, half, { spots, pairs, boxes, field, nearer }) {
     const off = Math.min(OFF, ...lines.map(([from, to]) => distance(scaled(spot), from, to)));
     return (isNearest ? 1 : 0) + off - COSTS * (far - 1);
   };
-  return FURTHER.flatMap((far) => ways.map((way) => ({ far, spot: placed(far, way) })))
-    .filter(({ spot }) => isClear(spot, half, boxes, field))
-    .map(({ far, spot }) => ({ spot, merit: merit(far, spot) }))
-    .sort((one, two) => two.merit - one.merit)
-    .map(({ spot }) => spot)[0];
+  /** @type {{ spot?: number[], merit: number }} */
+  let best = { merit: -Infinity };
+  for (const far of FURTHER)
+    for (const way of ways) {
+      // none further away can be better
+      if (best.merit >= 1 + OFF - COSTS * (far - 1)) return best.spot;
+      const spot = placed(far, way);
+      const worth = isClear(spot, half, boxes, field) ? merit(far, spot) : -Infinity;
+      if (worth > best.merit) best = { spot, merit: worth };
+    }
+  return best.spot;
 }
 
 /**

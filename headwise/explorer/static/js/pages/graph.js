@@ -121,7 +121,9 @@ function controls() {
       ? null
       : choice(
           "hops",
-          [1, 2, 3].map((count) => t(count > 1 ? "steps_n" : "steps_1", count)),
+          Array.from({ length: nodeLink.MOST_STEPS }, (_, at) => at + 1).map((count) =>
+            t(count > 1 ? "steps_n" : "steps_1", count),
+          ),
           state.hops.value - 1,
           (number) => (state.hops.value = number + 1),
         ),
@@ -173,7 +175,7 @@ function followed(seen) {
     return undefined;
   }
   const { at, head } = state.place(group);
-  const hops = Math.max(1, Math.min(3, state.hops.value));
+  const hops = Math.max(1, Math.min(nodeLink.MOST_STEPS, state.hops.value));
   const path = `/api/v1/traces/${trace.trace_id}`;
   const which = asked({ group: group.name, hops, ...(trace.places.chosen === null ? { most: 120 } : {}) });
   let alive = true;

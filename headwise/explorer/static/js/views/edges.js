@@ -8,10 +8,11 @@ import { wide } from "../core/wide.js";
 /** @typedef {import("../pages/graph.js").Part} Part */
 /** @typedef {{ q: number, k: number, weight: number }} Edge */
 /**
- * @typedef {{ spots: number[][], radius: number, rings: number[], now: number, shown: Edge[], most: number, band:
- * number, numbered: boolean }} How `rings`: pixels around each node; `shown`: from the largest weight on; `most`: the
- * weight of the widest line, which has `band` pixels; `numbered`: nodes have a number beside them
+ * @typedef {{ spots: number[][], boxes: number[][], numbers: Numbered[], now: number, shown: Edge[], most: number,
+ * band: number }} How `boxes`: of each node, the middle, half of the width and of the height; `numbers`: beside nodes;
+ * `shown`: from the largest weight on; `most`: the weight of the widest line, which has `band` pixels
  */
+/** @typedef {{ text: string, box: number[] }} Numbered */
 
 /** Pixels of letters; of a line of a bond, and between two of a double one. */
 const [LETTERS, BOND, APART] = [12, 1.6, 5];
@@ -27,7 +28,7 @@ const NEARER = 6;
  * @param {Part} part
  * @param {How} how
  */
-export function draw(canvas, part, { spots, radius, rings, now, shown, most, band, numbered }) {
+export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, band }) {
   const dots = window.devicePixelRatio || 1;
   const [width, height] = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
   [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
@@ -52,19 +53,19 @@ export function draw(canvas, part, { spots, radius, rings, now, shown, most, ban
     line([spots[q], between(spots[q], spots[k], now < 0 ? 0.5 : 1)], Math.max(0.5, (band * weight) / most), strong);
   for (const bond of part.bonds) bonds(context, spots, part.bonds, bond, (ends) => line(ends, BOND, soft));
 
-  /** Boxes that are taken: the middle, half of the width and of the height. @type {number[][]} */
-  const taken = spots.map(([x, y], at) => [x, y, radius + rings[at], radius + rings[at]]);
+  const taken = [...boxes, ...numbers.map(({ box }) => box)];
   context.font = `600 ${LETTERS}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  if (numbered) numbers(context, part, spots, taken, soft);
+  context.fillStyle = soft;
+  for (const { text, box } of numbers) context.fillText(text, box[0], box[1]);
   for (const { q, k, weight } of shown) {
     const text = share(weight);
     const [across, tall] = [wide(text, LETTERS) / 2 + 2, LETTERS / 2 + 2];
     const beside = part.bonds.length
       ? besideOf(spots, part.bonds, q, k, [across, tall], (band * weight) / most / 2)
       : null;
-    const clear = (/** @type {number[]} */ spot, more = 0) =>
+    const clear = (/** @type {number[]} */ spot, /** @type {number} */ more) =>
       isClear(spot, [across + more, tall + more], taken, [width, height]);
     // the larger weights come first; what would cover one of them on either side is in the list beside the drawing
     const at = now < 0 ? 0.32 : 0.58;
@@ -76,7 +77,7 @@ export function draw(canvas, part, { spots, radius, rings, now, shown, most, ban
       })
       .filter(({ spot }) => clear(spot, 1) && isOwn(spot, spots, part.bonds, [q, k]));
     const clearly = free.filter(({ spot }) => isOwn(spot, spots, part.bonds, [q, k], CLEARLY));
-    // two numbers on each other read as one, and one in the middle of a bond could be of either end
+    // two numbers on each other read as one, and one further along a bond could be of its other end
     const place = clearly.find(({ spot, far }) => !far && clear(spot, APART)) || clearly[0] || free[0];
     if (!place) continue;
     const [x, y] = place.spot;
@@ -134,19 +135,19 @@ function besideOf(spots, bonds, q, k, half, band) {
 }
 
 /**
- * The number of each atom, where its bonds leave room.
- * @param {CanvasRenderingContext2D} context @param {Part} part @param {number[][]} spots @param {number[][]} boxes that
- * are taken, of the atoms first @param {string} ink
+ * The number of each atom that its bonds leave room for.
+ * @param {Part} part @param {number[][]} spots @param {number[][]} boxes of the atoms @param {number[]} field its width
+ * and height @returns {Numbered[]}
  */
-function numbers(context, part, spots, boxes, ink) {
-  context.fillStyle = ink;
-  const field = [context.canvas.clientWidth, context.canvas.clientHeight];
+export function numbersOf(part, spots, boxes, field) {
+  /** @type {Numbered[]} */
+  const numbers = [];
   part.nodes.forEach(({ name }, at) => {
     const text = name.replace(/^\D+/, "");
     const half = [wide(text, LETTERS) / 2 + 1, LETTERS / 2 + 1];
-    const spot = roomFor(at, half, { spots, pairs: part.pairs, boxes, field, nearer: NEARER });
-    if (!spot) return;
-    context.fillText(text, spot[0], spot[1]);
-    boxes.push([...spot, half[0] + GAP, half[1]]);
+    const taken = [...boxes, ...numbers.map(({ box }) => box)];
+    const spot = roomFor(at, half, { spots, pairs: part.pairs, boxes: taken, field, nearer: NEARER });
+    if (spot) numbers.push({ text, box: [...spot, half[0] + GAP, half[1]] });
   });
+  return numbers;
 }

@@ -11,7 +11,7 @@ import { MOVES, wrapped } from "../keys.js";
 import * as state from "../state.js";
 import { batch, effect } from "../store.js";
 import { phrase, sentences, t } from "../strings.js";
-import { draw } from "./edges.js";
+import { draw, numbersOf } from "./edges.js";
 import { classed } from "./naming.js";
 import { fact, shares } from "./shares.js";
 import { swatch } from "./swatch.js";
@@ -38,7 +38,7 @@ const [POINTS, NAMES] = [5, 4];
 /** Pixels of a screen on which the row stands below the drawing, as graph.css has it. */
 const NARROW = 1120;
 /** Steps to neighbours at most. */
-const MOST_STEPS = 3;
+export const MOST_STEPS = 3;
 /** Widths in a legend, of lines and of rings. */
 const [SAMPLES, RINGS] = [3, 2];
 
@@ -113,6 +113,9 @@ export function mount(place, seen) {
     const { spots, bond, height } = molecule(part.nodes, part.bonds, width, most, { upright: high });
     return { spots: spots.map(([x, y]) => [x, y + Math.max(0, high - height) / 2]), bond };
   };
+  /** @type {import("./edges.js").Numbered[]} */
+  let numbers = [];
+  let stood = "";
   const paint = () => {
     void state.dark.value;
     const now = focus(seen);
@@ -122,8 +125,11 @@ export function mount(place, seen) {
     const size = diameter(seen, bond);
     nodes.forEach((node, at) => stand(node, spots[at], size));
     marked(nodes, shown, now, rings);
-    const band = chemical ? BAND : WIDEST;
-    draw(canvas, part, { spots, radius: size / 2, rings, now, shown, most, band, numbered: bond >= NUMBERED });
+    const boxes = spots.map(([x, y], at) => [x, y, size / 2 + rings[at], size / 2 + rings[at]]);
+    const room = [canvas.clientWidth, canvas.clientHeight];
+    // numbers take long to place, and stay whichever node is looked at
+    if (stood !== (stood = `${room} ${boxes}`)) numbers = bond >= NUMBERED ? numbersOf(part, spots, boxes, room) : [];
+    draw(canvas, part, { spots, boxes, numbers, now, shown, most, band: chemical ? BAND : WIDEST });
   };
   const sample = (/** @type {[number, string]} */ [at, text]) => {
     const line = h("span", { class: "width", "aria-hidden": "true" });
@@ -186,7 +192,7 @@ function dot(seen, number) {
   if (chemical && one.kind === "C") return button;
   const [, colour] = /** @type {[string, string]} */ (seen.part.kinds.find(([kind]) => kind === one.kind));
   button.style.backgroundColor = colour;
-  if (fits) button.style.setProperty("--letters", lettersOn(colour));
+  if (fits) button.style.setProperty("--name", lettersOn(colour));
   if (one.hop === 0 && seen.trace.places.chosen !== null) button.classList.add("middle");
   return button;
 }
@@ -284,7 +290,8 @@ function row(seen, pairs, now, key) {
   const listed = pairs.filter(({ q, k }) => (now < 0 || q === now) && !(off && q === k));
   const at = key < 0 ? 0 : listed.findIndex(({ k }) => k === key);
   const first = listed[at];
-  if (!first && key < 0) return [h("p", {}, t("alone"))];
+  const rest = now < 0 ? null : undrawn(seen, now);
+  if (!first && key < 0) return [h("p", {}, t(rest ? "none_drawn" : "alone")), rest];
   const lacks =
     key === now && state.loops.value ? "say_loop_hidden" : state.reads() === "molecule" ? "say_no_bond" : "say_no_edge";
   const say = first
@@ -311,16 +318,18 @@ function row(seen, pairs, now, key) {
     h("h2", {}, now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)}${kind(now)}`))),
     shares(label, weights, [...weights.keys()], at, { most, full: weights[0] || 1, press }),
     weights.length > most ? h("p", { class: "legend" }, t("fewer", weights.length - most)) : null,
-    now < 0 ? null : undrawn(seen, now),
+    rest,
     ...(now < 0 ? [] : measured(seen, now)),
   ];
 }
 
 /** What a node takes from neighbours that are not drawn. @param {Seen} seen @param {number} now */
 function undrawn({ part, trace, weights }, now) {
-  const mine = Array.from(weights).filter((_, edge) => part.pairs[edge][0] === now);
+  const all = Array.from(weights);
+  const mine = all.filter((_, edge) => part.pairs[edge][0] === now);
   const count = part.nodes[now].heard - mine.length;
-  if (count <= 0) return null;
+  // of a muted head no node takes anything
+  if (count <= 0 || all.every((weight) => weight === 0)) return null;
   const rest = mine.reduce((left, weight) => left - weight, 1);
   const reached = trace.places.chosen !== null && state.hops.value < MOST_STEPS && !part.left;
   return h("p", { class: "legend" }, sentences(t("undrawn", percent(rest, 1), count), reached ? t("more_steps") : ""));

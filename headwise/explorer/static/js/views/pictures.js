@@ -4,6 +4,7 @@
 import { SCALES, letters, ramp } from "../core/color.js";
 import { NUMERALS } from "../core/fit.js";
 import { painted } from "../core/heatmap.js";
+import { largestOf } from "../core/largest.js";
 import { MOST_CELLS } from "../core/picture.js";
 import { cut, decimals, shown } from "../core/text.js";
 import { SIZE, wide } from "../core/wide.js";
@@ -16,7 +17,7 @@ import { shading } from "./legend.js";
 import { headColours } from "./head_colours.js";
 import { STEP, colouredOf, linesOf, strongestOf } from "./links.js";
 import { isLarge, shownPart } from "./part.js";
-import { tinted } from "./text.js";
+import { compared, tinted } from "./text.js";
 
 /** @typedef {import("../core/picture.js").Picture} Picture */
 /** @typedef {Picture["marks"]} Marks */
@@ -202,13 +203,16 @@ export function links(whole) {
   return framed(title, width - EDGE, height, marks, below);
 }
 
-/** @param {Head} head @param {{ q: number, k: number }} [of] what the tints are of @returns {Picture} */
+/**
+ * @param {Head & { marked?: Float32Array }} head as Text has it @param {{ q: number, k: number }} [of] what the tints
+ * are of @returns {Picture}
+ */
 export function text(head, of = tinted(head)) {
-  const { weights, group, title } = head;
-  const { ink, line } = colours();
+  const { group, title, marked: weights = head.weights } = head;
+  const { page, ink, line } = colours();
   const { q, k } = of;
   const turn = SCALES[/** @type {keyof typeof SCALES} */ (state.scale.peek())];
-  const top = weights.reduce((most, weight) => Math.max(most, weight), 0) || 1;
+  const top = largestOf(compared(head, weights, of)) || 1;
   const labels = q < 0 && k >= 0 ? group.queries : group.keys;
   const weight = (/** @type {number} */ at) =>
     q >= 0 ? weights[q * group.keys.length + at] : k >= 0 ? weights[at * group.keys.length + k] : 0;
@@ -221,8 +225,10 @@ export function text(head, of = tinted(head)) {
     if (x > EDGE && x + width > 720) [x, y] = [EDGE, y + STEP + 4];
     const entry = Math.round(255 * turn(Math.min(1, Math.max(0, weight(at) / top))));
     marks.push({ kind: "rect", x: x - 1, y: y - 1, width: width + 2, height: STEP + 2, fill: line });
-    marks.push({ kind: "rect", x, y, width, height: STEP, fill: colour(entry) });
-    marks.push(words(label, x + 6, y + 16, letters(state.inks(), entry)));
+    const forbidden = weight(at) === -Infinity;
+    if (forbidden) marks.push(...hatched(x, y, width, page, line));
+    else marks.push({ kind: "rect", x, y, width, height: STEP, fill: colour(entry) });
+    marks.push(words(label, x + 6, y + 16, forbidden ? ink : letters(state.inks(), entry)));
     x += width + 6;
     widest = Math.max(widest, x);
   });
@@ -231,7 +237,22 @@ export function text(head, of = tinted(head)) {
       ? `${t("attends_from")}: ${shown(group.queries[q])}`
       : `${t("attends_to")}${k >= 0 ? `: ${shown(group.keys[k])}` : ""}`;
   marks.push(words(from, EDGE, y + STEP + 22, ink));
-  return framed(title, Math.max(widest - EDGE, wide(from)), y + STEP, marks, []);
+  const below = labels.some((_, at) => weight(at) === -Infinity) ? [`▨ ${t("forbidden")}`] : [];
+  return framed(title, Math.max(widest - EDGE, wide(from)), y + STEP, marks, below);
+}
+
+/**
+ * A token as high as a step that has no weight: lines at 7 pixels from each other, from its left end to its right one.
+ * @param {number} x @param {number} y @param {number} width @param {string} fill @param {string} stroke
+ * @returns {Marks}
+ */
+function hatched(x, y, width, fill, stroke) {
+  const lines = Array.from({ length: Math.ceil((width + STEP) / 7) }, (_, at) => {
+    const [from, to] = [Math.max(0, STEP - 7 * at), Math.min(STEP, width + STEP - 7 * at)];
+    const end = (/** @type {number} */ up) => [x + 7 * at - STEP + up, y + STEP - up];
+    return { kind: "line", from: end(from), to: end(to), stroke, width: 2, opacity: 1 };
+  });
+  return /** @type {Marks} */ ([{ kind: "rect", x, y, width, height: STEP, fill }, ...lines]);
 }
 
 /** @param {state.Group} group @param {{ heads: Record<string, number>[][] }} summary @returns {Picture} */

@@ -63,8 +63,24 @@ const ownKey = ({ group, weights }, q) =>
 export const shareOf = (weight) => (weight < LEAST ? "·" : percent(weight, 1));
 
 /** A weight in percent, with three digits or as many as it has. @param {number} weight */
-export const percentage = (weight) =>
-  together(percent(weight, (String(Number((100 * weight).toPrecision(3))).split(".")[1] || "").length));
+export function percentage(weight) {
+  const places = 2 - Math.floor(Math.log10(100 * Math.abs(weight)));
+  return together(percent(weight, Math.max(1, Math.min(8, places))).replace(/\.?0+ /, " "));
+}
+
+/**
+ * Of many tokens the weights of one row or column have colours of their own, as the first ones are much larger.
+ * @param {Heads} head @param {Float32Array} weights @param {{ q: number, k: number }} of a row or column, -1 for none
+ */
+export function compared({ group: { queries, keys } }, weights, { q, k }) {
+  const columns = keys.length;
+  if (Math.max(queries.length, columns) <= MANY || Math.max(q, k) < 0) return weights;
+  return q < 0 ? columnOf(weights, k, columns) : weights.subarray(q * columns, (q + 1) * columns);
+}
+
+/** @param {Float32Array} weights @param {number} k @param {number} columns */
+const columnOf = (weights, k, columns) =>
+  Float32Array.from({ length: weights.length / columns }, (_, q) => weights[q * columns + k]);
 
 /**
  * @param {HTMLElement} place @param {Heads & { marked?: Float32Array }} head `marked`: minus infinity where a pair is
@@ -116,24 +132,19 @@ export function mount(place, head) {
     return `${name(most)} ${percent(Math.max(0, weights[from + most * step]), 0)}`;
   };
   const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
-  const many = Math.max(group.queries.length, columns) > MANY;
-  const column = (/** @type {number} */ k) => Float32Array.from(group.queries, (_, q) => weights[q * columns + k]);
-  /** Of many tokens the weights of one row or column have colours of their own, as the first ones are much larger. */
-  const compared = () => {
-    const { q, k } = tinted(head);
-    if (!many || Math.max(q, k) < 0) return weights;
-    return q < 0 ? column(k) : weights.subarray(q * columns, (q + 1) * columns);
-  };
   const share = (/** @type {HTMLElement} */ node, /** @type {number} */ weight) =>
     weight === -Infinity ? "" : node.closest(".many") ? shareOf(weight) : percent(weight, 1);
   const end = [
     unmark,
     from.end,
     to.end,
-    effect(() => explain(legend.shading({ weights: compared(), write: percentage }), compared(), false)),
+    effect(() => {
+      const shaded = compared(head, weights, tinted(head));
+      explain(legend.shading({ weights: shaded, write: percentage }), shaded, false);
+    }),
     effect(() => {
       const { q, k } = tinted(head);
-      const top = largestOf(compared());
+      const top = largestOf(compared(head, weights, { q, k }));
       const put = (/** @type {HTMLElement} */ node, /** @type {number | null} */ weight) => {
         const forbidden = weight === -Infinity;
         node.classList.toggle("forbidden", forbidden);
@@ -183,7 +194,14 @@ export function mount(place, head) {
         );
       else if (row) fill(sentence, phrase("tint_row", strong(fromName(q))));
       else if (k >= 0)
-        fill(sentence, phrase("tint_column", strong(toName(k)), percent(sum(column(k)) / group.queries.length, 1)));
+        fill(
+          sentence,
+          phrase(
+            "tint_column",
+            strong(toName(k)),
+            percent(sum(columnOf(weights, k, columns)) / group.queries.length, 1),
+          ),
+        );
     }),
   ];
   return () => end.forEach((one) => one());

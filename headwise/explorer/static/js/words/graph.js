@@ -16,6 +16,7 @@ export const WORDS = {
   undrawn: ["and {0} from neighbours that are not drawn ({1}).", "另有 {0} 取自 {1} 个未画出的邻居。"],
   more_steps: ["Above, choose more steps to draw them.", "在上方增加步数即可画出。"],
   alone: ["It attends to no other node.", "它不关注任何其他节点。"],
+  none_drawn: ["None of the other nodes that it attends to is drawn.", "它所关注的其他节点都未画出。"],
   even: ["entropy of equal weights", "均匀权重的熵"],
   classes: ["Class:", "类别："],
   line_width: ["Line width, weight:", "线宽（权重）："],
