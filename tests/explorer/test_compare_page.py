@@ -188,6 +188,26 @@ def test_heads_that_are_alike_and_what_each_does(page, site):
     page.locator(".muted button").last.click()
     page.wait_for_selector("html[data-ready$='/needs']")
     assert page.locator(".muted tbody tr").count() == 8
+    assert "The answer changes most without" in page.locator("main").inner_text()
+
+
+def test_of_some_of_the_heads_it_is_not_said_which_matters_most(page, site):
+    opened(page, site, f"{ATTEND}&v=needs", "data-ready='decoder cross/needs'")
+    inputs = f"{TEXT}\nb and h ."
+    lines = page.request.post(f"{site}api/v1/ablations", data={"model": "run", "texts": [TEXT]}).text().splitlines()
+    # as where it is stopped before the fourth head
+    page.route("**/api/v1/ablations", lambda route: route.fulfill(body="\n".join(lines[:4]) + "\n"))
+    page.get_by_label("Inputs, one a line").fill(inputs)
+    page.get_by_role("button", name="Mute each head alone").click()
+    page.wait_for_selector(".muted tbody tr:nth-child(3)")
+    page.wait_for_selector("button:text-is('Stop'):disabled")
+    stopped = page.locator("main").inner_text()
+    page.get_by_role("button", name="encoder self").first.click()
+    page.wait_for_selector("html[data-ready='encoder self/needs']")
+    assert "changes most without" not in stopped + page.locator("main").inner_text()
+    # the numbers stand beside the inputs that they are of
+    assert page.locator(".muted tbody tr").count() == 3
+    assert page.get_by_label("Inputs, one a line").input_value() == inputs
 
 
 def test_heads_of_an_edited_model_are_compared_over_inputs(page, site):
