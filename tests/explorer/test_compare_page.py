@@ -346,8 +346,14 @@ def test_the_second_side_follows_to_the_kind_of_layer_of_the_first(page, site):
 def test_maps_stand_in_line_however_long_titles_and_labels_are(page, site, other):
     opened(page, site, f"#/compare?m=run&x=a+and+g+.&{other}", "data-ready^=compare")
     if page.viewport_size["width"] > 1000:
-        tops = [one.bounding_box()["y"] for one in page.locator(".three canvas.heat").all()]
-        assert max(tops) - min(tops) < 2
+        tall = []
+        for width in (1280, 820, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            tops = [one.bounding_box()["y"] for one in page.locator(".three canvas.heat").all()]
+            assert max(tops) - min(tops) < 2
+            tall.append(page.locator(".three h2").first.bounding_box()["height"])
+        # no title keeps the height that a narrow window gave it
+        assert tall[0] == tall[2]
     uncut = """(one) => { const free = one.cloneNode(true); free.style.maxWidth = 'none'; one.parentNode.append(free);
         const wide = free.offsetWidth; free.remove(); return wide <= one.offsetWidth + 1; }"""
     sides = unfolded(page)
@@ -434,9 +440,26 @@ def test_runs_of_other_tasks_have_measures_that_do_not_compare(page, site):
     page.wait_for_selector("p:has-text('One seed each')")
 
 
+def altered(route, **values):
+    """An answer of the server with other values."""
+    answer = route.fetch()
+    route.fulfill(response=answer, json=answer.json() | values)
+
+
+def test_files_of_one_name_and_answers_that_differ_in_blanks_are_not_taken_for_the_same(page, site):
+    page.route("**/api/v1/cards?model=twin*", lambda route: altered(route, digests={"train": "of another file"}))
+    page.route(
+        "**/api/v1/traces",
+        lambda route: altered(route, output="g" if route.request.post_data_json["model"] == "run" else " g"),
+    )
+    opened(page, site, "#/compare?m=run&m2=twin&x=a+and+g+.", "data-ready^=compare")
+    page.wait_for_selector("p:has-text('cannot be compared')")
+    assert "Both answer “g”, but not with the same blanks" in page.locator(".differs").inner_text()
+
+
 def test_what_does_not_fit_is_told(page, site):
     opened(page, site, "#/compare?m=run&x=a+and+g+.&m2=filler&x2=a1+%5BMASK%5D+c", "data-ready^=compare")
-    assert "same number of rows and of columns" in page.locator(".unlike").inner_text()
+    assert "same number of rows and of columns" in page.locator(".two > .panel").last.inner_text()
     assert page.locator("canvas.heat").count() == 2
 
 

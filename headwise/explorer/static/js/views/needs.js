@@ -4,6 +4,7 @@
 import { getNumbers, post, postLines } from "../api.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
+import { minus } from "../core/digits.js";
 import { decimals, number } from "../core/text.js";
 import { read } from "../core/edits.js";
 import * as state from "../state.js";
@@ -261,10 +262,9 @@ function shown({ rows: found, done }, groups) {
   // as many decimals as show three digits of the largest, so that numbers can be compared
   const tops = measures.map((name) => Math.max(...rows.map((one) => Math.abs(one[name]))));
   const places = tops.map((top) => Math.min(8, Math.max(2, 2 - Math.floor(Math.log10(top || 1)))));
-  const told = (/** @type {any} */ one, /** @type {number} */ at) =>
-    decimals(one[measures[at]], places[at]).replace("-", "−");
+  const figure = (/** @type {any} */ one, /** @type {number} */ at) => minus(decimals(one[measures[at]], places[at]));
   const cell = (/** @type {any} */ one, /** @type {number} */ at) => {
-    const node = h("td", {}, told(one, at));
+    const node = h("td", {}, figure(one, at));
     const share = (100 * Math.abs(one[by])) / (tops[at] || 1);
     if (measures[at] === by) node.style.background = `linear-gradient(var(--faint) 0 0) 0 / ${share}% 100% no-repeat`;
     return node;
@@ -283,7 +283,12 @@ function shown({ rows: found, done }, groups) {
   const [first] = rows;
   const strong = (/** @type {string} */ text) => h("strong", {}, text);
   const { title, name } = headOf(first, groups);
-  const most = phrase("say_most_needed", strong(`${title} ${name}`), t(by), strong(told(first, measures.indexOf(by))));
+  const most = phrase(
+    "say_most_needed",
+    strong(`${title} ${name}`),
+    t(by),
+    strong(figure(first, measures.indexOf(by))),
+  );
   return [
     done && h("p", { class: "say" }, most),
     h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles)), h("tbody", {}, rows.map(line))),
