@@ -320,7 +320,7 @@ function drawn({ empty, report, maps, row, runs }, first, second) {
     fill(empty, nothing(), offered);
     if (state.asked()) return others(offered);
     document.documentElement.dataset.ready = "none";
-    return state.reads() ? later(() => import("../views/begin.js"), offered) : undefined;
+    return state.reads() ? later(() => rested().then(() => import("../views/begin.js")), offered) : undefined;
   }
   let alive = true;
   /** @type {(() => void)[]} */
