@@ -14,6 +14,7 @@ from headwise.explorer.explorer import Explorer, Name
 from headwise.explorer.inputs import Example, answer_of, title_of
 from headwise.predictors import pronouns
 from headwise.runs.commits import MANIFEST
+from headwise.runs.publish import DATA
 from headwise.runs.reading import read_manifest
 from headwise.service.loaded import LoadedRun
 from headwise.service.problems import Problem
@@ -68,12 +69,14 @@ def _card(run: LoadedRun) -> dict[str, Any]:
 def _training(run: LoadedRun) -> dict[str, Any]:
     """What a run was trained on, for how many steps, and what its validation measured; nothing of other models."""
     if run.folder is None or not (run.folder / MANIFEST).is_file():
-        return {"data": [], "step": None, "metrics": {}, "settings": {}}
+        return {"data": [], "digests": None, "step": None, "metrics": {}, "settings": {}}
     manifest, recipe = read_manifest(run.folder), recipe_of(run.folder)
     data = getattr(recipe, "data", None)
     files = [getattr(data, key, None) for key in ("train", "train_target")]
     return {
         "data": [PurePath(str(path)).name.removeprefix("headwise:") for path in files if path],
+        # what tells files of one name apart
+        "digests": manifest.get(DATA),
         "step": run.step or manifest.get("step"),
         "metrics": manifest.get("metrics", {}) if run.step is None else {},
         "settings": deciding_keys(recipe),

@@ -57,6 +57,7 @@ def test_metrics_and_size_are_those_of_the_run(client, folders):
     manifest = json.loads((folders[0] / "manifest.json").read_text())
     told = card(client, "run")
     assert (told["metrics"], told["step"], told["data"]) == (manifest["metrics"], manifest["step"], ["pairs.tsv"])
+    assert told["digests"] == manifest["data"]
     tensors = np.fromfile(folders[0] / "model.safetensors", np.uint8)
     header = json.loads(tensors[8 : 8 + int(tensors[:8].view("<u8")[0])].tobytes())
     shapes = [tensor["shape"] for name, tensor in header.items() if name != "__metadata__"]

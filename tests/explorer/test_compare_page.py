@@ -188,6 +188,26 @@ def test_heads_that_are_alike_and_what_each_does(page, site):
     page.locator(".muted button").last.click()
     page.wait_for_selector("html[data-ready$='/needs']")
     assert page.locator(".muted tbody tr").count() == 8
+    assert "The answer changes most without" in page.locator("main").inner_text()
+
+
+def test_of_some_of_the_heads_it_is_not_said_which_matters_most(page, site):
+    opened(page, site, f"{ATTEND}&v=needs", "data-ready='decoder cross/needs'")
+    inputs = f"{TEXT}\nb and h ."
+    lines = page.request.post(f"{site}api/v1/ablations", data={"model": "run", "texts": [TEXT]}).text().splitlines()
+    # as where it is stopped before the fourth head
+    page.route("**/api/v1/ablations", lambda route: route.fulfill(body="\n".join(lines[:4]) + "\n"))
+    page.get_by_label("Inputs, one a line").fill(inputs)
+    page.get_by_role("button", name="Mute each head alone").click()
+    page.wait_for_selector(".muted tbody tr:nth-child(3)")
+    page.wait_for_selector("button:text-is('Stop'):disabled")
+    stopped = page.locator("main").inner_text()
+    page.get_by_role("button", name="encoder self").first.click()
+    page.wait_for_selector("html[data-ready='encoder self/needs']")
+    assert "changes most without" not in stopped + page.locator("main").inner_text()
+    # the numbers stand beside the inputs that they are of
+    assert page.locator(".muted tbody tr").count() == 3
+    assert page.get_by_label("Inputs, one a line").input_value() == inputs
 
 
 def test_heads_of_an_edited_model_are_compared_over_inputs(page, site):
@@ -326,8 +346,14 @@ def test_the_second_side_follows_to_the_kind_of_layer_of_the_first(page, site):
 def test_maps_stand_in_line_however_long_titles_and_labels_are(page, site, other):
     opened(page, site, f"#/compare?m=run&x=a+and+g+.&{other}", "data-ready^=compare")
     if page.viewport_size["width"] > 1000:
-        tops = [one.bounding_box()["y"] for one in page.locator(".three canvas.heat").all()]
-        assert max(tops) - min(tops) < 2
+        tall = []
+        for width in (1280, 820, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            tops = [one.bounding_box()["y"] for one in page.locator(".three canvas.heat").all()]
+            assert max(tops) - min(tops) < 2
+            tall.append(page.locator(".three h2").first.bounding_box()["height"])
+        # no title keeps the height that a narrow window gave it
+        assert tall[0] == tall[2]
     uncut = """(one) => { const free = one.cloneNode(true); free.style.maxWidth = 'none'; one.parentNode.append(free);
         const wide = free.offsetWidth; free.remove(); return wide <= one.offsetWidth + 1; }"""
     sides = unfolded(page)
@@ -414,9 +440,26 @@ def test_runs_of_other_tasks_have_measures_that_do_not_compare(page, site):
     page.wait_for_selector("p:has-text('One seed each')")
 
 
+def altered(route, **values):
+    """An answer of the server with other values."""
+    answer = route.fetch()
+    route.fulfill(response=answer, json=answer.json() | values)
+
+
+def test_files_of_one_name_and_answers_that_differ_in_blanks_are_not_taken_for_the_same(page, site):
+    page.route("**/api/v1/cards?model=twin*", lambda route: altered(route, digests={"train": "of another file"}))
+    page.route(
+        "**/api/v1/traces",
+        lambda route: altered(route, output="g" if route.request.post_data_json["model"] == "run" else " g"),
+    )
+    opened(page, site, "#/compare?m=run&m2=twin&x=a+and+g+.", "data-ready^=compare")
+    page.wait_for_selector("p:has-text('cannot be compared')")
+    assert "Both answer “g”, but not with the same blanks" in page.locator(".differs").inner_text()
+
+
 def test_what_does_not_fit_is_told(page, site):
     opened(page, site, "#/compare?m=run&x=a+and+g+.&m2=filler&x2=a1+%5BMASK%5D+c", "data-ready^=compare")
-    assert "same number of rows and of columns" in page.locator(".unlike").inner_text()
+    assert "same number of rows and of columns" in page.locator(".two > .panel").last.inner_text()
     assert page.locator("canvas.heat").count() == 2
 
 

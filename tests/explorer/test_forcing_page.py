@@ -101,3 +101,18 @@ def test_a_run_that_writes_nothing_says_so(page, site):
     # those that do are a click away
     page.locator("main button.choose", has_text="caption").click()
     page.wait_for_selector("canvas.over.read")
+
+
+def test_the_list_of_examples_stays_while_others_are_chosen(page, site):
+    asked = []
+    page.on("request", lambda one: asked.append(one.url))
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(f"{site}#/translate?m=caption")
+    page.wait_for_selector("html[data-ready^=written]")
+    select = page.locator("#examples")
+    select.focus()
+    for number in ("1", "2"):
+        select.select_option(number)
+        page.wait_for_function("(at) => location.hash.includes(`ex=${at}`)", arg=number)
+        page.wait_for_function("document.activeElement.id === 'examples'")
+    assert sum("/examples?" in url for url in asked) == 1

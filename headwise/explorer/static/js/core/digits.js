@@ -3,8 +3,8 @@
 
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
-/** @param {string} text */
-const minus = (text) => text.replace("-", "−").replace("NaN", "?");
+/** The text of a number with a true minus. @param {string} text */
+export const minus = (text) => text.replace("-", "−").replace("NaN", "?");
 
 /** So many decimals; what they do not show is 0. @param {number} value @param {number} places */
 export function fixed(value, places) {

@@ -374,15 +374,15 @@ async function headOf({ trace, group, layer, head }) {
  * @param {any} a @param {any} b what `placed` gives, with weights, name and title
  */
 function shownOf({ report, maps, row, runs }, a, b) {
-  differing.report(report, a, b);
-  differing.measured(runs, a, b);
   const alike = differing.alike(a, b);
+  const most = alike ? differing.largest(a, b) : null;
+  differing.report(report, a, b, most);
+  differing.measured(runs, a, b);
   row.hidden = !alike;
-  const most = alike ? differing.largest(a, b) : { q: 0, k: 0 };
   const spot = () => {
     const [q, k] = [state.query.value, state.key.value];
     const within = q >= 0 && q < a.group.queries.length && k < a.group.keys.length;
-    return within ? { q, k } : most;
+    return within || !most ? { q, k } : most;
   };
   // of maps with other rows or columns a cell says nothing of the other's
   const room = {
@@ -398,17 +398,12 @@ function shownOf({ report, maps, row, runs }, a, b) {
   const panels = [a, b, null].map(() => h("section", { class: "panel" }));
   maps.append(switched(panels, alike ? 2 : 0), ...panels);
   maps.classList.toggle("two", !alike);
-  const ends = [
+  return [
     weights(panels[0], a, top, cells()),
     weights(panels[1], b, top, cells()),
     difference(panels[2], a, b, cells()),
     alike ? differing.row(row, a, b, () => state.hovered.value || spot()) : () => {},
   ];
-  // maps stand in line though a title takes two lines
-  const titles = panels.slice(0, alike ? 3 : 2).map((panel) => panel.querySelector("h2"));
-  const tall = Math.max(...titles.map((title) => title.offsetHeight));
-  titles.forEach((title) => (title.style.minHeight = `${tall}px`));
-  return ends;
 }
 
 /**
@@ -444,8 +439,9 @@ function weights(panel, at, top, cells) {
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
     `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(at.marked[q * at.group.keys.length + k])}`;
   const heading = h("h2", { title: at.layer }, h("span", { class: `of-${at.name}` }, at.name), ` ${at.title}`);
-  panel.append(heading);
-  return map.mount(panel, {
+  const body = h("div");
+  panel.append(heading, body);
+  return map.mount(body, {
     ...cells,
     values: at.marked,
     rows: at.group.queries,
@@ -461,10 +457,11 @@ function weights(panel, at, top, cells) {
 /** @param {HTMLElement} panel @param {any} one a side @param {any} two @param {Cells} cells */
 function difference(panel, one, two, cells) {
   const [a, b] = [one.group, two.group];
-  panel.append(h("h2", {}, t("difference")));
+  const body = h("div");
+  panel.append(h("h2", {}, t("difference")), body);
   const size = (/** @type {state.Group} */ group) => `${group.queries.length} × ${group.keys.length}`;
   if (!differing.alike(one, two)) {
-    panel.append(h("p", { class: "unlike" }, `A ${size(a)}, B ${size(b)}. ${t("unlike")}`));
+    body.append(h("p", {}, `A ${size(a)}, B ${size(b)}. ${t("unlike")}`));
     return () => {};
   }
   // a pair that both masks forbid has no difference
@@ -476,7 +473,7 @@ function difference(panel, one, two, cells) {
   const same = [...a.queries, ...a.keys].every((token, place) => token === [...b.queries, ...b.keys][place]);
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
     `${shown(a.queries[q])} → ${shown(a.keys[k])} ${withSign(values[q * a.keys.length + k])}`;
-  const end = map.mount(panel, {
+  const end = map.mount(body, {
     ...cells,
     values,
     rows: a.queries,
@@ -491,7 +488,7 @@ function difference(panel, one, two, cells) {
   const mean =
     open.reduce((/** @type {number} */ sum, /** @type {number} */ value) => sum + value, 0) / Math.max(1, open.length);
   const notes = [`${t("meandifference")} ${percent(mean, 1)}`, same ? "" : t("othertokens")].filter(Boolean);
-  panel.append(h("p", { class: "legend" }, notes.join(" · ")));
+  body.append(h("p", { class: "legend" }, notes.join(" · ")));
   return end;
 }
 

@@ -62,7 +62,8 @@ export function mount(place) {
       fill(given);
       void state.language.value;
       const lacking = state.lacks("translate") === "translate";
-      work.hidden = lacking || !(state.asked() || state.readsFiles());
+      // another file is no reason to list them again
+      work.hidden = lacking || !(state.readsFiles() || state.asked());
       if (lacking) {
         const writes = (/** @type {any} */ run) => run.writes;
         return later(() => import("../views/fitting.js"), given, writes, "no_writer");

@@ -15,6 +15,7 @@ import { spelled } from "./spelled.js";
  * @typedef {{ name: string, title: string, trace: Trace, group: import("../state.js").Group, head: number, marked:
  * Float32Array }} Shown
  */
+/** @typedef {ReturnType<typeof largest>} Largest */
 
 /** Letters of a token, keys of a row and metrics of a run at most; differences below are none. */
 const [LETTERS, MOST, METRICS, NOISE] = [16, 14, 3, 1e-6];
@@ -24,14 +25,14 @@ export const alike = (a, b) =>
   a.group.queries.length === b.group.queries.length && a.group.keys.length === b.group.keys.length;
 
 /** What a model answers, after its edits where these change it. @param {Trace} trace */
-const answerOf = ({ output, change }) => {
-  const text = change && change.answer ? change.answer.after : output;
-  // what is no character has no picture
-  return text
+const answerOf = ({ output, change }) => (change && change.answer ? change.answer.after : output);
+
+/** What is no character has no picture. @param {string} text */
+const readable = (text) =>
+  text
     .trim()
     .replace(/\s+/g, " ")
     .replace(/[\p{Cc}\p{Cn}\p{Co}\p{Cs}\ufffd]+/gu, "\ufffd");
-};
 
 /** @param {string} text */
 const strong = (text) => h("strong", {}, h("bdi", {}, text));
@@ -52,9 +53,9 @@ export function largest(a, b) {
   const [rows, keys] = [words(a, "queries"), words(a, "keys")];
   let [best, most, size, any] = [0, -1, 0, 0];
   a.marked.forEach((one, at) => {
-    const apart = Math.abs(taken(b.marked[at]) - taken(one));
-    if (apart > size) [any, size] = [at, apart];
-    if (apart > most && rows[Math.floor(at / columns)] && keys[at % columns]) [best, most] = [at, apart];
+    const gap = Math.abs(taken(b.marked[at]) - taken(one));
+    if (gap > size) [any, size] = [at, gap];
+    if (gap > most && rows[Math.floor(at / columns)] && keys[at % columns]) [best, most] = [at, gap];
   });
   return { q: Math.floor(best / columns), k: best % columns, most, size, any };
 }
@@ -74,16 +75,16 @@ function words({ trace, group }, side) {
  * @param {Shown} a @param {Shown} b @param {"queries" | "keys"} side
  */
 function names(a, b, side) {
-  const [one, two] = [a, b].map(({ group }) => apart(group[side], (label) => cut(label, LETTERS)));
-  return (/** @type {number} */ at) => (one(at) === two(at) ? one(at) : `${one(at)} / ${two(at)}`);
+  const both = [a, b].map(({ group }) => apart(group[side], (label) => cut(label, LETTERS)));
+  return (/** @type {number} */ at) => [...new Set(both.map((name) => name(at)))].join(" / ");
 }
 
 /** A forbidden pair takes nothing. @param {number} weight */
 const taken = (weight) => (weight === -Infinity ? 0 : weight);
 
-/** @param {HTMLElement} place @param {Shown} a @param {Shown} b */
-export function report(place, a, b) {
-  fill(place, h("h2", {}, t("what_differs")), h("ul", { class: "differs" }, sentences(a, b)));
+/** @param {HTMLElement} place @param {Shown} a @param {Shown} b @param {Largest | null} most */
+export function report(place, a, b, most) {
+  fill(place, h("h2", {}, t("what_differs")), h("ul", { class: "differs" }, sentences(a, b, most)));
 }
 
 /**
@@ -109,15 +110,19 @@ export function measured(place, a, b) {
 
 /**
  * A line for each of two runs, what both were measured by, and whether that compares.
- * @param {Shown[]} sides @param {{ task: string, data: string[], metrics: Record<string, number> }[]} cards
+ * @param {Shown[]} sides
+ * @param {{ task: string, data: string[], digests: Record<string, string> | null, metrics: Record<string, number>
+ * }[]} cards `digests` of what the files of `data` hold; null: unknown
  * @param {typeof import("./run_card.js").metric} metric writes a number
  */
 function runs(sides, cards, metric) {
   const names = Object.keys(cards[0].metrics)
     .filter((name) => name in cards[1].metrics)
     .slice(0, METRICS);
-  const [task, other] = cards.map(({ task, data }) => [named("task", task), ...data].join(" · "));
-  const note = names.length ? h("p", { class: "note" }, t(task === other ? "one_seed" : "other_measures")) : "";
+  const about = cards.map(({ task, data }) => [named("task", task), ...data].join(" · "));
+  // two files may have one name
+  const [same, other] = cards.map(({ task, data, digests }) => JSON.stringify([task, digests || data]));
+  const note = names.length ? h("p", { class: "note" }, t(same === other ? "one_seed" : "other_measures")) : "";
   const column = (/** @type {string} */ text) => h("th", { scope: "col", class: "number" }, text);
   const table = h(
     "table",
@@ -144,7 +149,7 @@ function runs(sides, cards, metric) {
             { scope: "row" },
             h("b", { class: `of-${name}` }, name),
             ` ${trace.model} `,
-            h("span", { class: "side" }, [task, other][at]),
+            h("span", { class: "side" }, about[at]),
           ),
           names.map((one) => h("td", { class: "number" }, metric(one, cards[at].metrics[one]))),
         ),
@@ -156,19 +161,22 @@ function runs(sides, cards, metric) {
 
 /** What both answer; of neither nothing. @param {Shown} a @param {Shown} b */
 function answers(a, b) {
-  const [one, two] = [answerOf(a.trace), answerOf(b.trace)];
-  if (one === two) return one ? [phrase("same_answer", strong(one))] : [];
-  if (one && two) return [phrase("two_answers", strong(one), strong(two))];
-  const [side, none] = one ? [a, b] : [b, a];
-  return [phrase("one_answer", side.name, strong(one || two), none.name)];
+  const whole = [answerOf(a.trace), answerOf(b.trace)];
+  const [first, second] = whole.map(readable);
+  if (first === second)
+    return first ? [phrase(whole[0] === whole[1] ? "same_answer" : "like_answer", strong(first))] : [];
+  if (first && second) return [phrase("two_answers", strong(first), strong(second))];
+  const [side, none] = first ? [a, b] : [b, a];
+  return [phrase("one_answer", side.name, strong(first || second), none.name)];
 }
 
-/** @param {Shown} a @param {Shown} b */
-function sentences(a, b) {
+/** @param {Shown} a @param {Shown} b @param {Largest | null} most where they differ most, of maps that compare */
+function sentences(a, b, most) {
   const lines = answers(a, b);
-  if (alike(a, b) && largest(a, b).size < NOISE) lines.push([t("same_maps")]);
+  const [from, to] = [names(a, b, "queries"), names(a, b, "keys")];
+  if (most && most.size < NOISE) lines.push([t("same_maps")]);
   else {
-    if (alike(a, b)) lines.push(...ofMaps(a, b));
+    if (most) lines.push(...ofMaps(a, b, most, from, to));
     const counts = [a, b].map((side) => h("b", { class: `of-${side.name}` }, spread(side).toFixed(1)));
     lines.push(phrase("keys_each", ...counts));
   }
@@ -176,35 +184,36 @@ function sentences(a, b) {
   const [full, sparse] = zero ? [b, a] : [a, b];
   if (zero && none) lines.push(phrase("exact_zeros", inColour(a, zero), inColour(b, none)));
   else if (zero || none) lines.push(phrase("zeros_of_one", full.name, inColour(sparse, zero || none), sparse.name));
-  if (alike(a, b)) lines.push(...ofAll(a, b));
+  if (most) lines.push(...ofAll(a, b, most, from, to));
   return lines.map((line) => h("li", {}, line));
 }
 
-/** The largest difference, where it is not one of words. @param {Shown} a @param {Shown} b */
-function ofAll(a, b) {
-  const { most, size, any } = largest(a, b);
+/** @typedef {ReturnType<typeof names>} Names */
+
+/**
+ * The largest difference, where it is not one of words.
+ * @param {Shown} a @param {Shown} b @param {Largest} found @param {Names} from @param {Names} to
+ */
+function ofAll(a, b, { most, size, any }, from, to) {
   if (size <= most) return [];
   const columns = a.group.keys.length;
-  const [from, to] = [names(a, b, "queries")(Math.floor(any / columns)), names(a, b, "keys")(any % columns)];
   const shares = [a, b].map((side) => inColour(side, taken(side.marked[any])));
-  return [phrase("all_differ_most", strong(from), strong(to), ...shares)];
+  return [phrase("all_differ_most", strong(from(Math.floor(any / columns))), strong(to(any % columns)), ...shares)];
 }
 
-/** @param {Shown} a @param {Shown} b */
-function ofMaps(a, b) {
-  const { q, k, most, size } = largest(a, b);
+/** @param {Shown} a @param {Shown} b @param {Largest} found @param {Names} from @param {Names} to */
+function ofMaps(a, b, { q, k, most, size }, from, to) {
   const columns = a.group.keys.length;
   const at = q * columns + k;
-  const [from, to] = [names(a, b, "queries")(q), names(a, b, "keys")(k)].map(strong);
   const peaks = [a, b].map(({ marked }) => rows(marked, columns).map((row) => row.indexOf(Math.max(...row))));
   const agreed = peaks[0].filter((key, row) => key === peaks[1][row]).length;
   return [
     phrase(
       size > most ? "words_differ_most" : "differ_most",
-      from,
+      strong(from(q)),
       inColour(a, taken(a.marked[at])),
       inColour(b, taken(b.marked[at])),
-      to,
+      strong(to(k)),
     ),
     phrase("same_peaks", String(agreed), String(peaks[0].length)),
   ];

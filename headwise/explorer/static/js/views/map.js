@@ -82,9 +82,9 @@ export function mount(place, matrix) {
       if (numerals) numbered(canvas, window, rows, columns, numerals);
       const mark = at || (matrix.spot && matrix.spot());
       if (within(mark)) marked(canvas, mark, window);
-      const chosen = within(mark) ? mark : { q: -1, k: -1 };
-      beside({ x: 0, y: 0, side }, side * rows, chosen.q);
-      over({ x: 0, y: 0, side }, side * columns, chosen.k);
+      const { q, k } = within(mark) ? mark : { q: -1, k: -1 };
+      beside({ x: 0, y: 0, side }, side * rows, q);
+      over({ x: 0, y: 0, side }, side * columns, k);
       tip.hidden = !within(at) || at.k < 0;
       if (tip.hidden) return;
       tip.textContent = matrix.told(at.q, at.k);

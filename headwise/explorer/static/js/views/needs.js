@@ -4,6 +4,7 @@
 import { getNumbers, post, postLines } from "../api.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
+import { minus } from "../core/digits.js";
 import { decimals, number } from "../core/text.js";
 import { read } from "../core/edits.js";
 import * as state from "../state.js";
@@ -18,9 +19,8 @@ learn(WORDS);
 const MOST_INPUTS = 64;
 const NARROW = 700;
 
-/** What muting each head of an input came to; it stays while another group of layers is looked at. */
-const effects = signal(/** @type {any[]} */ ([]));
-let measured = "";
+/** What muting each head came to, over which inputs, and whether that is all; it stays while another group is open. */
+const muting = signal({ about: "", texts: "", rows: /** @type {any[]} */ ([]), done: false });
 
 /**
  * @param {HTMLElement} place
@@ -33,7 +33,9 @@ export function mount(place, trace, group, alive) {
   const similar = h("div", {});
   const muted = h("div", {});
   const texts = h("textarea", { rows: 3, "aria-label": () => t("inputs") });
-  texts.value = trace.source;
+  const about = trace.trace_id;
+  if (muting.peek().about !== about) muting.value = { about, texts: trace.source, rows: [], done: false };
+  texts.value = muting.peek().texts;
   const given = () => texts.value.split("\n").filter((/** @type {string} */ line) => line.trim());
   const over = h("span", { class: "over-inputs" });
   let [turn, inputs] = [0, [trace.source]];
@@ -201,25 +203,28 @@ function one_by_one(place, trace, given) {
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": () => t("muted") });
   const passes = trace.groups.reduce((sum, one) => sum + one.layers.length * one.heads, 0);
   const running = signal(false);
-  if (measured !== trace.trace_id) effects.value = [];
-  measured = trace.trace_id;
   let stop = /** @type {AbortController | null} */ (null);
   const begin = async () => {
     if (stop) stop.abort();
     const mine = new AbortController();
     stop = mine;
-    effects.value = [];
+    const texts = given();
+    const now = { about: trace.trace_id, texts: texts.join("\n"), rows: /** @type {any[]} */ ([]), done: false };
+    muting.value = now;
     bar.hidden = false;
     running.value = true;
     try {
       let heads = 1;
-      await postLines("/api/v1/ablations", { model: trace.model, texts: given() }, mine.signal, (line) => {
+      await postLines("/api/v1/ablations", { model: trace.model, texts }, mine.signal, (line) => {
         if (line.error) throw new Error(line.error);
         if (line.heads) heads = line.heads;
-        else if (line.done) state.status.value = t("finished");
-        else {
-          effects.value = [...effects.peek(), line];
-          bar.value = effects.peek().length / heads;
+        else if (line.done) {
+          state.status.value = t("finished");
+          muting.value = { ...muting.peek(), done: true };
+        } else {
+          const rows = [...muting.peek().rows, line];
+          muting.value = { ...now, rows };
+          bar.value = rows.length / heads;
         }
       });
     } catch (error) {
@@ -241,15 +246,15 @@ function one_by_one(place, trace, given) {
     ),
     table,
   );
-  const drawn = effect(() => fill(table, shown(effects.value, trace.groups, running.value)));
+  const drawn = effect(() => fill(table, shown(muting.value, trace.groups)));
   return () => {
     end();
     drawn();
   };
 }
 
-/** @param {any[]} found @param {state.Group[]} groups @param {boolean} running whether there are more to come */
-function shown(found, groups, running) {
+/** @param {{ rows: any[], done: boolean }} muted @param {state.Group[]} groups */
+function shown({ rows: found, done }, groups) {
   if (!found.length) return [];
   const measures = Object.keys(found[0]).filter((name) => name !== "layer" && name !== "head");
   const by = measures.includes("divergence") ? "divergence" : measures[0];
@@ -257,10 +262,9 @@ function shown(found, groups, running) {
   // as many decimals as show three digits of the largest, so that numbers can be compared
   const tops = measures.map((name) => Math.max(...rows.map((one) => Math.abs(one[name]))));
   const places = tops.map((top) => Math.min(8, Math.max(2, 2 - Math.floor(Math.log10(top || 1)))));
-  const told = (/** @type {any} */ one, /** @type {number} */ at) =>
-    decimals(one[measures[at]], places[at]).replace("-", "−");
+  const figure = (/** @type {any} */ one, /** @type {number} */ at) => minus(decimals(one[measures[at]], places[at]));
   const cell = (/** @type {any} */ one, /** @type {number} */ at) => {
-    const node = h("td", {}, told(one, at));
+    const node = h("td", {}, figure(one, at));
     const share = (100 * Math.abs(one[by])) / (tops[at] || 1);
     if (measures[at] === by) node.style.background = `linear-gradient(var(--faint) 0 0) 0 / ${share}% 100% no-repeat`;
     return node;
@@ -271,7 +275,7 @@ function shown(found, groups, running) {
       "tr",
       {},
       h("td", { title: one.layer }, title.replace("-attention", "")),
-      h("td", {}, h("button", { onclick: choose }, name)),
+      h("td", {}, choose ? h("button", { onclick: choose }, name) : name),
       measures.map((_, at) => cell(one, at)),
     );
   };
@@ -279,16 +283,21 @@ function shown(found, groups, running) {
   const [first] = rows;
   const strong = (/** @type {string} */ text) => h("strong", {}, text);
   const { title, name } = headOf(first, groups);
-  const most = phrase("say_most_needed", strong(`${title} ${name}`), t(by), strong(told(first, measures.indexOf(by))));
+  const most = phrase(
+    "say_most_needed",
+    strong(`${title} ${name}`),
+    t(by),
+    strong(figure(first, measures.indexOf(by))),
+  );
   return [
-    running ? null : h("p", { class: "say" }, most),
+    done && h("p", { class: "say" }, most),
     h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles)), h("tbody", {}, rows.map(line))),
     h("p", { class: "note" }, t(`muted_${by}`)),
   ];
 }
 
 /**
- * A head that was muted: the title of its group, its short name, and what looks at it.
+ * A head that was muted: the title of its group, its short name, and what looks at it; null: no group has its map.
  * @param {{ layer: string, head: number }} muted @param {state.Group[]} groups
  */
 function headOf({ layer, head }, groups) {
@@ -297,10 +306,12 @@ function headOf({ layer, head }, groups) {
   return {
     title: group ? groupTitle(group, groups) : layerTitle(layer, at),
     name: t("layer_head_short", layerNumber(layer, at), head + 1),
-    choose: () =>
-      batch(() => {
-        if (group && state.chosen() !== group) state.inGroup(group.name);
-        choose(at, head);
-      }),
+    choose: group
+      ? () =>
+          batch(() => {
+            if (state.chosen() !== group) state.inGroup(group.name);
+            choose(at, head);
+          })
+      : null,
   };
 }

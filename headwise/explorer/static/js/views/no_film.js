@@ -6,7 +6,7 @@ import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { phrase, t } from "../strings.js";
-import { again, quoted } from "./again.js";
+import { again, filmed } from "./again.js";
 import { offers } from "./fitting.js";
 
 /** Frames of a head that learns to read backwards, how sharply it looks, and the tokens that it reads. */
@@ -45,9 +45,12 @@ function commands(name, trained) {
     h("p", {}, trained ? phrase("film_again", h("bdi", {}, name)) : t("film_small")),
     trained
       ? code(again(name, "film.every=50"))
-      : [code("headwise data make reverse"), code("headwise train reverse film.every=10 --run-folder reverse-film")],
+      : [
+          code("headwise data make reverse"),
+          code(`headwise train reverse film.every=10 --run-folder ${filmed("reverse")}`),
+        ],
     h("p", {}, t("film_then")),
-    code(`headwise explore ${quoted(`${trained ? name : "reverse"}-film`)}`),
+    code(`headwise explore ${filmed(trained ? name : "reverse")}`),
   ].flat();
 }
 

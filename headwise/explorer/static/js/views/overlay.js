@@ -3,6 +3,7 @@
 
 import { signedTicks, ticks } from "../core/bar.js";
 import { STRENGTH } from "../core/color.js";
+import { minus } from "../core/digits.js";
 import { coloured, drawn, glowBar, gridded, largest, most, under } from "../core/overlay.js";
 import { number, percent } from "../core/text.js";
 import { h } from "../dom.js";
@@ -76,7 +77,7 @@ export function mount(place, seen, what) {
     // what it says stands far below on a narrow screen
     h("p", { class: "patch" }, () => {
       const k = readAt(seen, what);
-      return said(what, axis, k < 0 ? most(what.weights, axis) : k);
+      return worded(what, axis, k < 0 ? most(what.weights, axis) : k);
     }),
     bar.node,
     what.ready ? queries(seen, what) : "",
@@ -231,8 +232,8 @@ export function short(k, axis) {
 }
 
 /** A place and its number. @param {What} what @param {import("../core/overlay.js").Patches} axis @param {number} k */
-function said({ weights, signed }, axis, k) {
-  const value = signed ? number(weights[k]).replace("-", "−") : percent(weights[k], 1);
+function worded({ weights, signed }, axis, k) {
+  const value = signed ? minus(number(weights[k])) : percent(weights[k], 1);
   return `${named(k, axis)}: ${value}`;
 }
 
@@ -241,5 +242,5 @@ function told(what, axis) {
   const order = Array.from(what.weights, (_, k) => k)
     .sort((one, two) => Math.abs(what.weights[two]) - Math.abs(what.weights[one]))
     .slice(0, 3);
-  return [what.heading, ...order.map((k) => said(what, axis, k))].join("; ");
+  return [what.heading, ...order.map((k) => worded(what, axis, k))].join("; ");
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** What counts by a method of attribution, over an image: a number for each place, with what the method is. */
 
+import { minus } from "../core/digits.js";
 import { number, percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
@@ -118,7 +119,7 @@ function said(read, seen, what, map, output) {
   const row = Array.from(what.weights);
   const order = row.map((_, k) => k).sort((one, two) => Math.abs(row[two]) - Math.abs(row[one]));
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
-  const told = (/** @type {number} */ value) => (map.signed ? number(value).replace("-", "−") : percent(value, 1));
+  const told = (/** @type {number} */ value) => (map.signed ? minus(number(value)) : percent(value, 1));
   return effect(() => {
     const at = overlay.readAt(seen, what);
     const k = at < 0 ? order[0] : at;
@@ -132,7 +133,7 @@ function said(read, seen, what, map, output) {
       ),
       h("h2", {}, t("by_part")),
       shares((place) => overlay.short(place, what.axis), row, order, k, { full: Math.abs(row[order[0]]) || 1, told }),
-      h("dl", { class: "facts" }, map.signed ? fact("by_sum", number(sum).replace("-", "−")) : measures(row)),
+      h("dl", { class: "facts" }, map.signed ? fact("by_sum", minus(number(sum))) : measures(row)),
       h("p", { class: "note" }, what.quantity),
     );
   });

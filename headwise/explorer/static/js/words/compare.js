@@ -13,6 +13,10 @@ export const WORDS = {
   what_differs: ["What differs", "有何不同"],
   mean_of_all_heads: ["mean of heads", "各头平均"],
   same_answer: ["Both answer “{0}”", "两者的输出都是“{0}”"],
+  like_answer: [
+    "Both answer “{0}”, but not with the same blanks or signs without a picture.",
+    "两者的输出都是“{0}”，只是空白或不可显示的字符不同。",
+  ],
   two_answers: ["A answers “{0}”, B answers “{1}”", "A 的输出是“{0}”，B 的输出是“{1}”"],
   one_answer: ["{0} answers “{1}”, {2} gives no answer.", "{0} 的输出是“{1}”，{2} 没有输出。"],
   same_maps: ["Both maps are the same.", "两幅热图相同。"],
