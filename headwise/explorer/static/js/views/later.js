@@ -27,9 +27,6 @@ export function later(load, ...what) {
 /** Until what is seen first has had its time, or somebody goes on below it. */
 export const rested = () =>
   new Promise((done) => {
-    const over = new AbortController();
-    over.signal.onabort = done;
-    const end = () => over.abort();
-    setTimeout(end, REST);
-    for (const name of ["scroll", "keydown", "click"]) addEventListener(name, end, over);
+    setTimeout(done, REST);
+    for (const name of ["scroll", "keydown", "click"]) addEventListener(name, done, { once: true });
   });
