@@ -266,3 +266,30 @@ def test_a_head_of_several_kinds_is_framed_once(page, site):
         buttons.nth(number).click()
         framed = [button.get_attribute("aria-pressed") for button in buttons.all()]
         assert framed == [str(at == number).lower() for at in range(len(framed))]
+
+
+def test_titles_of_the_table_show_how_it_is_sorted(page, site):
+    opened(page, site, "#/attend?m=text&x=a1+b1&v=table")
+    title = page.locator(".heads th", has_text="entropy")
+    title.wait_for()
+    mark = "node => getComputedStyle(node.querySelector('button'), '::after').content"
+    marks = [title.evaluate(mark)]
+    for _ in range(2):
+        title.locator("button").click()
+        marks.append(title.evaluate(mark))
+    assert [next(one for one in "↕▼▲" if one in content) for content in marks] == ["↕", "▼", "▲"]
+    assert "Entropy: how spread a row is" in page.locator(".wide .note").first.inner_text()
+
+
+def test_the_labels_follow_the_pointer_and_the_frame_the_keys(page, site):
+    opened(page, site, "#/attend?m=text&x=a1+b1&q=0&k=0")
+    canvas = page.locator("canvas.heat")
+    canvas.wait_for()
+    box = canvas.bounding_box()
+    chosen = page.locator(".axis .on")
+    before = chosen.evaluate_all("all => all.map((one) => one.style.cssText)")
+    page.mouse.move(box["x"] + box["width"] - 4, box["y"] + box["height"] - 4)
+    page.wait_for_timeout(100)
+    assert chosen.evaluate_all("all => all.map((one) => one.style.cssText)") != before
+    page.keyboard.press("ArrowDown")
+    page.wait_for_selector(".tip", state="hidden")

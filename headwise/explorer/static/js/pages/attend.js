@@ -374,6 +374,7 @@ function chosen(trace, group, node, read, alive) {
       seam: seamIn(found, trace, group),
       ...beside,
       fitsScreen: true,
+      absent: isGraph(trace, group) ? { blank: [], hidden: "", pair: t("strangers") } : undefined,
       ...more,
     };
     const picture = async () => /** @type {any} */ (await pictures())[view](shown);

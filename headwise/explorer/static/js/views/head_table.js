@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { decimals } from "../core/text.js";
 import * as state from "../state.js";
-import { learn, phrase, t } from "../strings.js";
+import { learn, phrase, sentences, t } from "../strings.js";
 import { groupTitle, headName, layerNumber } from "../titles.js";
 import { WORDS } from "../words/heads.js";
 
@@ -65,7 +65,7 @@ export function mount(place, group, summary) {
   place.append(
     h("h2", {}, t("heads_in_numbers", groupTitle(group))),
     spread(rows, group),
-    h("p", { class: "note" }, t("heads_table_note")),
+    h("p", { class: "note" }, meanings(columns), h("br"), t("heads_table_note")),
     h(
       "div",
       { class: "scrolls", tabindex: 0 },
@@ -81,6 +81,13 @@ export function mount(place, group, summary) {
       order.map((row) => line(row, group, columns, most, ends)),
     );
   });
+}
+
+/** What the numbers of these columns are, in sentences. @param {string[]} columns */
+function meanings(columns) {
+  const words = ["entropy", "effective", "distance", "first", "largest"].filter((name) => columns.includes(name));
+  const shares = columns.includes("diagonal") ? [t("meaning_shares")] : [];
+  return sentences(...words.map((name) => t(`meaning_${name}`)), ...shares);
 }
 
 /**

@@ -116,15 +116,16 @@ export function mount(place, head) {
       backed(backdrop, canvas, picture, how, window, rows, columns);
       if (inBlocks) inBlocks.said(note, [down, across], window, bounds);
       if (head.seam) seamed(backdrop, head.seam, dotted(window), getComputedStyle(canvas).color);
-      labelled[0](window, bounds.height, chosen(head).q);
-      labelled[1](window, bounds.width, chosen(head).k);
       if (heard) heard(window, bounds, head.scores ? null : rowOf(head));
     }
     const context = canvas.getContext("2d");
     context.clearRect(0, 0, canvas.width, canvas.height);
     context.drawImage(backdrop, 0, 0);
     const at = state.hovered.peek();
-    marked(canvas, at || chosen(head), dotted(window));
+    const now = at || chosen(head);
+    labelled[0](window, bounds.height, now.q);
+    labelled[1](window, bounds.width, now.k);
+    marked(canvas, now, dotted(window));
     tipped(tip, at, head, window);
   };
   const soon = () => {

@@ -90,7 +90,8 @@ export function mount(place, matrix) {
       tip.textContent = matrix.told(at.q, at.k);
       const left = (at.k + 1) * side + 6;
       const flips = cells.getBoundingClientRect().left + left + tip.offsetWidth > innerWidth - 8;
-      tip.style.left = `${flips ? at.k * side - tip.offsetWidth - 6 : left}px`;
+      const most = 8 - cells.getBoundingClientRect().left;
+      tip.style.left = `${flips ? Math.max(most, at.k * side - tip.offsetWidth - 6) : left}px`;
       tip.style.top = `${at.q * side}px`;
     });
   });

@@ -17,6 +17,8 @@ export function head(group, by) {
 export function move(group, down, across) {
   const trace = state.trace.peek();
   if (!trace) return;
+  // the frame follows the keys, not a pointer that rests on the map
+  state.hovered.value = null;
   if (group.long) {
     state.lock(moved(state.cell(), [down, across], group));
     return;

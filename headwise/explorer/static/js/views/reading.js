@@ -44,7 +44,8 @@ export function mount(place, head, trace, group) {
   const columns = head.group.keys.length;
   const kinds = Object.values(spelled(trace, group)).map(({ kind = "tokens" }) => kind);
   const tokens = kinds.every((kind) => kind === "tokens");
-  const name = (/** @type {string} */ label) => (kinds.includes("steps") ? named(label) : cut(label, LETTERS));
+  const name = (/** @type {string} */ label) =>
+    kinds.includes("steps") ? named(label) : tokens ? quoted(cut(label, LETTERS)) : cut(label, LETTERS);
   const { queries, keys } = head.group;
   const many = tokens && columns > MANY;
   const size = Math.max(group.queries.length, group.keys.length).toLocaleString("en");
@@ -95,7 +96,14 @@ export function mount(place, head, trace, group) {
       .sort((one, two) => row[two] - row[one]);
     const k = locked < 0 ? (order[0] ?? 0) : locked;
     const [from, to] = pair(q, k);
-    const template = row[k] === -Infinity ? "say_hidden" : rolled(group) ? "say_rollout" : `say_${group.kind}`;
+    const template =
+      row[k] === -Infinity
+        ? kinds.includes("nodes")
+          ? "say_strangers"
+          : "say_hidden"
+        : rolled(group)
+          ? "say_rollout"
+          : `say_${group.kind}`;
     const largest = order[0] !== k && row[k] < row[order[0]] ? order[0] : -1;
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
     const [facts, full] = [h("dl", { class: "facts" }, measures(row)), fullOf(row[order[0]])];
@@ -113,10 +121,14 @@ export function mount(place, head, trace, group) {
       }),
       full < 1 ? h("p", { class: "note" }, t("full_bar", percent(full, 1))) : null,
       facts,
+      facts.childNodes.length ? h("p", { class: "note" }, t("facts_note")) : null,
     );
     return scored(facts, head, trace, group, q, k);
   });
 }
+
+/** A token without a letter or digit would be read as part of the sentence. @param {string} token */
+const quoted = (token) => (/[\p{L}\p{N}]/u.test(token) ? token : `“${token}”`);
 
 /** A weight whose bar is full: 1, or the largest one where that would be short. @param {number} largest */
 const fullOf = (largest) => (largest > 0 && largest < 0.5 ? largest : 1);

@@ -14,6 +14,15 @@ export const WORDS = {
   ],
   mute_see: ["Mute layer {0}, head {1}, and see", "屏蔽第 {0} 层第 {1} 头再看"],
   heads_in_numbers: ["Heads in numbers: {0}", "各头的数值：{0}"],
+  meaning_entropy: ["Entropy: how spread a row is, 0 for a single key.", "熵：一行的分散程度，只看一个键时为 0。"],
+  meaning_effective: [
+    "Keys looked at: over how many keys, evenly, a row would be as spread.",
+    "有效键数：相当于均匀地看多少个键。",
+  ],
+  meaning_distance: ["Distance: from a token to what it looks at.", "距离：词元与其所看位置之间。"],
+  meaning_first: ["First key: the share of the first key.", "首个键：第一个键所占的份额。"],
+  meaning_largest: ["Largest weight: of each row.", "最大权重：每行中最大的一个。"],
+  meaning_shares: ["The other columns: the share of these keys.", "其余各列：这些键所占的份额。"],
   heads_table_note: [
     "Means over the rows of this input. Bars of shares go to 1, others to the largest number of their column. Bold: " +
       "the only largest number of its column. Click a title to sort, a head to choose it.",

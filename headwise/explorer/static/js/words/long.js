@@ -12,8 +12,8 @@ export const WORDS = {
   long_mean: ["Each cell is the mean of {0} × {0} weights,", "每格为 {0} × {0} 个权重的均值，"],
   long_exact: ["Each cell is one exact weight,", "每格为一个精确权重，"],
   long_of: [
-    "of {0}; zoom in for single weights, click for an exact row.",
-    "共 {0}；放大可见单个权重，点击可读精确的一行。",
+    "of {0}; zoom in (wheel, pinch or +) for single weights, click for an exact row.",
+    "共 {0}；放大（滚轮、双指或 + 键）可见单个权重，点击可读精确的一行。",
   ],
   long_row: ["of {0}; click for an exact row.", "共 {0}；点击可读精确的一行。"],
 };
