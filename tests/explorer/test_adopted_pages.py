@@ -11,8 +11,6 @@ transformers = pytest.importorskip("transformers")
 
 from adopted_models import made, tokenizer  # noqa: E402
 
-from headwise.explain.parts import stages_of  # noqa: E402
-
 pytestmark = IN_BROWSER
 TEMPLATE = "{% for message in messages %}<s> {{ message.content }} </s>{% endfor %} <s> big"
 
@@ -87,6 +85,7 @@ def entropies(page, trace, group, query):
 
 @pytest.mark.parametrize("name", ["bytes", "masked"])
 def test_a_model_whose_heads_are_near_even_is_called_so_once(page, site, name):
+    page.emulate_media(color_scheme="light")
     page.goto(f"{site}#/?m={name}")
     page.wait_for_selector(f"html[data-ready='home/{name}']")
     page.locator(".pronouns + .note:has-text('near even here')").wait_for()
@@ -168,12 +167,6 @@ def test_a_map_of_many_letters_is_one_of_words(page, site):
     corner = "canvas => Array.from(canvas.getContext('2d').getImageData(0, 0, canvas.width, 1).data.slice(0, 24))"
     pixels = link.locator("canvas").evaluate(corner)
     assert len({tuple(pixels[at : at + 4]) for at in range(0, 24, 4)}) == 1
-
-
-def test_a_narrow_feed_forward_layer_is_a_part_too():
-    config = transformers.BertConfig(16, 8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4)
-    (stage,) = stages_of(transformers.BertModel(config))
-    assert stage["parts"][1:] == [{"kind": "feed_forward", "width": 4}]
 
 
 def test_home_of_a_model_of_pictures_opens_a_drawn_one(page, site):
