@@ -71,15 +71,21 @@ def _inner(modules: dict[str, nn.Module], stage: str, mechanisms: Iterable[str])
     block = re.match(r".*?\.\d+(?=\.)", path)
     if block is None:
         return []
-    sides = [
-        max(weight.shape)
+    shapes = [
+        tuple(weight.shape)
         for name, module in modules.items()
         if name.startswith(f"{block[0]}.") and not name.startswith(path) and not isinstance(module, nn.Embedding)
         for weight in module.parameters(recurse=False)
         if weight.ndim == 2
     ]
-    hidden = getattr(modules[""].config, "hidden_size", None) or 0
-    return [{"kind": "feed_forward", "width": max(sides)}] if max(sides, default=0) > hidden else []
+    config = modules[""].config
+    wide = max((side for shape in shapes for side in shape), default=0)
+    # one that is narrower than what it reads has the width that its config names
+    own = getattr(config, "intermediate_size", None)
+    width = (
+        own if any(own in shape for shape in shapes) else wide if wide > (getattr(config, "hidden_size", 0) or 0) else 0
+    )
+    return [{"kind": "feed_forward", "width": width}] if width else []
 
 
 def _part(modules: dict[str, nn.Module], module: nn.Module, mechanisms: dict[nn.Module, str]) -> dict[str, Any] | None:

@@ -98,7 +98,8 @@ def _adopted(run: LoadedRun) -> dict[str, Any] | None:
         "class": type(run.predictor.model).__name__,
         "kind": getattr(getattr(run.predictor, "saved", None), "kind", "encoder"),
         "width": getattr(config, "hidden_size", None),
-        "vocabulary": getattr(config, "vocab_size", None),
+        # what reads no text may have one all the same
+        "vocabulary": getattr(config, "vocab_size", None) if run.predictor.given != "image" else None,
         "reads": getattr(getattr(run.predictor, "saved", None), "longest", None),
         "origin": named,
     }

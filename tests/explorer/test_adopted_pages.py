@@ -85,6 +85,7 @@ def entropies(page, trace, group, query):
 
 @pytest.mark.parametrize("name", ["bytes", "masked"])
 def test_a_model_whose_heads_are_near_even_is_called_so_once(page, site, name):
+    page.emulate_media(color_scheme="light")
     page.goto(f"{site}#/?m={name}")
     page.wait_for_selector(f"html[data-ready='home/{name}']")
     page.locator(".pronouns + .note:has-text('near even here')").wait_for()
@@ -99,6 +100,14 @@ def test_a_model_whose_heads_are_near_even_is_called_so_once(page, site, name):
         least.append(spread.mean(0).min() / np.log(visible).mean())
     note = page.locator(".note:has-text('hardly learned')").first.inner_text()
     assert float(re.search(r"([\d.]+)\s%", note)[1]) == pytest.approx(100 * min(least), abs=0.2)
+    assert ("itself and all before it" in note) == (name == "bytes")
+    # no cell stands out but those of a word that has hardly another to look at
+    shades = """canvas => {
+      const { width, height } = canvas, side = Math.floor(width / 2);
+      const { data } = canvas.getContext('2d').getImageData(0, side, side, height - side);
+      return Math.min(...Array.from({ length: data.length / 4 }, (_, at) => (data[4 * at + 3] ? data[4 * at] : 255)));
+    }"""
+    assert min(canvas.evaluate(shades) for canvas in page.locator("a.example canvas").all()) > 80
     # what it answers and where it looks is not said card by card
     assert not "".join(page.locator(".example :is(.answer, .story)").all_inner_texts()).strip()
     # up to "it" two sentences are one to a causal model
@@ -138,15 +147,39 @@ def test_what_is_typed_stays_and_a_space_is_an_open_box(page, site):
 def test_a_model_of_pictures_without_examples_asks_for_one(page, site, given):
     page.goto(f"{site}#/vision?m=vit{given}")
     page.wait_for_selector("html[data-ready=none]")
-    page.get_by_text("Send a picture (PNG or JPEG) with the button above.").wait_for()
+    page.get_by_text("Send a picture (PNG or JPEG), or try a drawn one.").wait_for()
     page.get_by_role("button", name="中文").click()
-    page.get_by_text("请用上方的按钮发送一幅图像").wait_for()
+    page.get_by_text("请发送一幅图像").wait_for()
     # it has nothing to offer, and no number of an example is asked for
     assert not page.locator(".offered > *").count()
     assert not page.locator("#input").is_visible()
     # an example that is asked for and is not there is a refusal, which the browser notes
     assert [message for message in page.told if "404" not in message] == []
     page.told.clear()
+
+
+def test_a_map_of_many_letters_is_one_of_words(page, site):
+    page.goto(f"{site}#/?m=bytes")
+    page.wait_for_selector("html[data-ready='home/bytes']")
+    link = page.locator("a.example", has_text="The animal didn't cross the street").first
+    link.locator("canvas").wait_for()
+    # more than 64 letters, fewer than 20 words: its cells are seen apart
+    corner = "canvas => Array.from(canvas.getContext('2d').getImageData(0, 0, canvas.width, 1).data.slice(0, 24))"
+    pixels = link.locator("canvas").evaluate(corner)
+    assert len({tuple(pixels[at : at + 4]) for at in range(0, 24, 4)}) == 1
+
+
+def test_home_of_a_model_of_pictures_opens_a_drawn_one(page, site):
+    page.goto(f"{site}#/?m=vit")
+    page.wait_for_selector("html[data-ready='home/vit']")
+    drawn = page.locator("[aria-label='Or try a drawn one:'] button")
+    drawn.nth(2).wait_for()
+    assert "vocabulary" not in page.locator(".card-of-run").inner_text()
+    assert "cut into patches" in page.locator(".card-of-run").inner_text()
+    drawn.nth(1).click()
+    page.wait_for_selector("html[data-ready^='vision/']")
+    page.get_by_text("the given picture").first.wait_for()
+    assert "#/vision?m=vit" in page.url
 
 
 def test_a_drawn_picture_is_there_to_try(page, site):

@@ -215,8 +215,8 @@ export function gridded(canvas, axis, { lines, marks, page, dots }) {
     if (place < 0 || place >= rows * columns) continue;
     // seen on the dark and on the bright parts of a picture
     for (const [wide, colour] of /** @type {[number, string][]} */ ([
-      [5, page],
-      [2.5, ink],
+      [4.5, page],
+      [3, ink],
     ])) {
       context.lineWidth = wide * dots;
       context.strokeStyle = colour;

@@ -8,6 +8,7 @@ import { effect } from "../store.js";
 import * as state from "../state.js";
 import { knows, learn, phrase, t } from "../strings.js";
 import * as examples from "../views/example_cards.js";
+import { later } from "../views/later.js";
 import { toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/home.js";
 import * as tasks from "../words/tasks.js";
@@ -86,8 +87,9 @@ function withRun(place, meta) {
         if (!alive) return;
         const ends = [examples.mount(cards, whole)];
         // without examples there is no picture to be read
-        if (!cards.children.length)
-          fill(reading, ...(whole.examples.length || served.input !== "image" ? [] : ownPicture()));
+        const bare = !whole.examples.length && served.input === "image";
+        if (!cards.children.length) fill(reading, ...(bare ? ownPicture() : []));
+        if (bare) ends.push(later(() => import("../views/samples.js"), cards));
         end = () => ends.forEach((one) => one());
         // the sentences wait until the examples are asked for
         if (served.input === "text")

@@ -35,7 +35,13 @@ export function answer(trace, group) {
   const inRows = group.kind === "self" && !writes && same(group.queries);
   const inColumns = group.kind !== "self" && same(group.keys);
   return [
-    unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
+    unit(
+      "input",
+      trace.source === "the file" ? t("sent_picture") : trace.source,
+      read,
+      inRows ? "q" : "k",
+      inRows ? choose : inColumns ? toColumn : null,
+    ),
     unit(
       count ? "continuation" : NUMBER.test(trace.output) ? "predicted" : "answer",
       said(trace.output),

@@ -17,10 +17,8 @@ import { WORDS } from "../words/cards.js";
 
 learn(WORDS);
 
-/** Pixels of a picture; tokens of a map that is drawn; letters of a token, of an answer. */
-const [SIDE, MOST, LETTERS, LONGEST] = [150, 64, 14, 60];
-/** Times an equal weight at which a map is darkest, at least, where all heads are near even. */
-const PLAIN = 4;
+/** Pixels of a picture; rows of a map that is drawn, tokens of one that is read; letters of a token, of an answer. */
+const [SIDE, MOST, READ, LETTERS, LONGEST] = [150, 64, 256, 14, 60];
 /** Inputs whose pictures need all of a card's width. */
 const WIDE = new Set(["molecule", "series"]);
 /** Pages that show any input that they can show, besides those of one kind. */
@@ -113,7 +111,8 @@ async function follow(cards, run, signal) {
       else {
         const share = near ? await near.evenness(trace) : 0;
         await drawn(card, trace, share >= bar);
-        Object.assign(card, { share, output: trace.output });
+        const causal = trace.groups.every((/** @type {state.Group} */ group) => group.causal);
+        Object.assign(card, { share, causal, output: trace.output });
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -133,8 +132,13 @@ function remark(cards, run, bar) {
   const repeats = run.task === "language-model" && cards.some(({ output }) => REPEATED.test(output));
   // what cards say means nothing where most are near even: a short input of such a model may be less so
   const even = shares.filter((share) => share >= bar).length * 2 > shares.length;
-  if (even) cards.forEach(({ answer, story }) => [answer, story].forEach((node) => fill(node)));
-  const words = even ? t("all_near_even", together(percent(Math.min(...shares), 1))) : t("repeats");
+  if (even)
+    cards.forEach(({ answer, story, pale }) => {
+      [answer, story].forEach((node) => fill(node));
+      pale?.();
+    });
+  const seen = t(cards.every(({ causal }) => causal) ? "all_before" : "all_others");
+  const words = even ? t("all_near_even", together(percent(Math.min(...shares), 1)), seen) : t("repeats");
   if (even || repeats) cards[0].link.parentElement.before(h("p", { class: "note" }, words));
 }
 
@@ -153,7 +157,7 @@ async function ofSeries(card, trace, series, number) {
   const pair = series.strongest(group, weights.data);
   card.opens({ g: group.name, l: layer, h: head, q: pair.query, k: pair.key });
   fill(card.story, ...series.story(group, { ...pair, head }));
-  series.sketch(card.picture, trace, group, Array.from(pair.row));
+  series.sketch(card.picture, trace, group, Array.from(pair.row), pair.query);
 }
 
 /** @param {any} card @param {state.Trace} trace @param {boolean} mute its weights say nothing */
@@ -186,18 +190,24 @@ async function drawn(card, trace, mute) {
   const rest = mute ? undefined : behind(group.queries, spelled.queries, pair.query);
   fill(card.answer, ...answered(trace, card.writesOn, rest));
   const title = headTitle(group, layer, pair.head);
-  const least = mute ? PLAIN / group.keys.length : 0;
-  if (group.queries.length > MOST || group.keys.length > MOST) {
+  const show = (/** @type {ArrayLike<number>} */ weights, /** @type {number[]} */ shape) => {
+    // where nothing stands out, no cell is to look as if it did
+    const draw = (/** @type {number} */ least) => map(card.picture, weights, shape, title, least);
+    draw(mute ? 1 : 0);
+    card.pale = () => mute || draw(1);
+  };
+  const tall = (/** @type {"queries" | "keys"} */ side) =>
+    group[side].length > READ || parts(group[side].length, spelled[side], { merged, special: "" }).length > MOST;
+  if (tall("queries") || tall("keys")) {
     const which = { group: group.name, first: layer, count: 1, size: MOST };
     const small = await getNumbers(`${at}/thumbs?${query(which)}`);
     const [, , rows, columns] = small.shape;
-    const part = small.data.subarray(pair.head * rows * columns, (pair.head + 1) * rows * columns);
-    return map(card.picture, part, [rows, columns], title, least);
+    return show(small.data.subarray(pair.head * rows * columns, (pair.head + 1) * rows * columns), [rows, columns]);
   }
   const weights = await getNumbers(`${at}/matrix?${query({ ...path, head: pair.head })}`);
   const exact = { weights: Float32Array.from(weights.data), queries: group.queries, keys: group.keys };
   const shown = folded(exact, spelled, { merged, special: "" });
-  map(card.picture, perPiece(shown), [shown.queries.length, shown.keys.length], title, least);
+  return show(perPiece(shown), [shown.queries.length, shown.keys.length]);
 }
 
 /**
@@ -287,7 +297,7 @@ function map(place, weights, [rows, columns], title, least) {
   const shades = entries(weights, top, "sqrt");
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const gap = cell >= 5 * dots ? dots : 0;
-  place.append(canvas);
+  place.replaceChildren(canvas);
   followDark(() => {
     const name = state.dark.value ? "ink dark" : "ink light";
     shades.forEach((shade, at) => {

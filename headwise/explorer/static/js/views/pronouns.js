@@ -18,7 +18,7 @@ const SENTENCES = [
 ];
 
 /**
- * @param {HTMLElement} place @param {{ model: string, adopted?: any }} run
+ * @param {HTMLElement} place @param {{ model: string, adopted?: any, stages: any[] }} run
  * @returns {() => void} ends what is still being traced
  */
 export function mount(place, run) {
@@ -27,7 +27,11 @@ export function mount(place, run) {
     const [link, shares] = [h("a", { href: address("attend", { m: run.model, x: text }) }, text), h("div")];
     return { text, words, link, shares, node: h("li", {}, link, shares) };
   });
-  const limit = h("p", { class: "note" }, t("it_limit"));
+  // a causal model has read neither word at "it"
+  const both = run.stages.some(({ parts }) =>
+    parts.some((/** @type {any} */ { kind, causal }) => kind === "self" && !causal),
+  );
+  const limit = h("p", { class: "note" }, sentences(t("it_limit"), both ? t("it_swap") : ""));
   place.append(
     h(
       "section",

@@ -25,7 +25,7 @@ export function mount(place, run) {
   fill(
     place,
     h("div", { class: "heading" }, h("h2", {}, run.model), h("span", { class: "side" }, kindOf(run))),
-    run.adopted ? h("p", {}, t(knows(`is_${run.task}`) ? `is_${run.task}` : `is_${run.adopted.kind}`)) : null,
+    run.adopted ? h("p", {}, t(isA(run))) : null,
     run.stages.length ? drawing(run.stages) : h("p", {}, t("no_attention_model")),
     h("dl", { class: "measures" }, facts(run)),
     Object.keys(run.metrics).length ? h("p", { class: "note" }, t("validated")) : null,
@@ -34,6 +34,10 @@ export function mount(place, run) {
 
 /** What a run is: its task; of a model from elsewhere also that. @param {any} run */
 const kindOf = ({ task, adopted }) => (adopted ? `${t("adopted")} · ${named("task", task)}` : named("task", task));
+
+/** The word for what a model from elsewhere does. @param {any} run */
+const isA = ({ task, input, adopted: { kind } }) =>
+  knows(`is_${task}`) ? `is_${task}` : kind === "encoder" && input === "image" ? "is_image" : `is_${kind}`;
 
 /** What a model from elsewhere is, and how large. @param {any} adopted @param {Stage[]} stages @param {string} name */
 function itself(adopted, stages, name) {

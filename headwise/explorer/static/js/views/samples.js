@@ -3,7 +3,10 @@
 
 import { follow, h } from "../dom.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/examples.js";
+
+learn(WORDS);
 
 /** Pixels of a side. */
 const SIDE = 224;
@@ -52,35 +55,45 @@ const corners = (pen, colour, points) =>
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
+  const home = !state.page.peek();
   const node = h(
     "div",
     { class: "controls", role: "group", "aria-label": () => t("samples") },
-    h("span", { class: "side" }, () => t("samples")),
-    h("span", { class: "tokens" }, Object.keys(DRAWN).map(sample)),
+    home ? null : h("span", { class: "side" }, () => t("samples")),
+    h(
+      "span",
+      { class: "tokens" },
+      Object.keys(DRAWN).map((name) => sample(name, home)),
+    ),
   );
   place.append(node);
   return () => node.remove();
 }
 
-/** @param {string} name */
-function sample(name) {
+/** @param {string} name @param {boolean} home it opens the page that shows it */
+function sample(name, home) {
   const canvas = h("canvas", { width: SIDE, height: SIDE });
   canvas.style.display = "block";
-  follow(canvas, () => void (canvas.style.width = state.trace.value ? "2.5rem" : "6rem"));
+  follow(canvas, () => void (canvas.style.width = home ? "min(11rem, 26vw)" : state.trace.value ? "2.5rem" : "6rem"));
   const pen = canvas.getContext("2d");
   pen.scale(SIDE / 100, SIDE / 100);
   DRAWN[name](pen);
   // as a file is sent: without what says how it is written
   const file = canvas.toDataURL("image/png").split(",")[1];
-  return h(
+  const button = h(
     "button",
     {
       class: () => (state.upload.value === file ? "token chosen" : "token"),
       title: () => t(name),
       "aria-label": () => t(name),
       "aria-pressed": () => String(state.upload.value === file),
-      onclick: () => state.give({ upload: file }),
+      onclick: () => {
+        if (home) location.hash = state.address("vision");
+        state.give({ upload: file });
+      },
     },
     canvas,
   );
+  button.style.padding = "3px";
+  return button;
 }

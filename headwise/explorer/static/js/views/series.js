@@ -13,8 +13,8 @@ learn(WORDS);
 
 /** @typedef {{ name: string, past: number[], ahead: number[], truth: number[] | null }} Column */
 
-/** Pixels of a strip, above and below its line; letters of the name of a column. */
-const [DEEP, EDGE, LETTERS] = [58, 6, 24];
+/** Pixels of a strip, above its line and below it; letters of the name of a column, which stands above the line. */
+const [DEEP, HEAD, EDGE, LETTERS] = [72, 20, 6, 24];
 /** A series that is an example of a run: where its forecast begins. */
 const AT = /^(?:the series|series '(?<name>.*)') at step (?<step>[\d,]+)$/;
 
@@ -103,17 +103,30 @@ export function story({ queries, keys }, { head, query, key, weight }) {
 /**
  * The columns as lines, on a card, behind them the weights of a row.
  * @param {HTMLElement} place @param {import("../state.js").Trace} trace @param {import("../state.js").Group} group
- * @param {number[]} row
+ * @param {number[]} row @param {number} query whose row it is
  */
-export function sketch(place, trace, group, row) {
+export function sketch(place, trace, group, row, query) {
   const draw = lines(trace, group)?.beside({ top: place, left: place });
   place.querySelector(".key-of-series")?.remove();
   place.classList.add("lines-of-series");
   const width = place.clientWidth;
   const weights = Float32Array.from(row);
-  const window = { x: 0, y: 0, side: width / row.length };
+  // the last step of a forecast is no key
+  const window = { x: 0, y: 0, side: width / (row.length + 1) };
+  const looks = group.keys.indexOf(group.queries[query]);
   const bounds = { width, height: 0, rows: 1, columns: row.length, least: window.side, most: window.side };
-  if (draw) followDark(() => draw(window, bounds, weights), place);
+  const all = () => {
+    draw?.(window, bounds, weights);
+    place.querySelectorAll("canvas").forEach((canvas) => looking(canvas, (looks + 0.5) * window.side));
+  };
+  followDark(all, place);
+}
+
+/** A line at the step that looks. @param {HTMLCanvasElement} canvas @param {number} x */
+function looking(canvas, x) {
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.fillStyle = getComputedStyle(canvas).getPropertyValue("--mark").trim();
+  context.fillRect(x - 1, 0, 2, DEEP);
 }
 
 /**
@@ -165,7 +178,8 @@ function drawn(canvas, { name, past, ahead, truth }, { x, from: begins, side, wi
   const all = [...past, ...ahead, ...(truth || [])];
   const [low, high] = [Math.min(...all), Math.max(...all)];
   const across = (/** @type {number} */ step) => (step - begins - x + 0.5) * side;
-  const down = (/** @type {number} */ value) => DEEP - EDGE - ((DEEP - 2 * EDGE) * (value - low)) / (high - low || 1);
+  const down = (/** @type {number} */ value) =>
+    DEEP - EDGE - ((DEEP - HEAD - EDGE) * (value - low)) / (high - low || 1);
   if (row) weighted(context, row, mark, x, side);
   const line = (/** @type {number[]} */ values, /** @type {number} */ from, /** @type {string} */ colour) => {
     context.strokeStyle = colour;
@@ -185,14 +199,7 @@ function drawn(canvas, { name, past, ahead, truth }, { x, from: begins, side, wi
     context.fill();
   });
   context.font = `600 12px ${css.fontFamily}`;
-  const text = name.slice(0, LETTERS);
-  // behind the name nothing is drawn
-  context.fillStyle = css.getPropertyValue("--panel").trim();
-  context.globalAlpha = 0.8;
-  context.fillRect(2, 2, context.measureText(text).width + 6, 16);
-  context.globalAlpha = 1;
-  context.fillStyle = soft;
-  context.fillText(text, 5, 14);
+  context.fillText(name.slice(0, LETTERS), 5, 13);
 }
 
 /**
@@ -205,7 +212,7 @@ function weighted(context, row, colour, x, side) {
   context.fillStyle = colour;
   context.globalAlpha = 0.32;
   row.forEach((weight, at) => {
-    const height = ((DEEP - 2) * Math.max(0, weight)) / top;
+    const height = ((DEEP - HEAD) * Math.max(0, weight)) / top;
     context.fillRect((at - x) * side, DEEP - height, side - 1, height);
   });
   context.globalAlpha = 1;

@@ -10,6 +10,11 @@ export const WORDS = {
     "An encoder: every token looks at all others, before it and behind it. It writes nothing on.",
     "编码器：每个词元看前后所有词元，不续写文本。",
   ],
+  is_image: [
+    "An encoder of pictures: a picture is cut into patches, and each patch looks at all others; so does a class " +
+      "token, from which the answer comes.",
+    "图像编码器：图像切成小块，每块看所有块；类别标记也看所有块，输出由它而来。",
+  ],
   "is_masked-lm": [
     "An encoder: every token looks at all others, before it and behind it. Put a mask in place of a word, and it " +
       "says which word stands there.",

@@ -8,12 +8,14 @@ export const WORDS = {
   story: ["{0}\u00a0takes\u00a0{1} from\u00a0{2}", "{0}\u00a0有\u00a0{1} 取\u2060自\u00a0{2}"],
   if_even: ["(evenly: {0})", "（均匀时 {0}）"],
   all_near_even: [
-    "This model has hardly learned: in every head each word looks at all others almost alike, as in a model that is " +
-      "not trained (at least {0} of the entropy of equal weights). So its answers are left out, and small " +
-      "differences are drawn faint.",
-    "此模型几乎没有学到什么：每个头里，每个词看其他词都差不多，与未训练的模型相同（熵至少为均匀权重的 {0}）。" +
-      "故不列出输出，细小的差别画得较弱。",
+    "This model has hardly learned: in every head each word looks at {1} almost alike, as in a model that is " +
+      "not trained (at least {0} of the entropy of equal weights). So its answers are left out, and its maps are " +
+      "pale: their colours go up to a weight of 100 %.",
+    "此模型几乎没有学到什么：每个头里，每个词看{1}都差不多，与未训练的模型相同（熵至少为均匀权重的 {0}）。" +
+      "故不列出输出；热图的颜色以权重 100 % 为最深，因此显得很浅。",
   ],
+  all_others: ["all others", "其他词"],
+  all_before: ["itself and all before it", "自己与之前的词"],
   card_near_even: ["near even in every head: no word stands out", "各头都接近均匀：没有哪个词突出"],
   aromatic: ["(lower case: aromatic)", "（小写：芳香原子）"],
   repeats: [
@@ -23,6 +25,7 @@ export const WORDS = {
   ],
   goes_on: ["goes on: {0}", "续写：{0}"],
   story_place: ["{0} looks most at {2}: {1}", "{0} 主要看{2}：{1}"],
+  place_of: ["{0} of\u00a0{1}\u00a0×\u00a0{2}", "{0}（共\u00a0{1}\u00a0×\u00a0{2}）"],
   story_moment: ["most weight at {1}: {0}", "权重最大处 {1}：{0}"],
   no_character: ["a byte that is no character", "不成字符的字节"],
   truth: ["in the data: {0}", "数据中为：{0}"],

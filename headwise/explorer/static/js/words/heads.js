@@ -9,8 +9,8 @@ export const WORDS = {
   evenly: ["evenly: {0}", "均匀时 {0}"],
   layer_n: ["layer {0}", "第 {0} 层"],
   find_limit: [
-    "Mean share of a row, read from this input only. A hint, no proof.",
-    "数值为各行平均占比，仅据这一个输入；只是线索，并非证明。",
+    "Numbers are means over the rows of this input alone. A hint, no proof.",
+    "数值为各行的平均，仅据这一个输入；只是线索，并非证明。",
   ],
   mute_see: ["Mute layer {0}, head {1}, and see", "屏蔽第 {0} 层第 {1} 头再看"],
   heads_in_numbers: ["Heads in numbers: {0}", "各头的数值：{0}"],

@@ -23,9 +23,9 @@ export const WORDS = {
     "每幅图是一个头的热图：每行是一个发出注意的词，每列是一个被看的词；格子越醒目，权重越大。",
   ],
   read_image: [
-    "Beside the picture it stands in grey, and in blue where the word or the class of the sentence below looks: the " +
-      "stronger the blue, the larger the weight. The orange frame has the largest.",
-    "灰度图上的蓝色为下方句中的词或类别所看之处：蓝色越强，权重越大；橙框处权重最大。",
+    "On the grey picture, blue shows where the word or the class token named below looks: the bluer, the larger the " +
+      "weight. The orange frame marks the largest.",
+    "灰度图上的蓝色为下方句中的词或类别标记所看之处：越蓝，权重越大；橙框处权重最大。",
   ],
   read_sound: [
     "Each picture is a recording: time runs from left to right, pitch upwards, and louder is lighter. The bars below " +
@@ -33,9 +33,9 @@ export const WORDS = {
     "每幅图是一段录音：从左到右为时间，从下到上为音高，越亮越响。下方的条为各时刻的权重，橙色者最大。",
   ],
   read_series: [
-    "Solid lines are what was measured, dashed ones the forecast, dots what came. Bars are the weights of the steps " +
-      "in one row of one head.",
-    "实线为已测的值，虚线为预测，圆点为真实值。条为某个头的一行中各步的权重。",
+    "Solid lines are what was measured, dashed ones the forecast, dots what came. Bars are the weights that one head " +
+      "gives to the steps, seen from the step at the orange line.",
+    "实线为已测的值，虚线为预测，圆点为真实值。条为某个头从橙色竖线处的一步出发、给各步的权重。",
   ],
   read_node: [
     "The large dot is the node that looks, the others are its neighbours; a colour is a class. The wider a line, the " +
@@ -48,8 +48,8 @@ export const WORDS = {
     "线为化学键，无字母的点为碳原子。键靠近某原子的一半越宽，该原子从另一原子取得越多；权重最大的两个原子标有名称。",
   ],
   own_input: [
-    "This run has no examples of its own. Give it a picture of yours on the page {0}.",
-    "此模型没有自带示例，可在“{0}”页选一张自己的图片。",
+    "Click a drawn picture to see where the model looks on it, or send one of yours on the page {0}.",
+    "点击一幅画好的图，看模型在看哪里；也可在“{0}”页选一张自己的图片。",
   ],
   see_image: ["which word or patch looks at which, in every head", "每个头里，哪个词或图像块看哪个"],
   attention_heads: ["attention heads", "注意力头"],
@@ -117,9 +117,10 @@ export const WORDS = {
   ],
   it_limit: [
     "Exact weights, means over all layers and heads of one sentence. They show where heads look, not what the model " +
-      "takes “it” to mean: swap tired for wide, or mute the head, and see whether anything changes.",
-    "精确的权重，为一句话所有层与头的平均。它们显示各头看哪里，不说明模型把 “it” 理解为什么：把 tired 换成 wide，或屏蔽该头，再看有无变化。",
+      "takes “it” to mean: mute the head and see whether anything changes.",
+    "精确的权重，为一句话所有层与头的平均。它们显示各头看哪里，不说明模型把 “it” 理解为什么：屏蔽该头，再看有无变化。",
   ],
+  it_swap: ["Swapping tired for wide is another test.", "把 tired 换成 wide 也是一种检验。"],
   it_unknown: [
     "This model does not know {0}: its vocabulary has no such word.",
     "此模型不认识 {0}：词表中没有这个词。",
