@@ -84,7 +84,7 @@ export async function image(place, trace) {
   followDark(() => {
     drawn(canvas, pixels, { weights, axis, strength: STRENGTH, covered, shape, ramp: state.inks() });
     const [page, mark] = ["--page", "--mark"].map((name) => getComputedStyle(canvas).getPropertyValue(name).trim());
-    gridded(canvas, axis, { lines: null, marks: [[k, mark]], page, dots: 1.5 });
+    gridded(canvas, axis, { lines: false, marks: [[k, mark]], page, dots: 1.5 });
   }, canvas);
   const from = writes ? word(group.queries[q]) : q < axis.before ? t("the_class") : named(q, axis);
   const story = phrase("story_place", from, together(percent(weights[k], 1)), firm(named(k, axis)));
