@@ -236,7 +236,7 @@ function drawMatrix(all, link, step, now, own) {
       if (elsewhere && link.id !== "mix") open(elsewhere, name);
     });
   };
-  const labelled = of ? rows.map((word, at) => `${weight(of.values[now.q][at])}\u00a0× ${word}`) : rows;
+  const labelled = of ? rows.map((word, at) => `${weight(of.values[now.q][at])}\u00a0${word}`) : rows;
   const across = labels(all, axes[1], shape[1]);
   const turned = (/** @type {((i: number, j: number) => void) | undefined} */ work) =>
     work && columns ? (/** @type {number} */ i, /** @type {number} */ j) => work(j, i) : work;
