@@ -364,3 +364,33 @@ def test_the_cards_of_home_say_where_the_model_looks(page, site, run):
     page.wait_for_selector("html[data-ready^='vision/'], html[data-ready^='graph/']")
     # the page opens on what the card tells
     assert f"{share} %" in page.locator(".say").first.inner_text()
+
+
+def test_a_tap_on_a_map_of_positions_stays_and_no_tick_is_rounding(browser, site):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    opened(page, site, "#/positions", "positions/")
+    half = page.locator("section.half").first
+    line = half.locator("p.legend[aria-live]").first
+    resting = line.inner_text()
+    half.locator("canvas.cellwise").first.tap(position={"x": 4, "y": 4})
+    page.wait_for_timeout(100)
+    assert line.inner_text() != resting
+    assert "0" in line.inner_text()
+    steps = """async () => { const { ticks } = await import(`${location.origin}/static/js/core/chart.js`);
+        return ticks({ low: -0.42, high: 1.04, name: "" }, 8); }"""
+    assert 0 in page.evaluate(steps)
+    context.close()
+
+
+def test_a_line_of_the_patches_frames_its_patch(page, site):
+    opened(page, site, VISION, "vision/")
+    # the last one of those that are places
+    line = page.locator(".read .shares > div", has_text=",").last
+    name = line.locator("bdi").inner_text()
+    line.hover()
+    page.wait_for_function(
+        """(name) => { const [row, column] = name.split(", ");
+        return document.querySelector(".seen .patch").textContent.startsWith(`row ${row}, column ${column}`); }""",
+        arg=name,
+    )

@@ -549,3 +549,17 @@ def test_settings_stand_beside_the_pair_on_a_narrow_screen_and_boxes_have_a_bord
     assert box.evaluate("(one) => getComputedStyle(one).borderTopColor") == "rgb(155, 188, 255)"
     assert box.evaluate("(one) => getComputedStyle(one).appearance") == "none"
     page.context.close()
+
+
+@pytest.mark.parametrize("link", ["weights", "out"])
+def test_all_columns_of_a_worked_row_are_seen_on_a_narrow_screen(browser, site, link):
+    page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
+    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr={link}")
+    table = page.locator(".worked .scrolls")
+    assert table.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
+    page.context.close()
+
+
+def test_weighted_values_have_their_own_formula(page, site):
+    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr=mix")
+    assert page.locator(".convention math").first.get_attribute("aria-label") == "a_{j} v_{j}"

@@ -28,7 +28,8 @@ export function ticks(axis, most) {
     const rough = (axis.high - axis.low) / most || 1;
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((times) => times * power).find((one) => one >= rough) || rough;
-    for (let at = Math.ceil(axis.low / step) * step; at <= axis.high + step * 1e-6; at += step) found.push(at);
+    // whole steps: what is added up misses 0
+    for (let at = Math.ceil(axis.low / step); at * step <= axis.high + step * 1e-6; at += 1) found.push(at * step);
   }
   const fits = (/** @type {number} */ one) => !axis.whole || Number.isInteger(one);
   return found.filter((one) => fits(one) && one >= axis.low - 1e-9 && one <= axis.high * (1 + 1e-9) + 1e-9);

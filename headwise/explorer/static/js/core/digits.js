@@ -40,10 +40,6 @@ export function weight(weight, places = 3) {
   return sign + minus(size.toFixed(places).replace(/^0/, ""));
 }
 
-/** A small number with its digits, another one with so many decimals. @param {number} value @param {number} places */
-export const precise = (value, places) =>
-  value !== 0 && Math.abs(value) < 5 * 10 ** -places ? significant(value, 3) : fixed(value, places);
-
 /**
  * The decimals with which the numbers of a matrix are told apart: none for whole ones, else two or more.
  * @param {number[][]} rows

@@ -188,16 +188,14 @@ export function drawn(canvas, image, { weights, axis, strength, covered, shape, 
  * The lines between places, and places marked: the one that looks, and one that is looked at.
  * @param {HTMLCanvasElement} canvas
  * @param {Patches} axis
- * @param {{ lines: string | null, marks: [number, string][], page: string, dots: number }} how
+ * @param {{ lines: boolean, marks: [number, string][], page: string, dots: number }} how
  */
 export function gridded(canvas, axis, { lines, marks, page, dots }) {
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const [rows, columns] = axis.grid;
   const [w, h] = [canvas.width / columns, canvas.height / rows];
   if (lines) {
-    context.strokeStyle = lines;
     context.globalAlpha = 0.3;
-    context.lineWidth = dots / 2;
     context.beginPath();
     for (let row = 1; row < rows; row += 1) {
       context.moveTo(0, row * h);
@@ -207,7 +205,15 @@ export function gridded(canvas, axis, { lines, marks, page, dots }) {
       context.moveTo(column * w, 0);
       context.lineTo(column * w, canvas.height);
     }
-    context.stroke();
+    // seen on the dark and on the bright parts of a picture
+    for (const [wide, colour] of /** @type {[number, string][]} */ ([
+      [1.5, "#ffffff"],
+      [0.5, "#000000"],
+    ])) {
+      context.lineWidth = wide * dots;
+      context.strokeStyle = colour;
+      context.stroke();
+    }
     context.globalAlpha = 1;
   }
   for (const [key, ink] of marks) {

@@ -113,7 +113,15 @@ export function thread({ steps: all, by }, place) {
   if (by.output && by.output.working && by.output.working.rule === "mix") {
     const [weights, value] = by.output.working.of.map((name) => by[name]);
     const values = value.values.map((row, k) => row.map((number) => number * weights.values[place.q][k]));
-    const weighted = { ...value, name: "weighted values", symbol: "aV", values, working: undefined };
+    const weighted = {
+      ...value,
+      name: "weighted values",
+      symbol: "aV",
+      formula: "a_{j} v_{j}",
+      columns: "",
+      values,
+      working: undefined,
+    };
     links.splice(out, 0, { id: "mix", steps: [weighted], before: [value] });
   }
   const alone = new Set(["project", "input", "out", "layer", "mix"]);

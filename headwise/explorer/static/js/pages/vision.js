@@ -55,7 +55,14 @@ export function mount(place) {
     effect(() => {
       const [trace, group] = [state.trace.value, chosen()];
       void state.language.value;
-      fill(answerLine, trace && group ? answer(trace, group) : "");
+      // what was sent has no name
+      const source = state.upload.value ? t("chosen_above") : trace?.source;
+      const nameless = trace && /^LABEL_\d/.test(trace.output);
+      fill(
+        answerLine,
+        trace && group ? answer({ ...trace, source: source || "" }, group) : "",
+        nameless ? h("span", { class: "side" }, t("no_class_names")) : "",
+      );
     }),
     effect(() => {
       const all = groups();
@@ -98,7 +105,10 @@ function given(top) {
   const refused = fitting.mount(top, ({ input }) => input === "image", "no_images");
   if (refused) return refused;
   const end = examples.mount(top);
-  top.append(nothing());
+  top.append(
+    h("p", { class: "note", hidden: () => Boolean(state.trace.value) }, () => t("vision_shows")),
+    nothing(),
+  );
   const stop = others(top);
   return () => [end, stop].forEach((one) => one());
 }

@@ -84,7 +84,7 @@ export async function image(place, trace) {
   followDark(() => {
     drawn(canvas, pixels, { weights, axis, strength: STRENGTH, covered, shape, ramp: state.inks() });
     const [page, mark] = ["--page", "--mark"].map((name) => getComputedStyle(canvas).getPropertyValue(name).trim());
-    gridded(canvas, axis, { lines: null, marks: [[k, mark]], page, dots: 2 });
+    gridded(canvas, axis, { lines: false, marks: [[k, mark]], page, dots: 2 });
   }, canvas);
   const from = writes ? word(group.queries[q]) : q < axis.before ? t("the_class") : named(q, axis);
   const story = phrase(

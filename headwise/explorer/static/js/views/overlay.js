@@ -95,9 +95,7 @@ export function mount(place, seen, what) {
   const paint = () => {
     const ramp = what.signed ? state.signs() : state.inks();
     const css = getComputedStyle(canvas);
-    const [page, mark, link, ink] = ["--page", "--mark", "--link", "--ink"].map((name) =>
-      css.getPropertyValue(name).trim(),
-    );
+    const [page, mark, link] = ["--page", "--mark", "--link"].map((name) => css.getPropertyValue(name).trim());
     canvas.width = Math.max(1, Math.round(canvas.clientWidth * dots));
     canvas.height = Math.max(1, Math.round(canvas.clientHeight * dots));
     const on = shown.value && !hidden.value ? strength.value : 0;
@@ -113,7 +111,7 @@ export function mount(place, seen, what) {
     // what is no place, as a word and a class token, looks at one, as a place looks at others
     const at = what.places && (what.q < 0 || what.q >= axis.before) ? what.q : most(what.weights, axis);
     marks.push([chosen < 0 ? at : chosen, mark]);
-    gridded(canvas, axis, { lines: lines.value && fits ? ink : null, marks, page, dots });
+    gridded(canvas, axis, { lines: lines.value && fits, marks, page, dots });
   };
   const end = effect(paint);
   const resized = new ResizeObserver(() => paint());

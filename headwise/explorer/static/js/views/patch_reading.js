@@ -6,7 +6,7 @@ import { percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { phrase, t } from "../strings.js";
-import { named, readAt, short } from "./overlay.js";
+import { named, pointed, readAt, short } from "./overlay.js";
 import { fact, measures, shares } from "./shares.js";
 
 /** A weight that is written as less than 0.1 %. */
@@ -30,6 +30,13 @@ export function mount(place, seen, what, mean) {
   const template =
     what.q < 0 ? "say_mean" : !what.places ? "say_word" : what.q < axis.before ? "say_class" : "say_patch";
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
+  const listed = order.filter((at) => row[at] >= SMALL || at === order[0]);
+  // a line of the list frames its patch
+  place.onpointerover = (event) => {
+    const line = /** @type {HTMLElement} */ (event.target).closest(".shares > div");
+    pointed.value = line ? listed[[...place.querySelectorAll(".shares > div")].indexOf(line)] : -1;
+  };
+  place.onpointerleave = () => (pointed.value = -1);
   const original = coloured(seen.image) ? asItIs(seen.image) : null;
   return effect(() => {
     const at = readAt(seen, what);
@@ -45,13 +52,7 @@ export function mount(place, seen, what, mean) {
       h("p", { class: "say" }, phrase(template, ...sentence)),
       original,
       h("h2", {}, t("by_weight")),
-      shares(
-        (at) => short(at, axis),
-        row,
-        order.filter((at) => row[at] >= SMALL || at === order[0]),
-        k,
-        { full: row[order[0]] || 1 },
-      ),
+      shares((at) => short(at, axis), row, listed, k, { full: row[order[0]] || 1 }),
       h(
         "dl",
         { class: "facts" },

@@ -60,7 +60,10 @@ function map(place, { does, values }) {
     };
     canvas.addEventListener("pointermove", point);
     canvas.addEventListener("pointerdown", point);
-    canvas.addEventListener("pointerleave", () => (line.textContent = resting));
+    // a finger leaves when it is lifted: what it chose stays
+    canvas.addEventListener("pointerleave", (event) => {
+      if (event.pointerType === "mouse") line.textContent = resting;
+    });
     strip.draw(name, top > 0 ? signedTicks(top, "linear") : []);
     holder.replaceChildren(
       h("span", { class: "up" }, t(`row_${part}`)),

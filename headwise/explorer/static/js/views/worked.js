@@ -2,7 +2,7 @@
 /** One number worked by hand: the formula with the numbers in it, and below it every term. */
 
 import { colour, letters, signed } from "../core/color.js";
-import { fixed, placesOf, precise, short, significant, weight } from "../core/digits.js";
+import { fixed, placesOf, short, significant, weight } from "../core/digits.js";
 import { formula } from "../core/formula.js";
 import { factors, normalized } from "../core/steps.js";
 import { cut } from "../core/text.js";
@@ -431,10 +431,11 @@ function rowTable(number, heads, columns, totals, name) {
   );
 }
 
-/** Six decimals for what is below ten, none for whole numbers. @param {number} value @param {number[]} all */
+/** Decimals as there is room, none for whole numbers. @param {number} value @param {number[]} all */
 function written(value, all) {
   if (all.every((number) => Number.isInteger(number) || number === -Infinity)) return short(value);
-  if (value === 0) return "0";
+  const less = innerWidth < 700 ? 2 : 0;
+  if (Math.abs(value) < 1e-4) return significant(value, 3 - less);
   const large = all.some((number) => Math.abs(number) >= 10 && number > -Infinity);
-  return precise(value, large ? 4 : 6);
+  return fixed(value, (large ? 4 : 6) - less);
 }

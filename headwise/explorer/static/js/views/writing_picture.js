@@ -92,10 +92,10 @@ function painted(canvas, side, it, image, weights, lines) {
   canvas.width = Math.round(covered[1] * scale * dots);
   canvas.height = Math.round(covered[0] * scale * dots);
   const css = getComputedStyle(document.documentElement);
-  const [page, ink] = ["--page", "--ink"].map((name) => css.getPropertyValue(name).trim());
+  const page = css.getPropertyValue("--page").trim();
   drawn(canvas, image, { weights, axis, strength: weights ? STRENGTH : 0, covered, shape, ramp: state.inks() });
   const fits = canvas.width / Math.max(...axis.grid) >= 5 * dots;
-  gridded(canvas, axis, { lines: lines && fits ? ink : null, marks: [], page, dots });
+  gridded(canvas, axis, { lines: lines && fits, marks: [], page, dots });
 }
 
 /**

@@ -25,7 +25,7 @@ export const WORDS = {
   spread_bars: [
     "The entropy in nats, and after “of” what equal weights would give. A short bar means that the node prefers some " +
       "of its neighbours.",
-    "熵的单位为奈特；“共”后为均匀权重时的熵。条越短，该节点越偏向某些邻居。",
+    "熵的单位为奈特；“/” 后为均匀权重时的熵。条越短，该节点越偏向某些邻居。",
   ],
   all_even: [
     "All nodes give almost equal weights to the nodes they attend to: even {0}, which prefers some of them most, has " +
@@ -39,7 +39,7 @@ export const WORDS = {
       "full bar {0}.",
     "各头节点的熵平均比均匀权重的熵低多少：0 % 表示权重均匀，满条为 {0}。",
   ],
-  of_even: ["{0} of {1}", "{0}，共 {1}"],
+  of_even: ["{0} of {1}", "{0} / {1}"],
   rows_cut: [
     "A row adds up to less than 1 where not all neighbours of its node are drawn.",
     "若节点的邻居未全部画出，其所在行之和小于 1。",

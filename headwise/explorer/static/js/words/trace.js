@@ -28,10 +28,10 @@ export const WORDS = {
   largest_first: ["Largest first", "从大到小"],
   count_numbers: ["{0} numbers", "{0} 个数"],
   trace_hint: [
-    "Blue: below zero; orange: above; the stronger, the larger a weight; · is below .0005. Click any cell: its " +
-      "number is worked. Arrows move inside a matrix, ← → outside of one go from step to step; hover for five digits.",
-    "蓝：小于零；橙：大于零；颜色越浓权重越大；· 表示小于 .0005。点任一格，看这个数的算法。方向键在矩阵内移动，" +
-      "在矩阵之外 ← → 换步；悬停看五位数。",
+    "Blue: below zero; orange: above. Weights: blue, the stronger the larger; ·: below .0005; ?: asked below. " +
+      "Click any cell: its number is worked. Arrows move in a matrix; outside, ← → change the step.",
+    "蓝：小于零；橙：大于零。权重：蓝，越浓越大；·：小于 .0005；?：下面的题目所问。" +
+      "点任一格，看这个数的算法。方向键在矩阵内移动；在矩阵外 ← → 换步。",
   ],
   exact_terms: [
     "Computed in double precision from the inputs and parameters of the layer, so that all terms add up.",
@@ -114,11 +114,11 @@ export const WORDS = {
   factors_linear: ["input × weight", "输入 × 权重"],
   mask_hides: ["the mask hides {1} from {0}:", "掩码对 {0} 遮住 {1}："],
   mask_allows: ["allowed, unchanged:", "允许，不变："],
-  way_less_largest: ["less the largest", "减最大"],
+  way_less_largest: ["− max", "− 最大"],
   way_power: ["exp", "exp"],
   way_by_sum: ["÷ sum = weight", "÷ 和 = 权重"],
   way_weight: ["weight a", "权重 a"],
-  way_value: ["value v, column {0}", "值 v，第 {0} 列"],
+  way_value: ["v, column {0}", "v，第 {0} 列"],
   way_so_far: ["sum so far", "累计"],
   temperature: ["Temperature", "温度"],
   mask_causal: ["causal mask", "因果掩码"],

@@ -7,6 +7,15 @@ export const WORDS = {
     "{0} reads no pictures; {1} shows it. Runs that read pictures:",
     "{0} 不读取图片，请看“{1}”页。可读取图片的模型：",
   ],
+  vision_shows: [
+    "A model that reads a picture cuts it into patches. This page shows which patches each head looks at.",
+    "读取图片的模型把图片切成图块。本页显示每个头看向哪些图块。",
+  ],
+  chosen_above: ["the picture chosen above", "上面所选的图片"],
+  no_class_names: [
+    "This model has no names for its classes: LABEL_1 is class 1.",
+    "此模型没有给类别命名：LABEL_1 即类别 1。",
+  ],
   original: ["the picture", "原图"],
   mean_of_queries: ["mean of all queries", "所有查询的平均"],
   mean_of_heads: ["mean of heads", "各头平均"],
