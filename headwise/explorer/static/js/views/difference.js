@@ -117,7 +117,11 @@ function runs(sides, cards, metric) {
     .filter((name) => name in cards[1].metrics)
     .slice(0, METRICS);
   const [task, other] = cards.map(({ task, data }) => [named("task", task), ...data].join(" · "));
-  const note = names.length ? h("p", { class: "note" }, t(task === other ? "one_seed" : "other_measures")) : "";
+  const note = h(
+    "p",
+    { class: "note" },
+    t(!names.length ? "no_scores" : task === other ? "one_seed" : "other_measures"),
+  );
   const column = (/** @type {string} */ text) => h("th", { scope: "col", class: "number" }, text);
   const table = h(
     "table",
@@ -166,6 +170,7 @@ function answers(a, b) {
 /** @param {Shown} a @param {Shown} b */
 function sentences(a, b) {
   const lines = answers(a, b);
+  if ([a, b].some(({ trace }) => answerOf(trace).includes("\ufffd"))) lines.push([t("no_bytes")]);
   if (alike(a, b) && largest(a, b).size < NOISE) lines.push([t("same_maps")]);
   else {
     if (alike(a, b)) lines.push(...ofMaps(a, b));
