@@ -178,7 +178,7 @@ def test_home_of_a_model_of_pictures_opens_a_drawn_one(page, site):
     assert "cut into patches" in page.locator(".card-of-run").inner_text()
     drawn.nth(1).click()
     page.wait_for_selector("html[data-ready^='vision/']")
-    page.get_by_text("the given picture").first.wait_for()
+    page.get_by_text("the given file").first.wait_for()
     assert "#/vision?m=vit" in page.url
 
 

@@ -154,7 +154,7 @@ function placed(one, other) {
       trace.groups.find((/** @type {state.Group} */ { kind }) => kind === like.kind) ||
       state.groupOf(trace.groups, "")
     : state.groupOf(trace.groups, one.group.value);
-  const at = state.layerWithin(group, one.layer.value);
+  const at = state.layerWithin(group, one.layer.value < 0 && like && other ? placed(other).at : one.layer.value);
   const layer = group.layers[at];
   const next = one.head.value < -1 && other ? beside(other, trace, layer) : one.head.value;
   const head = openMeans() ? -1 : next;
@@ -393,14 +393,16 @@ function shownOf({ report, maps, row, runs }, a, b) {
     alike
       ? { cell: state.hovered, spot, pick, room }
       : { cell: signal(/** @type {{ q: number, k: number } | null} */ (null)) };
-  const top = Math.max(largest(a.weights), largest(b.weights));
+  // maps that are not subtracted have colours of their own
+  const tops = [a, b].map(({ weights }) => largest(weights));
+  const top = alike ? [Math.max(...tops), Math.max(...tops)] : tops;
   // a map takes the width that its panel has beside the others
   const panels = [a, b, null].map(() => h("section", { class: "panel" }));
   maps.append(switched(panels, alike ? 2 : 0), ...panels);
   maps.classList.toggle("two", !alike);
   return [
-    weights(panels[0], a, top, cells()),
-    weights(panels[1], b, top, cells()),
+    weights(panels[0], a, top[0], cells()),
+    weights(panels[1], b, top[1], cells()),
     difference(panels[2], a, b, cells()),
     alike ? differing.row(row, a, b, () => state.hovered.value || spot()) : () => {},
   ];
@@ -461,7 +463,14 @@ function difference(panel, one, two, cells) {
   panel.append(h("h2", {}, t("difference")), body);
   const size = (/** @type {state.Group} */ group) => `${group.queries.length} × ${group.keys.length}`;
   if (!differing.alike(one, two)) {
-    body.append(h("p", {}, `A ${size(a)}, B ${size(b)}. ${t("unlike")}`));
+    const wrote = [one, two].filter(({ group, trace }) => group.causal && group.kind !== "cross" && trace.output);
+    const words = [
+      `A ${size(a)}, B ${size(b)}.`,
+      ...wrote.map(({ name }) => t("wrote_too", name)),
+      t("unlike"),
+      one.trace.source === two.trace.source ? t("unlike_run") : t("unlike_input"),
+    ];
+    body.append(h("p", {}, words.join(" ")));
     return () => {};
   }
   // a pair that both masks forbid has no difference

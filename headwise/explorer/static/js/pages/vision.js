@@ -55,12 +55,10 @@ export function mount(place) {
     effect(() => {
       const [trace, group] = [state.trace.value, chosen()];
       void state.language.value;
-      // what was sent has no name
-      const source = state.upload.value ? t("chosen_above") : trace?.source;
       const nameless = trace && /^LABEL_\d/.test(trace.output);
       fill(
         answerLine,
-        trace && group ? answer({ ...trace, source: source || "" }, group) : "",
+        trace && group ? answer(trace, group) : "",
         nameless ? h("span", { class: "side" }, t("no_class_names")) : "",
       );
     }),

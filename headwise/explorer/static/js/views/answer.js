@@ -37,7 +37,7 @@ export function answer(trace, group) {
   return [
     unit(
       "input",
-      trace.source === "the file" ? t("sent_picture") : trace.source,
+      state.upload.value ? t("sent") : trace.source,
       read,
       inRows ? "q" : "k",
       inRows ? choose : inColumns ? toColumn : null,

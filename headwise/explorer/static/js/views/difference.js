@@ -122,7 +122,11 @@ function runs(sides, cards, metric) {
   const about = cards.map(({ task, data }) => [named("task", task), ...data].join(" · "));
   // two files may have one name
   const [same, other] = cards.map(({ task, data, digests }) => JSON.stringify([task, digests || data]));
-  const note = names.length ? h("p", { class: "note" }, t(same === other ? "one_seed" : "other_measures")) : "";
+  const note = h(
+    "p",
+    { class: "note" },
+    t(!names.length ? "no_scores" : same === other ? "one_seed" : "other_measures"),
+  );
   const column = (/** @type {string} */ text) => h("th", { scope: "col", class: "number" }, text);
   const table = h(
     "table",
@@ -174,6 +178,7 @@ function answers(a, b) {
 function sentences(a, b, most) {
   const lines = answers(a, b);
   const [from, to] = [names(a, b, "queries"), names(a, b, "keys")];
+  if ([a, b].some(({ trace }) => answerOf(trace).includes("\ufffd"))) lines.push([t("no_bytes")]);
   if (most && most.size < NOISE) lines.push([t("same_maps")]);
   else {
     if (most) lines.push(...ofMaps(a, b, most, from, to));

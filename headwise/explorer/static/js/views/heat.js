@@ -100,7 +100,7 @@ export function mount(place, head) {
   let inBlocks = /** @type {typeof import("./blocks.js") | null} */ (null);
   let how = /** @type {legend.Shading | null} */ (null);
   const backdrop = document.createElement("canvas");
-  let [frameAsked, stale, mounted] = [0, true, false];
+  let [frameAsked, stale, mounted, alive] = [0, true, false, true];
   pointed(canvas, head, bounds, zoomed.dragged);
 
   const paint = () => {
@@ -138,6 +138,8 @@ export function mount(place, head) {
   // where not every column has a dot of the screen
   if (blocksAt({ x: 0, y: 0, side: bounds.least }, rows, columns)[1] > 1)
     import("./blocks.js").then((blocks) => {
+      // it may come after the map has gone, which then has no size
+      if (!alive) return;
       inBlocks = blocks;
       note.hidden = false;
       again();
@@ -170,6 +172,7 @@ export function mount(place, head) {
   cancelAnimationFrame(frameAsked);
   paint();
   return () => {
+    alive = false;
     ends.forEach((end) => end());
     zoomed.end();
     if (small) small.end();

@@ -25,8 +25,8 @@ export const WORDS = {
     "差别最大处是 {0}：从 {3} 取的值，A 占 {1}，B 占 {2}。",
   ],
   words_differ_most: [
-    "Among the words, they differ most at {0}: A takes {1} and B {2} of its values from {3}.",
-    "只看词，差别最大处是 {0}：从 {3} 取的值，A 占 {1}，B 占 {2}。",
+    "Apart from marks and special tokens, they differ most at {0}: A takes {1} and B {2} of its values from {3}.",
+    "不计标点与特殊词元，差别最大处是 {0}：从 {3} 取的值，A 占 {1}，B 占 {2}。",
   ],
   all_differ_most: [
     "With marks and special tokens, the largest difference is “{0}” → “{1}”: A {2}, B {3}.",
@@ -59,9 +59,28 @@ export const WORDS = {
   meandifference: ["mean size of a difference", "差的平均大小"],
   othertokens: ["the tokens differ: places are compared", "词元不同：按位置比较"],
   unlike: [
-    "A difference needs the same number of rows and of columns. Give both the same input, and B another layer, head " +
-      "or mechanism, or a run that cuts it into as many tokens.",
-    "相减需要相同的行数和列数。请让两侧输入相同，并为 B 选另一层、头或机制，或选切出同样多词元的模型。",
+    "A difference needs the same number of rows and of columns, so each map has colours of its own.",
+    "相减需要相同的行数和列数，因此两幅热图各用自己的色标。",
+  ],
+  unlike_input: [
+    "Give both the same input, and B another layer, head or mechanism.",
+    "请让两侧输入相同，并为 B 选另一层、头或机制。",
+  ],
+  unlike_run: [
+    "Both have the same input: choose for B other layers, or a run that cuts it into as many tokens.",
+    "两侧输入相同：请为 B 选其他层，或选切出同样多词元的模型。",
+  ],
+  wrote_too: [
+    "The map of {0} holds its input and what {0} wrote after it.",
+    "{0} 的热图包含其输入，以及 {0} 随后写出的词元。",
+  ],
+  no_bytes: [
+    "� stands for bytes that are no character: a trained model seldom writes them.",
+    "� 表示不成字符的字节：训练过的模型很少写出它们。",
+  ],
+  no_scores: [
+    "No score is recorded of both, so nothing says which of them does its task better.",
+    "没有两者共有的得分记录，因此无法说明哪个完成任务更好。",
   ],
   report_comparison: ["Comparison:", "比较："],
   report_complexity: ["Costs by size:", "规模与开销："],

@@ -10,7 +10,7 @@ export const WORDS = {
   picture_n: ["picture {0}", "图像 {0}"],
   picture_of: ["picture {0} ({1})", "图像 {0}（{1}）"],
   own_picture: ["Your picture (PNG, JPEG) …", "自选图片（PNG、JPEG）…"],
-  sent_picture: ["the given picture", "所给的图片"],
+  sent: ["the given file", "所给的文件"],
   samples: ["Or try a drawn one:", "或试试画好的图："],
   sample_shapes: ["two shapes", "两个形状"],
   sample_house: ["a house under the sun", "阳光下的房子"],

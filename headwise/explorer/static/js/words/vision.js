@@ -11,7 +11,6 @@ export const WORDS = {
     "A model that reads a picture cuts it into patches. This page shows which patches each head looks at.",
     "读取图片的模型把图片切成图块。本页显示每个头看向哪些图块。",
   ],
-  chosen_above: ["the picture chosen above", "上面所选的图片"],
   no_class_names: [
     "This model has no names for its classes: LABEL_1 is class 1.",
     "此模型没有给类别命名：LABEL_1 即类别 1。",
