@@ -132,6 +132,8 @@ def test_a_beam_shows_its_own_hypothesis(page, site, lines):
     page.locator(f".leaf[data-id='{other['id']}']").click()
     assert rows(page) == [beam["text"] for beam in path_of(lines["run"], other["id"])]
     assert f"nd={other['id']}" in page.url
+    # the steps are those of what is shown
+    assert str(len(rows(page))) in page.locator(".count").inner_text().split()
     chosen = page.locator(".leaf.chosen").evaluate_all("(all) => all.map((one) => Number(one.dataset.id))")
     assert set(chosen) == {beam["id"] for beam in path_of(lines["run"], other["id"])}
     page.keyboard.press("Escape")
@@ -196,7 +198,7 @@ def test_stop_ends_the_request(page, site):
 
 def test_the_keyboard_is_enough(page, site):
     page.emulate_media(reduced_motion="reduce")
-    page.goto(f"{site}#/translate?m=text&tl=-1&th=-1")
+    page.goto(f"{site}#/translate?m=text&b=3&tl=-1&th=-1")
     page.wait_for_selector("html[data-shell]")
     page.keyboard.press("/")
     page.keyboard.type("a1")

@@ -5,7 +5,7 @@ import { alignment, begun, likelyAt, lookOf, pathTo } from "../core/search.js";
 import { cut, number, percent, shown } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { effect, signal } from "../store.js";
+import { batch, effect, signal } from "../store.js";
 import { learn, phrase, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import * as beamTree from "../views/beam_tree.js";
@@ -15,7 +15,7 @@ import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
 import { begin } from "../views/nothing.js";
 import { tint } from "../views/tint.js";
-import { asking, drawn, looking } from "../views/writing.js";
+import { asking, drawn, lookAt, looking } from "../views/writing.js";
 import { keyboard } from "../views/writing_keys.js";
 import { options } from "../views/writing_options.js";
 import { WORDS } from "../words/translate.js";
@@ -41,8 +41,11 @@ export function mount(place) {
   const asked = asking(search, count, open, self);
   const play = controls(self, count);
   const chosen = options(search, open, () => stop(open), asked.again);
-  const panels = parts(() => !path.value.length && !open.value);
-  const any = field(path, (token) => force(path.peek(), token));
+  const panels = parts(
+    () => !path.value.length && !open.value,
+    () => search.value.tree.lanes < 2,
+  );
+  const any = field(path, (token) => force(search.peek().it, path.peek(), token));
   panels.forcing.append(any.node);
   const given = h("div");
   const work = h("div", {}, h("div", { class: "writing" }, play.node, chosen.node), panels.all);
@@ -88,7 +91,10 @@ export function mount(place) {
     }),
     opening(search, open, self),
     effect(() => {
-      path.value = state.asked() ? through(search.value).slice(0, self.step() + 1) : [];
+      const whole = state.asked() ? through(search.value) : [];
+      // a hypothesis that was given up has fewer steps
+      if (search.value.it.end) count.value = whole.length;
+      path.value = whole.slice(0, self.step() + 1);
     }),
     strips(panels, search, path, self),
     aligned(panels.alignment, search, path, self),
@@ -103,7 +109,7 @@ export function mount(place) {
 
 /**
  * Once an input is written, the step whose token looks at most words is open: the last, an end, shows least. Where
- * all is one sequence, the last word is.
+ * all is one sequence, the last is, whose map has all rows.
  * @param {{ value: ReturnType<typeof drawn>, peek: () => ReturnType<typeof drawn> }} search
  * @param {import("../views/writing.js").Open} open @param {ReturnType<typeof player>} self
  */
@@ -114,12 +120,10 @@ function opening(search, open, self) {
     const about = JSON.stringify([state.model.value, state.asked()]);
     if (open.value || !it.end || seen === about) return;
     seen = about;
-    if (state.step.peek() >= 0 || state.forced.peek() || self.playing()) return;
+    if (it.own || state.step.peek() >= 0 || state.forced.peek() || self.playing()) return;
     const shared = through(search.peek()).map((beam, at, all) => {
       // neither a mark of punctuation nor what ends it is a word
       if (at === all.length - 1 || /^[\p{P}\p{S}\s]*$/u.test(beam.text)) return 0;
-      // of one sequence the map then has all rows
-      if (it.own) return at + 1;
       const [first = 0, second = 0] = Array.from(lookOf(it, beam, -1, -1) || []).sort((one, two) => two - one);
       return first * second;
     });
@@ -128,18 +132,19 @@ function opening(search, open, self) {
   });
 }
 
-/** The places of the page. @param {() => boolean} idle nothing is written */
-function parts(idle) {
+/** The places of the page. @param {() => boolean} idle nothing is written @param {() => boolean} chain no hypotheses */
+function parts(idle, chain) {
   const make = (/** @type {string} */ name) => h("div", { class: name });
   const found = {
     read: make("tokens"),
-    written: make("tokens"),
+    written: make("tokens latest"),
     alignment: make("held"),
     likely: make("held"),
     forcing: make("forces"),
     tree: make("scrolls"),
   };
   found.tree.tabIndex = 0;
+  found.written.onscroll = () => found.written.classList.toggle("fades", found.written.scrollTop > 1);
   const strip = (/** @type {string} */ name, /** @type {HTMLElement} */ node) =>
     h(
       "div",
@@ -155,7 +160,11 @@ function parts(idle) {
   ) =>
     h(
       "section",
-      { class: `panel ${kind}`, "aria-label": () => t(title), hidden: kind !== "wide" && idle },
+      {
+        class: `panel ${kind}`,
+        "aria-label": () => t(title),
+        hidden: kind === "wide" ? false : () => idle() || (kind === "whole" && chain()),
+      },
       h("h2", {}, () => t(title)),
       node,
       note && h("p", { class: "note" }, () => t(note)),
@@ -205,10 +214,16 @@ function stop(open) {
   if (now) now.abort();
 }
 
-/** Forces a token after those of a path, in place of its last. @param {Beam[]} path @param {number} token */
-function force(path, token) {
-  state.node.value = -1;
-  state.forced.value = [...path.slice(0, -1).map((beam) => beam.token), token].join(",");
+/**
+ * Forces a token after those of a path, in place of its last; the head stays, so that both outputs can be compared.
+ * @param {Shown["value"]["it"]} it @param {Beam[]} path @param {number} token
+ */
+function force(it, path, token) {
+  batch(() => {
+    if (it.end) lookAt(looking(it));
+    state.node.value = -1;
+    state.forced.value = [...path.slice(0, -1).map((beam) => beam.token), token].join(",");
+  });
 }
 
 /**
@@ -223,27 +238,27 @@ function strips(panels, search, path, self) {
     const beam = now[now.length - 1];
     const [layer, head] = looking(it);
     const look = beam ? lookOf(it, beam, layer, head) : null;
-    const read = it.own ? [...it.first, ...now.slice(0, -1).map((one) => one.text)] : it.first;
     // the places of a picture are shown on it
-    const named = it.pixels ? [] : read;
+    const named = it.pixels ? [] : it.first;
     /** @type {HTMLElement} */ (panels.read.parentElement).hidden = Boolean(it.pixels);
     const tokens = named.map((token) => h("span", { class: "token" }, shown(token)));
     if (look) tokens.forEach((node, k) => tinted(node, look[k]));
     fill(panels.read, tokens);
-    fill(
-      panels.written,
-      now.map((one, at) => written(one, { now: at === now.length - 1, forced: at < far }, () => self.go(at))),
+    const steps = now.map((one, at) =>
+      written(one, { now: at === now.length - 1, forced: at < far }, () => self.go(at)),
     );
-    // the latest is in view
+    // of one sequence what was written is read too
+    if (look && it.own) steps.slice(0, -1).forEach((node, at) => tinted(node, look[it.first.length + at]));
+    fill(panels.written, steps);
+    // the latest is in view, and what goes on above it fades
     panels.written.scrollTop = panels.written.scrollHeight;
-    if (it.own) panels.read.scrollTop = panels.read.scrollHeight;
   });
 }
 
 /** @param {HTMLElement} node @param {number} weight */
 function tinted(node, weight) {
   tint(node, weight);
-  node.title = number(weight);
+  node.title = node.title ? `${node.title} · ${t("looked")} ${number(weight)}` : number(weight);
 }
 
 /** @param {Beam} beam @param {{ now: boolean, forced: boolean }} is @param {() => void} go */
@@ -296,7 +311,7 @@ function aligned(place, search, path, self) {
       it.pixels ? "" : said(now[now.length - 1], weights, keys, head < 0 ? t("all_heads") : headName(head)),
     );
     const more = Math.max(0, expected(search.value) - now.length);
-    const end = heat.value?.mount(place, { weights, group, title, fitsScreen: true, more });
+    const end = heat.value?.mount(place, { weights, group, title, fitsScreen: !it.own, more });
     if (!it.pixels) place.scrollTop = place.scrollHeight;
     return () => {
       picture();
@@ -334,7 +349,7 @@ function choices(place, search, path) {
     const now = path.value;
     const beam = now[now.length - 1];
     const tokens = beam ? likelyAt(search.value.it, beam) : [];
-    likely.show(place, tokens, beam ? beam.token : -1, (token) => force(now, token));
+    likely.show(place, tokens, beam ? beam.token : -1, (token) => force(search.value.it, now, token));
   });
 }
 

@@ -8,6 +8,7 @@ import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { cut, number, shown } from "../core/text.js";
 import * as state from "../state.js";
+import { t } from "../strings.js";
 
 /** Pixels of a step, of one that has room; of a lane; of the root. */
 const [WIDE, ROOMY, TALL, ROOT] = [86, 140, 34, 14];
@@ -57,7 +58,7 @@ export function mount(place, search, found, follow) {
  */
 function leaf(beam, found, wide, follow) {
   const { x, y } = /** @type {{ x: number, y: number }} */ (found.places.get(beam.id));
-  const told = `${shown(beam.text)} ${number(Math.exp(beam.logp))} · ${number(beam.score)}`;
+  const told = t("leaf", shown(beam.text), number(Math.exp(beam.logp)), number(beam.score));
   const button = h(
     "button",
     {

@@ -75,6 +75,11 @@ export function options(search, open, stop, again) {
       { class: "release", hidden: () => !state.forced.value, onclick: () => (state.forced.value = "") },
       () => `✕ ${t("forced")}: ${names(search.value)}`,
     ),
+    h(
+      "button",
+      { hidden: () => !search.value.it.beams.has(state.node.value), onclick: () => (state.node.value = -1) },
+      () => `↶ ${t("the_best")}`,
+    ),
   );
   return { node, end: () => selects.forEach((one) => one.end()) };
 }

@@ -25,6 +25,9 @@ export const WORDS = {
   tree: ["Beam tree", "束搜索树"],
   likely: ["Likely tokens", "候选词元"],
   forceToken: ["force this token", "强制此词元"],
+  leaf: ["{0}: probability {1}, score {2} (sum of log-probabilities)", "{0}：概率 {1}，得分 {2}（对数概率之和）"],
+  the_best: ["the best hypothesis", "最佳假设"],
+  looked: ["looked at", "受关注"],
   forced: ["forced", "已强制"],
   forceAny: ["Any token in its place:", "改用任意词元："],
   forceIt: ["Force", "强制"],
@@ -37,8 +40,8 @@ export const WORDS = {
   blind: ["This model has no attention to show.", "此模型没有可显示的注意力。"],
   broken: ["the answer broke off; is `headwise explore` still running?", "输出中断；`headwise explore` 是否仍在运行？"],
   hypotheses: [
-    "The best hypothesis is on top; a click shows the one through a token.",
-    "最佳假设在最上；点击词元查看经过它的假设。",
+    "The best hypothesis is on top; a click shows the one through a token. A thick line leads to a likely token.",
+    "最佳假设在最上；点击词元查看经过它的假设。线越粗，词元的概率越高。",
   ],
   pick: ["A click forces another token, and the model goes on from it.", "点击可强制另一个词元，模型由此继续。"],
   writerKeys: [
