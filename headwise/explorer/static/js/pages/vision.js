@@ -59,7 +59,7 @@ export function mount(place) {
       fill(
         answerLine,
         trace && group ? answer(trace, group) : "",
-        nameless ? h("span", { class: "side" }, t("no_class_names")) : "",
+        nameless ? h("span", { class: "note" }, t("no_class_names")) : "",
       );
     }),
     effect(() => {

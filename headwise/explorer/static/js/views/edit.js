@@ -231,7 +231,7 @@ function changed(node) {
       "p",
       {},
       Object.entries(sum)
-        .map(([name, value]) => `${t(name)} ${number(value)}`)
+        .map(([name, value]) => `${t(name)} ${number(value).replace(/^-/, "−")}`)
         .join(" · "),
     ),
     weights,

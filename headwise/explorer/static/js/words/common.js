@@ -96,6 +96,7 @@ export const WORDS = {
   effective: ["keys looked at", "有效键数"],
   all_zero: ["every weight is 0, as of a muted head", "所有权重为 0（例如被屏蔽的头）"],
   divergence: ["KL divergence (nats)", "KL 散度（奈特）"],
+  log_prob: ["change of log-probability", "对数概率的变化"],
   before: ["probability before", "之前的概率"],
   needs: ["Similarity", "相似与消融"],
   stop: ["Stop", "停止"],

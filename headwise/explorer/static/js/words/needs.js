@@ -31,7 +31,6 @@ export const WORDS = {
     "Each head is muted alone. Heads that can stand in for each other look needless one by one.",
     "逐个单独屏蔽各头。可以互相替代的头，单独看都显得不重要。",
   ],
-  log_prob: ["change of log-probability", "对数概率的变化"],
   say_most_needed: ["The answer changes most without {0}: {1} {2}.", "屏蔽 {0} 时，输出变化最大：{1} {2}。"],
   muted_divergence: [
     "KL divergence: how far the probabilities of the answer move without the head, 0 for not at all. Change of " +
