@@ -143,6 +143,9 @@ def test_rollout_is_an_entry_beside_the_heads(page, site):
     page.get_by_role("button", name="Rollout").click()
     page.wait_for_selector("html[data-ready='encoder self/rollout/heat']")
     assert "h=-1" in page.url
+    # what was followed through the layers is made from no score
+    assert page.locator(".facts dt", has_text="score").count() == 0
+    assert page.locator(".facts + .note").inner_text().startswith("Entropy: ")
     for q, k in ((0, 0), (2, 3), (exact.shape[0] - 1, 1)):
         assert float(hovered(page, exact.shape, q, k).split()[-1]) == pytest.approx(exact[q, k], rel=6e-3)
     page.keyboard.press(".")

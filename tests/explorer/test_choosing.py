@@ -293,3 +293,9 @@ def test_the_labels_follow_the_pointer_and_the_frame_the_keys(page, site):
     assert chosen.evaluate_all("all => all.map((one) => one.style.cssText)") != before
     page.keyboard.press("ArrowDown")
     page.wait_for_selector(".tip", state="hidden")
+
+
+def test_a_score_is_explained_where_one_stands(page, site):
+    opened(page, site, "#/attend?m=text&x=a1+b1")
+    page.locator(".facts dt", has_text="score").wait_for()
+    assert page.locator(".facts + .note").inner_text().startswith("Score: ")

@@ -107,6 +107,7 @@ export function mount(place, head, trace, group) {
     const largest = order[0] !== k && row[k] < row[order[0]] ? order[0] : -1;
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
     const [facts, full] = [h("dl", { class: "facts" }, measures(row)), fullOf(row[order[0]])];
+    const meant = h("p", { class: "note" }, facts.childNodes.length ? t("facts_note") : "");
     fill(
       body,
       h("p", { class: "say" }, phrase(template, strong(from), strong(percent(row[k], 1)), strong(to))),
@@ -121,9 +122,9 @@ export function mount(place, head, trace, group) {
       }),
       full < 1 ? h("p", { class: "note" }, t("full_bar", percent(full, 1))) : null,
       facts,
-      facts.childNodes.length ? h("p", { class: "note" }, t("facts_note")) : null,
+      meant,
     );
-    return scored(facts, head, trace, group, q, k);
+    return scored(facts, meant, head, trace, group, q, k);
   });
 }
 
@@ -137,21 +138,26 @@ const fullOf = (largest) => (largest > 0 && largest < 0.5 ? largest : 1);
 const significant = (value) => (value === -Infinity ? number(value) : value.toPrecision(4).replace("-", "−"));
 
 /**
- * The score of a cell of two tokens, first of the facts.
+ * The score of a cell of two tokens, first of the facts, and what it is.
  * @param {HTMLElement} facts
+ * @param {HTMLElement} meant
  * @param {Read} head
  * @param {state.Trace} trace
  * @param {state.Group} group
  * @param {number} q
  * @param {number} k
  */
-function scored(facts, head, trace, group, q, k) {
+function scored(facts, meant, head, trace, group, q, k) {
   const whole = head.group.queries.length === group.queries.length && head.group.keys.length === group.keys.length;
   if (inside() || rolled(group) || !whole || !head.marked || head.marked.length > CELLS) return undefined;
   let alive = true;
   const { layer, head: at } = state.place(group);
   getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${query({ layer, head: at, stage: "masked" })}`).then(
-    (scores) => alive && facts.prepend(...fact("score", significant(scores.data[q * group.keys.length + k]))),
+    (scores) => {
+      if (!alive) return;
+      facts.prepend(...fact("score", significant(scores.data[q * group.keys.length + k])));
+      meant.prepend(t("score_note"), " ");
+    },
     // a mechanism may have none
     () => {},
   );

@@ -13,10 +13,10 @@ export const WORDS = {
   ],
   say_strangers: ["{0} takes nothing from {2}: they are not neighbours.", "{0} 不从 {2} 取值：二者不相邻。"],
   facts_note: [
-    "Score: what the weight is made from, with the rest of its row. Entropy: how spread the row is, 0 for one key. " +
-      "Keys looked at: as if over so many keys, evenly.",
-    "得分：与同行其余得分一起算出权重。熵：此行的分散程度，只看一个键时为 0。有效键数：相当于均匀地看这么多个键。",
+    "Entropy: how spread the row is, 0 for one key. Keys looked at: as if over so many keys, evenly.",
+    "熵：此行的分散程度，只看一个键时为 0。有效键数：相当于均匀地看这么多个键。",
   ],
+  score_note: ["Score: what the weight is made from, with the rest of its row.", "得分：与同行其余得分一起算出权重。"],
   full_bar: ["A full bar is {0}.", "满格为 {0}。"],
   mark_space: ["␣ is a space.", "␣ 表示空格。"],
   mark_unknown: ["<unk> is a word that the vocabulary lacks.", "<unk> 表示词表中没有的词。"],
