@@ -349,8 +349,10 @@ def test_the_page_begins_with_a_molecule_that_has_a_ring(page, site):
 
 def test_a_class_that_is_almost_sure_is_one_too(page, site):
     opened(page, site, "#/graph?m=node-classify&hp=1", "graph/")
-    words = "import('/static/js/views/answer.js').then(({ said }) => said('2 (>0.99)'))"
-    assert page.evaluate(words).replace("\u00a0", " ") == "class 2, probability >99 %"
+    words = "(answer) => import('/static/js/views/answer.js').then(({ said }) => said(answer))"
+    assert page.evaluate(words, "2 (>0.99)").replace("\u00a0", " ") == "class 2, probability >99 %"
+    # a class that has a name is called by it, as a node is
+    assert page.evaluate(words, "Theory (0.91)").replace("\u00a0", " ") == "Theory, probability 91 %"
 
 
 def test_a_class_and_its_probability_are_told_apart(page, site):
@@ -358,13 +360,13 @@ def test_a_class_and_its_probability_are_told_apart(page, site):
     told = page.request.post(f"{site}api/v1/traces", data={"model": "node-classify", "text": "n2"}).json()
     name, share = re.fullmatch(r"(.+) \((.+)\)", told["output"]).groups()
     answer = page.locator("main .answer").inner_text().replace("\xa0", " ")
-    assert f"class {name}, probability {100 * float(share):.0f} %" in answer
+    assert f"{name}, probability {100 * float(share):.0f} %" in answer
     # a node that is typed has the label that it has among the examples
     label = page.locator("main .answer-line .label").inner_text()
     if told["label"] == name:
         assert label == "✓ as in the data"
     else:
-        assert re.match(rf"✗\s+label in the data:\s*class {told['label']}\b", label)
+        assert re.match(rf"✗\s+label in the data:\s*{told['label']}\b", label)
     opened(page, site, "#/graph?m=node-classify&x=n2&lang=zh", "graph/")
     assert re.search(r"共 24 个节点，画出 \d+ 个。", page.locator("main").inner_text())
     assert re.match(r"n2 有 [\d.]+ % 的值取自 ", page.locator(".graph .say").inner_text())

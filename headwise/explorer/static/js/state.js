@@ -504,11 +504,8 @@ export function inGroup(name) {
 export function pick(name) {
   batch(() => {
     give({});
+    inGroup("");
     checkpoint.value = -1;
-    group.value = "";
-    layer.value = -1;
-    head.value = 0;
-    beside.value = "";
     model.value = name;
   });
 }
@@ -527,11 +524,13 @@ export const readsFiles = () => ["image", "sound", "series"].includes(reads());
 export const type = (typed) =>
   give(readsFiles() && /^\d+$/.test(typed.trim()) ? { example: Number(typed) } : { text: typed });
 
+/** What another input does not keep. */
+export const OF_INPUT = ["q", "k", "f", "t", "nd"];
+
 /** Another input, of one kind. @param {{ text?: string, example?: number, upload?: string }} given */
 export function give(given) {
   batch(() => {
-    query.value = -1;
-    key.value = -1;
+    for (const name of OF_INPUT) PARTS[name].value = DEFAULTS[name];
     span.value = { x: 0, y: 0, times: 1 };
     text.value = given.text || "";
     example.value = given.example === undefined ? -1 : given.example;

@@ -66,6 +66,9 @@ export function layerTitle(path, at, kind = kindOf(path)) {
 export const headTitle = ({ layers, kind }, at, head) =>
   t("layer_head", layerTitle(layers[at], at, kind), headName(head));
 
+/** @param {string} title where there is little room */
+export const brief = (title) => title.replace("-attention", "");
+
 /** What a layer is called by where nobody knows more. @param {string} path */
 const kindOf = (path) => (/cross/.test(path) ? "cross" : /^pooling\b/.test(path) ? "pooled" : "self");
 

@@ -9,7 +9,7 @@ import { extend, reset } from "../keys.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
-import { groupTitle } from "../titles.js";
+import { brief, groupTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
 import { METHODS, choice } from "../views/methods.js";
 import { nothing, others } from "../views/nothing.js";
@@ -199,7 +199,7 @@ const opening = (all) => {
 };
 
 /** A title as a narrow screen has room for it. @param {string} title */
-const short = (title) => (innerWidth > NARROW ? title : title.replace("-attention", ""));
+const short = (title) => (innerWidth > NARROW ? title : brief(title));
 
 /** Which groups of layers there are. */
 function groups() {
@@ -374,7 +374,6 @@ function chosen(trace, group, node, read, alive) {
       seam: seamIn(found, trace, group),
       ...beside,
       fitsScreen: true,
-      absent: isGraph(trace, group) ? { blank: [], hidden: "", pair: t("strangers") } : undefined,
       ...more,
     };
     const picture = async () => /** @type {any} */ (await pictures())[view](shown);

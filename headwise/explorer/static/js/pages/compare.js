@@ -13,6 +13,7 @@ import * as differing from "../views/difference.js";
 import { sentence, swapName } from "../views/edit.js";
 import * as gallery from "../views/gallery.js";
 import { later, rested } from "../views/later.js";
+import { lacking } from "../views/legend.js";
 import * as map from "../views/map.js";
 import { weightsOf } from "../views/marked.js";
 import { nothing, others } from "../views/nothing.js";
@@ -148,13 +149,14 @@ function placed(one, other) {
   const trace = one.trace.value;
   if (!trace) return null;
   // until it has a group of its own, a side has the kind of layer of the other
-  const like = other && !one.group.value ? placed(other)?.group : null;
+  const first = other && !one.group.value ? placed(other) : null;
+  const like = first?.group;
   const group = like
     ? trace.groups.find((/** @type {state.Group} */ { name }) => name === like.name) ||
       trace.groups.find((/** @type {state.Group} */ { kind }) => kind === like.kind) ||
       state.groupOf(trace.groups, "")
     : state.groupOf(trace.groups, one.group.value);
-  const at = state.layerWithin(group, one.layer.value < 0 && like && other ? placed(other).at : one.layer.value);
+  const at = state.layerWithin(group, one.layer.value < 0 && first ? first.at : one.layer.value);
   const layer = group.layers[at];
   const next = one.head.value < -1 && other ? beside(other, trace, layer) : one.head.value;
   const head = openMeans() ? -1 : next;
@@ -395,14 +397,14 @@ function shownOf({ report, maps, row, runs }, a, b) {
       : { cell: signal(/** @type {{ q: number, k: number } | null} */ (null)) };
   // maps that are not subtracted have colours of their own
   const tops = [a, b].map(({ weights }) => largest(weights));
-  const top = alike ? [Math.max(...tops), Math.max(...tops)] : tops;
+  const top = (/** @type {number} */ at) => (alike ? Math.max(...tops) : tops[at]);
   // a map takes the width that its panel has beside the others
   const panels = [a, b, null].map(() => h("section", { class: "panel" }));
   maps.append(switched(panels, alike ? 2 : 0), ...panels);
   maps.classList.toggle("two", !alike);
   return [
-    weights(panels[0], a, top[0], cells()),
-    weights(panels[1], b, top[1], cells()),
+    weights(panels[0], a, top(0), cells()),
+    weights(panels[1], b, top(1), cells()),
     difference(panels[2], a, b, cells()),
     alike ? differing.row(row, a, b, () => state.hovered.value || spot()) : () => {},
   ];
@@ -463,7 +465,8 @@ function difference(panel, one, two, cells) {
   panel.append(h("h2", {}, t("difference")), body);
   const size = (/** @type {state.Group} */ group) => `${group.queries.length} × ${group.keys.length}`;
   if (!differing.alike(one, two)) {
-    const wrote = [one, two].filter(({ group, trace }) => group.causal && group.kind !== "cross" && trace.output);
+    const alone = (/** @type {state.Trace} */ { groups }) => groups.every(({ kind }) => kind !== "cross");
+    const wrote = [one, two].filter(({ group, trace }) => group.causal && trace.output && alone(trace));
     const words = [
       `A ${size(a)}, B ${size(b)}.`,
       ...wrote.map(({ name }) => t("wrote_too", name)),
@@ -505,7 +508,7 @@ function difference(panel, one, two, cells) {
 const withSign = (value) => `${value > 0 ? "+" : ""}${said(value)}`;
 
 /** @param {number} value */
-const said = (value) => (value === -Infinity ? t("forbidden") : number(value));
+const said = (value) => (value === -Infinity ? lacking() : number(value));
 
 /** @param {ArrayLike<number>} values */
 function largest(values) {

@@ -9,6 +9,7 @@ import * as state from "../state.js";
 import { named, t } from "../strings.js";
 import { seamOf } from "./spelled.js";
 import { later } from "./later.js";
+import { classed } from "./naming.js";
 
 /** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */
 const [MOST, FEW, NARROW] = [24, 12, 760];
@@ -72,15 +73,14 @@ export const classOf = (output) =>
     output.match(/^(?<name>.+) \(?(?<more>>?)(?<share>0?\.\d+|1(?:\.0+)?)\)?$/)?.groups) ||
   null;
 
+/** A class of nodes may have only a number. @param {string} name */
+const ofClass = (name) => (state.reads() === "node" ? classed(name) : name);
+
 /** The same in words. @param {string} output */
 export function said(output) {
   const found = classOf(output);
   if (!found) return NUMBER.test(output) ? output.replace("-", "−") : output;
-  return t(
-    state.reads() === "node" ? "class_share" : "share_of",
-    found.name,
-    found.more + percent(Number(found.share), 0).replace(" ", "\u00a0"),
-  );
+  return t("share_of", ofClass(found.name), found.more + percent(Number(found.share), 0).replace(" ", "\u00a0"));
 }
 
 /** What the data has: that it is the same, or what it is; null where nothing is known. @param {state.Trace} trace */
@@ -91,10 +91,16 @@ function verdict({ label, output }) {
   if (!found && NUMBER.test(label)) return unit("value", label.replace("-", "−"), null, "q", null);
   // of a text there may be another that is as good
   if (!found && !["image", "sound"].includes(state.reads())) return unit("label", label, null, "q", null);
-  const name = state.reads() === "node" ? t("class_n", label) : label;
   const line = h("span", { class: "side" });
   later(() => import("./erring.js"), line, Boolean(found));
-  return h("div", { class: "label errs" }, "✗ ", h("span", { class: "side" }, t("label")), h("bdi", {}, name), line);
+  return h(
+    "div",
+    { class: "label errs" },
+    "✗ ",
+    h("span", { class: "side" }, t("label")),
+    h("bdi", {}, ofClass(label)),
+    line,
+  );
 }
 
 /** The way to the page that shows an output as it is written, where the model writes on. @param {state.Trace} trace */

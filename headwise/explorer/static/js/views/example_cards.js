@@ -23,8 +23,6 @@ const [SIDE, MOST, READ, LETTERS, LONGEST] = [150, 64, 256, 14, 60];
 const WIDE = new Set(["molecule", "series"]);
 /** Pages that show any input that they can show, besides those of one kind. */
 const EACH = new Set(["translate", "compare"]);
-/** What another input does not keep. */
-const ANEW = { q: -1, k: -1, f: "", t: -1, nd: -1 };
 /** A word that stands three times in a row. */
 const REPEATED = /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/;
 
@@ -42,7 +40,7 @@ export function address(page, selection) {
  * The address of another input on the page that is shown, with all else that is chosen.
  * @param {{ text?: string, example?: number }} input
  */
-const here = ({ text = "", example = -1 }) => state.address(undefined, [], { ...ANEW, x: text, ex: example });
+const here = ({ text = "", example = -1 }) => state.address(undefined, state.OF_INPUT, { x: text, ex: example });
 
 /** @param {{ text?: string, example?: number }} input */
 const source = ({ text, example }) => (text === undefined ? { example } : { text });

@@ -86,7 +86,7 @@ export function mount(place, group, summary) {
 /** What the numbers of these columns are, in sentences. @param {string[]} columns */
 function meanings(columns) {
   const words = ["entropy", "effective", "distance", "first", "largest"].filter((name) => columns.includes(name));
-  const shares = columns.includes("diagonal") ? [t("meaning_shares")] : [];
+  const shares = columns.some((name) => ["diagonal", "separator"].includes(name)) ? [t("meaning_shares")] : [];
   return sentences(...words.map((name) => t(`meaning_${name}`)), ...shares);
 }
 

@@ -115,5 +115,7 @@ export function mount(place, more = null, lines = "") {
 }
 
 /** Words for a pair without a weight. @param {Absent} [absent] @param {number} [at] its cell */
-export const lacking = (absent, at = -1) =>
-  absent ? (absent.blank.includes(at) ? absent.hidden : absent.pair) : t("forbidden");
+export function lacking(absent, at = -1) {
+  if (absent) return absent.blank.includes(at) ? absent.hidden : absent.pair;
+  return t(state.best() === "graph" ? "strangers" : "forbidden");
+}

@@ -56,10 +56,8 @@ export async function mount(node, read, trace, group, alive) {
   state.strongest.value = await opening(rows, trace, async () => overview.largest);
   if (!alive()) return () => {};
   // nodes that are numbers have these names everywhere
-  const nodes = trace.axes[group.name].keys.kind === "nodes";
-  const start = Number(!nodes || group.keys[0] !== "0");
-  const absent = nodes ? { blank: [], hidden: "", pair: t("strangers") } : undefined;
-  const map = new LongMap({ path, layer, head, group, overview, title, rows, start, absent });
+  const start = Number(trace.axes[group.name].keys.kind !== "nodes" || group.keys[0] !== "0");
+  const map = new LongMap({ path, layer, head, group, overview, title, rows, start });
   fill(node, h("div", { class: "heading" }, h("h2", { title: layer }, title), hows()));
   fill(read);
   const place = h("div");
@@ -105,10 +103,9 @@ class LongMap {
 
   /**
    * @param {{ path: string, layer: string, head: number, group: state.Group, overview: Overview, title: string, rows:
-   * Rows, start: number, absent?: legend.Absent }} of `start`: the first number of a place
+   * Rows, start: number }} of `start`: the first number of a place
    */
-  constructor({ path, layer, head, group, overview, title, rows, start, absent }) {
-    this.absent = absent;
+  constructor({ path, layer, head, group, overview, title, rows, start }) {
     this.group = group;
     this.start = start;
     this.overview = overview;
@@ -360,7 +357,7 @@ class LongMap {
     tip.hidden = !at;
     if (!at) return;
     const value = this.value(block, at.q, at.k);
-    const told = value === null ? "…" : value === -Infinity ? legend.lacking(this.absent) : number(value);
+    const told = value === null ? "…" : value === -Infinity ? legend.lacking() : number(value);
     const [from, to] = [
       [group.queries, at.q],
       [group.keys, at.k],
@@ -388,7 +385,7 @@ class LongMap {
     this.legended = name;
     const weights = Float32Array.of(this.top(block), ...(this.overview.hidden ? [-Infinity] : []));
     const quantity = t(block > 1 ? "block_bar" : "weight_bar");
-    this.explain(legend.shading({ weights, quantity, absent: this.absent }), weights, false);
+    this.explain(legend.shading({ weights, quantity }), weights, false);
     const { q, k, weight } = this.overview.largest;
     const largest = `${cut(this.group.queries[q], LETTERS)} → ${cut(this.group.keys[k], LETTERS)} ${number(weight)}`;
     this.canvas.setAttribute("aria-label", `${this.title}: ${largest}. ${shown}`);

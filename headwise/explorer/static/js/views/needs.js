@@ -9,7 +9,7 @@ import { decimals, number } from "../core/text.js";
 import { read } from "../core/edits.js";
 import * as state from "../state.js";
 import { learn, phrase, sentences, t } from "../strings.js";
-import { groupTitle, layerNumber, layerTitle } from "../titles.js";
+import { brief, groupTitle, layerNumber, layerTitle } from "../titles.js";
 import * as map from "./map.js";
 import { WORDS } from "../words/needs.js";
 
@@ -274,7 +274,7 @@ function shown({ rows: found, done }, groups) {
     return h(
       "tr",
       {},
-      h("td", { title: one.layer }, title.replace("-attention", "")),
+      h("td", { title: one.layer }, brief(title)),
       h("td", {}, choose ? h("button", { onclick: choose }, name) : name),
       measures.map((_, at) => cell(one, at)),
     );

@@ -36,9 +36,10 @@ export function mount(place, seen, what, mean) {
     const line = /** @type {HTMLElement} */ (event.target).closest(".shares > div");
     pointed.value = line ? listed[[...place.querySelectorAll(".shares > div")].indexOf(line)] : -1;
   };
-  place.onpointerleave = () => (pointed.value = -1);
+  // a finger leaves when it is lifted: what it chose stays
+  place.onpointerleave = ({ pointerType }) => pointerType === "mouse" && (pointed.value = -1);
   const original = coloured(seen.image) ? asItIs(seen.image) : null;
-  return effect(() => {
+  const end = effect(() => {
     const at = readAt(seen, what);
     const k = at < 0 ? strongest : at;
     const sentence = [
@@ -62,6 +63,11 @@ export function mount(place, seen, what, mean) {
       h("p", { class: "note" }, t("note")),
     );
   });
+  return () => {
+    end();
+    // the place is that of other readings too
+    place.onpointerover = place.onpointerleave = null;
+  };
 }
 
 /** The picture with its colours, small beside what is read of it. @param {HTMLCanvasElement} image */

@@ -13,7 +13,7 @@ import { t } from "../strings.js";
 import { groupTitle, headName, layerNumber, sidesOf } from "../titles.js";
 import { PLACES, columnsOf, heading } from "./head_table.js";
 import { chosen, locked } from "./heat.js";
-import { shading } from "./legend.js";
+import { lacking, shading } from "./legend.js";
 import { headColours } from "./head_colours.js";
 import { STEP, colouredOf, linesOf, strongestOf } from "./links.js";
 import { isLarge, shownPart } from "./part.js";
@@ -237,7 +237,7 @@ export function text(head, of = tinted(head)) {
       ? `${t("attends_from")}: ${shown(group.queries[q])}`
       : `${t("attends_to")}${k >= 0 ? `: ${shown(group.keys[k])}` : ""}`;
   marks.push(words(from, EDGE, y + STEP + 22, ink));
-  const below = labels.some((_, at) => weight(at) === -Infinity) ? [`▨ ${t("forbidden")}`] : [];
+  const below = labels.some((_, at) => weight(at) === -Infinity) ? [`▨ ${lacking()}`] : [];
   return framed(title, Math.max(widest - EDGE, wide(from)), y + STEP, marks, below);
 }
 

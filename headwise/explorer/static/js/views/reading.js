@@ -96,14 +96,8 @@ export function mount(place, head, trace, group) {
       .sort((one, two) => row[two] - row[one]);
     const k = locked < 0 ? (order[0] ?? 0) : locked;
     const [from, to] = pair(q, k);
-    const template =
-      row[k] === -Infinity
-        ? kinds.includes("nodes")
-          ? "say_strangers"
-          : "say_hidden"
-        : rolled(group)
-          ? "say_rollout"
-          : `say_${group.kind}`;
+    const hidden = kinds.includes("nodes") ? "say_strangers" : "say_hidden";
+    const template = row[k] === -Infinity ? hidden : rolled(group) ? "say_rollout" : `say_${group.kind}`;
     const largest = order[0] !== k && row[k] < row[order[0]] ? order[0] : -1;
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
     const [facts, full] = [h("dl", { class: "facts" }, measures(row)), fullOf(row[order[0]])];

@@ -151,7 +151,7 @@ export function mount(place, head) {
         if (weight === null || forbidden) node.removeAttribute("style");
         else tint(node, weight, top);
         const position = node.closest(".many") ? `${node.textContent} ` : "";
-        node.title = weight === null ? position : position + (forbidden ? t("forbidden") : number(weight));
+        node.title = weight === null ? position : position + (forbidden ? legend.lacking() : number(weight));
         node.dataset.now = weight === null ? "" : share(node, weight);
       };
       place.classList.toggle("pointed", Boolean(state.hovered.value));

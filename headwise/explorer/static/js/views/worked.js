@@ -435,7 +435,6 @@ function rowTable(number, heads, columns, totals, name) {
 function written(value, all) {
   if (all.every((number) => Number.isInteger(number) || number === -Infinity)) return short(value);
   const less = innerWidth < 700 ? 2 : 0;
-  if (Math.abs(value) < 1e-4) return significant(value, 3 - less);
-  const large = all.some((number) => Math.abs(number) >= 10 && number > -Infinity);
-  return fixed(value, (large ? 4 : 6) - less);
+  const places = (all.some((number) => Math.abs(number) >= 10 && number > -Infinity) ? 4 : 6) - less;
+  return Math.abs(value) < 5 * 10 ** -places ? significant(value, 3 - less) : fixed(value, places);
 }

@@ -74,7 +74,6 @@ export const WORDS = {
     "“{1}”需要同时取得一个头的全部 {2} 个权重（{0} 个节点），一页无法显示。这里是其中一行，与“连线”相同；“热图”显示全部。",
   ],
   as_map: ["{0}: as a map, the one view that has them.", "{0}：只有热图能显示，已切换到热图。"],
-  strangers: ["not neighbours", "不相邻"],
   stage_weights: ["Weights", "权重"],
   stage_scores: ["Raw scores", "原始得分"],
   // sub-words, special tokens, zoom, changed steps, keys

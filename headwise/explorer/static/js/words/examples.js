@@ -17,6 +17,11 @@ export const WORDS = {
   sample_seven: ["a white 7 on black", "黑底白色的 7"],
   too_large: ["The file is larger than 8 MB; make the picture smaller.", "文件超过 8 MB，请缩小图片。"],
   unread: ["The file cannot be read.", "无法读取该文件。"],
+  // of what is answered, too
+  value_in_data: ["in the data:", "数据中为："],
+  class_n: ["class {0}", "类别 {0}"],
+  share_of: ["{0}, probability {1}", "{0}，概率 {1}"],
+  at_step: ["as it was at step {0}", "第 {0} 步时的模型"],
   // columns of public data by their names; others stand as their data has them
   "quantity_measured log solubility in mols per litre": [
     "measured log solubility in mols per litre",

@@ -25,7 +25,10 @@ export const WORDS = {
   tree: ["Beam tree", "束搜索树"],
   likely: ["Likely tokens", "候选词元"],
   forceToken: ["force this token", "强制此词元"],
-  leaf: ["{0}: probability {1}, score {2} (sum of log-probabilities)", "{0}：概率 {1}，得分 {2}（对数概率之和）"],
+  leaf: [
+    "{0}: probability {1}, score {2} (log-probability, scaled by length)",
+    "{0}：概率 {1}，得分 {2}（按长度折算的对数概率）",
+  ],
   the_best: ["the best hypothesis", "最佳假设"],
   looked: ["looked at", "受关注"],
   forced: ["forced", "已强制"],
