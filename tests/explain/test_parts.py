@@ -1,5 +1,6 @@
 """The feed-forward width of a model of another library, read from the shapes beside its attention."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -12,10 +13,12 @@ from headwise.explain.parts import stages_of
 def adopted(widths, config, *, first=None):
     """Two blocks of width 6: attention, and layers in a row that lead from and to it over these widths."""
     sides = [6, *widths, 6]
-    layers = [nn.Linear(*pair) for pair in zip(sides, sides[1:], strict=False)] if widths else []
+    layers = [nn.Linear(*pair) for pair in pairwise(sides)] if widths else []
     model = nn.Module()
     model.layer = nn.ModuleList(
-        nn.ModuleDict({"attention": MultiHeadAttention(6, 2), "network": nn.Sequential(first or nn.Identity(), *layers)})
+        nn.ModuleDict(
+            {"attention": MultiHeadAttention(6, 2), "network": nn.Sequential(first or nn.Identity(), *layers)}
+        )
         for _ in range(2)
     )
     # a wide table of words is no part of a block
