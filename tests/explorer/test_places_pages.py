@@ -336,8 +336,9 @@ def test_a_molecule_of_a_card_breaks_between_its_atoms(page, site):
     parts = "(all) => all.flatMap((one) => [...one.childNodes].map((part) => part.textContent).filter(Boolean))"
     atoms = page.locator(".smiles").evaluate_all(parts)
     assert atoms
-    assert all(re.fullmatch(r"\[[^\]]*\]|Cl|Br|.", atom) for atom in atoms)
-    assert "".join(atoms).count("Cl") == atoms.count("Cl")
+    # an atom with the bond and brackets before it, the numbers and brackets after it
+    assert all(re.fullmatch(r"[-=#(/\\]*(\[[^\]]*\]|Cl|Br|.)[\d%)]*", atom) for atom in atoms)
+    assert "".join(atoms).count("Cl") == sum("Cl" in atom for atom in atoms)
     # what the sentence names is written in the picture, in the colour of marks
     mark = """(one) => {
         const hex = getComputedStyle(one).getPropertyValue('--mark').match(/\\w\\w/g);

@@ -6,6 +6,7 @@ import subprocess
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headwise.labels import decimals, percent
@@ -34,7 +35,7 @@ const [core, numbers] = [process.argv[1], JSON.parse(process.argv[2])];
 const { number, decimals, percent, scored, share } = await import(`${core}/text.js`);
 const { sentencePair, strongest } = await import(`${core}/links.js`);
 const { folded, perPiece } = await import(`${core}/folding.js`);
-const { isOwn, molecule, roomFor } = await import(`${core}/placing.js`);
+const { apart, isOwn, molecule, roomFor } = await import(`${core}/placing.js`);
 const { fit } = await import(`${core}/fit.js`);
 const { evenShare } = await import(`${core}/even.js`);
 const { signedTicks, ticks } = await import(`${core}/bar.js`);
@@ -65,6 +66,7 @@ console.log(JSON.stringify({
   pieces: Array.from(perPiece({ weights: new Float32Array([0.5, 0.25, 0.5, 0.25]), columns: [[0, 1], [2]] })),
   own: [[5, 4], [20, 4], [30, 4], [20, 12]].map((point) => isOwn(point, chain, [[0, 1], [1, 2]], [0, 1])),
   name: roomFor(1, [17, 7], { ...corner, boxes: corner.spots.map((spot) => [...spot, 7, 7]) }),
+  apart: apart(Array.from({ length: 40 }, (_, at) => [240 + 12 * (at % 8), 100 + 3 * at]), 34, [340, 400]),
   upright: [molecule(tall, bonds, 340, 500).height, molecule(tall, bonds, 340, 500, { upright: 500 }).height],
   merged: folded(matrix, { queries: words, keys: words }, { merged: true, special: "" }).keys,
 }));
@@ -133,6 +135,14 @@ def test_a_name_stands_on_no_line_however_small_the_picture_is(answers):
     # in the corner of a triangle: above the line that goes through its node, within the picture
     assert 17 <= across <= 104 - 17
     assert 7 <= down <= 22 - 7 - 7
+
+
+def test_nodes_of_a_heap_lie_on_no_other_and_within_the_field(answers):
+    spots = np.array(answers["apart"])
+    far = np.linalg.norm(spots[:, None] - spots[None], axis=-1) + 100 * np.eye(len(spots))
+    assert far.min() >= 34
+    assert (spots >= 17).all()
+    assert (spots <= np.array([340, 400]) - 17).all()
 
 
 def test_a_number_stands_beside_its_own_bond(answers):

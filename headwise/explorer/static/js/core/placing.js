@@ -17,6 +17,8 @@ const ROUND = Array.from({ length: 16 }, (_, at) => [Math.cos((at * Math.PI) / 8
 const [FURTHER, COSTS] = [[1, 1.3, 1.7, 2.3], 0.4];
 /** Pixels between a node and its name. */
 const GAP = 2;
+/** Rounds in which nodes are pushed off each other; pixels that are left between them and at the end of the field. */
+const [ROUNDS, BETWEEN] = [200, 4];
 /** Halves of a name that keep it off a line. */
 const OFF = 1.45;
 
@@ -30,6 +32,33 @@ export const stretched = (nodes, width, height, { edge = EDGE } = {}) => ({
   height,
   bond: 0,
 });
+
+/**
+ * Nodes of one size pushed off each other, within a field.
+ * @param {number[][]} spots @param {number} size @param {number[]} field
+ */
+export function apart(spots, size, field) {
+  const moved = spots.map((spot) => [...spot]);
+  const [far, edge] = [size + BETWEEN, size / 2 + BETWEEN];
+  /** Whether two lay on each other. @param {number[]} one @param {number[]} other */
+  const push = (one, other) => {
+    const [x, y] = [other[0] - one[0], other[1] - one[1]];
+    const long = Math.hypot(x, y);
+    if (long >= far - 0.5) return false;
+    const by = [long ? x / long : 1, long ? y / long : 0].map((part) => (part * (far - long)) / 2);
+    for (const axis of [0, 1]) {
+      const inside = (/** @type {number} */ at) => Math.max(edge, Math.min(field[axis] - edge, at));
+      one[axis] = inside(one[axis] - by[axis]);
+      other[axis] = inside(other[axis] + by[axis]);
+    }
+    return true;
+  };
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const close = moved.flatMap((one, at) => moved.slice(at + 1).filter((other) => push(one, other)));
+    if (!close.length) break;
+  }
+  return moved;
+}
 
 /**
  * A molecule with its angles: bonds of one length, a field as high as it needs; it stands upright where it is too long.

@@ -61,6 +61,8 @@ export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, ba
   for (const { text, box } of numbers) context.fillText(text, box[0], box[1]);
   for (const { q, k, weight } of shown) {
     const text = share(weight);
+    // a dot on a line says nothing: the weight is in the map
+    if (text === "·") continue;
     const [across, tall] = [wide(text, LETTERS) / 2 + 2, LETTERS / 2 + 2];
     const beside = part.bonds.length
       ? besideOf(spots, part.bonds, q, k, [across, tall], (band * weight) / most / 2)

@@ -49,8 +49,9 @@ const source = ({ text, example }) => (text === undefined ? { example } : { text
 const nameOf = ({ input }, { title, example }) =>
   example === undefined ? title : called(input, { title, label: "" }, example);
 
-/** A molecule in letters, which breaks between its atoms. @param {string} text */
-const atoms = (text) => (text.match(/\[[^\]]*\]|Cl|Br|./g) || []).flatMap((atom) => [atom, h("wbr")]);
+/** A molecule in letters, which breaks before an atom with its bond and brackets. @param {string} text */
+const atoms = (text) =>
+  (text.match(/[-=#(/\\]*(?:\[[^\]]*\]|Cl|Br|.)[\d%)]*/g) || []).flatMap((atom) => [atom, h("wbr")]);
 
 /**
  * @param {HTMLElement} place
@@ -135,8 +136,9 @@ function remark(cards, run, bar) {
       [answer, story].forEach((node) => fill(node));
       pale?.();
     });
-  const seen = t(cards.every(({ causal }) => causal) ? "all_before" : "all_others");
-  const words = even ? t("all_near_even", together(percent(Math.min(...shares), 1)), seen) : t("repeats");
+  const causal = cards.every((card) => card.causal);
+  const [seen, more] = [t(causal ? "all_before" : "all_others"), causal ? t("first_rows") : ""];
+  const words = even ? t("all_near_even", together(percent(Math.min(...shares), 1)), seen, more) : t("repeats");
   if (even || repeats) cards[0].link.parentElement.before(h("p", { class: "note" }, words));
 }
 

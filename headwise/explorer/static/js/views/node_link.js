@@ -3,7 +3,7 @@
 
 import { ticks } from "../core/bar.js";
 import { lettersOn } from "../core/color.js";
-import { isAromatic, molecule, stretched } from "../core/placing.js";
+import { apart, isAromatic, molecule, stretched } from "../core/placing.js";
 import { cut, percent } from "../core/text.js";
 import { wide } from "../core/wide.js";
 import { fill, h } from "../dom.js";
@@ -27,8 +27,11 @@ const [SHORT, BELOW, NAMED] = [4, 12, 30];
 const [WIDEST, BAND] = [9, 18];
 /** Pixels of the ring of a node that takes all from itself. */
 const RING = 8;
-/** Pixels of a node, and beside its name; of an atom at most and at least; bonds with room for the numbers of atoms. */
-const [NODE, BESIDE, ATOM, SMALLEST, NUMBERED] = [32, 12, 26, 18, 34];
+/** Pixels between a node or its ring and its frame. */
+const FRAME = 2;
+/** Pixels of a node, beside its name, and where nodes are many;
+ * of an atom at most and at least; bonds with room for the numbers of atoms. */
+const [NODE, BESIDE, CLOSE, ATOM, SMALLEST, NUMBERED] = [32, 12, 6, 26, 18, 34];
 /** Pixels of the field of a molecule that grows with what it holds, at most. */
 const TALLEST = 500;
 /** A share of the entropy of equal weights from which on a row is as good as even. */
@@ -104,8 +107,18 @@ export function mount(place, seen) {
   const tallest = Math.min(TALLEST, field.clientHeight);
   // from here on it may be lower, and fills the height of what stands beside it
   field.classList.toggle("fills", chemical);
+  /** @type {{ room: string, spots: number[][] }} */
+  let pushed = { room: "", spots: [] };
   const placed = () => {
-    if (!chemical) return stretched(part.nodes, field.clientWidth, field.clientHeight);
+    if (!chemical) {
+      const room = [field.clientWidth, field.clientHeight];
+      // pushing takes long, and the places are the same whichever node is looked at
+      if (pushed.room !== `${room}`) {
+        const { spots } = stretched(part.nodes, room[0], room[1]);
+        pushed = { room: `${room}`, spots: apart(spots, diameter(seen, 0), room) };
+      }
+      return { spots: pushed.spots, bond: 0 };
+    }
     const width = field.clientWidth;
     field.style.minHeight = `${molecule(part.nodes, part.bonds, width, tallest).height}px`;
     const high = field.clientHeight;
@@ -128,7 +141,8 @@ export function mount(place, seen) {
     const boxes = spots.map(([x, y], at) => [x, y, size / 2 + rings[at], size / 2 + rings[at]]);
     const room = [canvas.clientWidth, canvas.clientHeight];
     // numbers take long to place, and stay whichever node is looked at
-    if (stood !== (stood = `${room} ${boxes}`)) numbers = bond >= NUMBERED ? numbersOf(part, spots, boxes, room) : [];
+    const framed = boxes.map(([x, y, half]) => [x, y, half + FRAME, half + FRAME]);
+    if (stood !== (stood = `${room} ${boxes}`)) numbers = bond >= NUMBERED ? numbersOf(part, spots, framed, room) : [];
     draw(canvas, part, { spots, boxes, numbers, now, shown, most, band: chemical ? BAND : WIDEST });
   };
   const sample = (/** @type {[number, string]} */ [at, text]) => {
@@ -202,7 +216,7 @@ function diameter({ part }, bond) {
   if (state.reads() === "molecule") return bond ? Math.max(SMALLEST, Math.min(ATOM, 0.5 * bond)) : ATOM;
   // all are as large as the longest name that stands inside
   const inside = part.nodes.filter(({ name }) => name.length <= SHORT);
-  return Math.max(NODE, ...inside.map(({ name }) => wide(name) + BESIDE));
+  return Math.max(NODE, ...inside.map(({ name }) => wide(name) + (part.nodes.length > NAMED ? CLOSE : BESIDE)));
 }
 
 /** Puts a node at its place. @param {HTMLElement} node @param {number[]} spot @param {number} size */
@@ -231,6 +245,8 @@ function marked(nodes, shown, now, rings) {
     node.classList.toggle("chosen", at === now);
     // all nodes are one stop of the tabulator, between which the arrows go
     node.tabIndex = at === Math.max(0, now) ? 0 : -1;
+    // its frame stands round its ring
+    node.style.outlineOffset = `${rings[at] + FRAME}px`;
     node.style.boxShadow = rings[at] && (now < 0 || at === now) ? `0 0 0 ${rings[at]}px var(--ring)` : "";
   });
 }
@@ -306,7 +322,8 @@ function row(seen, pairs, now, key) {
   };
   const weights = listed.map(({ weight }) => weight);
   const even = now < 0 ? spreading(seen) : null;
-  const most = even ? FEWER : ROWS;
+  const near = now >= 0 && isEven(seen, now);
+  const most = even || near ? FEWER : ROWS;
   const press = (/** @type {number} */ at) =>
     batch(() => {
       state.hovered.value = null;
@@ -315,6 +332,8 @@ function row(seen, pairs, now, key) {
   return [
     h("p", { class: "say" }, say),
     even,
+    near ? h("p", {}, t("nearly_even", nodes[now].heard)) : null,
+    now >= 0 ? centring(seen, now) : null,
     h("h2", {}, now < 0 ? t("strongest_pairs") : phrase("row_of", h("bdi", {}, `${name(now)}${kind(now)}`))),
     shares(label, weights, [...weights.keys()], at, { most, full: weights[0] || 1, press }),
     weights.length > most ? h("p", { class: "legend" }, t("fewer", weights.length - most)) : null,
@@ -335,18 +354,25 @@ function undrawn({ part, trace, weights }, now) {
   return h("p", { class: "legend" }, sentences(t("undrawn", percent(rest, 1), count), reached ? t("more_steps") : ""));
 }
 
-/** How evenly a node spreads, and a way to put it in the middle. @param {Seen} seen @param {number} now */
-function measured({ part: { nodes }, entropy, trace }, now) {
-  const { heard, hop, name } = nodes[now];
+/** Whether a node spreads almost evenly. @param {Seen} seen @param {number} now */
+function isEven({ part: { nodes }, entropy }, now) {
+  const even = Math.log(Math.max(1, nodes[now].heard));
+  return even > 0 && entropy[now] >= EVEN * even;
+}
+
+/** A way to put a node in the middle. @param {Seen} seen @param {number} now */
+function centring({ part: { nodes }, trace }, now) {
+  const { hop, name } = nodes[now];
+  if (trace.places.chosen === null || !hop) return null;
+  return h("button", { class: "asks", onclick: () => state.give({ text: name }) }, t("centre"));
+}
+
+/** How evenly a node spreads. @param {Seen} seen @param {number} now */
+function measured({ part: { nodes }, entropy }, now) {
+  const { heard } = nodes[now];
   const nats = (/** @type {number} */ value) => `${value.toFixed(2)} ${t("nats")}`;
   const even = Math.log(Math.max(1, heard));
-  return [
-    h("dl", { class: "facts" }, fact("entropy", nats(entropy[now])), fact("even", nats(even))),
-    even > 0 && entropy[now] >= EVEN * even ? h("p", {}, t("nearly_even", heard)) : null,
-    trace.places.chosen !== null && hop > 0
-      ? h("button", { class: "asks", onclick: () => state.give({ text: name }) }, t("centre"))
-      : null,
-  ];
+  return [h("dl", { class: "facts" }, fact("entropy", nats(entropy[now])), fact("even", nats(even)))];
 }
 
 /** How many atoms spread almost evenly, and those that choose where they are few. @param {Seen} seen */

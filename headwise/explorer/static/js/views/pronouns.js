@@ -73,6 +73,8 @@ async function follow(rows, limit, run, signal) {
       row.shares.textContent = /** @type {Error} */ (error).message;
     }
   }
+  // nothing is measured where no sentence can be read
+  limit.hidden = rows.every(({ shares }) => !shares.querySelector(".shares")) && !least;
   if (least > 0) limit.textContent = t("it_even", together(percent(least, 1)));
 }
 
@@ -102,7 +104,7 @@ async function measure(trace, words) {
   const [it] = tokensOf(group.queries, axes.queries, "it").slice(-1);
   const places = words.map((word) => tokensOf(group.keys, axes.keys, word));
   const unknown = ["it", ...words].filter((_, at) => (at ? !places[at - 1].length : it === undefined));
-  if (unknown.length) return { reason: t("it_unknown", unknown.join(", ")) };
+  if (unknown.length) return { reason: t("it_unknown", unknown.map((word) => `“${word}”`).join(", ")) };
   const found = await getNumbers(`/api/v1/traces/${trace.trace_id}/row?${query({ group: group.name, q: it })}`);
   const [layers, heads, keys] = found.shape;
   const share = (/** @type {number} */ head, /** @type {number[]} */ tokens) =>

@@ -10,9 +10,13 @@ export const WORDS = {
   all_near_even: [
     "This model has hardly learned: in every head each word looks at {1} almost alike, as in a model that is " +
       "not trained (at least {0} of the entropy of equal weights). So its answers are left out, and its maps are " +
-      "pale: their colours go up to a weight of 100 %.",
+      "pale: their colours go up to a weight of 100 %{2}.",
     "此模型几乎没有学到什么：每个头里，每个词看{1}都差不多，与未训练的模型相同（熵至少为均匀权重的 {0}）。" +
-      "故不列出输出；热图的颜色以权重 100 % 为最深，因此显得很浅。",
+      "故不列出输出；热图的颜色以权重 100 % 为顶，因此平淡{2}。",
+  ],
+  first_rows: [
+    ". Only the first rows stand out, as they have few words to share 100 % among",
+    "；只有前几行醒目，因为可分的词很少",
   ],
   all_others: ["all others", "其他词"],
   all_before: ["itself and all before it", "自己与之前的词"],
