@@ -248,6 +248,27 @@ def test_every_column_of_a_wide_map_is_in_the_drawing(page, site, columns, score
     assert all(number % 10 == 0 for number in numbers)
 
 
+FILLED = """async (rows) => { const { mount } = await import('/static/js/views/heat.js');
+    const labels = Array.from({ length: rows }, () => 'word');
+    const group = { name: 'g', kind: 'self', layers: ['l'], heads: 1, queries: labels, keys: labels, causal: true };
+    const weights = Float32Array.from({ length: rows * rows }, (_, at) => at % rows > at / rows ? -Infinity : 1 / rows);
+    const place = document.body.appendChild(document.createElement('div'));
+    place.style.width = '620px';
+    document.querySelector('#app').remove();
+    mount(place, { weights, group, title: 't', fitsScreen: true, seam: rows - 1 });
+    return [place.querySelector('canvas.heat').clientWidth, place.querySelector('.legend:not(.folded)').innerText]; }"""
+
+
+def test_a_map_of_some_300_tokens_fills_its_place_and_names_no_line_that_nobody_sees(page, site):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(site)
+    page.wait_for_selector("html[data-shell]")
+    wide, legend = page.evaluate(FILLED, 302)
+    assert 1.4 * 302 < wide < 2 * 302
+    assert "forbidden by the mask" in legend
+    assert "written by the model" not in legend
+
+
 def seen_at(page, x, y):
     """The cell that is told at a place of the map, as labels."""
     page.locator("canvas.heat").hover(position={"x": x, "y": y})

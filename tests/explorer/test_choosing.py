@@ -278,7 +278,7 @@ def test_titles_of_the_table_show_how_it_is_sorted(page, site):
         title.locator("button").click()
         marks.append(title.evaluate(mark))
     assert [next(one for one in "↕▼▲" if one in content) for content in marks] == ["↕", "▼", "▲"]
-    assert "Entropy: how spread a row is" in page.locator(".wide .note").first.inner_text()
+    assert "Entropy: how spread a row is" in page.locator(".wide details .note").text_content()
 
 
 def test_the_labels_follow_the_pointer_and_the_frame_the_keys(page, site):

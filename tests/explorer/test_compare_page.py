@@ -159,7 +159,9 @@ def test_heads_that_are_alike_and_what_each_does(page, site):
     assert under(page, page.locator("canvas.heat"), both.shape, 0, 1) == [pytest.approx(both[0, 1], rel=6e-3)]
     page.get_by_label("Inputs, one a line").fill(TEXT)
     page.get_by_role("button", name="Mute each head alone").click()
-    page.wait_for_selector("p.status:has-text('Finished')")
+    page.wait_for_selector(".similarity .say[role=status]")
+    # the line at the foot says nothing more, and covers nothing
+    assert page.locator("p.status").inner_text() == ""
     lines = page.request.post(f"{site}api/v1/ablations", data={"model": "run", "texts": [TEXT]}).text().splitlines()
     found = {(line["layer"], line["head"]): line for line in map(json.loads, lines[1:-1])}
     lines = page.locator(".muted tbody tr").all()

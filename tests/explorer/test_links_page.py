@@ -126,6 +126,14 @@ def test_a_head_is_found_by_what_it_looks_at_and_muted(page, site):
     assert (f"{100 * table.max():.1f} %" if notable else f"{-table.max():.1f} keys a row") in button.inner_text()
     button.click()
     page.wait_for_selector(f"html[data-ready='encoder self/{layer}/{head}/heat']")
+    words = page.locator(".read .say strong").all_inner_texts()
     page.get_by_role("button", name=re.compile("^Mute layer")).click()
     page.wait_for_selector("ol.edits li")
     page.wait_for_selector(".legend:has-text('every weight is 0')")
+    # what is read stays the same pair, whose weight is now none, without a bar
+    page.wait_for_function("document.querySelector('.read .say').innerText.includes('0.0 %')")
+    assert [word for word in page.locator(".read .say strong").all_inner_texts() if "%" not in word] == [
+        word for word in words if "%" not in word
+    ]
+    assert set(page.locator(".read .track").evaluate_all("(all) => all.map((one) => one.offsetWidth)")) == {0}
+    assert all(cell.endswith(" %") for cell in page.locator(".places tbody td:nth-child(3)").all_inner_texts())

@@ -35,6 +35,29 @@ def test_the_whole_map_says_what_its_cells_are(page, site):
     assert page.locator("canvas.thumb").count() == 4
 
 
+def test_what_the_colours_mean_is_on_the_screen_and_a_row_keeps_its_marks(page, site):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    opened(page, site, "&q=700&k=300")
+    page.locator(".read .say").wait_for()
+    foot = page.locator(".wide .legend .colours").bounding_box()
+    assert foot["y"] + foot["height"] <= 900
+    squares = """() => { const { width, height } = document.querySelector('canvas.heat');
+        const copy = new OffscreenCanvas(width, height).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(document.querySelector('canvas.heat'), 0, 0);
+        const dots = copy.getImageData(0, 0, width, height).data;
+        const at = Math.round((700.5 * height) / 900);
+        let marked = 0;
+        for (let x = 0; x < width; x += 1) {
+          const [r, , b] = dots.slice(4 * ((at - 4) * width + x), 4 * ((at - 4) * width + x) + 3);
+          marked += r > b + 60; }
+        return marked; }"""
+    page.wait_for_function(f"({squares})() > 20")
+    page.locator("canvas.heat").hover(position={"x": 40, "y": 40})
+    page.locator(".tip:not([hidden])").wait_for()
+    # the row that the text speaks of keeps its squares
+    page.wait_for_function(f"({squares})() > 20")
+
+
 def test_zooming_in_comes_to_exact_weights(page, site, exact):
     opened(page, site, "&q=700&k=300")
     for _ in range(12):
@@ -215,6 +238,10 @@ def test_all_columns_of_the_table_are_in_sight(page, site):
 def test_bars_of_the_table_can_be_compared_and_bold_is_one_number_of_a_column(page, site):
     page.set_viewport_size({"width": 390, "height": 844})
     straight(page, site, "&v=table")
+    # words about its columns wait folded until they are asked for
+    assert not page.get_by_text("Entropy: how spread").is_visible()
+    page.get_by_text("What the columns mean").click()
+    page.get_by_text("Entropy: how spread").wait_for()
     assert min(page.locator(".whole-bar").evaluate_all("(all) => all.map((one) => one.offsetWidth)")) >= 30
     lines = page.locator(".heads tbody tr").evaluate_all(
         "(all) => all.map((row) => [...row.cells].slice(2).map((c) => [Number(c.textContent), c.matches('.most')]))"

@@ -28,9 +28,9 @@ export function fit(room) {
     const across = side * room.columns + (turn === "slanted" ? Math.max(0, room.label * SLANT - side / 2) : 0);
     if (across <= room.width && band + side * room.rows <= room.height) return { side, turn, band };
   }
-  // less than a pixel a cell, so that all of it is seen
+  // less than two pixels a cell, so that all of it is seen
   const { turn, band } = labelled(1, room.label);
-  const side = Math.min(1, room.width / room.columns, Math.max(1, room.height - band) / room.rows);
+  const side = Math.min(room.width / room.columns, Math.max(1, room.height - band) / room.rows);
   return { side, turn, band };
 }
 

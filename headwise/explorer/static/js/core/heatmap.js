@@ -22,7 +22,7 @@ export function painted(entries, rows, columns, name) {
   for (let i = 0; i < rows * columns; i += 1) {
     const entry = entries[i];
     // hatched: a forbidden pair is not a weight of zero
-    if (entry < 0) pixels[i] = (Math.floor(i / columns) + (i % columns)) % 2 ? dark : pale;
+    if (entry < 0) pixels[i] = (Math.floor(i / columns) + (i % columns)) % 4 ? pale : dark;
     else pixels[i] = table[entry];
   }
   context.putImageData(image, 0, 0);

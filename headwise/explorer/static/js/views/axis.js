@@ -60,7 +60,7 @@ export function mount(place, labels, turn, size, { counted = repeats(labels), se
     // where labels are left out, each stands at the middle of its own row or column
     const spot = (/** @type {number} */ at) => {
       const middle = (at - from) * side - (each > 1 ? (line - side) / 2 : 0);
-      return each > 1 ? Math.max(0, Math.min(length - line, middle)) : middle;
+      return each > 1 && !numbers ? Math.max(0, Math.min(length - line, middle)) : middle;
     };
     const shows = chosen >= from && chosen < last;
     const seen = [];

@@ -48,6 +48,8 @@ export function mount(place) {
 /** One more edit behind those there are. @param {import("../core/edits.js").Edit} edit */
 function add(edit) {
   const edits = read(state.edits.peek());
+  // the largest weight of what is edited may be elsewhere
+  state.lock(state.cell());
   if (edits.length >= MOST) state.status.value = t("toomany");
   else state.edits.value = written([...edits, edit]);
 }
@@ -271,7 +273,7 @@ function raw(node, trace, unedited) {
     Promise.all(asked).then(
       (found) => {
         if (!alive) return;
-        const [before, after] = found.map((one) => number(one.data[q * group.keys.length + k]));
+        const [before, after] = found.map((one) => percent(one.data[q * group.keys.length + k], 1));
         const pair = `${shown(group.queries[q])} → ${shown(group.keys[k])}`;
         node.textContent = `${t("rawweight")} ${pair}: ${before} → ${after}. ${t("note")}`;
       },
@@ -286,9 +288,9 @@ function raw(node, trace, unedited) {
 /** @param {any[]} places */
 function choices(places) {
   const heads = ["place", "chosen", "before", "after", "divergence", "likeliest"];
-  const share = (/** @type {number} */ log) => number(Math.exp(log));
+  const share = (/** @type {number} */ log) => percent(Math.exp(log), 1);
   const best = (/** @type {[string, number][]} */ few) =>
-    few.map(([name, value]) => `${shown(name)} ${number(value)}`).join(", ");
+    few.map(([name, value]) => `${shown(name)} ${percent(value, 1)}`).join(", ");
   return h(
     "table",
     { class: "places" },

@@ -158,6 +158,8 @@ function muting(group) {
   const mute = () => {
     const { layer, head } = state.place(group);
     const edits = read(state.edits.peek());
+    // the largest weight of a muted head is anywhere
+    state.lock(state.cell());
     const there = edits.some((edit) => mutes(edit, layer, head));
     if (!there) state.edits.value = written([...edits, { kind: "mute", layer, heads: [head] }]);
     document.querySelector(".panel.whole")?.scrollIntoView({ block: "nearest" });

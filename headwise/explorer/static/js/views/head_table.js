@@ -18,6 +18,7 @@ const UNITS = { entropy: "nats", distance: "tokens" };
 const COUNTS = new Set(["entropy", "effective", "distance"]);
 /** Decimals of every number, so that a column can be compared. */
 export const PLACES = 2;
+const NARROW = 760;
 
 /**
  * What there is to show of these heads; of positions only where queries and keys are of one sequence.
@@ -65,7 +66,14 @@ export function mount(place, group, summary) {
   place.append(
     h("h2", {}, t("heads_in_numbers", groupTitle(group))),
     spread(rows, group),
-    h("p", { class: "note" }, meanings(columns), h("br"), t("heads_table_note")),
+    h("p", { class: "note" }, t("heads_table_use")),
+    // on a narrow screen the table comes first
+    h(
+      "details",
+      { open: innerWidth > NARROW },
+      h("summary", {}, t("heads_table_meant")),
+      h("p", { class: "note" }, meanings(columns), " ", t("heads_table_note")),
+    ),
     h(
       "div",
       { class: "scrolls", tabindex: 0 },

@@ -75,6 +75,8 @@ export function mount(place, head) {
       cell,
     ),
   );
+  /** Whether rows that the model wrote can be seen. @param {number} side pixels of a row */
+  const written = (side) => Boolean(head.seam && (rows - head.seam) * side >= READABLE);
   const heard = head.beside ? head.beside(sides) : null;
   const margin = axis.longest(group.queries) + 16;
   const shared = /** @type {HTMLElement | null} */ (place.closest(".attend"));
@@ -94,7 +96,7 @@ export function mount(place, head) {
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
-  const explain = legend.mount(place, small && small.node, head.seam ? t("seam") : "");
+  const explain = legend.mount(place, small && small.node, written(bounds.tall || bounds.least) ? t("seam") : "");
   /** Pictures by the rows and columns that a cell stands for. @type {Record<string, import("./blocks.js").Blocks>} */
   let pictures = {};
   let inBlocks = /** @type {typeof import("./blocks.js") | null} */ (null);
@@ -115,7 +117,8 @@ export function mount(place, head) {
         : { canvas: painted(how.cells, rows, columns, how.name), entries: how.cells, columns });
       backed(backdrop, canvas, picture, how, window, rows, columns);
       if (inBlocks) inBlocks.said(note, [down, across], window, bounds);
-      if (head.seam) seamed(backdrop, head.seam, dotted(window), getComputedStyle(canvas).color);
+      if (written(window.tall || window.side))
+        seamed(backdrop, Number(head.seam), dotted(window), getComputedStyle(canvas).color);
       if (heard) heard(window, bounds, head.scores ? null : rowOf(head));
     }
     const context = canvas.getContext("2d");

@@ -125,6 +125,8 @@ class LongMap {
       this.note,
       h("div", { class: "frame titled" }, h("div"), h("div"), to, h("div"), h("div"), top, from, beside, cells),
     );
+    // it takes its lines before the map takes what is left
+    this.note.textContent = this.stood(this.overview.block);
     const margin = axis.longest(group.queries) + 16;
     const band = axis.longest(group.keys) + 10;
     this.bounds = boundsOf(group, place, canvas, margin, band);
@@ -270,7 +272,7 @@ class LongMap {
     if (block === 1) this.cells(window, dots);
     const [q, k] = [cell.q, cell.k].map((one) => (one < 0 ? -1 : Math.floor(one / block)));
     marked(canvas, { q, k }, blocks);
-    this.strong(context, cell.q, window, dots);
+    this.strong(context, chosen({}).q, window, dots);
     this.tipped(at, block, window);
     this.said(block, complete);
   }
@@ -371,12 +373,15 @@ class LongMap {
     tip.style.top = `${(at.q - y) * side}px`;
   }
 
+  /** What a cell of the map is. @param {number} block */
+  stood(block) {
+    const size = [this.group.queries, this.group.keys].map(({ length }) => length.toLocaleString("en")).join(" × ");
+    return `${shownOf(block)} ${t(block > 1 ? "long_of" : "long_row", size)}`;
+  }
+
   /** What is shown, in words; the bar of colours. @param {number} block @param {boolean} complete */
   said(block, complete) {
-    const { rows, columns } = this.bounds;
-    const size = `${rows.toLocaleString("en")} × ${columns.toLocaleString("en")}`;
-    const shown = block > 1 ? t(state.pooled.value ? "long_mean" : "long_max", block) : t("long_exact");
-    const text = `${shown} ${t(block > 1 ? "long_of" : "long_row", size)}${complete ? "" : ` ${t("loading")}`}`;
+    const text = `${this.stood(block)}${complete ? "" : ` ${t("loading")}`}`;
     if (this.note.textContent !== text) this.note.textContent = text;
     this.canvas.dataset.block = String(block);
     this.canvas.dataset.complete = String(complete);
@@ -388,7 +393,7 @@ class LongMap {
     this.explain(legend.shading({ weights, quantity }), weights, false);
     const { q, k, weight } = this.overview.largest;
     const largest = `${cut(this.group.queries[q], LETTERS)} → ${cut(this.group.keys[k], LETTERS)} ${number(weight)}`;
-    this.canvas.setAttribute("aria-label", `${this.title}: ${largest}. ${shown}`);
+    this.canvas.setAttribute("aria-label", `${this.title}: ${largest}. ${shownOf(block)}`);
   }
 
   /** A cell under the pointer is looked at, a click that is no drag locks it. @param {() => boolean} dragged */
@@ -409,6 +414,9 @@ class LongMap {
     });
   }
 }
+
+/** @param {number} block */
+const shownOf = (block) => (block > 1 ? t(state.pooled.value ? "long_mean" : "long_max", block) : t("long_exact"));
 
 /**
  * A place, or the first and the last of a block of them.

@@ -27,10 +27,11 @@ const MOVES = /** @type {Record<string, [number, number]>} */ ({
  *   signed?: boolean, title: string, width?: number, cell: { value: any, peek: () => any },
  *   told: (q: number, k: number) => string, pick?: (q: number, k: number) => void,
  *   spot?: () => { q: number, k: number }, quantity?: string, sides?: { from: string, to: string },
- *   room?: { rows: string[][], columns: string[][] } }} Matrix
+ *   room?: { rows: string[][], columns: string[][] }, most?: () => number }} Matrix
  * `quantity`: what the numbers are; with it the map is as wide as its place, has a legend and numbers in its cells;
  * `low`: where colours begin, in even steps up to `top`; `sides`: what rows and columns are; `spot`: the cell that is
- * marked while none is looked at; `room`: labels of this and of other maps, which all leave as much room
+ * marked while none is looked at; `most`: pixels of a cell at most; `room`: labels
+ * of this and of other maps, which all leave as much room
  */
 
 /** @param {HTMLElement} place @param {Matrix} matrix @returns {() => void} */
@@ -59,7 +60,7 @@ export function mount(place, matrix) {
   const wide = matrix.quantity
     ? place.getBoundingClientRect().right - cells.getBoundingClientRect().left - SPARE
     : matrix.width || 300;
-  const most = matrix.quantity ? LARGEST : SMALL;
+  const most = matrix.most?.() || (matrix.quantity ? LARGEST : SMALL);
   const side = Math.max(4, Math.min(most, Math.floor(wide / Math.max(rows, columns, 1))));
   const label = Math.max(...room.columns.map(axis.longest));
   const level = label + 6 <= side;

@@ -5,6 +5,7 @@ import { getNumbers, post, postLines } from "../api.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import { minus } from "../core/digits.js";
+import { LARGEST, NUMERALS } from "../core/fit.js";
 import { decimals, number } from "../core/text.js";
 import { read } from "../core/edits.js";
 import * as state from "../state.js";
@@ -18,6 +19,8 @@ learn(WORDS);
 // as many as the service compares
 const MOST_INPUTS = 64;
 const NARROW = 700;
+/** Pixels of the titles, the legend and the words of a map of heads. */
+const MEANT = 210;
 
 /** What muting each head came to, over which inputs, and whether that is all; it stays while another group is open. */
 const muting = signal({ about: "", texts: "", rows: /** @type {any[]} */ ([]), done: false });
@@ -107,6 +110,7 @@ export function mount(place, trace, group, alive) {
     const told = (/** @type {number} */ q, /** @type {number} */ k) =>
       `${whole[q]} ~ ${whole[k]} ${number(found.data[q * names.length + k])}`;
     const pick = (/** @type {number} */ q) => choose(places[q].layer, places[q].head);
+    fill(said, ...mostAlike(found.data, whole));
     drawn = map.mount(similar, {
       values: found.data,
       rows: names,
@@ -119,8 +123,8 @@ export function mount(place, trace, group, alive) {
       quantity: t("similar_bar"),
       // on a narrow screen the cells need the room of the second title
       sides: { from: innerWidth > NARROW ? "similar_head" : "", to: "similar_head" },
+      most: () => largest(similar, names.length),
     });
-    fill(said, ...mostAlike(found.data, whole));
     const alone = only ? t("layer_alone", layerTitle(layers[0], group.layers.indexOf(layers[0]))) : "";
     over.textContent = sentences(t("overinputs", 1 + beside.length), alone);
     document.documentElement.dataset.ready = `${group.name}/needs${beside.length ? `/${1 + beside.length}` : ""}`;
@@ -152,6 +156,15 @@ function spread(values, heads) {
   const pairs = Array.from(values).filter((_, at) => at % (heads + 1));
   const [low, top] = [Math.min(...pairs), Math.max(...pairs)];
   return low < top ? { low, top } : { low: 0, top: 1 };
+}
+
+/**
+ * Pixels of a cell with which what the map means is seen below it; as large as its width lets it be where that scrolls.
+ * @param {HTMLElement} place @param {number} heads
+ */
+function largest(place, heads) {
+  const left = innerHeight - (place.getBoundingClientRect().top + scrollY) - MEANT;
+  return Math.min(LARGEST, innerWidth > NARROW ? Math.max(NUMERALS, Math.floor(left / heads)) : LARGEST);
 }
 
 /**
@@ -219,7 +232,6 @@ function one_by_one(place, trace, given) {
         if (line.error) throw new Error(line.error);
         if (line.heads) heads = line.heads;
         else if (line.done) {
-          state.status.value = t("finished");
           muting.value = { ...muting.peek(), done: true };
         } else {
           const rows = [...muting.peek().rows, line];
@@ -290,7 +302,7 @@ function shown({ rows: found, done }, groups) {
     strong(figure(first, measures.indexOf(by))),
   );
   return [
-    done && h("p", { class: "say" }, most),
+    done && h("p", { class: "say", role: "status" }, most),
     h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles)), h("tbody", {}, rows.map(line))),
     h("p", { class: "note" }, t(`muted_${by}`)),
   ];

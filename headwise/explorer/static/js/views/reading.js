@@ -7,7 +7,7 @@ import { inside } from "../inside.js";
 import { apart, cut, number, percent } from "../core/text.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
-import { learn, phrase, t } from "../strings.js";
+import { learn, phrase, sentences, t } from "../strings.js";
 import { WORDS } from "../words/reading.js";
 import { chosen, sentence } from "./heat.js";
 import { spelled } from "./spelled.js";
@@ -61,6 +61,8 @@ export function mount(place, head, trace, group) {
     return [fromName(q, numbered), same(q, k) ? t("itself") : toName(k, numbered)];
   };
   const marks = MARKS.filter(([mark]) => tokens && [...queries, ...keys].some((label) => mark.test(label)));
+  const words = marks.map(([, words]) => words);
+  if (tokens && [queries, keys].some((labels) => new Set(labels).size < labels.length)) words.push("mark_place");
   const body = h("div");
   place.append(
     body,
@@ -73,7 +75,7 @@ export function mount(place, head, trace, group) {
             {},
             h("a", { href: () => state.address("trace") }, () => t("see_made")),
           ),
-    marks.length ? h("p", { class: "note" }, () => marks.map(([, words]) => t(words)).join(" ")) : "",
+    words.length ? h("p", { class: "note" }, () => sentences(...words.map((word) => t(word)))) : "",
     h("p", { class: "note" }, () => t("note")),
   );
   const press = (/** @type {number} */ q, /** @type {number[]} */ row) => (/** @type {number} */ k) => {

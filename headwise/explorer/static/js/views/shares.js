@@ -37,6 +37,7 @@ const inPercent = (weight) => percent(weight, 1);
 function bar(label, weight, on, full, told) {
   const line = h("span", { class: "track" });
   line.style.width = `${Math.min(100, Math.max(0.5, (100 * Math.abs(weight)) / full))}%`;
+  if (!weight) line.style.cssText = "width: 0; min-width: 0";
   return h("div", { class: on ? "on" : null }, h("bdi", {}, label), h("span", {}, line), h("span", {}, told(weight)));
 }
 

@@ -24,10 +24,13 @@ export const WORDS = {
   meaning_largest: ["Largest weight: of each row.", "最大权重：每行中最大的一个。"],
   meaning_shares: ["The other columns: the share of these keys.", "其余各列：这些键所占的份额。"],
   heads_table_note: [
-    "Means over the rows of this input. Bars of shares go to 1, others to the largest number of their column. Bold: " +
-      "the only largest number of its column. Click a title to sort, a head to choose it.",
-    "均为本次输入各行的均值。占比以 1 为满条，其余以本列最大值为满条；加粗的是本列中唯一的最大值。" +
-      "点击列名排序，点击头的编号选中它。",
+    "Bars of shares go to 1, others to the largest number of their column. Bold: the only largest of its column.",
+    "占比以 1 为满条，其余以本列最大值为满条；加粗的是本列中唯一的最大值。",
+  ],
+  heads_table_meant: ["What the columns mean", "各列的含义"],
+  heads_table_use: [
+    "Means over the rows of this input. Click a title to sort, a head to choose it.",
+    "均为本次输入各行的均值。点击列名排序，点击头的编号选中它。",
   ],
   say_apart: [
     "Most spread: {0}, over {1} keys a row; least: {2}, over {3}.",

@@ -39,5 +39,4 @@ export const WORDS = {
   ],
   muted_change: ["Change: how far the number that is answered moves.", "变化：所答数值的改变量。"],
   muteeach: ["Mute each head alone ({0} passes)", "逐个屏蔽（计算 {0} 次）"],
-  finished: ["Finished.", "已完成。"],
 };
