@@ -430,7 +430,7 @@ def test_of_other_inputs_both_tokens_are_named_and_a_dot_is_explained(page, site
     # the map of the difference names them so too
     bring(page, "Difference")
     map_of_both = page.locator(".three > .panel").nth(2)
-    assert map_of_both.locator(".rows span").first.inner_text() == "a / b"
+    assert map_of_both.locator(".rows span").first.inner_text() == "a/b"
     map_of_both.locator("canvas.heat").hover(position={"x": 3, "y": 3})
     assert map_of_both.locator(".tip").inner_text().startswith("a / b → a / b ")
     assert "the tokens differ" in page.locator(".three > .panel").nth(2).inner_text()

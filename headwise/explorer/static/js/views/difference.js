@@ -80,7 +80,7 @@ export function names(a, b, side) {
 }
 
 /** Tokens of two maps at each place. @param {string[]} one @param {string[]} two */
-export const both = (one, two) => one.map((token, at) => (token === two[at] ? token : `${token} / ${two[at]}`));
+export const both = (one, two) => one.map((token, at) => (token === two[at] ? token : `${token}/${two[at]}`));
 
 /** A forbidden pair takes nothing. @param {number} weight */
 const taken = (weight) => (weight === -Infinity ? 0 : weight);
