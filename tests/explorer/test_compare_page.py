@@ -370,7 +370,7 @@ def test_no_other_page_is_named_while_examples_come(page, site):
     assert page.locator(".state:visible").count() == 0
     page.unroute("**/api/v1/cards*")
     # where none come it says what to do
-    page.route("**/api/v1/cards*", lambda route: route.abort())
+    page.route("**/api/v1/cards*", lambda route: route.fulfill(json={"stages": [], "examples": []}))
     page.reload()
     page.wait_for_selector("html[data-ready=begin]")
     assert page.locator(".state:visible").count() == 1
@@ -430,7 +430,7 @@ def test_of_other_inputs_both_tokens_are_named_and_a_dot_is_explained(page, site
     # the map of the difference names them so too
     bring(page, "Difference")
     map_of_both = page.locator(".three > .panel").nth(2)
-    assert map_of_both.locator(".rows span").first.inner_text() == "a/b"
+    assert "a/b" in map_of_both.locator(".rows span").all_inner_texts()
     map_of_both.locator("canvas.heat").hover(position={"x": 3, "y": 3})
     assert map_of_both.locator(".tip").inner_text().startswith("a / b → a / b ")
     assert "the tokens differ" in page.locator(".three > .panel").nth(2).inner_text()
