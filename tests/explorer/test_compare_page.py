@@ -365,6 +365,19 @@ def test_maps_stand_in_line_however_long_titles_and_labels_are(page, site, other
     assert all(select.evaluate(uncut) for select in sides.locator("select").all())
 
 
+def test_no_other_page_is_named_while_examples_come(page, site):
+    page.route("**/api/v1/cards*", lambda route: None)
+    opened(page, site, "#/compare?m=run", "data-ready=none")
+    page.locator(".state").wait_for(state="attached")
+    assert page.locator(".state:visible").count() == 0
+    page.unroute("**/api/v1/cards*")
+    # where none come it says what to do
+    page.route("**/api/v1/cards*", lambda route: route.fulfill(json={"stages": [], "examples": []}))
+    page.reload()
+    page.wait_for_selector("html[data-ready=begin]")
+    assert page.locator(".state:visible").count() == 1
+
+
 def test_without_an_input_cards_open_on_the_page_and_keep_the_other_side(page, site):
     opened(page, site, "#/compare?m=run&m2=twin", "data-ready=begin")
     assert page.locator("p:visible:has-text('an input')").count() == 1
@@ -416,11 +429,23 @@ def test_of_other_inputs_both_tokens_are_named_and_a_dot_is_explained(page, site
     opened(page, site, f"#/compare?m=run&x=a+and+g+.&x2=b+and+h+.&q=0&k=0&{sides}", "data-ready^=compare")
     keys = page.locator(".pairs > div bdi").all_inner_texts()
     assert keys[:2] == ["a / b", "and"]
+    # the map of the difference names them so too
+    bring(page, "Difference")
+    map_of_both = page.locator(".three > .panel").nth(2)
+    assert "a/b" in map_of_both.locator(".rows span").all_inner_texts()
+    map_of_both.locator("canvas.heat").hover(position={"x": 3, "y": 3})
+    assert map_of_both.locator(".tip").inner_text().startswith("a / b → a / b ")
     assert "the tokens differ" in page.locator(".three > .panel").nth(2).inner_text()
     # the same twice: every difference is 0, which is written as a dot
     opened(page, site, f"#/compare?m=run&m2=twin&x=a+and+g+.&{sides}", "data-ready$='/-1'")
     bring(page, "Difference")
     assert "· is below .005" in page.locator(".three > .panel").nth(2).inner_text()
+
+
+def test_rows_that_a_model_wrote_are_not_titled_as_read(page, site):
+    opened(page, site, "#/compare?m=text&x=a+and+g+.", "data-ready^=compare")
+    titles = page.locator(".three > .panel").first.locator(".axis-title").all_inner_texts()
+    assert "attends from" in titles
 
 
 def test_runs_of_other_tasks_have_measures_that_do_not_compare(page, site):

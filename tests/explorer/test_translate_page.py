@@ -182,6 +182,22 @@ def test_it_plays_by_itself_unless_nothing_may_move(page, site):
     assert len(written(page)) > 1
 
 
+def test_the_sentence_quotes_a_mark_and_says_which_of_several_it_means(page, site):
+    opened(page, site, AT)
+    page.keyboard.press("End")
+    for _ in written(page):
+        token = written(page)[-1]
+        name = token if token.strip(".,") else f"“{token}”"
+        assert page.locator(".say strong").first.inner_text() == name
+        page.keyboard.press("ArrowLeft")
+    opened(page, site, "#/translate?m=text&x=a1&b=1")
+    told = page.locator(".say strong").last.inner_text()
+    keys = page.locator(".strip .token").all_inner_texts()
+    plain = re.sub(r"[“”]| \(\d+\)$", "", told)
+    assert keys.count(plain) > 0
+    assert bool(re.search(r"\(\d+\)$", told)) == (keys.count(plain) > 1)
+
+
 def test_stop_ends_the_request(page, site):
     failed = []
     page.on("requestfailed", lambda one: failed.append(one.url))

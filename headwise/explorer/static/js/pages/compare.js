@@ -318,7 +318,7 @@ function drawn({ empty, report, maps, row, runs }, first, second) {
   const [a, b] = [placed(first), placed(second, first)];
   for (const node of [report, row, runs]) node.hidden = !a || !b;
   if (!a || !b) {
-    const offered = h("div");
+    const offered = h("div", { class: state.reads() && !state.asked() ? "awaited" : null });
     fill(empty, nothing(), offered);
     if (state.asked()) return others(offered);
     document.documentElement.dataset.ready = "none";
@@ -388,8 +388,8 @@ function shownOf({ report, maps, row, runs }, a, b) {
   };
   // of maps with other rows or columns a cell says nothing of the other's
   const room = {
-    rows: [a, b].map(({ group }) => group.queries),
-    columns: [a, b].map(({ group }) => group.keys),
+    rows: [a.group.queries, differing.both(b.group.queries, a.group.queries)],
+    columns: [a.group.keys, differing.both(b.group.keys, a.group.keys)],
   };
   const cells = () =>
     alike
@@ -454,9 +454,13 @@ function weights(panel, at, top, cells) {
     title: `${at.name}: ${at.title}`,
     told,
     quantity: t("weight_bar"),
-    sides: sidesOf(at.group),
+    // it reads what it wrote
+    sides: { ...sidesOf(at.group), ...(wrote(at) ? { from: "attends_from" } : {}) },
   });
 }
+
+/** Whether the rows of a side go on with what it wrote. @param {any} side */
+const wrote = ({ group, trace }) => group.causal && group.kind !== "cross" && trace.output;
 
 /** @param {HTMLElement} panel @param {any} one a side @param {any} two @param {Cells} cells */
 function difference(panel, one, two, cells) {
@@ -466,10 +470,10 @@ function difference(panel, one, two, cells) {
   const size = (/** @type {state.Group} */ group) => `${group.queries.length} × ${group.keys.length}`;
   if (!differing.alike(one, two)) {
     const alone = (/** @type {state.Trace} */ { groups }) => groups.every(({ kind }) => kind !== "cross");
-    const wrote = [one, two].filter(({ group, trace }) => group.causal && trace.output && alone(trace));
+    const written = [one, two].filter((side) => wrote(side) && alone(side.trace));
     const words = [
       `A ${size(a)}, B ${size(b)}.`,
-      ...wrote.map(({ name }) => t("wrote_too", name)),
+      ...written.map(({ name }) => t("wrote_too", name)),
       t("unlike"),
       one.trace.source === two.trace.source ? t("unlike_run") : t("unlike_input"),
     ];
@@ -483,13 +487,14 @@ function difference(panel, one, two, cells) {
   const open = values.filter((/** @type {number} */ value) => value !== -Infinity).map(Math.abs);
   const top = largest(open);
   const same = [...a.queries, ...a.keys].every((token, place) => token === [...b.queries, ...b.keys][place]);
+  const [from, to] = [differing.names(one, two, "queries"), differing.names(one, two, "keys")];
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
-    `${shown(a.queries[q])} → ${shown(a.keys[k])} ${withSign(values[q * a.keys.length + k])}`;
+    `${from(q)} → ${to(k)} ${withSign(values[q * a.keys.length + k])}`;
   const end = map.mount(body, {
     ...cells,
     values,
-    rows: a.queries,
-    columns: a.keys,
+    rows: differing.both(a.queries, b.queries),
+    columns: differing.both(a.keys, b.keys),
     top,
     signed: true,
     title: t("difference"),

@@ -2,7 +2,8 @@
 /** An output as it is written: where each token looks, the beams, what else was likely; step by step, and otherwise. */
 
 import { alignment, begun, likelyAt, lookOf, pathTo } from "../core/search.js";
-import { cut, number, percent, shown } from "../core/text.js";
+import { quoted } from "../core/quoted.js";
+import { apart, cut, number, percent, shown } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { batch, effect, signal } from "../store.js";
@@ -74,7 +75,7 @@ export function mount(place) {
       // what is not typed is chosen from a list
       if (state.readsFiles()) return later(() => import("../views/examples.js"), given);
       if (!work.hidden) return undefined;
-      const offered = h("div");
+      const offered = h("div", { class: state.reads() ? "awaited" : null });
       fill(
         given,
         h("p", {}, t("write_lead")),
@@ -311,7 +312,7 @@ function aligned(place, search, path, self) {
       it.pixels ? "" : said(now[now.length - 1], weights, keys, head < 0 ? t("all_heads") : headName(head)),
     );
     const more = Math.max(0, expected(search.value) - now.length);
-    const end = heat.value?.mount(place, { weights, group, title, fitsScreen: !it.own, more });
+    const end = heat.value?.mount(place, { weights, group, title, fitsScreen: !it.own, more, short: it.own });
     if (!it.pixels) place.scrollTop = place.scrollHeight;
     return () => {
       picture();
@@ -334,7 +335,7 @@ function said(beam, weights, keys, whose) {
   const row = weights.subarray(weights.length - keys.length);
   const [most] = keys.map((_, k) => k).sort((one, two) => row[two] - row[one]);
   const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
-  const [from, to] = [shown(beam.text), cut(keys[most], LETTERS)];
+  const [from, to] = [quoted(shown(beam.text)), apart(keys, (key) => quoted(cut(key, LETTERS)))(most)];
   return h("p", { class: "say" }, phrase("say_step", strong(from), strong(percent(row[most], 1)), strong(to), whose));
 }
 

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { wide } from "../core/wide.js";
 import { apart, cut, shown } from "../core/text.js";
 
-const LETTERS = 12;
+const [LETTERS, FEW] = [12, 6];
 /** Pixels that a line of text needs, and one that stands upright beside others. */
 const [LINE, UPRIGHT] = [13, 16];
 
@@ -31,20 +31,26 @@ export function longest(labels) {
   );
 }
 
+/** The same of labels that are short where they are many. @param {string[]} labels */
+export const shortest = (labels) =>
+  labels.length > MANY ? Math.max(...labels.map((label) => wide(cut(label, FEW), 12.5))) : longest(labels);
+
 /**
  * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn how they
  * lie
  * @param {number} size pixels that they take
- * @param {{ counted?: boolean, seam?: number }} [how] whether positions, counted from 1, stand in place of most labels
- *   where many are left out; `seam`: labels before those of what the model wrote
+ * @param {{ counted?: boolean, seam?: number, short?: boolean }} [how] whether positions, counted from 1, stand in
+ *   place of most labels where many are left out; `seam`: labels before those of what the model wrote; `short`: of many
+ *   labels the chosen one is a position too
  * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so
  * many
  *   pixels; that of the chosen row or column always, and marked
  */
-export function mount(place, labels, turn, size, { counted = repeats(labels), seam = 0 } = {}) {
+export function mount(place, labels, turn, size, { counted = repeats(labels), seam = 0, short = false } = {}) {
   const line = turn === "upright" ? UPRIGHT : LINE;
   const name = labels.length > MANY ? null : names(labels);
   const down = turn === "rows";
+  const brief = short && labels.length > MANY;
   place.className = down ? "rows axis" : `columns axis ${turn}`;
   place.style[down ? "width" : "height"] = `${size}px`;
   // nodes that are numbers have these names everywhere
@@ -74,7 +80,8 @@ export function mount(place, labels, turn, size, { counted = repeats(labels), se
       place,
       seen.map((at) => {
         const [on, number] = [at === chosen, (at + 1).toLocaleString("en")];
-        const text = !positions ? (name ? name(at) : cut(labels[at], LETTERS)) : on ? placed(labels[at], at) : number;
+        const token = name ? name(at) : cut(labels[at], brief ? FEW : LETTERS);
+        const text = !positions ? token : on && !brief ? placed(labels[at], at) : number;
         const kind = `${on ? "on " : ""}${seam && at >= seam ? "written" : ""}`;
         const label = h("span", { class: kind || null, title: shown(labels[at]) }, text);
         label.style[down ? "top" : "left"] = `${spot(at) + (turn === "slanted" ? side / 2 : 0)}px`;

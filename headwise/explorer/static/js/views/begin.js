@@ -26,7 +26,11 @@ export function mount(place, why = "begin_with", ...names) {
     })
     // without cards the line above says what to do
     .catch(() => {})
-    .then(() => alive && (document.documentElement.dataset.ready = "begin"));
+    .then(() => {
+      if (!alive) return;
+      place.classList.remove("awaited");
+      document.documentElement.dataset.ready = "begin";
+    });
   return () => {
     alive = false;
     end();

@@ -74,10 +74,13 @@ function words({ trace, group }, side) {
  * Names of the rows or columns of two maps; of tokens that differ both.
  * @param {Shown} a @param {Shown} b @param {"queries" | "keys"} side
  */
-function names(a, b, side) {
+export function names(a, b, side) {
   const both = [a, b].map(({ group }) => apart(group[side], (label) => cut(label, LETTERS)));
   return (/** @type {number} */ at) => [...new Set(both.map((name) => name(at)))].join(" / ");
 }
+
+/** Tokens of two maps at each place. @param {string[]} one @param {string[]} two */
+export const both = (one, two) => one.map((token, at) => (token === two[at] ? token : `${token}/${two[at]}`));
 
 /** A forbidden pair takes nothing. @param {number} weight */
 const taken = (weight) => (weight === -Infinity ? 0 : weight);

@@ -39,10 +39,11 @@ const [LOW, HIGH] = [14, 24];
 /**
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
  * it is seen at once, and so many `more` rows that are to come; `seam`: rows that were read, before those that the
- * model wrote; `quantity` and `sides`: what the numbers, rows and columns are, where they are no attention.
+ * model wrote; `short`: labels of many tokens are; `quantity` and `sides`: what numbers, rows and columns are, where
+ * they are no attention.
  * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
- * scores?: boolean, fitsScreen?: boolean, more?: number, seam?: number, quantity?: string, sides?: { from: string, to:
- * string }, absent?: legend.Absent }} Head
+ * scores?: boolean, fitsScreen?: boolean, more?: number, seam?: number, short?: boolean, quantity?: string, sides?: {
+ * from: string, to: string }, absent?: legend.Absent }} Head
  */
 
 /**
@@ -78,13 +79,13 @@ export function mount(place, head) {
   /** Whether rows that the model wrote can be seen. @param {number} side pixels of a row */
   const written = (side) => Boolean(head.seam && (rows - head.seam) * side >= READABLE);
   const heard = head.beside ? head.beside(sides) : null;
-  const margin = axis.longest(group.queries) + 16;
+  const margin = roomOf(head)(group.queries) + 16;
   const shared = /** @type {HTMLElement | null} */ (place.closest(".attend"));
   shared?.style.removeProperty("--read");
   const { bounds, turn, band } = boundsOf(head, place, canvas, margin);
   const labelled = [
-    axis.mount(left, group.queries, "rows", margin, { seam: head.seam }),
-    axis.mount(top, group.keys, turn, band, { seam: head.seam }),
+    axis.mount(left, group.queries, "rows", margin, head),
+    axis.mount(top, group.keys, turn, band, head),
   ];
   cell.style.width = `${bounds.width}px`;
   cell.style.height = `${bounds.height}px`;
@@ -276,6 +277,9 @@ export function moved({ q, k }, [down, across], { queries, keys }) {
   return { q: within(q + down, queries), k: within(k + across, keys) };
 }
 
+/** What measures labels. @param {Head} head */
+const roomOf = (head) => (head.short ? axis.shortest : axis.longest);
+
 /** The row that is looked at: under the pointer, else the chosen one. @param {Head} head */
 export const lookedAt = (head) => (state.hovered.value ? state.hovered.value.q : chosen(head).q);
 
@@ -331,12 +335,13 @@ function tipped(tip, at, head, { x, y, side, tall = side }) {
  * @param {Head} head @param {HTMLElement} place @param {HTMLElement} canvas @param {number} margin what the labels of
  * rows take
  */
-function boundsOf({ group, fitsScreen, more = 0 }, place, canvas, margin) {
+function boundsOf(head, place, canvas, margin) {
+  const { group, fitsScreen, more = 0 } = head;
   const [rows, columns] = [group.queries.length, group.keys.length];
   const [inside, outside] = [canvas, place].map((node) => node.getBoundingClientRect());
   const width = Math.max(64, place.clientWidth - (inside.left - outside.left) - margin - SPARE);
   const above = inside.top + globalThis.scrollY;
-  const label = axis.longest(group.keys);
+  const label = roomOf(head)(group.keys);
   const left = globalThis.innerHeight - above;
   const few = rows <= FEW ? Math.min(ROOM, NUMERALS * rows + label + 24) : LOWEST;
   const least = globalThis.innerWidth < NARROW ? SHARE * globalThis.innerHeight : few;

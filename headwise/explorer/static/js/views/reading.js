@@ -4,6 +4,7 @@
 import { getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
+import { quoted } from "../core/quoted.js";
 import { apart, cut, number, percent } from "../core/text.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
@@ -123,9 +124,6 @@ export function mount(place, head, trace, group) {
     return scored(facts, meant, head, trace, group, q, k);
   });
 }
-
-/** A token without a letter or digit would be read as part of the sentence. @param {string} token */
-const quoted = (token) => (/[\p{L}\p{N}]/u.test(token) ? token : `“${token}”`);
 
 /** A weight whose bar is full: 1, or the largest one where that would be short. @param {number} largest */
 const fullOf = (largest) => (largest > 0 && largest < 0.5 ? largest : 1);
