@@ -21,17 +21,18 @@ const late = signal(/** @type {typeof import("./worked_rules.js") | null} */ (nu
 export function worked(number) {
   const rule = number.step.working ? number.step.working.rule : "";
   const working = (SUMS.has(rule) && summed(number)) || others(number);
+  if (!working) return [t("loading")];
   return [h("div", { class: "formula" }, working.line), ...[working.terms].flat()];
 }
 
-/** What is no sum of products; its name alone until that has come. @param {Target} number */
+/** What is no sum of products; null until that has come. @param {Target} number */
 function others(number) {
   if (late.value) return late.value.ruled(number);
   import("./worked_rules.js").then(
     (rules) => (late.value = rules),
     (error) => (state.status.value = error.message),
   );
-  return { line: own(number), terms: [] };
+  return null;
 }
 
 /** A sum of products. @param {Target} number */
