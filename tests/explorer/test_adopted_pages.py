@@ -178,8 +178,25 @@ def test_home_of_a_model_of_pictures_opens_a_drawn_one(page, site):
     assert "cut into patches" in page.locator(".card-of-run").inner_text()
     drawn.nth(1).click()
     page.wait_for_selector("html[data-ready^='vision/']")
-    page.get_by_text("the given file").first.wait_for()
-    assert "#/vision?m=vit" in page.url
+    page.get_by_text("a house under the sun").first.wait_for()
+    assert page.url.endswith("#/vision?m=vit&sample=house")
+
+
+def test_the_address_of_a_drawn_picture_shows_it_again(page, site):
+    page.goto(f"{site}#/vision?m=vit&sample=seven")
+    page.wait_for_selector("html[data-ready^='vision/']")
+    assert "a white 7 on black" in page.locator(".answer-line").inner_text()
+    page.locator("[aria-label='Or try a drawn one:'] button").nth(1).click()
+    page.get_by_text("a house under the sun").first.wait_for()
+    page.go_back()
+    page.get_by_text("a white 7 on black").first.wait_for()
+    page.get_by_role("link", name="Trace").click()
+    page.locator(".note", has_text="a white 7 on black").wait_for()
+    # a name that is none is no picture
+    page.goto("about:blank")
+    page.goto(f"{site}#/vision?m=vit&sample=none")
+    page.get_by_text("Send a picture (PNG or JPEG), or try a drawn one.").wait_for()
+    assert "sample" not in page.url
 
 
 def test_a_drawn_picture_is_there_to_try(page, site):

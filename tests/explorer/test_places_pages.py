@@ -89,6 +89,23 @@ def test_a_click_on_a_patch_makes_it_the_query(page, site):
     page.wait_for_selector("html[data-ready$='/0/1/3']")
 
 
+def test_rows_and_columns_of_a_picture_are_numbered_at_its_edges(page, site):
+    opened(page, site, f"{VISION}&q=3", "vision/")
+    above, beside = (page.locator(".wide .numerals").nth(at) for at in range(2))
+    assert [edge.locator("span").all_inner_texts() for edge in (above, beside)] == [["1", "2"]] * 2
+    canvas = page.locator(".seen canvas.over").first
+    for row in range(2):
+        for column in range(2):
+            canvas.hover(position=place_of(canvas.bounding_box(), row, column))
+            marked = [edge.locator(".on").all_inner_texts() for edge in (beside, above)]
+            assert marked == [[str(row + 1)], [str(column + 1)]]
+    # the number is over the middle of its column
+    box, label = canvas.bounding_box(), above.locator("span").nth(1).bounding_box()
+    assert label["x"] + label["width"] / 2 == pytest.approx(box["x"] + 0.75 * box["width"], abs=2)
+    # the list of examples is the only way to choose one
+    assert not page.locator("#input").is_visible()
+
+
 def test_the_arrows_move_the_place_that_was_clicked(page, site):
     opened(page, site, VISION, "vision/")
     canvas = page.locator(".seen canvas.over").first

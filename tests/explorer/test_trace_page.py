@@ -562,6 +562,31 @@ def test_all_columns_of_a_worked_row_are_seen_on_a_narrow_screen(browser, site, 
     page.context.close()
 
 
-def test_weighted_values_have_their_own_formula(page, site):
-    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr=mix")
+def test_a_weighted_value_has_its_own_formula_and_number(page, site, runs):
+    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr=out&q=1&k=2&c=3")
+    # weight, value, their product, the sum so far
+    terms = np.array(rows(page))
+    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr=mix&q=1&k=2&c=3")
+    np.testing.assert_allclose(rows(page), terms[:, :3], atol=1e-5)
+    assert result(page) == pytest.approx(terms[2, 2], rel=1e-3, abs=1e-4)
+    assert page.locator(".worked tfoot").count() == 0
     assert page.locator(".convention math").first.get_attribute("aria-label") == "a_{j} v_{j}"
+
+
+def test_the_columns_of_a_head_stand_out_among_those_of_all(page, site):
+    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&l=0&h=1&tr=layer")
+    text = page.locator(".matrix", has_text="all heads side by side").first.locator(".caption").inner_text()
+    first, last = map(int, re.search(r"columns (\d+) to (\d+)", text).groups())
+    joined = page.locator("[data-of=joined] tbody tr").first.locator("td")
+    pale = joined.evaluate_all("(cells) => cells.map((cell) => cell.className.includes('others'))")
+    assert [at + 1 for at, other in enumerate(pale) if not other] == list(range(first, last + 1))
+    assert 1 < first <= last
+
+
+def test_labels_have_the_colours_of_query_and_key(page, site):
+    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr=score")
+    colours = "(nodes) => nodes.map((node) => getComputedStyle(node).color)"
+    query, key = page.locator(".row-of h2 bdi").evaluate_all(colours)
+    products = page.locator("[data-of=products], [data-of=scores]").first
+    assert products.locator("tbody th.on").evaluate_all(colours) == [query]
+    assert products.locator("thead th.on").evaluate_all(colours) == [key]

@@ -31,8 +31,12 @@ const [UNTRACED, ASKLESS] = [new Set(["translate", "positions"]), new Set(["posi
 /** Pages that show the answer themselves. */
 const ANSWERED = new Set(["attend", "trace", "compare", "graph", "vision", "translate", "film"]);
 
-/** Whether no input is typed: a film has its own, and a model of files without any by number is sent one. */
-const untyped = () => state.page.value === "film" || (state.readsFiles() && !state.chosenRun().trained);
+/** Pages on which files stand in a list. */
+const LISTING = new Set(["attend", "vision"]);
+
+/** Whether no input is typed: a film has its own, files are chosen or, where there are none by number, sent. */
+const untyped = () =>
+  state.page.value === "film" || (state.readsFiles() && (LISTING.has(state.page.value) || !state.chosenRun().trained));
 
 const noModels = () => Boolean(state.meta.value) && !state.meta.value.models.length;
 
@@ -159,6 +163,8 @@ function follow() {
     const [model, meta, edits] = [state.model.value, state.meta.value, read(state.edits.value)];
     const step = state.checkpoint.value;
     const asks = state.asked();
+    if (meta && state.sample.value && !state.upload.value)
+      import("./views/samples.js").then((view) => view.draw(state.sample.value));
     if (!asks || !meta || !meta.models.length || state.strays()) {
       // what was asked before may still come
       turn += 1;
@@ -182,7 +188,7 @@ function follow() {
     if (state.page.peek() !== "compare") forget();
     post("/api/v1/traces", { model: step < 0 ? name : `${name}@${step}`, ...asks, options: { edits } }).then(
       async (given) => {
-        const named = /\[\d+\]$/.test(given.source) && "example" in asks ? "naming" : "";
+        const named = "file" in asks || (/\[\d+\]$/.test(given.source) && "example" in asks) ? "naming" : "";
         const view = given.places?.kind === "series" ? "series" : named;
         const found = view ? (await import(`./views/${view}.js`)).worded(given, asks.example) : given;
         if (mine !== turn) return;

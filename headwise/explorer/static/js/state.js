@@ -21,6 +21,7 @@ export const DEFAULTS = {
   page: "",
   m: "",
   x: "",
+  sample: "",
   g: "",
   l: -1,
   h: 0,
@@ -82,6 +83,8 @@ export const model = signal("");
 export const example = signal(-1);
 /** The content of a file in base64, in place of both. */
 export const upload = signal("");
+/** Which drawn picture that file is, "" for none: an address holds its name. */
+export const sample = signal("");
 export const text = signal("");
 export const group = signal("");
 /** -1: the layer on which a group opens. */
@@ -185,6 +188,7 @@ export const problem = signal(/** @type {{ message: string, kind?: string } | nu
 const PARTS = {
   m: model,
   x: text,
+  sample,
   g: group,
   l: layer,
   h: head,
@@ -410,6 +414,7 @@ export function readAddress() {
   const [path, rest] = location.hash.replace(/^#\/?/, "").split("?");
   const given = new URLSearchParams(rest || "");
   batch(() => {
+    if (sample.value !== (given.get("sample") || "")) upload.value = "";
     page.value = path;
     for (const [name, part] of Object.entries(PARTS)) {
       const fallback = /** @type {any} */ (DEFAULTS)[name];
@@ -527,7 +532,7 @@ export const type = (typed) =>
 /** What another input does not keep. */
 export const OF_INPUT = ["q", "k", "f", "t", "nd"];
 
-/** Another input, of one kind. @param {{ text?: string, example?: number, upload?: string }} given */
+/** Another input, of one kind. @param {{ text?: string, example?: number, upload?: string, sample?: string }} given */
 export function give(given) {
   batch(() => {
     for (const name of OF_INPUT) PARTS[name].value = DEFAULTS[name];
@@ -535,6 +540,7 @@ export function give(given) {
     text.value = given.text || "";
     example.value = given.example === undefined ? -1 : given.example;
     upload.value = given.upload || "";
+    sample.value = given.sample || "";
   });
 }
 

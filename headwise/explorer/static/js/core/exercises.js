@@ -231,7 +231,7 @@ function output({ by, queries, keys }, pick, asked) {
     ...sized,
     tolerance: sized.tolerance + spread + leftOut(weights.values[q], values.values, c, seen),
     options: null,
-    link: "mix",
+    link: "out",
     of: "",
     place: { q, k: seen[0] ?? 0, c },
   };

@@ -36,13 +36,7 @@ export function answer(trace, group) {
   const inRows = group.kind === "self" && !writes && same(group.queries);
   const inColumns = group.kind !== "self" && same(group.keys);
   return [
-    unit(
-      "input",
-      state.upload.value ? t("sent") : trace.source,
-      read,
-      inRows ? "q" : "k",
-      inRows ? choose : inColumns ? toColumn : null,
-    ),
+    unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
     unit(
       count ? "continuation" : NUMBER.test(trace.output) ? "predicted" : "answer",
       said(trace.output),

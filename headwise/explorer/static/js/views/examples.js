@@ -61,7 +61,7 @@ export function mount(place) {
         others.className = listed.length ? "views" : "";
         if (!listed.length && kind === "image") end = later(() => import("./samples.js"), place);
         // a page of pictures begins with one
-        const none = state.example.peek() < 0 && !state.text.peek() && !state.upload.peek();
+        const none = state.example.peek() < 0 && !state.text.peek() && !state.upload.peek() && !state.sample.peek();
         if (none && listed.length && kind !== "text") state.instead(() => (state.example.value = found.opens || 0));
         else if (none) document.documentElement.dataset.ready = "none";
       },

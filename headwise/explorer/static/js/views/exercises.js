@@ -68,7 +68,7 @@ const SHOWN = {
   score: ["products", "scores"],
   scale: ["scaled", "masked"],
   weights: ["weights"],
-  mix: ["output", "joined"],
+  out: ["output", "joined"],
 };
 
 /**
@@ -78,7 +78,7 @@ const SHOWN = {
 function coveredCells(all, steps) {
   const first = steps?.by.joined?.working?.numbers.first ?? 0;
   const column = (/** @type {string} */ name, /** @type {Exercise} */ { link, place: { k, c } }) =>
-    link === "mix" ? c + (name === "joined" ? first : 0) : k;
+    link === "out" ? c + (name === "joined" ? first : 0) : k;
   return new Set(
     all
       .filter(({ options }) => !options)

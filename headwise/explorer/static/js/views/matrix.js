@@ -20,12 +20,13 @@ const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
  * @typedef {{ at: number[], on: boolean, down: boolean, line?: boolean }} Marks
  */
 /**
- * `name` names it for the focus; `kind` is a class; `rows` and `columns` are labels, columns null for numbers from 1;
- * `marks` are followed; `share`: weights, which are not below zero; `bare`: colours alone; `move` is done by an arrow,
- * `pick` by a click and Enter.
+ * `name` names it for the focus; `kind` is a class; `rows` and `columns` are labels of these `kinds`, columns null for
+ * numbers from 1; `others`: cells of other heads; `marks` are followed; `share`: weights, which are not below zero;
+ * `bare`: colours alone; `move` is done by an arrow, `pick` by a click and Enter.
  * @typedef {{ name: string, symbol: string, kind?: string, text: string, values: number[][], rows: string[],
- *   columns: string[] | null, places: number, marks: () => Marks, share?: boolean,
- *   bare?: boolean, pick: (row: number, column: number) => void, move?: (row: number, column: number) => void }} Matrix
+ *   columns: string[] | null, kinds: string[], others?: (row: number, column: number) => boolean, places: number,
+ *   marks: () => Marks, share?: boolean, bare?: boolean, pick: (row: number, column: number) => void,
+ *   move?: (row: number, column: number) => void }} Matrix
  */
 
 /** @param {Matrix} matrix @returns {HTMLElement} */
@@ -75,7 +76,7 @@ function table(matrix) {
     bare ? "" : value === -Infinity ? "−∞" : share ? weight(value) : fixed(value, matrix.places);
   const cell = (/** @type {(string[] | null)} */ shade, /** @type {number} */ row, /** @type {number} */ column) => {
     const node = document.createElement("td");
-    node.className = shade ? "" : "hidden-pair";
+    node.className = !shade ? "hidden-pair" : matrix.others?.(row, column) ? "others" : "";
     node.tabIndex = -1;
     node.setAttribute("role", "gridcell");
     node.setAttribute("aria-label", describe(row, column));
@@ -86,9 +87,15 @@ function table(matrix) {
     return node;
   };
   const heads = Array.from({ length: width }, (_, at) =>
-    h("th", { scope: "col" }, columns ? h("bdi", {}, cut(columns[at], LETTERS)) : String(at + 1)),
+    h(
+      "th",
+      { scope: "col", class: matrix.kinds[1] },
+      columns ? h("bdi", {}, cut(columns[at], LETTERS)) : String(at + 1),
+    ),
   );
-  const names = rows.map((row) => h("th", { scope: "row", title: visible(row) }, cut(row, LETTERS)));
+  const names = rows.map((row) =>
+    h("th", { scope: "row", class: matrix.kinds[0], title: visible(row) }, cut(row, LETTERS)),
+  );
   const cells = values.map((row, at) => {
     const colours = shades({ ...matrix, share }, row, most);
     return row.map((_, column) => cell(colours[column], at, column));

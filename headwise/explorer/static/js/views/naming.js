@@ -1,7 +1,7 @@
 // @ts-check
 /** What an example is called: its text, or which picture or recording of its set it is. */
 
-import { reads } from "../state.js";
+import { reads, sample } from "../state.js";
 import { learn, t } from "../strings.js";
 import { WORDS } from "../words/examples.js";
 
@@ -26,13 +26,14 @@ export function called(kind, { title, label }, number) {
 
 /**
  * A trace of one of a set with its name in the language of the page.
- * @param {import("../state.js").Trace} trace @param {number} example
+ * @param {import("../state.js").Trace} trace @param {number} [example] none: of a file that was sent
  */
 export function worded(trace, example) {
   const kind = reads();
   return {
     ...trace,
     get source() {
+      if (example === undefined) return sample.value ? t(`sample_${sample.value}`) : t("sent");
       return called(kind, { title: trace.source, label: "" }, example);
     },
   };

@@ -30,7 +30,7 @@ export function begin() {
 function words() {
   if (state.problem.value) return [state.problem.value.message, ...(bare() ? [" ", ...begin()] : [])];
   if (state.meta.value && !state.meta.value.models.length) return [t("no_runs")];
-  return state.asked() ? [t("loading")] : begin();
+  return state.asked() || state.sample.value ? [t("loading")] : begin();
 }
 
 /** A line that follows what is asked for. */

@@ -66,8 +66,7 @@ export function oneNumber(all) {
   const now = place(all);
   const { link } = openLink(all, now);
   if (!link.steps.length) return unchanged(all, link, now);
-  // of what a link shows in another way, the number is that of the output
-  const step = link.id === "mix" ? all.by.output : chosenStep(link, state.matrix.value);
+  const step = chosenStep(link, state.matrix.value);
   const [row, column] = cellOf(step, now);
   return worked({ steps: all, step, row, column, k: now.k, choose: choosePlace });
 }
@@ -226,7 +225,10 @@ function drawMatrix(all, link, step, now, own) {
     return columns ? { at: [column, row], on, down: true, line: weighted } : { at: [row, column], on, down: weighted };
   };
   const family = name.split(" ").pop() || "";
-  const text = t(`what_${name}`) === `what_${name}` ? step.text : t(`what_${name}`, all.queries[now.q]);
+  const first = name === "joined" ? /** @type {any} */ (step.working).numbers.first : 0;
+  const last = first + headWidth(all);
+  const words = name === "joined" ? [first + 1, last] : [all.queries[now.q]];
+  const text = t(`what_${name}`) === `what_${name}` ? step.text : t(`what_${name}`, ...words);
   const choose = (/** @type {number} */ i, /** @type {number} */ j) => {
     // a number of another step is worked where it is made
     const elsewhere = !own && !pairs ? linkOf(step) : "";
@@ -236,7 +238,9 @@ function drawMatrix(all, link, step, now, own) {
       if (elsewhere && link.id !== "mix") open(elsewhere, name);
     });
   };
-  const labelled = of ? rows.map((word, at) => `${weight(of.values[now.q][at])}\u00a0${word}`) : rows;
+  const labelled = of
+    ? rows.map((word, at) => `${weight(of.values[now.q][at]).replace("·", "<.001")}\u00a0${word}`)
+    : rows;
   const across = labels(all, axes[1], shape[1]);
   const turned = (/** @type {((i: number, j: number) => void) | undefined} */ work) =>
     work && columns ? (/** @type {number} */ i, /** @type {number} */ j) => work(j, i) : work;
@@ -248,6 +252,8 @@ function drawMatrix(all, link, step, now, own) {
     values: columns ? across.map((_, at) => step.values.map((row) => row[at])) : step.values,
     rows: columns ? across : labelled,
     columns: columns ? labelled : axes[1] === "queries" || axes[1] === "keys" ? across : null,
+    kinds: (columns ? [axes[1], axes[0]] : axes).map((axis) => KINDS[axis]),
+    others: name === "joined" ? (i, j) => (columns ? i < first || i >= last : j < first || j >= last) : undefined,
     places: Math.max(0, placesOf(step.values) - Number(innerWidth < SMALL && pairs && shape[1] > FEW)),
     marks,
     share: /weights$/.test(name),

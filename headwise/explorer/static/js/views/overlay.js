@@ -19,6 +19,9 @@ import * as legend from "./legend.js";
  * `axis`: where it is not that of the attention; `quantity`: what the numbers are, where they are no weights
  */
 
+/** Numbers at an edge, at most. */
+const NUMERALS = 16;
+
 // kept while pages change
 const strength = signal(STRENGTH);
 const shown = signal(true);
@@ -67,13 +70,15 @@ export function mount(place, seen, what) {
   const { covered, shape } = trace.places;
   const canvas = h("canvas", { class: "over", tabindex: 0, role: "img", "aria-label": told(what, axis) });
   canvas.style.aspectRatio = `${covered[1]} / ${covered[0]}`;
-  canvas.style.setProperty("--ratio", String(covered[1] / covered[0]));
+  const [above, beside] = [numerals(columns), numerals(rows)];
+  const edged = h("div", { class: "edged" }, above, beside, canvas);
+  edged.style.setProperty("--ratio", String(covered[1] / covered[0]));
   const top = largest(what.weights, axis);
   const greyed = coloured(seen.image) ? t("greyed") : "";
   const bar = legend.bar(top > 0 ? what.quantity || t("linear_bar") : t("all_zero"));
   place.append(
     h("h2", { title: what.path || null }, what.heading),
-    canvas,
+    edged,
     // what it says stands far below on a narrow screen
     h("p", { class: "patch" }, () => {
       const k = readAt(seen, what);
@@ -111,6 +116,9 @@ export function mount(place, seen, what) {
     // what is no place, as a word and a class token, looks at one, as a place looks at others
     const at = what.places && (what.q < 0 || what.q >= axis.before) ? what.q : most(what.weights, axis);
     marks.push([chosen < 0 ? at : chosen, mark]);
+    const read = (pointed.value < 0 ? marks[marks.length - 1][0] : pointed.value) - axis.before;
+    [...beside.children].forEach((node, row) => node.classList.toggle("on", row === Math.floor(read / columns)));
+    [...above.children].forEach((node, column) => node.classList.toggle("on", read >= 0 && column === read % columns));
     gridded(canvas, axis, { lines: lines.value && fits, marks, page, dots });
   };
   const end = effect(paint);
@@ -122,6 +130,14 @@ export function mount(place, seen, what) {
     end();
   };
 }
+
+/** The numbers of rows or columns at an edge, as many as there is room for. @param {number} count */
+const numerals = (count) =>
+  h(
+    "div",
+    { class: "numerals", "aria-hidden": "true" },
+    Array.from({ length: count }, (_, at) => h("span", {}, (at + 1) % Math.ceil(count / NUMERALS) ? "" : at + 1)),
+  );
 
 /** How the image and the weights are shown, on all pictures of the page. */
 export function controls() {

@@ -13,14 +13,14 @@ const SIDE = 224;
 
 /** @typedef {CanvasRenderingContext2D} Pen */
 
-/** What is drawn, by its word; a picture has 100 units to a side. @type {Record<string, (pen: Pen) => void>} */
+/** What is drawn, by its name; a picture has 100 units to a side. @type {Record<string, (pen: Pen) => void>} */
 const DRAWN = {
-  sample_shapes(pen) {
+  shapes(pen) {
     filled(pen, "#f4f1ea", (path) => path.rect(0, 0, 100, 100));
     filled(pen, "#d62728", (path) => path.arc(28, 36, 18, 0, 7));
     filled(pen, "#1f77d4", (path) => path.rect(55, 55, 34, 34));
   },
-  sample_house(pen) {
+  house(pen) {
     filled(pen, "#9fd3f5", (path) => path.rect(0, 0, 100, 70));
     filled(pen, "#5c9e45", (path) => path.rect(0, 70, 100, 30));
     filled(pen, "#ffd23f", (path) => path.arc(80, 20, 11, 0, 7));
@@ -28,7 +28,7 @@ const DRAWN = {
     corners(pen, "#a33b2a", [16, 46, 42, 22, 68, 46]);
     filled(pen, "#6b4a2b", (path) => path.rect(36, 60, 12, 20));
   },
-  sample_seven(pen) {
+  seven(pen) {
     filled(pen, "#000000", (path) => path.rect(0, 0, 100, 100));
     Object.assign(pen, { strokeStyle: "#ffffff", lineWidth: 11, lineCap: "round", lineJoin: "round" });
     pen.beginPath();
@@ -70,26 +70,40 @@ export function mount(place) {
   return () => node.remove();
 }
 
-/** @param {string} name @param {boolean} home it opens the page that shows it */
-function sample(name, home) {
+/** A picture that the address names; a name that is not here goes. @param {string} name */
+export function draw(name) {
+  if (state.reads() !== "image" || !Object.hasOwn(DRAWN, name)) state.instead(() => (state.sample.value = ""));
+  else if (!state.upload.peek() && name === state.sample.peek()) state.upload.value = encoded(drawn(name));
+}
+
+/** @param {string} name @returns {HTMLCanvasElement} */
+function drawn(name) {
   const canvas = h("canvas", { width: SIDE, height: SIDE });
-  canvas.style.display = "block";
-  follow(canvas, () => void (canvas.style.width = home ? "min(11rem, 26vw)" : state.trace.value ? "2.5rem" : "6rem"));
   const pen = canvas.getContext("2d");
   pen.scale(SIDE / 100, SIDE / 100);
   DRAWN[name](pen);
-  // as a file is sent: without what says how it is written
-  const file = canvas.toDataURL("image/png").split(",")[1];
+  return canvas;
+}
+
+/** As a file is sent: without what says how it is written. @param {HTMLCanvasElement} canvas */
+const encoded = (canvas) => canvas.toDataURL("image/png").split(",")[1];
+
+/** @param {string} name @param {boolean} home it opens the page that shows it */
+function sample(name, home) {
+  const canvas = drawn(name);
+  canvas.style.display = "block";
+  follow(canvas, () => void (canvas.style.width = home ? "min(11rem, 26vw)" : state.trace.value ? "2.5rem" : "6rem"));
+  const words = () => t(`sample_${name}`);
   const button = h(
     "button",
     {
-      class: () => (state.upload.value === file ? "token chosen" : "token"),
-      title: () => t(name),
-      "aria-label": () => t(name),
-      "aria-pressed": () => String(state.upload.value === file),
+      class: () => (state.sample.value === name ? "token chosen" : "token"),
+      title: words,
+      "aria-label": words,
+      "aria-pressed": () => String(state.sample.value === name),
       onclick: () => {
-        if (home) location.hash = state.address("vision");
-        state.give({ upload: file });
+        if (home) state.page.value = "vision";
+        state.give({ upload: encoded(canvas), sample: name });
       },
     },
     canvas,

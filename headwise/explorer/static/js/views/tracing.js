@@ -15,7 +15,13 @@ import { openingCell } from "./opening.js";
 export const LETTERS = 16;
 const PLAY_MS = 2200;
 /** @type {Record<string, string>} */
-export const KINDS = { query: "of-query", key: "of-key", value: "of-value" };
+export const KINDS = {
+  query: "of-query",
+  queries: "of-query",
+  key: "of-key",
+  keys: "of-key",
+  value: "of-value",
+};
 
 /** The steps that are shown, and whether those of a head are still to come. */
 export const steps = signal(/** @type {Steps | null} */ (null));

@@ -2,165 +2,38 @@
 /** One number worked by hand: the formula with the numbers in it, and below it every term. */
 
 import { colour, letters, signed } from "../core/color.js";
-import { fixed, placesOf, short, significant, weight } from "../core/digits.js";
-import { formula } from "../core/formula.js";
-import { factors, normalized } from "../core/steps.js";
-import { cut } from "../core/text.js";
+import { fixed, placesOf, short, significant } from "../core/digits.js";
+import { factors } from "../core/steps.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
+import { signal } from "../store.js";
 import { t } from "../strings.js";
+import { CLASSES, label, letter, own, plain, result, sources, symbolOf, valueOf } from "./worked_parts.js";
 
-/** @typedef {import("../core/steps.js").Step} Step */
-/** Terms that stand in the formula itself. */
-const [SPELLED, SUMMANDS, FEW] = [4, 7, 4];
-/** @type {Record<string, string>} */
-const SYMBOLS = {
-  "query part": "q'",
-  "key part": "k'",
-  "plain query": "q₀",
-  "plain key": "k₀",
-  query: "q",
-  key: "k",
-  value: "v",
-  input: "x",
-  memory: "c",
-};
-/** @type {Record<string, string>} */
-const CLASSES = { q: "of-query", k: "of-key", v: "of-value" };
-
-/**
- * `row` and `column` are those of the number, `k` is the key that is chosen; `choose` chooses another one.
- * @typedef {{ steps: import("../core/steps.js").Steps, step: Step, row: number, column: number, k: number,
- *   choose: (place: { k: number }) => void }} Target
- */
+/** @typedef {import("./worked_parts.js").Target} Target */
+/** Terms that stand in the formula itself; and what are sums of products. */
+const [SPELLED, FEW] = [4, 4];
+const SUMS = new Set(["linear", "dot", "additive", "rotation"]);
+/** How the others are made, once it is asked for: the page opens on a product. */
+const late = signal(/** @type {typeof import("./worked_rules.js") | null} */ (null));
 
 /** @param {Target} number @returns {any[]} what stands in the frame */
 export function worked(number) {
   const rule = number.step.working ? number.step.working.rule : "";
-  const working = (RULES[rule] || stated)(number) || stated(number);
+  const working = (SUMS.has(rule) && summed(number)) || others(number);
+  if (!working) return [t("loading")];
   return [h("div", { class: "formula" }, working.line), ...[working.terms].flat()];
 }
 
-/** @param {Step} step */
-const symbolOf = (step) => SYMBOLS[step.name] || step.symbol.toLowerCase().replace(/[^a-z'].*$/, "") || step.symbol;
-
-/** @param {Target} number @param {number} axis @param {number} at */
-export function label({ steps, step }, axis, at) {
-  const labels = step.axes[axis] === "queries" ? steps.queries : step.axes[axis] === "keys" ? steps.keys : [];
-  return at < labels.length ? cut(labels[at], 16) : String(at + 1);
+/** What is no sum of products; null until that has come. @param {Target} number */
+function others(number) {
+  if (late.value) return late.value.ruled(number);
+  import("./worked_rules.js").then(
+    (rules) => (late.value = rules),
+    (error) => (state.status.value = error.message),
+  );
+  return null;
 }
-
-/** A letter with what it is of below. @param {string} letter @param {...string} below */
-const letter = (letter, ...below) => [
-  h("i", { class: CLASSES[letter[0]] || null }, letter),
-  below.length ? h("sub", {}, below.join(", ")) : null,
-];
-
-/** The name of the number. @param {Target} number */
-const own = (number) => letter(symbolOf(number.step), label(number, 0, number.row), label(number, 1, number.column));
-
-/** @param {string} text */
-const plain = (text) => h("span", { class: "number" }, text);
-
-/** @param {string} text */
-const result = (text) => h("strong", { class: "result" }, text);
-
-/** @param {any} above @param {any} below */
-const fraction = (above, below) => h("span", { class: "fraction" }, h("span", {}, above), h("span", {}, below));
-
-/** @param {number} value */
-const bracketed = (value) => (value < 0 ? `(${short(value)})` : short(value));
-
-/** @param {Target} number */
-const valueOf = ({ step, row, column }) => step.values[row][column];
-
-/** The steps that a number is made of. @param {Target} number */
-const sources = ({ steps, step }) => (step.working ? step.working.of : []).map((name) => steps.by[name]);
-
-/** @type {Record<string, (number: Target) => { line: any[], terms?: any } | null>} */
-const RULES = {
-  linear: summed,
-  dot: summed,
-  additive: summed,
-  rotation: summed,
-  quotient: (number) => {
-    const [{ values }] = sources(number);
-    const { divisor } = /** @type {any} */ (number.step.working).numbers;
-    const above = short(values[number.row][number.column]);
-    const below =
-      number.step.name === "scaled" ? [fraction(plain(above), plain(`√${Math.round(divisor ** 2)}`)), " = "] : [];
-    const value = result(short(valueOf(number)));
-    return {
-      line: [own(number), " = ", below, fraction(plain(above), plain(significant(divisor))), " = ", value].flat(3),
-    };
-  },
-  product: (number) => joined(number, " × "),
-  sum: (number) => joined(number, " + "),
-  mask: (number) => {
-    const hidden = valueOf(number) === -Infinity;
-    const [q, k] = [label(number, 0, number.row), label(number, 1, number.column)];
-    const words = hidden ? t("mask_hides", q, k) : t("mask_allows");
-    return { line: [own(number), " = ", plain(words), " ", result(short(valueOf(number)))].flat() };
-  },
-  normalizer: shared,
-  share: shared,
-  mix: mixed,
-  norm: (number) => {
-    const [{ values }] = sources(number);
-    const { gain, shift, eps, mean } = /** @type {any} */ (number.step.working).numbers;
-    const row = values[number.row];
-    const average = mean ? row.reduce((sum, number) => sum + number, 0) / row.length : 0;
-    const variance = row.reduce((sum, number) => sum + (number - average) ** 2, 0) / row.length;
-    const above = mean ? `${short(row[number.column])} − ${bracketed(average)}` : short(row[number.column]);
-    const by = [" × ", plain(bracketed(gain[number.column]))];
-    const plus = shift[number.column] ? [" + ", plain(bracketed(shift[number.column]))] : [];
-    const below = plain(`√(${significant(variance)} + ${significant(eps, 1)})`);
-    const line = [own(number), " = ", fraction(plain(above), below), by, plus, " = ", result(short(valueOf(number)))];
-    return { line: line.flat(2), terms: h("p", { class: "note" }, t(mean ? "norm_mean" : "norm_square", row.length)) };
-  },
-  join: (number) => {
-    const [{ values }] = sources(number);
-    const at = number.column - /** @type {any} */ (number.step.working).numbers.first;
-    const inside = at >= 0 && at < values[0].length;
-    const words = inside ? t("join_own", at + 1) : t("join_other");
-    return { line: [own(number), " = ", plain(words), " ", result(short(valueOf(number)))].flat() };
-  },
-};
-
-/** What is added or multiplied, one number of each step. @param {Target} number @param {string} sign */
-function joined(number, sign) {
-  const parts = sources(number).flatMap((step, at) => [
-    at ? sign : "",
-    plain(at ? bracketed(step.values[number.row][number.column]) : short(step.values[number.row][number.column])),
-  ]);
-  return { line: [own(number), " = ", parts, " = ", result(short(valueOf(number)))].flat(2) };
-}
-
-/** Where the way to a number is not known term by term: the formula, and what it is of. @param {Target} number */
-function stated(number) {
-  const { step } = number;
-  const operands = sources(number).filter(Boolean);
-  const line = [own(number), " = ", result(short(valueOf(number)))].flat();
-  if (!operands.length) return { line };
-  const rows = operands.map((operand) => {
-    const at =
-      operand.axes[0] === step.axes[0] ? number.row : operand.axes[0] === step.axes[1] ? number.column : number.row;
-    const place = Math.min(at, operand.values.length - 1);
-    const places = placesOf(operand.values);
-    return h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, h("i", {}, operand.symbol), " ", label({ ...number, step: operand }, 0, place)),
-      operand.values[place].map((value) => h("td", {}, fixed(value, places))),
-    );
-  });
-  const terms = scrolls(h("table", { class: "operands" }, h("caption", {}, t("no_terms")), h("tbody", {}, rows)));
-  return { line: [...line, formula(step.formula)], terms };
-}
-
-/** @param {any} node */
-const scrolls = (node) =>
-  h("div", { class: "scrolls", "data-of": "terms", tabindex: 0, role: "group", "aria-label": t("terms") }, node);
 
 /** A sum of products. @param {Target} number */
 function summed(number) {
@@ -271,170 +144,4 @@ function cards(left, right, bases, classes, what, more) {
     ),
     h("ol", { class: `terms${left.length > 8 ? "" : " few"}${places > 2 ? " long" : ""}` }, products.map(card)),
   );
-}
-
-/** A weight: its score among those of the row. @param {Target} number */
-function shared(number) {
-  const { step, row, column } = number;
-  const [{ values, symbol }] = sources(number);
-  const { rule, numbers } = /** @type {any} */ (step.working);
-  const [scores, weights] = [values[row], step.values[row]];
-  if (rule === "share") return divided(number, scores, numbers.reach);
-  const way = normalized(numbers.name, scores, weights);
-  if (!way) return null;
-  const kind = numbers.name.split(":")[0];
-  const { sum, top } = way;
-  const hidden = scores[column] === -Infinity;
-  const power = way.columns.find(([name]) => name === "power");
-  const value = result(hidden || weights[column] === 0 ? "0" : significant(weights[column], 6));
-  let middle = /** @type {any[]} */ ([plain(t(`rule_${kind}`, short(scores[column]), significant(top), sum))]);
-  if (power) {
-    const powers = power[1].filter((number) => number > 0).map((number) => significant(number, 3));
-    const spelled = powers.slice(0, SUMMANDS).join(" + ") + (powers.length > SUMMANDS ? " + …" : "");
-    const extra = way.extra ? `${significant(way.extra, 3)} + ` : "";
-    const above = hidden ? "exp(−∞)" : `exp(${short(scores[column])} − ${bracketed(top)})`;
-    const shares = fraction(plain(significant(power[1][column], 5)), plain(significant(sum, 5)));
-    middle = [fraction(plain(above), plain(extra + spelled)), " = ", shares];
-  }
-  const columns = /** @type {[string, number[], boolean][]} */ ([["score", scores, false], ...way.columns]);
-  const heads = columns.map(([name]) =>
-    name === "score" ? `${t("score")} ${symbol.toLowerCase()}` : t(`way_${name}`),
-  );
-  const totals = columns.map(([name, all, adds]) =>
-    adds ? (name === "power" ? sum : all.reduce((sum, number) => sum + number, 0)) : null,
-  );
-  const line = [own(number), " = ", middle, " = ", value].flat(2);
-  return {
-    line,
-    terms: rowTable(
-      number,
-      heads,
-      columns.map(([, all]) => all),
-      totals,
-      t("sum"),
-    ),
-  };
-}
-
-/** A share of a row of products. @param {Target} number @param {number[]} products @param {number | undefined} reach */
-function divided(number, products, reach) {
-  const end = reach === undefined ? products.length : number.row + reach + 1;
-  const counted = products.map((product, k) => (k < end ? product : 0));
-  const sum = counted.reduce((sum, number) => sum + number, 0);
-  const above = plain(significant(counted[number.column], 5));
-  const weights = number.step.values[number.row];
-  const line = [
-    own(number),
-    " = ",
-    fraction(above, plain(significant(sum, 5))),
-    " = ",
-    result(significant(valueOf(number), 6)),
-  ];
-  const heads = [t("way_product"), t("way_by_sum")];
-  const note = reach === undefined ? null : h("p", { class: "note" }, t("reach"));
-  const terms = rowTable(
-    number,
-    heads,
-    [counted, weights],
-    [sum, weights.reduce((sum, number) => sum + number, 0)],
-    t("sum"),
-  );
-  return { line: line.flat(), terms: [note, terms] };
-}
-
-/** A sum of weighted values. @param {Target} number */
-function mixed(number) {
-  const { step, row, column } = number;
-  const [weights, values] = sources(number);
-  const shares = weights.values[row];
-  const numbers = values.values.slice(0, shares.length).map((vector) => vector[column]);
-  const products = shares.map((share, k) => share * numbers[k]);
-  // NaN where it is asked for
-  let sum = 0 * step.values[row][column];
-  const sums = products.map((product) => (sum += product));
-  const places = placesOf(values.values);
-  const terms = shares
-    .slice(0, SUMMANDS)
-    .flatMap((share, k) => [
-      k ? " + " : "",
-      plain(weight(share) === "·" ? "<.001" : weight(share)),
-      "(",
-      h("span", { class: "number of-value" }, fixed(numbers[k], places)),
-      ")",
-    ]);
-  const line = [
-    own(number),
-    " = Σ ",
-    letter("a"),
-    " ",
-    letter("v"),
-    " = ",
-    terms,
-    shares.length > SUMMANDS ? " + …" : "",
-  ];
-  const heads = [t("way_weight"), t("way_value", column + 1), "a × v", t("way_so_far")];
-  const total = [shares.reduce((sum, number) => sum + number, 0), null, step.values[row][column], null];
-  const table = rowTable(
-    { ...number, step: { ...step, axes: ["queries", "keys"] } },
-    heads,
-    [shares, numbers, products, sums],
-    total,
-    t("output"),
-  );
-  return { line: [...line, " = ", result(significant(step.values[row][column], 7))].flat(2), terms: table };
-}
-
-/**
- * A line for each key.
- * @param {Target} number @param {string[]} heads @param {number[][]} columns @param {(number | null)[]} totals
- * @param {string} name of the last line
- */
-function rowTable(number, heads, columns, totals, name) {
-  const line = (/** @type {number} */ k) => {
-    const node = h(
-      "tr",
-      { class: k === number.k ? "on" : null },
-      h("th", { scope: "row" }, h("bdi", {}, label(number, 1, k))),
-      columns.map((all, at) =>
-        h("td", { class: heads[at] === t("way_value", number.column + 1) ? "of-value" : null }, written(all[k], all)),
-      ),
-    );
-    node.addEventListener("click", () => number.choose({ k }));
-    return node;
-  };
-  const foot = h(
-    "tr",
-    {},
-    h("th", { scope: "row" }, name),
-    totals.map((total) => h("td", {}, total === null ? "" : written(total, [total]))),
-  );
-  return scrolls(
-    h(
-      "table",
-      { class: "row-of-keys" },
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          [t("key"), ...heads].map((head) => h("th", { scope: "col" }, head)),
-        ),
-      ),
-      h(
-        "tbody",
-        {},
-        columns[0].map((_, k) => line(k)),
-      ),
-      h("tfoot", {}, foot),
-    ),
-  );
-}
-
-/** Decimals as there is room, none for whole numbers. @param {number} value @param {number[]} all */
-function written(value, all) {
-  if (all.every((number) => Number.isInteger(number) || number === -Infinity)) return short(value);
-  const less = innerWidth < 700 ? 2 : 0;
-  const places = (all.some((number) => Math.abs(number) >= 10 && number > -Infinity) ? 4 : 6) - less;
-  return Math.abs(value) < 5 * 10 ** -places ? significant(value, 3 - less) : fixed(value, places);
 }

@@ -160,7 +160,7 @@ export const WORDS = {
   what_biased: ["scores with all that is added", "加完之后的得分"],
   what_decay: ["what is left of each key", "每个键的剩余"],
   "what_changed weights": ["weights after the change", "修改后的权重"],
-  what_joined: ["all heads side by side", "各头并排"],
+  what_joined: ["all heads side by side; this head: columns {0} to {1}", "各头并排；此头：第 {0} 至 {1} 列"],
   "what_layer output": ["what the layer returns", "这一层的结果"],
   join_own: ["column {0} of this head:", "此头的第 {0} 列："],
   join_other: ["from another head:", "来自另一个头："],
