@@ -77,7 +77,7 @@ def test_a_rounded_number_is_no_bound_that_it_has_not_reached(answers):
     found = dict(zip(NUMBERS, answers["number"], strict=True))
     assert found[0.999989] == ">0.999"
     assert found[-0.99999] == "<-0.999"
-    assert (found[0], found[1], found[0.996], found[1e-5]) == ("0", "1", "0.996", "1.00e-5")
+    assert (found[0], found[1], found[0.996], found[1e-5]) == ("0", "1", "0.996", "0.00001")
     # as near as sums of float32 come
     assert found[0.99999999] == "1"
 
