@@ -366,6 +366,7 @@ def test_the_textbook_needs_no_run_and_its_boxes_recompute(browser):
         assert list(map(int, cells)) == [2, 4, 4, 4, 16, 12, 4, 12, 10]
         np.testing.assert_array_equal(factors(page), [[1, 4, 4], [0, 4, 0], [2, 0, 0]])
         page.get_by_role("tab", name="Softmax").click()
+        page.wait_for_selector(".row-of-keys")
         assert [row[-1] for row in rows(page)] == [0.063379, 0.468311, 0.468311]
         page.get_by_label("√3").check()
         page.wait_for_selector("html[data-ready='steps/textbook/0/true']")
