@@ -59,7 +59,8 @@ export function mount(place) {
   const node = h(
     "div",
     { class: "controls", role: "group", "aria-label": () => t("samples") },
-    home ? null : h("span", { class: "side" }, () => t("samples")),
+    // where nothing is shown, the line above says it
+    home ? null : h("span", { class: "side", hidden: () => !state.trace.value }, () => t("samples")),
     h(
       "span",
       { class: "tokens" },
@@ -107,6 +108,7 @@ function sample(name, home) {
       },
     },
     canvas,
+    home ? h("span", {}, words) : null,
   );
   button.style.padding = "3px";
   return button;
