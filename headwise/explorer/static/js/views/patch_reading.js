@@ -12,8 +12,8 @@ import { fact, measures, shares } from "./shares.js";
 
 learn(WORDS);
 
-/** A weight that is written as less than 0.1 %. */
-const SMALL = 0.001;
+/** A weight that is written as less than 0.1 %; pixels of a narrow screen. */
+const [SMALL, NARROW] = [0.001, 760];
 
 /**
  * @param {HTMLElement} place
@@ -51,10 +51,11 @@ export function mount(place, seen, what, mean) {
       strong(named(k, axis)),
       t(mean ? "mean_head" : "one_head"),
     ];
+    const say = h("p", { class: "say" }, phrase(template, ...sentence));
     fill(
       place,
-      original,
-      h("p", { class: "say" }, phrase(template, ...sentence)),
+      // on a narrow screen there is room for it beside the sentence
+      ...(innerWidth > NARROW ? [say, original] : [original, say]),
       h("h2", {}, t("by_weight")),
       shares((at) => short(at, axis), row, listed, k, { full: row[order[0]] || 1 }),
       h(

@@ -95,6 +95,9 @@ function sample(name, home) {
   canvas.style.display = "block";
   follow(canvas, () => void (canvas.style.width = home ? "min(11rem, 26vw)" : state.trace.value ? "2.5rem" : "6rem"));
   const words = () => t(`sample_${name}`);
+  const title = home ? h("span", {}, words) : null;
+  // no wider than its picture
+  if (title) title.style.cssText = "display: block; contain: inline-size; white-space: normal";
   const button = h(
     "button",
     {
@@ -108,8 +111,8 @@ function sample(name, home) {
       },
     },
     canvas,
-    home ? h("span", {}, words) : null,
+    title,
   );
-  button.style.padding = "3px";
+  button.style.cssText = "padding: 3px; align-self: start";
   return button;
 }
