@@ -83,6 +83,8 @@ def test_the_shares_of_it_are_those_of_the_weights(page, site):
 
 
 def test_a_run_that_does_not_know_the_words_says_so(page, site):
+    body = {"model": "run", "text": "a red apple", "options": {"edits": []}}
+    page.route("**/api/v1/traces", lambda route: route.continue_(post_data=body))
     opened(page, f"{site}#/?m=run")
     # once for all sentences, without a list of links
     note = page.locator(".pronouns + .note", has_text="does not know")
