@@ -102,6 +102,9 @@ def test_rows_and_columns_of_a_picture_are_numbered_at_its_edges(page, site):
     # the number is over the middle of its column
     box, label = canvas.bounding_box(), above.locator("span").nth(1).bounding_box()
     assert label["x"] + label["width"] / 2 == pytest.approx(box["x"] + 0.75 * box["width"], abs=2)
+    # a panel is as wide as it is, whatever its canvas was measured to be before it was seen
+    canvas.evaluate("canvas => (canvas.width = canvas.height = 1)")
+    assert canvas.bounding_box() == pytest.approx(box)
     # the list of examples is the only way to choose one
     assert not page.locator("#input").is_visible()
 

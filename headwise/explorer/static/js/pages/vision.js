@@ -3,11 +3,12 @@
 
 import { getNumbers, query as asked } from "../api.js";
 import { firstWord, of, picture, sharpest } from "../core/overlay.js";
+import { number } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { learn, t } from "../strings.js";
+import { learn, sentences, t } from "../strings.js";
 import { groupTitle, headName, layerTitle } from "../titles.js";
 import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
@@ -102,11 +103,9 @@ function given(top) {
   fill(top);
   const refused = fitting.mount(top, ({ input }) => input === "image", "no_images");
   if (refused) return refused;
+  top.append(h("p", { class: "note", hidden: () => Boolean(state.trace.value) }, () => t("vision_shows")));
   const end = examples.mount(top);
-  top.append(
-    h("p", { class: "note", hidden: () => Boolean(state.trace.value) }, () => t("vision_shows")),
-    nothing(),
-  );
+  top.append(nothing());
   const stop = others(top);
   return () => [end, stop].forEach((one) => one());
 }
@@ -289,7 +288,7 @@ function rollout(node, seen) {
         words: [],
         q,
         ready: "",
-        note: t("rollout_note"),
+        note: sentences(t("rollout_note"), t("rollout_even", weights.length, number(1 / weights.length))),
       });
       focused();
     },

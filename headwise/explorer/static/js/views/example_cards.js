@@ -148,7 +148,9 @@ function remark(cards, run, bar) {
  */
 async function ofSeries(card, trace, series, number) {
   fill(card.answer, ...answered(trace));
-  checked(card, trace);
+  const came = series.truth(trace);
+  card.truth.hidden = !came;
+  card.truth.textContent = t("truth", came);
   const group = state.groupOf(trace.groups, "");
   const layer = state.layerWithin(group, -1);
   const head = number % group.heads;
@@ -252,7 +254,8 @@ function answered({ output, places }, writesOn, rest = output) {
   // a number stays behind its name
   if (places?.kind === "series") return [signed(whole).replace(/ (?=[−\d])/g, "\u00a0")];
   if (/^−?[\d.]+$/.test(whole)) return [h("span", { class: "side" }, `${t("predicted")} `), whole];
-  if (!whole.includes("\ufffd")) return writesOn ? [h("span", { class: "side" }, t("goes_on", whole))] : [whole];
+  if (places?.kind === "sound") return [h("span", { class: "side" }, `${t("heard")} `), whole];
+  if (!whole.includes("\ufffd")) return writesOn ? [h("span", { class: "side on" }, t("goes_on", whole))] : [whole];
   const readable = whole.split("\ufffd").filter(Boolean);
   return [h("span", { class: "side" }, [...readable, `[${t("no_character").replaceAll(" ", "\u00a0")}]`].join(" "))];
 }

@@ -200,7 +200,9 @@ function queries(seen, what) {
   const mean =
     what.q < 0 || seen.trace.places.chosen === null ? [button(t("mean_of_queries"), -1, words.length || -1)] : [];
   const all = [...mean, ...classes, ...words];
-  return all.length ? h("div", { class: "tokens", role: "group", "aria-label": t("queries") }, all) : "";
+  // the only one that there is, and that is taken, is no choice
+  const free = all.some((one) => one.getAttribute("aria-pressed") === "false");
+  return free ? h("div", { class: "tokens", role: "group", "aria-label": t("queries") }, all) : "";
 }
 
 const MOVES = /** @type {Record<string, [number, number]>} */ ({

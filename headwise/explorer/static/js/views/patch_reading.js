@@ -5,12 +5,15 @@ import { coloured } from "../core/overlay.js";
 import { percent } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
-import { phrase, t } from "../strings.js";
+import { learn, phrase, sentences, t } from "../strings.js";
+import { WORDS } from "../words/reading.js";
 import { named, pointed, readAt, short } from "./overlay.js";
 import { fact, measures, shares } from "./shares.js";
 
-/** A weight that is written as less than 0.1 %. */
-const SMALL = 0.001;
+learn(WORDS);
+
+/** A weight that is written as less than 0.1 %; pixels of a narrow screen. */
+const [SMALL, NARROW] = [0.001, 760];
 
 /**
  * @param {HTMLElement} place
@@ -48,10 +51,11 @@ export function mount(place, seen, what, mean) {
       strong(named(k, axis)),
       t(mean ? "mean_head" : "one_head"),
     ];
+    const say = h("p", { class: "say" }, phrase(template, ...sentence));
     fill(
       place,
-      h("p", { class: "say" }, phrase(template, ...sentence)),
-      original,
+      // on a narrow screen there is room for it beside the sentence
+      ...(innerWidth > NARROW ? [say, original] : [original, say]),
       h("h2", {}, t("by_weight")),
       shares((at) => short(at, axis), row, listed, k, { full: row[order[0]] || 1 }),
       h(
@@ -60,7 +64,8 @@ export function mount(place, seen, what, mean) {
         measures(row),
         axis.before ? [fact("the_class", percent(before, 1)), fact("on_image", percent(1 - before, 1))].flat() : [],
       ),
-      h("p", { class: "note" }, t("note")),
+      h("p", { class: "note" }, t("facts_note")),
+      h("p", { class: "note" }, sentences(t("note"), template === "say_word" ? t("not_the_thing") : "")),
     );
   });
   return () => {

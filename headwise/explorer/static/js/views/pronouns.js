@@ -66,6 +66,7 @@ async function follow(rows, limit, run, signal) {
       seen.add(beginning);
       const even = !measured.reason && spread >= barOf(run);
       least = Math.min(least, even ? spread : 0);
+      Object.assign(row, { reason: measured.reason, unknown: measured.unknown });
       if (measured.where) row.link.href = address("attend", { m: run.model, x: row.text, ...measured.where });
       row.shares.replaceChildren(...(even ? [] : shown(measured, row)));
     } catch (error) {
@@ -76,6 +77,11 @@ async function follow(rows, limit, run, signal) {
   // nothing is measured where no sentence can be read
   limit.hidden = rows.every(({ shares }) => !shares.querySelector(".shares")) && !least;
   if (least > 0) limit.textContent = t("it_even", together(percent(least, 1)));
+  const refused = rows.every(({ reason }) => reason);
+  if (refused) limit.textContent = unread(rows.flatMap(({ unknown }) => unknown || [])) || rows[0].reason;
+  // what holds of all is said once, without a list
+  limit.hidden &&= !refused;
+  rows[0].node.parentElement.hidden = refused || least > 0;
 }
 
 /**
@@ -91,6 +97,9 @@ export function tokensOf(labels, axis, word) {
   return [...parts.values()].find((tokens) => spelled(tokens).trim().toLowerCase() === word) || [];
 }
 
+/** Which words a model does not know; empty where it knows all. @param {string[]} words */
+const unread = (words) => words.length && t("it_unknown", [...new Set(words)].map((word) => `“${word}”`).join(", "));
+
 /**
  * The weights of "it" on each word, of every head of the first self-attention that reads the sentence: exact.
  * @param {import("../state.js").Trace} trace @param {string[]} words
@@ -104,7 +113,7 @@ async function measure(trace, words) {
   const [it] = tokensOf(group.queries, axes.queries, "it").slice(-1);
   const places = words.map((word) => tokensOf(group.keys, axes.keys, word));
   const unknown = ["it", ...words].filter((_, at) => (at ? !places[at - 1].length : it === undefined));
-  if (unknown.length) return { reason: t("it_unknown", unknown.map((word) => `“${word}”`).join(", ")) };
+  if (unknown.length) return { reason: unread(unknown), unknown };
   const found = await getNumbers(`/api/v1/traces/${trace.trace_id}/row?${query({ group: group.name, q: it })}`);
   const [layers, heads, keys] = found.shape;
   const share = (/** @type {number} */ head, /** @type {number[]} */ tokens) =>

@@ -26,7 +26,7 @@ export function mount(place, run) {
     place,
     h("div", { class: "heading" }, h("h2", {}, run.model), h("span", { class: "side" }, kindOf(run))),
     run.adopted ? h("p", {}, t(isA(run))) : null,
-    run.stages.length ? drawing(run.stages) : h("p", {}, t("no_attention_model")),
+    run.stages.length ? drawing(run) : h("p", {}, t("no_attention_model")),
     h("dl", { class: "measures" }, facts(run)),
     Object.keys(run.metrics).length ? h("p", { class: "note" }, t("validated")) : null,
   );
@@ -82,12 +82,17 @@ export function metric(name, value) {
   return Math.abs(value) <= 1 ? decimals(value, 3) : number(value);
 }
 
-/** The model from what it reads to what it answers. @param {Stage[]} stages */
-function drawing(stages) {
+/**
+ * The model from what it reads to what it answers.
+ * @param {{ stages: Stage[], adopted?: { kind: string } }} run
+ */
+function drawing({ stages, adopted }) {
+  // the only one of a model from elsewhere is called as the model is
+  const only = stages.length === 1 && adopted?.kind;
   return h(
     "div",
     { class: "stages" },
-    stages.flatMap((stage, at) => [at ? arrow(stage) : null, block(stage)]),
+    stages.flatMap((stage, at) => [at ? arrow(stage) : null, block(stage, only || stage.name)]),
   );
 }
 
@@ -108,8 +113,8 @@ function arrow({ parts }) {
   );
 }
 
-/** @param {Stage} stage */
-function block({ name, count, parts }) {
+/** @param {Stage} stage @param {string} name */
+function block({ count, parts }, name) {
   const title = ["encoder", "decoder"].includes(name) ? t(name) : named("stage", name);
   return h(
     "div",

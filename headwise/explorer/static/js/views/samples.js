@@ -59,7 +59,8 @@ export function mount(place) {
   const node = h(
     "div",
     { class: "controls", role: "group", "aria-label": () => t("samples") },
-    home ? null : h("span", { class: "side" }, () => t("samples")),
+    // where nothing is shown, the line above says it
+    home ? null : h("span", { class: "side", hidden: () => !state.trace.value }, () => t("samples")),
     h(
       "span",
       { class: "tokens" },
@@ -94,6 +95,9 @@ function sample(name, home) {
   canvas.style.display = "block";
   follow(canvas, () => void (canvas.style.width = home ? "min(11rem, 26vw)" : state.trace.value ? "2.5rem" : "6rem"));
   const words = () => t(`sample_${name}`);
+  const title = home ? h("span", {}, words) : null;
+  // no wider than its picture
+  if (title) title.style.cssText = "display: block; contain: inline-size; white-space: normal";
   const button = h(
     "button",
     {
@@ -107,7 +111,8 @@ function sample(name, home) {
       },
     },
     canvas,
+    title,
   );
-  button.style.padding = "3px";
+  button.style.cssText = "padding: 3px; align-self: start";
   return button;
 }

@@ -31,7 +31,6 @@ export function worded(trace) {
       trace.axes[group.name][side].kind === "steps" ? group[side].map(minus) : group[side];
     return { ...group, queries: of("queries"), keys: of("keys") };
   });
-  const next = columns.map((/** @type {Column} */ { name, ahead }) => `${name} ${significant(ahead[0], 3)}`).join(", ");
   return {
     ...trace,
     groups,
@@ -39,10 +38,25 @@ export function worded(trace) {
       return titled(called, columns[0].past.length);
     },
     get output() {
-      return t("series_next", next);
+      return t(
+        "series_next",
+        next(columns, ({ ahead }) => ahead),
+      );
     },
   };
 }
+
+/**
+ * What came at the first step of a forecast; empty where nobody knows.
+ * @param {import("../state.js").Trace} trace
+ */
+export const truth = ({ places: { columns } }) =>
+  columns.every((/** @type {Column} */ column) => column.truth)
+    ? next(columns, (/** @type {any} */ column) => column.truth)
+    : "";
+
+/** @param {Column[]} columns @param {(column: Column) => number[]} of what is read of each */
+const next = (columns, of) => columns.map((column) => `${column.name} ${significant(of(column)[0], 3)}`).join(", ");
 
 /**
  * A series by its name, or as an example of its run.

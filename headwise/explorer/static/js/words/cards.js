@@ -8,16 +8,11 @@ export const WORDS = {
   story: ["{0}\u00a0takes\u00a0{1} from\u00a0{2}", "{0}\u00a0有\u00a0{1} 取\u2060自\u00a0{2}"],
   if_even: ["(evenly: {0})", "（均匀时 {0}）"],
   all_near_even: [
-    "This model has hardly learned: in every head each word looks at {1} almost alike, as in a model that is " +
-      "not trained (at least {0} of the entropy of equal weights). So its answers are left out, and its maps are " +
-      "pale: their colours go up to a weight of 100 %{2}.",
-    "此模型几乎没有学到什么：每个头里，每个词看{1}都差不多，与未训练的模型相同（熵至少为均匀权重的 {0}）。" +
-      "故不列出输出；热图的颜色以权重 100 % 为顶，因此平淡{2}。",
+    "This model has hardly learned: each word looks at {1} almost alike (at least {0} of the entropy of equal " +
+      "weights). So its maps are pale{2}, and its answers are left out.",
+    "此模型几乎没有学到什么：每个词看{1}都差不多（熵至少为均匀权重的 {0}）。因此热图{2}平淡，输出也不列出。",
   ],
-  first_rows: [
-    ". Only the first rows stand out, as they have few words to share 100 % among",
-    "；只有前几行醒目，因为可分的词很少",
-  ],
+  first_rows: [" below the first rows, which have few words to look at", "除前几行（可看的词很少）外都"],
   all_others: ["all others", "其他词"],
   all_before: ["itself and all before it", "自己与之前的词"],
   card_near_even: ["near even in every head: no word stands out", "各头都接近均匀：没有哪个词突出"],
@@ -32,6 +27,7 @@ export const WORDS = {
   place_of: ["{0} of\u00a0{1}\u00a0×\u00a0{2}", "{0}（共\u00a0{1}\u00a0×\u00a0{2}）"],
   story_moment: ["most weight at {1}: {0}", "权重最大处 {1}：{0}"],
   no_character: ["a byte that is no character", "不成字符的字节"],
+  heard: ["heard:", "听到："],
   truth: ["in the data: {0}", "数据中为：{0}"],
   begin_with: ["Type an input above, or begin with one of these:", "请在上方输入，或从其中一个开始："],
   look_on: ["Or look at {0} on the page {1}:", "或在“{1}”页查看 {0}："],

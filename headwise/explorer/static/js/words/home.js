@@ -14,8 +14,8 @@ export const WORDS = {
     "选一个输入，或自己键入。图背后的每个数都可以打开，亲手验算。",
   ],
   lead_pick: [
-    "Pick an input. Every number behind a picture can be opened and checked by hand.",
-    "选一个输入。图背后的每个数都可以打开，亲手验算。",
+    "Pick an input: its page shows where the model looks, and every number there can be checked by hand.",
+    "选一个输入：其页面显示模型在看哪里，每个数都可以亲手验算。",
   ],
   read_text: [
     "Each picture is a map of one head: a row for each word that looks, a column for each word that it looks at. The " +
@@ -23,9 +23,9 @@ export const WORDS = {
     "每幅图是一个头的热图：每行是一个发出注意的词，每列是一个被看的词；格子越醒目，权重越大。",
   ],
   read_image: [
-    "On the grey picture, blue shows where the word or the class token named below looks: the bluer, the larger the " +
-      "weight. The orange frame marks the largest.",
-    "灰度图上的蓝色为下方句中的词或类别标记所看之处：越蓝，权重越大；橙框处权重最大。",
+    "On the grey picture, blue shows the weights of the sentence below it: the bluer, the larger; the orange frame " +
+      "marks the largest. A model may look at another thing than the one that a word names, and yet be right.",
+    "灰度图上的蓝色为下方句中的权重：越蓝越大，橙框处最大。模型所看的不一定是词所指的东西，输出仍可能正确。",
   ],
   read_sound: [
     "Each picture is a recording: time runs from left to right, pitch upwards, and louder is lighter. The bars below " +
@@ -33,9 +33,9 @@ export const WORDS = {
     "每幅图是一段录音：从左到右为时间，从下到上为音高，越亮越响。下方的条为各时刻的权重，橙色者最大。",
   ],
   read_series: [
-    "Solid lines are what was measured, dashed ones the forecast, dots what came. Bars are the weights that one head " +
-      "gives to the steps, seen from the step at the orange line.",
-    "实线为已测的值，虚线为预测，圆点为真实值。条为某个头从橙色竖线处的一步出发、给各步的权重。",
+    "Solid lines are what was measured, dashed ones the forecast, dots what really came. Bars are the weights that " +
+      "one head gives to the steps, seen from the step at the orange line; the last line says how much the highest is.",
+    "实线为已测的值，虚线为预测，圆点为真实值。条为某个头从橙色竖线处的一步出发、给各步的权重，最高者的值见下方句中。",
   ],
   read_node: [
     "The large dot is the node that looks, the others are its neighbours; a colour is a class. The wider a line, the " +
@@ -78,8 +78,8 @@ export const WORDS = {
   example_n: ["example {0}", "示例 {0}"],
   it_even: [
     "The heads are near even here (at least {0} of the entropy of equal weights), so no word stands out. A " +
-      "trained model shows here which of the two words it looks at.",
-    "此处各头接近均匀（熵至少为均匀权重的 {0}），没有哪个词突出。训练好的模型在此显示更看哪个词。",
+      "trained model shows here which word “it” looks at.",
+    "此处各头接近均匀（熵至少为均匀权重的 {0}），没有哪个词突出。训练好的模型在此显示 “it” 更看哪个词。",
   ],
   no_attention_model: [
     "This model has no attention, so its pages are empty. A recipe with model.kind=vit, attention or transformer has.",

@@ -31,11 +31,12 @@ export const WORDS = {
   series_last: ["the last {0} steps of the series", "序列的最后 {0} 步"],
   series_next: ["next step: {0}", "下一步：{0}"],
   series_drawn: [
-    "{0}: the line is the history, dashes are the forecast, dots what came; filled are the weights of the chosen row",
+    "{0}: the line is the history, dashes are the forecast, dots what really came; filled are the weights of the " +
+      "chosen row",
     "{0}：实线为历史，虚线为预测，点为实际值；阴影为所选行的权重",
   ],
   series_key: [
-    "line: history · dashes: forecast · dots: what came · filled: weights of the chosen row",
+    "line: history · dashes: forecast · dots: what really came · filled: weights of the chosen row",
     "实线：历史 · 虚线：预测 · 点：实际值 · 阴影：所选行的权重",
   ],
 };

@@ -36,6 +36,8 @@ export const WORDS = {
     "点击图块或用方向键移动，查看它看向哪里；指向图块可读出数值。",
   ],
   click_key: ["Click a patch, or move with the arrows, to read its weight.", "点击图块或用方向键移动，读出它的权重。"],
+  not_the_thing: ["Where a head looks need not be the thing that the word names.", "头所看之处不一定是词所指的东西。"],
+  rollout_even: ["Evenly, each of the {0} keys would get {1}.", "均匀时，{0} 个键各得 {1}。"],
   greyed: ["The picture is grey so that colour shows weights alone.", "图片显示为灰色，使颜色只表示权重。"],
   on_image: ["on the image", "落在图像上"],
   overlay: ["Overlay", "叠加"],
