@@ -12,7 +12,8 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headName, layerNumber } from "../titles.js";
 import { spelled } from "./spelled.js";
-import { foldedBy, mutes, seen } from "./seen.js";
+import { unmute } from "./muted_heads.js";
+import { foldedBy, seen, silenced } from "./seen.js";
 import { toolbar } from "./toolbar.js";
 import { WORDS } from "../words/heads.js";
 
@@ -160,12 +161,12 @@ function muting(group) {
     const edits = read(state.edits.peek());
     // the largest weight of a muted head is anywhere
     state.lock(state.cell());
-    const there = edits.some((edit) => mutes(edit, layer, head));
-    if (!there) state.edits.value = written([...edits, { kind: "mute", layer, heads: [head] }]);
-    document.querySelector(".panel.whole")?.scrollIntoView({ block: "nearest" });
+    if (silenced(layer, head)) return unmute(layer, head);
+    state.edits.value = written([...edits, { kind: "mute", layer, heads: [head] }]);
+    return document.querySelector(".panel.whole")?.scrollIntoView({ block: "nearest" });
   };
   return h("button", { class: "small link", onclick: mute }, () => {
-    const { at, head } = state.place(group);
-    return t("mute_see", layerNumber(group.layers[at], at), head + 1);
+    const { at, layer, head } = state.place(group);
+    return t(silenced(layer, head) ? "unmute" : "mute_see", layerNumber(group.layers[at], at), head + 1);
   });
 }
