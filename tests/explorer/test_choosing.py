@@ -227,6 +227,15 @@ def test_masks_are_offered_where_they_change_something(page, site, group, masks)
     assert page.get_by_role("button", name="Narrow mask").is_visible() == bool(masks)
 
 
+def test_chinese_has_no_blank_between_its_own_words(page, site):
+    opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g=encoder+self&lang=zh&q=1&k=1")
+    page.wait_for_selector(".read .say:has-text('取自自身')")
+    closed = """async (parts) => (await import('/static/js/core/closed.js')).closed(parts).join('')"""
+    assert page.evaluate(closed, ["更多的 ", "40 %", " 取自 ", "自身", "。"]) == "更多的 40 % 取自自身。"
+    assert page.evaluate(closed, ["屏蔽 ", "交叉注意力 L2H4", " 时"]) == "屏蔽交叉注意力 L2H4 时"
+    assert page.evaluate(closed, ["值取自 ", "apple", "。"]) == "值取自 apple。"
+
+
 def test_a_graph_shows_each_head_that_is_chosen(page, site):
     """The first one too, where it opens on another."""
 

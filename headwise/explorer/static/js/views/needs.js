@@ -4,6 +4,7 @@
 import { getNumbers, post, postLines } from "../api.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
+import { closed } from "../core/closed.js";
 import { minus } from "../core/digits.js";
 import { LARGEST, NUMERALS } from "../core/fit.js";
 import { decimals, number } from "../core/text.js";
@@ -306,11 +307,8 @@ function shown({ rows: found, done }, groups) {
   const [first] = rows;
   const strong = (/** @type {string} */ text) => h("strong", {}, text);
   const { title, name } = headOf(first, groups);
-  const most = phrase(
-    "say_most_needed",
-    strong(`${title} ${name}`),
-    t(by),
-    strong(figure(first, measures.indexOf(by))),
+  const most = closed(
+    phrase("say_most_needed", strong(`${title} ${name}`), t(by), strong(figure(first, measures.indexOf(by)))),
   );
   return [
     done && h("p", { class: "say", role: "status" }, most),

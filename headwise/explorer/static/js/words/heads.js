@@ -7,6 +7,10 @@ export const WORDS = {
   evenest: ["most even", "最平均"],
   keys_a_row: ["{0} keys a row", "每行 {0} 个键"],
   evenly: ["evenly: {0}", "均匀时 {0}"],
+  evenly_note: [
+    "Evenly: what a head that looks everywhere alike gives to a single key.",
+    "均匀时：处处同等关注的头给单个键的份额。",
+  ],
   layer_n: ["layer {0}", "第 {0} 层"],
   find_limit: [
     "Numbers are means over the rows of this input alone. A hint, no proof.",
