@@ -130,7 +130,7 @@ def test_an_address_with_edits_that_are_none_is_read_without_them(page, site):
 
 
 def test_a_layer_with_another_mechanism_or_mask(page, site):
-    opened(page, site, f"{ATTEND}&g=encoder+self", "data-ready")
+    opened(page, site, ATTEND.replace("decoder+cross", "encoder+self"), "data-ready")
     page.get_by_role("button", name="Swap mechanism").click()
     page.wait_for_selector("html[data-changed]")
     page.get_by_role("button", name="Narrow mask").click()
