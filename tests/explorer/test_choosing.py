@@ -179,6 +179,63 @@ def test_a_muted_map_says_that_it_is_muted(page, site):
     assert page.locator(".folded:visible").count() == 0
 
 
+def test_a_muted_head_is_compared_with_none_and_can_be_taken_back_there(page, site):
+    at = f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g=encoder+self&v=needs&l=0&h=0"
+    opened(page, site, at)
+    page.wait_for_selector("html[data-ready$='/needs']")
+    page.get_by_role("button", name="Mute layer 1, head 1, and see").click()
+    page.wait_for_selector(".similarity .unshown:has-text('Muted, and so left out: layer 1, head 1.')")
+    page.wait_for_selector("div.legend:has-text('▨ muted')")
+    # what it changes stands here too
+    page.wait_for_selector(".change .say, .change p")
+    assert page.locator(".edits li").count() == 1
+    assert "layer 1, head 1" not in page.locator(".similarity > div > .say").first.inner_text()
+    page.get_by_role("button", name="Table").click()
+    page.wait_for_selector("table.heads")
+    assert page.locator("table.heads tbody tr").first.inner_text().split() == ["1", "1", "muted"]
+    page.get_by_role("button", name="Similarity").click()
+    page.locator(".similarity .unshown button").click()
+    page.wait_for_selector("button:has-text('Mute layer 1, head 1, and see')")
+    assert "e=" not in page.url
+    page.wait_for_function("!document.querySelector('.similarity .unshown')")
+
+
+def test_what_is_read_beside_the_map_does_not_cover_the_foot_of_the_screen(page, site):
+    opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g=encoder+self")
+    foot = page.locator("p.status")
+    page.locator("canvas.heat").click(position={"x": 3, "y": 3})
+    page.wait_for_selector("p.status.unseen:has-text('→')", state="attached")
+    assert foot.evaluate("(line) => getComputedStyle(line).clipPath") == "inset(50%)"
+    # what stands nowhere else is seen
+    page.evaluate("import('/static/js/state.js').then((state) => { state.status.value = 'unread'; })")
+    page.wait_for_selector("p.status:not(.unseen):has-text('unread')")
+    page.get_by_role("button", name="Similarity").click()
+    page.wait_for_selector("html[data-ready$='/needs']")
+    page.locator("canvas.heat").click(position={"x": 3, "y": 3})
+    page.wait_for_selector("p.status.unseen:has-text('the same head')", state="attached")
+
+
+@pytest.mark.parametrize(
+    ("group", "masks"),
+    [("encoder+self", ["causal", "window"]), ("decoder+self", ["window"]), ("decoder+cross", [])],
+)
+def test_masks_are_offered_where_they_change_something(page, site, group, masks):
+    opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g={group}")
+    page.get_by_role("button", name="Mute head").wait_for()
+    names = page.get_by_label("Narrow mask").locator("option").all_inner_texts()
+    assert list(dict.fromkeys(name.split()[0] for name in names)) == masks
+    assert page.get_by_role("button", name="Narrow mask").is_visible() == bool(masks)
+
+
+def test_chinese_has_no_blank_between_its_own_words(page, site):
+    opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g=encoder+self&lang=zh&q=1&k=1")
+    page.wait_for_selector(".read .say:has-text('取自自身')")
+    closed = """async (parts) => (await import('/static/js/core/closed.js')).closed(parts).join('')"""
+    assert page.evaluate(closed, ["更多的 ", "40 %", " 取自 ", "自身", "。"]) == "更多的 40 % 取自自身。"
+    assert page.evaluate(closed, ["屏蔽 ", "交叉注意力 L2H4", " 时"]) == "屏蔽交叉注意力 L2H4 时"
+    assert page.evaluate(closed, ["值取自 ", "apple", "。"]) == "值取自 apple。"
+
+
 def test_a_graph_shows_each_head_that_is_chosen(page, site):
     """The first one too, where it opens on another."""
 

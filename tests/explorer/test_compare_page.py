@@ -130,16 +130,19 @@ def test_an_address_with_edits_that_are_none_is_read_without_them(page, site):
 
 
 def test_a_layer_with_another_mechanism_or_mask(page, site):
-    opened(page, site, ATTEND, "data-ready")
+    opened(page, site, ATTEND.replace("decoder+cross", "encoder+self"), "data-ready")
     page.get_by_role("button", name="Swap mechanism").click()
     page.wait_for_selector("html[data-changed]")
     page.get_by_role("button", name="Narrow mask").click()
     page.wait_for_selector(".edits li:nth-child(2)")
     assert "sparsemax" in page.locator(".edits li").first.inner_text()
     page.wait_for_selector(".answer:has-text('answer')")
-    # what is hidden or set needs a cell, which a table has not
+    # what is edited is told and taken back by a table too
     page.get_by_role("button", name="Table").click()
     page.wait_for_selector("table.heads")
+    page.get_by_role("button", name="Clear").click()
+    # without edits it has nothing to hide or to set: these need a cell
+    page.wait_for_function("!document.querySelector('.edits li')")
     assert not page.get_by_role("button", name="Set weight").is_visible()
 
 

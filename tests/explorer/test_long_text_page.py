@@ -115,6 +115,17 @@ def test_a_text_opens_where_the_row_has_its_largest_key(page, site, exact):
     assert first <= largest + 1 <= last
 
 
+def test_what_is_read_stays_in_sight_where_lines_break_elsewhere(page, site):
+    opened(page, site, "&v=text&q=150&h=0")
+    page.wait_for_selector(".many .token[data-looked]")
+    inside = """() => { const box = document.querySelector('.many'), one = box.querySelector('[data-looked]');
+        const [outer, inner] = [box, one].map((node) => node.getBoundingClientRect());
+        return inner.top >= outer.top - 1 && inner.bottom <= outer.bottom + 1; }"""
+    page.wait_for_function(inside)
+    page.evaluate("() => { document.querySelector('.many').style.width = '40%'; }")
+    page.wait_for_function(inside)
+
+
 def test_a_text_opens_on_a_row_with_many_keys_and_its_tints_are_on_the_screen(page, site, exact):
     page.set_viewport_size({"width": 1440, "height": 900})
     opened(page, site, "&v=text&h=0")

@@ -103,7 +103,8 @@ export function mount(place) {
     }),
     effect(() => {
       tabs.hidden = !state.trace.value;
-      edits.hidden = tabs.hidden || !(state.view.value in LARGE);
+      // where nothing can be pointed at, what is edited is told and taken back
+      edits.hidden = tabs.hidden || !(state.view.value in LARGE || state.edits.value);
       // what was read of another input does not stay
       if (state.trace.value) return;
       fill(read);

@@ -2,7 +2,7 @@
 /** Edits of the chosen head, layer or token: what can be done, what is done, and what it changes in the answer. */
 
 import { getNumbers, query } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, follow, h } from "../dom.js";
 import { effect } from "../store.js";
 import { MOST, read, written } from "../core/edits.js";
 import { number, percent, shown } from "../core/text.js";
@@ -24,6 +24,13 @@ const SWAPS = [
   "mechanism~linear",
 ];
 const MASKS = ["causal~1", "window~0", "window~1", "window~2", "window~4"];
+
+/** The masks that mean something for the chosen group: its tokens have an order, and it looks ahead of them. */
+function masks() {
+  const group = state.chosen();
+  const ordered = group && state.oneSequence(group) && !["node", "graph"].includes(state.reads());
+  return ordered ? MASKS.filter((mask) => !(group.causal && mask === "causal~1")) : [];
+}
 
 /** A swap, such as "normalizer sparsemax". @param {string} swap */
 export const swapName = (swap) => t(`swap_${swap.split("~")[0]}`, swap.split("~")[1]);
@@ -96,13 +103,19 @@ function controls() {
       weight,
       h("label", {}, shares, () => t("renormalized")),
     ),
-    menu("swaplayer", SWAPS, swapName, here, (layer, one) => {
-      const [what, name] = one.split("~");
-      return { kind: "swap", layer, [what]: name };
-    }),
+    menu(
+      "swaplayer",
+      () => SWAPS,
+      swapName,
+      here,
+      (layer, one) => {
+        const [what, name] = one.split("~");
+        return { kind: "swap", layer, [what]: name };
+      },
+    ),
     menu(
       "narrow",
-      MASKS,
+      masks,
       (one) => maskName(one.split("~")[0], one.split("~")[1]),
       here,
       (layer, one) => {
@@ -145,21 +158,25 @@ function forced(layer, head, weight, shares) {
 /**
  * A list of which one is chosen for the layer.
  * @param {string} name
- * @param {string[]} items
+ * @param {() => string[]} items those that are of use; without any there is no list
  * @param {(one: string) => string} words
  * @param {any} here
  * @param {(layer: string, one: string) => any} made
  */
 function menu(name, items, words, here, made) {
-  const list = h(
-    "select",
-    { "aria-label": () => t(name) },
-    items.map((one) => h("option", { value: one }, () => words(one))),
-  );
+  const list = h("select", { "aria-label": () => t(name) });
+  follow(list, () => {
+    const now = list.value;
+    fill(
+      list,
+      items().map((one) => h("option", { value: one }, words(one))),
+    );
+    if (items().includes(now)) list.value = now;
+  });
   const act = here((/** @type {any} */ _, /** @type {{ layer: string }} */ at) => add(made(at.layer, list.value)));
   return h(
     "span",
-    { class: "set" },
+    { class: "set", hidden: () => !items().length },
     h("button", { onclick: act }, () => t(name)),
     list,
   );

@@ -9,10 +9,11 @@ import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
 import { batch, signal } from "../store.js";
 import * as state from "../state.js";
-import { learn, t } from "../strings.js";
+import { learn, sentences, t } from "../strings.js";
 import { headName, layerNumber } from "../titles.js";
 import { spelled } from "./spelled.js";
-import { foldedBy, mutes, seen } from "./seen.js";
+import { unmute } from "./muted_heads.js";
+import { foldedBy, seen, silenced } from "./seen.js";
 import { toolbar } from "./toolbar.js";
 import { WORDS } from "../words/heads.js";
 
@@ -65,12 +66,13 @@ export function mount(place, trace, group) {
   let alive = true;
   const steps = spelled(trace, group).keys.kind === "steps";
   const tokens = steps || [undefined, "tokens"].includes(spelled(trace, group).keys.kind);
+  const meant = h("span", {}, t("find_limit"));
   const list = toolbar(() => t("find"), "finder");
   fill(
     place,
     h("h2", {}, t("find"), state.method() ? h("span", { class: "side" }, " ", t("by_weights")) : null),
     list,
-    h("p", { class: "note" }, t("find_limit"), " ", inside() ? null : muting(group)),
+    h("p", { class: "note" }, meant, " ", inside() ? null : muting(group)),
   );
   const path = query({ group: group.name, ...foldedBy(trace, group) });
   // the map comes first
@@ -100,6 +102,7 @@ export function mount(place, trace, group) {
         }),
       ];
       fill(list, buttons);
+      if (list.querySelector(".kind-of-head .side")) meant.textContent = sentences(t("find_limit"), t("evenly_note"));
       list.querySelectorAll("button").forEach((one, at) => (one.tabIndex = at ? -1 : 0));
     },
     (error) => alive && fill(list, h("p", { class: "failed" }, error.message)),
@@ -160,12 +163,12 @@ function muting(group) {
     const edits = read(state.edits.peek());
     // the largest weight of a muted head is anywhere
     state.lock(state.cell());
-    const there = edits.some((edit) => mutes(edit, layer, head));
-    if (!there) state.edits.value = written([...edits, { kind: "mute", layer, heads: [head] }]);
-    document.querySelector(".panel.whole")?.scrollIntoView({ block: "nearest" });
+    if (silenced(layer, head)) return unmute(layer, head);
+    state.edits.value = written([...edits, { kind: "mute", layer, heads: [head] }]);
+    return document.querySelector(".panel.whole")?.scrollIntoView({ block: "nearest" });
   };
   return h("button", { class: "small link", onclick: mute }, () => {
-    const { at, head } = state.place(group);
-    return t("mute_see", layerNumber(group.layers[at], at), head + 1);
+    const { at, layer, head } = state.place(group);
+    return t(silenced(layer, head) ? "unmute" : "mute_see", layerNumber(group.layers[at], at), head + 1);
   });
 }

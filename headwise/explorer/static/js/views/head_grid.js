@@ -8,7 +8,7 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { GAP, gridOf } from "./grid.js";
-import { rolled, rolls } from "./seen.js";
+import { rolled, rolls, silenced } from "./seen.js";
 
 /**
  * Pixels of the pictures of all layers, and of the numbers above them.
@@ -26,6 +26,8 @@ export function mount(place, group, thumbs, dark, side = 40) {
   const picture = (/** @type {number} */ layer, /** @type {number} */ head) => {
     const at = (layer * heads + head) * rows * columns;
     const entries = Int16Array.from(thumbs.data.subarray(at, at + rows * columns));
+    // a muted head is no head of zeros
+    if (silenced(group.layers[layer], head)) entries.fill(-1);
     const canvas = painted(entries, rows, columns, dark ? "ink dark" : "ink light");
     canvas.className = "thumb";
     return canvas;

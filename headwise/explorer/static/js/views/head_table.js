@@ -7,6 +7,8 @@ import { decimals } from "../core/text.js";
 import * as state from "../state.js";
 import { learn, phrase, sentences, t } from "../strings.js";
 import { groupTitle, headName, layerNumber } from "../titles.js";
+import { mutedHeads } from "./muted_heads.js";
+import { silenced } from "./seen.js";
 import { WORDS } from "../words/heads.js";
 
 learn(WORDS);
@@ -65,7 +67,11 @@ export function mount(place, group, summary) {
   });
   place.append(
     h("h2", {}, t("heads_in_numbers", groupTitle(group))),
-    spread(rows, group),
+    mutedHeads(group),
+    spread(
+      rows.filter(({ layer, head }) => !silenced(group.layers[layer], head)),
+      group,
+    ),
     h("p", { class: "note" }, t("heads_table_use")),
     // on a narrow screen the table comes first
     h(
@@ -129,7 +135,9 @@ function line(row, group, columns, most, ends) {
     { class: () => (state.place(group).at === row.layer && state.place(group).head === row.head ? "chosen" : "") },
     h("td", { title: group.layers[row.layer] }, layerNumber(group.layers[row.layer], row.layer)),
     h("td", {}, h("button", { onclick: choose }, row.head + 1)),
-    columns.map((name, at) => measured(row.found[name], most[at], ends[at])),
+    silenced(group.layers[row.layer], row.head)
+      ? h("td", { class: "note", colspan: columns.length }, t("is_muted"))
+      : columns.map((name, at) => measured(row.found[name], most[at], ends[at])),
   );
 }
 

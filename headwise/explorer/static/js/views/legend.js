@@ -47,9 +47,9 @@ export function shading({ weights, scores, quantity, top: given, absent, write }
 /**
  * Colours in even steps from one number to another, for numbers that all lie far from 0.
  * @param {ArrayLike<number>} values @param {number} low @param {number} top @param {string} title
- * @returns {Shading}
+ * @param {string} [pair] words for minus infinity @returns {Shading}
  */
-export function between(values, low, top, title) {
+export function between(values, low, top, title, pair) {
   const name = state.inks();
   const cells = entries(
     Float32Array.from(values, (value) => value - low),
@@ -59,8 +59,17 @@ export function between(values, low, top, title) {
   const ends = /** @type {[number, string][]} */ ([0, 0.5, 1].map((at) => [at, share(low + at * (top - low))]));
   // a head with itself lies beyond the pairs that colours tell apart
   if (Array.from(values).some((value) => value > top)) ends[2][1] = `≥${ends[2][1]}`;
-  const numeral = (/** @type {number} */ at) => ({ text: share(values[at]), colour: letters(name, cells[at]) });
-  return { name, cells, ticks: ends, title, numeral, even: true };
+  const numeral = (/** @type {number} */ at) =>
+    cells[at] < 0 ? null : { text: share(values[at]), colour: letters(name, cells[at]) };
+  return {
+    name,
+    cells,
+    ticks: ends,
+    title,
+    numeral,
+    even: true,
+    absent: pair ? { pair, blank: [], hidden: "" } : undefined,
+  };
 }
 
 /** A bar of a ramp, or of 256 colours, with marks below it. @param {...any} heading what stands above it */

@@ -9,6 +9,7 @@ import { marked, numbered, painted, parted, under, windowed } from "../core/heat
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as axis from "./axis.js";
+import { say } from "./heard.js";
 import * as legend from "./legend.js";
 
 /** Pixels to the right of a map that fills its place. */
@@ -26,10 +27,11 @@ const MOVES = /** @type {Record<string, [number, number]>} */ ({
  * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, low?: number,
  *   signed?: boolean, title: string, width?: number, cell: { value: any, peek: () => any },
  *   told: (q: number, k: number) => string, pick?: (q: number, k: number) => void,
- *   spot?: () => { q: number, k: number }, quantity?: string, sides?: { from: string, to: string },
+ *   spot?: () => { q: number, k: number }, quantity?: string, absent?: string, sides?: { from: string, to: string },
  *   room?: { rows: string[][], columns: string[][] }, most?: () => number }} Matrix
  * `quantity`: what the numbers are; with it the map is as wide as its place, has a legend and numbers in its cells;
- * `low`: where colours begin, in even steps up to `top`; `sides`: what rows and columns are; `spot`: the cell that is
+ * `absent`: words for minus infinity; `low`: where colours begin, in even steps up to `top`; `sides`: what rows and
+ * columns are; `spot`: the cell that is
  * marked while none is looked at; `most`: pixels of a cell at most; `room`: labels
  * of this and of other maps, which all leave as much room
  */
@@ -115,8 +117,8 @@ export function mount(place, matrix) {
  * Its numbers as colours, in their own scale where they have a legend.
  * @param {Matrix} matrix @returns {{ name: string, cells: Int16Array, numeral?: legend.Shading["numeral"] }}
  */
-function shaded({ values, top, low, signed: signs, quantity }) {
-  if (quantity && low !== undefined) return legend.between(values, low, top, quantity);
+function shaded({ values, top, low, signed: signs, quantity, absent }) {
+  if (quantity && low !== undefined) return legend.between(values, low, top, quantity, absent);
   if (quantity) return legend.shading({ weights: Float32Array.from(values), scores: signs, quantity, top });
   return {
     name: signs ? state.signs() : state.inks(),
@@ -128,7 +130,7 @@ function shaded({ values, top, low, signed: signs, quantity }) {
 function chosen(matrix) {
   const at = matrix.cell.peek();
   if (!at) return;
-  state.status.value = matrix.told(at.q, at.k);
+  say(matrix.told(at.q, at.k), true);
   if (matrix.pick) matrix.pick(at.q, at.k);
 }
 
@@ -142,7 +144,7 @@ function pressed(event, matrix, rows, columns) {
   const at = matrix.cell.peek() || { q: -move[0], k: -move[1] };
   const inside = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(count - 1, value));
   matrix.cell.value = { q: inside(at.q + move[0], rows), k: inside(at.k + move[1], columns) };
-  state.status.value = matrix.told(matrix.cell.peek().q, matrix.cell.peek().k);
+  say(matrix.told(matrix.cell.peek().q, matrix.cell.peek().k), true);
 }
 
 /**

@@ -4,6 +4,7 @@
 import { getNumbers, post, postLines } from "../api.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
+import { closed } from "../core/closed.js";
 import { minus } from "../core/digits.js";
 import { LARGEST, NUMERALS } from "../core/fit.js";
 import { decimals, number } from "../core/text.js";
@@ -12,6 +13,8 @@ import * as state from "../state.js";
 import { learn, phrase, sentences, t } from "../strings.js";
 import { brief, groupTitle, layerNumber, layerTitle } from "../titles.js";
 import * as map from "./map.js";
+import { mutedHeads } from "./muted_heads.js";
+import { silenced } from "./seen.js";
 import { WORDS } from "../words/needs.js";
 
 learn(WORDS);
@@ -84,7 +87,7 @@ export function mount(place, trace, group, alive) {
         h("div", { class: "controls" }, h("button", { onclick: compare }, t("compareinputs"))),
       ]
     : h("p", { class: "side" }, t("onlytyped"));
-  const alike = h("div", {}, h("h2", {}, t("similar")), said, similar);
+  const alike = h("div", {}, h("h2", {}, t("similar")), mutedHeads(group), said, similar);
   alike.append(h("p", { class: "side" }, t("similarnote"), " ", over));
   place.append(h("div", { class: "similarity" }, alike, h("div", {}, own)));
   const ends = typed ? [one_by_one(muted, trace, given)] : [];
@@ -107,15 +110,23 @@ export function mount(place, trace, group, alive) {
     );
     const heads = places.map(({ layer, head }) => [layerNumber(group.layers[layer], layer), head + 1]);
     const [names, whole] = ["layer_head_short", "layer_head_n"].map((form) => heads.map((head) => t(form, ...head)));
+    // rows of zeros are alike to nothing
+    const mute = places.map(({ layer, head }) => silenced(group.layers[layer], head));
+    const values = Float32Array.from(found.data, (value, at) =>
+      mute[Math.floor(at / names.length)] || mute[at % names.length] ? -Infinity : value,
+    );
     const told = (/** @type {number} */ q, /** @type {number} */ k) =>
-      `${whole[q]} ~ ${whole[k]} ${number(found.data[q * names.length + k])}`;
+      `${whole[q]} ~ ${whole[k]}: ${
+        mute[q] || mute[k] ? t("similar_muted") : q === k ? t("same_head") : number(values[q * names.length + k])
+      }`;
     const pick = (/** @type {number} */ q) => choose(places[q].layer, places[q].head);
-    fill(said, ...mostAlike(found.data, whole));
+    fill(said, ...mostAlike(values, whole));
     drawn = map.mount(similar, {
-      values: found.data,
+      values,
+      absent: t("similar_muted"),
       rows: names,
       columns: names,
-      ...spread(found.data, names.length),
+      ...spread(values, names.length),
       title: t("similar"),
       cell: signal(null),
       told,
@@ -153,7 +164,7 @@ const comparedLayers = (group) => (group.compared === "layer" ? [state.place(gro
  * @param {ArrayLike<number>} values a row for each head @param {number} heads
  */
 function spread(values, heads) {
-  const pairs = Array.from(values).filter((_, at) => at % (heads + 1));
+  const pairs = Array.from(values).filter((value, at) => at % (heads + 1) && value > -Infinity);
   const [low, top] = [Math.min(...pairs), Math.max(...pairs)];
   return low < top ? { low, top } : { low: 0, top: 1 };
 }
@@ -172,9 +183,10 @@ function largest(place, heads) {
  * @param {ArrayLike<number>} values a row for each head @param {string[]} names of the heads
  */
 function mostAlike(values, names) {
-  const pairs = names.flatMap((_, q) => names.slice(0, q).map((_, k) => [q, k]));
-  if (!pairs.length) return [];
   const value = (/** @type {number[]} */ [q, k]) => values[q * names.length + k];
+  const every = names.flatMap((_, q) => names.slice(0, q).map((_, k) => [q, k]));
+  const pairs = every.filter((pair) => value(pair) > -Infinity);
+  if (!pairs.length) return [];
   const [q, k] = pairs.reduce((best, pair) => (value(pair) > value(best) ? pair : best));
   const strong = (/** @type {string} */ text) => h("strong", {}, text);
   return phrase("say_alike", strong(names[k]), strong(names[q]), strong(number(value([q, k]))));
@@ -295,11 +307,8 @@ function shown({ rows: found, done }, groups) {
   const [first] = rows;
   const strong = (/** @type {string} */ text) => h("strong", {}, text);
   const { title, name } = headOf(first, groups);
-  const most = phrase(
-    "say_most_needed",
-    strong(`${title} ${name}`),
-    t(by),
-    strong(figure(first, measures.indexOf(by))),
+  const most = closed(
+    phrase("say_most_needed", strong(`${title} ${name}`), t(by), strong(figure(first, measures.indexOf(by)))),
   );
   return [
     done && h("p", { class: "say", role: "status" }, most),

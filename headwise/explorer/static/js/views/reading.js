@@ -4,6 +4,7 @@
 import { getNumbers, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import { inside } from "../inside.js";
+import { closed } from "../core/closed.js";
 import { quoted } from "../core/quoted.js";
 import { apart, cut, number, percent } from "../core/text.js";
 import { effect } from "../store.js";
@@ -107,10 +108,10 @@ export function mount(place, head, trace, group) {
     const meant = h("p", { class: "note" }, facts.childNodes.length ? t("facts_note") : "");
     fill(
       body,
-      h("p", { class: "say" }, phrase(template, strong(from), strong(percent(row[k], 1)), strong(to))),
+      h("p", { class: "say" }, closed(phrase(template, strong(from), strong(percent(row[k], 1)), strong(to)))),
       largest < 0 || row[k] === -Infinity
         ? null
-        : h("p", {}, phrase("say_most", percent(row[largest], 1), h("bdi", {}, pair(q, largest)[1]))),
+        : h("p", {}, closed(phrase("say_most", percent(row[largest], 1), h("bdi", {}, pair(q, largest)[1])))),
       h("h2", {}, phrase(group.kind === "pooled" ? "row_answer" : "row_of", h("bdi", {}, from))),
       // few weights of many keys are compared with the largest of them
       shares(many ? (at) => toName(at, true) : apart(keys, (label) => cut(label, LETTERS)), row, order, k, {

@@ -81,7 +81,7 @@ export async function seen(trace, group, other) {
   const queries = group.kind === "pooled" ? group.queries.map((label) => classOf(label)?.name ?? label) : group.queries;
   const found = folded({ weights: marked, queries, keys }, spelled(trace, group), how);
   const title = rollout ? t("layer_head", t("rollout"), groupTitle(group)) : headTitle(group, at, head);
-  const silent = !rollout && read(state.edits.value).some((edit) => mutes(edit, layer, head));
+  const silent = !rollout && silenced(layer, head);
   const torn = [...queries, ...keys].some((label) => cut(label, 64).includes("\ufffd")) ? t("part_of_character") : "";
   const note = [torn, silent ? t("muted_head") : "", rollout ? t("rollout_note") : "", told(group, found, how)];
   const plain = found.weights === marked ? weights : found.weights.map((weight) => (weight === -Infinity ? 0 : weight));
@@ -103,6 +103,9 @@ export async function seen(trace, group, other) {
 /** @param {import("../core/edits.js").Edit} edit @param {string} layer @param {number} head */
 export const mutes = (edit, layer, head) =>
   edit.kind === "mute" && edit.layer === layer && Boolean(edit.heads?.includes(head));
+
+/** Whether a head is muted. @param {string} layer @param {number} head */
+export const silenced = (layer, head) => read(state.edits.value).some((edit) => mutes(edit, layer, head));
 
 /**
  * The scores under the mask; null where a layer has none.

@@ -264,17 +264,31 @@ function side(place, title, tokens, wanted) {
     box.style.maxHeight = `${most * line - (line - tokens[0].offsetHeight) / 2}px`;
     look();
   };
-  const resized = new ResizeObserver(() => cutBetween());
+  let [scrolled, mounted, alive] = [false, false, true];
+  /** Brings what is wanted to the middle; what somebody scrolled away stays where it is. */
+  const middle = () => {
+    const node = tokens[wanted().at];
+    const [top, high] = [box.scrollTop, box.clientHeight];
+    if (!node || (node.offsetTop >= top && node.offsetTop + node.offsetHeight <= top + high)) return;
+    box.scrollTop = node.offsetTop - (high - node.offsetHeight) / 2;
+    scrolled = false;
+  };
+  // lines break elsewhere with another width, and once letters have come
+  const again = () => {
+    if (!alive) return;
+    cutBetween();
+    if (!scrolled) middle();
+  };
+  const resized = new ResizeObserver(again);
   resized.observe(box);
+  document.fonts.ready.then(again);
   box.addEventListener("scroll", look);
-  let mounted = false;
+  for (const name of ["wheel", "pointerdown", "keydown"]) box.addEventListener(name, () => (scrolled = true));
   const end = effect(() => {
     const { at, chosen: here, tinted } = wanted();
     cutBetween(tinted ? TALL : LOW);
     const node = tokens[at];
-    const [top, high] = [box.scrollTop, box.clientHeight];
-    if (node && (node.offsetTop < top || node.offsetTop + node.offsetHeight > top + high))
-      box.scrollTop = node.offsetTop - Math.floor(high / 3);
+    middle();
     // a click far below brings it back to the screen
     if (node && mounted && here) node.scrollIntoView({ block: "nearest" });
     mounted = true;
@@ -282,6 +296,7 @@ function side(place, title, tokens, wanted) {
   return {
     seen,
     end: () => {
+      alive = false;
       resized.disconnect();
       end();
     },

@@ -7,12 +7,20 @@ export const WORDS = {
   evenest: ["most even", "最平均"],
   keys_a_row: ["{0} keys a row", "每行 {0} 个键"],
   evenly: ["evenly: {0}", "均匀时 {0}"],
+  evenly_note: [
+    "Evenly: what a head that looks everywhere alike gives to a single key.",
+    "均匀时：处处同等关注的头给单个键的份额。",
+  ],
   layer_n: ["layer {0}", "第 {0} 层"],
   find_limit: [
     "Numbers are means over the rows of this input alone. A hint, no proof.",
     "数值为各行的平均，仅据这一个输入；只是线索，并非证明。",
   ],
   mute_see: ["Mute layer {0}, head {1}, and see", "屏蔽第 {0} 层第 {1} 头再看"],
+  heads_muted: ["Muted, and so left out: {0}.", "已屏蔽，不计入：{0}。"],
+  unedit: ["Undo", "撤销"],
+  is_muted: ["muted", "已屏蔽"],
+  unmute: ["Unmute layer {0}, head {1}", "取消屏蔽第 {0} 层第 {1} 头"],
   heads_in_numbers: ["Heads in numbers: {0}", "各头的数值：{0}"],
   meaning_entropy: ["Entropy: how spread a row is, 0 for a single key.", "熵：一行的分散程度，只看一个键时为 0。"],
   meaning_effective: [

@@ -18,6 +18,8 @@ export const WORDS = {
       "are typed.",
     "仅针对上面的输入：只有可输入文本的模型才能比较多个输入、逐个屏蔽各头。",
   ],
+  similar_muted: ["muted: not compared", "已屏蔽：不作比较"],
+  same_head: ["the same head", "同一个头"],
   similar_bar: ["similarity of two heads", "两个头的相似度"],
   similar_head: ["layer and head", "层与头"],
   layer_head_short: ["L{0}H{1}", "L{0}H{1}"],

@@ -16,7 +16,7 @@ export const WORDS = {
     "Entropy: how spread the row is, 0 for one key. Keys looked at: as if over so many keys, evenly.",
     "熵：此行的分散程度，只看一个键时为 0。有效键数：相当于均匀地看这么多个键。",
   ],
-  score_note: ["Score: what the weight is made from, with the rest of its row.", "得分：与同行其余得分一起算出权重。"],
+  score_note: ["Score: the scores of a row are turned into its weights.", "得分：一行的各得分换算成该行的权重。"],
   full_bar: ["A full bar is {0}.", "满格为 {0}。"],
   mark_space: ["␣ is a space.", "␣ 表示空格。"],
   mark_place: ["In brackets: the position, where a token stands more than once.", "括号内为位置，用于区分相同的词元。"],
