@@ -14,7 +14,24 @@ from headwise.labels import decimals, percent
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node")
 CORE = Path(str(files("headwise.explorer") / "static" / "js" / "core"))
-NUMBERS = [0, 1, -1, 0.5, 0.996, 0.999989, 0.99999999, -0.99999, 1e-5, -1e-5, 6e-8, -6e-8, 0.0049, 3.14159, 123.456, 1.002]
+NUMBERS = [
+    0,
+    1,
+    -1,
+    0.5,
+    0.996,
+    0.999989,
+    0.99999999,
+    -0.99999,
+    1e-5,
+    -1e-5,
+    6e-8,
+    -6e-8,
+    0.0049,
+    3.14159,
+    123.456,
+    1.002,
+]
 
 
 @pytest.fixture(scope="module")
