@@ -147,7 +147,7 @@ function turning(values, pair, grid) {
   // within the first row only what turns with the column does
   const across = angleOf(values, 1, pair, false);
   const speed = across || angleOf(values, grid, pair, false);
-  return t("period_n", t(across ? "period_columns" : "period_rows", number((2 * Math.PI) / speed)));
+  return t(across ? "period_columns" : "period_rows", number((2 * Math.PI) / speed));
 }
 
 /** The sentence of what is to be seen, from the numbers. @param {Drawn} what */

@@ -63,7 +63,7 @@ export const WORDS = {
     "Here the positions are the patches of a grid of {0} × {0}, counted from 0.",
     "此处的位置是 {0} × {0} 网格的图块，从 0 数起。",
   ],
-  in_grid: ["{0} (row {1}, column {2})", "{0}（第 {1} 行第 {2} 列）"],
+  in_grid: ["{0} (row {1}, column {2}; below each hand its period)", "{0}（第 {1} 行第 {2} 列；指针下方为周期）"],
   untrained: ["untrained: what is learned is drawn at random here", "未训练：可学习部分此处为随机值"],
   draws_nothing: ["These positions do nothing: there is nothing to draw.", "这种位置不做任何事：没有可画的。"],
   draws_later: [
