@@ -88,7 +88,8 @@ def built(kind: str, n: int, d: int, base: float) -> Position:
         if _has_base(position_type):
             grid = {"width": square(kind, n)} if "width" in inspect.signature(position_type).parameters else {}
             return position_type(d, base=base, **grid)
-        return position_type.sized(d, d, _HEADS, n)
+        # whose shares of the query's position begin at this length
+        return position_type.sized(d, d, _HEADS, max(1, n // 4) if kind == "fire" else n)
 
 
 def role(scheme: Position) -> Role | None:

@@ -242,14 +242,15 @@ def test_an_example_is_compared_with_itself_and_with_what_another_run_makes_of_i
     assert first == second
     sides = unfolded(page)
     inputs = sides.locator("input[type=text]")
-    assert [one.input_value() for one in inputs.all()] == ["1", ""]
+    # what A is of stands in the bar above
+    assert [one.input_value() for one in inputs.all()] == [""]
     with page.expect_request(lambda one: one.method == "POST" and '"twin"' in one.post_data) as sent:
         sides.nth(1).get_by_label("model").select_option("twin")
     told = page.request.post(f"{site}api/v1/traces", data={"model": "run", "example": 1}).json()
     assert sent.value.post_data_json["text"] == told["source"]
     # what is typed takes the place of the example
-    inputs.first.fill(TEXT)
-    inputs.first.press("Enter")
+    page.fill("#input", TEXT)
+    page.press("#input", "Enter")
     page.wait_for_function("new URLSearchParams(location.hash.split('?')[1]).get('x') === 'a and g .'")
     assert "ex=" not in page.url
 
@@ -270,6 +271,12 @@ def test_two_heads_their_difference_and_one_pointer_for_all(page, site):
     second.get_by_label("head").select_option("0")
     page.wait_for_selector("html[data-ready$='/0']")
     assert all(value == 0 for value in under(page, maps.nth(2), one.shape, 0, 0)[2:])
+    # what a map says of a cell is cut by no panel
+    for k in range(one.shape[1]):
+        under(page, maps.nth(2), one.shape, 0, k)
+        for tip in page.locator(".tip").all():
+            inner, outer = tip.bounding_box(), tip.locator("xpath=ancestor::section").bounding_box()
+            assert outer["x"] <= inner["x"] <= inner["x"] + inner["width"] <= outer["x"] + outer["width"]
     second.get_by_label("mechanism").select_option("normalizer~sparsemax")
     page.wait_for_selector("fieldset:nth-of-type(2) p:has-text('sparsemax')")
     assert "e2=" in page.url

@@ -83,6 +83,13 @@ def test_scores_are_told_of_one_head_and_by_distance_where_that_is_all(client):
     assert "heads 0 to 7" in answer.json()["detail"]
 
 
+def test_shares_of_the_position_of_a_query_are_seen(client):
+    found = asked(client, kind="fire", n=16)
+    # up to a quarter of the positions only the distance counts
+    np.testing.assert_allclose(found[1, 0], found[4, 3], atol=1e-6)
+    assert asked(client, kind="fire", n=16, what="similarity").shape == (16, 16)
+
+
 def test_learned_vectors_differ_by_more_than_distance():
     scheme = built("learned", 5, 6, 10_000.0)
     made = values(scheme, 5, 6)

@@ -14,7 +14,24 @@ from headwise.labels import decimals, percent
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node")
 CORE = Path(str(files("headwise.explorer") / "static" / "js" / "core"))
-NUMBERS = [0, 1, -1, 0.5, 0.996, 0.999989, 0.99999999, -0.99999, 1e-5, -1e-5, 0.0049, 3.14159, 123.456, 1.002]
+NUMBERS = [
+    0,
+    1,
+    -1,
+    0.5,
+    0.996,
+    0.999989,
+    0.99999999,
+    -0.99999,
+    1e-5,
+    -1e-5,
+    6e-8,
+    -6e-8,
+    0.0049,
+    3.14159,
+    123.456,
+    1.002,
+]
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +95,7 @@ def test_a_rounded_number_is_no_bound_that_it_has_not_reached(answers):
     assert found[0.999989] == ">0.999"
     assert found[-0.99999] == "<-0.999"
     assert (found[0], found[1], found[0.996], found[1e-5]) == ("0", "1", "0.996", "0.00001")
+    assert (found[6e-8], found[-6e-8]) == ("<0.00001", ">-0.00001")
     # as near as sums of float32 come
     assert found[0.99999999] == "1"
 

@@ -563,6 +563,17 @@ def test_all_columns_of_a_worked_row_are_seen_on_a_narrow_screen(browser, site, 
     page.context.close()
 
 
+@pytest.mark.parametrize("link", ["score", "mix"])
+def test_equal_columns_stand_in_line_on_a_narrow_screen(browser, site, link):
+    page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
+    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr={link}")
+    firsts = "(all) => all.map((one) => one.querySelector('td[data-at]').getBoundingClientRect().x)"
+    starts = page.locator(".open-step .scrolls[data-of]").evaluate_all(firsts)
+    assert len(starts) > 1
+    assert max(starts) - min(starts) < 1
+    page.context.close()
+
+
 def test_a_weighted_value_has_its_own_formula_and_number(page, site, runs):
     opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr=out&q=1&k=2&c=3")
     # weight, value, their product, the sum so far

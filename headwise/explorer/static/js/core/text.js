@@ -11,7 +11,9 @@ export function number(value) {
   if (value === -Infinity) return "−∞";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size < 1e-5 || size >= 1e5) return value.toExponential(2);
+  // a power of ten says no more than that it is next to nothing
+  if (size < 1e-5) return value < 0 ? ">-0.00001" : "<0.00001";
+  if (size >= 1e5) return value.toExponential(2);
   return beside(value, String(Number(value.toPrecision(3))), 3, 1);
 }
 

@@ -214,24 +214,22 @@ function side(one, other) {
     const text = h("input", {
       type: "text",
       "aria-label": `${one.name}: ${t("input")}`,
-      placeholder: other ? t("sameinput") : t("type_text"),
-      value: other || state.example.value < 0 ? one.text.value : String(state.example.value),
+      placeholder: t("sameinput"),
+      value: one.text.value,
+      onchange: () => (one.text.value = text.value),
     });
-    text.addEventListener("change", () => (other ? (one.text.value = text.value) : state.type(text.value)));
     return [
       h("legend", { class: `of-${one.name}` }, one.name),
-      list(
-        "model",
-        other ? [["", t("samemodel")], ...names] : names,
-        one.model.value || (other ? "" : names[0] && names[0][0]),
-        (value) =>
-          batch(() => {
-            one.model.value = value;
-            // heads of two trainings do not correspond
-            if (other && value && value !== other.model.value) one.head.value = other.head.value = -1;
-          }),
-      ),
-      h("label", { class: "grows" }, `${t("input")} `, text),
+      other
+        ? list("model", [["", t("samemodel")], ...names], one.model.value, (value) =>
+            batch(() => {
+              one.model.value = value;
+              // heads of two trainings do not correspond
+              if (value && value !== other.model.value) one.head.value = other.head.value = -1;
+            }),
+          )
+        : h("p", { class: "side" }, t("side_of_bar")),
+      other && h("label", { class: "grows" }, `${t("input")} `, text),
       at
         ? list(
             "group",
@@ -504,13 +502,13 @@ function difference(panel, one, two, cells) {
   });
   const mean =
     open.reduce((/** @type {number} */ sum, /** @type {number} */ value) => sum + value, 0) / Math.max(1, open.length);
-  const notes = [`${t("meandifference")} ${percent(mean, 1)}`, same ? "" : t("othertokens")].filter(Boolean);
+  const notes = [t("meandifference", percent(mean, 1).replace(" %", "")), same ? "" : t("othertokens")].filter(Boolean);
   body.append(h("p", { class: "legend" }, notes.join(" · ")));
   return end;
 }
 
 /** @param {number} value */
-const withSign = (value) => `${value > 0 ? "+" : ""}${said(value)}`;
+const withSign = (value) => `${value > 0 ? "+" : ""}${said(value)}`.replace("+<", "<");
 
 /** @param {number} value */
 const said = (value) => (value === -Infinity ? lacking() : number(value));

@@ -168,6 +168,12 @@ function side(node, chosen) {
   return effect(() => drawn(body, now));
 }
 
+/** The width of the grid whose patches are the positions, as the library sizes it; 0 for none. @param {Scheme} now */
+const grid = (now) => (inGrid(now) ? Math.floor(Math.sqrt(state.count.value)) : 0);
+
+/** @param {Scheme} now */
+const inGrid = (now) => !now.model && now.kind.endsWith("_2d");
+
 /** @param {HTMLElement} body @param {Scheme} now */
 function drawn(body, now) {
   let alive = true;
@@ -177,7 +183,7 @@ function drawn(body, now) {
     ([values, alike]) => {
       if (!alive) return;
       fill(body);
-      end = scheme.mount(body, { does: /** @type {string} */ (now.does), values, alike });
+      end = scheme.mount(body, { does: /** @type {string} */ (now.does), values, alike, grid: grid(now) });
       document.documentElement.dataset.ready = `positions/${nameOf(now)}/${values.shape.join("x")}`;
     },
     (error) => {
@@ -208,7 +214,7 @@ function path(one, what) {
 /** Why nothing is drawn of a scheme. @param {Scheme} one */
 function why(one) {
   if (!words(one).name) return one.why || "";
-  return t(one.where === "nowhere" ? "draws_nothing" : "draws_later");
+  return one.where === "nowhere" ? t("draws_nothing") : t("draws_later", one.kind, t("attend"));
 }
 
 /** @param {{ value: string }} chosen @param {Scheme[]} all */
@@ -239,6 +245,8 @@ function about(now) {
     h("p", {}, does || now.line),
     kind && FORMULAS[kind] ? h("p", { class: "formula" }, FORMULAS[kind].split(", \\; ").map(formula)) : null,
     h("p", { class: "note" }, sentences(longer || now.longer || "", now.paper || "")),
+    now.model || now.kind !== "fire" ? null : h("p", { class: "note" }, t("here_fire")),
+    inGrid(now) ? h("p", { class: "note" }, () => t("here_grid", grid(now))) : null,
     learned ? h("p", { class: "note" }, t("untrained")) : null,
   );
 }

@@ -274,6 +274,10 @@ function keepFocus(place, draw) {
   const at = focus && place.contains(focus) ? focus.dataset.at : undefined;
   const before = new Map(scrolled(place).map((box) => [box.dataset.of, [box.scrollTop, box.scrollLeft]]));
   draw();
+  place.style.removeProperty("--names");
+  const names = /** @type {HTMLElement[]} */ ([...place.querySelectorAll(".matrices tbody th")]);
+  const widest = Math.max(...names.map((name) => name.getBoundingClientRect().width));
+  if (names.length) place.style.setProperty("--names", `${widest}px`);
   for (const box of scrolled(place)) {
     const was = before.get(box.dataset.of);
     if (was) [box.scrollTop, box.scrollLeft] = was;

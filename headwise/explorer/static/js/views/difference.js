@@ -186,7 +186,10 @@ function sentences(a, b, most) {
   else {
     if (most) lines.push(...ofMaps(a, b, most, from, to));
     const counts = [a, b].map((side) => h("b", { class: `of-${side.name}` }, spread(side).toFixed(1)));
-    lines.push(phrase("keys_each", ...counts));
+    const keys = [a, b].map(({ group }) => String(group.keys.length));
+    const causal = [a, b].filter(({ group }) => group.causal && group.kind !== "cross").map(({ name }) => name);
+    const note = causal.length === 1 ? [" ", t("causal_keys", causal[0])] : [];
+    lines.push([...phrase("keys_each", ...counts, ...keys), ...note]);
   }
   const [zero, none] = [a, b].map(zeros);
   const [full, sparse] = zero ? [b, a] : [a, b];

@@ -92,8 +92,11 @@ export function mount(place, matrix) {
       if (tip.hidden) return;
       tip.textContent = matrix.told(at.q, at.k);
       const left = (at.k + 1) * side + 6;
-      const flips = cells.getBoundingClientRect().left + left + tip.offsetWidth > innerWidth - 8;
-      const most = 8 - cells.getBoundingClientRect().left;
+      const from = cells.getBoundingClientRect().left;
+      // what overflows the panel is cut
+      const panel = (cells.closest(".panel") || document.body).getBoundingClientRect();
+      const flips = from + left + tip.offsetWidth > Math.min(innerWidth, panel.right) - 8;
+      const most = Math.max(0, panel.left) + 8 - from;
       tip.style.left = `${flips ? Math.max(most, at.k * side - tip.offsetWidth - 6) : left}px`;
       tip.style.top = `${at.q * side}px`;
     });

@@ -121,6 +121,7 @@ function table(matrix) {
       cells.map((row, at) => h("tr", { role: "row" }, names[at], row)),
     ),
   );
+  grid.style.setProperty("--columns", String(width));
   const at = (/** @type {Event} */ event) => {
     const target = /** @type {HTMLElement} */ (event.target).closest("td[data-at]");
     return target ? /** @type {HTMLElement} */ (target).dataset.at?.split(".").slice(-2).map(Number) : undefined;

@@ -13,7 +13,10 @@ import { sentences, t } from "../strings.js";
 import { bar } from "./legend.js";
 
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
-/** @typedef {{ does: string, values: Numbers, alike: Numbers }} Drawn */
+/**
+ * `grid`: the width of a grid of patches, 0 for none.
+ * @typedef {{ does: string, values: Numbers, alike: Numbers, grid?: number }} Drawn
+ */
 
 const HANDS = 8;
 /** A number with a minus sign. @param {number} value */
@@ -132,6 +135,21 @@ export function periodOf(values, pair, sineFirst) {
   return size > 0 && speed > 0 ? (2 * Math.PI) / speed : 0;
 }
 
+/**
+ * The period of a pair in words; in a grid of patches, of a pair that turns with the row or with the column.
+ * @param {Numbers} values @param {number} pair @param {number} grid
+ */
+function turning(values, pair, grid) {
+  if (!grid || values.shape[0] <= grid) {
+    const period = periodOf(values, pair, false);
+    return period && t("period_n", number(period));
+  }
+  // within the first row only what turns with the column does
+  const across = angleOf(values, 1, pair, false);
+  const speed = across || angleOf(values, grid, pair, false);
+  return t(across ? "period_columns" : "period_rows", number((2 * Math.PI) / speed));
+}
+
 /** The sentence of what is to be seen, from the numbers. @param {Drawn} what */
 function saying({ does, alike }) {
   const means = byDistance(alike);
@@ -185,14 +203,11 @@ function exact(alike, means) {
 function curve(place, { does, alike }) {
   const points = byDistance(alike);
   const ys = points.map((one) => one.y);
-  const canvas = h("canvas", {
-    class: "chart",
-    role: "img",
-    "aria-label": t(does === "scores" ? "alike_scores" : "alike_vectors"),
-  });
+  const name = t(does !== "scores" ? "alike_vectors" : points[0].x < 0 ? "alike_scores" : "alike_even");
+  const canvas = h("canvas", { class: "chart", role: "img", "aria-label": name });
   const note = exact(alike, points) ? null : h("p", { class: "legend" }, t("mean_spread"));
   place.append(
-    h("p", { class: "side" }, t(does === "scores" ? "alike_scores" : "alike_vectors")),
+    h("p", { class: "side" }, name),
     h("div", { class: "charted" }, h("span", { class: "up" }, t(does === "scores" ? "scores_bar" : "cosine")), canvas),
     ...(note ? [note] : []),
   );
@@ -215,16 +230,16 @@ function curve(place, { does, alike }) {
 }
 
 /** @param {HTMLElement} place @param {Drawn} what */
-function hands(place, { values }) {
+function hands(place, { values, grid = 0 }) {
   const title = h("p", { class: "side" });
   const canvas = h("canvas", { class: "dials", role: "img" });
   place.append(title, canvas);
   const paint = () => {
     void state.dark.value;
     const row = Math.min(values.shape[0] - 1, Math.max(0, state.spot.value));
-    title.textContent = t("dial", row);
+    title.textContent = t("dial", grid ? t("in_grid", row, Math.floor(row / grid), row % grid) : row);
     canvas.setAttribute("aria-label", title.textContent);
-    dials(canvas, values, row);
+    dials(canvas, values, row, grid);
   };
   const end = effect(paint);
   const resized = new ResizeObserver(() => paint());
@@ -240,8 +255,9 @@ function hands(place, { values }) {
  * @param {HTMLCanvasElement} canvas
  * @param {Numbers} values
  * @param {number} row
+ * @param {number} grid
  */
-function dials(canvas, values, row) {
+function dials(canvas, values, row, grid) {
   const dots = window.devicePixelRatio || 1;
   const width = canvas.clientWidth;
   // before it is seen it has no size
@@ -286,7 +302,7 @@ function dials(canvas, values, row) {
     }
     context.fillStyle = soft;
     context.fillText(t("pair_n", pair), x, y + long + 14);
-    const period = periodOf(values, pair, false);
-    if (period) context.fillText(t("period_n", number(period)), x, y + long + 28);
+    const period = turning(values, pair, grid);
+    if (period) context.fillText(period, x, y + long + 28);
   }
 }

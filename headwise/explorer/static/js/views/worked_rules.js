@@ -293,5 +293,5 @@ function written(value, all) {
   if (all.every((number) => Number.isInteger(number) || number === -Infinity)) return short(value);
   const less = innerWidth < 700 ? 2 : 0;
   const places = (all.some((number) => Math.abs(number) >= 10 && number > -Infinity) ? 4 : 6) - less;
-  return Math.abs(value) < 5 * 10 ** -places ? significant(value, 3 - less) : fixed(value, places);
+  return Math.abs(value) < Math.max(1e-4, 5 * 10 ** -places) ? significant(value, 3) : fixed(value, places);
 }

@@ -33,7 +33,11 @@ export const WORDS = {
     "计入标点与特殊词元，差别最大处是“{0}”→“{1}”：A {2}，B {3}。",
   ],
   same_peaks: ["In {0} of {1} rows both look most at the same key.", "{1} 行中有 {0} 行，两者最看重的键相同。"],
-  keys_each: ["A row looks at {0} keys in A and at {1} in B, on average.", "平均每行，A 看 {0} 个键，B 看 {1} 个。"],
+  keys_each: [
+    "On average, a row looks at {0} of {2} keys in A and at {1} of {3} in B, as if over so many keys, evenly.",
+    "平均每行，A 看 {2} 个键中的 {0} 个，B 看 {3} 个中的 {1} 个：相当于在这么多键上平均分配。",
+  ],
+  causal_keys: ["(a row of {0} sees only the keys so far)", "（{0} 的每行只能看到此前的键）"],
   exact_zeros: ["A gives exactly 0 to {0} of the pairs, B to {1}.", "A 给 {0} 的配对恰好为 0，B 给 {1}。"],
   zeros_of_one: ["No weight of {0} is exactly 0; {1} of {2}'s are.", "{0} 没有恰好为 0 的权重；{2} 有 {1}。"],
   two_runs: [
@@ -49,6 +53,7 @@ export const WORDS = {
     "任务或数据不同，这些数值不可相互比较：各自只说明该模型完成自身任务的好坏。",
   ],
   largest_keys: ["The {0} largest of {1} keys.", "{1} 个键中最大的 {0} 个。"],
+  side_of_bar: ["Model and input: in the bar above.", "模型与输入：见上方栏。"],
   sameinput: ["the same input", "相同输入"],
   samemodel: ["the same run", "相同模型"],
   difference: ["Difference, B − A", "差：B − A"],
@@ -56,7 +61,7 @@ export const WORDS = {
   difference_short: ["Difference", "差"],
   shown_map: ["Map that is shown", "显示的热图"],
   signs: ["blue: B less, orange: B more", "蓝：B 较小，橙：B 较大"],
-  meandifference: ["mean size of a difference", "差的平均大小"],
+  meandifference: ["mean size of a difference: {0} percentage points", "差的平均大小：{0} 个百分点"],
   othertokens: ["the tokens differ: places are compared", "词元不同：按位置比较"],
   unlike: [
     "A difference needs the same number of rows and of columns, so each map has colours of its own.",

@@ -30,6 +30,7 @@ export const WORDS = {
   cell_wave: ["{0}; a wave with a period of {1} positions", "{0}；周期为 {1} 个位置的波"],
   alike_vectors: ["How alike two positions are, by their distance", "两位置的相似度随距离的变化"],
   alike_scores: ["What is added, by distance: key less query", "按距离（键减查询）所加的数"],
+  alike_even: ["What is added, by distance", "按距离所加的数"],
   cosine: ["cosine", "余弦"],
   by_distance: ["distance in positions", "距离（位置数）"],
   mean_spread: ["line: mean of all pairs of a distance", "线为同一距离的所有位置对的平均"],
@@ -55,11 +56,20 @@ export const WORDS = {
   ],
   pair_n: ["pair {0}", "第 {0} 对"],
   period_n: ["period {0}", "周期 {0}"],
+  period_rows: ["{0} rows", "{0} 行"],
+  period_columns: ["{0} columns", "{0} 列"],
+  here_fire: ["Here L is a quarter of the positions.", "此处 L 为位置数的四分之一。"],
+  here_grid: [
+    "Here the positions are the patches of a grid of {0} × {0}, counted from 0.",
+    "此处的位置是 {0} × {0} 网格的图块，从 0 数起。",
+  ],
+  in_grid: ["{0} (row {1}, column {2}; below each hand its period)", "{0}（第 {1} 行第 {2} 列；指针下方为周期）"],
   untrained: ["untrained: what is learned is drawn at random here", "未训练：可学习部分此处为随机值"],
   draws_nothing: ["These positions do nothing: there is nothing to draw.", "这种位置不做任何事：没有可画的。"],
   draws_later: [
-    "Not drawn by itself: what these positions do depends on the input.",
-    "无法单独画出：这种位置的作用取决于输入。",
+    "Not drawn by itself: what these positions do depends on the input. To see them at work, train a model with " +
+      "model.position={0} and open it on the page {1}.",
+    "无法单独画出：这种位置的作用取决于输入。要看其作用，请以 model.position={0} 训练一个模型，再在“{1}”页打开。",
   ],
 };
 
@@ -113,8 +123,9 @@ export const SCHEMES = {
   fire: [
     ["FIRE", "FIRE（函数插值）"],
     [
-      "A learned function of the distance, as a share of the query's position, is added to the score.",
-      "将距离与查询位置之比经学得的函数，加到得分上。",
+      "A learned function of the distance is added to the score: from position L on of its share of the query's " +
+        "position.",
+      "将距离经学得的函数，加到得分上：查询位置超过 L 后，改用距离与查询位置之比。",
     ],
     [
       "Made for long inputs: shares stay in the trained range at any length.",
@@ -206,8 +217,9 @@ export const SCHEMES = {
   rotary_sections: [
     ["rotary sections (M-RoPE)", "分段旋转（M-RoPE）"],
     [
-      "Rotary, whose pairs are shared out among time, row and column of a token.",
-      "旋转位置，列对分给词元的时间、行与列。",
+      "Rotary, whose pairs are shared out among time, row and column of a token. In a text, as here, the three are " +
+        "the same number, so it turns as RoPE does; only a picture or film tells them apart.",
+      "旋转位置，列对分给词元的时间、行与列。文本中（如此处）三者是同一个数，因此与 RoPE 相同；只有图像或视频才有区别。",
     ],
     ["Any length has its angles, but far distances are untrained.", "任意长度都有角度，但远距离未经训练。"],
   ],

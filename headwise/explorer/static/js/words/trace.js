@@ -8,8 +8,8 @@ export const WORDS = {
   this_run: ["This run", "此模型"],
   source_of_numbers: ["What is traced", "算什么"],
   textbook_note: [
-    "Textbook example: three inputs of four numbers, one head of width 3",
-    "课本例子：三个输入，各四个数；一个头，宽 3",
+    "Textbook example: three inputs of four numbers, one head of width 3. Model and input above play no part in it.",
+    "课本例子：三个输入，各四个数；一个头，宽 3。与上方的模型和输入无关。",
   ],
   type_own: ["Type an input above to trace your own.", "在上面输入文本，即可逐步计算自己的例子。"],
   query_token: ["From", "从"],
