@@ -11,7 +11,8 @@ export function number(value) {
   if (value === -Infinity) return "−∞";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size < 1e-5 || size >= 1e5) return value.toExponential(2);
+  if (size < 1e-5) return beside(value, "0", 5, 1);
+  if (size >= 1e5) return value.toExponential(2);
   return beside(value, String(Number(value.toPrecision(3))), 3, 1);
 }
 
