@@ -114,7 +114,7 @@ function said({ q, k }, weights, queries, keys, whose) {
   return [
     ...phrase("say_step", strong(from), strong(percent(row[k], 1)), strong(to), whose),
     " ",
-    h("span", { class: "side" }, together(t("evenly", even))),
+    h("span", { class: "side" }, together(t("evenly_shared", even))),
   ];
 }
 

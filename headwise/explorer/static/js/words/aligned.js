@@ -12,5 +12,5 @@ export const WORDS = {
   blind: ["This model has no attention to show.", "此模型没有可显示的注意力。"],
   ofLayers: ["mean of all layers", "各层平均"],
   ofHeads: ["mean of the heads", "各头平均"],
-  evenly: ["(Shared evenly: {0})", "（平均分配时：{0}）"],
+  evenly_shared: ["(Shared evenly: {0})", "（平均分配时：{0}）"],
 };
