@@ -188,6 +188,7 @@ class Telling:
             "heads": 0 if weights is None else weights.shape[2],
             "kept": self._weights_detail(),
             "method": self.config.method,
+            "temperature": self.config.temperature if self.config.method == "sample" else None,
         }
 
     def step(self, step: SearchStep) -> Told:

@@ -50,7 +50,7 @@ def rows(page):
 
 
 def written(page):
-    return page.locator(".strip .tokens").nth(1).locator(".token").all_inner_texts()
+    return page.locator(".strip .tokens").nth(1).locator(".token:not(.later)").all_inner_texts()
 
 
 def path_of(lines, number):
@@ -116,11 +116,25 @@ def test_numbers_are_those_of_the_server(page, site, lines, model, asked):
             place = {"x": (k + 0.5) * box["width"] / columns, "y": (q + 0.5) * box["height"] / len(weights)}
             canvas.hover(position=place)
             shown = page.locator(".tip").inner_text()
-            assert float(shown.split()[-1]) == pytest.approx(wanted[k], rel=6e-3, abs=1e-6)
+            assert float(shown.split()[-1].lstrip("<")) == pytest.approx(wanted[k], rel=6e-3, abs=1e-5)
     if model == "text":
         # what was not there yet
         canvas.hover(position={"x": box["width"] - 2, "y": 2})
         assert "forbidden" in page.locator(".tip").inner_text()
+
+
+def test_the_sentence_follows_the_cell_that_is_chosen(page, site):
+    opened(page, site, AT)
+    page.keyboard.press("End")
+    page.locator("canvas.heat").click(position={"x": 3, "y": 3})
+    tokens, read = written(page), page.locator(".strip .token").first.inner_text()
+    assert page.locator(".say strong").all_inner_texts()[::2] == [tokens[0], read]
+    assert page.locator(".rows .on").inner_text().removesuffix(" (1)") == tokens[0]
+    # nothing lies over the tree
+    assert page.locator("p.status").inner_text() == ""
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".say strong").first.inner_text().strip("“”") == tokens[-2]
+    assert "&q=" not in page.url
 
 
 def test_a_beam_shows_its_own_hypothesis(page, site, lines):
@@ -149,8 +163,10 @@ def test_another_token_is_forced_and_released(page, site):
     name, token = button.locator(".name").inner_text(), button.get_attribute("data-token")
     button.click()
     page.wait_for_selector("html[data-ready^=written]")
-    assert written(page)[:2] == [first, name]
+    # the next step is a click away, and what follows is pale
+    assert written(page) == [first, name]
     assert page.locator(".token.forced").count() == 2
+    assert page.locator(".token.later").count() > 0
     forced = page.url.split("f=")[1].split("&")[0].replace("%2C", ",").split(",")
     assert forced[1] == token
     body = {"model": "run", "text": TEXT, "force": [int(one) for one in forced]}

@@ -1,22 +1,19 @@
 // @ts-check
 /** An output as it is written: where each token looks, the beams, what else was likely; step by step, and otherwise. */
 
-import { alignment, begun, likelyAt, lookOf, pathTo } from "../core/search.js";
-import { quoted } from "../core/quoted.js";
-import { apart, cut, number, percent, shown } from "../core/text.js";
+import { begun, likelyAt, lookOf } from "../core/search.js";
+import { number, shown } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
 import { batch, effect, signal } from "../store.js";
-import { learn, phrase, t } from "../strings.js";
-import { headName, layerTitle } from "../titles.js";
-import * as beamTree from "../views/beam_tree.js";
+import { learn, t } from "../strings.js";
 import { field } from "../views/forcing.js";
 import { later } from "../views/later.js";
 import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
 import { begin } from "../views/nothing.js";
 import { tint } from "../views/tint.js";
-import { asking, drawn, lookAt, looking } from "../views/writing.js";
+import { asking, drawn, lookAt, looking, released, through } from "../views/writing.js";
 import { keyboard } from "../views/writing_keys.js";
 import { options } from "../views/writing_options.js";
 import { WORDS } from "../words/translate.js";
@@ -27,10 +24,8 @@ learn(WORDS);
 /** @typedef {import("../views/writing.js").Shown} Shown */
 /** @typedef {{ value: Beam[], peek: () => Beam[] }} Path */
 
-/** Letters of a token in a sentence. */
-const LETTERS = 24;
-/** What draws the map, once there is something to write. */
-const heat = signal(/** @type {typeof import("../views/heat.js") | null} */ (null));
+/** What draws the map and the tree, once there is something to write. */
+const late = signal(/** @type {typeof import("../views/aligned.js") | null} */ (null));
 
 /** @param {HTMLElement} place @returns {() => void} */
 export function mount(place) {
@@ -38,13 +33,20 @@ export function mount(place) {
   const open = signal(/** @type {AbortController | null} */ (null));
   const count = signal(0);
   const path = signal(/** @type {Beam[]} */ ([]));
-  const self = player(state.step, count, open);
+  const plain = player(state.step, count, open);
+  const go = (/** @type {number} */ at) =>
+    batch(() => {
+      released();
+      plain.go(at);
+    });
+  const self = { ...plain, go };
   const asked = asking(search, count, open, self);
   const play = controls(self, count);
   const chosen = options(search, open, () => stop(open), asked.again);
   const panels = parts(
     () => !path.value.length && !open.value,
     () => search.value.tree.lanes < 2,
+    () => search.value.it.start?.temperature,
   );
   const any = field(path, (token) => force(search.peek().it, path.peek(), token));
   panels.forcing.append(any.node);
@@ -88,7 +90,7 @@ export function mount(place) {
     keyboard(self, count, search),
     effect(() => {
       // it is loaded while the first word is written
-      if (state.asked()) import("../views/heat.js").then((view) => (heat.value = view));
+      if (state.asked()) import("../views/aligned.js").then((view) => (late.value = view));
     }),
     opening(search, open, self),
     effect(() => {
@@ -98,9 +100,11 @@ export function mount(place) {
       path.value = whole.slice(0, self.step() + 1);
     }),
     strips(panels, search, path, self),
-    aligned(panels.alignment, search, path, self),
     choices(panels.likely, search, path),
-    tree(panels.tree, search, path, self),
+    effect(() => late.value?.mount(panels, search, path, self)),
+    effect(() => {
+      if (self.playing()) released();
+    }),
   ];
   return () => {
     ends.forEach((end) => end());
@@ -121,7 +125,7 @@ function opening(search, open, self) {
     const about = JSON.stringify([state.model.value, state.asked()]);
     if (open.value || !it.end || seen === about) return;
     seen = about;
-    if (it.own || state.step.peek() >= 0 || state.forced.peek() || self.playing()) return;
+    if (it.own || state.step.peek() >= 0 || state.query.peek() >= 0 || state.forced.peek() || self.playing()) return;
     const shared = through(search.peek()).map((beam, at, all) => {
       // neither a mark of punctuation nor what ends it is a word
       if (at === all.length - 1 || /^[\p{P}\p{S}\s]*$/u.test(beam.text)) return 0;
@@ -133,8 +137,12 @@ function opening(search, open, self) {
   });
 }
 
-/** The places of the page. @param {() => boolean} idle nothing is written @param {() => boolean} chain no hypotheses */
-function parts(idle, chain) {
+/**
+ * The places of the page.
+ * @param {() => boolean} idle nothing is written @param {() => boolean} chain no hypotheses
+ * @param {() => number | undefined} random the temperature of what is drawn at random
+ */
+function parts(idle, chain, random) {
   const make = (/** @type {string} */ name) => h("div", { class: name });
   const found = {
     read: make("tokens"),
@@ -173,6 +181,8 @@ function parts(idle, chain) {
   const all = [
     strip("source", found.read),
     strip("written", found.written),
+    h("p", { class: "note", hidden: () => !state.forced.value }, () => t("dashed")),
+    h("p", { class: "note", hidden: () => !random() }, () => t("random", random())),
     h(
       "div",
       { class: "panels writes" },
@@ -197,18 +207,6 @@ function parts(idle, chain) {
   return { ...found, all };
 }
 
-/**
- * The hypothesis that is shown: the best, or the best one through the chosen beam.
- * @param {ReturnType<typeof drawn>} search
- */
-function through({ it, best, tree }) {
-  const chosen = it.beams.has(state.node.value) ? state.node.value : best;
-  const found = pathTo(it, chosen);
-  for (let id = tree.heirs.get(chosen); chosen && id !== undefined; id = tree.heirs.get(id))
-    found.push(/** @type {Beam} */ (it.beams.get(id)));
-  return found;
-}
-
 /** Ends the work of the server. @param {import("../views/writing.js").Open} open */
 function stop(open) {
   const now = open.peek();
@@ -223,6 +221,7 @@ function force(it, path, token) {
   batch(() => {
     if (it.end) lookAt(looking(it));
     state.node.value = -1;
+    released();
     state.forced.value = [...path.slice(0, -1).map((beam) => beam.token), token].join(",");
   });
 }
@@ -236,7 +235,9 @@ function strips(panels, search, path, self) {
   return effect(() => {
     const { it } = search.value;
     const [now, far] = [path.value, state.forced.value ? state.forced.value.split(",").length : 0];
-    const beam = now[now.length - 1];
+    // that of the locked row, as the sentence
+    const row = now[state.query.value] ? state.query.value : now.length - 1;
+    const beam = now[row];
     const [layer, head] = looking(it);
     const look = beam ? lookOf(it, beam, layer, head) : null;
     // the places of a picture are shown on it
@@ -245,14 +246,15 @@ function strips(panels, search, path, self) {
     const tokens = named.map((token) => h("span", { class: "token" }, shown(token)));
     if (look) tokens.forEach((node, k) => tinted(node, look[k]));
     fill(panels.read, tokens);
-    const steps = now.map((one, at) =>
-      written(one, { now: at === now.length - 1, forced: at < far }, () => self.go(at)),
+    const steps = (now.length ? through(search.value) : []).map((one, at) =>
+      written(one, { now: at === now.length - 1, forced: at < far, later: at >= now.length }, () => self.go(at)),
     );
     // of one sequence what was written is read too
-    if (look && it.own) steps.slice(0, -1).forEach((node, at) => tinted(node, look[it.first.length + at]));
+    if (look && it.own) steps.slice(0, row).forEach((node, at) => tinted(node, look[it.first.length + at]));
     fill(panels.written, steps);
     // the latest is in view, and what goes on above it fades
-    panels.written.scrollTop = panels.written.scrollHeight;
+    const [box, latest] = [panels.written, steps[now.length - 1]];
+    box.scrollTop = latest ? latest.offsetTop + latest.offsetHeight + 2 - box.offsetTop - box.clientHeight : 0;
   });
 }
 
@@ -262,81 +264,16 @@ function tinted(node, weight) {
   node.title = node.title ? `${node.title} · ${t("looked")} ${number(weight)}` : number(weight);
 }
 
-/** @param {Beam} beam @param {{ now: boolean, forced: boolean }} is @param {() => void} go */
+/** @param {Beam} beam @param {{ now: boolean, forced: boolean, later: boolean }} is @param {() => void} go */
 function written(beam, is, go) {
-  const told = `${shown(beam.text)} ${number(Math.exp(beam.logp))}${is.forced ? ` · ${t("forced")}` : ""}`;
-  const kind = `token${is.now ? " chosen" : ""}${is.forced ? " forced" : ""}`;
+  const how = /** @type {const} */ (["forced", "later"]).filter((name) => is[name]);
+  const told = [`${shown(beam.text)} ${number(Math.exp(beam.logp))}`, ...how.map((name) => t(name))].join(" · ");
+  const kind = ["token", is.now ? "chosen" : "", ...how].join(" ");
   return h(
     "button",
     { class: kind, title: told, "aria-label": told, "aria-current": is.now ? "step" : null, onclick: go },
     shown(beam.text),
   );
-}
-
-/**
- * The matrix, a row for every token so far; over a picture the places of each.
- * @param {HTMLElement} place @param {Shown} search @param {Path} path @param {ReturnType<typeof player>} self
- */
-function aligned(place, search, path, self) {
-  return effect(() => {
-    const it = search.value.it;
-    fill(place);
-    const now = path.value;
-    if (!now.length) {
-      const line = h("p");
-      fill(place, line);
-      return effect(() => fill(line, state.asked() ? state.status.value : begin()));
-    }
-    const [layer, head] = looking(it);
-    if (!it.start.kind) {
-      fill(place, h("p", {}, t("blind")));
-      return undefined;
-    }
-    const { weights, queries, keys } = alignment(it, now, layer, head);
-    const group = { name: "", kind: it.start.kind, layers: [], heads: 0, queries, keys, causal: false };
-    const title = t(
-      "layer_head",
-      layer in it.start.layers ? layerTitle(it.start.layers[layer], layer, it.start.kind) : t("ofLayers"),
-      head < 0 ? t("ofHeads") : headName(head),
-    );
-    let picture = () => {};
-    if (it.pixels) {
-      const image = h("div");
-      place.append(image);
-      import("../views/writing_picture.js").then((seen) => {
-        if (image.isConnected) picture = seen.mount(image, it, now, self.go);
-      });
-    }
-    place.append(
-      h("p", { class: "side whose" }, title),
-      it.pixels ? "" : said(now[now.length - 1], weights, keys, head < 0 ? t("all_heads") : headName(head)),
-    );
-    const more = Math.max(0, expected(search.value) - now.length);
-    const end = heat.value?.mount(place, { weights, group, title, fitsScreen: !it.own, more, short: it.own });
-    if (!it.pixels) place.scrollTop = place.scrollHeight;
-    return () => {
-      picture();
-      end?.();
-    };
-  });
-}
-
-/**
- * Tokens of the hypothesis that is shown, or as many as were read.
- * @param {ReturnType<typeof drawn>} search
- */
-const expected = (search) => Math.max(through(search).length, search.it.own ? 0 : search.it.first.length);
-
-/**
- * Where the last token looks most, in a sentence.
- * @param {Beam} beam @param {Float32Array} weights a row for each token @param {string[]} keys @param {string} whose
- */
-function said(beam, weights, keys, whose) {
-  const row = weights.subarray(weights.length - keys.length);
-  const [most] = keys.map((_, k) => k).sort((one, two) => row[two] - row[one]);
-  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
-  const [from, to] = [quoted(shown(beam.text)), apart(keys, (key) => quoted(cut(key, LETTERS)))(most)];
-  return h("p", { class: "say" }, phrase("say_step", strong(from), strong(percent(row[most], 1)), strong(to), whose));
 }
 
 /**
@@ -350,25 +287,6 @@ function choices(place, search, path) {
     const now = path.value;
     const beam = now[now.length - 1];
     const tokens = beam ? likelyAt(search.value.it, beam) : [];
-    likely.show(place, tokens, beam ? beam.token : -1, (token) => force(search.value.it, now, token));
+    likely.show(place, tokens, beam, (token) => force(search.value.it, now, token));
   });
-}
-
-/** @param {HTMLElement} place @param {Shown} search @param {Path} path @param {ReturnType<typeof player>} self */
-function tree(place, search, path, self) {
-  const ids = signal(new Set());
-  const choose = (/** @type {number} */ id) => {
-    self.go(self.step());
-    state.node.value = id;
-  };
-  const follow = effect(() => {
-    ids.value = new Set(path.value.map((beam) => beam.id));
-  });
-  const end = effect(() =>
-    beamTree.mount(place, search.value.it, search.value.tree, { step: self.step, path: () => ids.value, choose }),
-  );
-  return () => {
-    end();
-    follow();
-  };
 }

@@ -6,12 +6,14 @@
 
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
-import { cut, number, shown } from "../core/text.js";
+import { cut, decimals, percent, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
 /** Pixels of a step, of one that has room; of a lane; of the root. */
 const [WIDE, ROOMY, TALL, ROOT] = [86, 140, 34, 14];
+/** Pixels of a step that has room for a number. */
+const NUMBERED = 110;
 /** What goes on beyond an edge fades over so much. */
 const FADE = "2.5rem";
 /** No browser draws on a wider canvas. */
@@ -31,15 +33,19 @@ export function mount(place, search, found, follow) {
   const size = { wide, width: ROOT + wide * found.steps, height: TALL * Math.max(1, found.lanes) };
   area.style.width = canvas.style.width = `${size.width}px`;
   area.style.height = canvas.style.height = `${size.height}px`;
-  for (const beam of search.beams.values()) area.append(leaf(beam, found, wide, follow));
+  // more of them may be known by now than were laid out
+  const known = [...search.beams.values()].filter(({ id }) => found.places.has(id));
+  area.append(...known.map((beam) => leaf(beam, found, wide, follow)));
+  const line = h("p", { class: "side", role: "status" });
   fill(place, area);
+  place.after(line);
   const faded = () => {
     const beyond = place.scrollWidth - place.clientWidth - place.scrollLeft;
     place.style.setProperty("--left", place.scrollLeft > 1 ? FADE : "0px");
     place.style.setProperty("--right", beyond > 1 ? FADE : "0px");
   };
   place.onscroll = faded;
-  return effect(() => {
+  const end = effect(() => {
     // the colour of lines is that of the page
     void state.dark.value;
     const [step, path] = [follow.step(), follow.path()];
@@ -48,8 +54,19 @@ export function mount(place, search, found, follow) {
     // no further than the step needs: what came before it stays in sight
     place.scrollLeft = Math.max(0, right - place.clientWidth);
     faded();
+    const node = search.beams.get(state.node.value);
+    const beam = node && node.t <= step ? node : search.beams.get([...path].pop() || 0);
+    line.textContent = beam ? told(beam) : "";
   });
+  return () => {
+    end();
+    line.remove();
+  };
 }
+
+/** What is known of a beginning. @param {import("../core/search.js").Beam} beam */
+const told = ({ text, logp, score }) =>
+  t("leaf", shown(text), percent(Math.exp(logp), 1), decimals(score, 2).replace("-", "−"));
 
 /**
  * @param {import("../core/search.js").Beam} beam @param {import("../core/tree.js").Layout} found
@@ -58,19 +75,20 @@ export function mount(place, search, found, follow) {
  */
 function leaf(beam, found, wide, follow) {
   const { x, y } = /** @type {{ x: number, y: number }} */ (found.places.get(beam.id));
-  const told = t("leaf", shown(beam.text), number(Math.exp(beam.logp)), number(beam.score));
+  const roomy = wide >= NUMBERED;
   const button = h(
     "button",
     {
       class: () => ["leaf", beam.done && "done", follow.path().has(beam.id) && "chosen"].filter(Boolean).join(" "),
       hidden: () => beam.t > follow.step(),
       "aria-pressed": () => String(follow.path().has(beam.id)),
-      "aria-label": told,
-      title: told,
+      "aria-label": told(beam),
+      title: told(beam),
       "data-id": beam.id,
       onclick: () => follow.choose(beam.id),
     },
-    cut(beam.text, Math.floor(wide / 9)),
+    cut(beam.text, Math.floor((wide - (roomy ? 40 : 0)) / 9)),
+    roomy && h("small", {}, percent(Math.exp(beam.logp), 0)),
   );
   button.style.left = `${ROOT + wide * x + 12}px`;
   button.style.width = `${wide - 18}px`;
@@ -97,7 +115,7 @@ function draw(canvas, size, search, found, step, path) {
   context.arc(ROOT / 2, middle(0), 3, 0, 7);
   context.fill();
   // those of the path last, on top
-  const beams = [...search.beams.values()].filter((beam) => beam.t <= step);
+  const beams = [...search.beams.values()].filter((beam) => beam.t <= step && found.places.has(beam.id));
   beams.sort((one, two) => Number(path.has(one.id)) - Number(path.has(two.id)));
   for (const beam of beams) {
     const to = /** @type {{ x: number, y: number }} */ (found.places.get(beam.id));

@@ -41,10 +41,10 @@ const [LOW, HIGH] = [14, 24];
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
  * it is seen at once, and so many `more` rows that are to come; `seam`: rows that were read, before those that the
  * model wrote; `short`: labels of many tokens are; `quantity` and `sides`: what numbers, rows and columns are, where
- * they are no attention.
+ * they are no attention; `spoken`: the cell of which a sentence above speaks, in place of the line at the foot.
  * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
  * scores?: boolean, fitsScreen?: boolean, more?: number, seam?: number, short?: boolean, quantity?: string, sides?: {
- * from: string, to: string }, absent?: legend.Absent }} Head
+ * from: string, to: string }, absent?: legend.Absent, spoken?: () => { q: number, k: number } }} Head
  */
 
 /**
@@ -127,7 +127,7 @@ export function mount(place, head) {
     context.clearRect(0, 0, canvas.width, canvas.height);
     context.drawImage(backdrop, 0, 0);
     const at = state.hovered.peek();
-    const now = at || chosen(head);
+    const now = at || head.spoken?.() || chosen(head);
     labelled[0](window, bounds.height, now.q);
     labelled[1](window, bounds.width, now.k);
     marked(canvas, now, dotted(window));
@@ -294,7 +294,7 @@ export function choose({ q, k }, head) {
     state.query.value = rows && q >= 0 ? rows[q][0] : q;
     state.key.value = columns && k >= 0 ? columns[k][0] : k;
   });
-  say(told(q, k, head), Boolean(document.querySelector(".attend > .read:not([hidden]) .say")));
+  say(told(q, k, head), Boolean(head.spoken || document.querySelector(".attend > .read:not([hidden]) .say")));
 }
 
 /** @param {number} q @param {number} k @param {Head} head */

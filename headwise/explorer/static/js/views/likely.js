@@ -12,17 +12,22 @@ const [FEWEST, LEAST] = [5, 0.001];
 
 /**
  * @param {HTMLElement} place @param {import("../core/search.js").Likely[]} tokens
- * @param {number} chosen the token that was written
+ * @param {import("../core/search.js").Likely | undefined} written which is shown below, where it was none of them
  * @param {(token: number) => void} force
  */
-export function show(place, tokens, chosen, force) {
+export function show(place, tokens, written, force) {
+  const chosen = written ? written.token : -1;
+  if (written && tokens.length && !tokens.some(({ token }) => token === chosen)) tokens = [...tokens, written];
+  const names = tokens.map(({ text }) => shown(text));
   const listed = tokens.filter(({ token, logp }, at) => at < FEWEST || token === chosen || Math.exp(logp) >= LEAST);
   const rows = listed.map(({ token, text, logp }) => {
     const share = Math.exp(logp);
     const bar = h("span", { class: "bar" });
     bar.style.width = `${100 * share}%`;
     const fixed = token === chosen || token < SPECIALS;
-    const told = `${shown(text)} ${number(share)}`;
+    // bytes that are no letters look alike
+    const name = names.filter((other) => other === shown(text)).length > 1 ? `${shown(text)} #${token}` : shown(text);
+    const told = `${name} ${number(share)}`;
     return h(
       "li",
       {},
@@ -37,7 +42,7 @@ export function show(place, tokens, chosen, force) {
           "data-token": token,
           onclick: () => force(token),
         },
-        h("span", { class: "name" }, shown(text)),
+        h("span", { class: "name" }, name),
         h("span", { class: "track" }, bar),
         h("span", { class: "share" }, percent(share, 1)),
       ),

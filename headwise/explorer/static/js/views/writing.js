@@ -2,7 +2,7 @@
 /** An output is asked for whenever what is chosen changes, and known as far as it is told. */
 
 import { postLines } from "../api.js";
-import { begun, best, take } from "../core/search.js";
+import { begun, best, pathTo, take } from "../core/search.js";
 import { layout } from "../core/tree.js";
 import { forget } from "../keeping.js";
 import * as state from "../state.js";
@@ -35,6 +35,25 @@ export const lookAt = ([layer, head]) =>
     state.ofHead.value = head;
   });
 
+/**
+ * The hypothesis that is shown: the best, or the best one through the chosen beam.
+ * @param {ReturnType<typeof drawn>} search
+ */
+export function through({ it, best, tree }) {
+  const chosen = it.beams.has(state.node.value) ? state.node.value : best;
+  const found = pathTo(it, chosen);
+  for (let id = tree.heirs.get(chosen); chosen && id !== undefined; id = tree.heirs.get(id))
+    found.push(/** @type {import("../core/search.js").Beam} */ (it.beams.get(id)));
+  return found;
+}
+
+/** No cell is locked: the sentence is that of the step. */
+export const released = () =>
+  batch(() => {
+    state.query.value = -1;
+    state.key.value = -1;
+  });
+
 /** @typedef {{ value: ReturnType<typeof drawn>, peek: () => ReturnType<typeof drawn> }} Shown */
 /** @typedef {{ value: AbortController | null, peek: () => AbortController | null }} Open */
 
@@ -44,7 +63,7 @@ export const lookAt = ([layer, head]) =>
  * import("./player.js").player>} self
  */
 export function asking(search, count, open, self) {
-  let [before, about, alive] = ["", "", true];
+  let [before, about, stuck, alive] = ["", "", "", true];
   let end = () => {};
   const begin = () => {
     end();
@@ -54,7 +73,7 @@ export function asking(search, count, open, self) {
     if (before) end = told(JSON.parse(before), search, count, open);
   };
   const shown = (/** @type {boolean} */ first, /** @type {number} */ from) => {
-    if (first && state.step.peek() >= 0) return;
+    if (first && (state.step.peek() >= 0 || state.query.peek() >= 0)) return;
     if (still()) self.rest();
     else self.play(from);
   };
@@ -64,12 +83,15 @@ export function asking(search, count, open, self) {
     queueMicrotask(() => {
       if (!alive || next.body === before) return;
       const other = Boolean(before) && next.about !== about;
-      shown(!before, other ? 0 : forced.split(",").length - 1);
+      // a token that is forced, or no longer, stays in sight
+      const stays = before && !other && forced !== stuck;
+      if (!stays) shown(!before, other ? 0 : forced.split(",").length - 1);
       if (before) state.node.value = -1;
-      [before, about] = [next.body, next.about];
+      [before, about, stuck] = [next.body, next.about, forced];
       // tokens that were forced on another text mean nothing here
       if (other && forced) state.forced.value = "";
       else begin();
+      if (stays && forced) self.go(forced.split(",").length - 1);
     });
   });
   return {

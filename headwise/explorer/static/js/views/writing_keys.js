@@ -39,7 +39,12 @@ export function keyboard(self, count, search) {
     "]": () => around(0, 1),
     ",": () => around(1, -1),
     ".": () => around(1, 1),
-    Escape: () => (state.node.value = -1),
+    Escape: () => {
+      // the last choice first: a cell, which all pages release, a hypothesis, what is forced
+      if (state.query.peek() >= 0) return;
+      if (state.node.peek() >= 0) state.node.value = -1;
+      else state.forced.value = "";
+    },
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const target = /** @type {HTMLElement} */ (event.target);
