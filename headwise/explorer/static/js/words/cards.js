@@ -10,9 +10,9 @@ export const WORDS = {
   all_near_even: [
     "This model has hardly learned: in every head each word looks at {1} almost alike, as in a model that is " +
       "not trained (at least {0} of the entropy of equal weights). So its answers are left out, and its maps are " +
-      "pale: their colours go up to a weight of 100 %{2}.",
+      "pale: their colours go up to a weight of 100 %{2}. A map that is opened has a scale of its own.",
     "此模型几乎没有学到什么：每个头里，每个词看{1}都差不多，与未训练的模型相同（熵至少为均匀权重的 {0}）。" +
-      "故不列出输出；热图的颜色以权重 100 % 为顶，因此平淡{2}。",
+      "故不列出输出；热图的颜色以权重 100 % 为顶，因此平淡{2}。打开的热图各用自己的刻度。",
   ],
   first_rows: [
     ". Only the first rows stand out, as they have few words to share 100 % among",

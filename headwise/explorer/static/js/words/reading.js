@@ -19,6 +19,11 @@ export const WORDS = {
   score_note: ["Score: what the weight is made from, with the rest of its row.", "得分：与同行其余得分一起算出权重。"],
   full_bar: ["A full bar is {0}.", "满格为 {0}。"],
   mark_space: ["␣ is a space.", "␣ 表示空格。"],
+  mark_tab: ["⇥ is a tab.", "⇥ 表示制表符。"],
+  mark_control: [
+    "\\x and two digits: a control character, which has no picture.",
+    "\\x 加两位数字：没有字形的控制字符。",
+  ],
   mark_place: ["In brackets: the position, where a token stands more than once.", "括号内为位置，用于区分相同的词元。"],
   mark_unknown: ["<unk> is a word that the vocabulary lacks.", "<unk> 表示词表中没有的词。"],
 };
