@@ -388,7 +388,8 @@ def test_a_saved_page_of_a_recording_has_its_spectrogram(page, site, browser, tm
 def test_a_spectrogram_is_explained_and_its_times_are_read(page, site):
     opened(page, site, "#/attend?m=speech-classify&ex=0", "pooling")
     louder = "darker" if page.scheme == "light" else "brighter"
-    assert f"line: weights of the chosen row; {louder}: louder" in page.locator(".legend", has_text="louder").inner_text()
+    told = page.locator(".legend", has_text="louder").first.inner_text()
+    assert f"line: weights of the chosen row; {louder}: louder" in told
     strip = page.locator("canvas.strip-of-sound")
     box = strip.bounding_box()
     strip.hover(position={"x": box["width"] - 2, "y": 5})

@@ -415,7 +415,7 @@ def test_a_line_of_the_patches_frames_its_patch(page, site):
 
 
 def test_a_map_of_patches_has_the_picture_and_counts_from_one(page, site):
-    opened(page, site, f"#/attend?m={VIT}&ex=0&q=1&k=4")
+    opened(page, site, f"#/attend?m={VIT}&ex=0&q=1&k=4", "encoder self")
     picture = page.locator("canvas.patched")
     picture.wait_for()
     beside = page.locator(".patches")
