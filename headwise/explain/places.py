@@ -31,6 +31,10 @@ class Places:
         """What the places with these labels are, as JSON; None: tokens."""
         return None
 
+    def on_pages(self, labels: Sequence[str]) -> list[str]:
+        """The labels as the explorer writes them."""
+        return list(labels)
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -55,8 +59,12 @@ class Grid:
     @property
     def labels(self) -> list[str]:
         """A label for each class token and patch, `row,column`."""
-        patches = [f"{row},{column}" for row in range(self.rows) for column in range(self.columns)]
-        return ["class"] * self.before + patches
+        return self.labels_from(0)
+
+    def labels_from(self, first: int) -> list[str]:
+        """The labels, rows and columns counted from a number."""
+        rows, columns = (range(first, first + count) for count in (self.rows, self.columns))
+        return ["class"] * self.before + [f"{row},{column}" for row in rows for column in columns]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +116,15 @@ class OnImage(Places):
     def axis(self, labels: Sequence[str]) -> dict[str, Any] | None:
         grid = self.grid(len(labels))
         return None if grid is None else {"kind": "patches", "grid": [grid.rows, grid.columns], "before": grid.before}
+
+    def on_pages(self, labels: Sequence[str]) -> list[str]:
+        """Rows and columns of patches are counted from 1 there, as layers and heads are.
+
+        >>> OnImage(np.zeros((8, 8, 1), np.uint8), (Grid(1, 2, before=1),)).on_pages(["class", "0,0", "0,1"])
+        ['class', '1,1', '1,2']
+        """
+        grid = self.grid(len(labels))
+        return list(labels) if grid is None or list(labels) != grid.labels else grid.labels_from(1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,7 +72,7 @@ def of_explanation(explanation: Explanation) -> Content:
     layers = {name: layer for name, layer in explanation.layers.items() if layer.kind != "tags"}
     if not layers:
         raise Unsupported("this model has no attention to show")
-    groups = grouped({name: (layer, layer.shape) for name, layer in layers.items()})
+    groups = grouped({name: (layer, layer.shape) for name, layer in layers.items()}, explanation.places)
     return Content(
         explanation.source,
         explanation.output,

@@ -383,9 +383,9 @@ def traced(run: LoadedRun, item: Any, target: str | None, key: str | None = None
     """
     look = look_at(run.predictor, item, target)
     explanation = look.explanation
-    names = [] if explanation.places is None else explanation.places.place_names()
     groups = grouped(
-        {name: (_of(layer, record), shape_of(record)) for name, (layer, record) in look.layers.items()}, names
+        {name: (_of(layer, record), shape_of(record)) for name, (layer, record) in look.layers.items()},
+        explanation.places,
     )
     name = digest_of(run, item, target, key)
     parts = (groups, look.trace, look.seen, explanation.places, explanation.tokens)
@@ -408,12 +408,13 @@ def digest_of(run: LoadedRun, item: Any, target: str | None, key: str | None = N
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def grouped(layers: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()) -> list[Group]:
+def grouped(layers: Mapping[str, tuple[Layer, Shape]], places: Places | None = None) -> list[Group]:
     """Layers of the same part, kind, size and tokens together, in the order of the model.
 
     Args:
-        names: labels of places where a layer has none.
+        places: what names the places of a layer that has no labels, and writes those that it has.
     """
+    names = [] if places is None else places.place_names()
     members_of: dict[tuple[Any, ...], list[str]] = {}
     for name, (layer, (heads, rows, columns)) in layers.items():
         keys = fitting(columns, layer.keys, list(names))
@@ -432,7 +433,8 @@ def grouped(layers: Mapping[str, tuple[Layer, Shape]], names: Sequence[str] = ()
         title = f"{part} {kind}"
         titles[title] += 1
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
-        named_groups.append(Group(name, kind, members, heads, list(queries), list(keys), causal))
+        sides = [list(side) if places is None else places.on_pages(side) for side in (queries, keys)]
+        named_groups.append(Group(name, kind, members, heads, *sides, causal))
     return named_groups
 
 

@@ -385,6 +385,19 @@ def test_a_saved_page_of_a_recording_has_its_spectrogram(page, site, browser, tm
     context.close()
 
 
+def test_a_spectrogram_is_explained_and_its_times_are_read(page, site):
+    opened(page, site, "#/attend?m=speech-classify&ex=0", "pooling")
+    louder = "darker" if page.scheme == "light" else "brighter"
+    told = page.locator(".legend", has_text="louder").first.inner_text()
+    assert f"line: weights of the chosen row; {louder}: louder" in told
+    strip = page.locator("canvas.strip-of-sound")
+    box = strip.bounding_box()
+    strip.hover(position={"x": box["width"] - 2, "y": 5})
+    page.locator(".tip:not([hidden])").wait_for()
+    strip.click(position={"x": box["width"] - 2, "y": 5})
+    page.wait_for_function("() => /[?&]k=\\d/.test(location.hash)")
+
+
 def test_times_stand_beside_what_was_heard(page, site):
     told = traced(page, site, model="speech-classify", example=0)
     exact = numbers(page, site, told, "sound")

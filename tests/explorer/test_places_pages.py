@@ -415,3 +415,17 @@ def test_a_line_of_the_patches_frames_its_patch(page, site):
         return document.querySelector(".seen .patch").textContent.startsWith(`row ${row}, column ${column}`); }""",
         arg=name,
     )
+
+
+def test_a_map_of_patches_has_the_picture_and_counts_from_one(page, site):
+    opened(page, site, f"#/attend?m={VIT}&ex=0&q=1&k=4", "encoder self")
+    picture = page.locator("canvas.patched")
+    picture.wait_for()
+    beside = page.locator(".patches")
+    assert "2,2 (framed): row 2, column 2 of the picture's 2 × 2 patches" in beside.inner_text()
+    picture.click(position=place_of(picture.bounding_box(), 0, 1))
+    page.wait_for_function("() => location.hash.includes('k=2')")
+    assert "1,2 (framed): row 1, column 2" in beside.inner_text()
+    assert page.locator(".read .say").inner_text().endswith("from 1,2.")
+    beside.get_by_role("link").click()
+    page.wait_for_selector("html[data-ready^='vision/']")

@@ -52,7 +52,7 @@ def test_uploaded_pictures_are_looked_at_as_by_the_eager_model(folders, name):
     for number, layer in enumerate(group["layers"]):
         np.testing.assert_allclose(looked.weights(layer), exact.attentions[number][0].numpy(), atol=1e-5)
     before = VISION[name]
-    assert group["keys"][: before + 2] == ["class"] * before + ["0,0", "0,1"]
+    assert group["keys"][: before + 2] == ["class"] * before + ["1,1", "1,2"]
     assert trace["axes"][group["name"]]["keys"] == {"kind": "patches", "grid": [4, 4], "before": before}
     assert trace["places"]["chosen"] == 0
     if name == "ViTModel":

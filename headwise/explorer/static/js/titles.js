@@ -31,14 +31,14 @@ export function groupTitle({ name, kind, layers = [] }, all = []) {
   const more = number || all.some((other) => other.name.startsWith(`${name} `));
   const whole = part === "pooling" || (part === "decoder" && kind === "cross");
   const ends = [layers[0], layers[layers.length - 1]].map((path) => path && /\.\d+(\.|$)/.test(path));
-  if (more && !whole && !PARTS.includes(part) && ends[0] && ends[1])
-    return t("kind_of_layers", t(kind), spanOf(layers));
   const title =
     whole || NAMELESS.has(part)
       ? t(kind)
       : PARTS.includes(part)
         ? t("part_kind", t(part), t(kind))
         : t("other_kind", part, t(kind));
+  if (more && !whole && ends[0] && ends[1])
+    return t("kind_of_layers", PARTS.includes(part) ? title : t(kind), spanOf(layers));
   return number ? `${title} ${number}` : title;
 }
 

@@ -12,7 +12,7 @@ const STEPS = [0.5, 0.25, 0.1];
 /** Of a bar, between two marks at least; more where their letters are many on average. */
 const APART = 0.11;
 const apart = (/** @type {string} */ one, /** @type {string} */ two) =>
-  Math.max(APART, 0.06 * ((one.length + two.length) / 2 - 2.7));
+  Math.max(APART, 0.026 * ((one.length + two.length) / 2 + 1.2));
 
 /**
  * Round numbers from zero to the largest, which are the first and the last.

@@ -82,6 +82,10 @@ const visible = (token) =>
         .replace(/[ \u2581]/g, "␣")
         .replace(HIDDEN, escaped) || "∅";
 
+/** A text whose control characters are seen, its spaces and lines as they are. @param {string} text */
+export const legible = (text) =>
+  text.replace(/\ufffd+/g, "\ufffd").replace(HIDDEN, (letter) => (letter === "\n" ? letter : visible(letter)));
+
 /** @param {string} letter */
 function escaped(letter) {
   if (letter === "\r") return "\\r";

@@ -360,6 +360,7 @@ function chosen(trace, group, node, read, alive) {
     }, unable);
     return () => end();
   }
+  const { grid } = /** @type {{ grid?: number[] }} */ (spelled(trace, group).keys);
   const besides = async () => (view === "links" ? (await LARGE.links()).more(trace, group) : null);
   const recording = view === "heat" ? heard(trace, group) : null;
   const views = [LARGE[view](), import("../views/reading.js"), import("../views/opening.js")];
@@ -375,13 +376,18 @@ function chosen(trace, group, node, read, alive) {
       seam: seamIn(found, trace, group),
       ...beside,
       fitsScreen: true,
+      every: grid?.[1],
       ...more,
     };
     const picture = async () => /** @type {any} */ (await pictures())[view](shown);
-    node.append(h("div", { class: "heading" }, h("h2", { title: found.path }, found.title + (more?.withHeads || ""))));
+    node.append(
+      h("div", { class: "heading" }, h("h2", { title: found.path }, unbroken(found.title + (more?.withHeads || "")))),
+    );
     if (found.note) node.append(h("p", { class: "legend folded" }, found.note));
-    fill(read);
+    const patches = h("div", { class: "patches", hidden: !grid || inside() });
+    fill(read, patches);
     const ends = [large.mount(node, shown), reading.mount(read, found, trace, group)];
+    if (!patches.hidden) ends.push(later(() => import("../views/patch_place.js"), patches, trace, group, shown));
     end = () => ends.forEach((one) => one());
     // the keyboard comes to the map first
     node.append(saving.picture(`${view} ${found.title}`, picture));
@@ -390,6 +396,10 @@ function chosen(trace, group, node, read, alive) {
   }, unable);
   return () => end();
 }
+
+/** A title whose words with a hyphen stay in one line. @param {string} title */
+const unbroken = (title) =>
+  title.split(/(\w+-\w+)/).map((part, at) => (at % 2 ? h("span", { class: "unbroken" }, part) : part));
 
 /**
  * Rows before those that the model wrote; 0 for none. @param {{ rows: number[][] }} found @param {state.Trace} trace

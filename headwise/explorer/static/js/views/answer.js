@@ -2,7 +2,7 @@
 /** What was read and what was answered, above the views: a token chooses its row or its column of the map. */
 
 import { h } from "../dom.js";
-import { cut, percent, shown } from "../core/text.js";
+import { cut, legible, percent, shown } from "../core/text.js";
 import { inside } from "../inside.js";
 import { batch } from "../store.js";
 import * as state from "../state.js";
@@ -102,8 +102,10 @@ function writer({ groups, output }) {
   // the bar of pages leads the keyboard there
   const way = (/** @type {string} */ page, /** @type {string} */ words) =>
     h("a", { class: "side", tabindex: -1, href: state.address(page) }, t(words));
-  if (["node", "graph"].includes(state.reads()))
-    return state.page.value === "attend" && !inside() ? way("graph", "see_neighbours") : null;
+  if (state.best() === "graph")
+    return state.page.value === "attend" && !inside()
+      ? way("graph", state.reads() === "node" ? "see_neighbours" : "see_drawn")
+      : null;
   const writes = groups.some(({ name, causal }) => name.startsWith("decoder") || causal);
   return writes && output && state.reads() === "text" && !inside() ? way("translate", "watch_written") : null;
 }
@@ -146,8 +148,7 @@ function put(q, k) {
  */
 function unit(name, text, tokens, side, pick, from = 0) {
   if (!tokens && !text) return null;
-  // bytes that are no letters say nothing one by one
-  const plain = text.replace(/\ufffd+/g, "\ufffd");
+  const plain = legible(text);
   // the map does the same by keyboard
   const token = (/** @type {string} */ label, /** @type {number} */ at) =>
     h(

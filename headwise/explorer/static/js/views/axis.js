@@ -39,14 +39,20 @@ export const shortest = (labels) =>
  * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn how they
  * lie
  * @param {number} size pixels that they take
- * @param {{ counted?: boolean, seam?: number, short?: boolean }} [how] whether positions, counted from 1, stand in
- *   place of most labels where many are left out; `seam`: labels before those of what the model wrote; `short`: of many
+ * @param {{ counted?: boolean, seam?: number, short?: boolean, every?: number }} [how] whether positions, counted from
+ *   1, stand in place of most labels where many are left out; `seam`: labels before those of what the model wrote; `short`: of many
  *   labels the chosen one is a position too
  * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so
  * many
  *   pixels; that of the chosen row or column always, and marked
  */
-export function mount(place, labels, turn, size, { counted = repeats(labels), seam = 0, short = false } = {}) {
+export function mount(
+  place,
+  labels,
+  turn,
+  size,
+  { counted = repeats(labels), seam = 0, short = false, every = 0 } = {},
+) {
   const line = turn === "upright" ? UPRIGHT : LINE;
   const name = labels.length > MANY ? null : names(labels);
   const down = turn === "rows";
@@ -58,9 +64,15 @@ export function mount(place, labels, turn, size, { counted = repeats(labels), se
   return ({ x, y, side: across, tall = across }, length, chosen) => {
     const [from, side] = down ? [y, tall] : [x, across];
     const needed = Math.max(1, Math.ceil(line / side));
-    const positions = needed >= SPARSE && counted && !numbers;
-    const each = needed > 1 && (numbers || positions) ? round(needed) : needed;
-    const first = positions ? each - 1 : 0;
+    // rows and columns of a map change to positions together
+    const positions = Math.ceil(UPRIGHT / across) >= SPARSE && needed > 1 && counted && !numbers;
+    const whole = needed > 1 ? every : 0;
+    const each = whole
+      ? Math.ceil(needed / whole) * whole
+      : needed > 1 && (numbers || positions)
+        ? round(needed)
+        : needed;
+    const first = whole ? labels.length % whole : positions ? each - 1 : 0;
     const room = Math.max(line, side * each);
     const last = Math.min(labels.length, Math.ceil(from + length / side));
     // where labels are left out, each stands at the middle of its own row or column

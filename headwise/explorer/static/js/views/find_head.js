@@ -74,6 +74,12 @@ export function mount(place, trace, group) {
     list,
     h("p", { class: "note" }, meant, " ", inside() ? null : muting(group)),
   );
+  // what was not trained here may not be trained at all
+  if (state.chosenRun()?.trained === false && !inside())
+    import("./near_even.js").then(async ({ bar, evenness }) => {
+      const even = (await evenness(trace)) >= bar({ adopted: true });
+      if (alive && even) list.before(h("p", { class: "note" }, t("hardly_learned")));
+    });
   const path = query({ group: group.name, ...foldedBy(trace, group) });
   // the map comes first
   const summary = seen(trace, group).then(() => alive && getJson(`/api/v1/traces/${trace.trace_id}/summary?${path}`));

@@ -40,11 +40,13 @@ const [LOW, HIGH] = [14, 24];
 /**
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
  * it is seen at once, and so many `more` rows that are to come; `seam`: rows that were read, before those that the
- * model wrote; `short`: labels of many tokens are; `quantity` and `sides`: what numbers, rows and columns are, where
- * they are no attention; `spoken`: the cell of which a sentence above speaks, in place of the line at the foot.
+ * model wrote; `key`: the words for what stands beside it; `every`: columns of a row of patches; `short`: labels of
+ * many tokens are; `quantity` and `sides`: what numbers, rows and columns are, where they are no attention;
+ * `spoken`: the cell of which a sentence above speaks, in place of the line at the foot.
  * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
- * scores?: boolean, fitsScreen?: boolean, more?: number, seam?: number, short?: boolean, quantity?: string, sides?: {
- * from: string, to: string }, absent?: legend.Absent, spoken?: () => { q: number, k: number } }} Head
+ * scores?: boolean, fitsScreen?: boolean, more?: number, seam?: number, key?: string, every?: number, short?: boolean,
+ * quantity?: string, sides?: { from: string, to: string }, absent?: legend.Absent,
+ * spoken?: () => { q: number, k: number } }} Head
  */
 
 /**
@@ -98,7 +100,11 @@ export function mount(place, head) {
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
-  const explain = legend.mount(place, small && small.node, written(bounds.tall || bounds.least) ? t("seam") : "");
+  const lines = () => [
+    written(bounds.tall || bounds.least) ? t("seam") : "",
+    head.key ? t(state.dark.peek() ? `${head.key}_dark` : head.key) : "",
+  ];
+  const explain = legend.mount(place, small && small.node, () => lines().filter(Boolean).join(" · "));
   /** Pictures by the rows and columns that a cell stands for. @type {Record<string, import("./blocks.js").Blocks>} */
   let pictures = {};
   let inBlocks = /** @type {typeof import("./blocks.js") | null} */ (null);
@@ -106,6 +112,8 @@ export function mount(place, head) {
   const backdrop = document.createElement("canvas");
   let [frameAsked, stale, mounted, alive] = [0, true, false, true];
   pointed(canvas, head, bounds, zoomed.dragged);
+  const strip = /** @type {HTMLCanvasElement | null} */ (sides.top.querySelector(".strip-of-sound"));
+  if (strip) pointed(strip, head, bounds, () => false, true);
 
   const paint = () => {
     frameAsked = 0;
@@ -199,12 +207,14 @@ export function spared(shared, place, taken) {
 /**
  * Follows the pointer: what is under it is hovered, a click that is no drag locks it.
  * @param {HTMLCanvasElement} canvas @param {Head} head @param {import("../core/zoom.js").Bounds} bounds @param {() =>
- * boolean} dragged
+ * boolean} dragged @param {boolean} [above] whether it stands above the map, of whose chosen row it has the columns
  */
-function pointed(canvas, head, bounds, dragged) {
+function pointed(canvas, head, bounds, dragged, above = false) {
   const under = (/** @type {MouseEvent} */ event) => {
     const box = canvas.getBoundingClientRect();
-    return cellAt(zooming.now(bounds), bounds, { x: event.clientX - box.left, y: event.clientY - box.top });
+    const place = { x: event.clientX - box.left, y: above ? 0 : event.clientY - box.top };
+    const at = cellAt(zooming.now(bounds), bounds, place);
+    return at && above ? { q: Math.max(0, chosen(head).q), k: at.k } : at;
   };
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     state.hovered.value = same(state.hovered.peek(), under(event));

@@ -95,10 +95,11 @@ export function bar(...heading) {
 
 /**
  * @param {HTMLElement} place
- * @param {HTMLElement | null} [more] what stands beside the bar @param {string} [lines] what lines of the map mean
+ * @param {HTMLElement | null} [more] what stands beside the bar
+ * @param {() => string} [lines] what lines of the map mean
  * @returns {(how: Shading, weights: Float32Array, numerals: boolean) => void}
  */
-export function mount(place, more = null, lines = "") {
+export function mount(place, more = null, lines = () => "") {
   const [title, notes] = [h("span"), h("span")];
   const scale = h(
     "button",
@@ -116,7 +117,7 @@ export function mount(place, more = null, lines = "") {
       dots ? t("dot_note") : "",
       weights.includes(-Infinity) ? `▨ ${lacking(how.absent)}` : "",
       how.absent?.blank.length ? `□ ${how.absent.hidden}` : "",
-      lines,
+      lines(),
     ]
       .filter(Boolean)
       .join(" · ");

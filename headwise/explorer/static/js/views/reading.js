@@ -26,6 +26,9 @@ const MANY = 60;
 /** What is not written as it reads, and the words for it. @type {[RegExp, string][]} */
 const MARKS = [
   [/[ \u2581]/, "mark_space"],
+  [/\t/, "mark_tab"],
+  // eslint-disable-next-line no-control-regex
+  [/[\0-\x08\x0b-\x1f]/, "mark_control"],
   [/^(<unk>|\[UNK\])$/, "mark_unknown"],
 ];
 

@@ -33,7 +33,7 @@ export async function heard(trace, group) {
   const { queries, keys } = trace.axes[group.name];
   const times = { queries: queries.kind === "frames", keys: keys.kind === "frames" };
   const sides = { from: times.queries ? "from_time" : "attends_from", to: times.keys ? "to_time" : "attends_to" };
-  return { beside: beside(numbers, times), sides };
+  return { beside: beside(numbers, times), sides, key: "sound_key" };
 }
 
 /**

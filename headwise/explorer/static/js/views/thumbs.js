@@ -53,6 +53,7 @@ function draw(node, trace, group, alive) {
   const more = toolbar(() => t("save"), "more", tools());
   node.append(
     grid,
+    h("p", { class: "legend" }, t("own_scale")),
     innerWidth > NARROW
       ? more
       : h(

@@ -19,6 +19,11 @@ export const WORDS = {
   score_note: ["Score: the scores of a row are turned into its weights.", "得分：一行的各得分换算成该行的权重。"],
   full_bar: ["A full bar is {0}.", "满格为 {0}。"],
   mark_space: ["␣ is a space.", "␣ 表示空格。"],
+  mark_tab: ["⇥ is a tab.", "⇥ 表示制表符。"],
+  mark_control: [
+    "\\x and two digits: a control character, which has no picture.",
+    "\\x 加两位数字：没有字形的控制字符。",
+  ],
   mark_place: ["In brackets: the position, where a token stands more than once.", "括号内为位置，用于区分相同的词元。"],
   mark_unknown: ["<unk> is a word that the vocabulary lacks.", "<unk> 表示词表中没有的词。"],
 };

@@ -7,6 +7,8 @@ export const WORDS = {
     "spectrogram (log-mel), low bands next to the map; over it the weights of the chosen row",
     "语谱图（对数梅尔），低频靠近热图；其上为所选行的权重",
   ],
+  sound_key: ["line: weights of the chosen row; darker: louder", "线：所选行的权重；越暗越响"],
+  sound_key_dark: ["line: weights of the chosen row; brighter: louder", "线：所选行的权重；越亮越响"],
   frequency: ["frequency, low to high", "频率（低到高）"],
   from_time: ["attends from: time in the recording", "看的一方：录音中的时间"],
   to_time: ["attends to: time in the recording", "被看的一方：录音中的时间"],
