@@ -180,8 +180,9 @@ class Telling:
 
     def start(self) -> Told:
         weights = self.follower.first.weights
+        read, places = self.draft.read, self.draft.places
         return {
-            "axes": {"src": self.draft.read},
+            "axes": {"src": read if places is None else places.on_pages(read)},
             **_placed(self.draft),
             "kind": self.follower.kind,
             "layers": self.follower.layers,

@@ -126,7 +126,7 @@ def test_marks_of_a_bar_are_round_numbers_up_to_the_largest(answers):
     assert [text for _, text in roots] == ["0", ".025", ".1", ".25", ".5", "1"]
     assert all(at == pytest.approx(float(text) ** 0.5) for at, text in roots)
     assert [text for _, text in linear] == ["0", ".05", ".1", ".25", ".444"]
-    assert [text for _, text in small] == ["0", ".0000001", ".000001", ".0000025"]
+    assert [text for _, text in small] == ["0", ".00000025", ".000001", ".0000025"]
     assert [text for _, text in signed] == ["−7.8", "−1.9", "0", "+1.9", "+7.8"]
     assert [at for at, _ in signed] == [0, 0.25, 0.5, 0.75, 1]
 
