@@ -23,9 +23,10 @@ export const WORDS = {
   adjacency: ["Weights between them", "节点间的权重"],
   spread: ["Entropy of each node's weights", "各节点权重的熵"],
   spread_bars: [
-    "The entropy in nats, and after “of” what equal weights would give. A short bar means that the node prefers some " +
+    "Entropy, in nats: how spread the weights are, 0 for a single node. " +
+      "After “of”: what equal weights would give. A short bar means that the node prefers some " +
       "of its neighbours.",
-    "熵的单位为奈特；“/” 后为均匀权重时的熵。条越短，该节点越偏向某些邻居。",
+    "熵（单位：奈特）：权重的分散程度，只看一个节点时为 0；“/” 后为均匀权重时的熵。条越短，该节点越偏向某些邻居。",
   ],
   all_even: [
     "All nodes give almost equal weights to the nodes they attend to: even {0}, which prefers some of them most, has " +
