@@ -8,7 +8,9 @@
 export const isAromatic = ({ name }) => /^[a-z]/.test(name);
 
 /** Pixels from a node to the end of the field; of a bond, at most, and that a bond has where it can. */
-const [EDGE, LONGEST, ROOMY] = [34, 104, 60];
+const [EDGE, LONGEST, ROOMY] = [34, 180, 60];
+/** Pixels of a field from which on its end has more room. */
+const BROAD = 600;
 /** A field in which a molecule stands upright may be so many times as high. */
 const UPRIGHT = 1.3;
 /** Directions round a node. */
@@ -70,7 +72,8 @@ export function apart(spots, size, field) {
 export function molecule(nodes, bonds, width, tallest, { edge, upright = UPRIGHT * tallest } = {}) {
   const lengths = bonds.map(([one, two]) => Math.hypot(nodes[one].x - nodes[two].x, nodes[one].y - nodes[two].y));
   const bond = lengths.reduce((all, length) => all + length, 0) / (lengths.length || 1) || 1;
-  const flat = fitted(nodes, bond, width, tallest, edge ?? EDGE, edge === undefined ? 4 * EDGE : tallest);
+  const end = edge ?? (width > BROAD ? 1.5 : 1) * EDGE;
+  const flat = fitted(nodes, bond, width, tallest, end, edge === undefined ? 4 * EDGE : tallest);
   if (flat.bond >= ROOMY || edge !== undefined) return flat;
   const turned = nodes.map(({ x, y }) => ({ x: 1 - y, y: x }));
   const standing = fitted(turned, bond, width, upright, EDGE, 4 * EDGE);
@@ -170,14 +173,16 @@ export function distance([x, y], [left, top], [right, down]) {
 }
 
 /**
- * Whether no bond is nearer to a point than its own.
- * @param {number[]} point @param {number[][]} spots @param {number[][]} bonds @param {number[]} own its two nodes
- * @param {number} [by] pixels by which others are further away
+ * Whether no bond is nearer to a text than its own.
+ * @param {number[]} point its middle @param {number[][]} spots @param {number[][]} bonds @param {number[]} own its two
+ * nodes @param {{ by?: number, half?: number }} [how] pixels by which others are further away; half of its width
  */
-export function isOwn(point, spots, bonds, [q, k], by = -0.5) {
-  const far = distance(point, spots[q], spots[k]);
+export function isOwn([x, y], spots, bonds, [q, k], { by = -0.5, half = 0 } = {}) {
+  const away = (/** @type {number} */ one, /** @type {number} */ other) =>
+    Math.min(...[-half, 0, half].map((right) => distance([x + right, y], spots[one], spots[other])));
+  const far = away(q, k);
   const isIt = (/** @type {number[]} */ [one, two]) => (one === q && two === k) || (one === k && two === q);
-  return bonds.every((bond) => isIt(bond) || distance(point, spots[bond[0]], spots[bond[1]]) >= far + by);
+  return bonds.every((bond) => isIt(bond) || away(bond[0], bond[1]) >= far + by);
 }
 
 /**

@@ -9,17 +9,19 @@ import { wide } from "../core/wide.js";
 /** @typedef {{ q: number, k: number, weight: number }} Edge */
 /**
  * @typedef {{ spots: number[][], boxes: number[][], numbers: Numbered[], now: number, shown: Edge[], most: number,
- * band: number }} How `boxes`: of each node, the middle, half of the width and of the height; `numbers`: beside nodes;
- * `shown`: from the largest weight on; `most`: the weight of the widest line, which has `band` pixels
+ * band: number, letters: number }} How `boxes`: of each node, the middle, half of the width and of the height;
+ * `numbers`: beside nodes; `shown`: from the largest weight on; `most`: the weight of the widest line, which has `band`
+ * pixels; `letters`: pixels of one
  */
 /** @typedef {{ text: string, box: number[] }} Numbered */
 
-/** Pixels of letters; of a line of a bond, and between two of a double one. */
-const [LETTERS, BOND, APART] = [12, 1.6, 5];
+/** Pixels of a line of a bond, and between two of a double one. */
+const [BOND, APART] = [1.6, 5];
 /** Where a number of a bond may stand: on one side, on the other, a little further away. */
 const AWAY = [1, -1, 1.6, -1.6];
-/** Pixels by which another bond is further from a number than its own, where there is room; and between two numbers. */
-const [CLEARLY, GAP] = [5, 4];
+/** Pixels by which another bond is further from a number than its own: where there is room, at least, and where all
+ * numbers are those of one node; pixels between two numbers. */
+const [CLEARLY, RATHER, HARDLY, GAP] = [7, 3, -0.5, 4];
 /** Pixels by which another atom is further from a number than its own. */
 const NEARER = 6;
 
@@ -28,7 +30,7 @@ const NEARER = 6;
  * @param {Part} part
  * @param {How} how
  */
-export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, band }) {
+export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, band, letters }) {
   const dots = window.devicePixelRatio || 1;
   const [width, height] = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
   [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
@@ -54,7 +56,7 @@ export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, ba
   for (const bond of part.bonds) bonds(context, spots, part.bonds, bond, (ends) => line(ends, BOND, soft));
 
   const taken = [...boxes, ...numbers.map(({ box }) => box)];
-  context.font = `600 ${LETTERS}px system-ui, sans-serif`;
+  context.font = `600 ${letters}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.fillStyle = soft;
@@ -63,12 +65,14 @@ export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, ba
     const text = share(weight);
     // a dot on a line says nothing: the weight is in the map
     if (text === "·") continue;
-    const [across, tall] = [wide(text, LETTERS) / 2 + 2, LETTERS / 2 + 2];
+    const [across, tall] = [wide(text, letters) / 2 + 2, letters / 2 + 2];
     const beside = part.bonds.length
       ? besideOf(spots, part.bonds, q, k, [across, tall], (band * weight) / most / 2)
       : null;
     const clear = (/** @type {number[]} */ spot, /** @type {number} */ more) =>
       isClear(spot, [across + more, tall + more], taken, [width, height]);
+    const owned = (/** @type {number[]} */ spot, /** @type {number} */ by) =>
+      isOwn(spot, spots, part.bonds, [q, k], { by, half: across - 2 });
     // the larger weights come first; what would cover one of them on either side is in the list beside the drawing
     const at = now < 0 ? 0.32 : 0.58;
     const ways = beside ? [at, at - 0.12, at + 0.15].flatMap((along) => AWAY.map((side) => [along, side])) : [[at, 0]];
@@ -77,8 +81,8 @@ export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, ba
         const [x, y] = between(spots[q], spots[k], along);
         return { spot: [x + side * (beside?.[0] || 0), y + side * (beside?.[1] || 0)], far: along > at };
       })
-      .filter(({ spot }) => clear(spot, 1) && isOwn(spot, spots, part.bonds, [q, k]));
-    const clearly = free.filter(({ spot }) => isOwn(spot, spots, part.bonds, [q, k], CLEARLY));
+      .filter(({ spot }) => clear(spot, 1) && owned(spot, now < 0 ? RATHER : HARDLY));
+    const clearly = free.filter(({ spot }) => owned(spot, CLEARLY));
     // two numbers on each other read as one, and one further along a bond could be of its other end
     const place = clearly.find(({ spot, far }) => !far && clear(spot, APART)) || clearly[0] || free[0];
     if (!place) continue;
@@ -139,14 +143,14 @@ function besideOf(spots, bonds, q, k, half, band) {
 /**
  * The number of each atom that its bonds leave room for.
  * @param {Part} part @param {number[][]} spots @param {number[][]} boxes of the atoms @param {number[]} field its width
- * and height @returns {Numbered[]}
+ * and height @param {number} letters pixels of one @returns {Numbered[]}
  */
-export function numbersOf(part, spots, boxes, field) {
+export function numbersOf(part, spots, boxes, field, letters) {
   /** @type {Numbered[]} */
   const numbers = [];
   part.nodes.forEach(({ name }, at) => {
     const text = name.replace(/^\D+/, "");
-    const half = [wide(text, LETTERS) / 2 + 1, LETTERS / 2 + 1];
+    const half = [wide(text, letters) / 2 + 1, letters / 2 + 1];
     const taken = [...boxes, ...numbers.map(({ box }) => box)];
     const spot = roomFor(at, half, { spots, pairs: part.pairs, boxes: taken, field, nearer: NEARER });
     if (spot) numbers.push({ text, box: [...spot, half[0] + GAP, half[1]] });

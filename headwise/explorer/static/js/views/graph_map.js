@@ -1,6 +1,7 @@
 // @ts-check
 /** The weights between nodes as a map, whose cells are pairs that the keyboard reaches too. */
 
+import { share } from "../core/text.js";
 import { h } from "../dom.js";
 import { MOVES } from "../keys.js";
 import * as state from "../state.js";
@@ -29,9 +30,11 @@ export function mount(place, { part, group, title, weights: given }) {
   const absent = { blank, hidden: t("loop_hidden"), pair: t(state.reads() === "molecule" ? "no_bond" : "no_edge") };
   const head = { weights, group: { ...group, queries: names, keys: names }, title, absent };
   const map = h("div", { onkeydown: (/** @type {KeyboardEvent} */ event) => pressed(event, head) });
-  place.append(h("h2", {}, t("adjacency")), map);
   // of a node at the edge of the drawing some neighbours are not in it
-  if (sums.some((sum) => sum > 0 && sum < WHOLE)) place.append(h("p", { class: "legend" }, t("rows_cut")));
+  const cut = [...names.keys()].filter((q) => sums[q] > 0 && sums[q] < WHOLE);
+  const least = cut.toSorted((one, other) => sums[one] - sums[other])[0];
+  const words = cut.length ? h("p", { class: "legend" }, t("rows_cut", names[least], share(sums[least]))) : "";
+  place.append(h("h2", {}, t("adjacency")), words, map);
   return heat.mount(map, head);
 }
 

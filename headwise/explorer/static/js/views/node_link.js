@@ -29,6 +29,10 @@ const [WIDEST, BAND] = [9, 18];
 const RING = 8;
 /** Pixels between a node or its ring and its frame. */
 const FRAME = 2;
+/** Pixels of letters beside bonds, at least and at most. */
+const LETTERS = [12, 16];
+/** Atoms of a long chain at least, and how often it is as long as high. */
+const [CHAIN, FLAT] = [10, 4];
 /** Pixels of a node, beside its name, and where nodes are many;
  * of an atom at most and at least; bonds with room for the numbers of atoms. */
 const [NODE, BESIDE, CLOSE, ATOM, SMALLEST, NUMBERED] = [32, 12, 6, 26, 18, 34];
@@ -67,6 +71,8 @@ export function mount(place, seen) {
     canvas,
     nodes,
   );
+  // a long chain has the width of the page, and what is read stands below it
+  place.parentElement?.classList.toggle("low", chemical && isLow(part.nodes));
   field.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     const move = MOVES[event.key];
     if (!move) return;
@@ -75,7 +81,10 @@ export function mount(place, seen) {
     const by = move[0] + move[1];
     const at = nodes.indexOf(/** @type {HTMLElement} */ (document.activeElement));
     const last = nodes.length - 1;
-    nodes[Math.abs(by) === 1 ? wrapped(at + by, nodes.length) : by < 0 ? 0 : last].focus();
+    const to = Math.abs(by) === 1 ? wrapped(at + by, nodes.length) : by < 0 ? 0 : last;
+    nodes[to].focus();
+    // a focus that a tabulator brings changes nothing that is read
+    state.hovered.value = { q: to, k: -1 };
   });
   const kinds = part.kinds.map(([kind, colour]) => h("span", { class: "kind" }, swatch(colour), kind));
   const widths = h("div", { class: "legend kinds" });
@@ -142,8 +151,10 @@ export function mount(place, seen) {
     const room = [canvas.clientWidth, canvas.clientHeight];
     // numbers take long to place, and stay whichever node is looked at
     const framed = boxes.map(([x, y, half]) => [x, y, half + FRAME, half + FRAME]);
-    if (stood !== (stood = `${room} ${boxes}`)) numbers = bond >= NUMBERED ? numbersOf(part, spots, framed, room) : [];
-    draw(canvas, part, { spots, boxes, numbers, now, shown, most, band: chemical ? BAND : WIDEST });
+    const letters = Math.max(LETTERS[0], Math.min(LETTERS[1], bond / 10));
+    if (stood !== (stood = `${room} ${boxes}`))
+      numbers = bond >= NUMBERED ? numbersOf(part, spots, framed, room, letters) : [];
+    draw(canvas, part, { spots, boxes, numbers, now, shown, most, band: chemical ? BAND : WIDEST, letters });
   };
   const sample = (/** @type {[number, string]} */ [at, text]) => {
     const line = h("span", { class: "width", "aria-hidden": "true" });
@@ -176,6 +187,14 @@ export function mount(place, seen) {
   };
 }
 
+/** Whether a molecule is a long flat chain. @param {Seen["part"]["nodes"]} nodes */
+function isLow(nodes) {
+  const [across, down] = [nodes.map(({ x }) => x), nodes.map(({ y }) => y)].map(
+    (all) => Math.max(...all) - Math.min(...all),
+  );
+  return nodes.length >= CHAIN && across >= FLAT * down;
+}
+
 /** A node as a button. @param {Seen} seen @param {number} number */
 function dot(seen, number) {
   const one = seen.part.nodes[number];
@@ -190,7 +209,6 @@ function dot(seen, number) {
       title,
       onpointerenter: () => (state.hovered.value = { q: number, k: -1 }),
       onpointerleave: () => (state.hovered.value = null),
-      onfocus: () => (state.hovered.value = { q: number, k: -1 }),
       // Focus that moves into the list keeps the row.
       onblur: (/** @type {FocusEvent} */ { relatedTarget: to }) => {
         if (!(to instanceof Element && to.closest(".read"))) state.hovered.value = null;
@@ -213,7 +231,8 @@ function dot(seen, number) {
 
 /** Pixels of a node. @param {Seen} seen @param {number} bond pixels of one, 0 where there is none */
 function diameter({ part }, bond) {
-  if (state.reads() === "molecule") return bond ? Math.max(SMALLEST, Math.min(ATOM, 0.5 * bond)) : ATOM;
+  if (state.reads() === "molecule")
+    return bond ? Math.max(SMALLEST, Math.min(Math.max(ATOM, 0.24 * bond), 0.5 * bond)) : ATOM;
   // all are as large as the longest name that stands inside
   const inside = part.nodes.filter(({ name }) => name.length <= SHORT);
   return Math.max(NODE, ...inside.map(({ name }) => wide(name) + (part.nodes.length > NAMED ? CLOSE : BESIDE)));
@@ -223,6 +242,7 @@ function diameter({ part }, bond) {
 function stand({ style }, [x, y], size) {
   [style.left, style.top] = [`${x}px`, `${y}px`];
   style.setProperty("--size", `${size}px`);
+  if (size > ATOM) style.fontSize = `${0.54 * size}px`;
 }
 
 /** The pairs, from the largest weight on. @param {Seen} seen */
@@ -278,7 +298,7 @@ export function reading(place, seen) {
     fill(inner, ...row(seen, pairs, now, key));
     // below the drawing it may be out of sight, which the line at the foot never is
     const words = /** @type {Element} */ (inner.firstElementChild).textContent || "";
-    if (innerWidth <= NARROW && (begun || !state.status.peek())) state.status.value = words;
+    if (innerWidth <= NARROW && begun) state.status.value = words;
     if (focused) /** @type {HTMLElement | null} */ (inner.querySelector(".on button, button"))?.focus();
     // what stands below it on a narrow screen keeps its place
     tallest = Math.max(tallest, Math.ceil(inner.getBoundingClientRect().height));

@@ -35,7 +35,7 @@ function sentence(place, seen) {
   const { nodes } = seen.part;
   const counted = nodes.map((_, at) => at).filter((at) => nodes[at].heard > 1);
   const least = counted.reduce((low, at) => (shareOf(seen, at) < shareOf(seen, low) ? at : low), counted[0]);
-  const said = () => t("all_even", nodes[least].name, seen.entropy[least].toFixed(2), evenOf(nodes[least]).toFixed(2));
+  const said = () => t("all_even", nodes[least].name, percent(shareOf(seen, least), 1));
   place.append(
     h("h2", {}, t("spread_head")),
     // of a molecule the sentence beside the drawing says which atoms choose

@@ -23,14 +23,15 @@ export const WORDS = {
   adjacency: ["Weights between them", "节点间的权重"],
   spread: ["Entropy of each node's weights", "各节点权重的熵"],
   spread_bars: [
-    "The entropy in nats, and after “of” what equal weights would give. A short bar means that the node prefers some " +
+    "Entropy, in nats: how spread the weights are, 0 for a single node. " +
+      "After “of”: what equal weights would give. A short bar means that the node prefers some " +
       "of its neighbours.",
-    "熵的单位为奈特；“/” 后为均匀权重时的熵。条越短，该节点越偏向某些邻居。",
+    "熵（单位：奈特）：权重的分散程度，只看一个节点时为 0；“/” 后为均匀权重时的熵。条越短，该节点越偏向某些邻居。",
   ],
   all_even: [
-    "All nodes give almost equal weights to the nodes they attend to: even {0}, which prefers some of them most, has " +
-      "an entropy of {1} nats; equal weights would give {2}.",
-    "各节点都几乎均匀分配权重：最有选择的 {0}，其熵也有 {1} 奈特，均匀权重为 {2} 奈特。",
+    "Weights differ, but no node looks at one neighbour alone: even {0}, which prefers some most, has {1} of the " +
+      "entropy of equal weights. Entropy says how spread out the weights of a node are.",
+    "权重有大有小，但没有节点只看一个邻居：最有选择的 {0}，其熵也有均匀权重之熵的 {1}。熵表示节点的权重有多分散。",
   ],
   hears_itself: ["Every node attends only to itself.", "每个节点都只关注自身。"],
   heads_choosing: ["Which heads choose", "哪些头有选择"],
@@ -41,8 +42,8 @@ export const WORDS = {
   ],
   of_even: ["{0} of {1}", "{0} / {1}"],
   rows_cut: [
-    "A row adds up to less than 1 where not all neighbours of its node are drawn.",
-    "若节点的邻居未全部画出，其所在行之和小于 1。",
+    "A row adds up to less than 1 where not all neighbours of its node are drawn: that of {0} to {1}.",
+    "若节点的邻居未全部画出，其所在行之和小于 1：{0} 所在行为 {1}。",
   ],
   allAlike: ["equal weights: the logarithm of the number of nodes it attends to", "均匀权重：所关注节点数的自然对数"],
   heard_of: ["nodes it attends to", "关注的节点数"],
