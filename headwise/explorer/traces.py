@@ -433,8 +433,9 @@ def grouped(layers: Mapping[str, tuple[Layer, Shape]], places: Places | None = N
         title = f"{part} {kind}"
         titles[title] += 1
         name = title if titles[title] == 1 else f"{title} {titles[title]}"
-        sides = [list(side) if places is None else places.on_pages(side) for side in (queries, keys)]
-        named_groups.append(Group(name, kind, members, heads, *sides, causal))
+        if places is not None:
+            queries, keys = places.on_pages(queries), places.on_pages(keys)
+        named_groups.append(Group(name, kind, members, heads, list(queries), list(keys), causal))
     return named_groups
 
 

@@ -41,7 +41,7 @@ export const shortest = (labels) =>
  * @param {number} size pixels that they take
  * @param {{ counted?: boolean, seam?: number, short?: boolean, every?: number }} [how] whether positions, counted from
  *   1, stand in place of most labels where many are left out; `seam`: labels before those of what the model wrote;
- *   `short`: of many labels the chosen one is a position too
+ *   `short`: of many labels the chosen one is a position too; `every`: columns of a row of patches
  * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so
  * many
  *   pixels; that of the chosen row or column always, and marked
