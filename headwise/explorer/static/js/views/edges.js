@@ -21,7 +21,7 @@ const [BOND, APART] = [1.6, 5];
 const AWAY = [1, -1, 1.6, -1.6];
 /** Pixels by which another bond is further from a number than its own: where there is room, at least, and where all
  * numbers are those of one node; pixels between two numbers. */
-const [CLEARLY, RATHER, HARDLY, GAP] = [7, 3, -0.5, 4];
+const [CLEARLY, RATHER, HARDLY, GAP] = [7, 5, -0.5, 4];
 /** Pixels by which another atom is further from a number than its own. */
 const NEARER = 6;
 

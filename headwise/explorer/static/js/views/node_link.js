@@ -242,7 +242,6 @@ function diameter({ part }, bond) {
 function stand({ style }, [x, y], size) {
   [style.left, style.top] = [`${x}px`, `${y}px`];
   style.setProperty("--size", `${size}px`);
-  if (size > ATOM) style.fontSize = `${0.54 * size}px`;
 }
 
 /** The pairs, from the largest weight on. @param {Seen} seen */
