@@ -17,8 +17,6 @@ const UPRIGHT = 1.3;
 const ROUND = Array.from({ length: 16 }, (_, at) => [Math.cos((at * Math.PI) / 8), Math.sin((at * Math.PI) / 8)]);
 /** How much further away than it must a name may stand; what each such part costs it. */
 const [FURTHER, COSTS] = [[1, 1.3, 1.7, 2.3], 0.4];
-/** What it costs a name to lie on a line. */
-const COVERS = 0.8;
 /** Pixels between a node and its name. */
 const GAP = 2;
 /** Rounds in which nodes are pushed off each other; pixels that are left between them and at the end of the field. */
@@ -148,7 +146,7 @@ export function roomFor(node, half, { spots, pairs, boxes, field, nearer }) {
     const own = away(spot, spots[node]) + nearer;
     const isNearest = spots.every((other, at) => at === node || away(spot, other) >= own);
     const off = Math.min(OFF, ...lines.map(([from, to]) => distance(scaled(spot), from, to)));
-    return (isNearest ? 1 : 0) + off - (off < 1 ? COVERS : 0) - COSTS * (far - 1);
+    return (isNearest ? 1 : 0) + off - COSTS * (far - 1);
   };
   /** @type {{ spot?: number[], merit: number }} */
   let best = { merit: -Infinity };
