@@ -200,7 +200,7 @@ def test_the_map_stays_on_the_screen_beside_any_number_of_heads(screen, many):
         assert last["x"] + last["width"] < box["x"]
         assert last["y"] + last["height"] <= size["height"]
     screen.locator(".cell").nth(20).click()
-    screen.wait_for_selector("h2:text-is('Decoder layer 2, self-attention, head 5')")
+    screen.wait_for_selector("h2:has-text('Decoder layer 2'):has-text('head 5')")
     again = screen.locator("canvas.heat").bounding_box()
     assert again == box
     # what only a model can answer is not offered

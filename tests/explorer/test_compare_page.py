@@ -109,7 +109,7 @@ def test_edits_are_made_told_undone_and_kept_in_the_address(page, site):
     page.get_by_label("weight", exact=True).fill("0.6")
     page.get_by_role("button", name="Set weight").click()
     page.get_by_role("button", name="Hide token").click()
-    assert page.locator(".edits li").count() == 3
+    page.locator(".edits li").nth(2).wait_for()
     page.reload()
     page.wait_for_selector("html[data-changed]")
     assert page.locator(".edits li").count() == 3

@@ -53,7 +53,8 @@ function draw(node, trace, group, alive) {
   const more = toolbar(() => t("save"), "more", tools());
   node.append(
     grid,
-    h("p", { class: "legend" }, t("own_scale")),
+    // a grid of many heads needs the room for its map; its title says it there
+    ...(group.layers.length * group.heads > 64 ? [] : [h("p", { class: "legend" }, t("own_scale"))]),
     innerWidth > NARROW
       ? more
       : h(
