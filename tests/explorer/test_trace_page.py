@@ -554,23 +554,17 @@ def test_settings_stand_beside_the_pair_on_a_narrow_screen_and_boxes_have_a_bord
     page.context.close()
 
 
-@pytest.mark.parametrize("link", ["weights", "out"])
-def test_all_columns_of_a_worked_row_are_seen_on_a_narrow_screen(browser, site, link):
+@pytest.mark.parametrize("link", ["weights", "out", "score", "mix"])
+def test_columns_are_seen_and_stand_in_line_on_a_narrow_screen(browser, site, link):
     page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
     opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr={link}")
-    table = page.locator(".worked .scrolls")
-    assert table.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
-    page.context.close()
-
-
-@pytest.mark.parametrize("link", ["score", "mix"])
-def test_equal_columns_stand_in_line_on_a_narrow_screen(browser, site, link):
-    page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
-    opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr={link}")
-    firsts = "(all) => all.map((one) => one.querySelector('td[data-at]').getBoundingClientRect().x)"
-    starts = page.locator(".open-step .scrolls[data-of]").evaluate_all(firsts)
-    assert len(starts) > 1
-    assert max(starts) - min(starts) < 1
+    if link in ("weights", "out"):
+        assert page.locator(".worked .scrolls").evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
+    else:
+        firsts = "(all) => all.map((one) => one.querySelector('td[data-at]').getBoundingClientRect().x)"
+        starts = page.locator(".open-step .scrolls[data-of]").evaluate_all(firsts)
+        assert len(starts) > 1
+        assert max(starts) - min(starts) < 1
     page.context.close()
 
 
